@@ -1,0 +1,321 @@
+//! Aligned memory that can be handed down a stack and to the kernel without a copy.
+//!
+//! A [`BufMut`] is the only way to a stretch of memory and may change it; freezing makes it a
+//! [`Buf`], which is shared and never changes again. A `BufMut` can be split, so that the filled
+//! front of a segment is frozen and on its way to the disk while its back is still being filled.
+//!
+//! Invariant, on which the unsafe code here rests: within one allocation, the ranges of all living
+//! `BufMut`s are disjoint from each other and from the ranges of all living `Buf`s.
+#![allow(
+    unsafe_code,
+    reason = "the one place that owns raw memory; see the invariant above"
+)]
+
+use std::alloc::Layout;
+use std::ops::{Bound, Deref, DerefMut, RangeBounds};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Alignment of every buffer's memory in bytes: what direct I/O wants at most.
+pub const ALIGN: usize = 4096;
+
+type Shelf = Mutex<Vec<Block>>;
+
+/// One zero-initialised allocation.
+struct Block {
+    ptr: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a block is plain memory with one owner; nothing about it belongs to a thread.
+unsafe impl Send for Block {}
+// SAFETY: a shared block gives no access by itself; Buf and BufMut give it by disjoint ranges.
+unsafe impl Sync for Block {}
+
+impl Block {
+    fn zeroed(len: usize) -> Block {
+        let layout = Layout::from_size_align(len.max(1), ALIGN).expect("buffer too large");
+        // SAFETY: the layout's size is at least 1.
+        let ptr = unsafe { std::alloc::alloc_zeroed(layout) };
+        let Some(ptr) = NonNull::new(ptr) else {
+            std::alloc::handle_alloc_error(layout)
+        };
+        Block { ptr, layout }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `zeroed` with this very layout, and dropped once.
+        unsafe { std::alloc::dealloc(self.ptr.as_ptr(), self.layout) }
+    }
+}
+
+/// An allocation shared by buffers; goes back to its pool, if it has one, with the last of them.
+struct Owner {
+    block: Option<Block>,
+    shelf: Weak<Shelf>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let (Some(shelf), Some(block)) = (self.shelf.upgrade(), self.block.take()) {
+            shelf
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(block);
+        }
+    }
+}
+
+impl Owner {
+    fn ptr(&self) -> NonNull<u8> {
+        self.block.as_ref().expect("taken only on drop").ptr
+    }
+}
+
+/// A supply of equally long buffers that are used again and again: their pages are touched once.
+#[derive(Clone)]
+pub struct BufPool {
+    shelf: Arc<Shelf>,
+    len: usize,
+}
+
+impl BufPool {
+    /// A pool of buffers of `len` bytes, empty at first.
+    pub fn new(len: usize) -> BufPool {
+        BufPool {
+            shelf: Arc::default(),
+            len,
+        }
+    }
+
+    /// A buffer, used before if there is one. Its content is arbitrary (but initialised).
+    pub fn take(&self) -> BufMut {
+        let used = self
+            .shelf
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let block = used.unwrap_or_else(|| Block::zeroed(self.len));
+        BufMut::over(
+            Owner {
+                block: Some(block),
+                shelf: Arc::downgrade(&self.shelf),
+            },
+            self.len,
+        )
+    }
+}
+
+/// Memory with one user, who may change it. Starts out aligned to [`ALIGN`].
+pub struct BufMut {
+    owner: Arc<Owner>,
+    start: usize,
+    len: usize,
+}
+
+impl BufMut {
+    /// `len` bytes of zeroes.
+    pub fn zeroed(len: usize) -> BufMut {
+        BufMut::over(
+            Owner {
+                block: Some(Block::zeroed(len)),
+                shelf: Weak::new(),
+            },
+            len,
+        )
+    }
+
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> BufMut {
+        let mut buf = BufMut::zeroed(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
+    fn over(owner: Owner, len: usize) -> BufMut {
+        BufMut {
+            owner: Arc::new(owner),
+            start: 0,
+            len,
+        }
+    }
+
+    /// Gives away the first `n` bytes and keeps the rest.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use = "the front is lost otherwise"]
+    pub fn split_to(&mut self, n: usize) -> BufMut {
+        assert!(n <= self.len, "split at {n} of {} bytes", self.len);
+        let front = BufMut {
+            owner: Arc::clone(&self.owner),
+            start: self.start,
+            len: n,
+        };
+        self.start += n;
+        self.len -= n;
+        front
+    }
+
+    /// Shortens to `len` bytes; the rest is lost.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn truncate(&mut self, len: usize) {
+        assert!(len <= self.len, "truncate to {len} of {} bytes", self.len);
+        self.len = len;
+    }
+
+    /// Makes the bytes unchangeable and shareable.
+    pub fn freeze(self) -> Buf {
+        Buf {
+            owner: self.owner,
+            start: self.start,
+            len: self.len,
+        }
+    }
+}
+
+impl Deref for BufMut {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range lies in the allocation, which is initialised and lives as long as the
+        // owner; by the module's invariant nobody else can change it.
+        unsafe { std::slice::from_raw_parts(self.owner.ptr().as_ptr().add(self.start), self.len) }
+    }
+}
+
+impl DerefMut for BufMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and nobody else can see the range at all.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.owner.ptr().as_ptr().add(self.start), self.len)
+        }
+    }
+}
+
+impl std::fmt::Debug for BufMut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BufMut({} bytes)", self.len)
+    }
+}
+
+/// Memory that does not change, shared by counting references.
+#[derive(Clone)]
+pub struct Buf {
+    owner: Arc<Owner>,
+    start: usize,
+    len: usize,
+}
+
+impl Buf {
+    /// A part of this buffer, sharing its memory.
+    ///
+    /// # Panics
+    /// If the range is not inside.
+    #[must_use]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Buf {
+        let start = match range.start_bound() {
+            Bound::Included(n) => *n,
+            Bound::Excluded(n) => n + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(n) => n + 1,
+            Bound::Excluded(n) => *n,
+            Bound::Unbounded => self.len,
+        };
+        assert!(
+            start <= end && end <= self.len,
+            "slice {start}..{end} of {} bytes",
+            self.len
+        );
+        Buf {
+            owner: Arc::clone(&self.owner),
+            start: self.start + start,
+            len: end - start,
+        }
+    }
+
+    /// The memory back for changing, if nobody else holds any of the allocation.
+    ///
+    /// # Errors
+    /// The buffer as it was, if somebody does.
+    pub fn try_into_mut(mut self) -> Result<BufMut, Buf> {
+        if Arc::get_mut(&mut self.owner).is_none() {
+            return Err(self);
+        }
+        Ok(BufMut {
+            owner: self.owner,
+            start: self.start,
+            len: self.len,
+        })
+    }
+
+    /// True if the memory begins at a multiple of `align` bytes.
+    pub fn is_aligned(&self, align: usize) -> bool {
+        (self.as_ptr() as usize).is_multiple_of(align)
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range lies in the initialised allocation, which the owner keeps alive; by the
+        // module's invariant no BufMut overlaps it, so it does not change.
+        unsafe { std::slice::from_raw_parts(self.owner.ptr().as_ptr().add(self.start), self.len) }
+    }
+}
+
+impl From<BufMut> for Buf {
+    fn from(buf: BufMut) -> Buf {
+        buf.freeze()
+    }
+}
+
+impl std::fmt::Debug for Buf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buf({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frozen_front_stays_as_it_was_while_the_back_is_filled() {
+        let mut buf = BufMut::zeroed(8192);
+        buf[..4096].fill(1);
+        let front = buf.split_to(4096).freeze();
+        buf.fill(2);
+        assert!(front.iter().all(|b| *b == 1));
+        assert!(buf.iter().all(|b| *b == 2));
+        assert!(front.is_aligned(ALIGN) && buf.freeze().is_aligned(ALIGN));
+    }
+
+    #[test]
+    fn a_buffer_can_be_changed_again_only_when_nobody_shares_it() {
+        let buf = BufMut::copy_of(b"hello").freeze();
+        let part = buf.slice(1..3);
+        assert_eq!(&*part, b"el");
+        let buf = buf.try_into_mut().expect_err("shared");
+        drop(part);
+        assert_eq!(&*buf.try_into_mut().expect("alone"), b"hello");
+    }
+
+    #[test]
+    fn a_pool_hands_out_again_what_came_back() {
+        let pool = BufPool::new(4096);
+        let mut first = pool.take();
+        first[0] = 7;
+        let address = first.as_ptr();
+        drop(first.freeze().slice(..10));
+        let again = pool.take();
+        assert_eq!((again.as_ptr(), again[0], again.len()), (address, 7, 4096));
+    }
+}

@@ -1,0 +1,123 @@
+//! The choke point between layers: what passes is in order.
+
+use std::ops::Range;
+
+use crate::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result};
+
+/// A device that refuses what the contract forbids before the device below sees it, and traces
+/// every request (target `forebay::io`, level trace).
+///
+/// Refused: requests that are empty, unaligned, past the end.
+pub struct Checked<D> {
+    below: D,
+    geometry: Geometry,
+    name: &'static str,
+}
+
+impl<D: Device> Checked<D> {
+    /// Wraps `below`; `name` is what traces call it.
+    ///
+    /// # Panics
+    /// If the device's geometry breaks the contract.
+    pub fn new(below: D, name: &'static str) -> Checked<D> {
+        let geometry = below.geometry();
+        let (block, physical) = (geometry.block_size, geometry.physical_block_size);
+        assert!(block == 512 || block == 4096, "{name}: block size {block}");
+        assert!(
+            physical.is_power_of_two() && physical >= block,
+            "{name}: physical {physical}"
+        );
+        assert!(
+            geometry.len.is_multiple_of(block.into()),
+            "{name}: length {}",
+            geometry.len
+        );
+        Checked {
+            below,
+            geometry,
+            name,
+        }
+    }
+
+    /// The device below.
+    pub fn below(&self) -> &D {
+        &self.below
+    }
+
+    fn check(&self, op: Op, at: u64, len: u64) -> Result<Range<u64>> {
+        let Geometry {
+            len: end,
+            block_size,
+            ..
+        } = self.geometry;
+        let block = u64::from(block_size);
+        let range = at..at.saturating_add(len);
+        tracing::trace!(target: "forebay::io", device = self.name, %op, at, len);
+        if len == 0 || !at.is_multiple_of(block) || !len.is_multiple_of(block) {
+            return Err(DeviceError::Unaligned {
+                op,
+                range,
+                block_size,
+            });
+        }
+        if at.checked_add(len).is_none_or(|to| to > end) {
+            return Err(DeviceError::OutOfRange {
+                op,
+                range,
+                len: end,
+            });
+        }
+        Ok(range)
+    }
+}
+
+fn refused<'a, T: 'a>(error: DeviceError) -> IoFuture<'a, T> {
+    Box::pin(std::future::ready(Err(error)))
+}
+
+impl<D: Device> Device for Checked<D> {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        match self.check(Op::Read, at, buf.len() as u64) {
+            Ok(_) => self.below.read(at, buf),
+            Err(error) => refused(error),
+        }
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        match self.check(Op::Write, at, buf.len() as u64) {
+            Ok(_) => self.below.write(at, buf, durability),
+            Err(error) => refused(error),
+        }
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        tracing::trace!(target: "forebay::io", device = self.name, op = "flush");
+        self.below.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        match self.check(
+            Op::Discard,
+            range.start,
+            range.end.saturating_sub(range.start),
+        ) {
+            Ok(range) => self.below.discard(range),
+            Err(error) => refused(error),
+        }
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        match self.check(
+            Op::WriteZeroes,
+            range.start,
+            range.end.saturating_sub(range.start),
+        ) {
+            Ok(range) => self.below.write_zeroes(range),
+            Err(error) => refused(error),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The one interface of the whole stack: a [`Device`].
+//!
+//! A disk, a file, memory, a write cache over two devices: all are the same handful of async
+//! methods, so layers are devices made of devices and front ends serve any of them.
+//!
+//! What is assumed of real media, and nothing more: a write of one physical block is atomic; a
+//! larger one may tear at block boundaries in any order; unflushed writes may be lost or kept in
+//! any combination; bits may rot.
+//!
+//! Reading order: the contract in `device.rs`; [`Buf`] in `buf.rs`, the only unsafe code here;
+//! [`Checked`], which every layer boundary goes through and which holds both sides to the contract.
+
+mod buf;
+mod checked;
+mod device;
+mod error;
+mod ram;
+mod slice;
+
+pub use buf::{ALIGN, Buf, BufMut, BufPool};
+pub use checked::Checked;
+pub use device::{Device, Durability, Geometry, IoFuture};
+pub use error::{DeviceError, Op, Result};
+pub use ram::RamDevice;
+pub use slice::Slice;

@@ -1,0 +1,130 @@
+//! A device in memory.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use forebay_units::LINE_BYTES;
+
+use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture};
+
+const PAGE: usize = LINE_BYTES as usize;
+
+/// A device whose content lives in memory, page by page as it is written; the rest reads as zeroes.
+///
+/// For scratch volumes, tests, and as the fastest thing a front end can be measured over.
+pub struct RamDevice {
+    geometry: Geometry,
+    pages: RefCell<BTreeMap<u64, Box<[u8; PAGE]>>>,
+}
+
+impl RamDevice {
+    /// A device of `len` bytes in blocks of `block_size` bytes, all zeroes.
+    ///
+    /// # Panics
+    /// If `len` is not in whole blocks, or the block size neither 512 nor 4096.
+    pub fn new(len: u64, block_size: u32) -> RamDevice {
+        assert!(
+            block_size == 512 || block_size == 4096,
+            "block size {block_size}"
+        );
+        assert!(
+            len.is_multiple_of(block_size.into()),
+            "{len} bytes in blocks of {block_size}"
+        );
+        let geometry = Geometry {
+            len,
+            block_size,
+            physical_block_size: block_size,
+            preferred_io: 4096,
+            volatile: false,
+            discard_granularity: 4096,
+        };
+        RamDevice {
+            geometry,
+            pages: RefCell::default(),
+        }
+    }
+
+    /// Copies what is stored from byte `at` on into `out`.
+    pub fn peek(&self, at: u64, out: &mut [u8]) {
+        let pages = self.pages.borrow();
+        for_pages(at, out.len(), |page, in_page, in_buf| {
+            match pages.get(&page) {
+                Some(data) => out[in_buf].copy_from_slice(&data[in_page]),
+                None => out[in_buf].fill(0),
+            }
+        });
+    }
+
+    /// Stores `data` from byte `at` on.
+    pub fn poke(&self, at: u64, data: &[u8]) {
+        let mut pages = self.pages.borrow_mut();
+        for_pages(at, data.len(), |page, in_page, in_buf| {
+            let stored = pages.entry(page).or_insert_with(|| Box::new([0; PAGE]));
+            stored[in_page].copy_from_slice(&data[in_buf]);
+        });
+    }
+
+    fn clear(&self, range: Range<u64>) {
+        let mut pages = self.pages.borrow_mut();
+        let (first, last) = (range.start / LINE_BYTES, range.end.div_ceil(LINE_BYTES));
+        let touched: Vec<u64> = pages.range(first..last).map(|(page, _)| *page).collect();
+        for page in touched {
+            let from = range.start.saturating_sub(page * LINE_BYTES) as usize;
+            let to = (range.end - page * LINE_BYTES).min(LINE_BYTES) as usize;
+            if from == 0 && to == PAGE {
+                pages.remove(&page);
+            } else if let Some(data) = pages.get_mut(&page) {
+                data[from..to].fill(0);
+            }
+        }
+    }
+}
+
+/// Calls `each` with the page, the range in it and the range in the buffer, for all of a request.
+fn for_pages(at: u64, len: usize, mut each: impl FnMut(u64, Range<usize>, Range<usize>)) {
+    let mut done = 0;
+    while done < len {
+        let pos = at + done as u64;
+        let from = (pos % LINE_BYTES) as usize;
+        let n = (PAGE - from).min(len - done);
+        each(pos / LINE_BYTES, from..from + n, done..done + n);
+        done += n;
+    }
+}
+
+impl Device for RamDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, at: u64, mut buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(async move {
+            self.peek(at, &mut buf);
+            Ok(buf)
+        })
+    }
+
+    fn write(&self, at: u64, buf: Buf, _durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.poke(at, &buf);
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.write_zeroes(range)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.clear(range);
+            Ok(())
+        })
+    }
+}

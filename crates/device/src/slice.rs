@@ -1,0 +1,62 @@
+//! A part of a device, as a device.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture};
+
+/// A stretch of another device. Several slices may share the device beneath: then they share its
+/// one arm and its one queue, as partitions of a disk do.
+pub struct Slice {
+    below: Rc<dyn Device>,
+    start: u64,
+    len: u64,
+}
+
+impl Slice {
+    /// `len` bytes of `below` from byte `start` on; `None` if that is not inside `below` in whole
+    /// blocks.
+    pub fn new(below: Rc<dyn Device>, start: u64, len: u64) -> Option<Slice> {
+        let whole = below.geometry();
+        let block = u64::from(whole.block_size);
+        let fits = start.checked_add(len).is_some_and(|end| end <= whole.len);
+        (fits && start.is_multiple_of(block) && len.is_multiple_of(block)).then_some(Slice {
+            below,
+            start,
+            len,
+        })
+    }
+
+    fn shift(&self, range: Range<u64>) -> Range<u64> {
+        range.start + self.start..range.end + self.start
+    }
+}
+
+impl Device for Slice {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            len: self.len,
+            ..self.below.geometry()
+        }
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        self.below.read(at + self.start, buf)
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        self.below.write(at + self.start, buf, durability)
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        self.below.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.below.discard(self.shift(range))
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.below.write_zeroes(self.shift(range))
+    }
+}

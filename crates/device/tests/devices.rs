@@ -1,0 +1,125 @@
+//! What every device here promises, seen from outside.
+
+use std::rc::Rc;
+
+use forebay_device::{
+    Buf, BufMut, Checked, Device, DeviceError, Durability, Op, RamDevice, Result, Slice,
+};
+use forebay_rt::{Executor, VirtualTime};
+use proptest::prelude::*;
+
+fn run<T: 'static>(future: impl Future<Output = T> + 'static) -> T {
+    Executor::new(Rc::new(VirtualTime::new())).block_on(future)
+}
+
+fn filled(len: usize, byte: u8) -> Buf {
+    let mut buf = BufMut::zeroed(len);
+    buf.fill(byte);
+    buf.freeze()
+}
+
+async fn read(device: &dyn Device, at: u64, len: usize) -> Result<Vec<u8>> {
+    Ok(device.read(at, BufMut::zeroed(len)).await?.to_vec())
+}
+
+#[test]
+fn requests_that_break_the_contract_never_reach_the_device() {
+    run(async {
+        let device = Checked::new(RamDevice::new(8192, 4096), "ram");
+        let past_end = device.write(8192, filled(4096, 1), Durability::Flush).await;
+        assert!(matches!(
+            past_end,
+            Err(DeviceError::OutOfRange {
+                op: Op::Write,
+                len: 8192,
+                ..
+            })
+        ));
+        let wraps = device.discard(u64::MAX - 4095..u64::MAX).await;
+        assert!(matches!(
+            wraps,
+            Err(DeviceError::Unaligned {
+                op: Op::Discard,
+                ..
+            })
+        ));
+        let unaligned = read(&device, 512, 4096).await;
+        assert!(matches!(
+            unaligned,
+            Err(DeviceError::Unaligned {
+                block_size: 4096,
+                ..
+            })
+        ));
+        let empty = device.write_zeroes(4096..4096).await;
+        assert!(matches!(
+            empty,
+            Err(DeviceError::Unaligned {
+                op: Op::WriteZeroes,
+                ..
+            })
+        ));
+        #[expect(clippy::reversed_empty_ranges, reason = "that is what is refused")]
+        let backwards = device.discard(4096..0).await;
+        assert!(backwards.is_err());
+        assert_eq!(read(&device, 0, 8192).await.unwrap(), vec![0; 8192]);
+    });
+}
+
+#[test]
+fn a_slice_sees_its_own_stretch_and_no_more() {
+    run(async {
+        let whole: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 10, 512));
+        assert!(Slice::new(Rc::clone(&whole), 512, 64 << 10).is_none());
+        assert!(Slice::new(Rc::clone(&whole), 100, 512).is_none());
+        assert!(Slice::new(Rc::clone(&whole), u64::MAX - 511, 512).is_none());
+        let slice = Slice::new(Rc::clone(&whole), 1024, 2048).unwrap();
+        assert_eq!(slice.geometry().len, 2048);
+        slice
+            .write(512, filled(512, 9), Durability::Fua)
+            .await
+            .unwrap();
+        assert_eq!(read(&whole, 1536, 512).await.unwrap(), vec![9; 512]);
+        slice.discard(0..1024).await.unwrap();
+        assert_eq!(read(&whole, 1536, 512).await.unwrap(), vec![0; 512]);
+    });
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(u64, u64, u8),
+    Zero(u64, u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let range = (0..64u64, 1..33u64).prop_map(|(at, n)| (at, n.min(64 - at)));
+    prop_oneof![
+        (range.clone(), any::<u8>()).prop_map(|((at, n), byte)| Step::Write(at, n, byte)),
+        range.prop_map(|(at, n)| Step::Zero(at, n)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_ram_device_is_an_array_of_bytes(steps in proptest::collection::vec(step(), 1..60)) {
+        run(async move {
+            let device = RamDevice::new(64 * 512, 512);
+            let mut model = vec![0u8; 64 * 512];
+            for step in steps {
+                match step {
+                    Step::Write(at, n, byte) => {
+                        let range = (at * 512) as usize..((at + n) * 512) as usize;
+                        model[range].fill(byte);
+                        let data = filled((n * 512) as usize, byte);
+                        device.write(at * 512, data, Durability::Flush).await.unwrap();
+                    }
+                    Step::Zero(at, n) => {
+                        model[(at * 512) as usize..((at + n) * 512) as usize].fill(0);
+                        device.write_zeroes(at * 512..(at + n) * 512).await.unwrap();
+                    }
+                }
+                assert_eq!(read(&device, 0, model.len()).await.unwrap(), model);
+            }
+        });
+    }
+}

@@ -1,0 +1,220 @@
+//! The run loop: ready tasks first, then timers, then the driver.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_task::Runnable;
+use futures_util::future::{Either, select};
+
+use crate::time::Timers;
+use crate::{Driver, Elapsed, Instant, Sleep, Turn, Unpark, Wait};
+
+/// A spawned task. Await it for its result; dropping it cancels it; [`Task::detach`] lets it run.
+pub type Task<T> = async_task::Task<T>;
+
+/// How many tasks run before timers and the driver get a look, so that a busy volume still sees
+/// its completions.
+const TASKS_A_ROUND: usize = 64;
+
+/// The part of an executor that other threads may touch.
+struct Ready {
+    queue: Mutex<VecDeque<Runnable>>,
+    parked: AtomicBool,
+    unparker: Arc<dyn Unpark>,
+}
+
+impl Ready {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Runnable>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, task: Runnable) {
+        self.queue().push_back(task);
+        if self.parked.swap(false, Ordering::SeqCst) {
+            self.unparker.unpark();
+        }
+    }
+}
+
+struct Inner {
+    driver: Rc<dyn Driver>,
+    ready: Arc<Ready>,
+    timers: RefCell<Timers>,
+}
+
+/// A handle on the executor, for the tasks in it: spawn, tell the time, sleep.
+#[derive(Clone)]
+pub struct Rt(Rc<Inner>);
+
+/// The executor itself; whoever holds it runs it.
+pub struct Executor {
+    rt: Rt,
+}
+
+impl Executor {
+    /// An executor that waits by `driver`.
+    pub fn new(driver: Rc<dyn Driver>) -> Executor {
+        let ready = Arc::new(Ready {
+            queue: Mutex::default(),
+            parked: AtomicBool::new(false),
+            unparker: driver.unparker(),
+        });
+        Executor {
+            rt: Rt(Rc::new(Inner {
+                driver,
+                ready,
+                timers: RefCell::default(),
+            })),
+        }
+    }
+
+    /// A handle to pass to what runs in here.
+    pub fn rt(&self) -> Rt {
+        self.rt.clone()
+    }
+
+    /// Runs tasks until `future` is done, and returns its output. Other tasks keep their state and
+    /// go on in the next call.
+    ///
+    /// # Panics
+    /// If everything waits and the driver says that nothing can happen any more: a deadlock, which
+    /// only a virtual clock can see.
+    pub fn block_on<F>(&self, future: F) -> F::Output
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        let inner = &self.rt.0;
+        let task = self.rt.spawn(future);
+        while !task.is_finished() {
+            for _ in 0..TASKS_A_ROUND {
+                let Some(runnable) = inner.ready.queue().pop_front() else {
+                    break;
+                };
+                runnable.run();
+            }
+            self.fire_timers();
+            self.turn(task.is_finished());
+        }
+        // The output is there; this poll only fetches it.
+        let mut task = pin!(task);
+        match task
+            .as_mut()
+            .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+        {
+            std::task::Poll::Ready(output) => output,
+            std::task::Poll::Pending => unreachable!("a finished task has its output"),
+        }
+    }
+
+    fn fire_timers(&self) {
+        if self.rt.0.timers.borrow().first().is_none() {
+            return;
+        }
+        let now = self.rt.now();
+        loop {
+            // The borrow ends before the wake, which may run a drop that touches the timers.
+            let due = self.rt.0.timers.borrow_mut().pop_due(now);
+            match due {
+                Some(waker) => waker.wake(),
+                None => return,
+            }
+        }
+    }
+
+    fn turn(&self, finished: bool) {
+        let inner = &self.rt.0;
+        inner.ready.parked.store(true, Ordering::SeqCst);
+        let idle = inner.ready.queue().is_empty() && !finished;
+        let first = inner.timers.borrow().first();
+        let wait = match (idle, first) {
+            (false, _) => Wait::No,
+            (true, Some(at)) => Wait::Until(at),
+            (true, None) => Wait::Forever,
+        };
+        if !idle {
+            inner.ready.parked.store(false, Ordering::SeqCst);
+        }
+        let turn = inner.driver.turn(wait);
+        inner.ready.parked.store(false, Ordering::SeqCst);
+        if turn == Turn::Stalled && inner.ready.queue().is_empty() {
+            panic!("deadlock: every task waits, no timer is set and no I/O is under way");
+        }
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        // Queued tasks hold their futures, which hold handles to this executor: break the circle.
+        let tasks = std::mem::take(&mut *self.rt.0.ready.queue());
+        drop(tasks);
+    }
+}
+
+impl Rt {
+    /// Starts a task. It runs when the executor does.
+    pub fn spawn<F>(&self, future: F) -> Task<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        let ready = Arc::clone(&self.0.ready);
+        let (runnable, task) = async_task::spawn_local(future, move |task| ready.push(task));
+        runnable.schedule();
+        task
+    }
+
+    /// The driver's time.
+    pub fn now(&self) -> Instant {
+        self.0.driver.now()
+    }
+
+    /// Waits for `span`.
+    pub fn sleep(&self, span: Duration) -> Sleep {
+        self.sleep_until(self.now().plus(span))
+    }
+
+    /// Waits until `at`.
+    pub fn sleep_until(&self, at: Instant) -> Sleep {
+        Sleep::new(self.clone(), at)
+    }
+
+    /// Lets every other ready task run once.
+    pub async fn yield_now(&self) {
+        let mut yielded = false;
+        std::future::poll_fn(|cx| {
+            if std::mem::replace(&mut yielded, true) {
+                return std::task::Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            std::task::Poll::Pending
+        })
+        .await;
+    }
+
+    /// Waits for `future`, but no longer than `span`; past that it is dropped.
+    ///
+    /// # Errors
+    /// [`Elapsed`] if the time ran out first.
+    pub async fn timeout<F: Future>(
+        &self,
+        span: Duration,
+        future: F,
+    ) -> Result<F::Output, Elapsed> {
+        let future = pin!(future);
+        match select(future, self.sleep(span)).await {
+            Either::Left((output, _)) => Ok(output),
+            Either::Right(((), _)) => Err(Elapsed),
+        }
+    }
+
+    pub(crate) fn timers(&self) -> &RefCell<Timers> {
+        &self.0.timers
+    }
+}

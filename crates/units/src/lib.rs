@@ -1,0 +1,131 @@
+//! The quantities everything else is written in.
+//!
+//! An address that is a count of sectors and one that is a count of bytes look alike as `u64` and
+//! are a corrupted disk when swapped, so each has a type. Arithmetic that could wrap is checked:
+//! an overflow here is a bug in the caller and panics rather than becoming an address.
+//!
+//! Start with [`Sector`] (where on a device), [`ByteLen`] (how much), [`Line`] (the 4 KiB unit a
+//! write cache keeps track of) and the log's counters [`Epoch`], [`SegmentSeq`], [`RecordSeq`].
+
+mod human;
+mod seq;
+
+pub use human::{ByteLen, ParseByteLenError, ParseTimeSpanError, TimeSpan};
+pub use seq::{Epoch, RecordSeq, SegmentSeq};
+
+/// Bytes in a sector, the smallest unit any block device addresses.
+pub const SECTOR_BYTES: u64 = 512;
+/// Bytes in a line, the unit a write cache keeps track of (the paper's *cache line*).
+pub const LINE_BYTES: u64 = 4096;
+/// Sectors in a line.
+pub const LINE_SECTORS: u64 = LINE_BYTES / SECTOR_BYTES;
+
+/// A position on a device, counted in 512-byte sectors from its start.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Sector(pub u64);
+
+impl Sector {
+    /// The sector that begins at byte `at`; `None` if `at` is not on a sector boundary.
+    pub fn from_bytes(at: u64) -> Option<Sector> {
+        at.is_multiple_of(SECTOR_BYTES)
+            .then_some(Sector(at / SECTOR_BYTES))
+    }
+
+    /// The byte at which this sector begins.
+    ///
+    /// # Panics
+    /// If that byte is past the end of a 64-bit address space.
+    pub fn bytes(self) -> u64 {
+        self.0
+            .checked_mul(SECTOR_BYTES)
+            .expect("sector address overflows bytes")
+    }
+
+    /// The line this sector belongs to.
+    pub fn line(self) -> Line {
+        Line(self.0 / LINE_SECTORS)
+    }
+
+    /// This sector's place in its line, 0 to 7.
+    pub fn in_line(self) -> u8 {
+        (self.0 % LINE_SECTORS) as u8
+    }
+
+    /// The sector `n` sectors further on.
+    ///
+    /// # Panics
+    /// On overflow.
+    #[must_use]
+    pub fn plus(self, n: u64) -> Sector {
+        Sector(self.0.checked_add(n).expect("sector address overflows"))
+    }
+}
+
+impl std::fmt::Display for Sector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "sector {}", self.0)
+    }
+}
+
+/// A 4 KiB-aligned, 4 KiB-long part of a volume, counted from its start.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Line(pub u64);
+
+impl Line {
+    /// The first sector of the line.
+    ///
+    /// # Panics
+    /// On overflow.
+    pub fn first_sector(self) -> Sector {
+        Sector(
+            self.0
+                .checked_mul(LINE_SECTORS)
+                .expect("line address overflows sectors"),
+        )
+    }
+}
+
+/// Rounds `n` up to a multiple of `unit`.
+///
+/// # Panics
+/// If `unit` is zero or the result overflows.
+pub fn round_up(n: u64, unit: u64) -> u64 {
+    n.checked_next_multiple_of(unit)
+        .expect("rounding overflows")
+}
+
+/// Rounds `n` down to a multiple of `unit`.
+///
+/// # Panics
+/// If `unit` is zero.
+pub fn round_down(n: u64, unit: u64) -> u64 {
+    n - n % unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sector_knows_its_byte_its_line_and_its_place_in_it() {
+        assert_eq!(Sector::from_bytes(4096 + 512), Some(Sector(9)));
+        assert_eq!(Sector::from_bytes(100), None);
+        assert_eq!(Sector(9).bytes(), 4608);
+        assert_eq!(Sector(9).line(), Line(1));
+        assert_eq!(Sector(9).in_line(), 1);
+        assert_eq!(Line(1).first_sector(), Sector(8));
+    }
+
+    #[test]
+    #[should_panic(expected = "overflows")]
+    fn an_address_that_would_wrap_panics_instead() {
+        Sector(u64::MAX / 2).bytes();
+    }
+
+    #[test]
+    fn rounding_goes_to_the_next_multiple_and_no_further() {
+        assert_eq!(round_up(1, 512), 512);
+        assert_eq!(round_up(512, 512), 512);
+        assert_eq!(round_down(1023, 512), 512);
+    }
+}
