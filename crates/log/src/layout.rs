@@ -1,0 +1,151 @@
+//! Where things lie on a log device.
+
+use forebay_device::Geometry;
+use forebay_units::{ByteLen, SECTOR_BYTES, SegmentSeq, round_down, round_up};
+
+use crate::format::{HEADER_BYTES, SEGMENTS_AT, Superblock};
+
+/// The fewest segments a log may have: the largest atomic write must fit beside a tail that is being
+/// destaged.
+pub const SEGMENTS_MIN: u64 = 32;
+/// The smallest segment, in bytes.
+pub const SEGMENT_BYTES_MIN: u64 = 128 << 10;
+/// The largest segment, in bytes.
+pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+
+/// A place on the log device, in sectors from its start: the unified address of a piece of data,
+/// the same while it is in the segment buffer and after (the paper's section on segment buffers).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Addr(pub u64);
+
+impl Addr {
+    /// The byte it begins at.
+    pub fn bytes(self) -> u64 {
+        self.0 * SECTOR_BYTES
+    }
+
+    /// The address `sectors` further on.
+    #[must_use]
+    pub fn plus(self, sectors: u64) -> Addr {
+        Addr(self.0 + sectors)
+    }
+}
+
+/// Why a device cannot become a log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// Too few segments fit.
+    #[error(
+        "the log device has {have}; {SEGMENTS_MIN} segments of {segment} and the superblocks need {need} \
+         (use a larger log, or a smaller --segment)"
+    )]
+    TooSmall {
+        /// The device's length.
+        have: ByteLen,
+        /// The segment asked for.
+        segment: ByteLen,
+        /// The least that would do.
+        need: ByteLen,
+    },
+    /// The segment size is out of bounds or not in whole blocks.
+    #[error("a segment of {0} is not a power of two between 128KiB and 64MiB")]
+    Segment(ByteLen),
+    /// The device's atomic block is larger than a header.
+    #[error("the log device's block of {0} bytes is larger than the 4096 a log can use")]
+    Block(u32),
+}
+
+/// The ring of segments on a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Bytes in a segment.
+    pub segment_bytes: u32,
+    /// Segments in the ring.
+    pub segment_count: u64,
+    /// What records are padded to, in bytes.
+    pub block: u32,
+    /// Bytes of the device in use.
+    pub len: u64,
+}
+
+impl Layout {
+    /// The ring that fits a device, in segments of `segment`.
+    ///
+    /// # Errors
+    /// If the device is too small or the segment size is not one.
+    pub fn for_device(geometry: &Geometry, segment: ByteLen) -> Result<Layout, LayoutError> {
+        let bytes = segment.0;
+        if !bytes.is_power_of_two() || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
+            return Err(LayoutError::Segment(segment));
+        }
+        if geometry.block_size as usize > HEADER_BYTES {
+            return Err(LayoutError::Block(geometry.block_size));
+        }
+        let need = SEGMENTS_AT + SEGMENTS_MIN * bytes;
+        if geometry.len < need {
+            let (have, need) = (ByteLen(geometry.len), ByteLen(need));
+            return Err(LayoutError::TooSmall {
+                have,
+                segment,
+                need,
+            });
+        }
+        let segment_count = (geometry.len - SEGMENTS_AT) / bytes;
+        Ok(Layout {
+            segment_bytes: bytes as u32,
+            segment_count,
+            block: geometry
+                .physical_block_size
+                .clamp(geometry.block_size, HEADER_BYTES as u32),
+            len: SEGMENTS_AT + segment_count * bytes,
+        })
+    }
+
+    /// The ring a superblock describes.
+    pub fn of(superblock: &Superblock) -> Layout {
+        Layout {
+            segment_bytes: superblock.segment_bytes,
+            segment_count: superblock.segment_count,
+            block: superblock.block,
+            len: superblock.len,
+        }
+    }
+
+    /// The segment's place in the ring.
+    pub fn slot(&self, segment: SegmentSeq) -> u64 {
+        segment.0 % self.segment_count
+    }
+
+    /// The byte at which the segment begins.
+    pub fn segment_at(&self, segment: SegmentSeq) -> u64 {
+        SEGMENTS_AT + self.slot(segment) * u64::from(self.segment_bytes)
+    }
+
+    /// The address `offset` bytes into a segment.
+    pub fn addr(&self, segment: SegmentSeq, offset: u32) -> Addr {
+        Addr((self.segment_at(segment) + u64::from(offset)) / SECTOR_BYTES)
+    }
+
+    /// The slot an address lies in.
+    pub fn slot_of(&self, addr: Addr) -> u64 {
+        (addr.bytes() - SEGMENTS_AT) / u64::from(self.segment_bytes)
+    }
+
+    /// How far into its segment an address lies, in bytes.
+    pub fn offset_of(&self, addr: Addr) -> u32 {
+        ((addr.bytes() - SEGMENTS_AT) % u64::from(self.segment_bytes)) as u32
+    }
+
+    /// The segment in `[oldest, oldest + count)` that an address belongs to.
+    pub fn segment_of(&self, addr: Addr, oldest: SegmentSeq) -> SegmentSeq {
+        let ahead =
+            (self.slot_of(addr) + self.segment_count - self.slot(oldest)) % self.segment_count;
+        oldest.plus(ahead)
+    }
+
+    /// The whole blocks around a stretch of the log, as a byte range.
+    pub fn blocks_around(&self, addr: Addr, sectors: u64) -> std::ops::Range<u64> {
+        let block = u64::from(self.block);
+        round_down(addr.bytes(), block)..round_up(addr.plus(sectors).bytes(), block)
+    }
+}

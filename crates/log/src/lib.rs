@@ -1,0 +1,41 @@
+//! A log on a device: records appended to a ring of segments.
+//!
+//! A layer gathers what is written to it in a *segment buffer* in memory; the log lays it out as
+//! *records* (a header block that says what changes, then the data), writes them in large transfers,
+//! and finds them again after a crash. What a record means is the layer's business; the log knows
+//! order, durability and damage.
+//!
+//! What the layer may rely on:
+//! - **Order.** Recovery gives back the records from the tail on, in the order they were appended,
+//!   without a gap, and stops before the first that is not whole (I1). A write appended as a group
+//!   comes back whole or not at all.
+//! - **Durability.** When [`Log::flush`] returns, all that was appended before it was called comes
+//!   back after any crash (I5).
+//! - **Reuse.** A segment is overwritten only when the tail that excludes it is durable in both
+//!   superblocks, so either one is enough (I2, I3).
+//! - **Recovery is repeatable.** Until it has succeeded it changes nothing that it would itself take
+//!   up; leftovers beyond the cut are never taken up later (I4).
+//! - **Failure latches.** After a failed write or flush nothing is acknowledged any more (I7).
+//!
+//! Reading order: `docs/format/log.md` with `format.rs` (bytes), `layout.rs` (where things lie),
+//! `state.rs` (what is known), `write.rs` (what waits), `recover.rs` (after a crash), `read.rs`.
+
+mod format;
+mod layout;
+mod ram;
+mod read;
+mod recover;
+mod scan;
+mod state;
+mod write;
+
+pub use format::{
+    Entry, FormatError, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENTS_AT,
+    SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary, SummaryRecord, Superblock, VERSION, VolumeId,
+};
+pub use layout::{Addr, Layout, LayoutError, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MIN};
+pub use read::{Pin, Placed};
+pub use recover::{OpenError, Recovery, SuperblockCopies, format_device, open, read_superblocks};
+pub use scan::{Damage, RecoveredRecord, Scan, scan};
+pub use state::{SEGMENTS_RESERVED, UNSTABLE_SEGMENTS_MAX};
+pub use write::{Appender, Log, LogError, LogOptions, LogStats, Workers};

@@ -1,0 +1,114 @@
+//! The bytes of segments that are not all on the device yet.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use forebay_device::{Buf, BufMut};
+use forebay_units::{RecordSeq, SegmentSeq};
+
+/// A stretch of a segment that is composed and may be written.
+#[derive(Clone, Debug)]
+struct Closed {
+    bytes: Range<u32>,
+    first: RecordSeq,
+    last: RecordSeq,
+}
+
+/// A write the device is to do.
+pub(crate) struct Job {
+    pub(crate) segment: SegmentSeq,
+    /// Where in the segment, in bytes.
+    pub(crate) offset: u32,
+    pub(crate) buf: Buf,
+    /// The records it holds (a part of).
+    pub(crate) first: RecordSeq,
+    pub(crate) last: RecordSeq,
+}
+
+/// A segment in memory: a front that is frozen and on its way to the device, and a back that is
+/// still being filled.
+pub(crate) struct RamSegment {
+    pub(crate) seq: SegmentSeq,
+    frozen: Vec<(u32, Buf)>,
+    rest: BufMut,
+    rest_at: u32,
+    closed: VecDeque<Closed>,
+    pub(crate) in_flight: u32,
+    pub(crate) sealed: bool,
+}
+
+impl RamSegment {
+    pub(crate) fn new(seq: SegmentSeq, memory: BufMut) -> RamSegment {
+        RamSegment {
+            seq,
+            frozen: Vec::new(),
+            rest: memory,
+            rest_at: 0,
+            closed: VecDeque::new(),
+            in_flight: 0,
+            sealed: false,
+        }
+    }
+
+    /// Bytes that are not frozen yet, to change.
+    pub(crate) fn unfrozen(&mut self, range: Range<u32>) -> &mut [u8] {
+        let at = self.rest_at;
+        &mut self.rest[(range.start - at) as usize..(range.end - at) as usize]
+    }
+
+    /// Bytes appended earlier.
+    ///
+    /// # Panics
+    /// If the range was never appended in one piece.
+    pub(crate) fn bytes(&self, range: Range<u32>) -> &[u8] {
+        let within = |at: u32| (range.start - at) as usize..(range.end - at) as usize;
+        if range.start >= self.rest_at {
+            return &self.rest[within(self.rest_at)];
+        }
+        let i = self.frozen.partition_point(|(at, _)| *at <= range.start);
+        let (at, buf) = &self.frozen[i.checked_sub(1).expect("appended before")];
+        &buf[within(*at)]
+    }
+
+    /// Says that these bytes are composed and hold these records.
+    pub(crate) fn close(&mut self, bytes: Range<u32>, first: RecordSeq, last: RecordSeq) {
+        match self.closed.back_mut() {
+            Some(back) if back.bytes.end == bytes.start => {
+                back.bytes.end = bytes.end;
+                back.last = last;
+            }
+            _ => self.closed.push_back(Closed { bytes, first, last }),
+        }
+    }
+
+    /// True if there is something composed that was not taken yet.
+    pub(crate) fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
+    /// The next stretch to write, frozen.
+    pub(crate) fn take_job(&mut self) -> Option<Job> {
+        let Closed { bytes, first, last } = self.closed.pop_front()?;
+        let skipped = self.rest.split_to((bytes.start - self.rest_at) as usize);
+        drop(skipped);
+        let buf = self
+            .rest
+            .split_to((bytes.end - bytes.start) as usize)
+            .freeze();
+        self.rest_at = bytes.end;
+        self.frozen.push((bytes.start, buf.clone()));
+        self.in_flight += 1;
+        Some(Job {
+            segment: self.seq,
+            offset: bytes.start,
+            buf,
+            first,
+            last,
+        })
+    }
+
+    /// True if the device has all of it.
+    pub(crate) fn is_done(&self) -> bool {
+        self.sealed && self.in_flight == 0 && self.closed.is_empty()
+    }
+}

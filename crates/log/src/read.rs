@@ -1,0 +1,152 @@
+//! Reading back what was appended.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut, Device, DeviceError};
+use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
+
+use crate::format::{Entry, HEADER_BYTES, Summary, SummaryRecord};
+use crate::layout::{Addr, Layout};
+use crate::scan::{read_summary, walk};
+use crate::write::{Inner, Log};
+
+/// An entry with its place in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// What it says.
+    pub entry: Entry,
+    /// Where its data lies; for a range, where it would.
+    pub addr: Addr,
+    /// The record it belongs to.
+    pub record: RecordSeq,
+}
+
+/// Keeps the segments of a stretch from being reused while it is read.
+pub struct Pin {
+    inner: Rc<Inner>,
+    slots: Range<u64>,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let log = Log {
+            inner: Rc::clone(&self.inner),
+        };
+        log.state_mut().unpin(self.slots.clone());
+        log.notify_progress();
+    }
+}
+
+impl Log {
+    /// Gives `use_bytes` the data at `addr`, if its segment is still in memory.
+    pub fn with_ram<T>(
+        &self,
+        addr: Addr,
+        sectors: u64,
+        use_bytes: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
+        self.state().in_ram(addr, sectors).map(use_bytes)
+    }
+
+    /// Keeps a stretch within one segment from being reused until the pin is dropped.
+    pub fn pin(&self, addr: Addr) -> Pin {
+        let mut state = self.state_mut();
+        let slot = state.layout.slot_of(addr);
+        state.pin(slot..slot + 1);
+        Pin {
+            inner: Rc::clone(&self.inner),
+            slots: slot..slot + 1,
+        }
+    }
+
+    /// Reads a stretch from the device. The caller checks what it reads against the checksums.
+    ///
+    /// # Errors
+    /// The device's.
+    pub async fn read(&self, addr: Addr, sectors: u64) -> Result<Buf, DeviceError> {
+        let blocks = self.layout().blocks_around(addr, sectors);
+        let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);
+        let buf = self.inner.device.read(blocks.start, buf).await?.freeze();
+        let skip = (addr.bytes() - blocks.start) as usize;
+        Ok(buf.slice(skip..skip + (sectors * SECTOR_BYTES) as usize))
+    }
+
+    /// All that a full segment holds, in order: from its summary, or if that is damaged, from the
+    /// headers of its records. `None` if those do not account for every record either.
+    ///
+    /// # Errors
+    /// The device's.
+    pub async fn entries(&self, segment: SegmentSeq) -> Result<Option<Vec<Placed>>, DeviceError> {
+        let (layout, volume) = (self.layout(), self.volume());
+        let (first, next) = (
+            self.first_record(segment),
+            self.first_record(segment.next()),
+        );
+        let device = &*self.inner.device;
+        if let Some(summary) = read_summary(device, &layout, volume, segment).await?
+            && summary.first == first
+            && summary.records.len() as u64 == next.since(first)
+        {
+            return Ok(Some(place_all(&layout, segment, &summary)));
+        }
+        let buf = BufMut::zeroed(layout.segment_bytes as usize);
+        let bytes = device.read(layout.segment_at(segment), buf).await?;
+        let mut placed = Vec::new();
+        let mut seen = first;
+        for record in walk(&bytes, volume, segment, first) {
+            place(
+                &layout,
+                segment,
+                record.seq,
+                record.offset,
+                &record.entries,
+                &mut placed,
+            );
+            seen = record.seq.next();
+        }
+        Ok((seen >= next).then_some(placed))
+    }
+
+    pub(crate) fn notify_progress(&self) {
+        self.inner.notify_progress();
+    }
+}
+
+fn place_all(layout: &Layout, segment: SegmentSeq, summary: &Summary) -> Vec<Placed> {
+    let mut placed = Vec::new();
+    for (n, record) in summary.records.iter().enumerate() {
+        let SummaryRecord {
+            offset, entries, ..
+        } = record;
+        place(
+            layout,
+            segment,
+            summary.first.plus(n as u64),
+            *offset,
+            entries,
+            &mut placed,
+        );
+    }
+    placed
+}
+
+/// Adds a record's entries with the addresses of their data.
+pub(crate) fn place(
+    layout: &Layout,
+    segment: SegmentSeq,
+    record: RecordSeq,
+    offset: u32,
+    entries: &[Entry],
+    out: &mut Vec<Placed>,
+) {
+    let mut addr = layout.addr(segment, offset + HEADER_BYTES as u32);
+    for entry in entries {
+        out.push(Placed {
+            entry: *entry,
+            addr,
+            record,
+        });
+        addr = addr.plus(entry.payload_sectors());
+    }
+}

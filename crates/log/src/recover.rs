@@ -1,0 +1,228 @@
+//! Making a log, and taking one up again after a stop or a crash.
+//!
+//! Recovery is: read the superblocks, [`scan`] the chain, and only if that succeeds, in this order:
+//! 1. flush, so that what was found cannot be lost any more;
+//! 2. seal the last segment with a summary of what counts in it, and wipe the leftovers beyond the
+//!    cut, so that no later recovery can take them up; flush;
+//! 3. write the superblock of the new epoch, which begins in the next segment.
+//!
+//! A crash at any point of this leaves a log in which the same chain is found again (I4): step 2
+//! changes nothing that is in the chain, and until step 3 the old superblock still begins it.
+
+use std::rc::Rc;
+
+use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_rt::Rt;
+use forebay_units::{Epoch, RecordSeq, SegmentSeq};
+
+use crate::format::{
+    FormatError, HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock, VolumeId,
+};
+use crate::layout::Layout;
+use crate::scan::{Damage, RecoveredRecord, Scan, scan};
+use crate::state::{Resume, State};
+use crate::write::{Log, LogOptions, Workers, write_superblock};
+
+/// Why a log cannot be taken up.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum OpenError {
+    /// The device cannot be read or written.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Neither copy of the superblock can be used.
+    #[error("there is no usable superblock: copy A: {a}; copy B: {b}")]
+    NoSuperblock {
+        /// What is wrong with A.
+        a: FormatError,
+        /// What is wrong with B.
+        b: FormatError,
+    },
+    /// The device is shorter than the log on it.
+    #[error(
+        "the log device has {have} bytes; the log on it was made for {need}: it has been cut short"
+    )]
+    Truncated {
+        /// The device's length.
+        have: u64,
+        /// What the superblock says.
+        need: u64,
+    },
+    /// The two copies are of different volumes, both of them sound.
+    #[error("the two superblocks belong to different volumes, {a} and {b}")]
+    TwoVolumes {
+        /// The volume of copy A.
+        a: VolumeId,
+        /// The volume of copy B.
+        b: VolumeId,
+    },
+    /// Something that was durable is gone.
+    #[error(
+        "record {} at byte {} of segment {} is missing or broken, though it was flushed (records up to {} \
+         were): {} ranges written later cannot be applied without it",
+        .0.record.0, .0.offset, .0.segment.0, .0.stable.0, .0.later.len()
+    )]
+    Damaged(Damage),
+}
+
+/// Both copies of a superblock, as found.
+#[derive(Clone, Debug)]
+pub struct SuperblockCopies {
+    /// What lies at [`SUPERBLOCK_A_AT`].
+    pub a: Result<Superblock, FormatError>,
+    /// What lies at [`SUPERBLOCK_B_AT`].
+    pub b: Result<Superblock, FormatError>,
+}
+
+impl SuperblockCopies {
+    /// The copy that counts: the newer of the sound ones.
+    ///
+    /// # Errors
+    /// If there is none, or the two contradict each other.
+    pub fn newest(&self) -> Result<&Superblock, OpenError> {
+        match (&self.a, &self.b) {
+            (Ok(a), Ok(b)) if a.volume != b.volume => Err(OpenError::TwoVolumes {
+                a: a.volume,
+                b: b.volume,
+            }),
+            (Ok(a), Ok(b)) => Ok(if a.generation >= b.generation { a } else { b }),
+            (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
+            (Err(a), Err(b)) => Err(OpenError::NoSuperblock { a: *a, b: *b }),
+        }
+    }
+}
+
+/// Reads both copies of the superblock.
+///
+/// # Errors
+/// If the device is too short to hold them. A copy that cannot be read counts as damaged.
+pub async fn read_superblocks(device: &dyn Device) -> Result<SuperblockCopies, OpenError> {
+    let (have, need) = (device.geometry().len, SUPERBLOCK_B_AT + HEADER_BYTES as u64);
+    if have < HEADER_BYTES as u64 {
+        return Err(OpenError::Truncated { have, need });
+    }
+    let copy = async |at: u64| {
+        if at + HEADER_BYTES as u64 > have {
+            return Err(FormatError::Magic("superblock"));
+        }
+        match device.read(at, BufMut::zeroed(HEADER_BYTES)).await {
+            Ok(bytes) => Superblock::decode(&bytes),
+            Err(_) => Err(FormatError::Checksum("superblock")),
+        }
+    };
+    let (a, b) = (copy(SUPERBLOCK_A_AT).await, copy(SUPERBLOCK_B_AT).await);
+    Ok(SuperblockCopies { a, b })
+}
+
+/// Makes an empty log on `device`: wipes what other systems would recognise the device by (its first
+/// MiB), and writes both superblocks.
+///
+/// # Errors
+/// The device's.
+pub async fn format_device(
+    device: &dyn Device,
+    layout: Layout,
+    volume: VolumeId,
+    layer: Vec<u8>,
+) -> Result<(), DeviceError> {
+    device.write_zeroes(0..crate::format::SEGMENTS_AT).await?;
+    device.flush().await?;
+    let superblock = Superblock {
+        volume,
+        generation: 1,
+        epoch: Epoch(0),
+        epoch_segment: SegmentSeq(0),
+        tail: SegmentSeq(0),
+        tail_record: RecordSeq(1),
+        stable: RecordSeq(0),
+        len: layout.len,
+        segment_bytes: layout.segment_bytes,
+        segment_count: layout.segment_count,
+        block: layout.block,
+        clean: true,
+        abandoned: false,
+        layer,
+    };
+    write_superblock(device, &superblock).await
+}
+
+/// What recovery found, for reports.
+#[derive(Clone, Debug)]
+pub struct Recovery {
+    /// The scan of the chain.
+    pub scan: Scan,
+    /// True if the log had been stopped with nothing in it.
+    pub was_clean: bool,
+}
+
+/// Takes up the log that `superblock` describes: gives its records to `apply` in order, and begins a
+/// new epoch. `change` may set what the new superblock says beside that.
+///
+/// # Errors
+/// If the device fails, is too short, or something durable is missing and `accept_loss` is not
+/// given; then nothing on the device has been changed.
+pub async fn open(
+    rt: Rt,
+    device: Rc<dyn Device>,
+    options: LogOptions,
+    superblock: &Superblock,
+    accept_loss: bool,
+    apply: &mut dyn FnMut(&RecoveredRecord),
+    change: impl FnOnce(&mut Superblock),
+) -> Result<(Log, Workers, Recovery), OpenError> {
+    let have = device.geometry().len;
+    if have < superblock.len {
+        return Err(OpenError::Truncated {
+            have,
+            need: superblock.len,
+        });
+    }
+    let scan = scan(&*device, superblock, apply).await?;
+    if let Some(damage) = &scan.damage
+        && !accept_loss
+    {
+        return Err(OpenError::Damaged(damage.clone()));
+    }
+    let layout = Layout::of(superblock);
+    settle(&*device, &layout, &scan).await?;
+    let mut next = superblock.clone();
+    next.generation += 1;
+    next.epoch = scan.epoch.next();
+    next.epoch_segment = scan.next_segment;
+    next.stable = scan.next_record.prev();
+    next.clean = false;
+    change(&mut next);
+    write_superblock(&*device, &next).await?;
+    let resume = Resume {
+        epoch: next.epoch,
+        tail: next.tail,
+        next_segment: scan.next_segment,
+        next_record: scan.next_record,
+        firsts: scan.firsts.clone(),
+    };
+    let state = State::new(layout, superblock.volume, resume);
+    let (log, workers) = Log::new(rt, device, options, state, next);
+    let was_clean = superblock.clean;
+    Ok((log, workers, Recovery { scan, was_clean }))
+}
+
+/// Makes what was found durable and what lies beyond it unfindable.
+async fn settle(device: &dyn Device, layout: &Layout, scan: &Scan) -> Result<(), DeviceError> {
+    device.flush().await?;
+    if let Some(summary) = &scan.seal {
+        let bytes = summary.encode();
+        let end = layout.segment_at(summary.segment) + u64::from(layout.segment_bytes);
+        let at = end - bytes.len() as u64;
+        device
+            .write(at, BufMut::copy_of(&bytes).freeze(), Durability::Flush)
+            .await?;
+    }
+    for segment in &scan.leftovers {
+        let at = layout.segment_at(*segment);
+        let last = at + u64::from(layout.segment_bytes) - HEADER_BYTES as u64;
+        for at in [at, last] {
+            let zeroes = BufMut::zeroed(HEADER_BYTES).freeze();
+            device.write(at, zeroes, Durability::Flush).await?;
+        }
+    }
+    device.flush().await
+}

@@ -1,0 +1,635 @@
+//! Finding the records again: the chain from the tail to where it ends.
+//!
+//! Read-only, so that `check` and recovery are the same code. What is trusted and why:
+//! - A summary is trusted for which records its segment holds and what they do. For the records up
+//!   to the highest `stable` seen anywhere, nothing else is read: they were durable.
+//! - A record past that is verified on the device, header and payload, and the first that fails ends
+//!   the chain: a torn tail, which is normal.
+//! - If the record at which the chain ends is not past the highest `stable`, something durable is
+//!   missing: that is damage, and the caller decides.
+//!
+//! `stable` may stand in a later place than the record it covers, but not far: the writer keeps at
+//! most [`UNSTABLE_SEGMENTS_MAX`] segments not known durable, so that far ahead is looked, at
+//! summaries and first headers, and block by block in the two segments around the end.
+
+use std::collections::VecDeque;
+
+use forebay_device::{BufMut, Device, DeviceError};
+use forebay_units::{Epoch, RecordSeq, Sector, SegmentSeq};
+use futures_util::StreamExt;
+use futures_util::stream;
+
+use crate::format::{Entry, HEADER_BYTES, Record, Summary, SummaryRecord, Superblock, VolumeId};
+use crate::layout::Layout;
+use crate::read::{Placed, place};
+use crate::state::UNSTABLE_SEGMENTS_MAX;
+
+/// Peeks at segments under way at once.
+const PEEKS: usize = 32;
+
+/// A record of the chain, as given to the layer above.
+#[derive(Clone, Debug)]
+pub struct RecoveredRecord {
+    /// Its number.
+    pub seq: RecordSeq,
+    /// The segment it lies in.
+    pub segment: SegmentSeq,
+    /// What it says, with places.
+    pub entries: Vec<Placed>,
+}
+
+/// Something durable that cannot be found any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// The first record missing.
+    pub record: RecordSeq,
+    /// The segment it should lie in.
+    pub segment: SegmentSeq,
+    /// How far into that segment, in bytes.
+    pub offset: u32,
+    /// The newest record known to have been durable.
+    pub stable: RecordSeq,
+    /// Ranges (first sector, sectors) that later records, which can be read but not be applied
+    /// without the missing one, had written. Those of the missing record itself cannot be told.
+    pub later: Vec<(Sector, u64)>,
+}
+
+/// What a scan found.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// The highest epoch in the chain or the superblock.
+    pub epoch: Epoch,
+    /// Where the next segment goes.
+    pub next_segment: SegmentSeq,
+    /// The record after the last of the chain.
+    pub next_record: RecordSeq,
+    /// Records in the chain.
+    pub records: u64,
+    /// The newest record known to have been durable.
+    pub stable: RecordSeq,
+    /// What is missing, if the chain ends too early.
+    pub damage: Option<Damage>,
+    /// Bytes read to find out.
+    pub bytes_read: u64,
+    /// Summaries that could not be read though their segments are full.
+    pub summaries_lost: u64,
+    /// First record of each segment from the tail on.
+    pub(crate) firsts: VecDeque<RecordSeq>,
+    /// What the last segment holds, to be sealed with; none if its summary says just that.
+    pub(crate) seal: Option<Summary>,
+    /// Segments past the end that hold leftovers.
+    pub(crate) leftovers: Vec<SegmentSeq>,
+}
+
+/// What a look at a segment's ends showed.
+struct Peek {
+    segment: SegmentSeq,
+    summary: Option<Summary>,
+    /// Without a summary: its first record's header.
+    first: Option<Record>,
+    bytes_read: u64,
+}
+
+/// The records of a segment that are in the chain.
+struct Accepted {
+    segment: SegmentSeq,
+    epoch: Epoch,
+    first: RecordSeq,
+    records: Vec<SummaryRecord>,
+    /// True if the summary on the device lists just these.
+    summarised: bool,
+}
+
+/// Reads a segment's summary, if it has a sound one of this volume and segment.
+///
+/// # Errors
+/// The device's.
+pub(crate) async fn read_summary(
+    device: &dyn Device,
+    layout: &Layout,
+    volume: VolumeId,
+    segment: SegmentSeq,
+) -> Result<Option<Summary>, DeviceError> {
+    let end = layout.segment_at(segment) + u64::from(layout.segment_bytes);
+    let last = device
+        .read(end - HEADER_BYTES as u64, BufMut::zeroed(HEADER_BYTES))
+        .await?;
+    let Ok(total) = Summary::total_len(&last, layout.segment_bytes) else {
+        return Ok(None);
+    };
+    let bytes = if total == HEADER_BYTES {
+        last
+    } else {
+        device
+            .read(end - total as u64, BufMut::zeroed(total))
+            .await?
+    };
+    let summary = Summary::decode(&bytes).ok();
+    Ok(summary.filter(|summary| {
+        summary.volume == volume
+            && summary.segment == segment
+            && summary_is_possible(summary, layout)
+    }))
+}
+
+/// True if the records lie one after the other from the segment's start, inside it.
+fn summary_is_possible(summary: &Summary, layout: &Layout) -> bool {
+    let mut at = 0u64;
+    for record in &summary.records {
+        if u64::from(record.offset) != at {
+            return false;
+        }
+        at += HEADER_BYTES as u64 + u64::from(record.payload_bytes);
+    }
+    at <= u64::from(layout.segment_bytes)
+}
+
+/// The records of a segment by their headers, in order from `first`, as far as they follow on.
+pub(crate) fn walk(
+    bytes: &[u8],
+    volume: VolumeId,
+    segment: SegmentSeq,
+    first: RecordSeq,
+) -> impl Iterator<Item = Record> {
+    let (mut at, mut expected) = (0usize, first);
+    std::iter::from_fn(move || {
+        let record = header_at(bytes, at, volume, segment).filter(|r| r.seq == expected)?;
+        at += HEADER_BYTES + record.payload_bytes as usize;
+        expected = expected.next();
+        (at <= bytes.len()).then_some(record)
+    })
+}
+
+fn header_at(bytes: &[u8], at: usize, volume: VolumeId, segment: SegmentSeq) -> Option<Record> {
+    let record = Record::decode(bytes.get(at..at.checked_add(HEADER_BYTES)?)?).ok()?;
+    let here = record.volume == volume && record.segment == segment && record.offset as usize == at;
+    here.then_some(record)
+}
+
+fn payload_is_sound(bytes: &[u8], offset: u32, entries: &[Entry]) -> bool {
+    let mut at = offset as usize + HEADER_BYTES;
+    entries.iter().all(|entry| {
+        let len = entry.payload_sectors() as usize * 512;
+        let data = bytes.get(at..at + len);
+        at += len;
+        match entry {
+            Entry::Data { crc, .. } => data.is_some_and(|data| crc32c::crc32c(data) == *crc),
+            Entry::Range { .. } => true,
+        }
+    })
+}
+
+/// Walks the chain that `superblock` begins, giving each record to `apply` once it is certain that
+/// it counts. Changes nothing.
+///
+/// # Errors
+/// The device's, where a part of the log cannot be read that is needed to tell where it ends.
+pub async fn scan(
+    device: &dyn Device,
+    superblock: &Superblock,
+    apply: &mut dyn FnMut(&RecoveredRecord),
+) -> Result<Scan, DeviceError> {
+    let layout = Layout::of(superblock);
+    let ring = superblock.tail.0..superblock.tail.0 + layout.segment_count;
+    let peeks = stream::iter(ring.map(SegmentSeq))
+        .map(|segment| peek(device, superblock, layout, segment))
+        .buffered(PEEKS);
+    let mut scanner = Scanner {
+        device,
+        superblock,
+        layout,
+        apply,
+        epoch: superblock.epoch,
+        chain_epoch: Epoch(0),
+        expected: superblock.tail_record,
+        stable: superblock.stable,
+        pending: Vec::new(),
+        recent: VecDeque::new(),
+        firsts: VecDeque::new(),
+        records: 0,
+        bytes_read: 0,
+        summaries_lost: 0,
+    };
+    let mut peeks = std::pin::pin!(peeks);
+    let mut ahead: VecDeque<Peek> = VecDeque::new();
+    let mut segment = superblock.tail;
+    let end = loop {
+        while ahead.len() as u64 <= UNSTABLE_SEGMENTS_MAX
+            && let Some(peeked) = peeks.next().await
+        {
+            scanner.take_evidence(&peeked);
+            ahead.push_back(peeked);
+        }
+        let Some(peeked) = ahead.pop_front() else {
+            break End {
+                segment,
+                offset: 0,
+                bytes: None,
+            };
+        };
+        if let Some(end) = scanner.segment(&peeked).await? {
+            ahead.push_front(peeked);
+            break end;
+        }
+        segment = segment.next();
+    };
+    scanner.finish(end, ahead).await
+}
+
+/// Where the chain stopped.
+struct End {
+    segment: SegmentSeq,
+    offset: u32,
+    /// The whole segment, if it was read.
+    bytes: Option<BufMut>,
+}
+
+async fn peek(
+    device: &dyn Device,
+    superblock: &Superblock,
+    layout: Layout,
+    segment: SegmentSeq,
+) -> Peek {
+    // A place that cannot be read is as good as damaged; whether that matters shows later.
+    let summary = read_summary(device, &layout, superblock.volume, segment)
+        .await
+        .ok()
+        .flatten();
+    let counts = |epoch| segment < superblock.epoch_segment || epoch >= superblock.epoch;
+    let summary = summary.filter(|summary| counts(summary.epoch));
+    let mut peeked = Peek {
+        segment,
+        summary,
+        first: None,
+        bytes_read: HEADER_BYTES as u64,
+    };
+    if peeked.summary.is_none() {
+        let header = device
+            .read(layout.segment_at(segment), BufMut::zeroed(HEADER_BYTES))
+            .await;
+        peeked.first = header
+            .ok()
+            .and_then(|bytes| header_at(&bytes, 0, superblock.volume, segment))
+            .filter(|record| counts(record.epoch));
+        peeked.bytes_read += HEADER_BYTES as u64;
+    }
+    peeked
+}
+
+struct Scanner<'a> {
+    device: &'a dyn Device,
+    superblock: &'a Superblock,
+    layout: Layout,
+    apply: &'a mut dyn FnMut(&RecoveredRecord),
+    /// The highest epoch seen or named.
+    epoch: Epoch,
+    /// The epoch of the last record accepted.
+    chain_epoch: Epoch,
+    expected: RecordSeq,
+    stable: RecordSeq,
+    /// Records of a group whose end has not come yet.
+    pending: Vec<RecoveredRecord>,
+    /// The segments from the one where the pending group began.
+    recent: VecDeque<Accepted>,
+    firsts: VecDeque<RecordSeq>,
+    records: u64,
+    bytes_read: u64,
+    summaries_lost: u64,
+}
+
+impl Scanner<'_> {
+    fn take_evidence(&mut self, peeked: &Peek) {
+        self.bytes_read += peeked.bytes_read;
+        let summary = peeked.summary.as_ref().map(|summary| summary.stable);
+        let first = peeked.first.as_ref().map(|record| record.stable);
+        self.stable = self.stable.max(summary.or(first).unwrap_or_default());
+    }
+
+    /// Takes a segment's records up; says where the chain ends, if it does so here.
+    async fn segment(&mut self, peeked: &Peek) -> Result<Option<End>, DeviceError> {
+        let segment = peeked.segment;
+        let follows = |summary: &&Summary| {
+            summary.first == self.expected && summary.epoch >= self.chain_epoch
+        };
+        if let Some(summary) = peeked.summary.as_ref().filter(follows) {
+            let last = summary.first.plus(summary.records.len() as u64).prev();
+            if last <= self.stable {
+                let records = summary.records.clone();
+                self.accept(segment, summary.epoch, records, true);
+                return Ok(None);
+            }
+            let bytes = self.load(segment).await;
+            let sound = self.sound_prefix(&bytes, summary);
+            let complete = sound == summary.records.len();
+            self.accept(
+                segment,
+                summary.epoch,
+                summary.records[..sound].to_vec(),
+                complete,
+            );
+            let end = summary.records.get(sound).map(|record| record.offset);
+            return Ok(end.map(|offset| End {
+                segment,
+                offset,
+                bytes: Some(bytes),
+            }));
+        }
+        if peeked.summary.is_some() || !self.may_begin(peeked.first.as_ref()) {
+            return Ok(Some(End {
+                segment,
+                offset: 0,
+                bytes: None,
+            }));
+        }
+        self.by_headers(segment).await
+    }
+
+    fn may_begin(&self, first: Option<&Record>) -> bool {
+        first.is_some_and(|record| record.seq == self.expected && record.epoch >= self.chain_epoch)
+    }
+
+    /// How many of a summary's records are certain or verified.
+    fn sound_prefix(&self, bytes: &[u8], summary: &Summary) -> usize {
+        let sound = |(n, listed): &(usize, &SummaryRecord)| {
+            let seq = summary.first.plus(*n as u64);
+            seq <= self.stable
+                || (header_at(
+                    bytes,
+                    listed.offset as usize,
+                    summary.volume,
+                    summary.segment,
+                )
+                .is_some_and(|header| header.seq == seq && header.epoch == summary.epoch)
+                    && payload_is_sound(bytes, listed.offset, &listed.entries))
+        };
+        summary.records.iter().enumerate().take_while(sound).count()
+    }
+
+    /// Takes up a segment without a summary by the headers of its records.
+    async fn by_headers(&mut self, segment: SegmentSeq) -> Result<Option<End>, DeviceError> {
+        let bytes = self.load(segment).await;
+        let mut records = Vec::new();
+        let (mut at, mut epoch) = (0, None);
+        for record in walk(&bytes, self.superblock.volume, segment, self.expected) {
+            let same_life = epoch.is_none_or(|epoch| epoch == record.epoch);
+            self.stable = self.stable.max(record.stable);
+            let certain = record.seq <= self.stable
+                || payload_is_sound(&bytes, record.offset, &record.entries);
+            if !same_life || !certain {
+                break;
+            }
+            epoch = Some(record.epoch);
+            let Record {
+                offset,
+                payload_bytes,
+                continues,
+                entries,
+                ..
+            } = record;
+            at = offset + HEADER_BYTES as u32 + payload_bytes;
+            records.push(SummaryRecord {
+                offset,
+                payload_bytes,
+                continues,
+                entries,
+            });
+        }
+        self.accept(segment, epoch.unwrap_or(self.chain_epoch), records, false);
+        // The chain goes on if the next segment begins with the next record: then only the summary
+        // is missing.
+        let next = segment.next();
+        let in_ring = next.since(self.superblock.tail) < self.layout.segment_count;
+        if at > 0 && in_ring {
+            let peeked = peek(self.device, self.superblock, self.layout, next).await;
+            let by_summary = peeked
+                .summary
+                .as_ref()
+                .map(|summary| (summary.first, summary.epoch));
+            let by_header = peeked
+                .first
+                .as_ref()
+                .map(|record| (record.seq, record.epoch));
+            let goes_on = |(first, epoch)| first == self.expected && epoch >= self.chain_epoch;
+            if by_summary.or(by_header).is_some_and(goes_on) {
+                self.summaries_lost += 1;
+                return Ok(None);
+            }
+        }
+        Ok(Some(End {
+            segment,
+            offset: at,
+            bytes: Some(bytes),
+        }))
+    }
+
+    fn accept(
+        &mut self,
+        segment: SegmentSeq,
+        epoch: Epoch,
+        records: Vec<SummaryRecord>,
+        summarised: bool,
+    ) {
+        if records.is_empty() {
+            return;
+        }
+        self.firsts.push_back(self.expected);
+        self.chain_epoch = epoch;
+        self.epoch = self.epoch.max(epoch);
+        let first = self.expected;
+        for record in &records {
+            let seq = self.expected;
+            self.expected = seq.next();
+            let mut entries = Vec::new();
+            place(
+                &self.layout,
+                segment,
+                seq,
+                record.offset,
+                &record.entries,
+                &mut entries,
+            );
+            self.pending.push(RecoveredRecord {
+                seq,
+                segment,
+                entries,
+            });
+            if !record.continues {
+                self.records += self.pending.len() as u64;
+                for record in self.pending.drain(..) {
+                    (self.apply)(&record);
+                }
+            }
+        }
+        self.recent.push_back(Accepted {
+            segment,
+            epoch,
+            first,
+            records,
+            summarised,
+        });
+        let keep = self
+            .pending
+            .first()
+            .map_or(segment, |record| record.segment);
+        self.recent.retain(|accepted| accepted.segment >= keep);
+    }
+
+    /// The whole segment; parts that cannot be read are zeroes, which nothing takes for a record.
+    async fn load(&mut self, segment: SegmentSeq) -> BufMut {
+        let (at, len) = (
+            self.layout.segment_at(segment),
+            self.layout.segment_bytes as usize,
+        );
+        self.bytes_read += len as u64;
+        if let Ok(bytes) = self.device.read(at, BufMut::zeroed(len)).await {
+            return bytes;
+        }
+        let mut whole = BufMut::zeroed(len);
+        for offset in (0..len).step_by(HEADER_BYTES) {
+            let block = self
+                .device
+                .read(at + offset as u64, BufMut::zeroed(HEADER_BYTES))
+                .await;
+            if let Ok(block) = block {
+                whole[offset..offset + HEADER_BYTES].copy_from_slice(&block);
+            }
+        }
+        whole
+    }
+
+    async fn finish(mut self, end: End, ahead: VecDeque<Peek>) -> Result<Scan, DeviceError> {
+        let damage = self.damage(end, &ahead).await;
+        // A write that is not whole is not applied at all: the chain ends before its first record.
+        if let Some(first) = self.pending.first() {
+            self.expected = first.seq;
+        }
+        let mut seal = None;
+        let mut next_segment = self.superblock.tail.plus(self.firsts.len() as u64);
+        while let Some(mut last) = self.recent.pop_back() {
+            let keep = self.expected.since(last.first) as usize;
+            if keep == 0 {
+                self.firsts.pop_back();
+                next_segment = last.segment;
+                continue;
+            }
+            if keep < last.records.len() || !last.summarised {
+                last.records.truncate(keep);
+                seal = Some(Summary {
+                    volume: self.superblock.volume,
+                    epoch: last.epoch,
+                    segment: last.segment,
+                    first: last.first,
+                    stable: self.expected.prev(),
+                    records: last.records,
+                });
+            }
+            break;
+        }
+        let wipe_end = next_segment.plus(UNSTABLE_SEGMENTS_MAX);
+        let ring_end = self.superblock.tail.plus(self.layout.segment_count);
+        let mut leftovers = Vec::new();
+        let mut segment = next_segment;
+        while segment < wipe_end.min(ring_end) {
+            let seen = ahead.iter().find(|peeked| peeked.segment == segment);
+            let known_empty = seen.is_some_and(|p| p.summary.is_none() && p.first.is_none());
+            if !known_empty {
+                leftovers.push(segment);
+            }
+            segment = segment.next();
+        }
+        Ok(Scan {
+            epoch: self.epoch,
+            next_segment,
+            next_record: self.expected,
+            records: self.records,
+            stable: self.stable,
+            damage,
+            bytes_read: self.bytes_read,
+            summaries_lost: self.summaries_lost,
+            firsts: self.firsts,
+            seal,
+            leftovers,
+        })
+    }
+
+    /// Every header of this life in a segment from byte `from` on, wherever it stands.
+    fn headers(&self, bytes: &[u8], segment: SegmentSeq, from: usize) -> Vec<Record> {
+        let Superblock {
+            volume,
+            epoch,
+            epoch_segment,
+            ..
+        } = *self.superblock;
+        (from..bytes.len())
+            .step_by(self.layout.block as usize)
+            .filter_map(|at| header_at(bytes, at, volume, segment))
+            .filter(|record| segment < epoch_segment || record.epoch >= epoch)
+            .filter(|record| record.epoch >= self.chain_epoch)
+            .collect()
+    }
+
+    /// Whether the record at which the chain ends was durable once.
+    async fn damage(&mut self, end: End, ahead: &VecDeque<Peek>) -> Option<Damage> {
+        let missing = self
+            .pending
+            .first()
+            .map_or(self.expected, |record| record.seq);
+        let mut later = Vec::new();
+        let mut stable = self.stable;
+        let ring_end = self.superblock.tail.plus(self.layout.segment_count);
+        let here = end.segment < ring_end;
+        let bytes = match end.bytes {
+            Some(bytes) => Some(bytes),
+            None if here => Some(self.load(end.segment).await),
+            None => None,
+        };
+        let mut headers = Vec::new();
+        if let Some(bytes) = bytes {
+            headers.extend(self.headers(&bytes, end.segment, end.offset as usize));
+            let next = end.segment.next();
+            // Only where something of this life lies further on is the next segment read whole.
+            let more = ahead
+                .iter()
+                .any(|p| p.segment > end.segment && p.has_something());
+            if next < ring_end && (more || !headers.is_empty()) {
+                let bytes = self.load(next).await;
+                headers.extend(self.headers(&bytes, next, 0));
+            }
+        }
+        for record in headers.iter().filter(|record| record.seq >= missing) {
+            stable = stable.max(record.stable);
+            later.extend(record.entries.iter().map(written_range));
+        }
+        for summary in ahead.iter().filter_map(|peeked| peeked.summary.as_ref()) {
+            let entries = summary.records.iter().flat_map(|record| &record.entries);
+            later.extend(entries.map(written_range));
+        }
+        self.stable = stable;
+        later.sort_unstable();
+        later.dedup();
+        (missing <= stable).then_some(Damage {
+            record: missing,
+            segment: end.segment,
+            offset: end.offset,
+            stable,
+            later,
+        })
+    }
+}
+
+impl Peek {
+    fn has_something(&self) -> bool {
+        self.summary.is_some() || self.first.is_some()
+    }
+}
+
+fn written_range(entry: &Entry) -> (Sector, u64) {
+    match entry {
+        Entry::Data {
+            sector, sectors, ..
+        } => (*sector, u64::from(*sectors)),
+        Entry::Range {
+            sector, sectors, ..
+        } => (*sector, *sectors),
+    }
+}

@@ -1,0 +1,530 @@
+//! What is known of the log: the ring, the open segment, what is in flight and what is durable.
+//!
+//! Plain data and no waiting: `write.rs` does what this decides. Appending is synchronous, so a
+//! write of many pieces is composed in one go and nothing comes between its pieces.
+//!
+//! Invariants:
+//! - `tail <= stable_segment <= next_segment`, and `next_segment - tail <= segment_count`.
+//! - A record's bytes change only while it is the open one; closed records are only ever written.
+//! - Space for a segment's summary is kept free from its first record on.
+//! - `stable` only ever names the last record of a whole write (a *group*).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use forebay_device::BufPool;
+use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq, round_up};
+
+use crate::format::{
+    DATA_ENTRY_BYTES, Entry, HEADER_BYTES, RANGE_ENTRY_BYTES, RECORD_ENTRY_BYTES_MAX, RangeKind,
+    Record, SUMMARY_RECORD_BYTES, Summary, SummaryRecord, VolumeId, summary_len,
+};
+use crate::layout::{Addr, Layout};
+use crate::ram::{Job, RamSegment};
+
+/// Segments that only the engine's own records may use, so that it is never stuck by a full ring.
+pub const SEGMENTS_RESERVED: u64 = 2;
+/// How many segments may lie between the first record that is not known durable and the head.
+/// Recovery looks no further than this past the end of the chain.
+pub const UNSTABLE_SEGMENTS_MAX: u64 = 64;
+/// Memory for segments that are not on the device yet, in bytes; at least three segments.
+const RAM_BYTES: u64 = 16 << 20;
+
+/// The segment records are being appended to.
+struct Open {
+    seq: SegmentSeq,
+    first: RecordSeq,
+    /// Closed records, as the summary will list them.
+    records: Vec<SummaryRecord>,
+    /// Bytes those take in the summary's body.
+    body: usize,
+    /// Where the next record's header goes.
+    at: u32,
+    record: Option<OpenRecord>,
+}
+
+struct OpenRecord {
+    seq: RecordSeq,
+    offset: u32,
+    entries: Vec<Entry>,
+    /// Where in the segment each data entry's bytes begin; 0 for ranges. Parallel to `entries`.
+    places: Vec<u32>,
+    entry_bytes: usize,
+    /// Where the next piece's bytes go.
+    end: u32,
+}
+
+/// A record as appended: its number and where its data lies.
+pub(crate) struct State {
+    pub(crate) layout: Layout,
+    pub(crate) volume: VolumeId,
+    pub(crate) epoch: Epoch,
+    pub(crate) tail: SegmentSeq,
+    /// The segment that will be opened next.
+    pub(crate) next_segment: SegmentSeq,
+    /// The record that will be opened next.
+    pub(crate) next_record: RecordSeq,
+    pub(crate) stable: RecordSeq,
+    stable_segment: SegmentSeq,
+    /// First record of each segment from the tail on.
+    firsts: VecDeque<RecordSeq>,
+    open: Option<Open>,
+    in_group: bool,
+    /// Records past `stable` whose write goes on in the next.
+    continuing: VecDeque<RecordSeq>,
+    ram: VecDeque<RamSegment>,
+    ram_max: usize,
+    memory: BufPool,
+    /// The last record handed to the device.
+    taken: RecordSeq,
+    in_flight: BTreeMap<u64, RecordSeq>,
+    next_job: u64,
+    /// Readers of each slot.
+    pins: Vec<u16>,
+}
+
+/// Where a recovered log goes on.
+#[derive(Clone, Debug)]
+pub(crate) struct Resume {
+    pub(crate) epoch: Epoch,
+    pub(crate) tail: SegmentSeq,
+    pub(crate) next_segment: SegmentSeq,
+    pub(crate) next_record: RecordSeq,
+    /// First record of each segment from the tail to before `next_segment`.
+    pub(crate) firsts: VecDeque<RecordSeq>,
+}
+
+impl State {
+    pub(crate) fn new(layout: Layout, volume: VolumeId, resume: Resume) -> State {
+        let segment = u64::from(layout.segment_bytes);
+        State {
+            layout,
+            volume,
+            epoch: resume.epoch,
+            tail: resume.tail,
+            next_segment: resume.next_segment,
+            next_record: resume.next_record,
+            stable: resume.next_record.prev(),
+            stable_segment: resume.next_segment,
+            firsts: resume.firsts,
+            open: None,
+            in_group: false,
+            continuing: VecDeque::new(),
+            ram: VecDeque::new(),
+            ram_max: (RAM_BYTES / segment).clamp(3, 128) as usize,
+            memory: BufPool::new(layout.segment_bytes as usize),
+            taken: resume.next_record.prev(),
+            in_flight: BTreeMap::new(),
+            next_job: 0,
+            pins: vec![0; layout.segment_count as usize],
+        }
+    }
+
+    /// Segments no record lies in.
+    pub(crate) fn free_segments(&self) -> u64 {
+        self.layout.segment_count - self.next_segment.since(self.tail)
+    }
+
+    /// Segments whose records are not all known durable.
+    pub(crate) fn unstable_segments(&self) -> u64 {
+        self.next_segment.since(self.stable_segment)
+    }
+
+    /// True if a write of `bytes` in at most `entries` pieces can be appended now without waiting.
+    pub(crate) fn has_room(&self, bytes: u64, entries: u64, reserved: u64) -> bool {
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|open| self.fits_open(open, bytes, entries))
+        {
+            return true;
+        }
+        let need = self.segments_for(bytes, entries);
+        self.free_segments() >= need + reserved
+            && self.ram.len() as u64 + need <= self.ram_max as u64
+            && self.unstable_segments() + need <= UNSTABLE_SEGMENTS_MAX
+            && (0..need).all(|n| {
+                let slot = self.layout.slot(self.next_segment.plus(n));
+                self.pins[slot as usize] == 0
+            })
+    }
+
+    /// Segments that surely hold a write of `bytes` in `entries` pieces, half of each given up to
+    /// headers, padding and what does not fit its end.
+    fn segments_for(&self, bytes: u64, entries: u64) -> u64 {
+        let half = u64::from(self.layout.segment_bytes) / 2;
+        let overhead = entries * (DATA_ENTRY_BYTES + RANGE_ENTRY_BYTES) as u64;
+        (bytes + overhead).div_ceil(half).max(1)
+    }
+
+    fn fits_open(&self, open: &Open, bytes: u64, entries: u64) -> bool {
+        let used = open.record.as_ref().map_or(open.at, |record| record.end);
+        let pending = open.record.as_ref().map_or(0, |record| record.entry_bytes);
+        let entry_bytes = entries as usize * RANGE_ENTRY_BYTES;
+        let headers = 2 + (pending + entry_bytes) / (RECORD_ENTRY_BYTES_MAX - RANGE_ENTRY_BYTES);
+        let body = open.body + pending + entry_bytes + headers * SUMMARY_RECORD_BYTES;
+        let padding = headers as u64 * u64::from(self.layout.block);
+        let need = bytes + (headers * HEADER_BYTES + summary_len(body)) as u64 + padding;
+        u64::from(used) + need <= u64::from(self.layout.segment_bytes)
+    }
+
+    /// Appends a piece of data within one line. The caller has made sure of room.
+    pub(crate) fn append_data(&mut self, sector: Sector, bytes: &[u8], crc: u32) -> Addr {
+        let sectors = bytes.len() as u64 / SECTOR_BYTES;
+        let entry = Entry::Data {
+            sector,
+            sectors: sectors as u8,
+            crc,
+        };
+        let place = self.append(entry, bytes.len() as u32);
+        let ram = self.ram.back_mut().expect("the open segment is in memory");
+        ram.unfrozen(place..place + bytes.len() as u32)
+            .copy_from_slice(bytes);
+        self.layout.addr(ram.seq, place)
+    }
+
+    /// Appends a range without data, and says which record holds it.
+    pub(crate) fn append_range(
+        &mut self,
+        kind: RangeKind,
+        sector: Sector,
+        sectors: u64,
+    ) -> RecordSeq {
+        self.append(
+            Entry::Range {
+                kind,
+                sector,
+                sectors,
+            },
+            0,
+        );
+        self.next_record.prev()
+    }
+
+    /// Puts the entry into the open record, opening what is needed; says where its bytes go.
+    fn append(&mut self, entry: Entry, len: u32) -> u32 {
+        self.make_room(entry.encoded_len(), len);
+        let open = self.open.as_mut().expect("made room");
+        let record = open.record.as_mut().expect("made room");
+        let place = record.end;
+        record.end += len;
+        record.entry_bytes += entry.encoded_len();
+        record.entries.push(entry);
+        record.places.push(if len == 0 { 0 } else { place });
+        place
+    }
+
+    fn make_room(&mut self, entry_bytes: usize, len: u32) {
+        let (block, segment_bytes) = (self.layout.block, self.layout.segment_bytes);
+        if let Some(open) = &self.open {
+            let fits = |end: u32, body: usize| {
+                let end = round_up(u64::from(end + len), block.into());
+                end + summary_len(body) as u64 <= u64::from(segment_bytes)
+            };
+            if let Some(record) = &open.record {
+                let body = open.body + SUMMARY_RECORD_BYTES + record.entry_bytes + entry_bytes;
+                let header_has_room = record.entry_bytes + entry_bytes <= RECORD_ENTRY_BYTES_MAX;
+                if header_has_room && fits(record.end, body) {
+                    return;
+                }
+                self.close_record();
+            }
+            let open = self.open.as_ref().expect("still open");
+            let body = open.body + SUMMARY_RECORD_BYTES + entry_bytes;
+            if !fits(open.at + HEADER_BYTES as u32, body) {
+                self.seal();
+            }
+        }
+        if self.open.is_none() {
+            self.open_segment();
+        }
+        self.open_record();
+    }
+
+    fn open_segment(&mut self) {
+        let seq = self.next_segment;
+        assert!(
+            self.free_segments() > 0,
+            "appended to a full ring without asking for room"
+        );
+        assert_eq!(
+            self.pins[self.layout.slot(seq) as usize],
+            0,
+            "reused a segment being read"
+        );
+        self.next_segment = seq.next();
+        self.firsts.push_back(self.next_record);
+        self.ram.push_back(RamSegment::new(seq, self.memory.take()));
+        let first = self.next_record;
+        self.open = Some(Open {
+            seq,
+            first,
+            records: Vec::new(),
+            body: 0,
+            at: 0,
+            record: None,
+        });
+    }
+
+    fn open_record(&mut self) {
+        let seq = self.next_record;
+        self.next_record = seq.next();
+        let open = self.open.as_mut().expect("a segment is open");
+        let (offset, end) = (open.at, open.at + HEADER_BYTES as u32);
+        let (entries, places) = (Vec::new(), Vec::new());
+        open.record = Some(OpenRecord {
+            seq,
+            offset,
+            entries,
+            places,
+            entry_bytes: 0,
+            end,
+        });
+    }
+
+    /// Everything up to [`State::end_group`] belongs to one write: applied together or not at all.
+    pub(crate) fn begin_group(&mut self) {
+        self.in_group = true;
+    }
+
+    pub(crate) fn end_group(&mut self) {
+        self.in_group = false;
+    }
+
+    /// The record being filled, if one is.
+    pub(crate) fn open_record_seq(&self) -> Option<RecordSeq> {
+        Some(self.open.as_ref()?.record.as_ref()?.seq)
+    }
+
+    /// Bytes in the record being filled.
+    pub(crate) fn open_record_bytes(&self) -> u32 {
+        let record = self.open.as_ref().and_then(|open| open.record.as_ref());
+        record.map_or(0, |record| record.end - record.offset)
+    }
+
+    /// Overwrites a piece that lies, with just this extent, in the record being filled: within one
+    /// record the superseded bytes need not be logged at all (the paper's compaction).
+    pub(crate) fn overwrite(&mut self, addr: Addr, sector: Sector, bytes: &[u8], crc: u32) -> bool {
+        let Some(open) = &mut self.open else {
+            return false;
+        };
+        let Some(record) = &mut open.record else {
+            return false;
+        };
+        let start = self.layout.addr(open.seq, record.offset);
+        if addr < start || addr >= self.layout.addr(open.seq, record.end) {
+            return false;
+        }
+        let place = self.layout.offset_of(addr);
+        // The last entries are the likeliest.
+        let Some(n) = record.places.iter().rposition(|at| *at == place) else {
+            return false;
+        };
+        let replacement = Entry::Data {
+            sector,
+            sectors: (bytes.len() as u64 / SECTOR_BYTES) as u8,
+            crc,
+        };
+        let same_extent = matches!(record.entries[n], Entry::Data { sector: old, .. } if old == sector)
+            && record.entries[n].payload_sectors() == replacement.payload_sectors();
+        if !same_extent {
+            return false;
+        }
+        record.entries[n] = replacement;
+        let ram = self.ram.back_mut().expect("the open segment is in memory");
+        ram.unfrozen(place..place + bytes.len() as u32)
+            .copy_from_slice(bytes);
+        true
+    }
+
+    /// Composes the record being filled, if there is one, so that it can be written.
+    pub(crate) fn close_record(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        let Some(record) = open.record.take() else {
+            return;
+        };
+        let end = round_up(record.end.into(), self.layout.block.into()) as u32;
+        let payload_bytes = end - record.offset - HEADER_BYTES as u32;
+        let header = Record {
+            volume: self.volume,
+            epoch: self.epoch,
+            segment: open.seq,
+            offset: record.offset,
+            seq: record.seq,
+            stable: self.stable,
+            payload_bytes,
+            continues: self.in_group,
+            entries: record.entries,
+        };
+        let ram = self.ram.back_mut().expect("the open segment is in memory");
+        ram.unfrozen(record.offset..record.offset + HEADER_BYTES as u32)
+            .copy_from_slice(&header.encode());
+        ram.unfrozen(record.end..end).fill(0);
+        ram.close(record.offset..end, record.seq, record.seq);
+        if self.in_group {
+            self.continuing.push_back(record.seq);
+        }
+        open.at = end;
+        open.body += SUMMARY_RECORD_BYTES + record.entry_bytes;
+        open.records.push(SummaryRecord {
+            offset: record.offset,
+            payload_bytes,
+            continues: self.in_group,
+            entries: header.entries,
+        });
+    }
+
+    /// Ends the open segment with its summary. A no-op if none is open or it holds nothing.
+    pub(crate) fn seal(&mut self) {
+        self.close_record();
+        let Some(open) = self.open.take_if(|open| !open.records.is_empty()) else {
+            return;
+        };
+        let summary = Summary {
+            volume: self.volume,
+            epoch: self.epoch,
+            segment: open.seq,
+            first: open.first,
+            stable: self.stable,
+            records: open.records,
+        };
+        let bytes = summary.encode();
+        let at = self.layout.segment_bytes - bytes.len() as u32;
+        assert!(open.at <= at, "space for the summary was kept");
+        let last = self.next_record.prev();
+        let ram = self.ram.back_mut().expect("the open segment is in memory");
+        ram.unfrozen(at..self.layout.segment_bytes)
+            .copy_from_slice(&bytes);
+        // A small gap is cheaper to write than to skip.
+        let skip = at - open.at > 64 << 10;
+        let from = if skip { at } else { open.at };
+        ram.unfrozen(from..at).fill(0);
+        ram.close(from..self.layout.segment_bytes, last, last);
+        ram.sealed = true;
+    }
+
+    /// The next write for the device, oldest first.
+    pub(crate) fn take_job(&mut self) -> Option<(u64, Job)> {
+        let ram = self.ram.iter_mut().find(|ram| ram.has_closed())?;
+        let job = ram.take_job().expect("it has something closed");
+        let id = self.next_job;
+        self.next_job += 1;
+        self.in_flight.insert(id, job.first);
+        self.taken = self.taken.max(job.last);
+        Some((id, job))
+    }
+
+    pub(crate) fn jobs_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// True if something composed waits to be written.
+    pub(crate) fn has_jobs(&self) -> bool {
+        self.ram.iter().any(RamSegment::has_closed)
+    }
+
+    /// The device has done a job.
+    pub(crate) fn job_done(&mut self, id: u64, segment: SegmentSeq) {
+        self.in_flight.remove(&id);
+        if let Some(ram) = self.ram.iter_mut().find(|ram| ram.seq == segment) {
+            ram.in_flight -= 1;
+        }
+        while self.ram.front().is_some_and(RamSegment::is_done) {
+            self.ram.pop_front();
+        }
+    }
+
+    /// Every record up to this one is on the device, though perhaps not durable.
+    pub(crate) fn written(&self) -> RecordSeq {
+        self.in_flight
+            .values()
+            .min()
+            .map_or(self.taken, |first| first.prev())
+    }
+
+    /// The last record up to `limit` that ends a whole write.
+    pub(crate) fn group_end(&self, limit: RecordSeq) -> RecordSeq {
+        let mut end = limit;
+        for continuing in self.continuing.iter().rev() {
+            if *continuing == end {
+                end = end.prev();
+            }
+        }
+        end.max(self.stable)
+    }
+
+    /// The device's flush has made every record up to `covered` durable.
+    pub(crate) fn set_stable(&mut self, covered: RecordSeq) {
+        self.stable = self.group_end(covered);
+        while self
+            .continuing
+            .front()
+            .is_some_and(|record| *record <= self.stable)
+        {
+            self.continuing.pop_front();
+        }
+        let open = self.open.as_ref().map(|open| open.seq);
+        while self.stable_segment < self.next_segment && Some(self.stable_segment) != open {
+            let next = self.stable_segment.next();
+            let next_first = self.first_record(next);
+            if next_first > self.stable.next() {
+                break;
+            }
+            self.stable_segment = next;
+        }
+    }
+
+    /// The record a segment begins with; for the next segment, the next record.
+    pub(crate) fn first_record(&self, segment: SegmentSeq) -> RecordSeq {
+        let known = self.firsts.get(segment.since(self.tail) as usize);
+        known.copied().unwrap_or(self.next_record)
+    }
+
+    /// The oldest segment that is still in memory or not known durable.
+    pub(crate) fn destage_limit(&self) -> SegmentSeq {
+        self.ram
+            .front()
+            .map_or(self.stable_segment, |ram| ram.seq.min(self.stable_segment))
+    }
+
+    /// Gives the segments before `tail` back to the ring.
+    pub(crate) fn set_tail(&mut self, tail: SegmentSeq) {
+        assert!(
+            tail <= self.stable_segment,
+            "the tail would pass what is not durable"
+        );
+        let freed = tail.since(self.tail) as usize;
+        self.firsts.drain(..freed);
+        self.tail = tail;
+    }
+
+    /// The bytes at `addr`, if their segment is still in memory.
+    pub(crate) fn in_ram(&self, addr: Addr, sectors: u64) -> Option<&[u8]> {
+        let front = self.ram.front()?.seq;
+        let segment = self.layout.segment_of(addr, front);
+        let ram = self.ram.get(segment.since(front) as usize)?;
+        let offset = self.layout.offset_of(addr);
+        Some(ram.bytes(offset..offset + (sectors * SECTOR_BYTES) as u32))
+    }
+
+    /// Bytes of memory that segments take.
+    pub(crate) fn ram_bytes(&self) -> u64 {
+        self.ram.len() as u64 * u64::from(self.layout.segment_bytes)
+    }
+
+    pub(crate) fn pin(&mut self, slots: Range<u64>) {
+        for slot in slots {
+            self.pins[slot as usize] += 1;
+        }
+    }
+
+    pub(crate) fn unpin(&mut self, slots: Range<u64>) {
+        for slot in slots {
+            self.pins[slot as usize] -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

@@ -1,0 +1,505 @@
+//! The waiting around the state: writing records, flushing, moving the tail.
+//!
+//! Three workers. The *pump* keeps a few writes on the device while there are composed records. The
+//! *ticker* composes the open record when it has waited `max_delay`. A *round*, run while anyone
+//! waits for durability, composes, waits for the writes, and flushes the device once for all of them.
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_rt::{Event, Instant, RangeLock, Rt, Task};
+use forebay_units::{RecordSeq, Sector, SegmentSeq};
+
+use crate::format::{RangeKind, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock, VolumeId};
+use crate::layout::{Addr, Layout};
+use crate::ram::Job;
+use crate::state::State;
+
+/// Writes kept on the device at once: enough that it never waits for us, few enough that records
+/// grow while it works.
+const JOBS_MAX: usize = 4;
+/// While the device has nothing to do, a record leaves as soon as it is this long, in bytes.
+const EAGER_BYTES: u32 = 256 << 10;
+/// Segments that may be written before they are flushed unasked.
+const FLUSH_AFTER_SEGMENTS: u64 = 8;
+
+/// How a log is to behave.
+#[derive(Clone, Copy, Debug)]
+pub struct LogOptions {
+    /// The longest that appended data waits before it is sent to the device.
+    pub max_delay: Duration,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions {
+            max_delay: Duration::from_millis(50),
+        }
+    }
+}
+
+/// The log has failed: an earlier required write or flush did not succeed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the log device failed: {0}")]
+pub struct LogError(pub Rc<str>);
+
+/// What a log has done since it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LogStats {
+    /// Bytes written to segments, headers and padding included.
+    pub bytes_written: u64,
+    /// Device writes those took.
+    pub writes: u64,
+    /// Flushes of the log device.
+    pub flushes: u64,
+    /// Superblock updates.
+    pub superblocks: u64,
+}
+
+pub(crate) struct Inner {
+    pub(crate) rt: Rt,
+    pub(crate) device: Rc<dyn Device>,
+    options: LogOptions,
+    state: RefCell<State>,
+    superblock: RefCell<Superblock>,
+    superblock_turn: Rc<RangeLock>,
+    /// There may be something for the pump or the ticker to do.
+    work: Event,
+    /// Something was written, became durable, was freed, or failed.
+    progress: Event,
+    failed: RefCell<Option<LogError>>,
+    round: Cell<bool>,
+    /// The open record and when the ticker closes it.
+    deadline: Cell<Option<(RecordSeq, Instant)>>,
+    stats: Cell<LogStats>,
+}
+
+/// An open log. Clones are handles on the same log.
+#[derive(Clone)]
+pub struct Log {
+    pub(crate) inner: Rc<Inner>,
+}
+
+/// The log's background work; stops when dropped.
+pub struct Workers {
+    _tasks: [Task<()>; 2],
+}
+
+impl Log {
+    pub(crate) fn new(
+        rt: Rt,
+        device: Rc<dyn Device>,
+        options: LogOptions,
+        state: State,
+        superblock: Superblock,
+    ) -> (Log, Workers) {
+        let inner = Rc::new(Inner {
+            rt: rt.clone(),
+            device,
+            options,
+            state: RefCell::new(state),
+            superblock: RefCell::new(superblock),
+            superblock_turn: Rc::default(),
+            work: Event::new(),
+            progress: Event::new(),
+            failed: RefCell::new(None),
+            round: Cell::new(false),
+            deadline: Cell::new(None),
+            stats: Cell::default(),
+        });
+        let pump = rt.spawn(pump(Rc::clone(&inner)));
+        let ticker = rt.spawn(ticker(Rc::clone(&inner)));
+        (
+            Log { inner },
+            Workers {
+                _tasks: [pump, ticker],
+            },
+        )
+    }
+
+    pub(crate) fn state(&self) -> Ref<'_, State> {
+        self.inner.state.borrow()
+    }
+
+    pub(crate) fn state_mut(&self) -> RefMut<'_, State> {
+        self.inner.state.borrow_mut()
+    }
+
+    /// The ring.
+    pub fn layout(&self) -> Layout {
+        self.state().layout
+    }
+
+    /// Whose log this is.
+    pub fn volume(&self) -> VolumeId {
+        self.state().volume
+    }
+
+    /// The superblock as last written.
+    pub fn superblock(&self) -> Ref<'_, Superblock> {
+        self.inner.superblock.borrow()
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> LogStats {
+        self.inner.stats.get()
+    }
+
+    /// The failure that is latched, if there is one.
+    pub fn failure(&self) -> Option<LogError> {
+        self.inner.failed.borrow().clone()
+    }
+
+    /// Latches a failure that the layer above met.
+    pub fn fail(&self, cause: &str) {
+        self.inner.fail(cause);
+    }
+
+    /// The oldest segment still needed.
+    pub fn tail(&self) -> SegmentSeq {
+        self.state().tail
+    }
+
+    /// The segment after the newest.
+    pub fn head(&self) -> SegmentSeq {
+        self.state().next_segment
+    }
+
+    /// Segments no record lies in.
+    pub fn free_segments(&self) -> u64 {
+        self.state().free_segments()
+    }
+
+    /// The oldest segment that may not be destaged yet: it is still in memory, or holds a record
+    /// that is not known durable.
+    pub fn destage_limit(&self) -> SegmentSeq {
+        self.state().destage_limit()
+    }
+
+    /// The record that will be appended next.
+    pub fn next_record(&self) -> RecordSeq {
+        self.state().next_record
+    }
+
+    /// The newest record appended to, open or not.
+    pub fn last_record(&self) -> RecordSeq {
+        self.next_record().prev()
+    }
+
+    /// The newest record known durable.
+    pub fn stable(&self) -> RecordSeq {
+        self.state().stable
+    }
+
+    /// The record a segment begins with.
+    pub fn first_record(&self, segment: SegmentSeq) -> RecordSeq {
+        self.state().first_record(segment)
+    }
+
+    /// Bytes of memory that segments not yet on the device take.
+    pub fn ram_bytes(&self) -> u64 {
+        self.state().ram_bytes()
+    }
+
+    /// True if a write of `bytes` in at most `entries` pieces can be appended now, leaving `reserve`
+    /// segments free.
+    pub fn has_room(&self, bytes: u64, entries: u64, reserve: u64) -> bool {
+        self.state().has_room(bytes, entries, reserve)
+    }
+
+    /// Resolves at the next change: something written, durable or freed, or the log failed. Take the
+    /// listener before looking.
+    pub fn progress(&self) -> forebay_rt::Listener<'_> {
+        self.inner.progress.listen()
+    }
+
+    /// Appends what `compose` says, as one group. There must be room ([`Log::has_room`]).
+    pub fn append<T>(&self, compose: impl FnOnce(&mut Appender<'_>) -> T) -> T {
+        let mut state = self.state_mut();
+        state.begin_group();
+        let out = compose(&mut Appender { state: &mut state });
+        state.end_group();
+        self.inner.after_append(&mut state);
+        out
+    }
+
+    /// Returns when every record up to `target` is durable.
+    ///
+    /// # Errors
+    /// If the log has failed.
+    pub async fn flush(&self, target: RecordSeq) -> Result<(), LogError> {
+        loop {
+            // Listen before looking, so that nothing is missed.
+            let progress = self.inner.progress.listen();
+            if self.stable() >= target {
+                return Ok(());
+            }
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            self.inner.start_round();
+            progress.await;
+        }
+    }
+
+    /// Ends the open segment, so that it can be destaged once it is durable.
+    pub fn seal(&self) {
+        let mut state = self.state_mut();
+        state.seal();
+        let stable = state.stable;
+        state.set_stable(stable);
+        drop(state);
+        self.inner.work.notify_all();
+    }
+
+    /// Makes `tail` the oldest segment needed, durably in both superblocks, then gives the segments
+    /// before it back to the ring. `change` may set what else the superblock says.
+    ///
+    /// # Errors
+    /// If the superblock cannot be written: the log has failed.
+    pub async fn advance_tail(
+        &self,
+        tail: SegmentSeq,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<(), LogError> {
+        self.update_superblock(|superblock| {
+            superblock.tail = tail;
+            superblock.tail_record = self.first_record(tail);
+            change(superblock);
+        })
+        .await?;
+        self.state_mut().set_tail(tail);
+        self.inner.progress.notify_all();
+        Ok(())
+    }
+
+    /// Writes the superblock, changed by `change` and with the newest `stable`, to both places; one
+    /// after the other, so that at any moment one of them is whole.
+    ///
+    /// # Errors
+    /// If either cannot be written: the log has failed.
+    pub async fn update_superblock(
+        &self,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<(), LogError> {
+        let _turn = self.inner.superblock_turn.lock(0..1).await;
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        self.write_superblock(change)
+            .await
+            .map_err(|error| self.inner.fail(&error.to_string()))
+    }
+
+    /// As [`Log::update_superblock`], but tries even after the log has failed: what a failing device
+    /// still takes may keep a later attach from believing it.
+    ///
+    /// # Errors
+    /// The device's.
+    pub async fn update_superblock_of_failed(
+        &self,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<(), DeviceError> {
+        let _turn = self.inner.superblock_turn.lock(0..1).await;
+        self.write_superblock(change).await
+    }
+
+    async fn write_superblock(
+        &self,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<(), DeviceError> {
+        let mut next = self.superblock().clone();
+        next.stable = self.stable();
+        change(&mut next);
+        next.generation += 1;
+        write_superblock(&*self.inner.device, &next).await?;
+        *self.inner.superblock.borrow_mut() = next;
+        self.inner.count(|stats| stats.superblocks += 1);
+        Ok(())
+    }
+}
+
+/// Writes both copies of a superblock, durably, A first.
+pub(crate) async fn write_superblock(
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> Result<(), DeviceError> {
+    let bytes = BufMut::copy_of(&superblock.encode()).freeze();
+    for at in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
+        device.write(at, bytes.clone(), Durability::Fua).await?;
+    }
+    Ok(())
+}
+
+/// Composes one group; see [`Log::append`].
+pub struct Appender<'a> {
+    state: &'a mut State,
+}
+
+impl Appender<'_> {
+    /// Appends a piece of data within one line; `crc` is its CRC32C. Says where it lies.
+    pub fn data(&mut self, sector: Sector, bytes: &[u8], crc: u32) -> Addr {
+        self.state.append_data(sector, bytes, crc)
+    }
+
+    /// Replaces a piece that lies in the record still being filled; false if it does not, with just
+    /// this extent.
+    pub fn overwrite(&mut self, addr: Addr, sector: Sector, bytes: &[u8], crc: u32) -> bool {
+        self.state.overwrite(addr, sector, bytes, crc)
+    }
+
+    /// Appends a range without data. Says which record holds it.
+    pub fn range(&mut self, kind: RangeKind, sector: Sector, sectors: u64) -> RecordSeq {
+        self.state.append_range(kind, sector, sectors)
+    }
+}
+
+impl Inner {
+    fn fail(&self, cause: &str) -> LogError {
+        let mut failed = self.failed.borrow_mut();
+        let error = failed.get_or_insert_with(|| {
+            tracing::error!(cause, "the log device failed");
+            LogError(cause.into())
+        });
+        let error = error.clone();
+        drop(failed);
+        self.progress.notify_all();
+        error
+    }
+
+    pub(crate) fn notify_progress(&self) {
+        self.progress.notify_all();
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.borrow().is_some()
+    }
+
+    fn count(&self, add: impl FnOnce(&mut LogStats)) {
+        let mut stats = self.stats.get();
+        add(&mut stats);
+        self.stats.set(stats);
+    }
+
+    fn after_append(self: &Rc<Self>, state: &mut State) {
+        if state.jobs_in_flight() == 0 && state.open_record_bytes() >= EAGER_BYTES {
+            state.close_record();
+        }
+        let open = state.open_record_seq();
+        let timed = self.deadline.get().map(|(record, _)| record);
+        if open.is_some() && open != timed {
+            let at = self.rt.now().plus(self.options.max_delay);
+            self.deadline.set(open.map(|record| (record, at)));
+            self.work.notify_all();
+        }
+        if state.has_jobs() && state.jobs_in_flight() < JOBS_MAX {
+            self.work.notify_all();
+        }
+        if state.unstable_segments() > FLUSH_AFTER_SEGMENTS {
+            self.start_round();
+        }
+    }
+
+    /// Starts a round of making things durable, unless one runs.
+    fn start_round(self: &Rc<Self>) {
+        if !self.round.replace(true) {
+            self.rt.spawn(round(Rc::clone(self))).detach();
+        }
+    }
+}
+
+/// Keeps the device supplied with composed records, oldest first.
+async fn pump(inner: Rc<Inner>) {
+    loop {
+        let work = inner.work.listen();
+        while !inner.has_failed() {
+            let mut state = inner.state.borrow_mut();
+            if state.jobs_in_flight() >= JOBS_MAX {
+                break;
+            }
+            let Some((id, job)) = state.take_job() else {
+                break;
+            };
+            drop(state);
+            inner
+                .rt
+                .spawn(write_job(Rc::clone(&inner), id, job))
+                .detach();
+        }
+        work.await;
+    }
+}
+
+async fn write_job(inner: Rc<Inner>, id: u64, job: Job) {
+    let at = inner.state.borrow().layout.segment_at(job.segment) + u64::from(job.offset);
+    let len = job.buf.len() as u64;
+    match inner.device.write(at, job.buf, Durability::Flush).await {
+        Ok(()) => {
+            inner.state.borrow_mut().job_done(id, job.segment);
+            inner.count(|stats| {
+                stats.bytes_written += len;
+                stats.writes += 1;
+            });
+            inner.work.notify_all();
+            inner.progress.notify_all();
+        }
+        // The job stays in flight for ever, so nothing from it on ever counts as written, and its
+        // segment stays in memory, from where the layer can still take the data home.
+        Err(error) => {
+            inner.fail(&error.to_string());
+        }
+    }
+}
+
+/// Composes the open record when it has waited long enough.
+async fn ticker(inner: Rc<Inner>) {
+    loop {
+        let work = inner.work.listen();
+        let Some((record, at)) = inner.deadline.get() else {
+            work.await;
+            continue;
+        };
+        drop(work);
+        inner.rt.sleep_until(at).await;
+        let mut state = inner.state.borrow_mut();
+        if state.open_record_seq() == Some(record) {
+            state.close_record();
+        }
+        // A record opened meanwhile has a deadline of its own.
+        if inner.deadline.get() == Some((record, at)) {
+            inner.deadline.set(None);
+        }
+        drop(state);
+        inner.work.notify_all();
+    }
+}
+
+/// One group commit: everything appended when it starts becomes durable by one flush (I5).
+async fn round(inner: Rc<Inner>) {
+    let target = {
+        let mut state = inner.state.borrow_mut();
+        state.close_record();
+        state.next_record.prev()
+    };
+    inner.work.notify_all();
+    let written = inner.progress.until(|| {
+        let done = inner.state.borrow().written() >= target;
+        (done || inner.has_failed()).then_some(done)
+    });
+    if written.await && !inner.has_failed() {
+        let covered = inner.state.borrow().written();
+        match inner.device.flush().await {
+            Ok(()) => {
+                inner.state.borrow_mut().set_stable(covered);
+                inner.count(|stats| stats.flushes += 1);
+            }
+            Err(error) => {
+                inner.fail(&error.to_string());
+            }
+        }
+    }
+    inner.round.set(false);
+    inner.progress.notify_all();
+}
