@@ -3,6 +3,9 @@
 //! This checks that they belong together and that the pages' tables are well formed. That the
 //! numbers agree is checked by a test of the crate itself, which reads the page
 //! (docs/format/README.md says how).
+//!
+//! A `format.rs` of a protocol that others have specified has no page of ours; a line
+//! `//! Protocol: WHERE` at its head says where the bytes are described.
 
 use super::{Problem, Tree};
 use crate::tables::{fields, is_layout, tables};
@@ -31,10 +34,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
         described.extend(code);
         problems.extend(malformed(path, text));
     }
-    for (path, _) in tree
-        .ending("/format.rs")
-        .filter(|(path, _)| path.contains("/src/"))
-    {
+    for (path, text) in tree.ending("/format.rs") {
+        let foreign = text.lines().any(|line| line.starts_with("//! Protocol: "));
+        if foreign || !path.contains("/src/") {
+            continue;
+        }
         if !described.iter().any(|file| file == path) {
             let text = format!("no page in {PAGES} names it");
             problems.push(Problem::new(path, 0, text));
@@ -132,6 +136,16 @@ Code: [crates/log/src/format.rs](../../crates/log/src/format.rs)
             "{elsewhere:?}"
         );
         assert!(problems(PAGE, "")[0].contains("no test of the crate"));
+    }
+
+    #[test]
+    fn a_protocol_that_others_specified_needs_no_page_of_ours() {
+        let found = |head: &str| check(&Tree::of(&[("crates/nbd/src/format.rs", head)])).len();
+        assert_eq!(found("//! Bytes.\n"), 2);
+        assert_eq!(
+            found("//! Bytes.\n//! Protocol: doc/proto.md of the NBD project\n"),
+            0
+        );
     }
 
     #[test]
