@@ -1,0 +1,142 @@
+//! Tables in the project's Markdown pages, read as data.
+//!
+//! A page and the code it describes are kept equal by reading the page. `cargo xtask tidy` reads
+//! the crate table of ARCHITECTURE.md and checks the shape of `docs/format/*.md`; a crate's own
+//! test compares its constants with its page. That test includes this very file
+//! (`#[path = "../../../xtask/src/tables.rs"] mod tables;`), so it needs nothing but `std`.
+//! How a format page is written is in docs/format/README.md.
+#![allow(dead_code, reason = "each crate that includes this file uses a part")]
+
+/// One table of a page.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    /// The text of the nearest heading above, without `#` and backticks.
+    pub(crate) heading: String,
+    /// The line of the header row, counted from 1.
+    pub(crate) line: usize,
+    /// The header's cells, in lower case.
+    pub(crate) header: Vec<String>,
+    /// Line number and cells of each row, with surrounding blanks removed.
+    pub(crate) rows: Vec<(usize, Vec<String>)>,
+}
+
+/// All tables of `page` that are not inside a fenced block.
+pub(crate) fn tables(page: &str) -> Vec<Table> {
+    let mut found: Vec<Table> = Vec::new();
+    let mut heading = String::new();
+    let mut fenced = false;
+    let mut in_table = false;
+    for (index, line) in page.lines().enumerate() {
+        let line = line.trim();
+        if line.starts_with("```") {
+            fenced = !fenced;
+        }
+        if fenced || !line.starts_with('|') {
+            in_table = false;
+            if !fenced && line.starts_with('#') {
+                heading = plain(line.trim_start_matches('#'));
+            }
+            continue;
+        }
+        let cells = cells(line);
+        if !in_table {
+            in_table = true;
+            found.push(Table {
+                heading: heading.clone(),
+                line: index + 1,
+                header: cells.iter().map(|cell| cell.to_lowercase()).collect(),
+                rows: Vec::new(),
+            });
+        } else if !cells.iter().all(|cell| is_rule(cell)) {
+            let table = found.last_mut().expect("a table was begun");
+            table.rows.push((index + 1, cells));
+        }
+    }
+    found
+}
+
+/// Whether `cell` belongs to the line between header and rows.
+fn is_rule(cell: &str) -> bool {
+    !cell.is_empty() && cell.chars().all(|c| c == '-' || c == ':')
+}
+
+/// The cells of one row; `\|` is a bar inside a cell.
+fn cells(line: &str) -> Vec<String> {
+    let inner = line.trim().trim_start_matches('|');
+    let inner = inner.strip_suffix('|').unwrap_or(inner);
+    let held = inner.replace("\\|", "\u{0}");
+    let cell = |cell: &str| cell.trim().replace('\u{0}', "|");
+    held.split('|').map(cell).collect()
+}
+
+/// `text` without backticks and surrounding blanks.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace('`', "").trim().to_owned()
+}
+
+/// One field of an on-disk structure: offset and size in bytes, and its name.
+pub(crate) type Field = (u64, u64, String);
+
+/// Whether the table describes the fields of a structure.
+pub(crate) fn is_layout(table: &Table) -> bool {
+    table.header.len() >= 3 && table.header[..3] == ["offset", "size", "field"]
+}
+
+/// The fixed part of the structure that `table` describes.
+///
+/// Fields follow each other without a gap, from offset 0. Rows after the fixed part may have a
+/// size that is no number (`n × 24`, `rest`); they are left out here.
+///
+/// # Errors
+/// Says which row is not as it must be.
+pub(crate) fn fields(table: &Table) -> Result<Vec<Field>, String> {
+    let mut fields = Vec::new();
+    let mut end = 0;
+    let mut fixed = true;
+    for (line, row) in &table.rows {
+        let [offset, size, name, ..] = &row[..] else {
+            return Err(format!("line {line}: fewer than three cells"));
+        };
+        match (fixed, offset.parse::<u64>(), size.parse::<u64>()) {
+            (true, Ok(offset), _) if offset != end => {
+                return Err(format!(
+                    "line {line}: offset {offset}, but the field above ends at {end}"
+                ));
+            }
+            (true, Ok(offset), Ok(size)) => {
+                end = offset + size;
+                fields.push((offset, size, plain(name)));
+            }
+            (true, Err(_), _) => {
+                return Err(format!("line {line}: offset `{offset}` is no number"));
+            }
+            (false, _, Ok(_)) => {
+                return Err(format!("line {line}: a fixed field after a variable one"));
+            }
+            (_, _, Err(_)) => fixed = false,
+        }
+    }
+    Ok(fields)
+}
+
+/// The fields that `page` lists under the heading `structure`, for a test to compare.
+///
+/// # Panics
+/// If there is no such table or it is malformed.
+pub(crate) fn layout(page: &str, structure: &str) -> Vec<Field> {
+    let table = tables(page)
+        .into_iter()
+        .find(|table| is_layout(table) && table.heading == structure)
+        .unwrap_or_else(|| panic!("no `offset | size | field` table under \"{structure}\""));
+    fields(&table).unwrap_or_else(|problem| panic!("{structure}: {problem}"))
+}
+
+/// Name and value of every row of the page's `constant | value` tables, for a test to compare.
+pub(crate) fn constants(page: &str) -> Vec<(String, String)> {
+    tables(page)
+        .iter()
+        .filter(|table| table.header.len() >= 2 && table.header[..2] == ["constant", "value"])
+        .flat_map(|table| &table.rows)
+        .filter_map(|(_, row)| Some((plain(row.first()?), plain(row.get(1)?))))
+        .collect()
+}

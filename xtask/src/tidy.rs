@@ -1,0 +1,77 @@
+//! Checks of what neither the compiler nor clippy looks at.
+//!
+//! Each check is a function from a [`Tree`] (the tracked files, in memory) to a list of
+//! [`Problem`]s. None of them writes. What a check holds the tree against stands in a document
+//! where people read it, and is parsed from there: the crates, their levels, the external
+//! dependencies and the unsafe modules in ARCHITECTURE.md, the structures in docs/format.
+//!
+//! Reading order: `tree.rs` and `rust.rs` (what checks look at), then any check.
+
+mod crates;
+mod docs;
+mod formats;
+mod habits;
+mod licences;
+mod rust;
+mod sizes;
+mod tree;
+mod unsafety;
+mod words;
+
+use std::fmt;
+
+use anyhow::Result;
+use tree::Tree;
+
+/// Something that is not as it must be.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Problem {
+    path: String,
+    /// Counted from 1; 0 if the problem is the whole file's.
+    line: usize,
+    text: String,
+}
+
+impl Problem {
+    fn new(path: &str, line: usize, text: impl Into<String>) -> Problem {
+        Problem {
+            path: path.to_owned(),
+            line,
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.text),
+            line => write!(f, "{}:{line}: {}", self.path, self.text),
+        }
+    }
+}
+
+/// Runs every check and prints what it finds; true if there is nothing.
+pub(crate) fn run() -> Result<bool> {
+    let tree = Tree::open()?;
+    let packages = crates::packages(&tree)?;
+    let (sources, mut problems) = rust::sources(&tree);
+    problems.extend(crates::check(&tree, &packages));
+    problems.extend(licences::check(&tree, &packages));
+    problems.extend(sizes::check(&tree, &sources));
+    problems.extend(unsafety::check(&tree, &sources));
+    problems.extend(habits::check(&tree, &sources));
+    problems.extend(formats::check(&tree));
+    problems.extend(docs::check(&tree));
+    problems.extend(words::check(&tree));
+    problems.sort();
+    problems.dedup();
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    match problems.len() {
+        0 => println!("tidy: {} files, no problems", tree.len()),
+        n => eprintln!("tidy: {n} problem(s) in {} files", tree.len()),
+    }
+    Ok(problems.is_empty())
+}

@@ -1,0 +1,340 @@
+//! Who may use whom: the tables of ARCHITECTURE.md against what cargo knows.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::{Problem, Tree};
+use crate::tables::{plain, tables};
+
+const DOCUMENT: &str = "ARCHITECTURE.md";
+const TO_COME: &str = "(to come)";
+
+/// A package of the workspace, as `cargo metadata` has it.
+#[derive(Deserialize)]
+pub(super) struct Package {
+    manifest_path: String,
+    pub(super) license: Option<String>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// Where it lies, if it is one of the workspace.
+    path: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+impl Package {
+    /// The manifest's path from the project's root.
+    pub(super) fn manifest(&self, tree: &Tree) -> String {
+        from_root(tree, &self.manifest_path)
+    }
+
+    /// The crate's name in the table: its directory's.
+    fn directory(&self, tree: &Tree) -> String {
+        let manifest = self.manifest(tree);
+        let directory = manifest.trim_end_matches("/Cargo.toml");
+        directory.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+}
+
+fn from_root(tree: &Tree, path: &str) -> String {
+    let root = format!("{}/", tree.root().display());
+    path.strip_prefix(&root).unwrap_or(path).to_owned()
+}
+
+/// The workspace's packages. Asks for no more than the manifests say, so needs no network.
+pub(super) fn packages(tree: &Tree) -> Result<Vec<Package>> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(tree.root())
+        .output()
+        .context("cargo metadata could not be run")?;
+    ensure!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
+    Ok(metadata.packages)
+}
+
+/// A row of the crate table.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) name: String,
+    line: usize,
+    /// It may use crates of a level below this one.
+    below: u32,
+    /// Its own level; `None` for a crate that does not ship, which none may use.
+    level: Option<u32>,
+    to_come: bool,
+    /// Whether it may use the operating system directly.
+    pub(super) system: bool,
+}
+
+/// The rows of the crate table, and what is wrong with them.
+pub(super) fn listed(tree: &Tree) -> (Vec<Listed>, Vec<Problem>) {
+    let (mut rows, mut problems) = (Vec::new(), Vec::new());
+    for table in tables(tree.text(DOCUMENT).unwrap_or_default()) {
+        if !table
+            .header
+            .starts_with(&["level".into(), "crate".into(), "system".into()])
+        {
+            continue;
+        }
+        for (line, row) in table.rows {
+            match read_row(line, &row) {
+                Some(listed) => rows.push(listed),
+                None => problems.push(Problem::new(DOCUMENT, line, "not a row of the crate table")),
+            }
+        }
+    }
+    if rows.is_empty() {
+        let text = "no table `level | crate | system | …`";
+        problems.push(Problem::new(DOCUMENT, 0, text));
+    }
+    (rows, problems)
+}
+
+fn read_row(line: usize, row: &[String]) -> Option<Listed> {
+    let [level, name, system, ..] = row else {
+        return None;
+    };
+    let (below, level) = match level.strip_suffix('*') {
+        Some("–") => (0, None),
+        Some(highest) => (highest.parse::<u32>().ok()? + 1, None),
+        None => (level.parse().ok()?, Some(level.parse().ok()?)),
+    };
+    Some(Listed {
+        name: plain(&name.replace(TO_COME, "")),
+        line,
+        below,
+        level,
+        to_come: name.contains(TO_COME),
+        system: match system.as_str() {
+            "yes" => true,
+            "" | "no" => false,
+            _ => return None,
+        },
+    })
+}
+
+/// Holds packages and their dependencies against the tables.
+pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Problem> {
+    let (listed, mut problems) = listed(tree);
+    let present: Vec<String> = packages.iter().map(|one| one.directory(tree)).collect();
+    for row in &listed {
+        let text = match (present.contains(&row.name), row.to_come) {
+            (true, true) => format!("`{}` is there, and said {TO_COME}", row.name),
+            (false, false) => format!("`{}` is not there, and not said {TO_COME}", row.name),
+            _ => continue,
+        };
+        problems.push(Problem::new(DOCUMENT, row.line, text));
+    }
+    for (package, name) in packages.iter().zip(&present) {
+        let manifest = package.manifest(tree);
+        let Some(row) = listed.iter().find(|row| row.name == *name) else {
+            let text = format!("`{name}` is not in the crate table of {DOCUMENT}");
+            problems.push(Problem::new(&manifest, 0, text));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let text = match &dependency.path {
+                Some(path) => refusal(row, &from_root(tree, path), &listed),
+                None => undocumented(tree, &dependency.name),
+            };
+            problems.extend(text.map(|text| Problem::new(&manifest, 0, text)));
+        }
+    }
+    problems.extend(stale(tree));
+    if present.iter().any(|name| name == "cli")
+        && !has_line(tree, "default-members = [\"crates/cli\"]")
+    {
+        let text = "default-members must be [\"crates/cli\"], so that `cargo run -- try` works";
+        problems.push(Problem::new("Cargo.toml", 0, text));
+    }
+    problems
+}
+
+/// Why `row`'s crate may not use the one at `path`, if so.
+fn refusal(row: &Listed, path: &str, listed: &[Listed]) -> Option<String> {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let (user, below) = (&row.name, row.below);
+    match listed.iter().find(|one| one.name == name)?.level {
+        None => Some(format!("`{user}` uses `{name}`, which does not ship")),
+        Some(level) if level >= below => Some(format!(
+            "`{user}` may use crates below level {below}, and `{name}` is of level {level}"
+        )),
+        Some(_) => None,
+    }
+}
+
+/// The names in the first column of the tables headed `dependency | …`, with their lines.
+fn external(tree: &Tree) -> Vec<(usize, String)> {
+    let tables = tables(tree.text(DOCUMENT).unwrap_or_default());
+    let mut names = Vec::new();
+    for table in tables
+        .iter()
+        .filter(|table| table.header[0] == "dependency")
+    {
+        for (line, row) in &table.rows {
+            names.extend(row[0].split(',').map(|name| (*line, plain(name))));
+        }
+    }
+    names
+}
+
+fn undocumented(tree: &Tree, name: &str) -> Option<String> {
+    let known = external(tree).iter().any(|(_, one)| one == name);
+    (!known).then(|| format!("`{name}` is not in the dependency table of {DOCUMENT}"))
+}
+
+/// Rows of the dependency table that the workspace does not have.
+fn stale(tree: &Tree) -> Vec<Problem> {
+    let gone = external(tree)
+        .into_iter()
+        .filter(|(_, name)| !has_line(tree, &format!("{name} = ")));
+    gone.map(|(line, name)| {
+        let text = format!("`{name}` is not in Cargo.toml's [workspace.dependencies]");
+        Problem::new(DOCUMENT, line, text)
+    })
+    .collect()
+}
+
+/// Whether a line of the root manifest begins with `start`.
+fn has_line(tree: &Tree, start: &str) -> bool {
+    let manifest = tree.text("Cargo.toml").unwrap_or_default();
+    manifest.lines().any(|line| line.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLES: &str = "\
+| level | crate | system | what |
+|---|---|---|---|
+| 0 | `low` | | |
+| 1 | `left` | | |
+| 1 | `right` | yes | |
+| 2 | `late` (to come) | | |
+| 1* | `rig` | yes | |
+
+| dependency | why |
+|---|---|
+| `libc`, `serde` | because |
+";
+    const MANIFEST: &str = "libc = \"1\"\nserde = \"1\"\n";
+
+    fn package(name: &str, uses: &[&str]) -> Package {
+        let dependency = |name: &&str| Dependency {
+            path: name.contains('/').then(|| format!("/project/{name}")),
+            name: name.replace("crates/", "forebay-"),
+        };
+        Package {
+            manifest_path: format!("/project/crates/{name}/Cargo.toml"),
+            license: None,
+            dependencies: uses.iter().map(dependency).collect(),
+        }
+    }
+
+    fn problems(document: &str, manifest: &str, packages: &[Package]) -> Vec<String> {
+        let tree = Tree::of(&[(DOCUMENT, document), ("Cargo.toml", manifest)]);
+        let found = check(&tree, packages);
+        found.iter().map(Problem::to_string).collect()
+    }
+
+    fn good() -> Vec<Package> {
+        vec![
+            package("low", &["libc"]),
+            package("left", &["crates/low", "serde"]),
+            package("right", &["crates/low"]),
+            package("rig", &["crates/left", "crates/right"]),
+        ]
+    }
+
+    #[test]
+    fn crates_that_use_only_what_lies_below_them_pass() {
+        assert_eq!(problems(TABLES, MANIFEST, &good()), [""; 0]);
+    }
+
+    #[test]
+    fn a_crate_may_not_use_its_own_level_nor_a_higher_one() {
+        let mut packages = good();
+        packages[1] = package("left", &["crates/right"]);
+        packages[0] = package("low", &["crates/left"]);
+        let found = problems(TABLES, MANIFEST, &packages);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("`low` may use crates below level 0"));
+        assert!(found[1].contains("`right` is of level 1"));
+    }
+
+    #[test]
+    fn nothing_that_ships_may_use_what_does_not() {
+        let mut packages = good();
+        packages[2] = package("right", &["crates/rig"]);
+        let found = problems(TABLES, MANIFEST, &packages);
+        assert!(found[0].contains("`rig`, which does not ship"), "{found:?}");
+    }
+
+    #[test]
+    fn a_crate_missing_from_the_table_or_from_the_tree_is_found() {
+        let mut packages = good();
+        packages[2] = package("stray", &[]);
+        let found = problems(TABLES, MANIFEST, &packages);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("`right` is not there"));
+        assert!(found[1].contains("`stray` is not in the crate table"));
+    }
+
+    #[test]
+    fn a_crate_that_came_may_not_stay_announced() {
+        let mut packages = good();
+        packages.push(package("late", &[]));
+        let found = problems(TABLES, MANIFEST, &packages);
+        assert!(
+            found[0].contains("`late` is there, and said (to come)"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn external_dependencies_and_their_table_must_agree() {
+        let mut packages = good();
+        packages[0] = package("low", &["rand"]);
+        let found = problems(TABLES, "libc = \"1\"\n", &packages);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("`rand` is not in the dependency table"));
+        assert!(found[1].contains("`serde` is not in Cargo.toml's"));
+    }
+
+    #[test]
+    fn a_document_without_the_table_or_with_a_strange_row_is_a_problem() {
+        assert!(problems("", MANIFEST, &[])[0].contains("no table"));
+        let strange = TABLES.replace("| 0 |", "| low |");
+        assert!(problems(&strange, MANIFEST, &good())[0].contains("not a row"));
+    }
+
+    #[test]
+    fn the_program_must_be_what_cargo_run_runs() {
+        let document = TABLES.replace("`right`", "`cli`");
+        let packages = [
+            package("low", &[]),
+            package("left", &[]),
+            package("cli", &[]),
+            package("rig", &[]),
+        ];
+        assert!(problems(&document, MANIFEST, &packages)[0].contains("default-members"));
+        let manifest = format!("{MANIFEST}default-members = [\"crates/cli\"]\n");
+        assert_eq!(problems(&document, &manifest, &packages), [""; 0]);
+    }
+}

@@ -1,0 +1,240 @@
+//! Rust files as flat lists of tokens.
+//!
+//! Checks need little grammar: where a function begins and ends, which lines are test code, which
+//! words stand where. A count of braces would be fooled by a brace in a string or a comment, and a
+//! full parser (`syn`) knows far more than is asked, does not look into macro calls, and takes long
+//! to build. So this is the middle: the real lexer (`proc-macro2`), and patterns over its tokens.
+
+use std::ops::Range;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use super::{Problem, Tree};
+
+/// A token and where it stands.
+#[derive(Debug)]
+pub(super) struct Token {
+    /// The word, the punctuation character or the bracket; empty for a literal.
+    pub(super) text: String,
+    /// Counted from 1.
+    pub(super) line: usize,
+    /// For an opening bracket, the index of its partner; otherwise the token's own.
+    pub(super) close: usize,
+}
+
+/// A function with a body.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) name: String,
+    /// First and one past the last line, from `fn` to the closing brace.
+    pub(super) lines: Range<usize>,
+}
+
+/// A Rust file.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) path: String,
+    pub(super) lines: usize,
+    pub(super) tokens: Vec<Token>,
+    /// Lines of items under `#[cfg(test)]`; all lines of a file that holds nothing but tests.
+    pub(super) tests: Vec<Range<usize>>,
+    pub(super) functions: Vec<Function>,
+}
+
+/// Every Rust file of the tree, and the problems of those that are none.
+pub(super) fn sources(tree: &Tree) -> (Vec<Source>, Vec<Problem>) {
+    let (mut sources, mut problems) = (Vec::new(), Vec::new());
+    for (path, text) in tree.ending(".rs") {
+        match Source::parse(path, text) {
+            Ok(source) => sources.push(source),
+            Err(error) => problems.push(Problem::new(path, 0, format!("not Rust: {error}"))),
+        }
+    }
+    (sources, problems)
+}
+
+impl Source {
+    pub(super) fn parse(path: &str, text: &str) -> Result<Source, String> {
+        let stream: TokenStream = text.parse().map_err(|error| format!("{error}"))?;
+        let mut source = Source {
+            path: path.to_owned(),
+            lines: text.lines().count(),
+            tokens: Vec::new(),
+            tests: Vec::new(),
+            functions: Vec::new(),
+        };
+        flatten(stream, &mut source.tokens);
+        source.tests = match is_test_file(path) {
+            true => std::iter::once(0..usize::MAX).collect(),
+            false => test_items(&source.tokens),
+        };
+        source.functions = functions(&source.tokens);
+        Ok(source)
+    }
+
+    pub(super) fn is_test(&self, line: usize) -> bool {
+        self.tests.iter().any(|lines| lines.contains(&line))
+    }
+
+    /// Lines that are no test code.
+    pub(super) fn code_lines(&self) -> usize {
+        (1..=self.lines).filter(|&line| !self.is_test(line)).count()
+    }
+
+    /// The name of the crate's directory, for a file under `crates/` or in `xtask/`.
+    pub(super) fn krate(&self) -> &str {
+        let path = self.path.strip_prefix("crates/").unwrap_or(&self.path);
+        path.split('/').next().unwrap_or_default()
+    }
+
+    /// Lines on which `first::second` stands, or `first::{…}` with `second` among the names.
+    pub(super) fn paths(&self, first: &str, second: &str) -> Vec<usize> {
+        let mut lines = Vec::new();
+        for at in self.find(&[first, ":", ":"]) {
+            let Some(next) = self.tokens.get(at + 3) else {
+                continue;
+            };
+            let named = match next.text.as_str() {
+                "{" => &self.tokens[at + 3..next.close],
+                _ => &self.tokens[at + 3..=at + 3],
+            };
+            let hits = named.iter().filter(|token| token.text == second);
+            lines.extend(hits.map(|token| token.line));
+        }
+        lines
+    }
+
+    /// Indices at which the tokens of `pattern` stand one after the other.
+    pub(super) fn find(&self, pattern: &[&str]) -> Vec<usize> {
+        (0..self.tokens.len())
+            .filter(|&at| stands(&self.tokens, at, pattern))
+            .collect()
+    }
+}
+
+fn stands(tokens: &[Token], at: usize, pattern: &[&str]) -> bool {
+    tokens.get(at..at + pattern.len()).is_some_and(|here| {
+        let pairs = here.iter().zip(pattern);
+        pairs.fold(true, |same, (token, text)| same && token.text == *text)
+    })
+}
+
+/// Whether all of the file is test code by its place: `tests/…`, `…/tests/…` or `tests.rs`.
+fn is_test_file(path: &str) -> bool {
+    path.split('/')
+        .any(|part| part == "tests" || part == "tests.rs")
+}
+
+fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
+    let push = |tokens: &mut Vec<Token>, text: &str, line| {
+        let close = tokens.len();
+        tokens.push(Token {
+            text: text.to_owned(),
+            line,
+            close,
+        });
+    };
+    for tree in stream {
+        let line = tree.span().start().line;
+        match tree {
+            TokenTree::Ident(word) => push(tokens, &word.to_string(), line),
+            TokenTree::Punct(mark) => push(tokens, &mark.to_string(), line),
+            TokenTree::Literal(_) => push(tokens, "", line),
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::None => ("", ""),
+                };
+                let opened = tokens.len();
+                push(tokens, open, group.span_open().start().line);
+                flatten(group.stream(), tokens);
+                tokens[opened].close = tokens.len();
+                push(tokens, close, group.span_close().start().line);
+            }
+        }
+    }
+}
+
+/// The index of the token that ends the item beginning at `at`: its body's brace or a semicolon.
+fn item_end(tokens: &[Token], mut at: usize) -> Option<usize> {
+    loop {
+        let token = tokens.get(at)?;
+        match token.text.as_str() {
+            "{" => return Some(token.close),
+            ";" => return Some(at),
+            _ => at = token.close + 1,
+        }
+    }
+}
+
+fn test_items(tokens: &[Token]) -> Vec<Range<usize>> {
+    const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+    let marked = (0..tokens.len()).filter(|&at| stands(tokens, at, &MARK));
+    let lines = marked.filter_map(|at| {
+        let end = item_end(tokens, at + MARK.len())?;
+        Some(tokens[at].line..tokens[end].line + 1)
+    });
+    lines.collect()
+}
+
+fn functions(tokens: &[Token]) -> Vec<Function> {
+    let mut found = Vec::new();
+    for at in (0..tokens.len()).filter(|&at| tokens[at].text == "fn") {
+        // `fn(u8) -> u8` is a type.
+        let Some(name) = tokens.get(at + 1).filter(|name| name.text != "(") else {
+            continue;
+        };
+        if let Some(end) = item_end(tokens, at + 1).filter(|&end| tokens[end].text == "}") {
+            found.push(Function {
+                name: name.text.clone(),
+                lines: tokens[at].line..tokens[end].line + 1,
+            });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_in_strings_comments_and_characters_do_not_end_a_function() {
+        let text = "fn a() {\n  let s = \"}\"; // }\n  let c = '}';\n  r#\"}\"#;\n}\nfn b();\n";
+        let source = Source::parse("crates/x/src/lib.rs", text).unwrap();
+        let [function] = &source.functions[..] else {
+            panic!("one function has a body: {:?}", source.functions);
+        };
+        assert_eq!(
+            (function.name.as_str(), function.lines.clone()),
+            ("a", 1..6)
+        );
+    }
+
+    #[test]
+    fn items_under_cfg_test_and_files_of_tests_are_test_code() {
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n}\nfn b() {}\n";
+        let source = Source::parse("crates/x/src/lib.rs", text).unwrap();
+        assert!(!source.is_test(1) && source.is_test(2) && source.is_test(4) && !source.is_test(5));
+        assert_eq!(source.code_lines(), 2);
+        let source = Source::parse("crates/x/tests/a.rs", text).unwrap();
+        assert!(source.is_test(1));
+        assert_eq!(source.code_lines(), 0);
+    }
+
+    #[test]
+    fn a_path_is_found_whole_and_inside_braces() {
+        let text = "use std::thread::{self, sleep};\nfn a() { std::thread::sleep(x); asleep(); }";
+        let source = Source::parse("crates/x/src/lib.rs", text).unwrap();
+        assert_eq!(source.paths("thread", "sleep"), [1, 2]);
+        assert_eq!(source.krate(), "x");
+    }
+
+    #[test]
+    fn a_file_that_is_not_rust_is_a_problem() {
+        let (_, problems) = sources(&Tree::of(&[("a.rs", "fn a( {")]));
+        assert_eq!(problems.len(), 1);
+    }
+}

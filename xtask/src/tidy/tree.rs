@@ -1,0 +1,94 @@
+//! The files that checks look at.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// The project's text files by their path from its root.
+pub(super) struct Tree {
+    root: PathBuf,
+    files: BTreeMap<String, String>,
+}
+
+impl Tree {
+    /// Every file that git tracks or would add. Those that are not UTF-8 have no text here.
+    pub(super) fn open() -> Result<Tree> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .context("xtask lies in the project's root")?
+            .to_owned();
+        let list = Command::new("git")
+            .args([
+                "ls-files",
+                "-z",
+                "--cached",
+                "--others",
+                "--exclude-standard",
+            ])
+            .current_dir(&root)
+            .output()
+            .context("git lists the tracked files, and could not be run")?;
+        ensure!(
+            list.status.success(),
+            "git ls-files in {}: {}",
+            root.display(),
+            String::from_utf8_lossy(&list.stderr).trim()
+        );
+        let mut files = BTreeMap::new();
+        for path in String::from_utf8(list.stdout)?.split_terminator('\0') {
+            // A file that is tracked and deleted is not there to be checked.
+            if let Ok(bytes) = std::fs::read(root.join(path)) {
+                files.insert(
+                    path.to_owned(),
+                    String::from_utf8(bytes).unwrap_or_default(),
+                );
+            }
+        }
+        Ok(Tree { root, files })
+    }
+
+    /// A tree for a test.
+    #[cfg(test)]
+    pub(super) fn of(files: &[(&str, &str)]) -> Tree {
+        let owned = |&(path, text): &(&str, &str)| (path.to_owned(), text.to_owned());
+        Tree {
+            root: PathBuf::from("/project"),
+            files: files.iter().map(owned).collect(),
+        }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The text of the file at `path`.
+    pub(super) fn text(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+
+    /// Whether `path` is a file or a directory with files in it.
+    pub(super) fn has(&self, path: &str) -> bool {
+        let directory = format!("{}/", path.trim_end_matches('/'));
+        path.is_empty()
+            || self.files.contains_key(path)
+            || self.files.keys().any(|file| file.starts_with(&directory))
+    }
+
+    /// Path and text of every file.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    /// Path and text of every file whose name ends in `suffix`.
+    pub(super) fn ending(&self, suffix: &'static str) -> impl Iterator<Item = (&str, &str)> {
+        self.iter().filter(move |(path, _)| path.ends_with(suffix))
+    }
+}

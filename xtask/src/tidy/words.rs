@@ -1,0 +1,83 @@
+//! Text that means something on one machine only, or was never meant to stay.
+
+use super::{Problem, Tree};
+
+/// Strings that no file may hold, and why.
+///
+/// They are put together here so that this file does not hold them either.
+const FORBIDDEN: [(&str, &str); 6] = [
+    (concat!("../", "shared"), "a path outside the project"),
+    (concat!("/wo", "rk/"), "a path of one machine"),
+    (concat!("/ho", "me/"), "a path of one machine"),
+    (concat!("/Us", "ers/"), "a path of one machine"),
+    (concat!("<<<<", "<<< "), "a merge that was not finished"),
+    (concat!(">>>>", ">>> "), "a merge that was not finished"),
+];
+
+const INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// Every line of every file; and where packages come from.
+pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (path, text) in tree.iter() {
+        for (index, line) in text.lines().enumerate() {
+            for (word, why) in FORBIDDEN {
+                if line.contains(word) {
+                    problems.push(Problem::new(path, index + 1, format!("`{word}`: {why}")));
+                }
+            }
+        }
+    }
+    problems.extend(sources(tree));
+    problems
+}
+
+/// A clone must build with the public registry and nothing else.
+fn sources(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let lock = tree.text("Cargo.lock").unwrap_or_default();
+    for (index, line) in lock.lines().enumerate() {
+        if line.starts_with("source = ") && !line.contains(INDEX) {
+            let text = "a package that is not from crates.io";
+            problems.push(Problem::new("Cargo.lock", index + 1, text));
+        }
+    }
+    for (path, text) in tree.ending(".cargo/config.toml") {
+        for (index, line) in text.lines().enumerate() {
+            if ["[source", "[registr", "replace-with"]
+                .iter()
+                .any(|start| line.starts_with(start))
+            {
+                let text = "packages come from crates.io; say otherwise in your own configuration";
+                problems.push(Problem::new(path, index + 1, text));
+            }
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_forbidden_string_is_found_where_it_stands() {
+        for (word, why) in FORBIDDEN {
+            let text = format!("fine\nnot {word}fine\n");
+            let found = check(&Tree::of(&[("a.sh", &text)]));
+            assert_eq!(found, [Problem::new("a.sh", 2, format!("`{word}`: {why}"))]);
+        }
+    }
+
+    #[test]
+    fn packages_from_anywhere_but_the_public_registry_are_found() {
+        let lock = format!("source = \"{INDEX}\"\nsource = \"git+https://a.example/b\"\n");
+        let config = "[alias]\n[source.crates-io]\nreplace-with = \"x\"\n";
+        let found = check(&Tree::of(&[
+            ("Cargo.lock", &lock),
+            (".cargo/config.toml", config),
+        ]));
+        let lines: Vec<usize> = found.iter().map(|problem| problem.line).collect();
+        assert_eq!(lines, [2, 2, 3]);
+    }
+}
