@@ -34,7 +34,7 @@ impl Drop for Pin {
             inner: Rc::clone(&self.inner),
         };
         log.state_mut().unpin(self.slots.clone());
-        log.notify_progress();
+        log.notify();
     }
 }
 
@@ -106,10 +106,6 @@ impl Log {
             seen = record.seq.next();
         }
         Ok((seen >= next).then_some(placed))
-    }
-
-    pub(crate) fn notify_progress(&self) {
-        self.inner.notify_progress();
     }
 }
 

@@ -149,6 +149,11 @@ impl State {
             })
     }
 
+    /// True if a write waits for the tail to move: whatever else it waits for comes by itself.
+    pub(crate) fn lacks_segments(&self, bytes: u64, entries: u64, reserved: u64) -> bool {
+        self.free_segments() < self.segments_for(bytes, entries) + reserved
+    }
+
     /// Segments that surely hold a write of `bytes` in `entries` pieces, half of each given up to
     /// headers, padding and what does not fit its end.
     fn segments_for(&self, bytes: u64, entries: u64) -> u64 {

@@ -70,6 +70,7 @@ pub(crate) struct Inner {
     /// Something was written, became durable, was freed, or failed.
     progress: Event,
     failed: RefCell<Option<LogError>>,
+    failure: Event,
     round: Cell<bool>,
     /// The open record and when the ticker closes it.
     deadline: Cell<Option<(RecordSeq, Instant)>>,
@@ -105,6 +106,7 @@ impl Log {
             work: Event::new(),
             progress: Event::new(),
             failed: RefCell::new(None),
+            failure: Event::new(),
             round: Cell::new(false),
             deadline: Cell::new(None),
             stats: Cell::default(),
@@ -152,9 +154,14 @@ impl Log {
         self.inner.failed.borrow().clone()
     }
 
-    /// Latches a failure that the layer above met.
-    pub fn fail(&self, cause: &str) {
-        self.inner.fail(cause);
+    /// Waits until the log fails, which it may never do.
+    pub async fn failed(&self) -> LogError {
+        self.inner.failure.until(|| self.failure()).await
+    }
+
+    /// Makes everybody who waits for progress look again.
+    pub fn notify(&self) {
+        self.inner.progress.notify_all();
     }
 
     /// The oldest segment still needed.
@@ -207,6 +214,11 @@ impl Log {
     /// segments free.
     pub fn has_room(&self, bytes: u64, entries: u64, reserve: u64) -> bool {
         self.state().has_room(bytes, entries, reserve)
+    }
+
+    /// True if such a write has to wait for the tail to move.
+    pub fn lacks_segments(&self, bytes: u64, entries: u64, reserve: u64) -> bool {
+        self.state().lacks_segments(bytes, entries, reserve)
     }
 
     /// Resolves at the next change: something written, durable or freed, or the log failed. Take the
@@ -303,7 +315,11 @@ impl Log {
         change: impl FnOnce(&mut Superblock),
     ) -> Result<(), DeviceError> {
         let _turn = self.inner.superblock_turn.lock(0..1).await;
-        self.write_superblock(change).await
+        let mut next = self.superblock().clone();
+        change(&mut next);
+        next.generation += 1;
+        let (a, b) = write_each_superblock(&*self.inner.device, &next).await;
+        a.or(b)
     }
 
     async fn write_superblock(
@@ -327,10 +343,25 @@ pub(crate) async fn write_superblock(
     superblock: &Superblock,
 ) -> Result<(), DeviceError> {
     let bytes = BufMut::copy_of(&superblock.encode()).freeze();
-    for at in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
-        device.write(at, bytes.clone(), Durability::Fua).await?;
-    }
-    Ok(())
+    device
+        .write(SUPERBLOCK_A_AT, bytes.clone(), Durability::Fua)
+        .await?;
+    device.write(SUPERBLOCK_B_AT, bytes, Durability::Fua).await
+}
+
+/// Tries both copies, whatever becomes of the first.
+async fn write_each_superblock(
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> (Result<(), DeviceError>, Result<(), DeviceError>) {
+    let bytes = BufMut::copy_of(&superblock.encode()).freeze();
+    let a = device
+        .write(SUPERBLOCK_A_AT, bytes.clone(), Durability::Fua)
+        .await;
+    (
+        a,
+        device.write(SUPERBLOCK_B_AT, bytes, Durability::Fua).await,
+    )
 }
 
 /// Composes one group; see [`Log::append`].
@@ -365,12 +396,9 @@ impl Inner {
         });
         let error = error.clone();
         drop(failed);
+        self.failure.notify_all();
         self.progress.notify_all();
         error
-    }
-
-    pub(crate) fn notify_progress(&self) {
-        self.progress.notify_all();
     }
 
     fn has_failed(&self) -> bool {

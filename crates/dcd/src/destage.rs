@@ -1,0 +1,366 @@
+//! Destaging: the oldest segments' live data goes home, sorted by address, and the tail follows.
+//!
+//! In ring order, because superseded copies of a line then always leave the log before the live one,
+//! so that no recovery can bring an old copy back; because it gives data the longest time to be
+//! overwritten; and because the paper's "reorder by location" becomes a sort.
+//!
+//! One window, in this order (I2, I3):
+//! 1. only segments that are wholly durable in the log are taken;
+//! 2. marks go home, then data; what was overwritten meanwhile is skipped;
+//! 3. the data device is flushed;
+//! 4. the log is flushed up to its newest record: whatever superseded a skipped piece is durable;
+//! 5. the superblock with the new tail becomes durable, in both copies;
+//! 6. only now the map forgets the pieces and the segments are free.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{Device, DeviceError};
+use forebay_log::{Entry, LogError, Placed, RangeKind};
+use forebay_units::{Line, SegmentSeq};
+
+use crate::engine::Engine;
+use crate::home::Loaded;
+use crate::map::Piece;
+use crate::policy::{self, Decision};
+use crate::ranges::Mark;
+
+/// The most live data taken in one window, in sectors: 32 MiB.
+const WINDOW_SECTORS: u64 = 64 << 10;
+/// The most segments taken in one window.
+const WINDOW_SEGMENTS: u64 = 256;
+/// How many ranges of lost data are appended in one group.
+const LOST_GROUP: usize = 64;
+
+/// Why a window was not finished.
+enum Failure {
+    /// The data device did not do what it must.
+    Data(DeviceError),
+    /// The log failed; the rescue takes over.
+    Log(LogError),
+}
+
+impl From<LogError> for Failure {
+    fn from(error: LogError) -> Failure {
+        Failure::Log(error)
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Failure {
+        Failure::Data(error)
+    }
+}
+
+/// Destages for as long as the volume is attached and its log works.
+pub(crate) async fn destager(engine: Rc<Engine>) {
+    let mut failures = 0;
+    while engine.log.failure().is_none() {
+        let wake = engine.wake.listen();
+        let urgent = match policy::decide(&engine.observe()) {
+            Decision::Rest => {
+                wake.await;
+                continue;
+            }
+            Decision::Wait(span) => {
+                drop(wake);
+                engine.rt.sleep(span).await;
+                continue;
+            }
+            Decision::Note => {
+                // A failure is the log's, and latched there.
+                let _ = engine.log.update_superblock(|_| {}).await;
+                continue;
+            }
+            Decision::Destage { urgent } => urgent,
+        };
+        match engine.destage_window(urgent).await {
+            Ok(()) => {
+                failures = 0;
+                engine.trouble.replace(None);
+            }
+            Err(Failure::Log(error)) => tracing::debug!(%error, "destaging ends"),
+            Err(Failure::Data(error)) => {
+                let wait = policy::retry_after(failures);
+                tracing::warn!(%error, ?wait, "cannot destage; will retry");
+                engine.counters.borrow_mut().data_errors += 1;
+                engine.trouble.replace(Some(error.to_string().into()));
+                engine.log.notify();
+                engine.settled.notify_all();
+                engine.rt.sleep(wait).await;
+                failures += 1;
+            }
+        }
+        engine.settled.notify_all();
+    }
+}
+
+impl Engine {
+    /// The segments to take: as many as the window holds, none that is not durable.
+    fn window(&self) -> Range<SegmentSeq> {
+        let (tail, limit) = (self.log.tail(), self.log.destage_limit());
+        let quarter = (self.log.layout().segment_count / 4).max(1);
+        let (mut end, mut live) = (tail, 0);
+        while end < limit && end.since(tail) < WINDOW_SEGMENTS.min(quarter) && live < WINDOW_SECTORS
+        {
+            live += u64::from(self.map.borrow().live_in(end));
+            end = end.next();
+        }
+        tail..end
+    }
+
+    /// Makes the oldest segments fit to be destaged: durable, and not open.
+    async fn ripen(&self) -> Result<(), LogError> {
+        self.log.flush(self.log.last_record()).await?;
+        if self.log.destage_limit() > self.log.tail() || self.log.tail() == self.log.head() {
+            return Ok(());
+        }
+        self.log.seal();
+        loop {
+            let progress = self.log.progress();
+            if let Some(failure) = self.log.failure() {
+                return Err(failure);
+            }
+            if self.log.destage_limit() > self.log.tail() {
+                return Ok(());
+            }
+            progress.await;
+        }
+    }
+
+    /// Lets users go first: returns when nobody is being served, or at once if it is urgent.
+    async fn yield_to_users(&self, urgent: bool) {
+        while !urgent {
+            let seen = self.observe();
+            if seen.pressed || seen.used > policy::HIGH_WATER || self.closed.get() {
+                return;
+            }
+            let threshold = policy::idle_threshold(seen.used);
+            // Right after a pause, any request at all makes it wait out another whole threshold.
+            if seen.idle >= threshold {
+                return;
+            }
+            self.rt.sleep(threshold - seen.idle).await;
+        }
+    }
+
+    async fn destage_window(&self, urgent: bool) -> Result<(), Failure> {
+        if self.window().is_empty() {
+            self.ripen().await?;
+        }
+        let window = self.window();
+        let began = self.rt.now();
+        let (pieces, marks) = self.live_in_window(&window).await?;
+        let loaded = self.load(pieces).await;
+        if !loaded.damaged.is_empty() {
+            self.declare_lost(&loaded.damaged)?;
+        }
+        let changes = loaded
+            .sound
+            .iter()
+            .map(|l| l.piece.line.0 * 8..l.piece.line.0 * 8 + 8);
+        let marked = marks.iter().map(|(range, _)| range.clone());
+        let touched = self.about_to_change(changes.chain(marked)).await?;
+        for (range, mark) in &marks {
+            self.yield_to_users(urgent).await;
+            self.carry_mark_home(range.clone(), *mark).await?;
+        }
+        let pieces: Vec<(Line, forebay_log::Addr)> = loaded
+            .sound
+            .iter()
+            .map(|loaded| (loaded.piece.line, loaded.piece.addr))
+            .collect();
+        let written = self.write_window(loaded.sound, urgent).await?;
+        let superseded_by = self.log.last_record();
+        self.data.flush().await?;
+        self.log.flush(superseded_by).await?;
+        self.move_tail(&window, touched, &pieces).await?;
+        self.account(&window, written, began);
+        Ok(())
+    }
+
+    async fn write_window(&self, sound: Vec<Loaded>, urgent: bool) -> Result<u64, Failure> {
+        Ok(self
+            .write_pieces_home(sound, || self.yield_to_users(urgent))
+            .await?)
+    }
+
+    /// What the window's segments hold that still counts: pieces of data, and marked ranges.
+    async fn live_in_window(
+        &self,
+        window: &Range<SegmentSeq>,
+    ) -> Result<(Vec<Piece>, Vec<(Range<u64>, Mark)>), Failure> {
+        let records = self.log.first_record(window.start)..self.log.first_record(window.end);
+        let marks: Vec<_> = {
+            let map = self.map.borrow();
+            map.ranges()
+                .iter()
+                .filter(|(_, mark)| records.contains(&mark.record))
+                .collect()
+        };
+        let mut pieces = Vec::new();
+        let mut segment = window.start;
+        while segment < window.end {
+            if self.map.borrow().live_in(segment) > 0 {
+                pieces.extend(self.live_pieces(segment).await);
+            }
+            segment = segment.next();
+        }
+        Ok((pieces, marks))
+    }
+
+    /// The live pieces of a segment: by its summary, if that tells of them all, else by the map.
+    async fn live_pieces(&self, segment: SegmentSeq) -> Vec<Piece> {
+        let listed = self
+            .log
+            .entries(segment)
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_default();
+        let map = self.map.borrow();
+        let lookup = |placed: &Placed| match placed.entry {
+            Entry::Data { sector, .. } => map.piece_at(sector.line(), placed.addr),
+            Entry::Range { .. } => None,
+        };
+        let pieces: Vec<Piece> = listed.iter().filter_map(lookup).collect();
+        let live: u32 = pieces.iter().map(|piece| piece.live.count_ones()).sum();
+        if live == map.live_in(segment) {
+            return pieces;
+        }
+        tracing::warn!(%segment, "the summary does not tell of all that is live; asking the map");
+        let layout = self.log.layout();
+        let slot = layout.slot(segment);
+        map.all_pieces()
+            .filter(|piece| layout.slot_of(piece.addr) == slot)
+            .collect()
+    }
+
+    /// Notes in the log that the data of these pieces is lost, so that it stays known when their
+    /// segment is gone, and that home is never taken for it.
+    fn declare_lost(&self, pieces: &[Piece]) -> Result<(), Failure> {
+        for group in pieces.chunks(LOST_GROUP) {
+            self.append_lost(group.iter().flat_map(|piece| piece.live_runs()).collect())?;
+        }
+        tracing::error!(pieces = pieces.len(), "data in the log is damaged and lost");
+        Ok(())
+    }
+
+    fn append_lost(&self, ranges: Vec<Range<u64>>) -> Result<(), Failure> {
+        if !self.log.has_room(0, ranges.len() as u64, 0) {
+            let cause = "no room in the log to note what is lost".into();
+            let op = forebay_device::Op::Write;
+            return Err(Failure::Data(DeviceError::Failed { op, cause }));
+        }
+        let mut map = self.map.borrow_mut();
+        self.log.append(|log| {
+            for range in ranges {
+                let len = range.end - range.start;
+                let kind = RangeKind::Lost;
+                let record = log.range(kind, forebay_units::Sector(range.start), len);
+                map.mark(range, Some(Mark { kind, record }));
+            }
+        });
+        Ok(())
+    }
+
+    /// Does what a mark says, as far as it still counts. What is lost cannot come home: it is noted
+    /// anew at the head.
+    async fn carry_mark_home(&self, range: Range<u64>, mark: Mark) -> Result<(), Failure> {
+        let still: Vec<Range<u64>> = {
+            let map = self.map.borrow();
+            let parts = map.ranges().overlapping(range);
+            parts
+                .filter(|(_, now)| *now == mark)
+                .map(|(part, _)| part)
+                .collect()
+        };
+        if mark.kind == RangeKind::Lost {
+            return if still.is_empty() {
+                Ok(())
+            } else {
+                self.renew_lost(still)
+            };
+        }
+        for part in still {
+            self.mark_at_home(mark.kind, part).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes lost ranges again, as far as no data lies on top of them.
+    fn renew_lost(&self, ranges: Vec<Range<u64>>) -> Result<(), Failure> {
+        let bare: Vec<Range<u64>> = {
+            let map = self.map.borrow();
+            let marked = |extent: &crate::map::Extent| {
+                extent.source == crate::map::Source::Marked(RangeKind::Lost)
+            };
+            let extents = ranges.into_iter().flat_map(|range| map.lookup(range));
+            extents
+                .filter(marked)
+                .map(|extent| extent.sectors)
+                .collect()
+        };
+        for group in bare.chunks(LOST_GROUP) {
+            self.append_lost(group.to_vec())?;
+        }
+        Ok(())
+    }
+
+    async fn move_tail(
+        &self,
+        window: &Range<SegmentSeq>,
+        touched: u64,
+        pieces: &[(Line, forebay_log::Addr)],
+    ) -> Result<(), Failure> {
+        self.assert_all_home(window, pieces);
+        let mut fingerprint = self.payload.borrow().fingerprint;
+        fingerprint.refresh(touched, &*self.data).await?;
+        self.payload.borrow_mut().fingerprint = fingerprint;
+        let layer = self.payload.borrow().encode();
+        let next = self.log.first_record(window.end);
+        self.log
+            .advance_tail(window.end, |superblock| superblock.layer = layer)
+            .await?;
+        let mut map = self.map.borrow_mut();
+        for (line, addr) in pieces {
+            map.forget(*line, *addr);
+        }
+        map.forget_marks_before(next);
+        Ok(())
+    }
+
+    /// The last check before copies are given up: every live piece of the window was taken home.
+    /// Segments are durable and closed, so none can have been added since.
+    fn assert_all_home(&self, window: &Range<SegmentSeq>, pieces: &[(Line, forebay_log::Addr)]) {
+        let map = self.map.borrow();
+        let home = pieces
+            .iter()
+            .filter_map(|(line, addr)| map.piece_at(*line, *addr));
+        let home: u64 = home.map(|piece| u64::from(piece.live.count_ones())).sum();
+        let mut live = 0;
+        let mut segment = window.start;
+        while segment < window.end {
+            live += u64::from(map.live_in(segment));
+            segment = segment.next();
+        }
+        assert_eq!(
+            home, live,
+            "a segment would be given up with data that is nowhere else"
+        );
+    }
+
+    fn account(&self, window: &Range<SegmentSeq>, written: u64, began: forebay_rt::Instant) {
+        self.counters.borrow_mut().destaged_bytes += written;
+        let bytes = window.end.since(window.start) * u64::from(self.log.layout().segment_bytes);
+        let seconds = self.rt.now().since(began).as_secs_f64();
+        if seconds > 0.0 && bytes > 0 {
+            let (rate, old) = (bytes as f64 / seconds, self.empty_rate.get());
+            self.empty_rate.set(if old > 0.0 {
+                0.7 * old + 0.3 * rate
+            } else {
+                rate
+            });
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What DCD keeps in its log's superblock. `docs/format/dcd.md` is the same as a table.
+//!
+//! The log around it carries magic, version, volume id and checksum; this is only the payload.
+
+use crate::fingerprint::{BLOCKS, Fingerprint};
+
+/// Longest name or path kept, in bytes; longer ones are cut.
+const TEXT_BYTES_MAX: usize = 512;
+/// Most stable names kept.
+const NAMES_MAX: usize = 4;
+
+/// What a data device is known by.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct DataIdentity {
+    /// Its length in bytes.
+    pub len: u64,
+    /// Where it was found.
+    pub path: String,
+    /// Names that stay with it wherever it is found (serial numbers, WWNs, partition UUIDs).
+    pub names: Vec<String>,
+}
+
+/// The payload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Payload {
+    /// The volume's name.
+    pub name: String,
+    /// The data device.
+    pub data: DataIdentity,
+    /// The data device's logical block size in bytes.
+    pub block_size: u32,
+    /// What the home copy of its ends looks like.
+    pub fingerprint: Fingerprint,
+    /// Sectors whose data was lost with the log when it was abandoned.
+    pub lost_sectors: u64,
+}
+
+impl Payload {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&self.data.len.to_le_bytes());
+        out.extend_from_slice(&self.block_size.to_le_bytes());
+        out.extend_from_slice(&0u32.to_le_bytes());
+        out.extend_from_slice(&self.lost_sectors.to_le_bytes());
+        out.extend_from_slice(&self.fingerprint.unknown.to_le_bytes());
+        for crc in self.fingerprint.crcs {
+            out.extend_from_slice(&crc.to_le_bytes());
+        }
+        put_text(&mut out, &self.name);
+        put_text(&mut out, &self.data.path);
+        let names = &self.data.names[..self.data.names.len().min(NAMES_MAX)];
+        out.push(names.len() as u8);
+        for name in names {
+            put_text(&mut out, name);
+        }
+        out
+    }
+
+    /// The payload in `bytes`; `None` if it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Payload> {
+        let mut rest = bytes;
+        let mut take = |n: usize| {
+            let (taken, after) = rest.split_at_checked(n)?;
+            rest = after;
+            Some(taken)
+        };
+        let len = u64::from_le_bytes(take(8)?.try_into().ok()?);
+        let block_size = u32::from_le_bytes(take(4)?.try_into().ok()?);
+        let zero = u32::from_le_bytes(take(4)?.try_into().ok()?);
+        let lost_sectors = u64::from_le_bytes(take(8)?.try_into().ok()?);
+        let unknown = u64::from_le_bytes(take(8)?.try_into().ok()?);
+        let mut crcs = [0; BLOCKS];
+        for crc in &mut crcs {
+            *crc = u32::from_le_bytes(take(4)?.try_into().ok()?);
+        }
+        let mut text = || {
+            let len = u16::from_le_bytes(take(2)?.try_into().ok()?) as usize;
+            String::from_utf8(take(len)?.to_vec()).ok()
+        };
+        let (name, path) = (text()?, text()?);
+        let count = take(1)?[0];
+        let mut names = Vec::new();
+        for _ in 0..count {
+            let len = u16::from_le_bytes(take(2)?.try_into().ok()?) as usize;
+            names.push(String::from_utf8(take(len)?.to_vec()).ok()?);
+        }
+        let sane = zero == 0
+            && matches!(block_size, 512 | 4096)
+            && len.is_multiple_of(block_size.into())
+            && usize::from(count) <= NAMES_MAX;
+        sane.then_some(Payload {
+            name,
+            data: DataIdentity { len, path, names },
+            block_size,
+            fingerprint: Fingerprint { crcs, unknown },
+            lost_sectors,
+        })
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    out.extend_from_slice(&(end as u16).to_le_bytes());
+    out.extend_from_slice(&text.as_bytes()[..end]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_payload_reads_back_as_it_was_written(
+            name in "[a-z]{0,20}", path in "\\PC{0,600}", names in proptest::collection::vec("[a-z]{0,9}", 0..4),
+            blocks in 0..1u64 << 50, lost in any::<u64>(), unknown in any::<u64>(), crc in any::<u32>(),
+        ) {
+            let data = DataIdentity { len: blocks * 512, path, names };
+            let fingerprint = Fingerprint { crcs: [crc; BLOCKS], unknown };
+            let payload = Payload { name, data, block_size: 512, fingerprint, lost_sectors: lost };
+            let bytes = payload.encode();
+            prop_assert!(bytes.len() <= forebay_log::LAYER_BYTES_MAX);
+            let back = Payload::decode(&bytes).unwrap();
+            prop_assert!(payload.data.path.starts_with(&back.data.path));
+            prop_assert_eq!(Payload { data: DataIdentity { path: payload.data.path.clone(), ..back.data.clone() }, ..back }, payload);
+        }
+
+        #[test]
+        fn hostile_bytes_are_no_payload_and_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let _ = Payload::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Bringing pieces home: what destaging and the rescue from a failed log share.
+
+use std::ops::Range;
+
+use forebay_device::{Buf, BufMut, Device, Durability, Result};
+use forebay_log::{Log, RangeKind};
+use forebay_units::SECTOR_BYTES;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::engine::Engine;
+use crate::fingerprint::Fingerprint;
+use crate::map::Piece;
+
+/// Home writes under way at once.
+const DEPTH: usize = 64;
+/// The longest home write, in sectors.
+const RUN_SECTORS_MAX: u64 = 2048;
+/// The most that lies unread between two pieces read in one request, in sectors.
+const GAP_SECTORS: u64 = 64;
+/// Log reads under way at once.
+const READS: usize = 8;
+
+/// A piece with its data, which has been checked.
+#[derive(Clone)]
+pub(crate) struct Loaded {
+    pub(crate) piece: Piece,
+    pub(crate) bytes: Buf,
+}
+
+/// Pieces as read from the log: the sound ones with their data, and the damaged.
+pub(crate) struct LoadedPieces {
+    pub(crate) sound: Vec<Loaded>,
+    pub(crate) damaged: Vec<Piece>,
+}
+
+/// Pieces that lie near each other in the log.
+struct Run {
+    pieces: Vec<Piece>,
+    sectors: u64,
+}
+
+fn runs(log: &Log, mut pieces: Vec<Piece>) -> Vec<Run> {
+    pieces.sort_unstable_by_key(|piece| piece.addr);
+    let layout = log.layout();
+    let mut runs: Vec<Run> = Vec::new();
+    for piece in pieces {
+        let end = piece.addr.0 + u64::from(piece.sectors);
+        if let Some(run) = runs.last_mut() {
+            let start = run.pieces[0].addr;
+            let near = piece.addr.0 <= start.0 + run.sectors + GAP_SECTORS
+                && layout.slot_of(start) == layout.slot_of(piece.addr)
+                && end - start.0 <= RUN_SECTORS_MAX;
+            if near {
+                run.sectors = end - start.0;
+                run.pieces.push(piece);
+                continue;
+            }
+        }
+        runs.push(Run {
+            pieces: vec![piece],
+            sectors: piece.sectors.into(),
+        });
+    }
+    runs
+}
+
+impl Engine {
+    /// Reads pieces from the log, in large requests, and checks each. A piece that cannot be read
+    /// counts as damaged.
+    pub(crate) async fn load(&self, pieces: Vec<Piece>) -> LoadedPieces {
+        let mut out = LoadedPieces {
+            sound: Vec::new(),
+            damaged: Vec::new(),
+        };
+        let reads = runs(&self.log, pieces).into_iter().map(|run| async {
+            let start = run.pieces[0].addr;
+            let bytes = self.log.read(start, run.sectors).await.ok();
+            (run, bytes)
+        });
+        let mut reads = futures_util::stream::iter(reads).buffer_unordered(READS);
+        while let Some((run, bytes)) = reads.next().await {
+            let start = run.pieces[0].addr;
+            for piece in run.pieces {
+                let from = ((piece.addr.0 - start.0) * SECTOR_BYTES) as usize;
+                // A run that cannot be read may be unreadable in one place only.
+                let data = match &bytes {
+                    Some(bytes) => Some(bytes.slice(from..from + piece.bytes())),
+                    None => self.log.read(piece.addr, piece.sectors.into()).await.ok(),
+                };
+                match data.filter(|data| piece.is_sound(data)) {
+                    Some(bytes) => out.sound.push(Loaded { piece, bytes }),
+                    None => out.damaged.push(piece),
+                }
+            }
+        }
+        out
+    }
+
+    /// Writes the live parts of pieces home, in the order of their addresses, neighbours together.
+    /// Before each write `gate` is awaited. Does not flush.
+    ///
+    /// # Errors
+    /// The first of the data device's.
+    pub(crate) async fn write_pieces_home<F: Future<Output = ()>>(
+        &self,
+        mut loaded: Vec<Loaded>,
+        gate: impl Fn() -> F,
+    ) -> Result<u64> {
+        loaded.sort_unstable_by_key(|loaded| loaded.piece.sector());
+        let mut under_way = FuturesUnordered::new();
+        let (mut next, mut written, mut failed) = (0, 0, Ok(()));
+        while next < loaded.len() && failed.is_ok() {
+            gate().await;
+            let end = next + neighbours(&loaded[next..]);
+            under_way.push(self.write_run_home(&loaded[next..end]));
+            next = end;
+            if under_way.len() >= DEPTH
+                && let Some(done) = under_way.next().await
+            {
+                failed = done.map(|n| written += n);
+            }
+        }
+        while let Some(done) = under_way.next().await {
+            let done = done.map(|n| written += n);
+            failed = failed.and(done);
+        }
+        failed.map(|()| written)
+    }
+
+    /// Writes what is still live of neighbouring pieces, under the lock of their range (I6).
+    async fn write_run_home(&self, run: &[Loaded]) -> Result<u64> {
+        let start = run[0].piece.line.first_sector().0;
+        let end = run[run.len() - 1].piece.line.0 * 8 + 8;
+        let _turn = self.home.lock(start..end).await;
+        // What was overwritten meanwhile needs no writing; the map tells, and nothing is awaited
+        // between asking and issuing.
+        let mut parts: Vec<(Range<u64>, Buf)> = Vec::new();
+        for Loaded { piece, bytes } in run {
+            let Some(now) = self.map.borrow().piece_at(piece.line, piece.addr) else {
+                continue;
+            };
+            let first = piece.sector().0;
+            for live in now.live_runs() {
+                let at = |sector: u64| ((sector - first) * SECTOR_BYTES) as usize;
+                parts.push((live.clone(), bytes.slice(at(live.start)..at(live.end))));
+            }
+        }
+        parts.sort_unstable_by_key(|(sectors, _)| sectors.start);
+        let mut written = 0;
+        let mut rest = parts.as_slice();
+        while let Some((first, _)) = rest.first() {
+            let mut end = first.end;
+            let more = rest[1..].iter().take_while(|(sectors, _)| {
+                let follows = sectors.start == end;
+                end = sectors.end.max(end);
+                follows
+            });
+            let count = 1 + more.count();
+            let (joined, after) = rest.split_at(count);
+            rest = after;
+            let buf = join(joined);
+            written += buf.len() as u64;
+            self.data
+                .write(first.start * SECTOR_BYTES, buf, Durability::Flush)
+                .await?;
+        }
+        Ok(written)
+    }
+
+    /// Makes home what a mark says of a range, as far as the mark still counts.
+    pub(crate) async fn mark_at_home(&self, kind: RangeKind, sectors: Range<u64>) -> Result<()> {
+        let _turn = self.home.lock(sectors.clone()).await;
+        let bytes = sectors.start * SECTOR_BYTES..sectors.end * SECTOR_BYTES;
+        match kind {
+            RangeKind::Zero => self.data.write_zeroes(bytes).await,
+            RangeKind::Discard if self.data.geometry().discard_granularity > 0 => {
+                self.data.discard(bytes).await
+            }
+            RangeKind::Discard | RangeKind::Lost => Ok(()),
+        }
+    }
+
+    /// Says durably that these ranges (sectors) of home are about to change, if any of it is
+    /// fingerprinted; gives the blocks to fingerprint anew afterwards.
+    pub(crate) async fn about_to_change(
+        &self,
+        ranges: impl Iterator<Item = Range<u64>>,
+    ) -> Result<u64, forebay_log::LogError> {
+        let len = self.geometry.len;
+        let bytes = ranges.map(|s| s.start * SECTOR_BYTES..s.end * SECTOR_BYTES);
+        let touched = bytes.fold(0, |all, range| all | Fingerprint::touched(&range, len));
+        let known = touched & !self.payload.borrow().fingerprint.unknown;
+        if known != 0 {
+            self.payload.borrow_mut().fingerprint.unknown |= touched;
+            let layer = self.payload.borrow().encode();
+            self.log
+                .update_superblock(|superblock| superblock.layer = layer)
+                .await?;
+        }
+        Ok(touched)
+    }
+}
+
+/// How many of these, sorted by address, are written home together.
+fn neighbours(loaded: &[Loaded]) -> usize {
+    let first = loaded[0].piece.line.0;
+    let mut last = first;
+    let together = loaded.iter().take_while(|next| {
+        let line = next.piece.line.0;
+        let follows = line <= last + 1 && (line - first + 1) * 8 <= RUN_SECTORS_MAX;
+        last = line;
+        follows
+    });
+    together.count().max(1)
+}
+
+fn join(parts: &[(Range<u64>, Buf)]) -> Buf {
+    if let [(_, one)] = parts
+        && one.is_aligned(SECTOR_BYTES as usize)
+    {
+        return one.clone();
+    }
+    let len = parts.iter().map(|(_, bytes)| bytes.len()).sum();
+    let mut joined = BufMut::zeroed(len);
+    let mut at = 0;
+    for (_, bytes) in parts {
+        joined[at..at + bytes.len()].copy_from_slice(bytes);
+        at += bytes.len();
+    }
+    joined.freeze()
+}

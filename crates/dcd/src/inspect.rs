@@ -1,0 +1,318 @@
+//! Looking at a log without changing it: what it belongs to, whether it is sound, what is in it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_log::{
+    Entry, HEADER_BYTES, Layout, OpenError, RecoveredRecord, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT,
+    Superblock,
+};
+use forebay_units::SECTOR_BYTES;
+use serde::Serialize;
+
+use crate::format::{DataIdentity, Payload};
+use crate::map::{Map, Piece};
+use crate::recover::{AttachError, VolumeInfo, apply, info, judge};
+
+/// The most that is read at once while checking, in bytes.
+const STEP: u64 = 1 << 20;
+
+/// Why a log cannot be looked at.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum InspectError {
+    /// It is no log, or cannot be read.
+    #[error(transparent)]
+    Log(#[from] OpenError),
+    /// It is the log of something else.
+    #[error("the log is not a write cache's: its superblock holds no description of a data device")]
+    NotOurs,
+    /// A device fails.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// What a check came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckVerdict {
+    /// Everything is home.
+    Clean,
+    /// The log holds data that is not home; attaching recovers it.
+    Dirty,
+    /// Something is missing, damaged, or does not belong together.
+    Damaged,
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct CheckReport {
+    /// In a word.
+    pub verdict: CheckVerdict,
+    /// What the log says of itself.
+    pub info: VolumeInfo,
+    /// Records that count.
+    pub records: u64,
+    /// Bytes whose newest data is in the log.
+    pub dirty_bytes: u64,
+    /// Bytes of data read and compared with their checksums.
+    pub bytes_checked: u64,
+    /// What is wrong, a sentence each.
+    pub problems: Vec<String>,
+    /// Damaged ranges of the volume, in bytes: first, length.
+    pub damaged_ranges: Vec<(u64, u64)>,
+}
+
+/// One structure of a log.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum DumpItem {
+    /// A superblock.
+    Superblock {
+        /// Which: `A` or `B`.
+        copy: &'static str,
+        /// What it says; none if it cannot be used.
+        info: Option<VolumeInfo>,
+        /// Why it cannot be used.
+        error: Option<String>,
+    },
+    /// A record of the chain.
+    Record {
+        /// Its number.
+        record: u64,
+        /// Its segment.
+        segment: u64,
+        /// What it holds.
+        extents: Vec<DumpExtent>,
+    },
+    /// Where the chain ends.
+    End {
+        /// The next segment to be written.
+        next_segment: u64,
+        /// The next record.
+        next_record: u64,
+        /// The newest record known to be durable.
+        stable: u64,
+        /// What is missing, if the chain ends too early.
+        damage: Option<String>,
+    },
+}
+
+/// One piece of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct DumpExtent {
+    /// `data`, `zero`, `discard` or `lost`.
+    pub what: &'static str,
+    /// First byte on the volume.
+    pub at: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Where on the log device the data lies, in bytes.
+    pub log_at: Option<u64>,
+    /// CRC32C of the data.
+    pub crc32c: Option<u32>,
+}
+
+async fn superblock(log: &dyn Device) -> Result<(Superblock, Payload), InspectError> {
+    let copies = forebay_log::read_superblocks(log).await?;
+    let newest = copies.newest()?;
+    let payload = Payload::decode(&newest.layer).ok_or(InspectError::NotOurs)?;
+    Ok((newest.clone(), payload))
+}
+
+/// What a log says of its volume.
+///
+/// # Errors
+/// If it is no write cache's log.
+pub async fn inspect(log: Rc<dyn Device>) -> Result<VolumeInfo, InspectError> {
+    let (superblock, payload) = superblock(&*log).await?;
+    Ok(info(&superblock, &payload))
+}
+
+/// Checks a log as recovery would take it up, and beyond that every byte of data that still counts.
+/// Changes nothing. `progress` is told bytes done and bytes in all.
+///
+/// # Errors
+/// If it is no write cache's log, or cannot be read.
+pub async fn check(
+    log: Rc<dyn Device>,
+    data: Option<(Rc<dyn Device>, DataIdentity)>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<CheckReport, InspectError> {
+    let copies = forebay_log::read_superblocks(&*log).await?;
+    let (superblock, payload) = superblock(&*log).await?;
+    let mut problems = Vec::new();
+    for (name, copy) in [("A", &copies.a), ("B", &copies.b)] {
+        if let Err(error) = copy {
+            problems.push(format!("copy {name} of the superblock: {error}"));
+        }
+    }
+    if superblock.abandoned {
+        problems.push("the log failed in use and was given up".into());
+    }
+    let (have, need) = (log.geometry().len, superblock.len);
+    if have < need {
+        return Err(OpenError::Truncated { have, need }.into());
+    }
+    let map = RefCell::new(Map::new(Layout::of(&superblock)));
+    let scan = forebay_log::scan(&*log, &superblock, &mut |record| {
+        apply(&mut map.borrow_mut(), record);
+    })
+    .await?;
+    let map = map.into_inner();
+    if let Some(damage) = scan.damage.clone() {
+        problems.push(OpenError::Damaged(damage).to_string());
+    }
+    if let Some((data, identity)) = &data {
+        match judge(&payload, superblock.clean, &**data, identity, false).await {
+            Ok(_) => {}
+            Err(AttachError::Device(error)) => return Err(error.into()),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    let (bytes_checked, damaged_ranges) = check_data(&*log, &map, progress).await;
+    if !damaged_ranges.is_empty() {
+        problems.push(format!(
+            "{} ranges of data are damaged",
+            damaged_ranges.len()
+        ));
+    }
+    let verdict = match (problems.is_empty(), map.is_empty()) {
+        (false, _) => CheckVerdict::Damaged,
+        (true, true) => CheckVerdict::Clean,
+        (true, false) => CheckVerdict::Dirty,
+    };
+    Ok(CheckReport {
+        verdict,
+        info: info(&superblock, &payload),
+        records: scan.records,
+        dirty_bytes: map.live_sectors() * SECTOR_BYTES,
+        bytes_checked,
+        problems,
+        damaged_ranges,
+    })
+}
+
+/// Compares every live piece with its checksum, in the order of the log.
+async fn check_data(
+    log: &dyn Device,
+    map: &Map,
+    progress: &mut dyn FnMut(u64, u64),
+) -> (u64, Vec<(u64, u64)>) {
+    let layout = map.layout();
+    let mut pieces: Vec<Piece> = map.all_pieces().collect();
+    pieces.sort_unstable_by_key(|piece| piece.addr);
+    let total: u64 = pieces.iter().map(|piece| piece.bytes() as u64).sum();
+    let (mut done, mut damaged, mut rest) = (0, Vec::new(), pieces.as_slice());
+    while let Some(first) = rest.first() {
+        let start = layout.blocks_around(first.addr, 1).start;
+        let near = |piece: &&Piece| piece.addr.bytes() + piece.bytes() as u64 <= start + STEP;
+        let count = rest.iter().take_while(near).count().max(1);
+        let (run, after) = rest.split_at(count);
+        rest = after;
+        let last = &run[count - 1];
+        let end = layout.blocks_around(last.addr, last.sectors.into()).end;
+        let bytes = log
+            .read(start, BufMut::zeroed((end - start) as usize))
+            .await
+            .ok();
+        for piece in run {
+            let from = (piece.addr.bytes() - start) as usize;
+            let data = bytes
+                .as_ref()
+                .map(|bytes| &bytes[from..from + piece.bytes()]);
+            if !data.is_some_and(|data| piece.is_sound(data)) {
+                let runs = piece.live_runs();
+                damaged.extend(
+                    runs.map(|r| (r.start * SECTOR_BYTES, (r.end - r.start) * SECTOR_BYTES)),
+                );
+            }
+            done += piece.bytes() as u64;
+        }
+        progress(done, total);
+    }
+    damaged.sort_unstable();
+    (total, damaged)
+}
+
+fn dump_record(record: &RecoveredRecord) -> DumpItem {
+    let extents = record.entries.iter().map(|placed| match placed.entry {
+        Entry::Data {
+            sector,
+            sectors,
+            crc,
+        } => DumpExtent {
+            what: "data",
+            at: sector.bytes(),
+            len: u64::from(sectors) * SECTOR_BYTES,
+            log_at: Some(placed.addr.bytes()),
+            crc32c: Some(crc),
+        },
+        Entry::Range {
+            kind,
+            sector,
+            sectors,
+        } => DumpExtent {
+            what: match kind {
+                forebay_log::RangeKind::Zero => "zero",
+                forebay_log::RangeKind::Discard => "discard",
+                forebay_log::RangeKind::Lost => "lost",
+            },
+            at: sector.0.saturating_mul(SECTOR_BYTES),
+            len: sectors.saturating_mul(SECTOR_BYTES),
+            log_at: None,
+            crc32c: None,
+        },
+    });
+    let (segment, extents) = (record.segment.0, extents.collect());
+    DumpItem::Record {
+        record: record.seq.0,
+        segment,
+        extents,
+    }
+}
+
+/// Gives every structure of a log that counts to `out`, in the log's order. Changes nothing.
+///
+/// # Errors
+/// If it is no log, or cannot be read; after the superblocks have been given.
+pub async fn dump(log: Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Result<(), InspectError> {
+    let copies = forebay_log::read_superblocks(&*log).await?;
+    for (copy, found) in [("A", &copies.a), ("B", &copies.b)] {
+        let payload = |superblock: &Superblock| Payload::decode(&superblock.layer);
+        let info = found
+            .as_ref()
+            .ok()
+            .and_then(|s| payload(s).map(|p| info(s, &p)));
+        let error = found.as_ref().err().map(ToString::to_string);
+        out(DumpItem::Superblock { copy, info, error });
+    }
+    let superblock = copies.newest()?.clone();
+    let (have, need) = (log.geometry().len, superblock.len);
+    if have < need {
+        return Err(OpenError::Truncated { have, need }.into());
+    }
+    let scan =
+        forebay_log::scan(&*log, &superblock, &mut |record| out(dump_record(record))).await?;
+    out(DumpItem::End {
+        next_segment: scan.next_segment.0,
+        next_record: scan.next_record.0,
+        stable: scan.stable.0,
+        damage: scan
+            .damage
+            .map(|damage| OpenError::Damaged(damage).to_string()),
+    });
+    Ok(())
+}
+
+/// Makes a log unrecognisable as one: erases both superblocks.
+///
+/// # Errors
+/// The device's.
+pub async fn erase(log: Rc<dyn Device>) -> Result<(), DeviceError> {
+    for at in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
+        log.write(at, BufMut::zeroed(HEADER_BYTES).freeze(), Durability::Fua)
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! DCD, the disk caching disk: a write cache in front of a slower device.
+//!
+//! After Nightingale, Hu and Yang, *The Design and Implementation of a DCD Device Driver for Unix*
+//! (USENIX ATC 1999). Small writes are gathered in a segment buffer in memory, appended to a log in
+//! large transfers, and destaged to their home addresses when the data device is idle.
+//! `docs/design/dcd.md` says what is kept of the paper, what is changed, and why.
+//!
+//! Invariants (each has a test of its name in `tests/invariants.rs`):
+//! - **I1** A record is applied at recovery only if every record before it, back to the tail, was.
+//! - **I2** A segment is reused only when all it holds is durably home, or superseded by what is
+//!   itself durable, and the tail that excludes it is durable.
+//! - **I3** The tail is durable before anything it excludes is overwritten.
+//! - **I4** Recovery changes nothing that it would itself recover, until it has succeeded.
+//! - **I5** A flush completes only after the records it covers are on the device and a flush of the
+//!   device issued after them has completed.
+//! - **I6** Home writes of one sector are totally ordered.
+//! - **I7** After the log fails nothing is acknowledged on its word; after the data device fails,
+//!   dirty data stays in the log. No failure ends with a lie or a hang.
+//!
+//! Reading order: `map.rs` (where every sector lies), `engine.rs` (the shared state), `write.rs`,
+//! `read.rs`, `policy.rs` and `destage.rs`, `recover.rs`, `degraded.rs`; `volume.rs` is the door.
+
+mod degraded;
+mod destage;
+mod engine;
+mod fingerprint;
+mod format;
+mod home;
+mod inspect;
+mod map;
+mod policy;
+mod ranges;
+mod read;
+mod recover;
+mod stats;
+mod table;
+mod volume;
+mod write;
+
+pub use engine::{Acknowledge, AttachOptions};
+pub use forebay_log::VolumeId;
+pub use format::DataIdentity;
+pub use inspect::{
+    CheckReport, CheckVerdict, DumpExtent, DumpItem, InspectError, check, dump, erase, inspect,
+};
+pub use recover::{AttachError, AttachReport, CreateError, CreateOptions, VolumeInfo, create};
+pub use stats::{Latency, Mode, Status};
+pub use volume::{DrainError, Place, PlaceExtent, Volume};

@@ -1,0 +1,169 @@
+//! When to destage: pure functions from what is observed to what to do.
+
+use std::time::Duration;
+
+/// Above this share of the log in use, destaging does not wait for users to be idle.
+pub(crate) const HIGH_WATER: f64 = 0.70;
+/// Above this share, writers are slowed down so that they and the destaging meet before the log is
+/// full.
+pub(crate) const PACE_FROM: f64 = 0.80;
+/// Idle for this long, and what was last flushed is noted in the superblock.
+pub(crate) const QUIET: Duration = Duration::from_millis(200);
+const IDLE_EMPTY: f64 = 1.0;
+const IDLE_FULL: f64 = 0.001;
+const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// What the destager sees when it asks what to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observed {
+    /// Share of the log's segments in use, 0 to 1.
+    pub(crate) used: f64,
+    /// True if anything is not home, or the tail has something to pass.
+    pub(crate) dirty: bool,
+    /// How long no user request was under way.
+    pub(crate) idle: Duration,
+    /// True if somebody waits for it: for room in the log, or for everything to be home.
+    pub(crate) pressed: bool,
+    /// True if the superblock does not tell of the newest flush.
+    pub(crate) unnoted: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Decision {
+    /// Nothing to do until something happens.
+    Rest,
+    /// Look again after this long, or when something happens.
+    Wait(Duration),
+    /// Note the newest flush in the superblock.
+    Note,
+    /// Destage the oldest segments; if not urgent, yield to users.
+    Destage { urgent: bool },
+}
+
+/// How long users must be idle before destaging begins: a second while the log is empty, a
+/// millisecond when it is full (the paper's section on destaging gives the two ends).
+pub(crate) fn idle_threshold(used: f64) -> Duration {
+    let exponent = used.clamp(0.0, 1.0);
+    Duration::from_secs_f64(IDLE_EMPTY * (IDLE_FULL / IDLE_EMPTY).powf(exponent))
+}
+
+/// What the destager should do.
+pub(crate) fn decide(seen: &Observed) -> Decision {
+    if seen.dirty && (seen.pressed || seen.used > HIGH_WATER) {
+        return Decision::Destage { urgent: true };
+    }
+    if seen.unnoted && seen.idle >= QUIET {
+        return Decision::Note;
+    }
+    if seen.dirty {
+        let threshold = idle_threshold(seen.used);
+        if seen.idle >= threshold {
+            return Decision::Destage { urgent: false };
+        }
+        let next = if seen.unnoted {
+            threshold.min(QUIET)
+        } else {
+            threshold
+        };
+        return Decision::Wait((next - seen.idle.min(next)).max(Duration::from_micros(100)));
+    }
+    if seen.unnoted {
+        Decision::Wait(QUIET - seen.idle)
+    } else {
+        Decision::Rest
+    }
+}
+
+/// How fast writers may fill the log, as a multiple of how fast it is being emptied: without bound
+/// while there is room, no faster than the log empties when it is full.
+pub(crate) fn pace(used: f64) -> Option<f64> {
+    let over = (used - PACE_FROM) / (1.0 - PACE_FROM);
+    (over > 0.0).then(|| 1.0 / over.min(1.0))
+}
+
+/// How long to wait before the n-th retry (from 0) of a destage that failed.
+pub(crate) fn retry_after(n: u32) -> Duration {
+    RETRY_FIRST.saturating_mul(1 << n.min(10)).min(RETRY_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUSY: Observed = Observed {
+        used: 0.1,
+        dirty: true,
+        idle: Duration::ZERO,
+        pressed: false,
+        unnoted: false,
+    };
+
+    #[test]
+    fn the_idle_threshold_falls_from_a_second_to_a_millisecond_as_the_log_fills() {
+        assert_eq!(idle_threshold(0.0), Duration::from_secs(1));
+        assert_eq!(idle_threshold(1.0).as_micros(), 1000);
+        let steps: Vec<_> = (0..=10)
+            .map(|n| idle_threshold(f64::from(n) / 10.0))
+            .collect();
+        assert!(steps.windows(2).all(|pair| pair[0] > pair[1]));
+    }
+
+    #[test]
+    fn destaging_waits_for_idleness_while_there_is_room_and_not_when_there_is_not() {
+        assert!(matches!(decide(&BUSY), Decision::Wait(_)));
+        let idle = Observed {
+            idle: Duration::from_secs(1),
+            ..BUSY
+        };
+        assert_eq!(decide(&idle), Decision::Destage { urgent: false });
+        assert_eq!(
+            decide(&Observed { used: 0.75, ..BUSY }),
+            Decision::Destage { urgent: true }
+        );
+        assert_eq!(
+            decide(&Observed {
+                pressed: true,
+                ..BUSY
+            }),
+            Decision::Destage { urgent: true }
+        );
+    }
+
+    #[test]
+    fn a_clean_volume_rests_once_its_last_flush_is_noted() {
+        let clean = Observed {
+            dirty: false,
+            idle: Duration::from_secs(9),
+            ..BUSY
+        };
+        assert_eq!(decide(&clean), Decision::Rest);
+        assert_eq!(
+            decide(&Observed {
+                unnoted: true,
+                ..clean
+            }),
+            Decision::Note
+        );
+        let just_now = Observed {
+            unnoted: true,
+            idle: Duration::ZERO,
+            ..clean
+        };
+        assert_eq!(decide(&just_now), Decision::Wait(QUIET));
+    }
+
+    #[test]
+    fn writers_are_slowed_smoothly_down_to_the_rate_of_emptying() {
+        assert_eq!(pace(0.5), None);
+        assert!(pace(PACE_FROM + 0.001).unwrap() > 100.0);
+        assert!((pace(1.0).unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn retries_back_off_to_half_a_minute() {
+        assert_eq!(retry_after(0), RETRY_FIRST);
+        assert_eq!(retry_after(100), RETRY_MAX);
+    }
+}

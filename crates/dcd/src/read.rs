@@ -1,0 +1,150 @@
+//! Reads: the newest of every sector, whether it lies in memory, in the log or at home.
+
+use std::ops::Range;
+
+use forebay_device::{Buf, BufMut, Device, DeviceError, Op, Result};
+use forebay_log::{Addr, Pin, RangeKind};
+use forebay_units::SECTOR_BYTES;
+use futures_util::future::try_join_all;
+
+use crate::engine::{Engine, sectors};
+use crate::map::{Extent, Piece, Source};
+
+/// The most that is read from the log in one request, in sectors.
+const RUN_SECTORS: u64 = 2048;
+
+/// A stretch of the log to read: pieces that lie one after the other.
+struct Run {
+    addr: Addr,
+    sectors: u64,
+    /// Each piece, where in it the wanted part begins, and the wanted part in the volume.
+    pieces: Vec<(Piece, u8, Range<u64>)>,
+    _pin: Pin,
+}
+
+impl Engine {
+    pub(crate) async fn read(&self, at: u64, buf: BufMut) -> Result<BufMut> {
+        let request = self.request(Op::Read)?;
+        let len = buf.len() as u64;
+        let range = sectors(&(at..at + len));
+        let hit = self.map.borrow().overlaps(range.clone());
+        let (buf, hit_sectors) = match hit {
+            false => (self.data.read(at, buf).await?, 0),
+            true => self.assemble(range, buf).await?,
+        };
+        let mut counters = self.counters.borrow_mut();
+        counters.reads += 1;
+        counters.read_bytes += len;
+        counters.read_hit_bytes += hit_sectors * SECTOR_BYTES;
+        counters.read_latency.record(request.ns());
+        Ok(buf)
+    }
+
+    /// Puts a read together from its sources.
+    async fn assemble(&self, range: Range<u64>, mut buf: BufMut) -> Result<(BufMut, u64)> {
+        let first = range.start;
+        let extents = self.map.borrow().lookup(range);
+        let (mut runs, mut homes, mut hit) = (Vec::new(), Vec::new(), 0);
+        for Extent { sectors, source } in extents {
+            if source != Source::Home {
+                hit += sectors.end - sectors.start;
+            }
+            match source {
+                Source::Home => homes.push(sectors),
+                Source::Marked(RangeKind::Lost) => return Err(damaged(&sectors)),
+                Source::Marked(_) => part(&mut buf, first, &sectors).fill(0),
+                Source::Piece(piece, skip) => {
+                    let wanted = part(&mut buf, first, &sectors);
+                    let in_ram = self
+                        .log
+                        .with_ram(piece.addr, piece.sectors.into(), |bytes| {
+                            let from = usize::from(skip) * SECTOR_BYTES as usize;
+                            wanted.copy_from_slice(&bytes[from..from + wanted.len()]);
+                        });
+                    if in_ram.is_none() {
+                        self.add_to_runs(&mut runs, piece, skip, sectors);
+                    }
+                }
+            }
+        }
+        let from_log = try_join_all(runs.into_iter().map(|run| self.read_run(run)));
+        let from_home = try_join_all(homes.into_iter().map(|sectors| self.read_home(sectors)));
+        let (from_log, from_home) = futures_util::future::try_join(from_log, from_home).await?;
+        for (sectors, bytes) in from_log.into_iter().flatten().chain(from_home) {
+            part(&mut buf, first, &sectors).copy_from_slice(&bytes);
+        }
+        Ok((buf, hit))
+    }
+
+    /// Adds a piece to the last run if it follows on it in the log, else to a new one. The pin is
+    /// taken now, before anything is awaited.
+    fn add_to_runs(&self, runs: &mut Vec<Run>, piece: Piece, skip: u8, wanted: Range<u64>) {
+        let sectors = u64::from(piece.sectors);
+        let layout = self.log.layout();
+        if let Some(run) = runs.last_mut()
+            && run.addr.plus(run.sectors) == piece.addr
+            && layout.slot_of(run.addr) == layout.slot_of(piece.addr)
+            && run.sectors + sectors <= RUN_SECTORS
+        {
+            run.sectors += sectors;
+            run.pieces.push((piece, skip, wanted));
+            return;
+        }
+        let pin = self.log.pin(piece.addr);
+        runs.push(Run {
+            addr: piece.addr,
+            sectors,
+            pieces: vec![(piece, skip, wanted)],
+            _pin: pin,
+        });
+    }
+
+    async fn read_run(&self, run: Run) -> Result<Vec<(Range<u64>, Buf)>> {
+        let bytes = self.log.read(run.addr, run.sectors).await?;
+        let mut parts = Vec::with_capacity(run.pieces.len());
+        for (piece, skip, wanted) in &run.pieces {
+            let from = ((piece.addr.0 - run.addr.0) * SECTOR_BYTES) as usize;
+            let data = bytes.slice(from..from + piece.bytes());
+            if !piece.is_sound(&data) {
+                return Err(damaged(wanted));
+            }
+            let from = usize::from(*skip) * SECTOR_BYTES as usize;
+            let len = ((wanted.end - wanted.start) * SECTOR_BYTES) as usize;
+            parts.push((wanted.clone(), data.slice(from..from + len)));
+        }
+        Ok(parts)
+    }
+
+    async fn read_home(&self, sectors: Range<u64>) -> Result<(Range<u64>, Buf)> {
+        let len = (sectors.end - sectors.start) * SECTOR_BYTES;
+        let buf = self
+            .data
+            .read(sectors.start * SECTOR_BYTES, BufMut::zeroed(len as usize))
+            .await?;
+        Ok((sectors, buf.freeze()))
+    }
+}
+
+impl Piece {
+    /// Its length in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        usize::from(self.sectors) * SECTOR_BYTES as usize
+    }
+
+    /// True if these bytes are what was written.
+    pub(crate) fn is_sound(&self, bytes: &[u8]) -> bool {
+        crc32c::crc32c(bytes) == self.crc
+    }
+}
+
+fn part<'a>(buf: &'a mut BufMut, first: u64, sectors: &Range<u64>) -> &'a mut [u8] {
+    let at = |sector: u64| ((sector - first) * SECTOR_BYTES) as usize;
+    &mut buf[at(sectors.start)..at(sectors.end)]
+}
+
+fn damaged(sectors: &Range<u64>) -> DeviceError {
+    DeviceError::Damaged {
+        range: sectors.start * SECTOR_BYTES..sectors.end * SECTOR_BYTES,
+        detail: "their newest data in the log does not match its checksum",
+    }
+}

@@ -1,0 +1,334 @@
+//! Making a volume, taking one up, and refusing to where that would lose something.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use forebay_device::{Checked, Device, DeviceError};
+use forebay_log::{
+    Entry, Layout, LayoutError, LogOptions, OpenError, RecoveredRecord, Superblock, VolumeId,
+};
+use forebay_rt::Rt;
+use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
+use serde::Serialize;
+
+use crate::engine::{AttachOptions, Engine};
+use crate::fingerprint::Fingerprint;
+use crate::format::{DataIdentity, Payload};
+use crate::map::{Map, Piece};
+use crate::ranges::Mark;
+use crate::table::LINES_MAX;
+use crate::volume::Volume;
+
+/// What a new volume is to be.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Its name.
+    pub name: String,
+    /// Its id: 16 random bytes.
+    pub volume: VolumeId,
+    /// Bytes in a segment of the log.
+    pub segment: ByteLen,
+    /// What the data device is known by.
+    pub data: DataIdentity,
+}
+
+/// Why a volume cannot be made.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CreateError {
+    /// The log device does not do.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The data device is larger than can be mapped.
+    #[error("the data device has {0}; volumes of up to 4PiB are supported")]
+    DataTooLarge(ByteLen),
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// What a log says of its volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct VolumeInfo {
+    /// The volume's name.
+    pub name: String,
+    /// Its id.
+    pub volume: String,
+    /// The data device it belongs to.
+    pub data: DataIdentity,
+    /// True if everything is home: the data device alone is the volume.
+    pub clean: bool,
+    /// True if the log failed and was given up.
+    pub abandoned: bool,
+    /// Bytes in a segment.
+    pub segment_bytes: u32,
+    /// Segments in the log.
+    pub segment_count: u64,
+    /// What records are padded to, in bytes.
+    pub block: u32,
+    /// How often the log was taken up.
+    pub epoch: u64,
+    /// How often its superblock was written.
+    pub generation: u64,
+    /// The oldest segment still needed.
+    pub tail: u64,
+}
+
+/// Why a volume cannot be attached. Nothing has been changed on either device.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AttachError {
+    /// The log cannot be taken up.
+    #[error(transparent)]
+    Log(#[from] OpenError),
+    /// It is the log of something else.
+    #[error("the log is not a write cache's: its superblock holds no description of a data device")]
+    NotOurs,
+    /// The data device has another size than the one this log belongs to.
+    #[error(
+        "the data device has {have}, the one this log belongs to ({path}) had {want}: it is another \
+         device, or was resized without its cache"
+    )]
+    OtherSize {
+        /// Its length.
+        have: ByteLen,
+        /// The length noted in the log.
+        want: ByteLen,
+        /// Where it was found.
+        path: String,
+    },
+    /// The data device has another block size than the one this log belongs to.
+    #[error("the data device has blocks of {have} bytes, the one this log belongs to had {want}")]
+    OtherBlockSize {
+        /// Its block size.
+        have: u32,
+        /// The block size noted in the log.
+        want: u32,
+    },
+    /// The data device was changed while its log holds newer data for it.
+    #[error(
+        "the data device differs at byte {at} from what this log last saw there, and the log holds \
+         data that is not home yet: it is another device, or was mounted or written without its \
+         cache. Applying the log may corrupt it; if you are sure, use --accept-changed"
+    )]
+    Changed {
+        /// The first difference, in bytes from the start.
+        at: u64,
+    },
+    /// The log failed and was given up.
+    #[error(
+        "this log failed in use and was given up{}; the data device alone is the volume. Make a new \
+         log with `forebay create --force`",
+        if *.lost == ByteLen(0) { String::new() } else { format!(", and {} of data were lost with it", .lost) }
+    )]
+    Abandoned {
+        /// What was lost with it.
+        lost: ByteLen,
+    },
+    /// A data device fails while being looked at.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// What attaching found.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct AttachReport {
+    /// True if the log had been stopped with everything home.
+    pub was_clean: bool,
+    /// Records taken up.
+    pub records: u64,
+    /// Bytes whose newest data is in the log.
+    pub dirty_bytes: u64,
+    /// Bytes of log read to find out.
+    pub bytes_read: u64,
+    /// What an administrator should know.
+    pub notes: Vec<String>,
+}
+
+pub(crate) fn info(superblock: &Superblock, payload: &Payload) -> VolumeInfo {
+    VolumeInfo {
+        name: payload.name.clone(),
+        volume: superblock.volume.to_string(),
+        data: payload.data.clone(),
+        clean: superblock.clean,
+        abandoned: superblock.abandoned,
+        segment_bytes: superblock.segment_bytes,
+        segment_count: superblock.segment_count,
+        block: superblock.block,
+        epoch: superblock.epoch.0,
+        generation: superblock.generation,
+        tail: superblock.tail.0,
+    }
+}
+
+/// Makes `log` the log of a new volume over `data`. Writes to the log device only.
+///
+/// # Errors
+/// If the log is too small, the data device too large, or a device fails.
+pub async fn create(
+    log: Rc<dyn Device>,
+    data: Rc<dyn Device>,
+    options: CreateOptions,
+) -> Result<VolumeInfo, CreateError> {
+    let geometry = data.geometry();
+    if geometry.len.div_ceil(4096) >= LINES_MAX {
+        return Err(CreateError::DataTooLarge(ByteLen(geometry.len)));
+    }
+    let layout = Layout::for_device(&log.geometry(), options.segment)?;
+    let payload = Payload {
+        name: options.name,
+        data: DataIdentity {
+            len: geometry.len,
+            ..options.data
+        },
+        block_size: geometry.block_size,
+        fingerprint: Fingerprint::take(&*data).await?,
+        lost_sectors: 0,
+    };
+    forebay_log::format_device(&*log, layout, options.volume, payload.encode()).await?;
+    let copies = forebay_log::read_superblocks(&*log).await;
+    let superblock = copies.as_ref().ok().and_then(|copies| copies.newest().ok());
+    let superblock = superblock.ok_or_else(|| {
+        let unreadable = std::io::Error::other("the superblock just written does not read back");
+        DeviceError::io(forebay_device::Op::Read, 0..4096, unreadable)
+    })?;
+    Ok(info(superblock, &payload))
+}
+
+/// Applies one recovered record to the map.
+pub(crate) fn apply(map: &mut Map, record: &RecoveredRecord) {
+    for placed in &record.entries {
+        match placed.entry {
+            Entry::Data {
+                sector,
+                sectors,
+                crc,
+            } => {
+                map.insert(Piece::new(sector, sectors, placed.addr, crc));
+            }
+            Entry::Range {
+                kind,
+                sector: Sector(start),
+                sectors,
+            } => {
+                let mark = Mark {
+                    kind,
+                    record: record.seq,
+                };
+                map.mark(start..start.saturating_add(sectors), Some(mark));
+            }
+        }
+    }
+}
+
+/// Whether `data` is the device the log belongs to and as the log last saw it; what to note if so.
+pub(crate) async fn judge(
+    payload: &Payload,
+    clean: bool,
+    data: &dyn Device,
+    identity: &DataIdentity,
+    accept_changed: bool,
+) -> Result<Vec<String>, AttachError> {
+    let geometry = data.geometry();
+    if geometry.len != payload.data.len {
+        let (have, want) = (ByteLen(geometry.len), ByteLen(payload.data.len));
+        return Err(AttachError::OtherSize {
+            have,
+            want,
+            path: payload.data.path.clone(),
+        });
+    }
+    if geometry.block_size != payload.block_size {
+        let (have, want) = (geometry.block_size, payload.block_size);
+        return Err(AttachError::OtherBlockSize { have, want });
+    }
+    let mut notes = Vec::new();
+    let known = &payload.data.names;
+    if !known.is_empty() && !identity.names.iter().any(|name| known.contains(name)) {
+        notes.push(format!(
+            "the data device was known as {} before",
+            known.join(", ")
+        ));
+    }
+    if let Some(at) = payload.fingerprint.mismatch(data).await? {
+        if clean {
+            notes.push("the data device was used without its cache, which held nothing".into());
+        } else if accept_changed {
+            notes.push(format!(
+                "the data device differs at byte {at}; taken as it is, as told"
+            ));
+        } else {
+            return Err(AttachError::Changed { at });
+        }
+    }
+    Ok(notes)
+}
+
+impl Volume {
+    /// Takes the volume up: finds what the log holds, begins a new epoch, and serves.
+    ///
+    /// `log` and `data` must be held exclusively.
+    ///
+    /// # Errors
+    /// If something that was durable is missing, or the two devices do not belong together as they
+    /// are. Then nothing has been changed.
+    pub async fn attach(
+        rt: Rt,
+        log: Rc<dyn Device>,
+        data: Rc<dyn Device>,
+        identity: DataIdentity,
+        options: AttachOptions,
+    ) -> Result<(Volume, AttachReport), AttachError> {
+        let log: Rc<dyn Device> = Rc::new(Checked::new(log, "log"));
+        let data: Rc<dyn Device> = Rc::new(Checked::new(data, "data"));
+        let copies = forebay_log::read_superblocks(&*log).await?;
+        let superblock = copies.newest()?;
+        let mut payload = Payload::decode(&superblock.layer).ok_or(AttachError::NotOurs)?;
+        if superblock.abandoned {
+            let lost = ByteLen(payload.lost_sectors * SECTOR_BYTES);
+            return Err(AttachError::Abandoned { lost });
+        }
+        let accept = options.accept_changed;
+        let mut notes = judge(&payload, superblock.clean, &*data, &identity, accept).await?;
+        for (name, copy) in [("A", &copies.a), ("B", &copies.b)] {
+            if let Err(error) = copy {
+                notes.push(format!(
+                    "copy {name} of the superblock was repaired: {error}"
+                ));
+            }
+        }
+        payload.fingerprint = Fingerprint::take(&*data).await?;
+        payload.data = DataIdentity {
+            len: payload.data.len,
+            ..identity
+        };
+        let map = RefCell::new(Map::new(Layout::of(superblock)));
+        let layer = payload.encode();
+        let (log, workers, recovery) = forebay_log::open(
+            rt.clone(),
+            log,
+            LogOptions {
+                max_delay: options.max_delay,
+            },
+            superblock,
+            options.accept_loss,
+            &mut |record| apply(&mut map.borrow_mut(), record),
+            |superblock| superblock.layer = layer,
+        )
+        .await?;
+        if let Some(damage) = &recovery.scan.damage {
+            notes.push(format!(
+                "taken up without {} and all after it, as told",
+                damage.record
+            ));
+        }
+        let map = map.into_inner();
+        let report = AttachReport {
+            was_clean: recovery.was_clean,
+            records: recovery.scan.records,
+            dirty_bytes: map.live_sectors() * SECTOR_BYTES,
+            bytes_read: recovery.scan.bytes_read,
+            notes,
+        };
+        let engine = Engine::new(rt, log, data, options, map, payload);
+        Ok((Volume::start(engine, workers), report))
+    }
+}

@@ -1,0 +1,287 @@
+//! The volume as its users see it: a device, with a little more to ask of it.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op};
+use forebay_log::{RangeKind, Workers};
+use forebay_rt::Task;
+use forebay_units::{ByteLen, SECTOR_BYTES};
+use serde::Serialize;
+
+use crate::degraded::rescuer;
+use crate::destage::destager;
+use crate::engine::{Engine, Rescue, sectors};
+use crate::map::Source;
+use crate::stats::{Mode, Status};
+
+/// An attached volume. Clones are handles on the same one.
+#[derive(Clone)]
+pub struct Volume {
+    pub(crate) engine: Rc<Engine>,
+    work: Rc<RefCell<Option<Work>>>,
+}
+
+/// Background work; stops when dropped.
+struct Work {
+    _log: Workers,
+    _tasks: [Task<()>; 2],
+}
+
+/// Why not everything is home.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DrainError {
+    /// Some of it is damaged in the log.
+    #[error("{0} of data is damaged in the log and cannot be brought home; the rest is there")]
+    Lost(ByteLen),
+    /// The log failed, and something not yet durable was lost with it.
+    #[error("the log device failed and data that was not yet durable was lost with it")]
+    LostWithLog,
+    /// The data device does not take it.
+    #[error("{left} is not home yet: {cause}")]
+    Stuck {
+        /// What is left.
+        left: ByteLen,
+        /// The last failure.
+        cause: Rc<str>,
+    },
+}
+
+/// Where a part of the volume lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// At its address on the data device.
+    Home,
+    /// In the segment buffer.
+    Ram,
+    /// In the log.
+    Log,
+    /// Nowhere: it reads as zeroes.
+    Zero,
+    /// Lost.
+    Damaged,
+}
+
+/// A part of the volume and where it lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlaceExtent {
+    /// The bytes.
+    pub range: Range<u64>,
+    /// Where they lie.
+    pub place: Place,
+}
+
+/// Somebody waits for everything to be home.
+struct Draining<'a>(&'a Engine);
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        self.0.draining.set(self.0.draining.get() - 1);
+    }
+}
+
+impl Volume {
+    pub(crate) fn start(engine: Engine, workers: Workers) -> Volume {
+        let engine = Rc::new(engine);
+        let rt = engine.rt.clone();
+        let tasks = [
+            rt.spawn(destager(Rc::clone(&engine))),
+            rt.spawn(rescuer(Rc::clone(&engine))),
+        ];
+        let work = Some(Work {
+            _log: workers,
+            _tasks: tasks,
+        });
+        Volume {
+            engine,
+            work: Rc::new(RefCell::new(work)),
+        }
+    }
+
+    /// Brings everything home that was acknowledged before the call, and keeps trying while the data
+    /// device fails: bound it by a timeout, and look at [`Volume::status`] for progress.
+    ///
+    /// # Errors
+    /// If something cannot come home because it is lost.
+    pub async fn drain(&self) -> Result<(), DrainError> {
+        let engine = &*self.engine;
+        engine.draining.set(engine.draining.get() + 1);
+        let _draining = Draining(engine);
+        engine.log.seal();
+        let target = engine.log.head();
+        engine.wake.notify_all();
+        let done = || {
+            let home = engine.log.tail() >= target;
+            (home || engine.only_lost() || engine.rescue.get() == Rescue::Done).then_some(())
+        };
+        engine.settled.until(done).await;
+        if engine.lost_unflushed.get() {
+            return Err(DrainError::LostWithLog);
+        }
+        match engine.lost_sectors() {
+            0 => Ok(()),
+            lost => Err(DrainError::Lost(ByteLen(lost * SECTOR_BYTES))),
+        }
+    }
+
+    /// Why a drain that does not end does not end.
+    pub fn what_is_left(&self) -> Option<DrainError> {
+        let engine = &*self.engine;
+        let left = engine.map.borrow().live_sectors() * SECTOR_BYTES;
+        let cause = engine.trouble.borrow().clone();
+        let cause = cause.unwrap_or_else(|| "there was not enough time".into());
+        (left > 0).then_some(DrainError::Stuck {
+            left: ByteLen(left),
+            cause,
+        })
+    }
+
+    /// Ends service: new requests fail, those under way end, what was acknowledged becomes durable.
+    /// If everything is home, the log is marked clean and the data device alone is the volume.
+    ///
+    /// # Errors
+    /// If what was acknowledged could not be made durable.
+    pub async fn close(&self) -> Result<(), forebay_device::DeviceError> {
+        let engine = &*self.engine;
+        engine.closed.set(true);
+        engine
+            .settled
+            .until(|| (engine.users() == 0).then_some(()))
+            .await;
+        let flushed = engine.make_durable(engine.log.last_record()).await;
+        let empty = engine.map.borrow().is_empty() && engine.log.tail() == engine.log.head();
+        if flushed.is_ok() && engine.log.failure().is_none() {
+            let layer = engine.payload.borrow().encode();
+            let noted = engine.log.update_superblock(|superblock| {
+                superblock.clean = empty;
+                superblock.layer = layer;
+            });
+            if let Err(error) = noted.await {
+                tracing::warn!(%error, "the log could not be marked as stopped");
+            }
+        }
+        self.work.replace(None);
+        flushed
+    }
+
+    /// The volume at a glance.
+    pub fn status(&self) -> Status {
+        let engine = &*self.engine;
+        let (mode, mode_detail) = self.mode();
+        let map = engine.map.borrow();
+        let counters = engine.counters.borrow();
+        let log = &engine.log;
+        let segment = u64::from(log.layout().segment_bytes);
+        let log_bytes = segment * log.layout().segment_count;
+        let log_used_bytes = log.head().since(log.tail()) * segment;
+        let dirty_bytes = map.live_sectors() * SECTOR_BYTES;
+        let rate = engine.empty_rate.get();
+        Status {
+            name: engine.payload.borrow().name.clone(),
+            volume: log.volume().to_string(),
+            mode,
+            mode_detail,
+            len: engine.geometry.len,
+            block_size: engine.geometry.block_size,
+            log_bytes,
+            log_used_bytes,
+            dirty_bytes,
+            dirty_share: dirty_bytes as f64 / log_bytes as f64,
+            drain_eta_s: (dirty_bytes > 0 && rate > 0.0).then(|| log_used_bytes as f64 / rate),
+            epoch: log.superblock().epoch.0,
+            map_bytes: map.bytes(),
+            buffer_bytes: log.ram_bytes(),
+            reads: counters.reads,
+            read_bytes: counters.read_bytes,
+            read_hit_bytes: counters.read_hit_bytes,
+            writes: counters.writes,
+            write_bytes: counters.write_bytes,
+            bypass_bytes: counters.bypass_bytes,
+            flushes: counters.flushes,
+            discards: counters.discards,
+            log_written_bytes: log.stats().bytes_written,
+            destaged_bytes: counters.destaged_bytes,
+            absorbed_bytes: map.absorbed_sectors() * SECTOR_BYTES,
+            damaged_bytes: engine.lost_sectors() * SECTOR_BYTES,
+            data_errors: counters.data_errors,
+            throttled_s: counters.throttled_ns as f64 / 1e9,
+            read_latency: counters.read_latency.summary(),
+            write_latency: counters.write_latency.summary(),
+            flush_latency: counters.flush_latency.summary(),
+        }
+    }
+
+    fn mode(&self) -> (Mode, Option<String>) {
+        let engine = &*self.engine;
+        let trouble = engine.trouble.borrow();
+        match engine.log.failure() {
+            Some(failure) => {
+                let what = match engine.rescue.get() {
+                    Rescue::Done => "everything that could be read is home; replace the log",
+                    _ => "what it holds is being taken home",
+                };
+                (Mode::Degraded, Some(format!("{failure}; {what}")))
+            }
+            None if trouble.is_some() => (Mode::DataFailing, trouble.as_deref().map(str::to_owned)),
+            None if engine.draining.get() > 0 => (Mode::Draining, None),
+            None => (Mode::Caching, None),
+        }
+    }
+
+    /// Where the parts of a byte range lie, in order.
+    pub fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
+        let engine = &*self.engine;
+        let mut out: Vec<PlaceExtent> = Vec::new();
+        for extent in engine.map.borrow().lookup(sectors(&range)) {
+            let place = match extent.source {
+                Source::Home => Place::Home,
+                Source::Marked(RangeKind::Lost) => Place::Damaged,
+                Source::Marked(_) => Place::Zero,
+                Source::Piece(piece, _) => {
+                    let ram = engine
+                        .log
+                        .with_ram(piece.addr, piece.sectors.into(), |_| ());
+                    if ram.is_some() {
+                        Place::Ram
+                    } else {
+                        Place::Log
+                    }
+                }
+            };
+            let range = extent.sectors.start * SECTOR_BYTES..extent.sectors.end * SECTOR_BYTES;
+            match out.last_mut() {
+                Some(last) if last.place == place => last.range.end = range.end,
+                _ => out.push(PlaceExtent { range, place }),
+            }
+        }
+        out
+    }
+}
+
+impl Device for Volume {
+    fn geometry(&self) -> Geometry {
+        self.engine.geometry
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(self.engine.read(at, buf))
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(self.engine.write(at, buf, durability))
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(self.engine.flush())
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(self.engine.mark(Op::Discard, RangeKind::Discard, range))
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(self.engine.mark(Op::WriteZeroes, RangeKind::Zero, range))
+    }
+}

@@ -1,0 +1,227 @@
+//! Writes, flushes, discards: what is acknowledged, and on whose word.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
+use forebay_log::{Appender, RangeKind, SEGMENTS_RESERVED};
+use forebay_units::{LINE_BYTES, RecordSeq, SECTOR_BYTES, Sector};
+
+use crate::engine::{Acknowledge, Engine, sectors};
+use crate::fingerprint::Fingerprint;
+use crate::map::{Map, Piece};
+use crate::policy;
+use crate::ranges::Mark;
+
+/// The longest write that is applied whole or not at all, in bytes. Longer ones are several.
+pub(crate) const ATOMIC_BYTES: u64 = 1 << 20;
+/// Waits shorter than this are not worth a timer; they are saved up.
+const PACE_GRAIN: Duration = Duration::from_millis(1);
+
+/// Where a request goes.
+enum Admitted {
+    ToLog,
+    /// The log has failed.
+    Home,
+}
+
+/// Counts a writer that waits, while it waits.
+struct Queued<'a>(&'a Engine);
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.queued.set(self.0.queued.get() - 1);
+        self.0.starved.set(false);
+    }
+}
+
+impl Engine {
+    pub(crate) async fn write(&self, at: u64, buf: Buf, durability: Durability) -> Result<()> {
+        let request = self.request(Op::Write)?;
+        let len = buf.len() as u64;
+        let durable =
+            durability == Durability::Fua || self.options.acknowledge == Acknowledge::Write;
+        if !self.try_bypass(at, &buf, durable).await? {
+            self.write_to_log(at, buf, durable).await?;
+        }
+        let mut counters = self.counters.borrow_mut();
+        counters.writes += 1;
+        counters.write_bytes += len;
+        counters.write_latency.record(request.ns());
+        Ok(())
+    }
+
+    async fn write_to_log(&self, at: u64, buf: Buf, durable: bool) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let n = (buf.len() - done).min(ATOMIC_BYTES as usize);
+            let (at, part) = (at + done as u64, buf.slice(done..done + n));
+            done += n;
+            match self
+                .admit(Op::Write, n as u64, n as u64 / LINE_BYTES + 2)
+                .await?
+            {
+                Admitted::ToLog => self.append(at, &part),
+                Admitted::Home => self.write_home(at, part, durable).await?,
+            }
+        }
+        if durable {
+            self.make_durable(self.log.last_record()).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the log has room, in order of arrival, and no faster than it is being emptied once
+    /// it is nearly full. What follows without an await finds the room still there.
+    async fn admit(&self, op: Op, bytes: u64, entries: u64) -> Result<Admitted> {
+        if self.log.failure().is_some() {
+            return Ok(Admitted::Home);
+        }
+        let wait = self.pace(bytes);
+        let room = || self.log.has_room(bytes, entries, SEGMENTS_RESERVED);
+        if self.queued.get() == 0 && wait.is_none() && room() {
+            return Ok(Admitted::ToLog);
+        }
+        let began = self.rt.now();
+        self.queued.set(self.queued.get() + 1);
+        let _queued = Queued(self);
+        let _turn = self.queue.lock(0..1).await;
+        if let Some(wait) = wait {
+            self.rt.sleep(wait).await;
+        }
+        let admitted = loop {
+            let progress = self.log.progress();
+            if self.log.failure().is_some() {
+                break Admitted::Home;
+            }
+            if room() {
+                break Admitted::ToLog;
+            }
+            let full = self.log.lacks_segments(bytes, entries, SEGMENTS_RESERVED);
+            self.starved.set(full);
+            if let Some(cause) = self.trouble.borrow().clone().filter(|_| full) {
+                let cause = format!("the log is full and cannot be emptied: {cause}").into();
+                return Err(DeviceError::Failed { op, cause });
+            }
+            self.wake.notify_all();
+            progress.await;
+        };
+        let waited = self.rt.now().since(began).as_nanos() as u64;
+        self.counters.borrow_mut().throttled_ns += waited;
+        Ok(admitted)
+    }
+
+    /// How long a write of `bytes` has to wait so that writers and destaging meet before the log is
+    /// full. Small waits are saved up until they are worth a timer.
+    fn pace(&self, bytes: u64) -> Option<Duration> {
+        let rate = policy::pace(self.used())? * self.empty_rate.get();
+        if rate <= 0.0 {
+            return None;
+        }
+        let now = self.rt.now();
+        let cost = Duration::from_secs_f64((bytes as f64 / rate).min(1.0));
+        let at = self.pace_at.get().max(now).plus(cost);
+        self.pace_at.set(at);
+        Some(at.since(now)).filter(|wait| *wait >= PACE_GRAIN)
+    }
+
+    fn append(&self, at: u64, data: &[u8]) {
+        let mut map = self.map.borrow_mut();
+        self.log.append(|log| {
+            let mut done = 0;
+            while done < data.len() {
+                let pos = at + done as u64;
+                let n = (LINE_BYTES - pos % LINE_BYTES).min((data.len() - done) as u64) as usize;
+                put(
+                    &mut map,
+                    log,
+                    Sector(pos / SECTOR_BYTES),
+                    &data[done..done + n],
+                );
+                done += n;
+            }
+        });
+        drop(map);
+        self.wake.notify_all();
+    }
+
+    pub(crate) async fn flush(&self) -> Result<()> {
+        let request = self.request(Op::Flush)?;
+        self.make_durable(self.log.last_record()).await?;
+        let mut counters = self.counters.borrow_mut();
+        counters.flushes += 1;
+        counters.flush_latency.record(request.ns());
+        Ok(())
+    }
+
+    /// Makes every record up to `target`, and every bypassing write that has completed, durable.
+    pub(crate) async fn make_durable(&self, target: RecordSeq) -> Result<()> {
+        if self.log.flush(target).await.is_err() {
+            return self.flush_home(Op::Flush).await;
+        }
+        if self.bypassed.replace(false) {
+            let flushed = self.data.flush().await;
+            flushed.inspect_err(|_| self.bypassed.set(true))?;
+        }
+        Ok(())
+    }
+
+    /// Takes a large write straight home, if that is wished and nothing of its range is cached.
+    async fn try_bypass(&self, at: u64, buf: &Buf, durable: bool) -> Result<bool> {
+        let len = buf.len() as u64;
+        let range = at..at + len;
+        let wished = self.options.bypass.is_some_and(|from| len >= from.0);
+        // The ends of the device are fingerprinted; there the log keeps account of every change.
+        let ends = Fingerprint::touched(&range, self.geometry.len) != 0;
+        let cached = || self.map.borrow().overlaps(sectors(&range));
+        if !wished || ends || cached() || self.log.failure().is_some() {
+            return Ok(false);
+        }
+        let _turn = self.home.lock(sectors(&range)).await;
+        if cached() {
+            return Ok(false);
+        }
+        let durability = if durable {
+            Durability::Fua
+        } else {
+            Durability::Flush
+        };
+        self.data.write(at, buf.clone(), durability).await?;
+        self.bypassed.set(self.bypassed.get() || !durable);
+        self.counters.borrow_mut().bypass_bytes += len;
+        Ok(true)
+    }
+
+    /// Marks a range as zeroed or discarded.
+    pub(crate) async fn mark(&self, op: Op, kind: RangeKind, range: Range<u64>) -> Result<()> {
+        let _request = self.request(op)?;
+        let range_sectors = sectors(&range);
+        match self.admit(op, 0, 1).await? {
+            Admitted::ToLog => {
+                let (start, len) = (range_sectors.start, range_sectors.end - range_sectors.start);
+                let record = self.log.append(|log| log.range(kind, Sector(start), len));
+                self.map
+                    .borrow_mut()
+                    .mark(range_sectors, Some(Mark { kind, record }));
+                self.wake.notify_all();
+            }
+            Admitted::Home => self.mark_home(op, kind, range).await?,
+        }
+        if self.options.acknowledge == Acknowledge::Write {
+            self.make_durable(self.log.last_record()).await?;
+        }
+        self.counters.borrow_mut().discards += 1;
+        Ok(())
+    }
+}
+
+/// Puts a piece of one line into the log and the map.
+fn put(map: &mut Map, log: &mut Appender<'_>, sector: Sector, bytes: &[u8]) {
+    let crc = crc32c::crc32c(bytes);
+    let count = (bytes.len() as u64 / SECTOR_BYTES) as u8;
+    let again = map
+        .exact(sector, count)
+        .filter(|addr| log.overwrite(*addr, sector, bytes, crc));
+    let addr = again.unwrap_or_else(|| log.data(sector, bytes, crc));
+    map.insert(Piece::new(sector, count, addr, crc));
+}

@@ -1,0 +1,160 @@
+//! Random requests against an array of bytes, with destaging and wraps of the log going on.
+
+mod support;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::{AttachOptions, Volume};
+use forebay_device::{BufMut, Device, Durability};
+use forebay_units::ByteLen;
+use support::{LOG_BYTES, Rng, World, checked, fresh_log, read_all, stamp};
+
+const DATA_BYTES: u64 = 3 << 20;
+
+/// What the volume must read as; `None` where a discard left it open.
+#[derive(Clone)]
+struct Model(Vec<Option<u8>>);
+
+impl Model {
+    fn check(&self, at: u64, bytes: &[u8], what: &str) {
+        let want = &self.0[at as usize..at as usize + bytes.len()];
+        let wrong = want
+            .iter()
+            .zip(bytes)
+            .position(|(want, got)| want.is_some_and(|w| w != *got));
+        if let Some(n) = wrong {
+            panic!(
+                "{what}: byte {} is {}, not {:?}",
+                at as usize + n,
+                bytes[n],
+                want[n]
+            );
+        }
+    }
+}
+
+/// A length between 512 B and 1 MiB, small ones likelier, and a place for it.
+fn extent(rng: &Rng) -> (u64, u64) {
+    let len = 512 * (1 + rng.below(1 << rng.below(12)));
+    let len = if rng.below(3) == 0 {
+        len.next_multiple_of(4096)
+    } else {
+        len
+    };
+    let at = rng.below((DATA_BYTES - len) / 512 + 1) * 512;
+    if len.is_multiple_of(4096) {
+        (at / 4096 * 4096, len)
+    } else {
+        (at, len)
+    }
+}
+
+async fn one_request(volume: &Volume, rng: &Rng, model: &RefCell<Model>, id: u64) {
+    let device = checked(volume);
+    let (at, len) = extent(rng);
+    let range = at as usize..(at + len) as usize;
+    match rng.below(20) {
+        0..=9 => {
+            let bytes = stamp(id, at, len);
+            for (want, byte) in model.borrow_mut().0[range].iter_mut().zip(&bytes) {
+                *want = Some(*byte);
+            }
+            let durability = if rng.below(8) == 0 {
+                Durability::Fua
+            } else {
+                Durability::Flush
+            };
+            device
+                .write(at, BufMut::copy_of(&bytes).freeze(), durability)
+                .await
+                .unwrap();
+        }
+        10..=16 => {
+            let bytes = device.read(at, BufMut::zeroed(len as usize)).await.unwrap();
+            model.borrow().check(at, &bytes, "read");
+        }
+        17 => {
+            model.borrow_mut().0[range].fill(None);
+            device.discard(at..at + len).await.unwrap();
+        }
+        18 => {
+            model.borrow_mut().0[range].fill(Some(0));
+            device.write_zeroes(at..at + len).await.unwrap();
+        }
+        _ => device.flush().await.unwrap(),
+    }
+}
+
+/// Runs `requests` requests and gives a digest of all that happened.
+fn world(seed: u64, requests: u64, options: AttachOptions) -> u64 {
+    let data: Vec<u8> = stamp(u64::MAX, 0, DATA_BYTES);
+    let log = fresh_log(LOG_BYTES, &data);
+    let world = World::with_images(seed, None, &log, &data);
+    let (rng, rt) = (world.rng.clone(), world.rt.clone());
+    let model = Rc::new(RefCell::new(Model(data.into_iter().map(Some).collect())));
+    let expected = Rc::clone(&model);
+    let home = Rc::clone(&world.data);
+    let digest = world.with_volume(options, move |volume| async move {
+        for id in 0..requests {
+            one_request(&volume, &rng, &model, id).await;
+            // Bursts and pauses, so that destaging by idleness happens, too.
+            if rng.below(40) == 0 {
+                rt.sleep(Duration::from_millis(rng.below(2_000))).await;
+            }
+        }
+        let bytes = read_all(&checked(&volume)).await.unwrap();
+        model.borrow().check(0, &bytes, "at the end");
+        volume.drain().await.unwrap();
+        let status = volume.status();
+        assert_eq!(
+            (status.dirty_bytes, status.log_used_bytes),
+            (0, 0),
+            "drained"
+        );
+        volume.close().await.unwrap();
+        u64::from(crc32c::crc32c(&bytes)) << 32 | rt.now().as_nanos() & 0xffff_ffff
+    });
+    expected
+        .borrow()
+        .check(0, &home.now(), "the data device alone, drained");
+    digest.expect("no cut")
+}
+
+#[test]
+fn every_read_gives_the_last_completed_write_whatever_overlaps() {
+    for seed in 0..12 {
+        world(seed, 600, AttachOptions::default());
+    }
+}
+
+#[test]
+fn every_read_gives_the_last_completed_write_with_large_writes_bypassing_the_log() {
+    let options = AttachOptions {
+        bypass: Some(ByteLen::kib(64)),
+        ..AttachOptions::default()
+    };
+    for seed in 100..108 {
+        world(seed, 600, options);
+    }
+}
+
+#[test]
+fn every_read_gives_the_last_completed_write_when_each_write_is_made_durable() {
+    let acknowledge = forebay_dcd::Acknowledge::Write;
+    let options = AttachOptions {
+        acknowledge,
+        ..AttachOptions::default()
+    };
+    for seed in 200..206 {
+        world(seed, 400, options);
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    let options = AttachOptions::default();
+    assert_eq!(world(42, 300, options), world(42, 300, options));
+    assert_ne!(world(42, 300, options), world(43, 300, options));
+}
