@@ -137,7 +137,8 @@ struct Mount(std::path::PathBuf);
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let status = Command::new("umount").arg(&self.0).status();
+        // Lazily: whoever looks through /proc holds files for a moment.
+        let status = Command::new("umount").arg("-l").arg(&self.0).status();
         assert!(
             status.is_ok_and(|s| s.success()),
             "{} stays mounted",
