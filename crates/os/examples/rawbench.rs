@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forebay_device::{BufMut, Device, Durability};
 use forebay_os::{OpenOptions, Ring, create_file, open, zero_fill};
-use forebay_rt::{Driver, Executor, Rt};
+use forebay_rt::{Driver, Executor, Instant, Rt};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -70,7 +70,8 @@ struct Shared {
     load: Load,
     next: Cell<u64>,
     done: Cell<u64>,
-    stop: Cell<bool>,
+    rt: Rt,
+    end: Instant,
 }
 
 impl Shared {
@@ -96,7 +97,8 @@ impl Shared {
             data.fill(0xA5);
             data.freeze()
         };
-        while !self.stop.get() {
+        // No timer: one that is set costs every wait a little.
+        while self.rt.now() < self.end {
             let at = self.place();
             let write = |durability| self.device.write(at, data.clone(), durability);
             match self.load {
@@ -127,7 +129,8 @@ async fn measure(
         load,
         next: Cell::new(88_172_645_463_325_252),
         done: Cell::new(0),
-        stop: Cell::new(false),
+        rt: rt.clone(),
+        end: rt.now().plus(span),
     });
     let (begin, cpu) = (rt.now(), cpu_time());
     let workers: Vec<_> = (0..depth)
@@ -136,8 +139,6 @@ async fn measure(
             rt.spawn(async move { shared.work().await })
         })
         .collect();
-    rt.sleep(span).await;
-    shared.stop.set(true);
     for worker in workers {
         worker.await?;
     }
@@ -161,7 +162,7 @@ async fn run(rt: Rt, ring: Rc<Ring>, path: PathBuf, span: Duration, only: String
         "", "requests/s", "MiB/s", "CPU µs"
     );
     for (name, load, depth) in RUNS {
-        if !name.contains(&only) {
+        if !name.ends_with(&only) {
             continue;
         }
         let (rate, cpu) = measure(&rt, &opened.device, load, depth, span).await?;
