@@ -15,7 +15,10 @@ pub(super) struct Tree {
 impl Tree {
     /// Every file that git tracks or would add. Those that are not UTF-8 have no text here.
     pub(super) fn open() -> Result<Tree> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        // Asked when it runs: a target directory that two checkouts share may hold a program that
+        // was built in the other.
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR").context("run me by cargo xtask")?;
+        let root = Path::new(&manifest)
             .parent()
             .context("xtask lies in the project's root")?
             .to_owned();
