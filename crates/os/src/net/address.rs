@@ -1,0 +1,102 @@
+//! Where a socket is.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A place to listen at or connect to. Read and printed as `unix:/run/forebay.sock` or
+/// `localhost:10809`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// A unix socket's path.
+    Unix(PathBuf),
+    /// A host (name or number; IPv6 in brackets) and a port.
+    Tcp(String),
+}
+
+/// Why a text is not an address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not an address (write for example unix:/run/forebay.sock or localhost:10809)")]
+pub struct ParseAddressError(String);
+
+impl Address {
+    /// The numeric addresses of a TCP address. Asks the name service, and may block for it.
+    ///
+    /// # Errors
+    /// If the host is unknown.
+    pub(super) fn resolve(host_and_port: &str) -> io::Result<Vec<SocketAddr>> {
+        let addresses: Vec<_> = host_and_port.to_socket_addrs()?.collect();
+        if addresses.is_empty() {
+            let text = format!("{host_and_port} has no address");
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        }
+        Ok(addresses)
+    }
+}
+
+impl FromStr for Address {
+    type Err = ParseAddressError;
+
+    fn from_str(text: &str) -> Result<Address, ParseAddressError> {
+        let error = || ParseAddressError(text.into());
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path {
+                "" => Err(error()),
+                path => Ok(Address::Unix(path.into())),
+            };
+        }
+        if text.starts_with('/') {
+            return Ok(Address::Unix(text.into()));
+        }
+        let (host, port) = text.rsplit_once(':').ok_or_else(error)?;
+        port.parse::<u16>().map_err(|_| error())?;
+        if host.is_empty() || (host.contains(':') && !host.starts_with('[')) {
+            return Err(error());
+        }
+        Ok(Address::Tcp(text.into()))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp(host_and_port) => f.write_str(host_and_port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_people_write_are_understood_and_print_as_they_read() {
+        for text in [
+            "unix:/run/a.sock",
+            "localhost:10809",
+            "[::1]:80",
+            "0.0.0.0:0",
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        assert_eq!("/x".parse(), Ok(Address::Unix("/x".into())));
+    }
+
+    #[test]
+    fn texts_that_are_no_addresses_are_refused() {
+        for text in [
+            "",
+            "unix:",
+            "localhost",
+            "localhost:http",
+            "::1:80",
+            ":80",
+            "a:70000",
+        ] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+}

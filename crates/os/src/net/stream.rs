@@ -1,0 +1,194 @@
+//! A connection.
+
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut};
+use rustix::fs::OFlags;
+use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+use super::Address;
+use crate::ring::Message;
+use crate::{Fd, Ring};
+
+/// Socket buffer of a unix socket in bytes, each way. The system's default holds less than one
+/// large request, and then each of them takes several rounds between the two processes. (TCP sizes
+/// its buffers by itself, and better than a constant would.)
+const UNIX_BUFFER_BYTES: usize = 4 << 20;
+
+/// A connected socket. Receiving and sending may go on at the same time, but only one of each.
+pub struct Stream {
+    ring: Rc<Ring>,
+    fd: Fd,
+}
+
+impl Stream {
+    /// Takes over a connected socket and sets it up: no delay for TCP, large buffers for unix.
+    ///
+    /// # Errors
+    /// If it is not a socket.
+    pub fn from_fd(ring: &Rc<Ring>, fd: OwnedFd) -> io::Result<Stream> {
+        make_blocking(&fd)?;
+        if sockopt::socket_domain(&fd)? == AddressFamily::UNIX {
+            enlarge_buffers(&fd)?;
+        } else {
+            sockopt::set_tcp_nodelay(&fd, true)?;
+        }
+        Ok(Stream {
+            ring: Rc::clone(ring),
+            fd: Rc::new(fd),
+        })
+    }
+
+    /// Two unix sockets connected to each other.
+    ///
+    /// # Errors
+    /// If the process has no descriptors left.
+    pub fn pair(ring: &Rc<Ring>) -> io::Result<(Stream, Stream)> {
+        let (a, b) = std::os::unix::net::UnixStream::pair()?;
+        Ok((
+            Stream::from_fd(ring, a.into())?,
+            Stream::from_fd(ring, b.into())?,
+        ))
+    }
+
+    /// Connects to `address`; of several that a host name stands for, to the first that answers.
+    ///
+    /// # Errors
+    /// What `connect(2)` says of the last that was tried, or that the name is unknown.
+    pub async fn connect(ring: &Rc<Ring>, address: &Address) -> io::Result<Stream> {
+        let host_and_port = match address {
+            Address::Unix(path) => return Stream::connect_unix(ring, path).await,
+            Address::Tcp(host_and_port) => host_and_port,
+        };
+        let mut last = None;
+        for address in Address::resolve(host_and_port)? {
+            match Stream::connect_tcp(ring, address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("a resolved name has at least one address"))
+    }
+
+    /// Connects to the unix socket at `path`.
+    ///
+    /// # Errors
+    /// What `connect(2)` says.
+    pub async fn connect_unix(ring: &Rc<Ring>, path: &Path) -> io::Result<Stream> {
+        let address = SocketAddrUnix::new(path)?;
+        Stream::connect_any(ring, AddressFamily::UNIX, address.into()).await
+    }
+
+    /// Connects by TCP.
+    ///
+    /// # Errors
+    /// What `connect(2)` says.
+    pub async fn connect_tcp(ring: &Rc<Ring>, address: SocketAddr) -> io::Result<Stream> {
+        let family = match address {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        Stream::connect_any(ring, family, address.into()).await
+    }
+
+    async fn connect_any(
+        ring: &Rc<Ring>,
+        family: AddressFamily,
+        address: SocketAddrAny,
+    ) -> io::Result<Stream> {
+        let kind = SocketType::STREAM;
+        let fd = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+        let fd = Rc::new(fd);
+        ring.connect(&fd, address).await?;
+        let fd = Rc::into_inner(fd).expect("the request that shared it is done");
+        Stream::from_fd(ring, fd)
+    }
+
+    /// Receives once, up to the whole of `buf`, and gives it back with how much came: 0 if the peer
+    /// has sent its last. If the future is dropped, bytes may be lost.
+    ///
+    /// # Errors
+    /// What `recv(2)` says, for example that the peer is gone.
+    pub async fn recv(&self, buf: BufMut) -> io::Result<(BufMut, usize)> {
+        let (result, buf) = self.ring.recv(&self.fd, buf).await;
+        Ok((buf, result? as usize))
+    }
+
+    /// Sends all of `buf`.
+    ///
+    /// # Errors
+    /// What `send(2)` says; some of it may have been sent then.
+    pub async fn send(&self, mut buf: Buf) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < buf.len() {
+            let (result, back) = self.ring.send(&self.fd, buf, sent).await;
+            sent += some(result?)?;
+            buf = back;
+        }
+        Ok(())
+    }
+
+    /// Sends all of `bufs`, in order, without gathering them in one place.
+    ///
+    /// # Errors
+    /// As for [`Stream::send`].
+    pub async fn send_vectored(&self, bufs: Vec<Buf>) -> io::Result<()> {
+        let mut message = Message::new(bufs);
+        while !message.is_sent() {
+            let (result, back) = self.ring.send_message(&self.fd, message).await;
+            message = back;
+            message.advance(some(result?)?);
+        }
+        Ok(())
+    }
+
+    /// Ends one or both directions. A receive that waits here, or at the peer, then sees the end.
+    ///
+    /// # Errors
+    /// If the connection is gone already.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let how = match how {
+            Shutdown::Read => rustix::net::Shutdown::Read,
+            Shutdown::Write => rustix::net::Shutdown::Write,
+            Shutdown::Both => rustix::net::Shutdown::Both,
+        };
+        Ok(rustix::net::shutdown(&*self.fd, how)?)
+    }
+
+    /// The socket, for what is not covered here.
+    pub fn fd(&self) -> &Fd {
+        &self.fd
+    }
+}
+
+/// A send that takes nothing would be tried for ever.
+fn some(sent: u32) -> io::Result<usize> {
+    match sent {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        n => Ok(n as usize),
+    }
+}
+
+/// The ring waits by itself; a descriptor in non-blocking mode would make it answer `EAGAIN`.
+pub(super) fn make_blocking(fd: &OwnedFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    if flags.contains(OFlags::NONBLOCK) {
+        rustix::fs::fcntl_setfl(fd, flags - OFlags::NONBLOCK)?;
+    }
+    Ok(())
+}
+
+/// The privileged way if we may, else as much as the system allows (`net.core.wmem_max`).
+fn enlarge_buffers(fd: &OwnedFd) -> io::Result<()> {
+    if sockopt::set_socket_send_buffer_size_force(fd, UNIX_BUFFER_BYTES).is_err() {
+        sockopt::set_socket_send_buffer_size(fd, UNIX_BUFFER_BYTES)?;
+    }
+    if sockopt::set_socket_recv_buffer_size_force(fd, UNIX_BUFFER_BYTES).is_err() {
+        sockopt::set_socket_recv_buffer_size(fd, UNIX_BUFFER_BYTES)?;
+    }
+    Ok(())
+}

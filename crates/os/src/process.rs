@@ -1,0 +1,24 @@
+//! What a process that serves storage tells the kernel about itself.
+
+/// Marks the calling thread, and those it starts later, as one that writeback depends on: the
+/// kernel then does not make it wait, while it allocates memory, for the very writes it serves.
+///
+/// Without the privilege for it (`CAP_SYS_RESOURCE`) this does nothing; service works, and can in
+/// theory stall when memory is short.
+pub fn io_flusher() {
+    if let Err(error) = crate::sys::set_io_flusher() {
+        tracing::debug!(%error, "cannot set PR_SET_IO_FLUSHER; carrying on without");
+    }
+}
+
+/// Keeps `bytes` in memory, so that using them never waits for a page to be read back. Returns
+/// whether it worked: the limit (`RLIMIT_MEMLOCK`) may be too low, which is noted and no failure.
+///
+/// The lock lasts until the memory is given back to the system.
+pub fn lock_memory(bytes: &[u8]) -> bool {
+    let locked = crate::sys::mlock(bytes);
+    if let Err(error) = &locked {
+        tracing::debug!(%error, bytes = bytes.len(), "cannot lock memory; carrying on without");
+    }
+    locked.is_ok()
+}

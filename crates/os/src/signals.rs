@@ -1,0 +1,57 @@
+//! Requests to stop, as events like any other.
+
+use std::io;
+use std::rc::Rc;
+
+use forebay_device::BufMut;
+
+use crate::{Fd, Ring, sys};
+
+/// A signal that asks the program to stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// `SIGTERM`, from a service manager.
+    Terminate,
+    /// `SIGINT`, from somebody at the keyboard.
+    Interrupt,
+}
+
+const SIGNALS: [i32; 2] = [libc::SIGTERM, libc::SIGINT];
+
+/// `SIGTERM` and `SIGINT`, read from the ring instead of ending the process. When this is dropped
+/// they end the process again.
+pub struct Signals {
+    ring: Rc<Ring>,
+    fd: Fd,
+    _held_back: sys::HeldBack,
+}
+
+impl Signals {
+    /// Takes over the signals. To be called before other threads are started: a thread started
+    /// earlier would still be ended by them, and the process with it.
+    ///
+    /// # Errors
+    /// If the system has no descriptor left.
+    pub fn new(ring: &Rc<Ring>) -> io::Result<Signals> {
+        let held_back = sys::hold_back(&SIGNALS)?;
+        Ok(Signals {
+            ring: Rc::clone(ring),
+            fd: Rc::new(sys::signal_fd(&SIGNALS)?),
+            _held_back: held_back,
+        })
+    }
+
+    /// Waits for the next signal.
+    ///
+    /// # Errors
+    /// If reading fails, which it does not on a healthy system.
+    pub async fn next(&self) -> io::Result<Signal> {
+        let buf = BufMut::zeroed(sys::SIGNAL_REPORT_BYTES);
+        let (report, n) = self.ring.read_fd(&self.fd, buf).await?;
+        let number = report.first_chunk::<4>().filter(|_| n >= 4);
+        match number.map(|bytes| u32::from_ne_bytes(*bytes) as i32) {
+            Some(libc::SIGINT) => Ok(Signal::Interrupt),
+            _ => Ok(Signal::Terminate),
+        }
+    }
+}

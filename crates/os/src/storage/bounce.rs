@@ -1,0 +1,53 @@
+//! Aligned memory for requests whose own is not.
+
+use forebay_device::{Buf, BufMut, BufPool};
+
+/// Sizes kept for reuse: 4 KiB to 1 MiB in powers of two. Larger ones are rare.
+const CLASSES: usize = 9;
+const SMALLEST: usize = 4096;
+
+/// Buffers to copy through, used again and again.
+pub(super) struct Bounce {
+    pools: [BufPool; CLASSES],
+}
+
+impl Bounce {
+    pub(super) fn new() -> Bounce {
+        Bounce {
+            pools: std::array::from_fn(|class| BufPool::new(SMALLEST << class)),
+        }
+    }
+
+    /// An aligned buffer of `len` bytes with arbitrary content.
+    pub(super) fn take(&self, len: usize) -> BufMut {
+        let class = len.max(SMALLEST).next_power_of_two() / SMALLEST;
+        let Some(pool) = self.pools.get(class.trailing_zeros() as usize) else {
+            return BufMut::zeroed(len);
+        };
+        let mut buf = pool.take();
+        buf.truncate(len);
+        buf
+    }
+
+    /// An aligned copy of `data`.
+    pub(super) fn copy_of(&self, data: &[u8]) -> Buf {
+        let mut copy = self.take(data.len());
+        copy.copy_from_slice(data);
+        copy.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_aligned_and_equal_whatever_its_length() {
+        let bounce = Bounce::new();
+        for len in [1, 512, 4096, 4097, 1 << 20, (1 << 20) + 512] {
+            let data: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            let copy = bounce.copy_of(&data);
+            assert!(copy.is_aligned(4096) && *copy == *data, "{len}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Who uses a device. Asked only to word an error, so it may take its time and may not know.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use super::error::Users;
+use super::sysfs::{self, DevNumber};
+
+/// Mounts, swap, devices built upon it, and processes that use a block device, one of its
+/// partitions, or the disk it is a partition of.
+pub(super) fn users_of_device(device: DevNumber) -> Users {
+    let family = family(device);
+    let mut users = mounts(&family);
+    users.extend(swaps(&family));
+    for (number, name) in &family {
+        let Some(dir) = number.dir() else { continue };
+        let holders = sysfs::names(&dir.join("holders"));
+        users.extend(holders.into_iter().map(|by| format!("{name} held by {by}")));
+    }
+    users.extend(processes(|m| {
+        m.file_type().is_block_device() && family.iter().any(|(number, _)| number.0 == m.rdev())
+    }));
+    Users(users)
+}
+
+/// Processes that have a file open.
+pub(super) fn users_of_file(file: &fs::Metadata) -> Users {
+    let (dev, ino) = (file.dev(), file.ino());
+    Users(processes(|m| (m.dev(), m.ino()) == (dev, ino)))
+}
+
+/// The device, its partitions, and the disk it is a partition of, with their kernel names.
+fn family(device: DevNumber) -> Vec<(DevNumber, String)> {
+    let mut dirs = Vec::new();
+    if let Some(dir) = device.dir() {
+        let below = sysfs::names(&dir).into_iter().map(|name| dir.join(name));
+        dirs.extend(below.filter(|dir| dir.join("partition").exists()));
+        dirs.extend(device.disk_dir().filter(|disk| *disk != dir));
+        dirs.insert(0, dir);
+    }
+    let known = dirs.into_iter().filter_map(|dir| {
+        let (major, minor) = sysfs::text(&dir.join("dev"))?
+            .split_once(':')
+            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))?;
+        let name = dir.file_name()?.to_str()?.to_owned();
+        Some((DevNumber(rustix::fs::makedev(major, minor)), name))
+    });
+    known.collect()
+}
+
+fn mounts(family: &[(DevNumber, String)]) -> Vec<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mut found = Vec::new();
+    for line in table.lines() {
+        // 36 35 98:0 /root /mount/point options - type source superoptions
+        let mut fields = line.split(' ');
+        let Some(number) = fields.nth(2) else {
+            continue;
+        };
+        let Some(point) = fields.nth(1) else { continue };
+        let source = fields.skip_while(|f| *f != "-").nth(2);
+        let is_source = |name: &str| source.and_then(|s| s.strip_prefix("/dev/")) == Some(name);
+        let hit = family
+            .iter()
+            .find(|(dev, name)| dev.text() == number || is_source(name));
+        if let Some((_, name)) = hit {
+            found.push(format!("{name} mounted at {}", unescape(point)));
+        }
+    }
+    found
+}
+
+fn swaps(family: &[(DevNumber, String)]) -> Vec<String> {
+    let table = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let used = |path: &str| {
+        let rdev = fs::metadata(path).ok()?.rdev();
+        let (_, name) = family.iter().find(|(number, _)| number.0 == rdev)?;
+        Some(format!("{name} used as swap"))
+    };
+    let paths = table
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split(' ').next());
+    paths.filter_map(used).collect()
+}
+
+/// Processes with a descriptor that `is_it` says yes to. Those of other users are not seen.
+fn processes(is_it: impl Fn(&fs::Metadata) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for pid in sysfs::names(Path::new("/proc")) {
+        if !pid.bytes().all(|b| b.is_ascii_digit()) {
+            continue;
+        }
+        let process = Path::new("/proc").join(&pid);
+        let fds = fs::read_dir(process.join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut open = fds.filter_map(|fd| fs::metadata(fd.path()).ok());
+        if open.any(|m| is_it(&m)) {
+            let name = sysfs::text(&process.join("comm")).unwrap_or_default();
+            found.push(format!("process {pid} ({name})"));
+        }
+    }
+    found
+}
+
+/// Undoes the octal escapes of spaces and the like in `mountinfo`.
+fn unescape(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        out.push_str(before);
+        let code = after.get(..3).and_then(|o| u8::from_str_radix(o, 8).ok());
+        match code {
+            Some(byte) => {
+                out.push(byte.into());
+                rest = &after[3..];
+            }
+            None => {
+                out.push('\\');
+                rest = after;
+            }
+        }
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_points_with_spaces_are_printed_as_they_are() {
+        assert_eq!(unescape(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
+        assert_eq!(unescape(r"/plain\9"), r"/plain\9");
+    }
+
+    #[test]
+    fn this_process_is_found_by_a_file_it_has_open() {
+        let file = tempfile::tempfile().unwrap();
+        let users = users_of_file(&file.metadata().unwrap());
+        let us = format!("process {} ", std::process::id());
+        assert!(users.0.iter().any(|user| user.starts_with(&us)), "{users}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Making files to be used as devices, and getting devices ready.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use forebay_device::{BufMut, Device, Durability, Result};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use rustix::fs::FallocateFlags;
+
+use super::CreateError;
+
+/// Creates a file of `len` bytes that reads as zeroes, durable when this returns. Unless `sparse`,
+/// all of its room is allocated, so that writes to it cannot run out of room later. Blocks.
+///
+/// Its first writes are still slower than later ones, since the filesystem has to note each that
+/// it is written; [`zero_fill`] does that in advance.
+///
+/// # Errors
+/// See [`CreateError`]. A file that could not be completed is removed.
+pub fn create_file(path: impl AsRef<Path>, len: u64, sparse: bool) -> Result<(), CreateError> {
+    let path = path.as_ref();
+    let failed = |action, source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => CreateError::Exists { path: path.into() },
+        io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge => CreateError::NoSpace {
+            path: path.into(),
+            len,
+        },
+        _ => CreateError::Io {
+            path: path.into(),
+            action,
+            source,
+        },
+    };
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(|e| failed("creating it", e))?;
+    let filled = fill(&file, len, sparse).and_then(|()| {
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    });
+    filled.map_err(|error| {
+        if let Err(error) = std::fs::remove_file(path) {
+            tracing::warn!(%error, path = %path.display(), "cannot remove the unfinished file");
+        }
+        failed("giving it its size", error)
+    })
+}
+
+fn fill(file: &File, len: u64, sparse: bool) -> io::Result<()> {
+    file.set_len(len)?;
+    if !sparse && len > 0 {
+        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)?;
+    }
+    file.sync_all()
+}
+
+/// Bytes written at a time, and writes in flight, when a device is filled.
+const FILL_WRITE_BYTES: u64 = 1 << 20;
+const FILL_DEPTH: usize = 8;
+
+/// Writes zeroes to every block of a device and flushes it. `progress` is told how many bytes of
+/// how many are done.
+///
+/// On a file this leaves extents that are allocated and marked as written, so that a later write
+/// followed by a flush changes no metadata, which would cost the filesystem's journal a write too.
+///
+/// # Errors
+/// The first error of a write or of the flush.
+pub async fn zero_fill(device: &dyn Device, mut progress: impl FnMut(u64, u64)) -> Result<()> {
+    let total = device.geometry().len;
+    let zeroes = BufMut::zeroed(FILL_WRITE_BYTES as usize).freeze();
+    let mut writes = FuturesUnordered::new();
+    let (mut next, mut done) = (0, 0);
+    while done < total {
+        if next < total && writes.len() < FILL_DEPTH {
+            let len = FILL_WRITE_BYTES.min(total - next);
+            let write = device.write(next, zeroes.slice(..len as usize), Durability::Flush);
+            writes.push(async move { write.await.map(|()| len) });
+            next += len;
+            continue;
+        }
+        let written = writes
+            .next()
+            .await
+            .expect("there are writes until all is done");
+        done += written?;
+        progress(done, total);
+    }
+    device.flush().await
+}

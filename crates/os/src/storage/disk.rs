@@ -1,0 +1,322 @@
+//! The two real devices: a regular file and a block device.
+//!
+//! They read, write and flush alike ([`Core`]) and differ in how room is given back and zeroed.
+
+use std::cell::{Cell, OnceCell};
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use forebay_device::{
+    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result,
+};
+use forebay_units::{round_down, round_up};
+
+use super::bounce::Bounce;
+use super::probe::Probed;
+use crate::{Fd, Ring};
+
+/// How much is written at a time where zeroes have to be written.
+const ZEROES_BYTES: usize = 1 << 20;
+/// Ranges up to this are zeroed by writing, in bytes: one small write costs the disk less than a
+/// change of the filesystem's maps, which goes through its journal.
+const ZERO_BY_WRITING_MAX: u64 = 32 << 10;
+
+/// What both kinds of device have in common.
+pub(super) struct Core {
+    ring: Rc<Ring>,
+    fd: Fd,
+    geometry: Geometry,
+    memory_align: usize,
+    read_only: bool,
+    bounce: Bounce,
+    zeroes: OnceCell<Buf>,
+}
+
+impl Core {
+    pub(super) fn new(ring: &Rc<Ring>, fd: OwnedFd, probed: Probed, read_only: bool) -> Core {
+        Core {
+            ring: Rc::clone(ring),
+            fd: Rc::new(fd),
+            geometry: probed.geometry,
+            memory_align: probed.memory_align,
+            read_only,
+            bounce: Bounce::new(),
+            zeroes: OnceCell::new(),
+        }
+    }
+
+    fn is_aligned(&self, bytes: &[u8]) -> bool {
+        (bytes.as_ptr() as usize).is_multiple_of(self.memory_align)
+    }
+
+    fn writable(&self, op: Op) -> Result<()> {
+        if self.read_only {
+            return Err(DeviceError::ReadOnly { op });
+        }
+        Ok(())
+    }
+
+    async fn read(&self, at: u64, mut buf: BufMut) -> Result<BufMut> {
+        if self.is_aligned(&buf) {
+            return self.read_aligned(at, buf).await;
+        }
+        let through = self.bounce.take(buf.len());
+        let through = self.read_aligned(at, through).await?;
+        buf.copy_from_slice(&through);
+        Ok(buf)
+    }
+
+    async fn read_aligned(&self, at: u64, mut buf: BufMut) -> Result<BufMut> {
+        let mut done = 0;
+        loop {
+            let at_now = at + done as u64;
+            let (result, back) = self.ring.read_at(&self.fd, buf, done, at_now).await;
+            buf = back;
+            let more = result.and_then(|n| self.progress(n, io::ErrorKind::UnexpectedEof));
+            match more {
+                Ok(n) => done += n,
+                Err(error) => {
+                    let range = at..at + buf.len() as u64;
+                    return Err(DeviceError::io(Op::Read, range, error));
+                }
+            }
+            if done >= buf.len() {
+                return Ok(buf);
+            }
+        }
+    }
+
+    async fn write(&self, at: u64, mut buf: Buf, durability: Durability) -> Result<()> {
+        self.writable(Op::Write)?;
+        if !self.is_aligned(&buf) {
+            buf = self.bounce.copy_of(&buf);
+        }
+        let flags = match durability {
+            Durability::Flush => 0,
+            Durability::Fua => libc::RWF_DSYNC,
+        };
+        let mut done = 0;
+        loop {
+            let at_now = at + done as u64;
+            let request = self.ring.write_at(&self.fd, buf, done, at_now, flags);
+            let (result, back) = request.await;
+            buf = back;
+            match result.and_then(|n| self.progress(n, io::ErrorKind::WriteZero)) {
+                Ok(n) => done += n,
+                Err(error) => {
+                    let range = at..at + buf.len() as u64;
+                    return Err(DeviceError::io(Op::Write, range, error));
+                }
+            }
+            if done >= buf.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How much of a transfer of `n` bytes counts: whole blocks, since direct I/O can only resume
+    /// at one; and none is `failure`, since it would be tried for ever.
+    fn progress(&self, n: u32, failure: io::ErrorKind) -> io::Result<usize> {
+        match round_down(n.into(), self.geometry.block_size.into()) {
+            0 => Err(failure.into()),
+            whole => Ok(whole as usize),
+        }
+    }
+
+    async fn flush(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        let result = self.ring.fdatasync(&self.fd).await;
+        result.map_err(|error| DeviceError::io(Op::Flush, 0..0, error))
+    }
+
+    async fn fallocate(&self, mode: i32, range: &Range<u64>) -> io::Result<()> {
+        let len = range.end - range.start;
+        self.ring.fallocate(&self.fd, mode, range.start, len).await
+    }
+
+    async fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+        let zeroes = self
+            .zeroes
+            .get_or_init(|| BufMut::zeroed(ZEROES_BYTES).freeze());
+        let mut at = range.start;
+        while at < range.end {
+            let now = (range.end - at).min(ZEROES_BYTES as u64);
+            self.write(at, zeroes.slice(..now as usize), Durability::Flush)
+                .await
+                .map_err(|error| as_op(error, Op::WriteZeroes))?;
+            at += now;
+        }
+        Ok(())
+    }
+}
+
+fn as_op(error: DeviceError, op: Op) -> DeviceError {
+    match error {
+        DeviceError::Io { range, source, .. } => DeviceError::Io { op, range, source },
+        other => other,
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS | libc::ENOTTY)
+    )
+}
+
+/// Ways to zero or give back a range, best first; each kind of device has its own list, and moves
+/// on for good when the system says it cannot.
+#[derive(Clone, Copy)]
+enum By {
+    ZeroRange,
+    PunchHole,
+    Command,
+    Writing,
+    Nothing,
+}
+
+const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+
+/// A regular file.
+pub(super) struct FileDevice {
+    core: Core,
+    zero_by: Cell<By>,
+}
+
+impl FileDevice {
+    pub(super) fn new(core: Core) -> FileDevice {
+        FileDevice {
+            core,
+            zero_by: Cell::new(By::ZeroRange),
+        }
+    }
+
+    async fn discard(&self, range: Range<u64>) -> Result<()> {
+        self.core.writable(Op::Discard)?;
+        let unit = u64::from(self.core.geometry.discard_granularity);
+        if unit == 0 {
+            return Ok(());
+        }
+        // Parts of filesystem blocks give back nothing and would be zeroed through the page cache.
+        let whole = round_up(range.start, unit)..round_down(range.end, unit);
+        if whole.is_empty() {
+            return Ok(());
+        }
+        let result = self.core.fallocate(PUNCH_HOLE, &whole).await;
+        result.map_err(|error| DeviceError::io(Op::Discard, range, error))
+    }
+
+    async fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+        self.core.writable(Op::WriteZeroes)?;
+        if range.end - range.start <= ZERO_BY_WRITING_MAX {
+            return self.core.write_zeroes(range).await;
+        }
+        // The edges by writing, so that the page cache stays out of it.
+        let unit = ZERO_BY_WRITING_MAX;
+        let middle = round_up(range.start, unit)..round_down(range.end, unit);
+        if middle.is_empty() {
+            return self.core.write_zeroes(range).await;
+        }
+        self.core.write_zeroes(range.start..middle.start).await?;
+        self.core.write_zeroes(middle.end..range.end).await?;
+        loop {
+            let (mode, next) = match self.zero_by.get() {
+                By::ZeroRange => (ZERO_RANGE, By::PunchHole),
+                By::PunchHole => (PUNCH_HOLE, By::Writing),
+                _ => return self.core.write_zeroes(middle).await,
+            };
+            match self.core.fallocate(mode, &middle).await {
+                Err(error) if is_unsupported(&error) => self.zero_by.set(next),
+                result => {
+                    return result.map_err(|e| DeviceError::io(Op::WriteZeroes, range, e));
+                }
+            }
+        }
+    }
+}
+
+/// A block device.
+pub(super) struct BlockDevice {
+    core: Core,
+    discard_by: Cell<By>,
+}
+
+impl BlockDevice {
+    pub(super) fn new(core: Core) -> BlockDevice {
+        let discard_by = match core.geometry.discard_granularity {
+            0 => By::Nothing,
+            _ => By::Command,
+        };
+        BlockDevice {
+            core,
+            discard_by: Cell::new(discard_by),
+        }
+    }
+
+    async fn discard(&self, range: Range<u64>) -> Result<()> {
+        self.core.writable(Op::Discard)?;
+        let Core { ring, fd, .. } = &self.core;
+        let len = range.end - range.start;
+        loop {
+            let (result, next) = match self.discard_by.get() {
+                By::Command => (
+                    ring.discard_blocks(fd, range.start, len).await,
+                    By::PunchHole,
+                ),
+                By::PunchHole => (self.core.fallocate(PUNCH_HOLE, &range).await, By::Nothing),
+                _ => return Ok(()),
+            };
+            match result {
+                Err(error) if is_unsupported(&error) => self.discard_by.set(next),
+                result => return result.map_err(|e| DeviceError::io(Op::Discard, range, e)),
+            }
+        }
+    }
+
+    async fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+        self.core.writable(Op::WriteZeroes)?;
+        // Where the disk cannot, the kernel writes the zeroes itself.
+        match self.core.fallocate(ZERO_RANGE, &range).await {
+            Err(error) if is_unsupported(&error) => self.core.write_zeroes(range).await,
+            result => result.map_err(|e| DeviceError::io(Op::WriteZeroes, range, e)),
+        }
+    }
+}
+
+macro_rules! device {
+    ($device:ty) => {
+        impl Device for $device {
+            fn geometry(&self) -> Geometry {
+                self.core.geometry
+            }
+
+            fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+                Box::pin(self.core.read(at, buf))
+            }
+
+            fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+                Box::pin(self.core.write(at, buf, durability))
+            }
+
+            fn flush(&self) -> IoFuture<'_, ()> {
+                Box::pin(self.core.flush())
+            }
+
+            fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+                Box::pin(self.discard(range))
+            }
+
+            fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+                Box::pin(self.write_zeroes(range))
+            }
+        }
+    };
+}
+
+device!(FileDevice);
+device!(BlockDevice);

@@ -1,0 +1,17 @@
+//! Files and block devices as [`forebay_device::Device`]s: opening them safely, I/O, who they are.
+
+mod bounce;
+mod busy;
+mod create;
+mod disk;
+mod error;
+mod identity;
+mod open;
+mod probe;
+mod sysfs;
+
+pub use create::{create_file, zero_fill};
+
+pub use error::{CreateError, OpenError, Users};
+pub use identity::{DeviceIdentity, DeviceKind, identity, same_device};
+pub use open::{OpenOptions, Opened, open};

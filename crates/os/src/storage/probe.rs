@@ -1,0 +1,129 @@
+//! What an open file or block device is like.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+
+use forebay_device::{ALIGN, Geometry};
+use forebay_units::SECTOR_BYTES;
+use rustix::fs::{FallocateFlags, SeekFrom};
+
+use super::sysfs::DevNumber;
+use crate::sys;
+
+/// The request size to prefer where the device names none: large enough for full bandwidth on
+/// every disk we measured, small enough not to hold up others.
+const PREFERRED_IO_BYTES: u32 = 128 << 10;
+
+/// What must be known of a device to do I/O on it.
+pub(super) struct Probed {
+    pub(super) geometry: Geometry,
+    /// What a request's memory must be aligned to, in bytes.
+    pub(super) memory_align: usize,
+}
+
+/// Whether a file opened with `O_DIRECT` really can do direct I/O, in blocks we can handle. Some
+/// filesystems take the flag and then refuse or ignore it.
+pub(super) fn does_direct_io(fd: BorrowedFd<'_>) -> bool {
+    match sys::direct_align(fd) {
+        Ok(Some(align)) => {
+            let (memory, offset) = (align.memory as usize, u64::from(align.offset));
+            (1..=4096).contains(&offset) && (1..=ALIGN).contains(&memory)
+        }
+        // An older kernel: the open succeeded, and that has to do.
+        Ok(None) | Err(_) => true,
+    }
+}
+
+/// A regular file's geometry. `direct` says whether it is open for direct I/O.
+pub(super) fn file(
+    fd: BorrowedFd<'_>,
+    metadata: &fs::Metadata,
+    direct: bool,
+    writable: bool,
+) -> Probed {
+    let disk = DevNumber(metadata.dev());
+    let told = sys::direct_align(fd).ok().flatten().filter(|_| direct);
+    let logical = told.map(|align| align.offset).or_else(|| {
+        let block = disk.queue("logical_block_size").filter(|_| direct);
+        block.and_then(|n| u32::try_from(n).ok())
+    });
+    let block_size = match logical {
+        Some(n) if u64::from(n) > SECTOR_BYTES => 4096,
+        _ => 512,
+    };
+    // A filesystem block is in one piece on the disk, more than that need not be.
+    let filesystem_block = u32::try_from(metadata.blksize()).unwrap_or(4096);
+    let physical = disk.queue("physical_block_size").unwrap_or(0) as u32;
+    Probed {
+        geometry: Geometry {
+            len: metadata.len(),
+            block_size,
+            physical_block_size: at_least(physical.min(filesystem_block), block_size),
+            preferred_io: preferred(disk),
+            volatile: true,
+            discard_granularity: if writable && punches_holes(fd, metadata.len()) {
+                at_least(filesystem_block, block_size)
+            } else {
+                0
+            },
+        },
+        memory_align: match told {
+            Some(align) => align.memory as usize,
+            None if direct => block_size as usize,
+            None => 1,
+        },
+    }
+}
+
+/// A block device's geometry.
+pub(super) fn block(fd: BorrowedFd<'_>, device: DevNumber) -> rustix::io::Result<Probed> {
+    let block_size = rustix::fs::ioctl_blksszget(fd)?;
+    let physical = rustix::fs::ioctl_blkpbszget(fd)?;
+    let discards = device.queue("discard_max_bytes").unwrap_or(0) > 0;
+    let granularity = device.queue("discard_granularity").unwrap_or(0) as u32;
+    let align = sys::direct_align(fd).ok().flatten();
+    Ok(Probed {
+        geometry: Geometry {
+            len: rustix::fs::seek(fd, SeekFrom::End(0))?,
+            block_size,
+            physical_block_size: at_least(physical, block_size),
+            preferred_io: preferred(device),
+            volatile: true,
+            discard_granularity: if discards {
+                at_least(granularity, block_size)
+            } else {
+                0
+            },
+        },
+        memory_align: match align {
+            Some(align) if align.memory > 0 => align.memory as usize,
+            _ => block_size as usize,
+        },
+    })
+}
+
+fn at_least(n: u32, least: u32) -> u32 {
+    if n.is_power_of_two() {
+        n.max(least)
+    } else {
+        least
+    }
+}
+
+fn preferred(disk: DevNumber) -> u32 {
+    match disk
+        .queue("optimal_io_size")
+        .and_then(|n| u32::try_from(n).ok())
+    {
+        None | Some(0) => PREFERRED_IO_BYTES,
+        Some(n) => n,
+    }
+}
+
+/// Whether holes can be punched: tried beyond the end of the file, where there is nothing to lose.
+fn punches_holes(fd: impl AsFd, len: u64) -> bool {
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let beyond = len.next_multiple_of(1 << 20);
+    rustix::fs::fallocate(fd, mode, beyond, 4096).is_ok()
+}

@@ -1,0 +1,125 @@
+//! System calls that no safe wrapper exists for.
+#![allow(
+    unsafe_code,
+    reason = "the only calls into libc; each is one call with arguments made right here"
+)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// `STATX_DIOALIGN` (Linux 6.1), which libc lacks.
+const STATX_DIOALIGN: u32 = 0x2000;
+
+/// `prctl` option of Linux 5.6, which libc has for Android only.
+const PR_SET_IO_FLUSHER: libc::c_int = 57;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
+}
+
+/// What direct I/O on a file must be aligned to, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DirectAlign {
+    pub(crate) memory: u32,
+    pub(crate) offset: u32,
+}
+
+/// The alignment the filesystem asks for; `None` if it does not say. Zeroes say that it does no
+/// direct I/O.
+pub(crate) fn direct_align(fd: BorrowedFd<'_>) -> io::Result<Option<DirectAlign>> {
+    // SAFETY: a statx buffer is plain data for which zeroes are valid.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the path is a C string, the buffer a statx, and both outlive the call.
+    check(unsafe {
+        libc::statx(
+            fd.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            STATX_DIOALIGN,
+            &raw mut stat,
+        )
+    })?;
+    Ok(
+        (stat.stx_mask & STATX_DIOALIGN != 0).then_some(DirectAlign {
+            memory: stat.stx_dio_mem_align,
+            offset: stat.stx_dio_offset_align,
+        }),
+    )
+}
+
+/// Locks a whole file for as long as it is open, against other opens of it: shared for reading,
+/// else exclusive. `WouldBlock` if somebody holds a lock that conflicts.
+///
+/// An open-file-description lock, not `flock`, because that is what other users of disk images
+/// (QEMU) take, and because udev takes `flock`s on block devices at any time.
+pub(crate) fn lock_file(fd: BorrowedFd<'_>, shared: bool) -> io::Result<()> {
+    // SAFETY: a lock description is plain data for which zeroes are valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = if shared { libc::F_RDLCK } else { libc::F_WRLCK } as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    // SAFETY: the lock description outlives the call.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }).map(drop)
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: a signal set is plain data; sigemptyset initialises it, sigaddset adds to it and
+    // refuses numbers that are no signals.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        set
+    }
+}
+
+/// The signals a thread held back before [`hold_back`].
+pub(crate) struct HeldBack(libc::sigset_t);
+
+/// Holds back `signals` in this thread and those it starts later.
+pub(crate) fn hold_back(signals: &[i32]) -> io::Result<HeldBack> {
+    let (set, mut before) = (set_of(signals), set_of(&[]));
+    // SAFETY: both sets outlive the call.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) } {
+        0 => Ok(HeldBack(before)),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        let before = &raw const self.0;
+        // SAFETY: the set outlives the call. It cannot fail with a valid first argument.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
+    }
+}
+
+/// A descriptor from which `signals` are read.
+pub(crate) fn signal_fd(signals: &[i32]) -> io::Result<OwnedFd> {
+    let set = set_of(signals);
+    // SAFETY: the set outlives the call.
+    let fd = check(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) })?;
+    // SAFETY: the call made the descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Bytes of one report read from a [`signal_fd`]; it begins with the signal's number.
+pub(crate) const SIGNAL_REPORT_BYTES: usize = size_of::<libc::signalfd_siginfo>();
+
+/// `prctl(PR_SET_IO_FLUSHER, 1)`.
+pub(crate) fn set_io_flusher() -> io::Result<()> {
+    let (yes, zero): (libc::c_ulong, libc::c_ulong) = (1, 0);
+    // SAFETY: takes numbers only; the unused arguments must be zero.
+    check(unsafe { libc::prctl(PR_SET_IO_FLUSHER, yes, zero, zero, zero) }).map(drop)
+}
+
+/// `mlock(2)` on the memory of `bytes`.
+pub(crate) fn mlock(bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the range is a living slice; locking does not change its content. The lock ends when
+    // the memory is unmapped.
+    check(unsafe { libc::mlock(bytes.as_ptr().cast(), bytes.len()) }).map(drop)
+}

@@ -1,0 +1,58 @@
+//! What the tests here share.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut, Device};
+use forebay_os::{OpenOptions, Ring};
+use forebay_rt::{Executor, Rt};
+
+/// Runs what `make` makes on an executor with a ring of its own.
+pub(crate) fn run<T, F>(make: impl FnOnce(Rt, Rc<Ring>) -> F) -> T
+where
+    T: 'static,
+    F: Future<Output = T> + 'static,
+{
+    let ring = Ring::new(64).expect("an io_uring");
+    let executor = Executor::new(Rc::clone(&ring) as Rc<dyn forebay_rt::Driver>);
+    executor.block_on(make(executor.rt(), ring))
+}
+
+/// A directory on a disk (not in memory), removed at the end.
+pub(crate) fn dir() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A new file of `len` bytes.
+pub(crate) fn file(dir: &tempfile::TempDir, name: &str, len: u64) -> PathBuf {
+    let path = dir.path().join(name);
+    forebay_os::create_file(&path, len, false).unwrap();
+    path
+}
+
+pub(crate) fn open(ring: &Rc<Ring>, path: impl AsRef<std::path::Path>) -> Rc<dyn Device> {
+    forebay_os::open(ring, path, OpenOptions::default())
+        .unwrap()
+        .device
+}
+
+pub(crate) fn filled(len: usize, byte: u8) -> Buf {
+    let mut buf = BufMut::zeroed(len);
+    buf.fill(byte);
+    buf.freeze()
+}
+
+pub(crate) async fn read(device: &dyn Device, at: u64, len: usize) -> Vec<u8> {
+    device.read(at, BufMut::zeroed(len)).await.unwrap().to_vec()
+}
+
+/// True for the superuser; says loudly what is not tested otherwise.
+pub(crate) fn root_or_skip(what: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("SKIPPED (needs root): {what}");
+    }
+    root
+}
