@@ -2,7 +2,7 @@
 //!
 //! It runs on the volume's own executor, so a request goes from the socket to the device and its
 //! reply back without a thread switch or a lock. [`Server`] is given connections (anything that is a
-//! [`Wire`]) and serves [`Export`]s to them:
+//! [`Wire`], or what a listening socket accepts) and serves [`Export`]s to them:
 //!
 //! ```text
 //!  Wire ─▶ inbox ─▶ handshake ─▶ request::check ─▶ execute ─▶ Device
@@ -41,6 +41,7 @@ mod outbox;
 mod pools;
 mod request;
 mod server;
+mod socket;
 mod transmission;
 mod wire;
 

@@ -76,6 +76,9 @@ struct Inner {
     clients: RefCell<BTreeMap<u64, Rc<Client>>>,
     next_client: Cell<u64>,
     closing: Cell<bool>,
+    /// `closing` became true.
+    closed: Event,
+    /// A client left.
     left: Event,
 }
 
@@ -96,6 +99,7 @@ impl Server {
             clients: RefCell::default(),
             next_client: Cell::default(),
             closing: Cell::default(),
+            closed: Event::new(),
             left: Event::new(),
         })))
     }
@@ -142,11 +146,22 @@ impl Server {
         }
     }
 
+    /// Waits for [`Server::shutdown`] to be called.
+    pub(super) async fn closing(&self) {
+        let closing = || self.0.closing.get().then_some(());
+        self.0.closed.until(closing).await;
+    }
+
+    pub(super) fn rt(&self) -> &Rt {
+        &self.0.rt
+    }
+
     /// Ends the service: takes no more connections or requests, finishes what is under way, sends the
     /// replies, and closes. A client that does not fetch its replies is waited for no longer than
     /// [`Limits::stall_time`].
     pub async fn shutdown(&self) {
         self.0.closing.set(true);
+        self.0.closed.notify_all();
         for client in self.0.clients.borrow().values() {
             client.stop();
         }
