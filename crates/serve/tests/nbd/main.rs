@@ -4,4 +4,5 @@ mod handshake;
 mod hostile;
 mod limits;
 mod support;
+mod tools;
 mod transmission;

@@ -3,6 +3,7 @@
 pub(crate) mod client;
 pub(crate) mod device;
 pub(crate) mod duplex;
+pub(crate) mod served;
 
 use std::rc::Rc;
 
