@@ -1,6 +1,7 @@
 //! One client's side of things once the haggling is over: what it may have under way, and its replies.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use forebay_device::{Buf, Device};
 use forebay_rt::{Event, Rt};
@@ -43,7 +44,7 @@ impl Drop for Admission<'_> {
 pub(super) struct Connection {
     pub(super) rt: Rt,
     pub(super) session: Session,
-    pub(super) pools: Pools,
+    pub(super) pools: Rc<Pools>,
     pub(super) outbox: Outbox,
     limits: Limits,
     under_way: Cell<Settled>,
@@ -54,11 +55,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(rt: Rt, session: Session, limits: Limits) -> Connection {
+    pub(super) fn new(rt: Rt, session: Session, pools: Rc<Pools>, limits: Limits) -> Connection {
         Connection {
             rt,
             session,
-            pools: Pools::new(),
+            pools,
             outbox: Outbox::new(),
             limits,
             under_way: Cell::default(),

@@ -81,6 +81,9 @@ pub struct Export {
 
 impl Export {
     /// Serves all of `device` as `name`.
+    ///
+    /// # Panics
+    /// If the device's geometry breaks the contract of `Device`.
     pub fn new(name: impl Into<String>, device: Rc<dyn Device>) -> Export {
         let geometry = device.geometry();
         Export {

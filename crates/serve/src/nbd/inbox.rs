@@ -3,7 +3,11 @@
 //! Bytes are received behind those that are already there. What is taken off the front is a slice of
 //! the buffer and lives as long as somebody holds it; when room runs out, a fresh buffer from the
 //! pool takes over, and only the beginning of an incomplete request is copied into it. A payload
-//! that is large beside the buffer is received straight into memory of its own.
+//! that is large beside the buffer is received straight into memory of its own, which is aligned for
+//! direct I/O.
+//!
+//! A small write that waits for its device keeps the whole buffer it came in, so what a connection
+//! can hold is its requests in flight times the buffer's size, at worst.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,6 +15,7 @@ use std::time::Duration;
 use forebay_device::{Buf, BufMut, BufPool};
 use forebay_rt::Rt;
 
+use super::pools::{PART_BYTES, Pools};
 use super::{Hangup, Wire};
 
 /// Bytes of a receive buffer: several dozen 4 KiB writes.
@@ -18,6 +23,9 @@ pub(super) const BUFFER_BYTES: usize = 256 << 10;
 /// A transfer is not started for less room than this, so that a nearly full buffer does not make
 /// for small ones.
 const ROOM_BYTES_MIN: usize = 32 << 10;
+/// What is received for the next request's header after a large payload. The next payload is
+/// probably large too, and what of it came in here would have to be copied.
+const AFTER_LARGE_BYTES: usize = 4 << 10;
 /// Payloads from this size on get memory of their own. The rest, which may have to be copied once,
 /// must fit a buffer.
 const DIRECT_BYTES: usize = 128 << 10;
@@ -25,11 +33,14 @@ const DIRECT_BYTES: usize = 128 << 10;
 pub(super) struct Inbox {
     rt: Rt,
     wire: Rc<dyn Wire>,
-    pool: BufPool,
+    buffers: BufPool,
+    pools: Rc<Pools>,
     /// The first `filled` bytes are received and not yet taken; the rest is room. `None` while a
     /// transfer has it.
     buf: Option<BufMut>,
     filled: usize,
+    /// The last payload was large.
+    after_large: bool,
     stall: Duration,
 }
 
@@ -38,11 +49,18 @@ impl Inbox {
         Inbox {
             rt,
             wire,
-            pool: BufPool::new(BUFFER_BYTES),
+            buffers: BufPool::new(BUFFER_BYTES),
+            pools: Rc::new(Pools::new()),
             buf: None,
             filled: 0,
+            after_large: false,
             stall,
         }
+    }
+
+    /// Where memory for large payloads comes from, for the connection's other needs.
+    pub(super) fn pools(&self) -> Rc<Pools> {
+        Rc::clone(&self.pools)
     }
 
     /// What is received and not yet taken.
@@ -79,13 +97,14 @@ impl Inbox {
         }
     }
 
-    /// Takes the next `len` bytes, the payload of a write, in parts of `part` bytes (the last may be
-    /// shorter).
-    pub(super) async fn payload(&mut self, len: usize, part: usize) -> Result<Vec<Buf>, Hangup> {
-        let mut parts = Vec::with_capacity(len.div_ceil(part));
+    /// Takes the next `len` bytes, the payload of a write, in parts of [`PART_BYTES`] (the last may
+    /// be shorter).
+    pub(super) async fn payload(&mut self, len: usize) -> Result<Vec<Buf>, Hangup> {
+        self.after_large = true;
+        let mut parts = Vec::with_capacity(len.div_ceil(PART_BYTES));
         let mut left = len;
         while left > 0 {
-            let n = left.min(part);
+            let n = left.min(PART_BYTES);
             parts.push(self.piece(n).await?);
             left -= n;
         }
@@ -102,7 +121,7 @@ impl Inbox {
             self.need(len).await?;
             return Ok(self.take(len).freeze());
         }
-        let mut whole = BufMut::zeroed(len);
+        let mut whole = self.pools.take(len);
         let n = self.filled.min(len);
         let mut filled = whole.split_to(n);
         filled.copy_from_slice(&self.take(n));
@@ -130,7 +149,7 @@ impl Inbox {
         let mut buf = match self.buf.take() {
             Some(buf) if buf.len() >= want.max(self.filled + ROOM_BYTES_MIN) => buf,
             old => {
-                let mut fresh = self.pool.take();
+                let mut fresh = self.buffers.take();
                 if let Some(old) = old {
                     fresh[..self.filled].copy_from_slice(&old[..self.filled]);
                 }
@@ -138,8 +157,13 @@ impl Inbox {
             }
         };
         let front = buf.split_to(self.filled);
-        let (rest, n) = self.transfer(buf, limit).await?;
-        self.buf = Some(join(front, rest));
+        let after_large = std::mem::replace(&mut self.after_large, false);
+        let room = match after_large && want <= self.filled + AFTER_LARGE_BYTES {
+            true => AFTER_LARGE_BYTES,
+            false => buf.len(),
+        };
+        let (room, n) = self.transfer(buf.split_to(room), limit).await?;
+        self.buf = Some(join(join(front, room), buf));
         self.filled += n;
         Ok(())
     }

@@ -20,7 +20,8 @@ use super::{Hangup, Wire};
 /// What clients may take up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at a time. The next is closed at once.
+    /// Connections at a time. The next is closed at once. A client that has come this far may be idle
+    /// for ever, so who may connect at all is for the socket's permissions to say.
     pub connections: usize,
     /// Of those, how many may still be haggling. The next takes the place of the oldest.
     pub handshakes: usize,
@@ -180,7 +181,8 @@ impl Inner {
             Err(hangup) => return hangup,
         };
         client.serving.set(true);
-        let conn = Rc::new(Connection::new(self.rt.clone(), session, self.limits));
+        let conn = Connection::new(self.rt.clone(), session, inbox.pools(), self.limits);
+        let conn = Rc::new(conn);
         let sender = send_replies(Rc::clone(&conn), Rc::clone(wire), stall);
         let sender = self.rt.spawn(sender);
         let hangup = unless_stopped(client, async {

@@ -121,7 +121,7 @@ async fn payload(inbox: &mut Inbox, len: usize) -> Result<Payload, Hangup> {
         inbox.need(len).await?;
         return Ok(Payload::Whole(inbox.take(len).freeze()));
     }
-    let mut parts = inbox.payload(len, PART_BYTES).await?;
+    let mut parts = inbox.payload(len).await?;
     Ok(match parts.len() {
         1 => Payload::Whole(parts.remove(0)),
         _ => Payload::Parts(parts),
