@@ -172,6 +172,8 @@ fn qemu_io_reads_the_patterns_it_wrote_zeroed_and_discarded() {
 
 fn fio_verifies(served: &Served) {
     let mut fio = Command::new("fio");
+    // It leaves its state where it runs.
+    fio.current_dir(served.dir());
     fio.args([
         "--name=verify",
         "--ioengine=nbd",

@@ -86,7 +86,12 @@ impl Served {
         format!("nbd+unix:///{export}?socket={}", socket.display())
     }
 
-    /// A path for a file of the test's own.
+    /// A directory of the test's own.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A path for a file in it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
