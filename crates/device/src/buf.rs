@@ -159,6 +159,19 @@ impl BufMut {
         front
     }
 
+    /// Joins what was split: `self` and, right behind it, `back`.
+    ///
+    /// # Errors
+    /// Both as they were, if they are not neighbours in one allocation.
+    pub fn unsplit(mut self, back: BufMut) -> Result<BufMut, (BufMut, BufMut)> {
+        // The two ranges are disjoint from all others, so their union is.
+        if !Arc::ptr_eq(&self.owner, &back.owner) || self.start + self.len != back.start {
+            return Err((self, back));
+        }
+        self.len += back.len;
+        Ok(self)
+    }
+
     /// Shortens to `len` bytes; the rest is lost.
     ///
     /// # Panics
@@ -296,6 +309,20 @@ mod tests {
         assert!(front.iter().all(|b| *b == 1));
         assert!(buf.iter().all(|b| *b == 2));
         assert!(front.is_aligned(ALIGN) && buf.freeze().is_aligned(ALIGN));
+    }
+
+    #[test]
+    fn neighbours_join_again_and_others_do_not() {
+        let mut back = BufMut::copy_of(b"hello world");
+        let front = back.split_to(5);
+        let whole = front.unsplit(back).expect("neighbours");
+        assert_eq!(&*whole, b"hello world");
+        let mut back = whole;
+        let (front, middle) = (back.split_to(2), back.split_to(3));
+        let (front, _) = front.unsplit(back).expect_err("a gap between them");
+        let strangers = front.unsplit(BufMut::copy_of(b"x"));
+        assert!(strangers.is_err());
+        drop(middle);
     }
 
     #[test]

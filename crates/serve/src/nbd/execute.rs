@@ -1,0 +1,246 @@
+//! Carrying out a request that makes sense, and its reply.
+//!
+//! Requests larger than [`PART_BYTES`] go to the device in parts of that size, all at once. A write
+//! up to that size is one device request, so it is as atomic as the device's writes are.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Result};
+use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::connection::Connection;
+use super::export::Extent;
+use super::format::{self, Errno};
+use super::handshake::Contexts;
+use super::pools::PART_BYTES;
+use super::request::Zero;
+
+/// Most extents in an answer; a client that wants more asks again from where they end.
+const EXTENTS_MAX: usize = 4096;
+/// Parts of zeroes written at a time, so that a large range does not flood the device.
+const ZERO_PARTS_MAX: usize = 4;
+
+/// What to answer, and what it takes off the connection's budget while it is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket {
+    pub(super) cookie: u64,
+    pub(super) bytes: u64,
+}
+
+/// The data of a write.
+pub(super) enum Payload {
+    /// All in one, at most [`PART_BYTES`].
+    Whole(Buf),
+    /// In parts of [`PART_BYTES`], the last perhaps shorter.
+    Parts(Vec<Buf>),
+}
+
+fn errno(error: &DeviceError) -> Errno {
+    Errno::from_system(error.errno())
+}
+
+fn durability(fua: bool) -> Durability {
+    match fua {
+        true => Durability::Fua,
+        false => Durability::Flush,
+    }
+}
+
+fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let end = range.end;
+    let starts = range.step_by(PART_BYTES);
+    starts.map(move |start| start..end.min(start + PART_BYTES as u64))
+}
+
+/// Answers a request that returns nothing but success.
+fn answer(conn: &Connection, ticket: Ticket, outcome: Result<()>) {
+    conn.reply(ticket, outcome.as_ref().map_err(errno).copied());
+}
+
+pub(super) async fn write(conn: Rc<Connection>, ticket: Ticket, at: u64, data: Buf, fua: bool) {
+    let device = conn.device();
+    let outcome = device.write(at, data, durability(fua)).await;
+    answer(&conn, ticket, outcome);
+}
+
+pub(super) async fn write_parts(
+    conn: Rc<Connection>,
+    ticket: Ticket,
+    at: u64,
+    data: Vec<Buf>,
+    fua: bool,
+) {
+    let device = conn.device();
+    let at = (at..).step_by(PART_BYTES);
+    let writes = data
+        .into_iter()
+        .zip(at)
+        .map(|(part, at)| device.write(at, part, durability(fua)));
+    // All are driven to their end, whatever becomes of the others.
+    let outcomes = join_all(writes).await;
+    answer(&conn, ticket, outcomes.into_iter().collect());
+}
+
+pub(super) async fn flush(conn: Rc<Connection>, ticket: Ticket) {
+    let outcome = conn.device().flush().await;
+    answer(&conn, ticket, outcome);
+}
+
+/// `discard` and `write_zeroes` know no FUA, so a flush behind them stands for it.
+async fn then_flush(device: &dyn Device, outcome: Result<()>, fua: bool) -> Result<()> {
+    match outcome {
+        Ok(()) if fua => device.flush().await,
+        other => other,
+    }
+}
+
+pub(super) async fn trim(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>, fua: bool) {
+    let device = conn.device();
+    let outcome = device.discard(range).await;
+    let outcome = then_flush(device, outcome, fua).await;
+    answer(&conn, ticket, outcome);
+}
+
+pub(super) async fn zero(
+    conn: Rc<Connection>,
+    ticket: Ticket,
+    range: Range<u64>,
+    fua: bool,
+    how: Zero,
+) {
+    let device = conn.device();
+    let outcome = match how {
+        Zero::Device => device.write_zeroes(range).await,
+        Zero::Written => write_out_zeroes(device, range).await,
+    };
+    let outcome = then_flush(device, outcome, fua).await;
+    answer(&conn, ticket, outcome);
+}
+
+async fn write_out_zeroes(device: &dyn Device, range: Range<u64>) -> Result<()> {
+    let len = (range.end - range.start).min(PART_BYTES as u64);
+    let zeroes = BufMut::zeroed(len as usize).freeze();
+    let mut left = parts(range).map(|part| {
+        let data = zeroes.slice(..(part.end - part.start) as usize);
+        device.write(part.start, data, Durability::Flush)
+    });
+    let mut writes: FuturesUnordered<_> = left.by_ref().take(ZERO_PARTS_MAX).collect();
+    let mut outcome = Ok(());
+    // After an error nothing new is begun, but what is under way is driven to its end.
+    while let Some(done) = writes.next().await {
+        outcome = outcome.and(done);
+        if outcome.is_ok() {
+            writes.extend(left.next());
+        }
+    }
+    outcome
+}
+
+pub(super) async fn read(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>) {
+    let len = (range.end - range.start) as usize;
+    let buf = conn.pools.take(len);
+    match conn.device().read(range.start, buf).await {
+        Ok(buf) => conn.reply_data(ticket, range.start, len, [buf.freeze()]),
+        Err(error) => conn.reply_read_error(ticket, errno(&error), Some(range.start)),
+    }
+}
+
+/// A large read that is answered in one: what comes first cannot be sent before the last is there,
+/// since it says whether all went well.
+pub(super) async fn read_whole(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>) {
+    let (device, start) = (conn.device(), range.start);
+    let len = (range.end - range.start) as usize;
+    let reads = parts(range).map(|part| {
+        let buf = conn.pools.take((part.end - part.start) as usize);
+        async move {
+            let read = device.read(part.start, buf).await;
+            read.map_err(|error| (errno(&error), part.start))
+        }
+    });
+    match join_all(reads)
+        .await
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()
+    {
+        Ok(bufs) => {
+            let data = bufs.into_iter().map(BufMut::freeze);
+            conn.reply_data(ticket, start, len, data);
+        }
+        Err((errno, at)) => conn.reply_read_error(ticket, errno, Some(at)),
+    }
+}
+
+/// A large read that may be answered in chunks: each leaves when it is there.
+pub(super) async fn read_chunks(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>) {
+    let device = conn.device();
+    let mut reads: FuturesUnordered<_> = parts(range)
+        .map(|part| {
+            let buf = conn.pools.take((part.end - part.start) as usize);
+            async move { (part.start, device.read(part.start, buf).await) }
+        })
+        .collect();
+    while let Some((at, outcome)) = reads.next().await {
+        let done = reads.is_empty();
+        match outcome {
+            Ok(buf) => conn.chunk_data(ticket, done, at, buf.freeze()),
+            Err(error) => conn.chunk_error(ticket, done, errno(&error), Some(at)),
+        }
+    }
+}
+
+/// Lengths and values of `extents` clipped to `len` bytes, neighbours of one value joined.
+fn describe(extents: &[Extent], len: u64, value: impl Fn(&Extent) -> u32) -> Vec<(u32, u32)> {
+    let mut out: Vec<(u32, u32)> = Vec::new();
+    let mut left = len;
+    for extent in extents.iter().take(EXTENTS_MAX) {
+        let n = extent.len.min(left);
+        if n == 0 {
+            break;
+        }
+        left -= n;
+        // The range's length came as 32 bits.
+        let n = n as u32;
+        match out.last_mut() {
+            Some((len, last)) if *last == value(extent) => *len += n,
+            _ => out.push((n, value(extent))),
+        }
+    }
+    if out.is_empty() {
+        // The protocol wants at least one, and 0 may be said of anything.
+        out.push((len as u32, 0));
+    }
+    out
+}
+
+/// Answers from memory, so it is not async.
+pub(super) fn status(conn: &Connection, ticket: Ticket, range: Range<u64>, one: bool) {
+    const HOLE: u32 = 1 << 0;
+    const ZERO: u32 = 1 << 1;
+    let session = &conn.session;
+    let len = range.end - range.start;
+    let extents = session.export.block_status().status(range, EXTENTS_MAX);
+    let allocation = |e: &Extent| if e.hole { HOLE } else { 0 } | if e.zero { ZERO } else { 0 };
+    let place = |e: &Extent| e.place as u32;
+    let Contexts {
+        allocation: a,
+        place: p,
+    } = session.contexts;
+    let mut chunks = Vec::new();
+    if a {
+        chunks.push((Contexts::ALLOCATION, describe(&extents, len, allocation)));
+    }
+    if p {
+        chunks.push((Contexts::PLACE, describe(&extents, len, place)));
+    }
+    let last = chunks.len() - 1;
+    for (i, (context, mut extents)) in chunks.into_iter().enumerate() {
+        if one {
+            extents.truncate(1);
+        }
+        let chunk = format::status_chunk(ticket.cookie, i == last, context, &extents);
+        conn.put(BufMut::copy_of(&chunk).freeze());
+    }
+    conn.settle(ticket);
+}

@@ -1,0 +1,223 @@
+//! What is served, and what is known about it besides its bytes.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{Checked, Device, Geometry};
+
+use super::format::{STRING_BYTES_MAX, export_flag};
+
+/// The largest READ or WRITE served, in bytes: what the protocol wants every server to take.
+pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+
+/// Where the bytes of an extent are now: the value of the `forebay:place` context.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Place {
+    /// 0: at their home address on the data device.
+    Home = 0,
+    /// 1: in the log, on the log device.
+    Log = 1,
+    /// 2: in memory.
+    Ram = 2,
+    /// 3: nowhere; they are known to be zeroes.
+    Zero = 3,
+}
+
+/// A stretch of an export in one state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Its length in bytes: not zero, whole blocks.
+    pub len: u64,
+    /// True if no space is allocated for it.
+    pub hole: bool,
+    /// True if it reads as zeroes.
+    pub zero: bool,
+    /// Where its bytes are.
+    pub place: Place,
+}
+
+/// Tells the state of ranges of an export. Answers from memory, at once.
+pub trait BlockStatus {
+    /// The extents from `range.start` on, one after the other without a gap. There is at least one;
+    /// they may end before `range` does or reach past it, and need not be more than `max`.
+    fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent>;
+}
+
+/// The answer where nobody can tell: everything is allocated, holds data, and is at home.
+struct AllData;
+
+impl BlockStatus for AllData {
+    fn status(&self, range: Range<u64>, _max: usize) -> Vec<Extent> {
+        vec![Extent {
+            len: range.end - range.start,
+            hole: false,
+            zero: false,
+            place: Place::Home,
+        }]
+    }
+}
+
+/// How a device's `write_zeroes` compares with writing zeroes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Zeroing {
+    /// It is faster: a client that asks for fast zeroes or none gets them.
+    pub fast: bool,
+    /// It keeps the space allocated. Otherwise a client that asks for no holes gets zeroes written.
+    pub keeps_space: bool,
+}
+
+/// A device under a name.
+#[derive(Clone)]
+pub struct Export {
+    name: String,
+    description: String,
+    device: Rc<dyn Device>,
+    geometry: Geometry,
+    status: Rc<dyn BlockStatus>,
+    zeroing: Zeroing,
+    read_only: bool,
+}
+
+impl Export {
+    /// Serves all of `device` as `name`.
+    ///
+    /// # Panics
+    /// If the device's geometry breaks the contract of `Device`.
+    pub fn new(name: impl Into<String>, device: Rc<dyn Device>) -> Export {
+        let geometry = device.geometry();
+        Export {
+            name: name.into(),
+            description: String::new(),
+            device: Rc::new(Checked::new(device, "nbd")),
+            geometry,
+            status: Rc::new(AllData),
+            zeroing: Zeroing::default(),
+            read_only: false,
+        }
+    }
+
+    /// With a text for people.
+    #[must_use]
+    pub fn description(mut self, text: impl Into<String>) -> Export {
+        self.description = text.into();
+        self
+    }
+
+    /// With somebody who can tell the state of ranges.
+    #[must_use]
+    pub fn status(mut self, status: Rc<dyn BlockStatus>) -> Export {
+        self.status = status;
+        self
+    }
+
+    /// With what is known of the device's `write_zeroes`.
+    #[must_use]
+    pub fn zeroing(mut self, zeroing: Zeroing) -> Export {
+        self.zeroing = zeroing;
+        self
+    }
+
+    /// Refusing (`true`) whatever would change the device.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Export {
+        self.read_only = read_only;
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.description
+    }
+
+    pub(super) fn device(&self) -> &Rc<dyn Device> {
+        &self.device
+    }
+
+    pub(super) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    pub(super) fn block_status(&self) -> &dyn BlockStatus {
+        &*self.status
+    }
+
+    pub(super) fn zeroes(&self) -> Zeroing {
+        self.zeroing
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The export's flags for a client that has or has not agreed on structured replies.
+    pub(super) fn flags(&self, structured: bool) -> u16 {
+        use export_flag::*;
+        let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN;
+        if structured {
+            flags |= SEND_DF;
+        }
+        flags
+            | if self.read_only {
+                READ_ONLY
+            } else {
+                SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO
+            }
+    }
+
+    /// Smallest, preferred and largest size of a request, in bytes.
+    pub(super) fn block_sizes(&self) -> [u32; 3] {
+        let smallest = self.geometry.block_size;
+        let preferred = self.geometry.preferred_io.clamp(smallest, 1 << 20);
+        [smallest, preferred.next_power_of_two(), REQUEST_BYTES_MAX]
+    }
+}
+
+/// Why exports cannot be served together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExportError {
+    /// There is none.
+    #[error("nothing to serve: give at least one export")]
+    None,
+    /// Two have the same name.
+    #[error("two exports are named \"{0}\"; names must differ")]
+    Duplicate(String),
+    /// A name or description is longer than the protocol allows.
+    #[error(
+        "the name or description of export \"{0:.40}…\" is longer than {STRING_BYTES_MAX} bytes"
+    )]
+    TooLong(String),
+}
+
+/// The exports of a server. The first is also found under the empty name, the default.
+pub(super) struct Exports(Vec<Rc<Export>>);
+
+impl Exports {
+    pub(super) fn new(exports: Vec<Export>) -> Result<Exports, ExportError> {
+        if exports.is_empty() {
+            return Err(ExportError::None);
+        }
+        for (i, export) in exports.iter().enumerate() {
+            if export.name.len() > STRING_BYTES_MAX || export.description.len() > STRING_BYTES_MAX {
+                return Err(ExportError::TooLong(export.name.clone()));
+            }
+            if exports[..i].iter().any(|other| other.name == export.name) {
+                return Err(ExportError::Duplicate(export.name.clone()));
+            }
+        }
+        Ok(Exports(exports.into_iter().map(Rc::new).collect()))
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<&Rc<Export>> {
+        let named = self.0.iter().find(|export| export.name == name);
+        named.or_else(|| self.0.first().filter(|_| name.is_empty()))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Rc<Export>> {
+        self.0.iter()
+    }
+}

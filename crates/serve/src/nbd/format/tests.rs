@@ -1,0 +1,114 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn a_request_reads_back_as_it_was_written() {
+    let request = Request {
+        flags: command_flag::FUA,
+        command: command::WRITE,
+        cookie: 0x0102_0304_0506_0708,
+        offset: 1 << 40,
+        len: 4096,
+    };
+    assert_eq!(Request::decode(&request.encode()), Some(request));
+    let mut broken = request.encode();
+    broken[0] ^= 1;
+    assert_eq!(Request::decode(&broken), None);
+    assert_eq!(Request::decode(&request.encode()[..27]), None);
+}
+
+#[test]
+fn strings_are_refused_when_they_are_too_long_cut_short_or_not_text() {
+    let string = |len: u32, bytes: &[u8]| {
+        let mut data = len.to_be_bytes().to_vec();
+        data.extend_from_slice(bytes);
+        Reader(&data).string().map(str::to_owned)
+    };
+    assert_eq!(string(2, b"ab").as_deref(), Some("ab"));
+    assert_eq!(string(3, b"ab"), None);
+    assert_eq!(string(u32::MAX, b"ab"), None);
+    assert_eq!(string(4097, &[b'a'; 4097]), None);
+    assert_eq!(string(2, &[0xff, 0xfe]), None);
+}
+
+#[test]
+fn an_info_query_must_be_exactly_as_long_as_it_says() {
+    let mut data = 1u32.to_be_bytes().to_vec();
+    data.extend_from_slice(b"x\x00\x01\x00\x03");
+    let query = InfoQuery::decode(&data).unwrap();
+    assert_eq!(query.name, "x");
+    assert!(query.wants(info::BLOCK_SIZE) && !query.wants(info::NAME));
+    data.push(0);
+    assert!(InfoQuery::decode(&data).is_none());
+    data.truncate(data.len() - 2);
+    assert!(InfoQuery::decode(&data).is_none());
+}
+
+#[test]
+fn a_context_query_that_claims_billions_of_strings_is_refused_at_the_first_missing_one() {
+    let mut data = 0u32.to_be_bytes().to_vec();
+    data.extend_from_slice(&u32::MAX.to_be_bytes());
+    assert!(ContextQuery::decode(&data).is_none());
+}
+
+#[test]
+fn replies_are_laid_out_as_the_protocol_says() {
+    assert_eq!(
+        simple_reply(7, Some(Errno::Io)),
+        *b"\x67\x44\x66\x98\0\0\0\x05\0\0\0\0\0\0\0\x07"
+    );
+    assert_eq!(
+        data_chunk(7, true, 512, 1024),
+        *b"\x66\x8e\x33\xef\0\x01\0\x01\0\0\0\0\0\0\0\x07\0\0\x04\x08\0\0\0\0\0\0\x02\0"
+    );
+    assert_eq!(
+        error_chunk(7, true, Errno::Inval, Some(512)),
+        b"\x66\x8e\x33\xef\0\x01\x80\x02\0\0\0\0\0\0\0\x07\0\0\0\x0e\0\0\0\x16\0\0\0\0\0\0\0\0\x02\0"
+    );
+    assert_eq!(
+        status_chunk(7, false, 2, &[(4096, 3)]),
+        b"\x66\x8e\x33\xef\0\0\0\x05\0\0\0\0\0\0\0\x07\0\0\0\x0c\0\0\0\x02\0\0\x10\0\0\0\0\x03"
+    );
+    let mut out = Vec::new();
+    option_reply(&mut out, 3, reply::ACK, &[]);
+    assert_eq!(
+        out,
+        b"\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x03\0\0\0\x01\0\0\0\0"
+    );
+    assert_eq!(&greeting(), b"NBDMAGICIHAVEOPT\0\x03");
+}
+
+#[test]
+fn a_systems_error_becomes_one_the_protocol_allows() {
+    for (system, errno) in [
+        (5, Errno::Io),
+        (30, Errno::Perm),
+        (122, Errno::NoSpc),
+        (95, Errno::Inval),
+        (108, Errno::Shutdown),
+        (-1, Errno::Io),
+    ] {
+        assert_eq!(Errno::from_system(system), errno, "{system}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_decoding_panic(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Request::decode(&data);
+        let _ = OptionHeader::decode(&data);
+        if let Some(query) = InfoQuery::decode(&data) {
+            query.wants(info::NAME);
+        }
+        if let Some(query) = ContextQuery::decode(&data) {
+            prop_assert_eq!(query.queries().count(), query.count as usize);
+        }
+    }
+
+    #[test]
+    fn every_request_reads_back(flags: u16, command: u16, cookie: u64, offset: u64, len: u32) {
+        let request = Request { flags, command, cookie, offset, len };
+        prop_assert_eq!(Request::decode(&request.encode()), Some(request));
+    }
+}

@@ -1,0 +1,283 @@
+//! The haggling before the first request.
+//!
+//! [`Negotiation`] is what has been agreed on so far; it turns one option into its replies and a
+//! [`Step`], without I/O. [`negotiate`] only carries bytes to and fro.
+
+use std::rc::Rc;
+
+use forebay_device::BufMut;
+
+use super::export::{Export, Exports};
+use super::format::{self, ContextQuery, InfoQuery, OptionHeader, handshake_flag, info, reply};
+use super::inbox::Inbox;
+use super::{Hangup, Wire};
+
+/// Options with more data than this are refused: four times the longest name.
+const OPTION_DATA_BYTES_MAX: usize = 4 * format::STRING_BYTES_MAX;
+/// Data of a refused option is skipped up to this length; what sends more is cut off.
+const OPTION_SKIP_BYTES_MAX: usize = 1 << 20;
+/// More options than any client has use for.
+const OPTIONS_MAX: usize = 1024;
+
+/// A metadata context's number, the same in every session, and its name.
+const CONTEXTS: [(u32, &str); 2] = [(1, "base:allocation"), (2, "forebay:place")];
+
+/// The metadata contexts a client chose, by their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Contexts {
+    pub(super) allocation: bool,
+    pub(super) place: bool,
+}
+
+impl Contexts {
+    pub(super) const ALLOCATION: u32 = CONTEXTS[0].0;
+    pub(super) const PLACE: u32 = CONTEXTS[1].0;
+
+    pub(super) fn any(self) -> bool {
+        self.allocation || self.place
+    }
+
+    fn add(&mut self, id: u32) {
+        match id {
+            Contexts::ALLOCATION => self.allocation = true,
+            _ => self.place = true,
+        }
+    }
+
+    fn has(self, id: u32) -> bool {
+        match id {
+            Contexts::ALLOCATION => self.allocation,
+            _ => self.place,
+        }
+    }
+}
+
+/// What client and server agreed on.
+#[derive(Clone)]
+pub(super) struct Session {
+    pub(super) export: Rc<Export>,
+    pub(super) structured: bool,
+    pub(super) contexts: Contexts,
+}
+
+/// What comes after an option's replies.
+pub(super) enum Step {
+    /// The next option.
+    Next,
+    /// Requests.
+    Enter(Session),
+    /// The end.
+    Close,
+}
+
+pub(super) struct Negotiation {
+    exports: Rc<Exports>,
+    no_zeroes: bool,
+    structured: bool,
+    /// The contexts chosen and the export they are for.
+    contexts: Option<(Rc<Export>, Contexts)>,
+}
+
+impl Negotiation {
+    /// After the client's answer to the greeting; `None` if it claims what was not offered.
+    pub(super) fn new(exports: Rc<Exports>, client_flags: u32) -> Option<Negotiation> {
+        let no_zeroes = u32::from(handshake_flag::NO_ZEROES);
+        let known = u32::from(handshake_flag::FIXED_NEWSTYLE) | no_zeroes;
+        (client_flags & !known == 0).then_some(Negotiation {
+            exports,
+            no_zeroes: client_flags & no_zeroes != 0,
+            structured: false,
+            contexts: None,
+        })
+    }
+
+    /// Answers one option, adding the replies to `out`.
+    pub(super) fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        use format::option::*;
+        match option {
+            EXPORT_NAME => self.export_name(data, out),
+            ABORT => {
+                format::option_reply(out, option, reply::ACK, &[]);
+                Step::Close
+            }
+            LIST => self.list(data, out),
+            INFO | GO => self.info(option, data, out),
+            STRUCTURED_REPLY if data.is_empty() => {
+                self.structured = true;
+                format::option_reply(out, option, reply::ACK, &[]);
+                Step::Next
+            }
+            STRUCTURED_REPLY => invalid(out, option, "no data is expected"),
+            LIST_META_CONTEXT | SET_META_CONTEXT => self.meta_context(option, data, out),
+            _ => refuse(out, option, reply::ERR_UNSUP, "not supported here"),
+        }
+    }
+
+    /// The old way in: the answer is a bare size, and an error cannot be told.
+    fn export_name(&self, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let name = std::str::from_utf8(data).ok();
+        let Some(export) = name.and_then(|name| self.exports.find(name)) else {
+            return Step::Close;
+        };
+        out.extend_from_slice(&export.geometry().len.to_be_bytes());
+        out.extend_from_slice(&export.flags(self.structured).to_be_bytes());
+        if !self.no_zeroes {
+            out.extend_from_slice(&[0; 124]);
+        }
+        Step::Enter(self.session(export))
+    }
+
+    fn list(&self, data: &[u8], out: &mut Vec<u8>) -> Step {
+        use format::option::LIST;
+        if !data.is_empty() {
+            return invalid(out, LIST, "no data is expected");
+        }
+        for export in self.exports.iter() {
+            // Lengths of names are checked when the server is made.
+            let len = (export.name().len() as u32).to_be_bytes();
+            let data = [&len, export.name().as_bytes(), export.text().as_bytes()];
+            format::option_reply(out, LIST, reply::SERVER, &data);
+        }
+        format::option_reply(out, LIST, reply::ACK, &[]);
+        Step::Next
+    }
+
+    fn info(&self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let Some(query) = InfoQuery::decode(data) else {
+            return invalid(out, option, "the request is not well formed");
+        };
+        let Some(export) = self.exports.find(query.name) else {
+            return refuse(out, option, reply::ERR_UNKNOWN, "no such export");
+        };
+        let mut tell = |kind: u16, data: &[u8]| {
+            let data = [&kind.to_be_bytes(), data];
+            format::option_reply(out, option, reply::INFO, &data);
+        };
+        let mut size_and_flags = [0; 10];
+        size_and_flags[..8].copy_from_slice(&export.geometry().len.to_be_bytes());
+        size_and_flags[8..].copy_from_slice(&export.flags(self.structured).to_be_bytes());
+        tell(info::EXPORT, &size_and_flags);
+        if query.wants(info::NAME) {
+            tell(info::NAME, export.name().as_bytes());
+        }
+        if query.wants(info::DESCRIPTION) && !export.text().is_empty() {
+            tell(info::DESCRIPTION, export.text().as_bytes());
+        }
+        // Told unasked too: a client that does not know the smallest size meets EINVAL later.
+        let sizes: Vec<u8> = export
+            .block_sizes()
+            .iter()
+            .flat_map(|n| n.to_be_bytes())
+            .collect();
+        tell(info::BLOCK_SIZE, &sizes);
+        format::option_reply(out, option, reply::ACK, &[]);
+        if option == format::option::GO {
+            Step::Enter(self.session(export))
+        } else {
+            Step::Next
+        }
+    }
+
+    fn meta_context(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        let choosing = option == format::option::SET_META_CONTEXT;
+        if choosing {
+            // Whatever comes of it, an earlier choice is void.
+            self.contexts = None;
+        }
+        if !self.structured {
+            return invalid(out, option, "structured replies must be agreed on first");
+        }
+        let Some(query) = ContextQuery::decode(data) else {
+            return invalid(out, option, "the request is not well formed");
+        };
+        let Some(export) = self.exports.find(query.name) else {
+            return refuse(out, option, reply::ERR_UNKNOWN, "no such export");
+        };
+        let mut found = Contexts::default();
+        for (id, name) in CONTEXTS {
+            let asked = query.queries().any(|asked| {
+                // "base:" is all of a namespace, but only for listing.
+                let all = !choosing && asked.ends_with(':') && name.starts_with(asked);
+                asked == name || all
+            });
+            if asked || (!choosing && query.count == 0) {
+                found.add(id);
+            }
+        }
+        for (id, name) in CONTEXTS.into_iter().filter(|(id, _)| found.has(*id)) {
+            let id = if choosing { id } else { 0 };
+            let data = [&id.to_be_bytes(), name.as_bytes()];
+            format::option_reply(out, option, reply::META_CONTEXT, &data);
+        }
+        format::option_reply(out, option, reply::ACK, &[]);
+        if choosing {
+            self.contexts = Some((Rc::clone(export), found));
+        }
+        Step::Next
+    }
+
+    fn session(&self, export: &Rc<Export>) -> Session {
+        // Contexts chosen for one export are not for another.
+        let chosen = self.contexts.as_ref();
+        let chosen = chosen.filter(|(chosen_for, _)| Rc::ptr_eq(chosen_for, export));
+        Session {
+            export: Rc::clone(export),
+            structured: self.structured,
+            contexts: chosen.map(|(_, contexts)| *contexts).unwrap_or_default(),
+        }
+    }
+}
+
+fn invalid(out: &mut Vec<u8>, option: u32, text: &str) -> Step {
+    refuse(out, option, reply::ERR_INVALID, text)
+}
+
+fn refuse(out: &mut Vec<u8>, option: u32, error: u32, text: &str) -> Step {
+    format::option_reply(out, option, error, &[text.as_bytes()]);
+    Step::Next
+}
+
+async fn send(wire: &dyn Wire, bytes: &[u8]) -> Result<(), Hangup> {
+    let bytes = BufMut::copy_of(bytes).freeze();
+    wire.send(vec![bytes]).await.map_err(Hangup::Wire)
+}
+
+/// Goes through the whole haggling.
+pub(super) async fn negotiate(
+    inbox: &mut Inbox,
+    wire: &dyn Wire,
+    exports: &Rc<Exports>,
+) -> Result<Session, Hangup> {
+    send(wire, &format::greeting()).await?;
+    inbox.need(format::CLIENT_FLAGS_BYTES).await?;
+    let flags = inbox.take(format::CLIENT_FLAGS_BYTES);
+    let mut negotiation = format::Reader(&flags)
+        .u32()
+        .and_then(|flags| Negotiation::new(Rc::clone(exports), flags))
+        .ok_or(Hangup::Garbage("flags that were not offered"))?;
+    for _ in 0..OPTIONS_MAX {
+        inbox.need(format::OPTION_BYTES).await?;
+        let header = OptionHeader::decode(&inbox.take(format::OPTION_BYTES))
+            .ok_or(Hangup::Garbage("an option without its magic number"))?;
+        let len = header.len as usize;
+        let mut out = Vec::new();
+        let step = if len > OPTION_SKIP_BYTES_MAX {
+            return Err(Hangup::Garbage("an option of absurd length"));
+        } else if len > OPTION_DATA_BYTES_MAX {
+            inbox.skip(len as u64).await?;
+            refuse(&mut out, header.option, reply::ERR_TOO_BIG, "too long")
+        } else {
+            inbox.need(len).await?;
+            negotiation.option(header.option, &inbox.take(len), &mut out)
+        };
+        if !out.is_empty() {
+            send(wire, &out).await?;
+        }
+        match step {
+            Step::Next => {}
+            Step::Enter(session) => return Ok(session),
+            Step::Close => return Err(Hangup::Disconnect),
+        }
+    }
+    Err(Hangup::Garbage("options without end"))
+}

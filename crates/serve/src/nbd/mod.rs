@@ -1,0 +1,73 @@
+//! A server of the NBD protocol (network block device, fixed newstyle), for any `Device`.
+//!
+//! It runs on the volume's own executor, so a request goes from the socket to the device and its
+//! reply back without a thread switch or a lock. [`Server`] is given connections (anything that is a
+//! [`Wire`], or what a listening socket accepts) and serves [`Export`]s to them:
+//!
+//! ```text
+//!  Wire ─▶ inbox ─▶ handshake ─▶ request::check ─▶ execute ─▶ Device
+//!   ▲                             (what is wrong     │
+//!   └──────────── outbox ◀─────── is refused here) ◀─┘
+//! ```
+//!
+//! What clients are promised:
+//! - A write of up to 1 MiB is one request to the device, so it is as atomic as the device makes it;
+//!   larger ones go down in parts of 1 MiB.
+//! - A flush covers what was answered before on any connection, so clients may use several at once.
+//! - Requests are handed to the device in the order they arrive on a connection, and answered in
+//!   the order they finish.
+//! - `base:allocation` and `forebay:place` (values: [`Place`]) tell the state of ranges, if the
+//!   export has a [`BlockStatus`].
+//! - What is wrong with a request is answered (`EINVAL`, `ENOSPC` past the end, `EPERM` where
+//!   read-only) and the connection goes on. What is not a request ends it.
+//!
+//! And what clients cannot do, whatever they send: make the server hold more than [`Limits`] allow,
+//! keep another client waiting, or stop the server. The bytes are all in `format.rs`; nothing there
+//! allocates by a length that was received.
+//!
+//! Left out on purpose: TLS (put a tunnel in front), the old style handshake, `CACHE`, `RESIZE`,
+//! extended headers.
+//!
+//! Reading order: `format.rs`, `handshake.rs`, `request.rs`, `execute.rs`, then the plumbing in
+//! `transmission.rs`, `connection.rs`, `inbox.rs`, `outbox.rs`, and `server.rs` for the ends.
+
+mod connection;
+mod execute;
+mod export;
+pub mod format;
+mod handshake;
+mod inbox;
+mod outbox;
+mod pools;
+mod request;
+mod server;
+mod socket;
+mod transmission;
+mod wire;
+
+pub use export::{BlockStatus, Export, ExportError, Extent, Place, REQUEST_BYTES_MAX, Zeroing};
+pub use server::{Limits, Server};
+pub use wire::{Wire, WireFuture};
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+enum Hangup {
+    /// It asked for it.
+    #[error("the client is done")]
+    Disconnect,
+    /// The stream ended.
+    #[error("the client is gone")]
+    Gone,
+    /// The stream broke.
+    #[error("the connection broke: {0}")]
+    Wire(std::io::Error),
+    /// It kept us waiting.
+    #[error("the client took too long")]
+    Stalled,
+    /// It does not speak the protocol.
+    #[error("the client sent {0}")]
+    Garbage(&'static str),
+    /// The server wants it to end.
+    #[error("the server closed it")]
+    Stopped,
+}

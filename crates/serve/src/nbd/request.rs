@@ -1,0 +1,134 @@
+//! From a request's bytes to what a device is asked: everything a client can get wrong is found here.
+
+use std::ops::Range;
+
+use super::export::{Export, REQUEST_BYTES_MAX};
+use super::format::{Errno, Request, command, command_flag};
+use super::handshake::Session;
+
+/// A request that makes sense: aligned, inside the export, and allowed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Command {
+    Read {
+        range: Range<u64>,
+        whole: bool,
+    },
+    Write {
+        range: Range<u64>,
+        fua: bool,
+    },
+    Flush,
+    Trim {
+        range: Range<u64>,
+        fua: bool,
+    },
+    Zero {
+        range: Range<u64>,
+        fua: bool,
+        how: Zero,
+    },
+    Status {
+        range: Range<u64>,
+        one: bool,
+    },
+}
+
+/// How zeroes come about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Zero {
+    /// By the device's own means.
+    Device,
+    /// Written out, since the device's means might free the space.
+    Written,
+}
+
+/// What of the request's flags the command knows; FUA is allowed, if without meaning, for all.
+fn flags_known(code: u16, session: &Session) -> u16 {
+    use command_flag::*;
+    FUA | match code {
+        command::READ if session.structured => DF,
+        command::WRITE_ZEROES => NO_HOLE | FAST_ZERO,
+        command::BLOCK_STATUS => REQ_ONE,
+        _ => 0,
+    }
+}
+
+/// Judges `request`.
+///
+/// # Errors
+/// What to answer instead of carrying it out.
+pub(super) fn check(session: &Session, request: &Request) -> Result<Command, Errno> {
+    if request.flags & !flags_known(request.command, session) != 0 {
+        return Err(Errno::Inval);
+    }
+    let has = |flag| request.flags & flag != 0;
+    let fua = has(command_flag::FUA);
+    let export = &*session.export;
+    match request.command {
+        command::READ => {
+            let range = range(export, request, Errno::Inval)?;
+            limit(request)?;
+            let whole = !session.structured || has(command_flag::DF);
+            Ok(Command::Read { range, whole })
+        }
+        command::WRITE => {
+            writable(export)?;
+            let range = range(export, request, Errno::NoSpc)?;
+            limit(request)?;
+            Ok(Command::Write { range, fua })
+        }
+        command::FLUSH if request.offset == 0 && request.len == 0 => Ok(Command::Flush),
+        command::TRIM => {
+            writable(export)?;
+            let range = range(export, request, Errno::Inval)?;
+            Ok(Command::Trim { range, fua })
+        }
+        command::WRITE_ZEROES => {
+            writable(export)?;
+            let range = range(export, request, Errno::NoSpc)?;
+            let zeroing = export.zeroes();
+            let how = match has(command_flag::NO_HOLE) && !zeroing.keeps_space {
+                true => Zero::Written,
+                false => Zero::Device,
+            };
+            let fast = zeroing.fast && how == Zero::Device;
+            if has(command_flag::FAST_ZERO) && !fast {
+                return Err(Errno::NotSup);
+            }
+            Ok(Command::Zero { range, fua, how })
+        }
+        command::BLOCK_STATUS if session.contexts.any() => {
+            let range = range(export, request, Errno::Inval)?;
+            let one = has(command_flag::REQ_ONE);
+            Ok(Command::Status { range, one })
+        }
+        _ => Err(Errno::Inval),
+    }
+}
+
+fn writable(export: &Export) -> Result<(), Errno> {
+    match export.is_read_only() {
+        true => Err(Errno::Perm),
+        false => Ok(()),
+    }
+}
+
+fn limit(request: &Request) -> Result<(), Errno> {
+    match request.len > REQUEST_BYTES_MAX {
+        true => Err(Errno::Inval),
+        false => Ok(()),
+    }
+}
+
+/// The request's range, if it is in whole blocks, not empty, and inside; `past_end` if not inside.
+fn range(export: &Export, request: &Request, past_end: Errno) -> Result<Range<u64>, Errno> {
+    let geometry = export.geometry();
+    let end = request.offset.checked_add(request.len.into());
+    let end = end.filter(|end| *end <= geometry.len).ok_or(past_end)?;
+    let block = u64::from(geometry.block_size);
+    let whole = request.offset.is_multiple_of(block) && end.is_multiple_of(block);
+    if request.len == 0 || !whole {
+        return Err(Errno::Inval);
+    }
+    Ok(request.offset..end)
+}

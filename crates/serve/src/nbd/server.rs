@@ -1,0 +1,219 @@
+//! The server: which connections there are, and how they end.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_rt::{Event, Rt};
+use futures_util::future::{Either, select};
+
+use super::connection::Connection;
+use super::export::{Export, ExportError, Exports};
+use super::handshake::{self, Session};
+use super::inbox::Inbox;
+use super::transmission::{read_requests, send_replies};
+use super::{Hangup, Wire};
+
+/// What clients may take up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Connections at a time. The next is closed at once. A client that has come this far may be idle
+    /// for ever, so who may connect at all is for the socket's permissions to say.
+    pub connections: usize,
+    /// Of those, how many may still be haggling. The next takes the place of the oldest.
+    pub handshakes: usize,
+    /// How long a client may haggle.
+    pub handshake_time: Duration,
+    /// How long a client that began to send a request may send nothing, and how long it may leave a
+    /// reply unfetched. Between requests it may be idle for ever.
+    pub stall_time: Duration,
+    /// Requests under way on a connection. More are not read.
+    pub requests_in_flight: u32,
+    /// Their data, in bytes.
+    pub bytes_in_flight: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 64,
+            handshakes: 16,
+            handshake_time: Duration::from_secs(30),
+            stall_time: Duration::from_secs(60),
+            requests_in_flight: 256,
+            bytes_in_flight: 64 << 20,
+        }
+    }
+}
+
+/// One connection, as the server sees it.
+#[derive(Default)]
+struct Client {
+    /// Asked to end.
+    stopped: Cell<bool>,
+    stop: Event,
+    serving: Cell<bool>,
+}
+
+impl Client {
+    fn stop(&self) {
+        self.stopped.set(true);
+        self.stop.notify_all();
+    }
+
+    async fn stopped(&self) {
+        self.stop.until(|| self.stopped.get().then_some(())).await;
+    }
+}
+
+struct Inner {
+    rt: Rt,
+    exports: Rc<Exports>,
+    limits: Limits,
+    /// In the order they came.
+    clients: RefCell<BTreeMap<u64, Rc<Client>>>,
+    next_client: Cell<u64>,
+    closing: Cell<bool>,
+    /// `closing` became true.
+    closed: Event,
+    /// A client left.
+    left: Event,
+}
+
+/// Serves exports to every connection it is given. Clones are the same server.
+#[derive(Clone)]
+pub struct Server(Rc<Inner>);
+
+impl Server {
+    /// A server of `exports` that runs on `rt`. The first export is the default one.
+    ///
+    /// # Errors
+    /// If the exports cannot be told apart, or there are none.
+    pub fn new(rt: Rt, exports: Vec<Export>, limits: Limits) -> Result<Server, ExportError> {
+        Ok(Server(Rc::new(Inner {
+            rt,
+            exports: Rc::new(Exports::new(exports)?),
+            limits,
+            clients: RefCell::default(),
+            next_client: Cell::default(),
+            closing: Cell::default(),
+            closed: Event::new(),
+            left: Event::new(),
+        })))
+    }
+
+    /// Connections there are now.
+    pub fn connections(&self) -> usize {
+        self.0.clients.borrow().len()
+    }
+
+    /// Takes over a new connection. Past the limits, or while the server closes, ends it.
+    pub fn connect(&self, wire: Rc<dyn Wire>) {
+        let inner = &self.0;
+        if inner.closing.get() || self.connections() >= inner.limits.connections {
+            tracing::debug!(target: "forebay::nbd", "connection refused");
+            wire.shutdown();
+            return;
+        }
+        self.make_room_for_handshake();
+        let id = inner.next_client.replace(inner.next_client.get() + 1);
+        let client = Rc::new(Client::default());
+        inner.clients.borrow_mut().insert(id, Rc::clone(&client));
+        let server = Rc::clone(inner);
+        let task = async move {
+            let hangup = server.serve(&client, &wire).await;
+            wire.shutdown();
+            tracing::debug!(target: "forebay::nbd", client = id, "connection ended: {hangup}");
+            server.clients.borrow_mut().remove(&id);
+            server.left.notify_all();
+        };
+        inner.rt.spawn(task).detach();
+    }
+
+    /// Those who connect and say nothing must not keep others out.
+    fn make_room_for_handshake(&self) {
+        let clients = self.0.clients.borrow();
+        let haggling = || {
+            let all = clients.values();
+            all.filter(|client| !client.serving.get() && !client.stopped.get())
+        };
+        if haggling().count() >= self.0.limits.handshakes
+            && let Some(oldest) = haggling().next()
+        {
+            oldest.stop();
+        }
+    }
+
+    /// Waits for [`Server::shutdown`] to be called.
+    pub(super) async fn closing(&self) {
+        let closing = || self.0.closing.get().then_some(());
+        self.0.closed.until(closing).await;
+    }
+
+    pub(super) fn rt(&self) -> &Rt {
+        &self.0.rt
+    }
+
+    /// Ends the service: takes no more connections or requests, finishes what is under way, sends the
+    /// replies, and closes. A client that does not fetch its replies is waited for no longer than
+    /// [`Limits::stall_time`].
+    pub async fn shutdown(&self) {
+        self.0.closing.set(true);
+        self.0.closed.notify_all();
+        for client in self.0.clients.borrow().values() {
+            client.stop();
+        }
+        let gone = || self.0.clients.borrow().is_empty().then_some(());
+        self.0.left.until(gone).await;
+    }
+}
+
+impl Inner {
+    /// One connection from greeting to end.
+    async fn serve(&self, client: &Client, wire: &Rc<dyn Wire>) -> Hangup {
+        let stall = self.limits.stall_time;
+        let mut inbox = Inbox::new(self.rt.clone(), Rc::clone(wire), stall);
+        let session = match unless_stopped(client, self.haggle(&mut inbox, &**wire)).await {
+            Ok(session) => session,
+            Err(hangup) => return hangup,
+        };
+        client.serving.set(true);
+        let conn = Connection::new(self.rt.clone(), session, inbox.pools(), self.limits);
+        let conn = Rc::new(conn);
+        let sender = send_replies(Rc::clone(&conn), Rc::clone(wire), stall);
+        let sender = self.rt.spawn(sender);
+        let hangup = unless_stopped(client, async {
+            Err::<(), _>(read_requests(&conn, &mut inbox).await)
+        })
+        .await
+        .err()
+        .unwrap_or(Hangup::Stopped);
+        if matches!(hangup, Hangup::Garbage(_) | Hangup::Stalled) {
+            // It broke the rules; it gets no more answers.
+            wire.shutdown();
+        }
+        conn.close();
+        sender.await;
+        hangup
+    }
+
+    async fn haggle(&self, inbox: &mut Inbox, wire: &dyn Wire) -> Result<Session, Hangup> {
+        let haggling = handshake::negotiate(inbox, wire, &self.exports);
+        let limit = self.limits.handshake_time;
+        let outcome = self.rt.timeout(limit, haggling).await;
+        outcome.unwrap_or(Err(Hangup::Stalled))
+    }
+}
+
+async fn unless_stopped<T>(
+    client: &Client,
+    work: impl Future<Output = Result<T, Hangup>>,
+) -> Result<T, Hangup> {
+    match select(pin!(work), pin!(client.stopped())).await {
+        Either::Left((outcome, _)) => outcome,
+        Either::Right(_) => Err(Hangup::Stopped),
+    }
+}

@@ -1,0 +1,74 @@
+//! Sockets as wires, and the loop that accepts them.
+
+use std::io;
+use std::net::Shutdown;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{Buf, BufMut};
+use forebay_os::{Listener, Stream};
+use futures_util::future::{Either, select};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
+use super::{Server, Wire, WireFuture};
+
+/// How long to wait for others to close something when the system has no more of it.
+const SCARCITY_PAUSE: Duration = Duration::from_millis(100);
+
+struct Socket(Stream);
+
+impl Socket {
+    fn new(stream: Stream) -> Socket {
+        // A client that is idle may be so for ever; one whose machine is gone should not.
+        if let Err(error) = sockopt::set_socket_keepalive(&**stream.fd(), true) {
+            tracing::debug!(target: "forebay::nbd", %error, "no keep-alive");
+        }
+        Socket(stream)
+    }
+}
+
+impl Wire for Socket {
+    fn recv(&self, buf: BufMut) -> WireFuture<'_, (BufMut, usize)> {
+        Box::pin(self.0.recv(buf))
+    }
+
+    fn send(&self, bufs: Vec<Buf>) -> WireFuture<'_, ()> {
+        Box::pin(self.0.send_vectored(bufs))
+    }
+
+    fn shutdown(&self) {
+        // An error means that the peer was faster.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+impl Server {
+    /// Takes connections from `listener` until [`Server::shutdown`].
+    ///
+    /// # Errors
+    /// If accepting fails for a reason that waiting does not cure.
+    pub async fn listen(&self, listener: &Listener) -> io::Result<()> {
+        let mut closing = pin!(self.closing());
+        loop {
+            let accepted = match select(pin!(listener.accept()), closing.as_mut()).await {
+                Either::Left((accepted, _)) => accepted,
+                Either::Right(_) => return Ok(()),
+            };
+            match accepted {
+                Ok(stream) => self.connect(Rc::new(Socket::new(stream))),
+                Err(error) if is_scarcity(&error) => {
+                    tracing::warn!(target: "forebay::nbd", %error, "cannot accept for now");
+                    self.rt().sleep(SCARCITY_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn is_scarcity(error: &io::Error) -> bool {
+    let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| scarce.contains(&errno))
+}

@@ -1,0 +1,166 @@
+//! Requests in, replies out: two loops per connection.
+//!
+//! [`read_requests`] parses what was received, request by request, and starts each at once: the
+//! future is polled on the spot, and becomes a task only if the device makes it wait. So over a
+//! device that answers from memory a whole buffer of requests is served without a task switch, and
+//! [`send_replies`] then sends all their replies in one transfer.
+//!
+//! A request is admitted before its payload is received. What the limits do not admit stays in the
+//! socket, so a client that sends more than it may, or does not fetch its replies, only stops itself.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use super::connection::Connection;
+use super::execute::{self, Payload};
+use super::export::REQUEST_BYTES_MAX;
+use super::format::{self, Errno, Request, command};
+use super::inbox::Inbox;
+use super::pools::PART_BYTES;
+use super::request::{self, Command};
+use super::{Hangup, Wire};
+
+/// What an answer to BLOCK_STATUS may take, in bytes: two contexts' extents.
+const STATUS_BYTES: u64 = 64 << 10;
+
+/// Reads and starts requests until the client has no more or breaks the rules.
+pub(super) async fn read_requests(conn: &Rc<Connection>, inbox: &mut Inbox) -> Hangup {
+    loop {
+        if let Err(hangup) = next_request(conn, inbox).await {
+            return hangup;
+        }
+    }
+}
+
+async fn next_request(conn: &Rc<Connection>, inbox: &mut Inbox) -> Result<(), Hangup> {
+    inbox.wait().await?;
+    inbox.need(format::REQUEST_BYTES).await?;
+    let request = Request::decode(inbox.received())
+        .ok_or(Hangup::Garbage("a request without its magic number"))?;
+    drop(inbox.take(format::REQUEST_BYTES));
+    if request.command == command::DISC {
+        return Err(Hangup::Disconnect);
+    }
+    match request::check(&conn.session, &request) {
+        Ok(command) => accept(conn, inbox, request.cookie, command).await,
+        Err(errno) => refuse(conn, inbox, &request, errno).await,
+    }
+}
+
+/// Answers a request with an error, having got its payload out of the way.
+async fn refuse(
+    conn: &Rc<Connection>,
+    inbox: &mut Inbox,
+    request: &Request,
+    errno: Errno,
+) -> Result<(), Hangup> {
+    if request.command == command::WRITE {
+        if request.len > 2 * REQUEST_BYTES_MAX {
+            return Err(Hangup::Garbage("a write of absurd length"));
+        }
+        inbox.skip(request.len.into()).await?;
+    }
+    let ticket = conn.admit(0).await.ticket(request.cookie);
+    match request.command {
+        command::READ | command::BLOCK_STATUS => conn.reply_read_error(ticket, errno, None),
+        _ => conn.reply(ticket, Err(errno)),
+    }
+    Ok(())
+}
+
+async fn accept(
+    conn: &Rc<Connection>,
+    inbox: &mut Inbox,
+    cookie: u64,
+    command: Command,
+) -> Result<(), Hangup> {
+    let bytes = match &command {
+        Command::Read { range, .. } | Command::Write { range, .. } => range.end - range.start,
+        Command::Status { .. } => STATUS_BYTES,
+        Command::Flush | Command::Trim { .. } | Command::Zero { .. } => 0,
+    };
+    let admission = conn.admit(bytes).await;
+    let payload = match command {
+        Command::Write { .. } => payload(inbox, bytes as usize).await?,
+        _ => Payload::Parts(Vec::new()),
+    };
+    let ticket = admission.ticket(cookie);
+    let owner = Rc::clone(conn);
+    match (command, payload) {
+        (Command::Write { range, fua }, Payload::Whole(data)) => {
+            start(conn, execute::write(owner, ticket, range.start, data, fua));
+        }
+        (Command::Write { range, fua }, Payload::Parts(data)) => {
+            let write = execute::write_parts(owner, ticket, range.start, data, fua);
+            start(conn, write);
+        }
+        (Command::Read { range, .. }, _) if bytes <= PART_BYTES as u64 => {
+            start(conn, execute::read(owner, ticket, range));
+        }
+        (Command::Read { range, whole: true }, _) => {
+            start(conn, execute::read_whole(owner, ticket, range));
+        }
+        (Command::Read { range, .. }, _) => {
+            start(conn, execute::read_chunks(owner, ticket, range));
+        }
+        (Command::Flush, _) => start(conn, execute::flush(owner, ticket)),
+        (Command::Trim { range, fua }, _) => start(conn, execute::trim(owner, ticket, range, fua)),
+        (Command::Zero { range, fua, how }, _) => {
+            start(conn, execute::zero(owner, ticket, range, fua, how));
+        }
+        (Command::Status { range, one }, _) => execute::status(conn, ticket, range, one),
+    }
+    Ok(())
+}
+
+async fn payload(inbox: &mut Inbox, len: usize) -> Result<Payload, Hangup> {
+    if Inbox::is_small(len) {
+        inbox.need(len).await?;
+        return Ok(Payload::Whole(inbox.take(len).freeze()));
+    }
+    let mut parts = inbox.payload(len).await?;
+    Ok(match parts.len() {
+        1 => Payload::Whole(parts.remove(0)),
+        _ => Payload::Parts(parts),
+    })
+}
+
+/// Runs a request as far as it goes at once, and the rest of it as a task. The task outlives the
+/// connection, if it must: a device request is driven to its end.
+fn start(conn: &Connection, request: impl Future<Output = ()> + 'static) {
+    let mut request: Pin<Box<dyn Future<Output = ()>>> = Box::pin(request);
+    let mut context = Context::from_waker(Waker::noop());
+    // The waker may do nothing: if this comes to no end, the task polls again.
+    if request.as_mut().poll(&mut context).is_pending() {
+        conn.rt.spawn(request).detach();
+    }
+}
+
+/// Sends replies until the connection is over. When they cannot be sent any more, ends the wire and
+/// goes on only to count them.
+pub(super) async fn send_replies(conn: Rc<Connection>, wire: Rc<dyn Wire>, stall: Duration) {
+    let mut broken = false;
+    loop {
+        let next = || {
+            let (pieces, settled) = conn.outbox.take();
+            let over = pieces.is_empty() && conn.is_over();
+            (over || !pieces.is_empty()).then_some((pieces, settled))
+        };
+        let (pieces, settled) = conn.outbox.filled.until(next).await;
+        if pieces.is_empty() {
+            return;
+        }
+        if !broken {
+            let sent = conn.rt.timeout(stall, wire.send(pieces)).await;
+            broken = !matches!(sent, Ok(Ok(())));
+            if broken {
+                tracing::debug!(target: "forebay::nbd", "replies cannot be sent any more");
+                wire.shutdown();
+            }
+        }
+        conn.release(settled);
+    }
+}

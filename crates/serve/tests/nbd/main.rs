@@ -1,0 +1,8 @@
+//! The NBD server, seen from the client's side of the wire.
+
+mod handshake;
+mod hostile;
+mod limits;
+mod support;
+mod tools;
+mod transmission;

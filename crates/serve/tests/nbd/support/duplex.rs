@@ -1,0 +1,145 @@
+//! Two ends of a byte stream in memory.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut};
+use forebay_rt::Event;
+use forebay_serve::nbd::{Wire, WireFuture};
+
+struct Pipe {
+    bytes: RefCell<VecDeque<u8>>,
+    capacity: usize,
+    /// Most bytes in one transfer.
+    grain: Cell<usize>,
+    closed: Cell<bool>,
+    changed: Event,
+}
+
+impl Pipe {
+    fn new() -> Rc<Pipe> {
+        Rc::new(Pipe {
+            bytes: RefCell::default(),
+            capacity: 1 << 20,
+            grain: Cell::new(usize::MAX),
+            closed: Cell::new(false),
+            changed: Event::new(),
+        })
+    }
+
+    fn close(&self) {
+        self.closed.set(true);
+        self.changed.notify_all();
+    }
+
+    async fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let n = self
+                .changed
+                .until(|| {
+                    let room = self.capacity - self.bytes.borrow().len();
+                    (room > 0 || self.closed.get()).then_some(room)
+                })
+                .await;
+            if self.closed.get() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            let end = bytes.len().min(sent + n);
+            self.bytes.borrow_mut().extend(&bytes[sent..end]);
+            sent = end;
+            self.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    async fn recv(&self, out: &mut [u8]) -> usize {
+        let there = || !self.bytes.borrow().is_empty() || self.closed.get();
+        self.changed.until(|| there().then_some(())).await;
+        let mut bytes = self.bytes.borrow_mut();
+        let n = bytes.len().min(out.len()).min(self.grain.get());
+        for (slot, byte) in out.iter_mut().zip(bytes.drain(..n)) {
+            *slot = byte;
+        }
+        drop(bytes);
+        self.changed.notify_all();
+        n
+    }
+}
+
+/// One end.
+pub(crate) struct End {
+    incoming: Rc<Pipe>,
+    outgoing: Rc<Pipe>,
+}
+
+/// Two ends that are connected.
+pub(crate) fn pair() -> (Rc<End>, Rc<End>) {
+    let (a, b) = (Pipe::new(), Pipe::new());
+    let end = |incoming: &Rc<Pipe>, outgoing: &Rc<Pipe>| {
+        Rc::new(End {
+            incoming: Rc::clone(incoming),
+            outgoing: Rc::clone(outgoing),
+        })
+    };
+    (end(&a, &b), end(&b, &a))
+}
+
+impl End {
+    pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.outgoing.send(bytes).await
+    }
+
+    /// Exactly `n` bytes; `None` if the stream ends before.
+    pub(crate) async fn read(&self, n: usize) -> Option<Vec<u8>> {
+        let mut out = vec![0; n];
+        let mut done = 0;
+        while done < n {
+            match self.incoming.recv(&mut out[done..]).await {
+                0 => return None,
+                got => done += got,
+            }
+        }
+        Some(out)
+    }
+
+    /// Makes what this end sends arrive in pieces of at most `n` bytes.
+    pub(crate) fn send_in_grains(&self, n: usize) {
+        self.outgoing.grain.set(n);
+    }
+
+    /// Bytes that arrived and nobody has read.
+    pub(crate) fn unread(&self) -> usize {
+        self.incoming.bytes.borrow().len()
+    }
+
+    /// Bytes sent that the other end has not taken.
+    pub(crate) fn untaken(&self) -> usize {
+        self.outgoing.bytes.borrow().len()
+    }
+}
+
+impl Wire for End {
+    fn recv(&self, mut buf: BufMut) -> WireFuture<'_, (BufMut, usize)> {
+        Box::pin(async move {
+            let n = self.incoming.recv(&mut buf).await;
+            Ok((buf, n))
+        })
+    }
+
+    fn send(&self, bufs: Vec<Buf>) -> WireFuture<'_, ()> {
+        Box::pin(async move {
+            for buf in bufs {
+                self.outgoing.send(&buf).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn shutdown(&self) {
+        self.incoming.close();
+        self.outgoing.close();
+    }
+}

@@ -1,0 +1,39 @@
+//! A wire in memory, a client that can say anything, and a device that can be told what to do.
+
+pub(crate) mod client;
+pub(crate) mod device;
+pub(crate) mod duplex;
+pub(crate) mod served;
+
+use std::rc::Rc;
+
+use forebay_device::Device;
+use forebay_rt::{Executor, Rt, VirtualTime};
+use forebay_serve::nbd::{Export, Limits, Server};
+
+use client::Client;
+
+/// Length of the devices served here, in bytes.
+pub(crate) const LEN: u64 = 64 << 20;
+
+/// Runs `test` on a virtual clock; a test that hangs panics as a deadlock.
+pub(crate) fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt) -> F) {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    executor.block_on(test(executor.rt()));
+}
+
+/// A server of one export, "disk".
+pub(crate) fn serve(rt: &Rt, device: Rc<dyn Device>) -> Server {
+    serve_export(rt, Export::new("disk", device))
+}
+
+pub(crate) fn serve_export(rt: &Rt, export: Export) -> Server {
+    Server::new(rt.clone(), vec![export], Limits::default()).unwrap()
+}
+
+/// A new connection to `server`, nothing said yet.
+pub(crate) fn connect(server: &Server) -> Client {
+    let (ours, theirs) = duplex::pair();
+    server.connect(theirs);
+    Client::new(ours)
+}

@@ -1,0 +1,148 @@
+//! A server on a thread of its own, behind a real socket, and the tools that talk to it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Poll, Waker};
+use std::thread::JoinHandle;
+
+use forebay_os::{Address, Listener, Ring};
+use forebay_rt::{Driver, Executor};
+use forebay_serve::nbd::{Export, Limits, Server};
+use tempfile::TempDir;
+
+/// Told to stop from another thread.
+#[derive(Default)]
+struct Stop(Mutex<(bool, Option<Waker>)>);
+
+impl Stop {
+    fn now(&self) {
+        let mut state = self.0.lock().unwrap();
+        state.0 = true;
+        if let Some(waker) = state.1.take() {
+            waker.wake();
+        }
+    }
+
+    async fn wait(&self) {
+        std::future::poll_fn(|cx| {
+            let mut state = self.0.lock().unwrap();
+            if state.0 {
+                return Poll::Ready(());
+            }
+            state.1 = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+pub(crate) struct Served {
+    dir: TempDir,
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    /// Serves what `make` makes; the closure it returns is called when all connections are closed.
+    pub(crate) fn new<F: FnOnce()>(
+        make: impl FnOnce(&Rc<Ring>) -> (Vec<Export>, F) + Send + 'static,
+    ) -> Served {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let stop = Arc::new(Stop::default());
+        let (address, stopped) = (Address::Unix(dir.path().join("s")), Arc::clone(&stop));
+        let (is_listening, listening) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let ring = Ring::new(256).expect("an io_uring");
+            let executor = Executor::new(Rc::clone(&ring) as Rc<dyn Driver>);
+            let rt = executor.rt();
+            let (exports, at_end) = make(&ring);
+            let server = Server::new(rt.clone(), exports, Limits::default()).unwrap();
+            let listener = Listener::bind(&ring, &address).unwrap();
+            is_listening.send(()).unwrap();
+            executor.block_on(async move {
+                let accepting = server.clone();
+                let accepting = rt.spawn(async move { accepting.listen(&listener).await });
+                stopped.wait().await;
+                server.shutdown().await;
+                accepting.await.unwrap();
+            });
+            at_end();
+        });
+        listening.recv().expect("the server listens");
+        let thread = Some(thread);
+        Served { dir, stop, thread }
+    }
+
+    /// Serves `export` alone.
+    pub(crate) fn one(make: impl FnOnce(&Rc<Ring>) -> Export + Send + 'static) -> Served {
+        Served::new(|ring| (vec![make(ring)], || ()))
+    }
+
+    /// Where `export` is.
+    pub(crate) fn uri(&self, export: &str) -> String {
+        let socket = self.dir.path().join("s");
+        format!("nbd+unix:///{export}?socket={}", socket.display())
+    }
+
+    /// A directory of the test's own.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A path for a file in it.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Shuts the server down and waits until it is.
+    pub(crate) fn finish(mut self) {
+        self.stop.now();
+        let thread = self.thread.take().unwrap();
+        thread.join().expect("the server ends well");
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.now();
+    }
+}
+
+/// A program to run, or a loud note that the test is left out for want of it.
+pub(crate) fn tool(name: &str) -> Option<Command> {
+    let path = std::env::var_os("PATH")?;
+    if std::env::split_paths(&path).any(|dir| dir.join(name).is_file()) {
+        return Some(Command::new(name));
+    }
+    eprintln!("SKIPPED: {name} is not installed; this is not tested");
+    None
+}
+
+/// Runs `command` to success and returns what it said.
+pub(crate) fn output(command: &mut Command) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr),
+    );
+    assert!(status.success(), "{command:?}: {status}\n{out}\n{err}");
+    format!("{out}{err}")
+}
+
+/// A file of `len` bytes, half noise and half zeroes, the same for the same seed.
+pub(crate) fn write_noise(path: &Path, len: usize, mut seed: u64) {
+    let mut data = vec![0; len];
+    for (i, chunk) in data.chunks_mut(64 << 10).enumerate() {
+        for byte in chunk.iter_mut().filter(|_| i % 2 == 0) {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *byte = (seed >> 56) as u8;
+        }
+    }
+    std::fs::write(path, data).unwrap();
+}
