@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
@@ -43,7 +44,7 @@ impl Default for LogOptions {
 /// The log has failed: an earlier required write or flush did not succeed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the log device failed: {0}")]
-pub struct LogError(pub Rc<str>);
+pub struct LogError(pub Arc<str>);
 
 /// What a log has done since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
