@@ -74,11 +74,17 @@ fn identity() -> DataIdentity {
     }
 }
 
+/// An id no earlier log on the same file had.
+fn fresh_id() -> VolumeId {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    VolumeId(now.unwrap_or_default().as_nanos().to_le_bytes())
+}
+
 /// Formats a log.
 pub(crate) async fn create(log: Rc<dyn Device>, data: Rc<dyn Device>) -> anyhow::Result<()> {
     let options = CreateOptions {
         name: "bench".into(),
-        volume: VolumeId([1; 16]),
+        volume: fresh_id(),
         segment: ByteLen::mib(1),
         data: identity(),
     };
