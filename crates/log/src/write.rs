@@ -70,6 +70,8 @@ pub(crate) struct Inner {
     work: Event,
     /// Something was written, became durable, was freed, or failed.
     progress: Event,
+    /// Something became durable, or the log failed: what those wait for who wait for a flush.
+    durable: Event,
     failed: RefCell<Option<LogError>>,
     failure: Event,
     round: Cell<bool>,
@@ -106,6 +108,7 @@ impl Log {
             superblock_turn: Rc::default(),
             work: Event::new(),
             progress: Event::new(),
+            durable: Event::new(),
             failed: RefCell::new(None),
             failure: Event::new(),
             round: Cell::new(false),
@@ -245,7 +248,7 @@ impl Log {
     pub async fn flush(&self, target: RecordSeq) -> Result<(), LogError> {
         loop {
             // Listen before looking, so that nothing is missed.
-            let progress = self.inner.progress.listen();
+            let durable = self.inner.durable.listen();
             if self.stable() >= target {
                 return Ok(());
             }
@@ -253,7 +256,7 @@ impl Log {
                 return Err(failure);
             }
             self.inner.start_round();
-            progress.await;
+            durable.await;
         }
     }
 
@@ -398,6 +401,7 @@ impl Inner {
         let error = error.clone();
         drop(failed);
         self.failure.notify_all();
+        self.durable.notify_all();
         self.progress.notify_all();
         error
     }
@@ -512,7 +516,12 @@ async fn round(inner: Rc<Inner>) {
         state.close_record();
         state.next_record.prev()
     };
-    inner.work.notify_all();
+    // The first write is done here, without going by way of the pump: a lone writer waits for it.
+    let job = inner.state.borrow_mut().take_job();
+    if let Some((id, job)) = job {
+        inner.work.notify_all();
+        write_job(Rc::clone(&inner), id, job).await;
+    }
     let written = inner.progress.until(|| {
         let done = inner.state.borrow().written() >= target;
         (done || inner.has_failed()).then_some(done)
@@ -530,5 +539,6 @@ async fn round(inner: Rc<Inner>) {
         }
     }
     inner.round.set(false);
+    inner.durable.notify_all();
     inner.progress.notify_all();
 }
