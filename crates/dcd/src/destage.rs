@@ -4,7 +4,8 @@
 //! so that no recovery can bring an old copy back; because it gives data the longest time to be
 //! overwritten; and because the paper's "reorder by location" becomes a sort.
 //!
-//! One window, in this order (I2, I3):
+//! Windows overlap (one is read while the one before is written), but each goes through, in this
+//! order (I2, I3):
 //! 1. only segments that are wholly durable in the log are taken;
 //! 2. marks go home, then data; what was overwritten meanwhile is skipped;
 //! 3. the data device is flushed;
@@ -16,19 +17,22 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Device, DeviceError};
-use forebay_log::{Entry, LogError, Placed, RangeKind};
-use forebay_units::{Line, SegmentSeq};
+use forebay_log::{Addr, Entry, LogError, Placed, RangeKind};
+use forebay_units::{Line, RecordSeq, SegmentSeq};
+use futures_util::StreamExt;
 
 use crate::engine::Engine;
-use crate::home::Loaded;
+use crate::home::LoadedPieces;
 use crate::map::Piece;
 use crate::policy::{self, Decision};
 use crate::ranges::Mark;
 
-/// The most live data taken in one window, in sectors: 32 MiB.
-const WINDOW_SECTORS: u64 = 64 << 10;
+/// The most live data taken in one window, in sectors: 16 MiB. Two windows may be in memory.
+const WINDOW_SECTORS: u64 = 32 << 10;
 /// The most segments taken in one window.
 const WINDOW_SEGMENTS: u64 = 256;
+/// Summaries being read at once.
+const SUMMARIES: usize = 8;
 /// How many ranges of lost data are appended in one group.
 const LOST_GROUP: usize = 64;
 
@@ -52,12 +56,28 @@ impl From<DeviceError> for Failure {
     }
 }
 
+/// A window whose live data has been read.
+struct Ready {
+    window: Range<SegmentSeq>,
+    loaded: LoadedPieces,
+}
+
+/// A window that is home but for the flush, and the tail that has to follow.
+struct Written {
+    window: Range<SegmentSeq>,
+    pieces: Vec<(Line, Addr)>,
+    /// Fingerprinted blocks that were touched.
+    touched: u64,
+    /// The newest record when it was last asked what is live.
+    superseded_by: RecordSeq,
+}
+
 /// Destages for as long as the volume is attached and its log works.
 pub(crate) async fn destager(engine: Rc<Engine>) {
     let mut failures = 0;
     while engine.log.failure().is_none() {
         let wake = engine.wake.listen();
-        let urgent = match policy::decide(&engine.observe()) {
+        match policy::decide(&engine.observe()) {
             Decision::Rest => {
                 wake.await;
                 continue;
@@ -72,9 +92,9 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
                 let _ = engine.log.update_superblock(|_| {}).await;
                 continue;
             }
-            Decision::Destage { urgent } => urgent,
-        };
-        match engine.destage_window(urgent).await {
+            Decision::Destage { .. } => {}
+        }
+        match engine.destage().await {
             Ok(()) => {
                 failures = 0;
                 engine.trouble.replace(None);
@@ -96,17 +116,19 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
 }
 
 impl Engine {
-    /// The segments to take: as many as the window holds, none that is not durable.
-    fn window(&self) -> Range<SegmentSeq> {
-        let (tail, limit) = (self.log.tail(), self.log.destage_limit());
+    /// The segments to take from `start` on: as many as the window holds, none that is not durable.
+    fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
+        let limit = self.log.destage_limit();
         let quarter = (self.log.layout().segment_count / 4).max(1);
-        let (mut end, mut live) = (tail, 0);
-        while end < limit && end.since(tail) < WINDOW_SEGMENTS.min(quarter) && live < WINDOW_SECTORS
+        let (mut end, mut live) = (start, 0);
+        while end < limit
+            && end.since(start) < WINDOW_SEGMENTS.min(quarter)
+            && live < WINDOW_SECTORS
         {
             live += u64::from(self.map.borrow().live_in(end));
             end = end.next();
         }
-        tail..end
+        start..end
     }
 
     /// Makes the oldest segments fit to be destaged: durable, and not open.
@@ -147,17 +169,54 @@ impl Engine {
         }
     }
 
-    async fn destage_window(&self, urgent: bool) -> Result<(), Failure> {
-        if self.window().is_empty() {
+    /// One burst: windows, for as long as the policy says so. While one window is written home, the
+    /// next is read and the one before is flushed and given up, so that neither device waits for
+    /// the other.
+    async fn destage(&self) -> Result<(), Failure> {
+        if self.window(self.log.tail()).is_empty() {
             self.ripen().await?;
         }
-        let window = self.window();
-        let began = self.rt.now();
-        let (pieces, marks) = self.live_in_window(&window).await?;
-        let loaded = self.load(pieces).await;
-        if !loaded.damaged.is_empty() {
-            self.declare_lost(&loaded.damaged)?;
+        let mut before: Option<Written> = None;
+        let mut ready = Some(self.read_window(self.log.tail()).await);
+        while let Some(current) = ready.take() {
+            let Decision::Destage { urgent } = policy::decide(&self.observe()) else {
+                break;
+            };
+            let began = self.rt.now();
+            let window = current.window.clone();
+            let read_next = async {
+                match urgent && !self.window(window.end).is_empty() {
+                    true => Some(self.read_window(window.end).await),
+                    false => None,
+                }
+            };
+            let commit_before = self.commit(before.take(), false);
+            let work = (self.write_window(current, urgent), read_next, commit_before);
+            let (written, next, committed) =
+                futures_util::future::join3(work.0, work.1, work.2).await;
+            committed?;
+            before = Some(written?);
+            self.account(&window, began);
+            self.settled.notify_all();
+            ready = next;
         }
+        self.commit(before, true).await
+    }
+
+    async fn read_window(&self, start: SegmentSeq) -> Ready {
+        let window = self.window(start);
+        let pieces = self.live_in_window(&window).await;
+        Ready {
+            window,
+            loaded: self.load(pieces).await,
+        }
+    }
+
+    /// Takes a window's marks and data home.
+    async fn write_window(&self, ready: Ready, urgent: bool) -> Result<Written, Failure> {
+        let Ready { window, loaded } = ready;
+        self.declare_lost(&loaded.damaged)?;
+        let marks = self.marks_in_window(&window);
         let changes = loaded
             .sound
             .iter()
@@ -168,48 +227,56 @@ impl Engine {
             self.yield_to_users(urgent).await;
             self.carry_mark_home(range.clone(), *mark).await?;
         }
-        let pieces: Vec<(Line, forebay_log::Addr)> = loaded
+        let pieces = loaded
             .sound
             .iter()
-            .map(|loaded| (loaded.piece.line, loaded.piece.addr))
+            .map(|l| (l.piece.line, l.piece.addr))
             .collect();
-        let written = self.write_window(loaded.sound, urgent).await?;
-        let superseded_by = self.log.last_record();
+        let bytes = self
+            .write_pieces_home(loaded.sound, || self.yield_to_users(urgent))
+            .await?;
+        self.counters.borrow_mut().destaged_bytes += bytes;
+        Ok(Written {
+            window,
+            pieces,
+            touched,
+            superseded_by: self.log.last_record(),
+        })
+    }
+
+    /// Makes a window's home copies durable, then whatever superseded the rest, then the tail; and
+    /// only then gives the copies in the log up.
+    async fn commit(&self, written: Option<Written>, last: bool) -> Result<(), Failure> {
+        let Some(written) = written else {
+            return Ok(());
+        };
         self.data.flush().await?;
-        self.log.flush(superseded_by).await?;
-        self.move_tail(&window, touched, &pieces).await?;
-        self.account(&window, written, began);
+        self.log.flush(written.superseded_by).await?;
+        self.move_tail(&written, last).await?;
+        self.settled.notify_all();
         Ok(())
     }
 
-    async fn write_window(&self, sound: Vec<Loaded>, urgent: bool) -> Result<u64, Failure> {
-        Ok(self
-            .write_pieces_home(sound, || self.yield_to_users(urgent))
-            .await?)
+    fn marks_in_window(&self, window: &Range<SegmentSeq>) -> Vec<(Range<u64>, Mark)> {
+        let records = self.log.first_record(window.start)..self.log.first_record(window.end);
+        let map = self.map.borrow();
+        map.ranges()
+            .iter()
+            .filter(|(_, mark)| records.contains(&mark.record))
+            .collect()
     }
 
-    /// What the window's segments hold that still counts: pieces of data, and marked ranges.
-    async fn live_in_window(
-        &self,
-        window: &Range<SegmentSeq>,
-    ) -> Result<(Vec<Piece>, Vec<(Range<u64>, Mark)>), Failure> {
-        let records = self.log.first_record(window.start)..self.log.first_record(window.end);
-        let marks: Vec<_> = {
+    /// The pieces of data that still count in the window's segments.
+    async fn live_in_window(&self, window: &Range<SegmentSeq>) -> Vec<Piece> {
+        let segments: Vec<SegmentSeq> = {
             let map = self.map.borrow();
-            map.ranges()
-                .iter()
-                .filter(|(_, mark)| records.contains(&mark.record))
-                .collect()
+            let all = (window.start.0..window.end.0).map(SegmentSeq);
+            all.filter(|segment| map.live_in(*segment) > 0).collect()
         };
-        let mut pieces = Vec::new();
-        let mut segment = window.start;
-        while segment < window.end {
-            if self.map.borrow().live_in(segment) > 0 {
-                pieces.extend(self.live_pieces(segment).await);
-            }
-            segment = segment.next();
-        }
-        Ok((pieces, marks))
+        let lists = futures_util::stream::iter(segments)
+            .map(|segment| self.live_pieces(segment))
+            .buffered(SUMMARIES);
+        lists.concat().await
     }
 
     /// The live pieces of a segment: by its summary, if that tells of them all, else by the map.
@@ -242,10 +309,17 @@ impl Engine {
     /// Notes in the log that the data of these pieces is lost, so that it stays known when their
     /// segment is gone, and that home is never taken for it.
     fn declare_lost(&self, pieces: &[Piece]) -> Result<(), Failure> {
-        for group in pieces.chunks(LOST_GROUP) {
-            self.append_lost(group.iter().flat_map(|piece| piece.live_runs()).collect())?;
+        let still: Vec<Range<u64>> = {
+            let map = self.map.borrow();
+            let now = pieces
+                .iter()
+                .filter_map(|piece| map.piece_at(piece.line, piece.addr));
+            now.flat_map(Piece::live_runs).collect()
+        };
+        for group in still.chunks(LOST_GROUP) {
+            tracing::error!(ranges = group.len(), "data in the log is damaged and lost");
+            self.append_lost(group.to_vec())?;
         }
-        tracing::error!(pieces = pieces.len(), "data in the log is damaged and lost");
         Ok(())
     }
 
@@ -310,16 +384,22 @@ impl Engine {
         Ok(())
     }
 
-    async fn move_tail(
-        &self,
-        window: &Range<SegmentSeq>,
-        touched: u64,
-        pieces: &[(Line, forebay_log::Addr)],
-    ) -> Result<(), Failure> {
+    /// `last` says that nothing else is being written home: then the ends are fingerprinted anew.
+    async fn move_tail(&self, written: &Written, last: bool) -> Result<(), Failure> {
+        let Written {
+            window,
+            pieces,
+            touched,
+            ..
+        } = written;
         self.assert_all_home(window, pieces);
         let mut fingerprint = self.payload.borrow().fingerprint;
-        fingerprint.refresh(touched, &*self.data).await?;
-        self.payload.borrow_mut().fingerprint = fingerprint;
+        if last && (*touched | fingerprint.unknown) != 0 {
+            fingerprint
+                .refresh(*touched | fingerprint.unknown, &*self.data)
+                .await?;
+            self.payload.borrow_mut().fingerprint = fingerprint;
+        }
         let layer = self.payload.borrow().encode();
         let next = self.log.first_record(window.end);
         self.log
@@ -335,7 +415,7 @@ impl Engine {
 
     /// The last check before copies are given up: every live piece of the window was taken home.
     /// Segments are durable and closed, so none can have been added since.
-    fn assert_all_home(&self, window: &Range<SegmentSeq>, pieces: &[(Line, forebay_log::Addr)]) {
+    fn assert_all_home(&self, window: &Range<SegmentSeq>, pieces: &[(Line, Addr)]) {
         let map = self.map.borrow();
         let home = pieces
             .iter()
@@ -353,8 +433,8 @@ impl Engine {
         );
     }
 
-    fn account(&self, window: &Range<SegmentSeq>, written: u64, began: forebay_rt::Instant) {
-        self.counters.borrow_mut().destaged_bytes += written;
+    /// Keeps the rate at which the log is emptied.
+    fn account(&self, window: &Range<SegmentSeq>, began: forebay_rt::Instant) {
         let bytes = window.end.since(window.start) * u64::from(self.log.layout().segment_bytes);
         let seconds = self.rt.now().since(began).as_secs_f64();
         if seconds > 0.0 && bytes > 0 {

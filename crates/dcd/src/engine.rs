@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_device::{Device, DeviceError, Geometry, Op, Result};
@@ -98,7 +99,7 @@ pub(crate) struct Engine {
     /// True if a bypassing write was not followed by a flush of the data device.
     pub(crate) bypassed: Cell<bool>,
     /// Why the data device does not take what is destaged.
-    pub(crate) trouble: RefCell<Option<Rc<str>>>,
+    pub(crate) trouble: RefCell<Option<Arc<str>>>,
     pub(crate) rescue: Cell<Rescue>,
     /// Data that was not durable was lost with the log; no flush succeeds after that.
     pub(crate) lost_unflushed: Cell<bool>,

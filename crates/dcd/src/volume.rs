@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op};
 use forebay_log::{RangeKind, Workers};
@@ -44,7 +45,7 @@ pub enum DrainError {
         /// What is left.
         left: ByteLen,
         /// The last failure.
-        cause: Rc<str>,
+        cause: Arc<str>,
     },
 }
 

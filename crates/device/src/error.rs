@@ -1,7 +1,7 @@
 //! What can go wrong with a device.
 
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What was asked of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +61,7 @@ pub enum DeviceError {
         /// The bytes asked for; empty for a flush.
         range: Range<u64>,
         /// What the system said.
-        source: Rc<std::io::Error>,
+        source: Arc<std::io::Error>,
     },
     /// What is stored there does not match its checksum; giving it out would be a lie.
     #[error("bytes {range:?} are damaged: {detail}")]
@@ -83,7 +83,7 @@ pub enum DeviceError {
         /// What was asked.
         op: Op,
         /// The failure that is latched.
-        cause: Rc<str>,
+        cause: Arc<str>,
     },
     /// The device is being taken down.
     #[error("{op} refused: the device is closing")]
@@ -99,7 +99,7 @@ impl DeviceError {
         DeviceError::Io {
             op,
             range,
-            source: Rc::new(source),
+            source: Arc::new(source),
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
@@ -43,7 +44,7 @@ impl Default for LogOptions {
 /// The log has failed: an earlier required write or flush did not succeed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the log device failed: {0}")]
-pub struct LogError(pub Rc<str>);
+pub struct LogError(pub Arc<str>);
 
 /// What a log has done since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -69,6 +70,8 @@ pub(crate) struct Inner {
     work: Event,
     /// Something was written, became durable, was freed, or failed.
     progress: Event,
+    /// Something became durable, or the log failed: what those wait for who wait for a flush.
+    durable: Event,
     failed: RefCell<Option<LogError>>,
     failure: Event,
     round: Cell<bool>,
@@ -105,6 +108,7 @@ impl Log {
             superblock_turn: Rc::default(),
             work: Event::new(),
             progress: Event::new(),
+            durable: Event::new(),
             failed: RefCell::new(None),
             failure: Event::new(),
             round: Cell::new(false),
@@ -244,7 +248,7 @@ impl Log {
     pub async fn flush(&self, target: RecordSeq) -> Result<(), LogError> {
         loop {
             // Listen before looking, so that nothing is missed.
-            let progress = self.inner.progress.listen();
+            let durable = self.inner.durable.listen();
             if self.stable() >= target {
                 return Ok(());
             }
@@ -252,7 +256,7 @@ impl Log {
                 return Err(failure);
             }
             self.inner.start_round();
-            progress.await;
+            durable.await;
         }
     }
 
@@ -397,6 +401,7 @@ impl Inner {
         let error = error.clone();
         drop(failed);
         self.failure.notify_all();
+        self.durable.notify_all();
         self.progress.notify_all();
         error
     }
@@ -511,7 +516,12 @@ async fn round(inner: Rc<Inner>) {
         state.close_record();
         state.next_record.prev()
     };
-    inner.work.notify_all();
+    // The first write is done here, without going by way of the pump: a lone writer waits for it.
+    let job = inner.state.borrow_mut().take_job();
+    if let Some((id, job)) = job {
+        inner.work.notify_all();
+        write_job(Rc::clone(&inner), id, job).await;
+    }
     let written = inner.progress.until(|| {
         let done = inner.state.borrow().written() >= target;
         (done || inner.has_failed()).then_some(done)
@@ -529,5 +539,6 @@ async fn round(inner: Rc<Inner>) {
         }
     }
     inner.round.set(false);
+    inner.durable.notify_all();
     inner.progress.notify_all();
 }

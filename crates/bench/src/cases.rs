@@ -1,0 +1,266 @@
+//! The cases, one for each bar.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Instant;
+
+use forebay_dcd::Volume;
+use forebay_device::Device;
+use forebay_units::ByteLen;
+
+use crate::load::{Kind, Load, Outcome, run};
+use crate::place::{Scratch, attach, create, on_ring, open};
+
+/// What all cases need.
+pub(crate) struct Bench {
+    pub(crate) dir: PathBuf,
+    pub(crate) rounds: usize,
+    pub(crate) seconds: f64,
+}
+
+const SMALL: u64 = 4096;
+const LARGE: u64 = 1 << 20;
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Prints a row: both rates and the median of the ratios round by round.
+fn row(name: &str, ours: &[f64], theirs: &[f64], unit: &str, other: &str) {
+    let ratios = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
+    let (a, b) = (median(ours.to_vec()), median(theirs.to_vec()));
+    println!(
+        "| {name} | {a:.0} {unit} | {b:.0} {unit} ({other}) | {:.2} |",
+        median(ratios)
+    );
+}
+
+impl Bench {
+    fn load(&self, kind: Kind, size: u64, depth: usize) -> Load {
+        Load {
+            kind,
+            size,
+            depth,
+            seconds: self.seconds,
+            most: u64::MAX,
+        }
+    }
+
+    /// One load on a file as it is.
+    fn raw(&self, path: &PathBuf, load: Load) -> anyhow::Result<Outcome> {
+        let path = path.clone();
+        on_ring(move |rt, ring| async move {
+            let device = open(&ring, &path)?;
+            Ok(run(&rt, device, load).await?)
+        })
+    }
+
+    /// One load on a volume with a fresh log.
+    fn cached(&self, log: &PathBuf, data: &PathBuf, load: Load) -> anyhow::Result<Outcome> {
+        let (log, data) = (log.clone(), data.clone());
+        on_ring(move |rt, ring| async move {
+            let (log, data) = (open(&ring, &log)?, open(&ring, &data)?);
+            create(Rc::clone(&log), Rc::clone(&data)).await?;
+            let volume = attach(rt.clone(), log, data).await?;
+            let outcome = run(&rt, Rc::new(volume.clone()), load).await?;
+            volume.close().await?;
+            Ok(outcome)
+        })
+    }
+
+    pub(crate) fn writes(&self) -> anyhow::Result<()> {
+        let mut scratch = Scratch::new();
+        let log = scratch.file(&self.dir, "log", ByteLen::gib(4), false)?;
+        let data = scratch.file(&self.dir, "data", ByteLen::gib(1), false)?;
+        let (mut ours, mut sequential, mut random, mut cpu) = (vec![], vec![], vec![], vec![]);
+        for _ in 0..self.rounds {
+            // No more than the log holds before destaging begins to matter.
+            let most = (ByteLen::gib(4).0 as f64 * 0.65) as u64 / SMALL;
+            let load = Load {
+                most,
+                ..self.load(Kind::RandomWrite, SMALL, 32)
+            };
+            let outcome = self.cached(&log, &data, load)?;
+            ours.push(outcome.rate);
+            cpu.push(outcome.cpu_us);
+            let large = self.raw(&log, self.load(Kind::SequentialWrite, LARGE, 4))?;
+            sequential.push(large.rate * (LARGE / SMALL) as f64);
+            random.push(
+                self.raw(&data, self.load(Kind::RandomWrite, SMALL, 32))?
+                    .rate,
+            );
+        }
+        row(
+            "random 4 KiB writes, depth 32",
+            &ours,
+            &sequential,
+            "/s",
+            "sequential 1 MiB writes as 4 KiB",
+        );
+        row(
+            "random 4 KiB writes, depth 32",
+            &ours,
+            &random,
+            "/s",
+            "raw random 4 KiB writes",
+        );
+        println!(
+            "| processor time a write | {:.2} µs | 2.5 µs | |",
+            median(cpu)
+        );
+        Ok(())
+    }
+
+    pub(crate) fn sync(&self) -> anyhow::Result<()> {
+        let mut scratch = Scratch::new();
+        let log = scratch.file(&self.dir, "log", ByteLen::gib(2), false)?;
+        let data = scratch.file(&self.dir, "data", ByteLen::gib(1), false)?;
+        for writers in [32, 1] {
+            let (mut ours, mut raw) = (vec![], vec![]);
+            for _ in 0..self.rounds {
+                let load = self.load(Kind::WriteAndFlush, SMALL, writers);
+                ours.push(self.cached(&log, &data, load)?.rate);
+                raw.push(self.raw(&data, load)?.rate);
+            }
+            let name = format!("write + flush, {writers} writers");
+            row(&name, &ours, &raw, "/s", "raw write + flush");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn misses(&self) -> anyhow::Result<()> {
+        let mut scratch = Scratch::new();
+        let log = scratch.file(&self.dir, "log", ByteLen::mib(256), false)?;
+        let data = scratch.file(&self.dir, "data", ByteLen::gib(2), false)?;
+        for depth in [1, 32] {
+            let (mut ours, mut raw) = (vec![], vec![]);
+            for _ in 0..self.rounds {
+                let load = self.load(Kind::RandomRead, SMALL, depth);
+                ours.push(self.cached(&log, &data, load)?.rate);
+                raw.push(self.raw(&data, load)?.rate);
+            }
+            row(
+                &format!("reads that miss, depth {depth}"),
+                &ours,
+                &raw,
+                "/s",
+                "raw reads",
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn full(&self) -> anyhow::Result<()> {
+        let mut scratch = Scratch::new();
+        let log = scratch.file(&self.dir, "log", ByteLen::mib(512), false)?;
+        let data = scratch.file(&self.dir, "data", ByteLen::gib(4), false)?;
+        let seconds = self.seconds * 30.0;
+        let load = Load {
+            seconds,
+            ..self.load(Kind::RandomWrite, SMALL, 32)
+        };
+        let raw_before = self
+            .raw(&data, self.load(Kind::RandomWrite, SMALL, 32))?
+            .rate;
+        let outcome = self.cached(&log, &data, load)?;
+        let raw_after = self
+            .raw(&data, self.load(Kind::RandomWrite, SMALL, 32))?
+            .rate;
+        // The first seconds fill the log; the last is not whole.
+        let whole = &outcome.by_second[..outcome.by_second.len().saturating_sub(1)];
+        let full: Vec<f64> = whole.iter().skip(3).map(|n| *n as f64).collect();
+        let (middle, worst) = (
+            median(full.clone()),
+            full.iter().copied().fold(f64::INFINITY, f64::min),
+        );
+        row(
+            "full log, median second",
+            &[middle],
+            &[(raw_before + raw_after) / 2.0],
+            "/s",
+            "raw random writes",
+        );
+        row(
+            "full log, worst second",
+            &[worst],
+            &[middle],
+            "/s",
+            "its median second",
+        );
+        eprintln!("by second: {:?}", outcome.by_second);
+        Ok(())
+    }
+
+    pub(crate) fn recovery(&self) -> anyhow::Result<()> {
+        let mut scratch = Scratch::new();
+        let log = scratch.file(&self.dir, "log", ByteLen::gib(16), true)?;
+        let data = scratch.file(&self.dir, "data", ByteLen::gib(64), true)?;
+        let before = resident();
+        let (map_bytes, dirty, grown) = on_ring({
+            let (log, data) = (log.clone(), data.clone());
+            move |rt, ring| async move {
+                let (log, data) = (open(&ring, &log)?, open(&ring, &data)?);
+                create(Rc::clone(&log), Rc::clone(&data)).await?;
+                let volume = attach(rt.clone(), log, data).await?;
+                fill(&rt, &volume).await?;
+                let status = volume.status();
+                let grown = resident().saturating_sub(before);
+                // Dropped without being closed, as by a kill.
+                Ok((status.map_bytes, status.dirty_bytes, grown))
+            }
+        })?;
+        let gib = dirty as f64 / (1u64 << 30) as f64;
+        let per_gib = map_bytes as f64 / gib / (1 << 20) as f64;
+        println!(
+            "| map memory | {per_gib:.2} MiB/GiB ({gib:.1} GiB cached; process grew by {grown} MiB) | 6 MiB/GiB | |"
+        );
+        let (mut times, mut share) = (vec![], 0.0);
+        for _ in 0..self.rounds {
+            let (log, data) = (log.clone(), data.clone());
+            let (seconds, bytes) = on_ring(move |rt, ring| async move {
+                let (log, data) = (open(&ring, &log)?, open(&ring, &data)?);
+                let began = Instant::now();
+                let identity = forebay_dcd::DataIdentity::default();
+                let options = forebay_dcd::AttachOptions::default();
+                let (_volume, report) = Volume::attach(rt, log, data, identity, options).await?;
+                Ok((began.elapsed().as_secs_f64(), report.bytes_read))
+            })?;
+            times.push(seconds);
+            share = bytes as f64 / ByteLen::gib(16).0 as f64 * 100.0;
+        }
+        println!(
+            "| recovery of a full 16 GiB log | {:.2} s, reading {share:.2} % | 1 s, 0.5 % | |",
+            median(times)
+        );
+        Ok(())
+    }
+}
+
+/// Fills the log with random 4 KiB writes to the point where writers would be held up.
+async fn fill(rt: &forebay_rt::Rt, volume: &Volume) -> anyhow::Result<()> {
+    let status = volume.status();
+    let most = (status.log_bytes as f64 * 0.69) as u64 / SMALL;
+    let load = Load {
+        kind: Kind::RandomWrite,
+        size: SMALL,
+        depth: 32,
+        seconds: 600.0,
+        most,
+    };
+    let device: Rc<dyn Device> = Rc::new(volume.clone());
+    run(rt, Rc::clone(&device), load).await?;
+    device.flush().await?;
+    Ok(())
+}
+
+/// Memory of this process, in MiB.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
+    pages * 4096 >> 20
+}

@@ -1,0 +1,75 @@
+//! `forebay-bench`: figures of the write cache in one process, each beside what it is compared with.
+//!
+//! Every figure is a ratio of two things measured in turn, in one run, on the same disk: machines are
+//! shared, and absolute rates drift. Medians over rounds are printed as rows of Markdown.
+//! `docs/performance.md` holds the figures and the commands.
+
+mod cases;
+mod load;
+mod place;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Measures the write cache in one process, beside the device it is in front of.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Where to put scratch files: a directory on the disk to measure, with about 6 GiB free.
+    #[arg(long, default_value = "target/bench", global = true)]
+    dir: PathBuf,
+    /// Rounds; the median is printed.
+    #[arg(long, default_value_t = 5, global = true)]
+    rounds: usize,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 2.0, global = true)]
+    seconds: f64,
+    #[command(subcommand)]
+    case: Option<Case>,
+}
+
+#[derive(Subcommand, Clone, Copy, PartialEq, Eq)]
+enum Case {
+    /// Random 4 KiB writes, beside the disk's sequential 1 MiB writes and its random 4 KiB writes.
+    Writes,
+    /// Write and flush, by 1 and by 32 writers, beside the disk's.
+    Sync,
+    /// Reads that miss, at depth 1 and 32, beside the disk's.
+    Misses,
+    /// A full log and writers flat out, second by second, beside the disk's random writes.
+    Full,
+    /// Memory of the map, and the time to recover a full 16 GiB log.
+    Recovery,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    std::fs::create_dir_all(&arguments.dir)?;
+    let bench = cases::Bench {
+        dir: arguments.dir,
+        rounds: arguments.rounds.max(1),
+        seconds: arguments.seconds,
+    };
+    println!("| bar | figure | compared with | ratio |\n|---|---|---|---|");
+    let all = [
+        Case::Writes,
+        Case::Sync,
+        Case::Misses,
+        Case::Full,
+        Case::Recovery,
+    ];
+    for case in all
+        .into_iter()
+        .filter(|case| arguments.case.is_none_or(|one| one == *case))
+    {
+        match case {
+            Case::Writes => bench.writes()?,
+            Case::Sync => bench.sync()?,
+            Case::Misses => bench.misses()?,
+            Case::Full => bench.full()?,
+            Case::Recovery => bench.recovery()?,
+        }
+    }
+    Ok(())
+}
