@@ -152,7 +152,10 @@ impl Engine {
 
     /// Lets users go first: returns when nobody is being served, or at once if it is urgent.
     async fn yield_to_users(&self, urgent: bool) {
-        while !urgent {
+        if urgent {
+            return;
+        }
+        loop {
             let seen = self.observe();
             if seen.pressed || seen.used > policy::HIGH_WATER || self.closed.get() {
                 return;

@@ -41,7 +41,6 @@ impl Payload {
         let mut out = Vec::new();
         out.extend_from_slice(&self.data.len.to_le_bytes());
         out.extend_from_slice(&self.block_size.to_le_bytes());
-        out.extend_from_slice(&0u32.to_le_bytes());
         out.extend_from_slice(&self.lost_sectors.to_le_bytes());
         out.extend_from_slice(&self.fingerprint.unknown.to_le_bytes());
         for crc in self.fingerprint.crcs {
@@ -67,7 +66,6 @@ impl Payload {
         };
         let len = u64::from_le_bytes(take(8)?.try_into().ok()?);
         let block_size = u32::from_le_bytes(take(4)?.try_into().ok()?);
-        let zero = u32::from_le_bytes(take(4)?.try_into().ok()?);
         let lost_sectors = u64::from_le_bytes(take(8)?.try_into().ok()?);
         let unknown = u64::from_le_bytes(take(8)?.try_into().ok()?);
         let mut crcs = [0; BLOCKS];
@@ -85,8 +83,7 @@ impl Payload {
             let len = u16::from_le_bytes(take(2)?.try_into().ok()?) as usize;
             names.push(String::from_utf8(take(len)?.to_vec()).ok()?);
         }
-        let sane = zero == 0
-            && matches!(block_size, 512 | 4096)
+        let sane = matches!(block_size, 512 | 4096)
             && len.is_multiple_of(block_size.into())
             && usize::from(count) <= NAMES_MAX;
         sane.then_some(Payload {

@@ -38,8 +38,9 @@ mod volume;
 mod write;
 
 pub use engine::{Acknowledge, AttachOptions};
+pub use fingerprint::{BLOCKS as FINGERPRINT_BLOCKS, Fingerprint};
 pub use forebay_log::VolumeId;
-pub use format::DataIdentity;
+pub use format::{DataIdentity, Payload};
 pub use inspect::{
     CheckReport, CheckVerdict, DumpExtent, DumpItem, InspectError, check, dump, erase, inspect,
 };

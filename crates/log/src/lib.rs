@@ -18,7 +18,8 @@
 //! - **Failure latches.** After a failed write or flush nothing is acknowledged any more (I7).
 //!
 //! Reading order: `docs/format/log.md` with `format.rs` (bytes), `layout.rs` (where things lie),
-//! `state.rs` (what is known), `write.rs` (what waits), `recover.rs` (after a crash), `read.rs`.
+//! `state.rs` (what is known), `write.rs` (what waits), `superblocks.rs` (where to begin),
+//! `recover.rs` and `scan.rs` (after a crash), `read.rs`.
 
 mod format;
 mod layout;
@@ -27,6 +28,7 @@ mod read;
 mod recover;
 mod scan;
 mod state;
+mod superblocks;
 mod write;
 
 pub use format::{
@@ -35,7 +37,8 @@ pub use format::{
 };
 pub use layout::{Addr, Layout, LayoutError, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MIN};
 pub use read::{Pin, Placed};
-pub use recover::{OpenError, Recovery, SuperblockCopies, format_device, open, read_superblocks};
+pub use recover::{OpenError, Recovery, format_device, open};
 pub use scan::{Damage, RecoveredRecord, Scan, scan};
 pub use state::{SEGMENTS_RESERVED, UNSTABLE_SEGMENTS_MAX};
+pub use superblocks::{SuperblockCopies, read_superblocks};
 pub use write::{Appender, Log, LogError, LogOptions, LogStats, Workers};

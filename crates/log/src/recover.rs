@@ -15,13 +15,12 @@ use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_rt::Rt;
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use crate::format::{
-    FormatError, HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock, VolumeId,
-};
+use crate::format::{FormatError, HEADER_BYTES, Superblock, VolumeId};
 use crate::layout::Layout;
 use crate::scan::{Damage, RecoveredRecord, Scan, scan};
 use crate::state::{Resume, State};
-use crate::write::{Log, LogOptions, Workers, write_superblock};
+use crate::superblocks::write_superblock;
+use crate::write::{Log, LogOptions, Workers};
 
 /// Why a log cannot be taken up.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -62,55 +61,6 @@ pub enum OpenError {
         .0.record.0, .0.offset, .0.segment.0, .0.stable.0, .0.later.len()
     )]
     Damaged(Damage),
-}
-
-/// Both copies of a superblock, as found.
-#[derive(Clone, Debug)]
-pub struct SuperblockCopies {
-    /// What lies at [`SUPERBLOCK_A_AT`].
-    pub a: Result<Superblock, FormatError>,
-    /// What lies at [`SUPERBLOCK_B_AT`].
-    pub b: Result<Superblock, FormatError>,
-}
-
-impl SuperblockCopies {
-    /// The copy that counts: the newer of the sound ones.
-    ///
-    /// # Errors
-    /// If there is none, or the two contradict each other.
-    pub fn newest(&self) -> Result<&Superblock, OpenError> {
-        match (&self.a, &self.b) {
-            (Ok(a), Ok(b)) if a.volume != b.volume => Err(OpenError::TwoVolumes {
-                a: a.volume,
-                b: b.volume,
-            }),
-            (Ok(a), Ok(b)) => Ok(if a.generation >= b.generation { a } else { b }),
-            (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
-            (Err(a), Err(b)) => Err(OpenError::NoSuperblock { a: *a, b: *b }),
-        }
-    }
-}
-
-/// Reads both copies of the superblock.
-///
-/// # Errors
-/// If the device is too short to hold them. A copy that cannot be read counts as damaged.
-pub async fn read_superblocks(device: &dyn Device) -> Result<SuperblockCopies, OpenError> {
-    let (have, need) = (device.geometry().len, SUPERBLOCK_B_AT + HEADER_BYTES as u64);
-    if have < HEADER_BYTES as u64 {
-        return Err(OpenError::Truncated { have, need });
-    }
-    let copy = async |at: u64| {
-        if at + HEADER_BYTES as u64 > have {
-            return Err(FormatError::Magic("superblock"));
-        }
-        match device.read(at, BufMut::zeroed(HEADER_BYTES)).await {
-            Ok(bytes) => Superblock::decode(&bytes),
-            Err(_) => Err(FormatError::Checksum("superblock")),
-        }
-    };
-    let (a, b) = (copy(SUPERBLOCK_A_AT).await, copy(SUPERBLOCK_B_AT).await);
-    Ok(SuperblockCopies { a, b })
 }
 
 /// Makes an empty log on `device`: wipes what other systems would recognise the device by (its first

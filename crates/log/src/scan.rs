@@ -12,6 +12,9 @@
 //! most [`UNSTABLE_SEGMENTS_MAX`] segments not known durable, so that far ahead is looked, at
 //! summaries and first headers, and block by block in the two segments around the end.
 
+mod end;
+mod peek;
+
 use std::collections::VecDeque;
 
 use forebay_device::{BufMut, Device, DeviceError};
@@ -19,10 +22,14 @@ use forebay_units::{Epoch, RecordSeq, Sector, SegmentSeq};
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use crate::format::{Entry, HEADER_BYTES, Record, Summary, SummaryRecord, Superblock, VolumeId};
+use crate::format::{HEADER_BYTES, Record, Summary, SummaryRecord, Superblock};
 use crate::layout::Layout;
 use crate::read::{Placed, place};
 use crate::state::UNSTABLE_SEGMENTS_MAX;
+
+use end::End;
+use peek::{Peek, header_at, payload_is_sound, peek};
+pub(crate) use peek::{read_summary, walk};
 
 /// Peeks at segments under way at once.
 const PEEKS: usize = 32;
@@ -81,15 +88,6 @@ pub struct Scan {
     pub(crate) leftovers: Vec<SegmentSeq>,
 }
 
-/// What a look at a segment's ends showed.
-struct Peek {
-    segment: SegmentSeq,
-    summary: Option<Summary>,
-    /// Without a summary: its first record's header.
-    first: Option<Record>,
-    bytes_read: u64,
-}
-
 /// The records of a segment that are in the chain.
 struct Accepted {
     segment: SegmentSeq,
@@ -98,85 +96,6 @@ struct Accepted {
     records: Vec<SummaryRecord>,
     /// True if the summary on the device lists just these.
     summarised: bool,
-}
-
-/// Reads a segment's summary, if it has a sound one of this volume and segment.
-///
-/// # Errors
-/// The device's.
-pub(crate) async fn read_summary(
-    device: &dyn Device,
-    layout: &Layout,
-    volume: VolumeId,
-    segment: SegmentSeq,
-) -> Result<Option<Summary>, DeviceError> {
-    let end = layout.segment_at(segment) + u64::from(layout.segment_bytes);
-    let last = device
-        .read(end - HEADER_BYTES as u64, BufMut::zeroed(HEADER_BYTES))
-        .await?;
-    let Ok(total) = Summary::total_len(&last, layout.segment_bytes) else {
-        return Ok(None);
-    };
-    let bytes = if total == HEADER_BYTES {
-        last
-    } else {
-        device
-            .read(end - total as u64, BufMut::zeroed(total))
-            .await?
-    };
-    let summary = Summary::decode(&bytes).ok();
-    Ok(summary.filter(|summary| {
-        summary.volume == volume
-            && summary.segment == segment
-            && summary_is_possible(summary, layout)
-    }))
-}
-
-/// True if the records lie one after the other from the segment's start, inside it.
-fn summary_is_possible(summary: &Summary, layout: &Layout) -> bool {
-    let mut at = 0u64;
-    for record in &summary.records {
-        if u64::from(record.offset) != at {
-            return false;
-        }
-        at += HEADER_BYTES as u64 + u64::from(record.payload_bytes);
-    }
-    at <= u64::from(layout.segment_bytes)
-}
-
-/// The records of a segment by their headers, in order from `first`, as far as they follow on.
-pub(crate) fn walk(
-    bytes: &[u8],
-    volume: VolumeId,
-    segment: SegmentSeq,
-    first: RecordSeq,
-) -> impl Iterator<Item = Record> {
-    let (mut at, mut expected) = (0usize, first);
-    std::iter::from_fn(move || {
-        let record = header_at(bytes, at, volume, segment).filter(|r| r.seq == expected)?;
-        at += HEADER_BYTES + record.payload_bytes as usize;
-        expected = expected.next();
-        (at <= bytes.len()).then_some(record)
-    })
-}
-
-fn header_at(bytes: &[u8], at: usize, volume: VolumeId, segment: SegmentSeq) -> Option<Record> {
-    let record = Record::decode(bytes.get(at..at.checked_add(HEADER_BYTES)?)?).ok()?;
-    let here = record.volume == volume && record.segment == segment && record.offset as usize == at;
-    here.then_some(record)
-}
-
-fn payload_is_sound(bytes: &[u8], offset: u32, entries: &[Entry]) -> bool {
-    let mut at = offset as usize + HEADER_BYTES;
-    entries.iter().all(|entry| {
-        let len = entry.payload_sectors() as usize * 512;
-        let data = bytes.get(at..at + len);
-        at += len;
-        match entry {
-            Entry::Data { crc, .. } => data.is_some_and(|data| crc32c::crc32c(data) == *crc),
-            Entry::Range { .. } => true,
-        }
-    })
 }
 
 /// Walks the chain that `superblock` begins, giving each record to `apply` once it is certain that
@@ -234,46 +153,6 @@ pub async fn scan(
         segment = segment.next();
     };
     scanner.finish(end, ahead).await
-}
-
-/// Where the chain stopped.
-struct End {
-    segment: SegmentSeq,
-    offset: u32,
-    /// The whole segment, if it was read.
-    bytes: Option<BufMut>,
-}
-
-async fn peek(
-    device: &dyn Device,
-    superblock: &Superblock,
-    layout: Layout,
-    segment: SegmentSeq,
-) -> Peek {
-    // A place that cannot be read is as good as damaged; whether that matters shows later.
-    let summary = read_summary(device, &layout, superblock.volume, segment)
-        .await
-        .ok()
-        .flatten();
-    let counts = |epoch| segment < superblock.epoch_segment || epoch >= superblock.epoch;
-    let summary = summary.filter(|summary| counts(summary.epoch));
-    let mut peeked = Peek {
-        segment,
-        summary,
-        first: None,
-        bytes_read: HEADER_BYTES as u64,
-    };
-    if peeked.summary.is_none() {
-        let header = device
-            .read(layout.segment_at(segment), BufMut::zeroed(HEADER_BYTES))
-            .await;
-        peeked.first = header
-            .ok()
-            .and_then(|bytes| header_at(&bytes, 0, superblock.volume, segment))
-            .filter(|record| counts(record.epoch));
-        peeked.bytes_read += HEADER_BYTES as u64;
-    }
-    peeked
 }
 
 struct Scanner<'a> {
@@ -495,141 +374,5 @@ impl Scanner<'_> {
             }
         }
         whole
-    }
-
-    async fn finish(mut self, end: End, ahead: VecDeque<Peek>) -> Result<Scan, DeviceError> {
-        let damage = self.damage(end, &ahead).await;
-        // A write that is not whole is not applied at all: the chain ends before its first record.
-        if let Some(first) = self.pending.first() {
-            self.expected = first.seq;
-        }
-        let mut seal = None;
-        let mut next_segment = self.superblock.tail.plus(self.firsts.len() as u64);
-        while let Some(mut last) = self.recent.pop_back() {
-            let keep = self.expected.since(last.first) as usize;
-            if keep == 0 {
-                self.firsts.pop_back();
-                next_segment = last.segment;
-                continue;
-            }
-            if keep < last.records.len() || !last.summarised {
-                last.records.truncate(keep);
-                seal = Some(Summary {
-                    volume: self.superblock.volume,
-                    epoch: last.epoch,
-                    segment: last.segment,
-                    first: last.first,
-                    stable: self.expected.prev(),
-                    records: last.records,
-                });
-            }
-            break;
-        }
-        let wipe_end = next_segment.plus(UNSTABLE_SEGMENTS_MAX);
-        let ring_end = self.superblock.tail.plus(self.layout.segment_count);
-        let mut leftovers = Vec::new();
-        let mut segment = next_segment;
-        while segment < wipe_end.min(ring_end) {
-            let seen = ahead.iter().find(|peeked| peeked.segment == segment);
-            let known_empty = seen.is_some_and(|p| p.summary.is_none() && p.first.is_none());
-            if !known_empty {
-                leftovers.push(segment);
-            }
-            segment = segment.next();
-        }
-        Ok(Scan {
-            epoch: self.epoch,
-            next_segment,
-            next_record: self.expected,
-            records: self.records,
-            stable: self.stable,
-            damage,
-            bytes_read: self.bytes_read,
-            summaries_lost: self.summaries_lost,
-            firsts: self.firsts,
-            seal,
-            leftovers,
-        })
-    }
-
-    /// Every header of this life in a segment from byte `from` on, wherever it stands.
-    fn headers(&self, bytes: &[u8], segment: SegmentSeq, from: usize) -> Vec<Record> {
-        let Superblock {
-            volume,
-            epoch,
-            epoch_segment,
-            ..
-        } = *self.superblock;
-        (from..bytes.len())
-            .step_by(self.layout.block as usize)
-            .filter_map(|at| header_at(bytes, at, volume, segment))
-            .filter(|record| segment < epoch_segment || record.epoch >= epoch)
-            .filter(|record| record.epoch >= self.chain_epoch)
-            .collect()
-    }
-
-    /// Whether the record at which the chain ends was durable once.
-    async fn damage(&mut self, end: End, ahead: &VecDeque<Peek>) -> Option<Damage> {
-        let missing = self
-            .pending
-            .first()
-            .map_or(self.expected, |record| record.seq);
-        let mut later = Vec::new();
-        let mut stable = self.stable;
-        let ring_end = self.superblock.tail.plus(self.layout.segment_count);
-        let here = end.segment < ring_end;
-        let bytes = match end.bytes {
-            Some(bytes) => Some(bytes),
-            None if here => Some(self.load(end.segment).await),
-            None => None,
-        };
-        let mut headers = Vec::new();
-        if let Some(bytes) = bytes {
-            headers.extend(self.headers(&bytes, end.segment, end.offset as usize));
-            let next = end.segment.next();
-            // Only where something of this life lies further on is the next segment read whole.
-            let more = ahead
-                .iter()
-                .any(|p| p.segment > end.segment && p.has_something());
-            if next < ring_end && (more || !headers.is_empty()) {
-                let bytes = self.load(next).await;
-                headers.extend(self.headers(&bytes, next, 0));
-            }
-        }
-        for record in headers.iter().filter(|record| record.seq >= missing) {
-            stable = stable.max(record.stable);
-            later.extend(record.entries.iter().map(written_range));
-        }
-        for summary in ahead.iter().filter_map(|peeked| peeked.summary.as_ref()) {
-            let entries = summary.records.iter().flat_map(|record| &record.entries);
-            later.extend(entries.map(written_range));
-        }
-        self.stable = stable;
-        later.sort_unstable();
-        later.dedup();
-        (missing <= stable).then_some(Damage {
-            record: missing,
-            segment: end.segment,
-            offset: end.offset,
-            stable,
-            later,
-        })
-    }
-}
-
-impl Peek {
-    fn has_something(&self) -> bool {
-        self.summary.is_some() || self.first.is_some()
-    }
-}
-
-fn written_range(entry: &Entry) -> (Sector, u64) {
-    match entry {
-        Entry::Data {
-            sector, sectors, ..
-        } => (*sector, u64::from(*sectors)),
-        Entry::Range {
-            sector, sectors, ..
-        } => (*sector, *sectors),
     }
 }

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_device::{Device, Durability};
 use forebay_rt::{Event, Instant, RangeLock, Rt, Task};
 use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
-use crate::format::{RangeKind, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock, VolumeId};
+use crate::format::{RangeKind, Superblock, VolumeId};
 use crate::layout::{Addr, Layout};
 use crate::ram::Job;
 use crate::state::State;
@@ -64,12 +64,12 @@ pub(crate) struct Inner {
     pub(crate) device: Rc<dyn Device>,
     options: LogOptions,
     state: RefCell<State>,
-    superblock: RefCell<Superblock>,
-    superblock_turn: Rc<RangeLock>,
+    pub(crate) superblock: RefCell<Superblock>,
+    pub(crate) superblock_turn: Rc<RangeLock>,
     /// There may be something for the pump or the ticker to do.
     work: Event,
     /// Something was written, became durable, was freed, or failed.
-    progress: Event,
+    pub(crate) progress: Event,
     /// Something became durable, or the log failed: what those wait for who wait for a flush.
     durable: Event,
     failed: RefCell<Option<LogError>>,
@@ -269,103 +269,6 @@ impl Log {
         drop(state);
         self.inner.work.notify_all();
     }
-
-    /// Makes `tail` the oldest segment needed, durably in both superblocks, then gives the segments
-    /// before it back to the ring. `change` may set what else the superblock says.
-    ///
-    /// # Errors
-    /// If the superblock cannot be written: the log has failed.
-    pub async fn advance_tail(
-        &self,
-        tail: SegmentSeq,
-        change: impl FnOnce(&mut Superblock),
-    ) -> Result<(), LogError> {
-        self.update_superblock(|superblock| {
-            superblock.tail = tail;
-            superblock.tail_record = self.first_record(tail);
-            change(superblock);
-        })
-        .await?;
-        self.state_mut().set_tail(tail);
-        self.inner.progress.notify_all();
-        Ok(())
-    }
-
-    /// Writes the superblock, changed by `change` and with the newest `stable`, to both places; one
-    /// after the other, so that at any moment one of them is whole.
-    ///
-    /// # Errors
-    /// If either cannot be written: the log has failed.
-    pub async fn update_superblock(
-        &self,
-        change: impl FnOnce(&mut Superblock),
-    ) -> Result<(), LogError> {
-        let _turn = self.inner.superblock_turn.lock(0..1).await;
-        if let Some(failure) = self.failure() {
-            return Err(failure);
-        }
-        self.write_superblock(change)
-            .await
-            .map_err(|error| self.inner.fail(&error.to_string()))
-    }
-
-    /// As [`Log::update_superblock`], but tries even after the log has failed: what a failing device
-    /// still takes may keep a later attach from believing it.
-    ///
-    /// # Errors
-    /// The device's.
-    pub async fn update_superblock_of_failed(
-        &self,
-        change: impl FnOnce(&mut Superblock),
-    ) -> Result<(), DeviceError> {
-        let _turn = self.inner.superblock_turn.lock(0..1).await;
-        let mut next = self.superblock().clone();
-        change(&mut next);
-        next.generation += 1;
-        let (a, b) = write_each_superblock(&*self.inner.device, &next).await;
-        a.or(b)
-    }
-
-    async fn write_superblock(
-        &self,
-        change: impl FnOnce(&mut Superblock),
-    ) -> Result<(), DeviceError> {
-        let mut next = self.superblock().clone();
-        next.stable = self.stable();
-        change(&mut next);
-        next.generation += 1;
-        write_superblock(&*self.inner.device, &next).await?;
-        *self.inner.superblock.borrow_mut() = next;
-        self.inner.count(|stats| stats.superblocks += 1);
-        Ok(())
-    }
-}
-
-/// Writes both copies of a superblock, durably, A first.
-pub(crate) async fn write_superblock(
-    device: &dyn Device,
-    superblock: &Superblock,
-) -> Result<(), DeviceError> {
-    let bytes = BufMut::copy_of(&superblock.encode()).freeze();
-    device
-        .write(SUPERBLOCK_A_AT, bytes.clone(), Durability::Fua)
-        .await?;
-    device.write(SUPERBLOCK_B_AT, bytes, Durability::Fua).await
-}
-
-/// Tries both copies, whatever becomes of the first.
-async fn write_each_superblock(
-    device: &dyn Device,
-    superblock: &Superblock,
-) -> (Result<(), DeviceError>, Result<(), DeviceError>) {
-    let bytes = BufMut::copy_of(&superblock.encode()).freeze();
-    let a = device
-        .write(SUPERBLOCK_A_AT, bytes.clone(), Durability::Fua)
-        .await;
-    (
-        a,
-        device.write(SUPERBLOCK_B_AT, bytes, Durability::Fua).await,
-    )
 }
 
 /// Composes one group; see [`Log::append`].
@@ -392,7 +295,7 @@ impl Appender<'_> {
 }
 
 impl Inner {
-    fn fail(&self, cause: &str) -> LogError {
+    pub(crate) fn fail(&self, cause: &str) -> LogError {
         let mut failed = self.failed.borrow_mut();
         let error = failed.get_or_insert_with(|| {
             tracing::error!(cause, "the log device failed");
@@ -410,7 +313,7 @@ impl Inner {
         self.failed.borrow().is_some()
     }
 
-    fn count(&self, add: impl FnOnce(&mut LogStats)) {
+    pub(crate) fn count(&self, add: impl FnOnce(&mut LogStats)) {
         let mut stats = self.stats.get();
         add(&mut stats);
         self.stats.set(stats);

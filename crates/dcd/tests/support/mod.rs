@@ -107,6 +107,9 @@ struct Pending {
     bytes: Vec<u8>,
 }
 
+/// Whether a request fails.
+pub type Fault = Box<dyn Fn(Op, &Range<u64>) -> bool>;
+
 /// A disk of a world.
 pub struct Disk {
     rt: Rt,
@@ -122,7 +125,7 @@ pub struct Disk {
     /// Latency of a request is at most this.
     pub slowest: Cell<Duration>,
     /// Requests that fail: asked with the operation and its range.
-    pub fault: RefCell<Option<Box<dyn Fn(Op, &Range<u64>) -> bool>>>,
+    pub fault: RefCell<Option<Fault>>,
     pub flushes: Cell<u64>,
     /// Every write, as issued.
     pub writes: RefCell<Vec<Range<u64>>>,

@@ -1,6 +1,6 @@
 //! Every byte of the protocol, and nothing else.
 //!
-//! The source is the NBD project's `doc/proto.md`. All integers are big-endian. Decoding takes bytes
+//! Protocol: `doc/proto.md` of the NBD project. All integers are big-endian. Decoding takes bytes
 //! from strangers: it returns `None` for what is not well formed, and allocates nothing.
 
 /// First word of the server's greeting, `NBDMAGIC`.

@@ -1,0 +1,123 @@
+//! What a record says of the volume, piece by piece.
+
+use forebay_units::{LINE_SECTORS, Line, SECTOR_BYTES, Sector};
+
+use super::envelope::Reader;
+
+/// Bytes of a data entry.
+pub(crate) const DATA_ENTRY_BYTES: usize = 10;
+/// Bytes of a range entry.
+pub(crate) const RANGE_ENTRY_BYTES: usize = 13;
+
+/// What a range without data means.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RangeKind {
+    /// It reads as zeroes.
+    Zero,
+    /// It is no longer needed.
+    Discard,
+    /// Its data was damaged in the log: it cannot be read until it is written again.
+    Lost,
+}
+
+/// One piece of what a record does to the volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// New data for a piece of one line; its bytes are next in the record's payload.
+    Data {
+        /// Where on the volume.
+        sector: Sector,
+        /// How many sectors, 1 to 8, not beyond the line.
+        sectors: u8,
+        /// CRC32C of the data.
+        crc: u32,
+    },
+    /// A range without data.
+    Range {
+        /// What it becomes.
+        kind: RangeKind,
+        /// Where on the volume.
+        sector: Sector,
+        /// How many sectors, at least 1.
+        sectors: u64,
+    },
+}
+
+impl Entry {
+    /// Its length in a header or summary, in bytes.
+    pub(crate) fn encoded_len(&self) -> usize {
+        match self {
+            Entry::Data { .. } => DATA_ENTRY_BYTES,
+            Entry::Range { .. } => RANGE_ENTRY_BYTES,
+        }
+    }
+
+    /// Sectors of payload it has.
+    pub fn payload_sectors(&self) -> u64 {
+        match self {
+            Entry::Data { sectors, .. } => u64::from(*sectors),
+            Entry::Range { .. } => 0,
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            Entry::Data {
+                sector,
+                sectors,
+                crc,
+            } => {
+                out.push(sector.in_line() << 3 | (sectors - 1));
+                out.extend_from_slice(&sector.line().0.to_le_bytes()[..5]);
+                out.extend_from_slice(&crc.to_le_bytes());
+            }
+            Entry::Range {
+                kind,
+                sector,
+                sectors,
+            } => {
+                let kind = match kind {
+                    RangeKind::Zero => 1u8,
+                    RangeKind::Discard => 2,
+                    RangeKind::Lost => 3,
+                };
+                out.push(kind << 6);
+                out.extend_from_slice(&sector.0.to_le_bytes()[..6]);
+                out.extend_from_slice(&sectors.to_le_bytes()[..6]);
+            }
+        }
+    }
+
+    pub(super) fn decode(from: &mut Reader<'_>) -> Option<Entry> {
+        let tag = from.take(1)?[0];
+        let kind = match tag >> 6 {
+            0 => {
+                let (first, sectors) = (u64::from(tag >> 3), (tag & 7) + 1);
+                let line = Line(from.uint(5)?);
+                let crc = from.uint(4)? as u32;
+                let sector = line.first_sector().plus(first);
+                return (first + u64::from(sectors) <= LINE_SECTORS).then_some(Entry::Data {
+                    sector,
+                    sectors,
+                    crc,
+                });
+            }
+            1 => RangeKind::Zero,
+            2 => RangeKind::Discard,
+            _ => RangeKind::Lost,
+        };
+        let (sector, sectors) = (Sector(from.uint(6)?), from.uint(6)?);
+        (tag & 0x3f == 0 && sectors > 0).then_some(Entry::Range {
+            kind,
+            sector,
+            sectors,
+        })
+    }
+}
+
+/// True if the entries' data has room in the payload, which is in whole sectors.
+pub(super) fn payload_fits(entries: &[Entry], payload_bytes: u32) -> bool {
+    let sectors: u64 = entries.iter().map(Entry::payload_sectors).sum();
+    sectors * SECTOR_BYTES <= u64::from(payload_bytes)
+        && u64::from(payload_bytes).is_multiple_of(SECTOR_BYTES)
+}

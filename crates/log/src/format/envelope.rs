@@ -1,0 +1,92 @@
+//! What every structure begins with: magic, version, checksum, volume; and reading on from there.
+
+use super::{FormatError, HEADER_BYTES, VERSION, VolumeId};
+
+const VERSION_AT: usize = 8;
+pub(super) const CRC_AT: usize = 12;
+pub(super) const VOLUME_AT: usize = 16;
+
+pub(super) fn begin(magic: &[u8; 8], volume: VolumeId) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_BYTES);
+    out.extend_from_slice(magic);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&volume.0);
+    out
+}
+
+pub(super) fn finish(mut out: Vec<u8>) -> [u8; HEADER_BYTES] {
+    out.resize(out.len().max(HEADER_BYTES), 0);
+    let mut block: [u8; HEADER_BYTES] = out.try_into().expect("more entries than a header holds");
+    let crc = crc32c::crc32c(&block);
+    block[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+    block
+}
+
+pub(super) fn stored_crc(block: &[u8]) -> u32 {
+    u32::from_le_bytes(block[CRC_AT..CRC_AT + 4].try_into().expect("four bytes"))
+}
+
+pub(super) fn crc_without_field(block: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&block[..CRC_AT]);
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, &[0; 4]), &block[CRC_AT + 4..])
+}
+
+/// Checks magic, then version: a later version may check itself another way.
+pub(super) fn preamble<'a>(
+    bytes: &'a [u8],
+    magic: &[u8; 8],
+    what: &'static str,
+) -> Result<Reader<'a>, FormatError> {
+    if bytes.len() != HEADER_BYTES || &bytes[..8] != magic {
+        return Err(FormatError::Magic(what));
+    }
+    let field: [u8; 4] = bytes[VERSION_AT..VERSION_AT + 4]
+        .try_into()
+        .expect("four bytes");
+    let found = u32::from_le_bytes(field);
+    if found != VERSION {
+        // A flipped bit in the version is damage, not another version.
+        let mut as_ours = bytes.to_vec();
+        as_ours[VERSION_AT..VERSION_AT + 4].copy_from_slice(&VERSION.to_le_bytes());
+        if crc_without_field(&as_ours) == stored_crc(bytes) {
+            return Err(FormatError::Checksum(what));
+        }
+        return Err(FormatError::Version { what, found });
+    }
+    Ok(Reader(&bytes[VOLUME_AT..]))
+}
+
+/// As [`preamble`], and checks the checksum of a structure of one block.
+pub(super) fn open<'a>(
+    bytes: &'a [u8],
+    magic: &[u8; 8],
+    what: &'static str,
+) -> Result<Reader<'a>, FormatError> {
+    let reader = preamble(bytes, magic, what)?;
+    if crc_without_field(bytes) != stored_crc(bytes) {
+        return Err(FormatError::Checksum(what));
+    }
+    Ok(reader)
+}
+
+/// What is left to decode.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(super) fn uint(&mut self, bytes: usize) -> Option<u64> {
+        let mut wide = [0; 8];
+        wide[..bytes].copy_from_slice(self.take(bytes)?);
+        Some(u64::from_le_bytes(wide))
+    }
+
+    pub(super) fn volume(&mut self) -> Option<VolumeId> {
+        Some(VolumeId(self.take(16)?.try_into().ok()?))
+    }
+}

@@ -1,0 +1,113 @@
+//! The header of a record.
+
+use forebay_units::{Epoch, RecordSeq, SegmentSeq};
+
+use super::entry::{DATA_ENTRY_BYTES, Entry, payload_fits};
+use super::envelope::{Reader, begin, finish, open};
+use super::{FormatError, HEADER_BYTES, VolumeId};
+
+const MAGIC: &[u8; 8] = b"FOREREC\x01";
+const ENTRIES_AT: usize = 76;
+/// Bytes of entries that fit one record's header.
+pub(crate) const RECORD_ENTRY_BYTES_MAX: usize = HEADER_BYTES - ENTRIES_AT;
+
+const FLAG_CONTINUES: u16 = 1;
+
+/// The header of a record: what it does to the volume. The payload follows it at once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Whose record this is.
+    pub volume: VolumeId,
+    /// The epoch it was written in.
+    pub epoch: Epoch,
+    /// The segment it lies in.
+    pub segment: SegmentSeq,
+    /// Where in the segment its header begins, in bytes.
+    pub offset: u32,
+    /// Its place in the order of all records.
+    pub seq: RecordSeq,
+    /// Every record up to this one was durable when it was composed.
+    pub stable: RecordSeq,
+    /// Bytes of payload, padded to the log's block.
+    pub payload_bytes: u32,
+    /// True if its last write goes on in the next record: the two are applied together or not at
+    /// all.
+    pub continues: bool,
+    /// What it does, in order.
+    pub entries: Vec<Entry>,
+}
+
+impl Record {
+    /// The bytes of the header.
+    ///
+    /// # Panics
+    /// If there are more entries than fit.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = begin(MAGIC, self.volume);
+        for n in [self.epoch.0, self.segment.0, self.seq.0, self.stable.0] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        out.extend_from_slice(&self.payload_bytes.to_le_bytes());
+        out.extend_from_slice(&(self.entries.len() as u16).to_le_bytes());
+        out.extend_from_slice(&continues_flag(self.continues).to_le_bytes());
+        debug_assert_eq!(out.len(), ENTRIES_AT);
+        for entry in &self.entries {
+            entry.encode(&mut out);
+        }
+        finish(out)
+    }
+
+    /// The record whose header is in `bytes`.
+    ///
+    /// # Errors
+    /// If there is none, of this version, undamaged and consistent in itself.
+    pub fn decode(bytes: &[u8]) -> Result<Record, FormatError> {
+        const WHAT: &str = "record header";
+        let mut from = open(bytes, MAGIC, WHAT)?;
+        let decoded = (|| {
+            let volume = from.volume()?;
+            let (epoch, segment) = (Epoch(from.uint(8)?), SegmentSeq(from.uint(8)?));
+            let (seq, stable) = (RecordSeq(from.uint(8)?), RecordSeq(from.uint(8)?));
+            let (offset, payload_bytes) = (from.uint(4)? as u32, from.uint(4)? as u32);
+            let (count, continues) = (from.uint(2)? as usize, from.continues()?);
+            let entries = from.entries(count)?;
+            let record = Record {
+                volume,
+                epoch,
+                segment,
+                offset,
+                seq,
+                stable,
+                payload_bytes,
+                continues,
+                entries,
+            };
+            payload_fits(&record.entries, record.payload_bytes).then_some(record)
+        })();
+        decoded.ok_or(FormatError::Content(WHAT))
+    }
+}
+
+/// The flags of a record, as its header and its segment's summary hold them.
+pub(super) fn continues_flag(continues: bool) -> u16 {
+    if continues { FLAG_CONTINUES } else { 0 }
+}
+
+impl Reader<'_> {
+    pub(super) fn continues(&mut self) -> Option<bool> {
+        match self.uint(2)? as u16 {
+            0 => Some(false),
+            FLAG_CONTINUES => Some(true),
+            _ => None,
+        }
+    }
+
+    pub(super) fn entries(&mut self, count: usize) -> Option<Vec<Entry>> {
+        let mut entries = Vec::with_capacity(count.min(self.0.len() / DATA_ENTRY_BYTES));
+        for _ in 0..count {
+            entries.push(Entry::decode(self)?);
+        }
+        Some(entries)
+    }
+}

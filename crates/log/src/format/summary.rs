@@ -1,0 +1,166 @@
+//! The summary at the end of a full segment.
+
+use forebay_units::{Epoch, RecordSeq, SegmentSeq};
+
+use super::entry::{Entry, payload_fits};
+use super::envelope::{CRC_AT, Reader, VOLUME_AT, begin, crc_without_field, preamble, stored_crc};
+use super::record::continues_flag;
+use super::{FormatError, HEADER_BYTES, VolumeId};
+
+const MAGIC: &[u8; 8] = b"FORESUM\x01";
+/// Where the length of the whole summary stands.
+const TOTAL_AT: usize = 72;
+const BODY_AT: usize = 76;
+/// Bytes in a summary's body for each record, before its entries.
+pub(crate) const SUMMARY_RECORD_BYTES: usize = 12;
+
+/// A record as a summary tells of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SummaryRecord {
+    /// Where in the segment its header begins, in bytes.
+    pub offset: u32,
+    /// Bytes of payload, padded to the log's block.
+    pub payload_bytes: u32,
+    /// As in [`Record::continues`].
+    pub continues: bool,
+    /// What it does, in order.
+    pub entries: Vec<Entry>,
+}
+
+/// What lies at the end of a full segment and lists all it holds, so that recovery reads one place.
+///
+/// Its last block holds the fixed fields and the first part of the body; a longer body goes on in
+/// the blocks before it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// Whose segment this is.
+    pub volume: VolumeId,
+    /// The epoch of all its records.
+    pub epoch: Epoch,
+    /// The segment.
+    pub segment: SegmentSeq,
+    /// Its first record; the others are numbered on from it.
+    pub first: RecordSeq,
+    /// Every record up to this one was durable when it was composed.
+    pub stable: RecordSeq,
+    /// The records, in order.
+    pub records: Vec<SummaryRecord>,
+}
+
+/// Length in bytes of a summary with a body of `body` bytes.
+pub(crate) fn summary_len(body: usize) -> usize {
+    let first = HEADER_BYTES - BODY_AT;
+    HEADER_BYTES + body.saturating_sub(first).next_multiple_of(HEADER_BYTES)
+}
+
+impl Summary {
+    /// The bytes of the summary, to stand at the very end of the segment.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        for record in &self.records {
+            body.extend_from_slice(&record.offset.to_le_bytes());
+            body.extend_from_slice(&record.payload_bytes.to_le_bytes());
+            body.extend_from_slice(&(record.entries.len() as u16).to_le_bytes());
+            body.extend_from_slice(&continues_flag(record.continues).to_le_bytes());
+            for entry in &record.entries {
+                entry.encode(&mut body);
+            }
+        }
+        let total = summary_len(body.len());
+        let mut last = begin(MAGIC, self.volume);
+        for n in [self.epoch.0, self.segment.0, self.first.0, self.stable.0] {
+            last.extend_from_slice(&n.to_le_bytes());
+        }
+        for n in [self.records.len() as u32, body.len() as u32, total as u32] {
+            last.extend_from_slice(&n.to_le_bytes());
+        }
+        debug_assert_eq!(last.len(), BODY_AT);
+        let here = body.len().min(HEADER_BYTES - BODY_AT);
+        last.extend_from_slice(&body[..here]);
+        last.resize(HEADER_BYTES, 0);
+        let mut out = body[here..].to_vec();
+        out.resize(total - HEADER_BYTES, 0);
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&last), &out);
+        last[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        out.extend_from_slice(&last);
+        out
+    }
+
+    /// How long the summary is whose last block this is, in bytes; at least one block. Says nothing
+    /// about whether it is sound.
+    ///
+    /// # Errors
+    /// If it is no summary's last block, or names an impossible length.
+    pub fn total_len(last: &[u8], segment_bytes: u32) -> Result<usize, FormatError> {
+        const WHAT: &str = "summary";
+        let mut from = preamble(last, MAGIC, WHAT)?;
+        from.take(TOTAL_AT - VOLUME_AT)
+            .ok_or(FormatError::Content(WHAT))?;
+        let total = from.uint(4).ok_or(FormatError::Content(WHAT))? as usize;
+        let fits = total >= HEADER_BYTES
+            && total.is_multiple_of(HEADER_BYTES)
+            && total < segment_bytes as usize;
+        if fits {
+            Ok(total)
+        } else {
+            Err(FormatError::Content(WHAT))
+        }
+    }
+
+    /// The summary in `bytes`, which are as many as [`Summary::total_len`] says.
+    ///
+    /// # Errors
+    /// If there is none, of this version, undamaged and consistent in itself.
+    pub fn decode(bytes: &[u8]) -> Result<Summary, FormatError> {
+        const WHAT: &str = "summary";
+        let split = bytes
+            .len()
+            .checked_sub(HEADER_BYTES)
+            .ok_or(FormatError::Magic(WHAT))?;
+        let (rest, last) = bytes.split_at(split);
+        let mut from = preamble(last, MAGIC, WHAT)?;
+        if crc32c::crc32c_append(crc_without_field(last), rest) != stored_crc(last) {
+            return Err(FormatError::Checksum(WHAT));
+        }
+        let decoded = (|| {
+            let volume = from.volume()?;
+            let (epoch, segment) = (Epoch(from.uint(8)?), SegmentSeq(from.uint(8)?));
+            let (first, stable) = (RecordSeq(from.uint(8)?), RecordSeq(from.uint(8)?));
+            let (count, body_len) = (from.uint(4)? as usize, from.uint(4)? as usize);
+            let total = from.uint(4)? as usize;
+            if total != bytes.len() || summary_len(body_len) != total {
+                return None;
+            }
+            let mut body = last[BODY_AT..].to_vec();
+            body.extend_from_slice(rest);
+            let mut body = Reader(body.get(..body_len)?);
+            let mut records = Vec::new();
+            for _ in 0..count {
+                records.push(body.summary_record()?);
+            }
+            (body.0.is_empty() && !records.is_empty()).then_some(Summary {
+                volume,
+                epoch,
+                segment,
+                first,
+                stable,
+                records,
+            })
+        })();
+        decoded.ok_or(FormatError::Content(WHAT))
+    }
+}
+
+impl Reader<'_> {
+    fn summary_record(&mut self) -> Option<SummaryRecord> {
+        let (offset, payload_bytes) = (self.uint(4)? as u32, self.uint(4)? as u32);
+        let (count, continues) = (self.uint(2)? as usize, self.continues()?);
+        let entries = self.entries(count)?;
+        payload_fits(&entries, payload_bytes).then_some(SummaryRecord {
+            offset,
+            payload_bytes,
+            continues,
+            entries,
+        })
+    }
+}

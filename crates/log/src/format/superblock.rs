@@ -1,0 +1,154 @@
+//! What a log says of itself, and where to begin reading it.
+
+use forebay_units::{Epoch, RecordSeq, SegmentSeq};
+
+use super::envelope::{begin, finish, open};
+use super::{FormatError, HEADER_BYTES, SEGMENTS_AT, VolumeId};
+
+const MAGIC: &[u8; 8] = b"FORELOG\x01";
+/// Where the layer's payload begins, behind the fixed fields.
+const LAYER_AT: usize = 112;
+/// The longest layer payload a superblock can carry, in bytes.
+pub const LAYER_BYTES_MAX: usize = HEADER_BYTES - LAYER_AT;
+/// No counter gets this far in the life of a log; so no arithmetic on one from a device overflows.
+const COUNTER_END: u64 = 1 << 60;
+
+const FLAG_CLEAN: u32 = 1;
+const FLAG_ABANDONED: u32 = 2;
+
+/// What a log says of itself. Two copies, A and B; the one of the higher generation counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Superblock {
+    /// Whose log this is.
+    pub volume: VolumeId,
+    /// Grows by one with every superblock written.
+    pub generation: u64,
+    /// The epoch being written.
+    pub epoch: Epoch,
+    /// Nothing in this segment or a later one counts if it is of an earlier epoch.
+    pub epoch_segment: SegmentSeq,
+    /// The oldest segment still needed; recovery starts there.
+    pub tail: SegmentSeq,
+    /// The record that segment begins with.
+    pub tail_record: RecordSeq,
+    /// Every record up to this one was durable when this was written.
+    pub stable: RecordSeq,
+    /// Bytes of the log device in use.
+    pub len: u64,
+    /// Bytes in a segment.
+    pub segment_bytes: u32,
+    /// Segments in the ring.
+    pub segment_count: u64,
+    /// What records are padded to, in bytes: the device's atomic block.
+    pub block: u32,
+    /// True if the log was empty and everything home when this was written.
+    pub clean: bool,
+    /// True if the log failed while in use and the home device went on without it: what the log
+    /// holds must not be applied.
+    pub abandoned: bool,
+    /// What the layer above keeps here; opaque to the log.
+    pub layer: Vec<u8>,
+}
+
+impl Superblock {
+    /// The bytes of the superblock.
+    ///
+    /// # Panics
+    /// If `layer` is longer than [`LAYER_BYTES_MAX`].
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        assert!(
+            self.layer.len() <= LAYER_BYTES_MAX,
+            "layer payload of {} bytes",
+            self.layer.len()
+        );
+        let mut out = begin(MAGIC, self.volume);
+        for n in [
+            self.generation,
+            self.epoch.0,
+            self.epoch_segment.0,
+            self.tail.0,
+            self.tail_record.0,
+            self.stable.0,
+            self.len,
+            self.segment_count,
+        ] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        let flags = if self.clean { FLAG_CLEAN } else { 0 }
+            | if self.abandoned { FLAG_ABANDONED } else { 0 };
+        for n in [
+            self.segment_bytes,
+            self.block,
+            flags,
+            self.layer.len() as u32,
+        ] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        debug_assert_eq!(out.len(), LAYER_AT);
+        out.extend_from_slice(&self.layer);
+        finish(out)
+    }
+
+    /// The superblock in `bytes`.
+    ///
+    /// # Errors
+    /// If there is none, of this version, undamaged and consistent in itself.
+    pub fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
+        const WHAT: &str = "superblock";
+        let mut from = open(bytes, MAGIC, WHAT)?;
+        let decoded = (|| {
+            let volume = from.volume()?;
+            let mut next = || from.uint(8);
+            let (generation, epoch, epoch_segment) = (next()?, next()?, next()?);
+            let (tail, tail_record, stable) = (next()?, next()?, next()?);
+            let (len, segment_count) = (next()?, next()?);
+            let (segment_bytes, block) = (from.uint(4)? as u32, from.uint(4)? as u32);
+            let (flags, layer_len) = (from.uint(4)? as u32, from.uint(4)? as usize);
+            if flags & !(FLAG_CLEAN | FLAG_ABANDONED) != 0 {
+                return None;
+            }
+            let superblock = Superblock {
+                volume,
+                generation,
+                epoch: Epoch(epoch),
+                epoch_segment: SegmentSeq(epoch_segment),
+                tail: SegmentSeq(tail),
+                tail_record: RecordSeq(tail_record),
+                stable: RecordSeq(stable),
+                len,
+                segment_bytes,
+                segment_count,
+                block,
+                clean: flags & FLAG_CLEAN != 0,
+                abandoned: flags & FLAG_ABANDONED != 0,
+                layer: from.take(layer_len)?.to_vec(),
+            };
+            superblock.is_consistent().then_some(superblock)
+        })();
+        decoded.ok_or(FormatError::Content(WHAT))
+    }
+
+    fn is_consistent(&self) -> bool {
+        let ring = u64::from(self.segment_bytes).checked_mul(self.segment_count);
+        let block = self.block;
+        (512..=HEADER_BYTES as u32).contains(&block)
+            && block.is_power_of_two()
+            && self.segment_bytes.is_multiple_of(HEADER_BYTES as u32)
+            && self.segment_bytes as usize >= 4 * HEADER_BYTES
+            && self.segment_count > 0
+            && ring
+                .and_then(|ring| ring.checked_add(SEGMENTS_AT))
+                .is_some_and(|end| end <= self.len)
+            && self.tail_record.0 > 0
+            && [
+                self.generation,
+                self.epoch_segment.0,
+                self.tail.0,
+                self.tail_record.0,
+                self.stable.0,
+                self.epoch.0,
+            ]
+            .into_iter()
+            .all(|n| n < COUNTER_END)
+    }
+}

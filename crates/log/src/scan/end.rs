@@ -1,0 +1,156 @@
+//! Where the chain ends: what is missing there, and what lies beyond that must never be taken up.
+
+use std::collections::VecDeque;
+
+use forebay_device::{BufMut, DeviceError};
+use forebay_units::{Sector, SegmentSeq};
+
+use super::peek::{Peek, header_at};
+use super::{Damage, Scan, Scanner};
+use crate::format::{Entry, Record, Summary, Superblock};
+use crate::state::UNSTABLE_SEGMENTS_MAX;
+
+/// Where the chain stopped.
+pub(super) struct End {
+    pub(super) segment: SegmentSeq,
+    pub(super) offset: u32,
+    /// The whole segment, if it was read.
+    pub(super) bytes: Option<BufMut>,
+}
+
+impl Scanner<'_> {
+    /// What was found, once the chain has ended.
+    pub(super) async fn finish(
+        mut self,
+        end: End,
+        ahead: VecDeque<Peek>,
+    ) -> Result<Scan, DeviceError> {
+        let damage = self.damage(end, &ahead).await;
+        // A write that is not whole is not applied at all: the chain ends before its first record.
+        if let Some(first) = self.pending.first() {
+            self.expected = first.seq;
+        }
+        let mut seal = None;
+        let mut next_segment = self.superblock.tail.plus(self.firsts.len() as u64);
+        while let Some(mut last) = self.recent.pop_back() {
+            let keep = self.expected.since(last.first) as usize;
+            if keep == 0 {
+                self.firsts.pop_back();
+                next_segment = last.segment;
+                continue;
+            }
+            if keep < last.records.len() || !last.summarised {
+                last.records.truncate(keep);
+                seal = Some(Summary {
+                    volume: self.superblock.volume,
+                    epoch: last.epoch,
+                    segment: last.segment,
+                    first: last.first,
+                    stable: self.expected.prev(),
+                    records: last.records,
+                });
+            }
+            break;
+        }
+        let wipe_end = next_segment.plus(UNSTABLE_SEGMENTS_MAX);
+        let ring_end = self.superblock.tail.plus(self.layout.segment_count);
+        let mut leftovers = Vec::new();
+        let mut segment = next_segment;
+        while segment < wipe_end.min(ring_end) {
+            let seen = ahead.iter().find(|peeked| peeked.segment == segment);
+            let known_empty = seen.is_some_and(|p| p.summary.is_none() && p.first.is_none());
+            if !known_empty {
+                leftovers.push(segment);
+            }
+            segment = segment.next();
+        }
+        Ok(Scan {
+            epoch: self.epoch,
+            next_segment,
+            next_record: self.expected,
+            records: self.records,
+            stable: self.stable,
+            damage,
+            bytes_read: self.bytes_read,
+            summaries_lost: self.summaries_lost,
+            firsts: self.firsts,
+            seal,
+            leftovers,
+        })
+    }
+
+    /// Every header of this life in a segment from byte `from` on, wherever it stands.
+    fn headers(&self, bytes: &[u8], segment: SegmentSeq, from: usize) -> Vec<Record> {
+        let Superblock {
+            volume,
+            epoch,
+            epoch_segment,
+            ..
+        } = *self.superblock;
+        (from..bytes.len())
+            .step_by(self.layout.block as usize)
+            .filter_map(|at| header_at(bytes, at, volume, segment))
+            .filter(|record| segment < epoch_segment || record.epoch >= epoch)
+            .filter(|record| record.epoch >= self.chain_epoch)
+            .collect()
+    }
+
+    /// Whether the record at which the chain ends was durable once.
+    async fn damage(&mut self, end: End, ahead: &VecDeque<Peek>) -> Option<Damage> {
+        let missing = self
+            .pending
+            .first()
+            .map_or(self.expected, |record| record.seq);
+        let mut later = Vec::new();
+        let mut stable = self.stable;
+        let ring_end = self.superblock.tail.plus(self.layout.segment_count);
+        let here = end.segment < ring_end;
+        let bytes = match end.bytes {
+            Some(bytes) => Some(bytes),
+            None if here => Some(self.load(end.segment).await),
+            None => None,
+        };
+        let mut headers = Vec::new();
+        if let Some(bytes) = bytes {
+            headers.extend(self.headers(&bytes, end.segment, end.offset as usize));
+            let next = end.segment.next();
+            // Only where something of this life lies further on is the next segment read whole.
+            let more = ahead
+                .iter()
+                .any(|p| p.segment > end.segment && p.has_something());
+            if next < ring_end && (more || !headers.is_empty()) {
+                let bytes = self.load(next).await;
+                headers.extend(self.headers(&bytes, next, 0));
+            }
+        }
+        for record in headers.iter().filter(|record| record.seq >= missing) {
+            stable = stable.max(record.stable);
+            later.extend(record.entries.iter().map(written_range));
+        }
+        for summary in ahead.iter().filter_map(|peeked| peeked.summary.as_ref()) {
+            let entries = summary.records.iter().flat_map(|record| &record.entries);
+            later.extend(entries.map(written_range));
+        }
+        self.stable = stable;
+        later.sort_unstable();
+        later.dedup();
+        (missing <= stable).then_some(Damage {
+            record: missing,
+            segment: end.segment,
+            offset: end.offset,
+            stable,
+            later,
+        })
+    }
+}
+
+fn written_range(entry: &Entry) -> (Sector, u64) {
+    match entry {
+        Entry::Data {
+            sector, sectors, ..
+        } => (*sector, u64::from(*sectors)),
+        Entry::Range {
+            sector, sectors, ..
+        } => (*sector, *sectors),
+    }
+}

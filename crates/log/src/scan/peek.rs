@@ -1,0 +1,141 @@
+//! What a segment shows of itself: its summary, and the headers of its records.
+
+use forebay_device::{BufMut, Device, DeviceError};
+use forebay_units::{RecordSeq, SegmentSeq};
+
+use crate::format::{Entry, HEADER_BYTES, Record, Summary, Superblock, VolumeId};
+use crate::layout::Layout;
+
+/// What a look at a segment's ends showed.
+pub(super) struct Peek {
+    pub(super) segment: SegmentSeq,
+    pub(super) summary: Option<Summary>,
+    /// Without a summary: its first record's header.
+    pub(super) first: Option<Record>,
+    pub(super) bytes_read: u64,
+}
+
+impl Peek {
+    pub(super) fn has_something(&self) -> bool {
+        self.summary.is_some() || self.first.is_some()
+    }
+}
+
+/// Looks at a segment's ends.
+pub(super) async fn peek(
+    device: &dyn Device,
+    superblock: &Superblock,
+    layout: Layout,
+    segment: SegmentSeq,
+) -> Peek {
+    // A place that cannot be read is as good as damaged; whether that matters shows later.
+    let summary = read_summary(device, &layout, superblock.volume, segment)
+        .await
+        .ok()
+        .flatten();
+    let counts = |epoch| segment < superblock.epoch_segment || epoch >= superblock.epoch;
+    let summary = summary.filter(|summary| counts(summary.epoch));
+    let mut peeked = Peek {
+        segment,
+        summary,
+        first: None,
+        bytes_read: HEADER_BYTES as u64,
+    };
+    if peeked.summary.is_none() {
+        let header = device
+            .read(layout.segment_at(segment), BufMut::zeroed(HEADER_BYTES))
+            .await;
+        peeked.first = header
+            .ok()
+            .and_then(|bytes| header_at(&bytes, 0, superblock.volume, segment))
+            .filter(|record| counts(record.epoch));
+        peeked.bytes_read += HEADER_BYTES as u64;
+    }
+    peeked
+}
+
+/// Reads a segment's summary, if it has a sound one of this volume and segment.
+///
+/// # Errors
+/// The device's.
+pub(crate) async fn read_summary(
+    device: &dyn Device,
+    layout: &Layout,
+    volume: VolumeId,
+    segment: SegmentSeq,
+) -> Result<Option<Summary>, DeviceError> {
+    let end = layout.segment_at(segment) + u64::from(layout.segment_bytes);
+    let last = device
+        .read(end - HEADER_BYTES as u64, BufMut::zeroed(HEADER_BYTES))
+        .await?;
+    let Ok(total) = Summary::total_len(&last, layout.segment_bytes) else {
+        return Ok(None);
+    };
+    let bytes = if total == HEADER_BYTES {
+        last
+    } else {
+        device
+            .read(end - total as u64, BufMut::zeroed(total))
+            .await?
+    };
+    let summary = Summary::decode(&bytes).ok();
+    Ok(summary.filter(|summary| {
+        summary.volume == volume
+            && summary.segment == segment
+            && summary_is_possible(summary, layout)
+    }))
+}
+
+/// True if the records lie one after the other from the segment's start, inside it.
+fn summary_is_possible(summary: &Summary, layout: &Layout) -> bool {
+    let mut at = 0u64;
+    for record in &summary.records {
+        if u64::from(record.offset) != at {
+            return false;
+        }
+        at += HEADER_BYTES as u64 + u64::from(record.payload_bytes);
+    }
+    at <= u64::from(layout.segment_bytes)
+}
+
+/// The records of a segment by their headers, in order from `first`, as far as they follow on.
+pub(crate) fn walk(
+    bytes: &[u8],
+    volume: VolumeId,
+    segment: SegmentSeq,
+    first: RecordSeq,
+) -> impl Iterator<Item = Record> {
+    let (mut at, mut expected) = (0usize, first);
+    std::iter::from_fn(move || {
+        let record = header_at(bytes, at, volume, segment).filter(|r| r.seq == expected)?;
+        at += HEADER_BYTES + record.payload_bytes as usize;
+        expected = expected.next();
+        (at <= bytes.len()).then_some(record)
+    })
+}
+
+/// The record header at byte `at` of a segment, if one that belongs there stands there.
+pub(super) fn header_at(
+    bytes: &[u8],
+    at: usize,
+    volume: VolumeId,
+    segment: SegmentSeq,
+) -> Option<Record> {
+    let record = Record::decode(bytes.get(at..at.checked_add(HEADER_BYTES)?)?).ok()?;
+    let here = record.volume == volume && record.segment == segment && record.offset as usize == at;
+    here.then_some(record)
+}
+
+/// True if every piece of the record at `offset` matches its checksum.
+pub(super) fn payload_is_sound(bytes: &[u8], offset: u32, entries: &[Entry]) -> bool {
+    let mut at = offset as usize + HEADER_BYTES;
+    entries.iter().all(|entry| {
+        let len = entry.payload_sectors() as usize * 512;
+        let data = bytes.get(at..at + len);
+        at += len;
+        match entry {
+            Entry::Data { crc, .. } => data.is_some_and(|data| crc32c::crc32c(data) == *crc),
+            Entry::Range { .. } => true,
+        }
+    })
+}
