@@ -1,0 +1,322 @@
+//! Attaching a loop device over a FUSE file, and detaching it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::Device;
+use forebay_os::Ring;
+use forebay_rt::Rt;
+
+use super::holders::{Holders, holders};
+use super::isolated::isolated;
+use super::loopdev::{self, Access, Loop};
+use super::stale::{CleanupError, InUse, cleanup_stale};
+use crate::fuse::{Ended, FuseVolume, IO_BYTES_MAX, UnmountError};
+
+/// Loop devices tried when others take them first.
+const ATTEMPTS: usize = 16;
+/// Discards are cut into pieces of so many bytes.
+const DISCARD_BYTES_MAX: u64 = 64 << 20;
+/// How long detaching waits for processes that merely look (udev's probes open a device whenever it
+/// changes): so many times so long.
+const LOOKS: usize = 20;
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How to attach.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopOptions {
+    /// Have the kernel look for a partition table (`/dev/loopNp1`, …).
+    pub partitions: bool,
+    /// What to do if leftovers of a killed predecessor are still in use.
+    pub leftovers: InUse,
+}
+
+impl Default for LoopOptions {
+    fn default() -> LoopOptions {
+        LoopOptions {
+            partitions: true,
+            leftovers: InUse::Refuse,
+        }
+    }
+}
+
+/// Why there is no block device. Nothing was left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// Leftovers of a killed predecessor could not be cleared away.
+    #[error(transparent)]
+    Leftovers(#[from] CleanupError),
+    /// The FUSE filesystem could not be mounted.
+    #[error("cannot mount a FUSE filesystem in {}: {source}", runtime_dir.display())]
+    Mount {
+        /// Where.
+        runtime_dir: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No loop device could be made of the file.
+    #[error("cannot make a loop device of {}: {source}", file.display())]
+    Loop {
+        /// The FUSE file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Why a block device was not detached. It is still there and served; try again later.
+#[derive(Debug, thiserror::Error)]
+pub enum DetachError {
+    /// Somebody uses it.
+    #[error("{} is in use: {holders}; nothing was undone", device.display())]
+    Busy {
+        /// The block device.
+        device: PathBuf,
+        /// Who uses it.
+        holders: Holders,
+    },
+    /// The file beneath is open elsewhere.
+    #[error("{} is open elsewhere; nothing was undone", file.display())]
+    FileBusy {
+        /// The FUSE file.
+        file: PathBuf,
+    },
+    /// Data that was written to the block device and only in its page cache could not be written
+    /// on. It is lost; detaching again goes on without it.
+    #[error("cannot write back what {} has cached: {source}; it is lost, detach again to go on without it", device.display())]
+    WriteBack {
+        /// The block device.
+        device: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused.
+    #[error("cannot clear {}: {source}", device.display())]
+    Io {
+        /// The block device.
+        device: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The block device is gone, but the filesystem beneath is not.
+    #[error(transparent)]
+    Unmount(#[from] UnmountError),
+}
+
+/// A device served as `/dev/loopN`. [`LoopVolume::detach`] it before dropping it; otherwise it stays
+/// behind dead until [`cleanup_stale`].
+pub struct LoopVolume {
+    fuse: FuseVolume,
+    /// Name of the loop device, until it is cleared.
+    name: Option<String>,
+    node: PathBuf,
+}
+
+/// Serves `device` as a loop device, under the name `name` in `runtime_dir`.
+///
+/// Clears away what a killed predecessor of the same name left. That nobody serves the same name
+/// now is for the caller to see to.
+///
+/// # Errors
+/// See [`AttachError`].
+///
+/// # Panics
+/// If the device's geometry breaks the contract.
+pub async fn attach_loop(
+    rt: &Rt,
+    ring: &Rc<Ring>,
+    device: Rc<dyn Device>,
+    runtime_dir: &Path,
+    name: &str,
+    options: LoopOptions,
+) -> Result<LoopVolume, AttachError> {
+    let (dir, owned_name) = (runtime_dir.to_owned(), name.to_owned());
+    let mount_failed = |source| AttachError::Mount {
+        runtime_dir: runtime_dir.to_owned(),
+        source,
+    };
+    let cleaned = isolated(move || cleanup_stale(&dir, &owned_name, options.leftovers)).await;
+    cleaned.map_err(mount_failed)??;
+    let geometry = device.geometry();
+    let fuse = FuseVolume::mount(rt, ring, device, runtime_dir, name).map_err(mount_failed)?;
+    let mut volume = LoopVolume {
+        fuse,
+        name: None,
+        node: PathBuf::new(),
+    };
+    let file = volume.fuse.file();
+    volume.fuse.hide_discard(geometry.discard_granularity == 0);
+    let made = isolated({
+        let file = file.clone();
+        move || make(&file, geometry.block_size, options.partitions)
+    })
+    .await;
+    volume.fuse.hide_discard(false);
+    match made.and_then(|made| made) {
+        Ok(name) => {
+            volume.node = loopdev::node(&name);
+            volume.name = Some(name);
+            Ok(volume)
+        }
+        Err(source) => {
+            volume.give_up().await;
+            Err(AttachError::Loop { file, source })
+        }
+    }
+}
+
+/// Makes a loop device over `file`. Waits for the thread that serves the file.
+fn make(file: &Path, block_size: u32, partitions: bool) -> io::Result<String> {
+    let open = File::options().read(true).write(true).open(file)?;
+    let mut attempts = 0;
+    loop {
+        let name = loopdev::find_free()?;
+        let dev = Loop::open(&name, Access::Configure)?;
+        match dev.configure(open.as_fd(), file, block_size, partitions) {
+            Ok(()) => {
+                let direct = dev.status()?.is_some_and(|status| status.direct);
+                if !direct {
+                    tracing::warn!(device = name, "the loop device refused direct I/O; slower");
+                }
+                loopdev::tune(&name, IO_BYTES_MAX, DISCARD_BYTES_MAX);
+                return Ok(name);
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && attempts < ATTEMPTS => {
+                attempts += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What became of an attempt to clear a loop device.
+enum Cleared {
+    Yes,
+    Busy(Holders),
+}
+
+/// Clears loop device `name` if it is over `file` and nobody uses it.
+fn clear(name: &str, file: &Path) -> Result<Cleared, DetachError> {
+    let mut looks = 0;
+    loop {
+        match try_clear(name, file)? {
+            Cleared::Busy(holders) if !holders.are_lasting() && looks < LOOKS => {
+                looks += 1;
+                std::thread::sleep(LOOK_EVERY);
+            }
+            done => return Ok(done),
+        }
+    }
+}
+
+fn try_clear(name: &str, file: &Path) -> Result<Cleared, DetachError> {
+    let device = loopdev::node(name);
+    let failed = |source| DetachError::Io {
+        device: device.clone(),
+        source,
+    };
+    let ours = loopdev::file_name(file);
+    let is_ours = |dev: &Loop| Ok(dev.status()?.is_some_and(|status| status.file_name == ours));
+    // Who has it open must be asked before we are one of them.
+    let users = holders(name);
+    if !users.0.is_empty() {
+        return Ok(Cleared::Busy(users));
+    }
+    let dev = match Loop::open(name, Access::Claim) {
+        Ok(dev) => dev,
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            return Ok(Cleared::Busy(holders(name)));
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    if !is_ours(&dev).map_err(failed)? {
+        // Somebody cleared it (`losetup --detach`), and it may be something else by now.
+        return Ok(Cleared::Yes);
+    }
+    dev.sync().map_err(|source| DetachError::WriteBack {
+        device: device.clone(),
+        source,
+    })?;
+    dev.clear().map_err(failed)?;
+    drop(dev);
+    // With another opener the driver only makes a note to clear it when that closes.
+    let dev = Loop::open(name, Access::Look).map_err(failed)?;
+    if is_ours(&dev).map_err(failed)? {
+        dev.keep().map_err(failed)?;
+        drop(dev);
+        return Ok(Cleared::Busy(holders(name)));
+    }
+    Ok(Cleared::Yes)
+}
+
+impl LoopVolume {
+    /// The block device, `/dev/loopN`.
+    pub fn path(&self) -> &Path {
+        &self.node
+    }
+
+    /// The FUSE file beneath.
+    pub fn file(&self) -> PathBuf {
+        self.fuse.file()
+    }
+
+    /// Waits until the service ends by itself, as when somebody unmounts the filesystem by force,
+    /// and says why. The loop device is dead then; [`LoopVolume::detach`] still clears it away.
+    pub async fn ended(&mut self) -> Rc<Ended> {
+        self.fuse.ended().await
+    }
+
+    /// Writes back what the block device has cached, clears it, unmounts the filesystem beneath and
+    /// removes its directory.
+    ///
+    /// # Errors
+    /// See [`DetachError`]. If anybody uses the device, nothing is undone. Calling again goes on
+    /// where the last call failed.
+    pub async fn detach(&mut self) -> Result<(), DetachError> {
+        if let Some(name) = self.name.clone() {
+            let file = self.fuse.file();
+            if self.fuse.handles() > 1 {
+                return Err(DetachError::FileBusy { file });
+            }
+            let cleared = isolated(move || clear(&name, &file)).await;
+            let device = || self.node.clone();
+            match cleared.map_err(|source| DetachError::Io {
+                device: device(),
+                source,
+            })?? {
+                Cleared::Yes => self.name = None,
+                Cleared::Busy(holders) => {
+                    return Err(DetachError::Busy {
+                        device: device(),
+                        holders,
+                    });
+                }
+            }
+        }
+        self.unmount().await.map_err(DetachError::Unmount)
+    }
+
+    /// The kernel lets go of the file a moment after the loop device is cleared.
+    async fn unmount(&mut self) -> Result<(), UnmountError> {
+        let mut looks = 0;
+        loop {
+            match self.fuse.unmount().await {
+                Err(UnmountError::Busy { .. }) if looks < LOOKS => {
+                    looks += 1;
+                    self.fuse.rt().clone().sleep(LOOK_EVERY).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn give_up(mut self) {
+        if let Err(error) = self.unmount().await {
+            tracing::warn!(%error, "after a failed attach");
+        }
+    }
+}
