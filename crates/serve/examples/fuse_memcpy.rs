@@ -51,7 +51,11 @@ impl Copier {
             mtime: UNIX_EPOCH,
             ctime: UNIX_EPOCH,
             crtime: UNIX_EPOCH,
-            kind: if file { FileType::RegularFile } else { FileType::Directory },
+            kind: if file {
+                FileType::RegularFile
+            } else {
+                FileType::Directory
+            },
             perm: 0o700,
             nlink: 1,
             uid: 0,
@@ -69,7 +73,9 @@ impl Filesystem for Copier {
         let refused = |_| io::Error::other("the kernel refuses a limit");
         config.set_max_write(1 << 20).map_err(refused)?;
         config.set_max_background(1024).map_err(|_| refused(0))?;
-        config.set_congestion_threshold(1024).map_err(|_| refused(0))?;
+        config
+            .set_congestion_threshold(1024)
+            .map_err(|_| refused(0))?;
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_MAX_PAGES);
         Ok(())
     }
@@ -104,7 +110,11 @@ impl Filesystem for Copier {
     ) {
         let mut reply = Some(reply);
         let mut answer = |data: &mut [u8]| reply.take().expect("once").data(data);
-        if self.memory.with(offset, size as usize, &mut answer).is_none() {
+        if self
+            .memory
+            .with(offset, size as usize, &mut answer)
+            .is_none()
+        {
             reply.expect("not used").error(Errno::EINVAL);
         }
     }
@@ -121,7 +131,9 @@ impl Filesystem for Copier {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let copied = self.memory.with(offset, data.len(), |to| to.copy_from_slice(data));
+        let copied = self
+            .memory
+            .with(offset, data.len(), |to| to.copy_from_slice(data));
         match copied {
             Some(()) => reply.written(data.len() as u32),
             None => reply.error(Errno::EINVAL),

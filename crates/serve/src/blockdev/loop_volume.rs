@@ -19,6 +19,10 @@ use crate::fuse::{Ended, FuseVolume, IO_BYTES_MAX, UnmountError};
 
 /// Loop devices tried when others take them first.
 const ATTEMPTS: usize = 16;
+/// The loop device's requests, in bytes. Half of what FUSE takes: its bound is on pages of memory
+/// touched, of which a request in many pieces (the loop driver's bound is 128) touches up to one
+/// more a piece; and a request over the bound is cut in the midst of a block.
+const REQUEST_BYTES_MAX: usize = IO_BYTES_MAX / 2;
 /// Discards are cut into pieces of so many bytes.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// How long detaching waits for processes that merely look (udev's probes open a device whenever it
@@ -114,6 +118,8 @@ pub struct LoopVolume {
     /// Name of the loop device, until it is cleared.
     name: Option<String>,
     node: PathBuf,
+    /// What the block device has cached is lost, as was said once: do not try to save it again.
+    cache_lost: bool,
 }
 
 /// Serves `device` as a loop device, under the name `name` in `runtime_dir`.
@@ -147,6 +153,7 @@ pub async fn attach_loop(
         fuse,
         name: None,
         node: PathBuf::new(),
+        cache_lost: false,
     };
     let file = volume.fuse.file();
     volume.fuse.hide_discard(geometry.discard_granularity == 0);
@@ -182,7 +189,7 @@ fn make(file: &Path, block_size: u32, partitions: bool) -> io::Result<String> {
                 if !direct {
                     tracing::warn!(device = name, "the loop device refused direct I/O; slower");
                 }
-                loopdev::tune(&name, IO_BYTES_MAX, DISCARD_BYTES_MAX);
+                loopdev::tune(&name, REQUEST_BYTES_MAX, DISCARD_BYTES_MAX);
                 return Ok(name);
             }
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && attempts < ATTEMPTS => {
@@ -199,11 +206,12 @@ enum Cleared {
     Busy(Holders),
 }
 
-/// Clears loop device `name` if it is over `file` and nobody uses it.
-fn clear(name: &str, file: &Path) -> Result<Cleared, DetachError> {
+/// Clears loop device `name` if it is over `file` and nobody uses it; with `save`, only after what
+/// it has cached is written back.
+fn clear(name: &str, file: &Path, save: bool) -> Result<Cleared, DetachError> {
     let mut looks = 0;
     loop {
-        match try_clear(name, file)? {
+        match try_clear(name, file, save)? {
             Cleared::Busy(holders) if !holders.are_lasting() && looks < LOOKS => {
                 looks += 1;
                 std::thread::sleep(LOOK_EVERY);
@@ -213,7 +221,7 @@ fn clear(name: &str, file: &Path) -> Result<Cleared, DetachError> {
     }
 }
 
-fn try_clear(name: &str, file: &Path) -> Result<Cleared, DetachError> {
+fn try_clear(name: &str, file: &Path, save: bool) -> Result<Cleared, DetachError> {
     let device = loopdev::node(name);
     let failed = |source| DetachError::Io {
         device: device.clone(),
@@ -237,10 +245,12 @@ fn try_clear(name: &str, file: &Path) -> Result<Cleared, DetachError> {
         // Somebody cleared it (`losetup --detach`), and it may be something else by now.
         return Ok(Cleared::Yes);
     }
-    dev.sync().map_err(|source| DetachError::WriteBack {
-        device: device.clone(),
-        source,
-    })?;
+    if save {
+        dev.sync().map_err(|source| DetachError::WriteBack {
+            device: device.clone(),
+            source,
+        })?;
+    }
     dev.clear().map_err(failed)?;
     drop(dev);
     // With another opener the driver only makes a note to clear it when that closes.
@@ -278,26 +288,42 @@ impl LoopVolume {
     /// where the last call failed.
     pub async fn detach(&mut self) -> Result<(), DetachError> {
         if let Some(name) = self.name.clone() {
-            let file = self.fuse.file();
-            if self.fuse.handles() > 1 {
-                return Err(DetachError::FileBusy { file });
-            }
-            let cleared = isolated(move || clear(&name, &file)).await;
-            let device = || self.node.clone();
-            match cleared.map_err(|source| DetachError::Io {
-                device: device(),
-                source,
-            })?? {
-                Cleared::Yes => self.name = None,
-                Cleared::Busy(holders) => {
-                    return Err(DetachError::Busy {
-                        device: device(),
-                        holders,
-                    });
-                }
-            }
+            self.wait_for_other_handles().await?;
+            self.clear(name).await?;
+            self.name = None;
         }
         self.unmount().await.map_err(DetachError::Unmount)
+    }
+
+    /// A file is closed before its server hears of it.
+    async fn wait_for_other_handles(&self) -> Result<(), DetachError> {
+        let loops_own = 1;
+        for _ in 0..LOOKS {
+            if self.fuse.is_over() || self.fuse.handles() <= loops_own {
+                return Ok(());
+            }
+            self.fuse.rt().sleep(LOOK_EVERY).await;
+        }
+        Err(DetachError::FileBusy {
+            file: self.fuse.file(),
+        })
+    }
+
+    async fn clear(&mut self, name: String) -> Result<(), DetachError> {
+        let file = self.fuse.file();
+        // Over a dead service there is nothing to be saved.
+        let save = !self.cache_lost && !self.fuse.is_over();
+        let cleared = isolated(move || clear(&name, &file, save)).await;
+        let device = self.node.clone();
+        match cleared {
+            Ok(Ok(Cleared::Yes)) => Ok(()),
+            Ok(Ok(Cleared::Busy(holders))) => Err(DetachError::Busy { device, holders }),
+            Ok(Err(error)) => {
+                self.cache_lost |= matches!(error, DetachError::WriteBack { .. });
+                Err(error)
+            }
+            Err(source) => Err(DetachError::Io { device, source }),
+        }
     }
 
     /// The kernel lets go of the file a moment after the loop device is cleared.
@@ -307,7 +333,7 @@ impl LoopVolume {
             match self.fuse.unmount().await {
                 Err(UnmountError::Busy { .. }) if looks < LOOKS => {
                     looks += 1;
-                    self.fuse.rt().clone().sleep(LOOK_EVERY).await;
+                    self.fuse.rt().sleep(LOOK_EVERY).await;
                 }
                 done => return done,
             }

@@ -208,9 +208,9 @@ impl Loop {
     }
 }
 
-/// Fits the queue of device `name` to what lies behind, where the system lets us: requests of
-/// `io_bytes_max` bytes, so that none is cut in two, and discards in pieces that do not keep writes
-/// waiting for long.
+/// Fits the queue of device `name` to what lies behind, where the system lets us: requests of no
+/// more than `io_bytes_max` bytes, so that none is cut in two, and discards in pieces that do not
+/// keep writes waiting for long.
 pub(crate) fn tune(name: &str, io_bytes_max: usize, discard_bytes_max: u64) {
     let queue = Path::new("/sys/block").join(name).join("queue");
     let set = |file: &str, value: u64| {

@@ -42,6 +42,7 @@ mod format;
 pub(crate) mod mount;
 mod pools;
 mod session;
+mod unaligned;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -139,6 +140,11 @@ impl FuseVolume {
     /// How often the file is open now. A loop device over it counts as one.
     pub fn handles(&self) -> usize {
         self.session.handles()
+    }
+
+    /// True if the session has ended: nothing that is asked of the file will succeed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.serving.as_ref().is_none_or(Task::is_finished)
     }
 
     pub(crate) fn hide_discard(&self, hidden: bool) {

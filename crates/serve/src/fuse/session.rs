@@ -4,17 +4,20 @@
 //! task. Nothing here waits for the kernel but the poll in [`Session::run`].
 
 use std::cell::Cell;
+use std::future::Future;
 use std::io;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 
 use forebay_device::{BufMut, Checked, Device, DeviceError, Durability, Geometry, Op as DeviceOp};
 use forebay_os::{Poller, Ring};
-use forebay_rt::{Event, Rt};
+use forebay_rt::{Event, RangeLock, Rt};
 
 use super::IO_BYTES_MAX;
 use super::channel::{Channel, Received};
 use super::format::{self, Attributes, FIXED, Limits, Malformed, Op, Request, VOLUME};
 use super::pools::Pools;
+use super::unaligned;
 
 /// Requests taken in a row before other tasks get a turn.
 const BATCH: usize = 32;
@@ -52,6 +55,9 @@ pub(super) struct Session {
     geometry: Geometry,
     attributes: Attributes,
     pools: Pools,
+    /// Writes to the same blocks take turns: one that is not in whole blocks writes back what it
+    /// read around it.
+    writes: Rc<RangeLock>,
     requests: Cell<usize>,
     bytes: Cell<usize>,
     /// A request was answered.
@@ -90,6 +96,7 @@ impl Session {
                 time_s,
             },
             pools: Pools::default(),
+            writes: Rc::default(),
             requests: Cell::new(0),
             bytes: Cell::new(0),
             answered: Event::new(),
@@ -258,42 +265,60 @@ impl Session {
         if len > IO_BYTES_MAX {
             return self.refuse(unique, libc::EINVAL);
         }
-        let buf = self.pools.take(len);
+        let aligned = unaligned::is_aligned(at, len, self.geometry.block_size);
         let underway = self.underway(Pools::cost(len));
-        rt.spawn(async move {
+        start(rt, async move {
             let session = &underway.session;
-            match session.device.read(at, buf).await {
+            let done = if aligned {
+                let buf = session.pools.take(len);
+                session.device.read(at, buf).await.map(BufMut::freeze)
+            } else {
+                unaligned::read(&session.device, at, len).await
+            };
+            match done {
                 Ok(buf) => session.channel.reply(unique, &buf),
                 Err(error) => session.failed(unique, &error),
             }
-        })
-        .detach();
+        });
     }
 
     fn write(self: &Rc<Self>, rt: &Rt, unique: u64, at: u64, len: u32, rest: &mut BufMut) {
+        let bytes = len as usize;
+        if at
+            .checked_add(len.into())
+            .is_none_or(|end| end > self.geometry.len)
+        {
+            return self.refuse(unique, libc::ENOSPC);
+        }
         if len == 0 {
             return self.channel.reply(unique, &format::write_out(0));
         }
-        let buf = self.pools.part_of(rest, len as usize).freeze();
-        let underway = self.underway(Pools::cost(len as usize));
-        rt.spawn(async move {
+        let buf = self.pools.part_of(rest, bytes).freeze();
+        let blocks = unaligned::around(at, bytes, self.geometry.block_size);
+        let underway = self.underway(Pools::cost(bytes));
+        start(rt, async move {
             let session = &underway.session;
-            match session.device.write(at, buf, Durability::Flush).await {
+            let aligned = blocks == (at..at + buf.len() as u64);
+            let _turn = session.writes.lock(blocks).await;
+            let done = if aligned {
+                session.device.write(at, buf, Durability::Flush).await
+            } else {
+                unaligned::write(&session.device, at, &buf).await
+            };
+            match done {
                 Ok(()) => session.channel.reply(unique, &format::write_out(len)),
                 Err(error) => session.failed(unique, &error),
             }
-        })
-        .detach();
+        });
     }
 
     fn flush(self: &Rc<Self>, rt: &Rt, unique: u64) {
         let underway = self.underway(0);
-        rt.spawn(async move {
+        start(rt, async move {
             let session = &underway.session;
             let done = session.device.flush().await;
             session.finish(unique, done);
-        })
-        .detach();
+        });
     }
 
     /// Both ways of making zeroes, and discarding, which arrives as a punched hole: the loop driver
@@ -305,18 +330,18 @@ impl Session {
         }
         let end = at.saturating_add(len).min(self.geometry.len);
         let underway = self.underway(0);
-        rt.spawn(async move {
+        start(rt, async move {
             let session = &underway.session;
             let mut done = Ok(());
             let mut at = at;
             while at < end && done.is_ok() {
                 let to = end.min(at.saturating_add(ZERO_BYTES_MAX));
+                let _turn = session.writes.lock(at..to).await;
                 done = session.device.write_zeroes(at..to).await;
                 at = to;
             }
             session.finish(unique, done);
-        })
-        .detach();
+        });
     }
 
     fn finish(&self, unique: u64, done: Result<(), DeviceError>) {
@@ -334,6 +359,18 @@ impl Session {
             tracing::warn!(%error, count, "a request to the volume failed");
         }
         self.refuse(unique, errno_for_kernel(error));
+    }
+}
+
+/// Lets `request` go as far as it gets without waiting, and makes a task of it only if that is not
+/// to its end: a cache answers most requests at once, and a task costs an allocation and a detour
+/// through the queue while the request's data goes cold.
+fn start(rt: &Rt, request: impl Future<Output = ()> + 'static) {
+    let mut request = Box::pin(request);
+    // What it waits for may forget this waker: a task's first turn leaves the real one.
+    let mut nobody = Context::from_waker(Waker::noop());
+    if request.as_mut().poll(&mut nobody).is_pending() {
+        rt.spawn(request).detach();
     }
 }
 
