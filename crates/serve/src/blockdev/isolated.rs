@@ -16,6 +16,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use tracing::subscriber::{NoSubscriber, with_default};
+
 struct State<T> {
     result: Option<io::Result<T>>,
     waker: Option<Waker>,
@@ -66,7 +68,8 @@ impl<T> Future for Outcome<T> {
 }
 
 /// Runs `work` on a thread of its own, without any of the process's open descriptors but the
-/// standard three. Descriptors opened outside mean nothing to it; what it opens, it must close.
+/// standard three. Descriptors opened outside mean something else to it, or nothing: so it must use
+/// none, and nothing is logged from there (a log file's number may be the volume's by then).
 ///
 /// # Errors
 /// If there is no thread to be had, or the work panicked.
@@ -84,7 +87,10 @@ where
         result: Err(io::Error::other("a helper thread panicked")),
     };
     let thread = || std::thread::Builder::new().name("forebay-helper".into());
-    let worker = thread().spawn(move || leave_descriptors().map(|()| work()))?;
+    let worker = thread().spawn(move || {
+        leave_descriptors()?;
+        Ok(with_default(NoSubscriber::new(), work))
+    })?;
     // Waking the executor takes one of the process's descriptors, so another thread does that. It
     // may keep `/dev/fuse` open: a wait for a thread ends at once when the process is killed.
     thread().spawn(move || {

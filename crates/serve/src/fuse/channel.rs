@@ -1,9 +1,16 @@
 //! One open `/dev/fuse`: requests are taken from it and replies given to it, never waiting.
+//!
+//! The connection must close when this process is killed, or what waits for its replies waits for
+//! ever. If that is a thread of this same process, the process's memory lives on with it, with the
+//! memory the ring, and with the ring whatever descriptor a request on it holds. So `/dev/fuse` is
+//! never given to the ring: the ring polls an epoll descriptor, which watches without holding.
 
 use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use forebay_os::Fd;
+use rustix::event::epoll;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -25,7 +32,7 @@ pub(crate) enum Received {
 /// One connection to the kernel's FUSE.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    fd: Fd,
+    fd: OwnedFd,
 }
 
 impl Channel {
@@ -33,12 +40,21 @@ impl Channel {
     pub(crate) fn open() -> io::Result<Channel> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
-        Ok(Channel { fd: Rc::new(fd) })
+        Ok(Channel { fd })
     }
 
-    /// The descriptor: to mount it, and to wait for requests.
-    pub(crate) fn fd(&self) -> &Fd {
-        &self.fd
+    /// The descriptor, to be mounted.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// A descriptor that is readable when there are requests. The ring may hold it. To be made once
+    /// the connection is mounted: before, the kernel has nothing to watch.
+    pub(crate) fn watch(&self) -> io::Result<Fd> {
+        let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&watch, &self.fd, data, epoll::EventFlags::IN)?;
+        Ok(Rc::new(watch))
     }
 
     /// Takes the next request, if there is one: its first bytes into `fixed`, the rest, such as a
@@ -46,7 +62,7 @@ impl Channel {
     pub(crate) fn receive(&self, fixed: &mut [u8; FIXED], rest: &mut [u8]) -> io::Result<Received> {
         let mut parts = [IoSliceMut::new(fixed), IoSliceMut::new(rest)];
         loop {
-            return match rustix::io::readv(&*self.fd, &mut parts) {
+            return match rustix::io::readv(&self.fd, &mut parts) {
                 Ok(n) => Ok(Received::Message(n)),
                 Err(Errno::AGAIN) => Ok(Received::Nothing),
                 Err(Errno::NODEV) => Ok(Received::Unmounted),
@@ -77,7 +93,7 @@ impl Channel {
     fn send(&self, header: &[u8; OUT_HEADER], payload: &[u8]) -> Result<(), Errno> {
         let parts = [IoSlice::new(header), IoSlice::new(payload)];
         loop {
-            return match rustix::io::writev(&*self.fd, &parts) {
+            return match rustix::io::writev(&self.fd, &parts) {
                 Err(Errno::INTR) => continue,
                 // Nobody waits for it any more: interrupted, aborted, unmounted.
                 Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => Ok(()),

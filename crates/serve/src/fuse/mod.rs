@@ -50,7 +50,7 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_device::Device;
-use forebay_os::Ring;
+use forebay_os::{Poller, Ring};
 use forebay_rt::{Rt, Task};
 
 use crate::blockdev::isolated::isolated;
@@ -111,13 +111,16 @@ impl FuseVolume {
         let channel = Channel::open()?;
         let dir = mount::directory(runtime_dir, name);
         mount::mount(&channel, &dir, name)?;
+        let watch = channel.watch().inspect_err(|_| {
+            let _ = mount::unmount(&dir, true);
+        })?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let session = Rc::new(Session::new(
             channel,
             device,
             now.unwrap_or_default().as_secs(),
         ));
-        let serving = rt.spawn(Rc::clone(&session).run(rt.clone(), Rc::clone(ring)));
+        let serving = rt.spawn(Rc::clone(&session).run(rt.clone(), Poller::new(ring, watch)));
         Ok(FuseVolume {
             rt: rt.clone(),
             session,

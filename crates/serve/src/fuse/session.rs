@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use forebay_device::{BufMut, Checked, Device, DeviceError, Durability, Geometry, Op as DeviceOp};
-use forebay_os::{Poller, Ring};
+use forebay_os::Poller;
 use forebay_rt::{Event, RangeLock, Rt};
 
 use super::IO_BYTES_MAX;
@@ -116,9 +116,9 @@ impl Session {
         self.discard_hidden.set(hidden);
     }
 
-    /// Serves until the filesystem is gone, then waits for the requests that are under way.
-    pub(super) async fn run(self: Rc<Self>, rt: Rt, ring: Rc<Ring>) -> Ended {
-        let poller = Poller::new(&ring, Rc::clone(self.channel.fd()));
+    /// Serves until the filesystem is gone, then waits for the requests that are under way. `inbox`
+    /// tells when there are requests.
+    pub(super) async fn run(self: Rc<Self>, rt: Rt, inbox: Poller) -> Ended {
         let mut fixed = [0; FIXED];
         let mut rest = self.pools.whole();
         let mut in_a_row = 0;
@@ -135,7 +135,7 @@ impl Session {
                 }
                 Ok(Received::Nothing) => {
                     in_a_row = 0;
-                    if let Err(error) = poller.readable().await {
+                    if let Err(error) = inbox.readable().await {
                         break Ended::Failed(error);
                     }
                 }

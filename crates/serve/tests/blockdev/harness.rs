@@ -63,6 +63,8 @@ pub(crate) struct Strings {
     pub flushes: Arc<AtomicUsize>,
     /// Requests that touch this range fail.
     pub broken: Arc<Mutex<Range<u64>>>,
+    /// Flushes say so on standard output and are never answered.
+    pub silent: bool,
     /// Flushes fail.
     pub broken_flush: Arc<Mutex<bool>>,
 }
@@ -111,6 +113,10 @@ impl Device for Observed {
 
     fn flush(&self) -> IoFuture<'_, ()> {
         Box::pin(async move {
+            if self.strings.silent {
+                println!("\nflush");
+                std::future::pending::<()>().await;
+            }
             if *self.strings.broken_flush.lock().expect("no panic") {
                 let source = std::io::Error::from_raw_os_error(libc::ENOSYS);
                 return Err(DeviceError::io(Op::Flush, 0..0, source));
@@ -167,7 +173,11 @@ impl<'a> Plan<'a> {
 
     /// Attaches, or panics with the reason.
     pub(crate) fn serve(self) -> Server {
-        let strings = Strings::default();
+        self.serve_on(Strings::default())
+    }
+
+    /// Attaches a device on `strings`, or panics with the reason.
+    pub(crate) fn serve_on(self, strings: Strings) -> Server {
         let (orders, thread_orders) = UnixStream::pair().expect("a socket");
         let (tell, told) = mpsc::channel();
         let (answer, answers) = mpsc::channel();

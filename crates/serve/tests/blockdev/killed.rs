@@ -8,9 +8,10 @@ use std::process::{Child, Command, Stdio};
 
 use forebay_serve::blockdev::{Cleaned, CleanupError, Holder, InUse, cleanup_stale};
 
-use crate::harness::{Mounted, Plan, able, run};
+use crate::harness::{Mounted, Plan, Strings, able, run};
 
 const DIR: &str = "FOREBAY_TEST_SERVE_IN";
+const SILENT: &str = "FOREBAY_TEST_SILENT";
 const NAME: &str = "killed";
 
 /// Not a test: what the tests here start in another process, to kill it.
@@ -18,8 +19,16 @@ const NAME: &str = "killed";
 #[ignore = "run by other tests, in a process of its own"]
 fn serve_until_killed() {
     let dir = std::env::var_os(DIR).expect("a directory");
-    let server = Plan::new(Path::new(&dir), NAME).serve();
+    let strings = Strings {
+        silent: std::env::var_os(SILENT).is_some(),
+        ..Strings::default()
+    };
+    let silent = strings.silent;
+    let mut server = Plan::new(Path::new(&dir), NAME).serve_on(strings);
     println!("\nserving {}", server.node());
+    if silent {
+        server.detach().expect("never");
+    }
     loop {
         std::thread::park();
     }
@@ -33,8 +42,17 @@ struct Victim {
 }
 
 impl Victim {
+    /// A server that attached.
     fn start(dir: &Path) -> Victim {
-        let mut child = Command::new(std::env::current_exe().expect("itself"))
+        let (mut victim, mut lines) = Victim::spawn(dir, false);
+        let node = lines.find_map(|line| line.strip_prefix("serving ").map(str::to_owned));
+        victim.node = node.expect("it serves");
+        victim
+    }
+
+    fn spawn(dir: &Path, silent: bool) -> (Victim, impl Iterator<Item = String>) {
+        let mut command = Command::new(std::env::current_exe().expect("itself"));
+        command
             .args([
                 "--exact",
                 "killed::serve_until_killed",
@@ -42,18 +60,18 @@ impl Victim {
                 "--nocapture",
             ])
             .env(DIR, dir)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("started");
+            .stdout(Stdio::piped());
+        if silent {
+            command.env(SILENT, "1");
+        }
+        let mut child = command.spawn().expect("started");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let node = lines
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("serving ").map(str::to_owned));
-        Victim {
-            node: node.expect("it serves"),
+        let victim = Victim {
+            node: String::new(),
             child,
             dir: dir.to_owned(),
-        }
+        };
+        (victim, lines.map_while(Result::ok))
     }
 
     fn kill(&mut self) {
@@ -135,4 +153,20 @@ fn where_nothing_was_left_there_is_nothing_to_clean() {
     let dir = tempfile::tempdir().expect("a directory");
     let cleaned = cleanup_stale(dir.path(), "never", InUse::Refuse).expect("nothing to do");
     assert_eq!(cleaned, Cleaned::default());
+}
+
+/// Detaching waits for a flush, on a thread of the very process that has to answer it. Had that
+/// thread a hold on the connection, the process could not end.
+#[test]
+fn a_server_killed_while_it_waits_for_its_own_answer_is_gone_at_once() {
+    if !able(&[]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut victim, mut lines) = Victim::spawn(dir.path(), true);
+    lines.find(|line| line == "flush").expect("it detaches");
+    victim.kill();
+    let cleaned = cleanup_stale(dir.path(), NAME, InUse::Refuse).expect("dead");
+    assert_eq!(cleaned.loops.len(), 1);
+    assert_eq!(cleaned.mount, Some(dir.path().join("killed.fuse")));
 }
