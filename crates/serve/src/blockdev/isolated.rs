@@ -1,6 +1,6 @@
 //! Work that may wait for what this process serves.
 //!
-//! Configuring a loop device reads the file it is made of; clearing one writes back its page cache.
+//! Making a loop device flushes the file it is made of; clearing one writes back its page cache.
 //! Both are answered by the executor's thread, so they must happen on another. And that other thread
 //! must not keep `/dev/fuse` open: if the process is killed while it waits in the kernel, the
 //! connection would never close, the wait never end, and the process stay for ever. So the thread

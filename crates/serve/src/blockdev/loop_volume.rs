@@ -14,7 +14,7 @@ use forebay_rt::Rt;
 use super::holders::{Holders, holders};
 use super::isolated::isolated;
 use super::loopdev::{self, Access, Loop};
-use super::stale::{CleanupError, InUse, cleanup_stale};
+use super::stale::{Cleaned, CleanupError, InUse, cleanup_stale};
 use crate::fuse::{Ended, FuseVolume, IO_BYTES_MAX, UnmountError};
 
 /// Loop devices tried when others take them first.
@@ -146,7 +146,14 @@ pub async fn attach_loop(
         source,
     };
     let cleaned = isolated(move || cleanup_stale(&dir, &owned_name, options.leftovers)).await;
-    cleaned.map_err(mount_failed)??;
+    let cleaned = cleaned.map_err(mount_failed)??;
+    if cleaned != Cleaned::default() {
+        tracing::info!(
+            ?cleaned,
+            volume = name,
+            "cleared away what a killed server left"
+        );
+    }
     let geometry = device.geometry();
     let fuse = FuseVolume::mount(rt, ring, device, runtime_dir, name).map_err(mount_failed)?;
     let mut volume = LoopVolume {
@@ -164,9 +171,10 @@ pub async fn attach_loop(
     .await;
     volume.fuse.hide_discard(false);
     match made.and_then(|made| made) {
-        Ok(name) => {
-            volume.node = loopdev::node(&name);
-            volume.name = Some(name);
+        Ok(made) => {
+            volume.node = loopdev::node(&made.name);
+            made.log();
+            volume.name = Some(made.name);
             Ok(volume)
         }
         Err(source) => {
@@ -176,8 +184,30 @@ pub async fn attach_loop(
     }
 }
 
+/// A loop device, and what is not as good about it as it could be.
+struct Made {
+    name: String,
+    direct: bool,
+    tuned: Result<(), (PathBuf, io::Error)>,
+}
+
+impl Made {
+    fn log(&self) {
+        let device = &self.name;
+        if !self.direct {
+            tracing::warn!(
+                device,
+                "the loop device refused direct I/O; it will be slower"
+            );
+        }
+        if let Err((path, error)) = &self.tuned {
+            tracing::debug!(device, path = %path.display(), %error, "cannot tune the loop device");
+        }
+    }
+}
+
 /// Makes a loop device over `file`. Waits for the thread that serves the file.
-fn make(file: &Path, block_size: u32, partitions: bool) -> io::Result<String> {
+fn make(file: &Path, block_size: u32, partitions: bool) -> io::Result<Made> {
     let open = File::options().read(true).write(true).open(file)?;
     let mut attempts = 0;
     loop {
@@ -186,11 +216,12 @@ fn make(file: &Path, block_size: u32, partitions: bool) -> io::Result<String> {
         match dev.configure(open.as_fd(), file, block_size, partitions) {
             Ok(()) => {
                 let direct = dev.status()?.is_some_and(|status| status.direct);
-                if !direct {
-                    tracing::warn!(device = name, "the loop device refused direct I/O; slower");
-                }
-                loopdev::tune(&name, REQUEST_BYTES_MAX, DISCARD_BYTES_MAX);
-                return Ok(name);
+                let tuned = loopdev::tune(&name, REQUEST_BYTES_MAX, DISCARD_BYTES_MAX);
+                return Ok(Made {
+                    name,
+                    direct,
+                    tuned,
+                });
             }
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && attempts < ATTEMPTS => {
                 attempts += 1;

@@ -211,17 +211,23 @@ impl Loop {
 /// Fits the queue of device `name` to what lies behind, where the system lets us: requests of no
 /// more than `io_bytes_max` bytes, so that none is cut in two, and discards in pieces that do not
 /// keep writes waiting for long.
-pub(crate) fn tune(name: &str, io_bytes_max: usize, discard_bytes_max: u64) {
+///
+/// # Errors
+/// The first refusal, by the path that was refused. The device works all the same.
+pub(crate) fn tune(
+    name: &str,
+    io_bytes_max: usize,
+    discard_bytes_max: u64,
+) -> Result<(), (PathBuf, io::Error)> {
     let queue = Path::new("/sys/block").join(name).join("queue");
     let set = |file: &str, value: u64| {
-        if let Err(error) = std::fs::write(queue.join(file), value.to_string()) {
-            tracing::debug!(%error, device = name, file, value, "cannot tune the loop device");
-        }
+        let path = queue.join(file);
+        std::fs::write(&path, value.to_string()).map_err(|error| (path, error))
     };
-    set("max_sectors_kb", io_bytes_max as u64 / 1024);
-    let discards = std::fs::read_to_string(queue.join("discard_max_bytes"));
-    if discards.is_ok_and(|bytes| bytes.trim() != "0") {
-        set("discard_max_bytes", discard_bytes_max);
+    set("max_sectors_kb", io_bytes_max as u64 / 1024)?;
+    match std::fs::read_to_string(queue.join("discard_max_bytes")) {
+        Ok(bytes) if bytes.trim() != "0" => set("discard_max_bytes", discard_bytes_max),
+        _ => Ok(()),
     }
 }
 

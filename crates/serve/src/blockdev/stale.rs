@@ -136,13 +136,6 @@ pub fn cleanup_stale(
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => return Err(io_error(&dir)(error.into())),
     }
-    if cleaned != Cleaned::default() {
-        tracing::info!(
-            ?cleaned,
-            volume = name,
-            "cleared away what a killed server left"
-        );
-    }
     Ok(cleaned)
 }
 

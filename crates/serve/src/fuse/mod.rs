@@ -7,12 +7,12 @@
 //! # Why the protocol is spoken here, and not by a library
 //!
 //! The `fuser` crate was tried first. Its session owns a thread, so each request crossed to the
-//! volume's executor and its reply was sent from there. Measured on two cores with a server that
-//! does nothing but copy memory, 4 KiB at depth 32 through a loop device: the crossing alone cost a
-//! tenth to a quarter of `fuser` without it (`examples/fuse_memcpy.rs`), before the volume's own
-//! work, while reading `/dev/fuse` on the executor's thread cost nothing. It saves copies as well: here the
-//! data of a write is read from the kernel straight into an aligned buffer that goes down the
-//! stack, while a library has to lend its own.
+//! volume's executor and its reply was sent from there. With a server that does nothing but copy
+//! memory, 4 KiB at depth 32 through a loop device on two cores, the crossing alone cost a tenth to
+//! a quarter of the requests a second, before the volume's own work; reading `/dev/fuse` on the
+//! executor's thread cost nothing that could be measured (`examples/compare.sh` measures it again).
+//! It saves a copy as well: the data of a large write is read from the kernel straight into an
+//! aligned buffer that goes down the stack, while a library has to lend its own.
 //!
 //! Of the protocol, one file needs little: `format.rs` is all of it, and looks at no more than the
 //! first 80 bytes of any message.
@@ -20,7 +20,8 @@
 //! # How requests flow
 //!
 //! One task waits until `/dev/fuse` is readable and takes requests until there are none. Each that
-//! needs the device becomes a task of its own; replies are written when it is done, in any order.
+//! needs the device goes as far as it can at once, and becomes a task of its own if it must wait;
+//! its reply is written when it is done, in any order.
 //! Taking and replying are copies in memory and never wait, so they are plain system calls and not
 //! entries on the ring. (Reads of `/dev/fuse` on the ring were considered: several at once wake
 //! each other for nothing, and a single one is a poll and a read just the same.) When too much is
@@ -33,9 +34,11 @@
 //! # What must not happen
 //!
 //! The thread that serves must never wait for what it serves. So it never touches the mounted file,
-//! and everything that does (loop configuration reads the partition table through it) runs in
-//! [`isolated`](crate::blockdev) threads, which also hold no descriptor that would keep the
-//! connection alive if this process is killed.
+//! and everything that does (making a loop device flushes the file, clearing one writes back its
+//! page cache) runs on a helper thread (`blockdev/isolated.rs`).
+//!
+//! And when the process is killed, the connection must close, even while such a helper waits for a
+//! reply. So the helper gives up its hold on `/dev/fuse`, and so does the ring (`channel.rs`).
 
 mod channel;
 mod format;
