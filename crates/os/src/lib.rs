@@ -3,21 +3,21 @@
 //! Everything above this crate is written against [`forebay_device::Device`] and
 //! [`forebay_rt::Driver`]; here they meet Linux. There is one [`Ring`] per executor thread. Every
 //! request that may wait (a read, a flush, an accept, a signal) is an entry on that ring, so the
-//! thread only ever waits in one place, [`Ring`]'s `turn`, and a batch of requests costs one system
-//! call.
+//! thread only ever waits in one place, [`Ring`]'s `turn`, and a batch of requests costs one
+//! system call.
 //!
 //! Invariants:
 //! - The kernel may write to a request's memory until its completion is seen. So memory and file
 //!   descriptor of a request belong to the ring from submission to completion, whatever happens to
 //!   the future that waits for it.
-//! - The executor thread never blocks in a system call that does I/O once a device is open. Opening,
-//!   creating and identifying do block; they happen before service begins.
+//! - The executor thread never blocks in a system call that does I/O once a device is open.
+//!   Opening, creating and identifying do block; they happen before service begins.
 //! - A device that somebody else writes to is not opened for writing: `O_EXCL` on block devices, a
 //!   lock on files, and a look at loop devices, whose backing files nothing else protects.
 //!
-//! Reading order: [`Ring`] in `ring/mod.rs`, what keeps memory alive in `ring/slot.rs`, the requests
-//! in `ring/request.rs`; then [`open`] in `storage/open.rs` and the devices in `storage/disk.rs`;
-//! then `net`.
+//! Reading order: [`Ring`] in `ring/mod.rs`, what keeps memory alive in `ring/slot.rs`, the
+//! requests in `ring/request.rs`; then [`open()`] in `storage/open.rs` and the devices in
+//! `storage/disk.rs`; then `net`.
 
 mod net;
 mod poller;

@@ -119,6 +119,10 @@ pub(crate) fn set_io_flusher() -> io::Result<()> {
 
 /// `mlock(2)` on the memory of `bytes`.
 pub(crate) fn mlock(bytes: &[u8]) -> io::Result<()> {
+    // An empty slice's address is made up, and the kernel rounds to whole pages.
+    if bytes.is_empty() {
+        return Ok(());
+    }
     // SAFETY: the range is a living slice; locking does not change its content. The lock ends when
     // the memory is unmapped.
     check(unsafe { libc::mlock(bytes.as_ptr().cast(), bytes.len()) }).map(drop)

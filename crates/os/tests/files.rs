@@ -94,6 +94,21 @@ fn a_device_opened_for_reading_refuses_to_change() {
 }
 
 #[test]
+fn a_device_can_be_opened_again_as_soon_as_it_is_closed() {
+    let dir = dir();
+    let path = file(&dir, "a", MIB);
+    run(|_, ring| async move {
+        for _ in 0..100 {
+            let device = open(&ring, &path);
+            let data = filled(4096, 1);
+            device.write(0, data, Durability::Flush).await.unwrap();
+            // Done by a thread of the kernel's, which must have let go of the file.
+            device.flush().await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn discarded_room_goes_back_to_the_filesystem() {
     use std::os::unix::fs::MetadataExt;
     let dir = dir();

@@ -154,3 +154,24 @@ fn an_accept_that_is_given_up_loses_no_connection() {
         listener.accept().await.unwrap();
     });
 }
+
+#[test]
+fn a_connection_taken_for_nobody_is_closed() {
+    run(|rt, ring| async move {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = Listener::unix(&ring, &path).unwrap();
+        let client = Stream::connect_unix(&ring, &path).await.unwrap();
+        let mut accept = Box::pin(listener.accept());
+        assert!(futures_util::poll!(&mut accept).is_pending());
+        // It is queued ahead of its cancellation, so it takes the connection.
+        drop(accept);
+        let end = client.recv(BufMut::zeroed(1));
+        let (_, n) = rt
+            .timeout(std::time::Duration::from_secs(60), end)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(n, 0);
+    });
+}

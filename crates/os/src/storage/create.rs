@@ -54,6 +54,12 @@ pub fn create_file(path: impl AsRef<Path>, len: u64, sparse: bool) -> Result<(),
 fn fill(file: &File, len: u64, sparse: bool) -> io::Result<()> {
     file.set_len(len)?;
     if !sparse && len > 0 {
+        // Looked at first: to find out by allocating would fill the disk for a while, under
+        // everybody else's feet.
+        let filesystem = rustix::fs::fstatvfs(file)?;
+        if len > filesystem.f_bavail.saturating_mul(filesystem.f_frsize) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)?;
     }
     file.sync_all()

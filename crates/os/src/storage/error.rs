@@ -8,7 +8,10 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is nothing at the path.
-    #[error("cannot open {}: it does not exist; check the path, or create the file first", path.display())]
+    #[error(
+        "cannot open {}: it does not exist; check the path, or create the file first",
+        path.display()
+    )]
     Missing {
         /// What was asked for.
         path: PathBuf,
@@ -68,7 +71,10 @@ pub enum OpenError {
         block_size: u32,
     },
     /// A block device that the kernel has given to somebody else.
-    #[error("cannot open {}: the device is in use ({users}); unmount or release it first", path.display())]
+    #[error(
+        "cannot open {}: the device is in use ({users}); unmount or release it first",
+        path.display()
+    )]
     InUse {
         /// What was asked for.
         path: PathBuf,
@@ -90,7 +96,10 @@ pub enum OpenError {
         users: Users,
     },
     /// Another process has opened and locked it.
-    #[error("cannot open {}: in use, locked by another process ({users}); stop that first", path.display())]
+    #[error(
+        "cannot open {}: in use, locked by another process ({users}); stop that first",
+        path.display()
+    )]
     Locked {
         /// What was asked for.
         path: PathBuf,
@@ -98,7 +107,11 @@ pub enum OpenError {
         users: Users,
     },
     /// Writing was asked for, and cannot be.
-    #[error("cannot open {} for writing: {what} is read-only; make it writable, or open it for reading only", path.display())]
+    #[error(
+        "cannot open {} for writing: {what} is read-only; make it writable, or open it for \
+         reading only",
+        path.display()
+    )]
     ReadOnly {
         /// What was asked for.
         path: PathBuf,
@@ -134,7 +147,10 @@ impl fmt::Display for Users {
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     /// There is something at the path, which is never overwritten.
-    #[error("cannot create {}: it exists already; remove it first or choose another path", path.display())]
+    #[error(
+        "cannot create {}: it exists already; remove it first or choose another path",
+        path.display()
+    )]
     Exists {
         /// The path.
         path: PathBuf,

@@ -1,0 +1,192 @@
+//! Measures a device through this crate: `rawbench [PATH] [SECONDS]`.
+//!
+//! Without a path it makes a file of 1 GiB in the current directory and removes it. What is on the
+//! path is overwritten. Absolute figures say little on a shared machine; the ratios do.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{BufMut, Device, Durability};
+use forebay_os::{OpenOptions, Ring, create_file, open, zero_fill};
+use forebay_rt::{Driver, Executor, Instant, Rt};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const FILE_BYTES: u64 = 1 << 30;
+const BLOCK: usize = 4096;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Load {
+    RandomRead,
+    RandomWrite,
+    SequentialWrite(usize),
+    WriteFlush,
+    FuaWrite,
+}
+
+impl Load {
+    fn bytes(self) -> usize {
+        match self {
+            Load::SequentialWrite(bytes) => bytes,
+            _ => BLOCK,
+        }
+    }
+}
+
+const RUNS: [(&str, Load, usize); 14] = [
+    ("random 4 KiB reads, depth 1", Load::RandomRead, 1),
+    ("random 4 KiB reads, depth 32", Load::RandomRead, 32),
+    ("random 4 KiB reads, depth 128", Load::RandomRead, 128),
+    ("random 4 KiB writes, depth 1", Load::RandomWrite, 1),
+    ("random 4 KiB writes, depth 32", Load::RandomWrite, 32),
+    ("random 4 KiB writes, depth 128", Load::RandomWrite, 128),
+    (
+        "sequential 128 KiB writes, depth 4",
+        Load::SequentialWrite(128 << 10),
+        4,
+    ),
+    (
+        "sequential 1 MiB writes, depth 1",
+        Load::SequentialWrite(1 << 20),
+        1,
+    ),
+    (
+        "sequential 1 MiB writes, depth 4",
+        Load::SequentialWrite(1 << 20),
+        4,
+    ),
+    ("write 4 KiB + flush, 1 writer", Load::WriteFlush, 1),
+    ("write 4 KiB + flush, 8 writers", Load::WriteFlush, 8),
+    ("write 4 KiB + flush, 32 writers", Load::WriteFlush, 32),
+    ("FUA write 4 KiB, 1 writer", Load::FuaWrite, 1),
+    ("FUA write 4 KiB, 8 writers", Load::FuaWrite, 8),
+];
+
+/// What the writers of one run share.
+struct Shared {
+    device: Rc<dyn Device>,
+    load: Load,
+    next: Cell<u64>,
+    done: Cell<u64>,
+    rt: Rt,
+    end: Instant,
+}
+
+impl Shared {
+    /// Where the next request goes: anywhere, by a xorshift generator, or behind the last.
+    fn place(&self) -> u64 {
+        let (bytes, mut x) = (self.load.bytes() as u64, self.next.get());
+        let places = self.device.geometry().len / bytes;
+        if let Load::SequentialWrite(_) = self.load {
+            self.next.set(x + 1);
+        } else {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            self.next.set(x);
+        }
+        x % places * bytes
+    }
+
+    async fn work(&self) -> forebay_device::Result<()> {
+        let mut buf = BufMut::zeroed(self.load.bytes());
+        let data = {
+            let mut data = BufMut::zeroed(self.load.bytes());
+            data.fill(0xA5);
+            data.freeze()
+        };
+        // No timer: one that is set costs every wait a little.
+        while self.rt.now() < self.end {
+            let at = self.place();
+            let write = |durability| self.device.write(at, data.clone(), durability);
+            match self.load {
+                Load::RandomRead => buf = self.device.read(at, buf).await?,
+                Load::RandomWrite | Load::SequentialWrite(_) => write(Durability::Flush).await?,
+                Load::FuaWrite => write(Durability::Fua).await?,
+                Load::WriteFlush => {
+                    write(Durability::Flush).await?;
+                    self.device.flush().await?;
+                }
+            }
+            self.done.set(self.done.get() + 1);
+        }
+        Ok(())
+    }
+}
+
+/// Requests a second, and processor time per request in microseconds.
+async fn measure(
+    rt: &Rt,
+    device: &Rc<dyn Device>,
+    load: Load,
+    depth: usize,
+    span: Duration,
+) -> Result<(f64, f64)> {
+    let shared = Rc::new(Shared {
+        device: Rc::clone(device),
+        load,
+        next: Cell::new(88_172_645_463_325_252),
+        done: Cell::new(0),
+        rt: rt.clone(),
+        end: rt.now().plus(span),
+    });
+    let (begin, cpu) = (rt.now(), cpu_time());
+    let workers: Vec<_> = (0..depth)
+        .map(|_| {
+            let shared = Rc::clone(&shared);
+            rt.spawn(async move { shared.work().await })
+        })
+        .collect();
+    for worker in workers {
+        worker.await?;
+    }
+    let (elapsed, cpu) = (rt.now().since(begin), cpu_time() - cpu);
+    let done = shared.done.get() as f64;
+    Ok((done / elapsed.as_secs_f64(), cpu.as_secs_f64() * 1e6 / done))
+}
+
+/// Processor time this process has used so far.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+async fn run(rt: Rt, ring: Rc<Ring>, path: PathBuf, span: Duration, only: String) -> Result<()> {
+    let opened = open(&ring, &path, OpenOptions::default())?;
+    println!("{path:?}: {:?}", opened.device.geometry());
+    zero_fill(&*opened.device, |_, _| ()).await?;
+    println!(
+        "{:36} {:>10} {:>10} {:>9}",
+        "", "requests/s", "MiB/s", "CPU µs"
+    );
+    for (name, load, depth) in RUNS {
+        if !name.ends_with(&only) {
+            continue;
+        }
+        let (rate, cpu) = measure(&rt, &opened.device, load, depth, span).await?;
+        let mib = rate * load.bytes() as f64 / f64::from(1 << 20);
+        println!("{name:36} {rate:10.0} {mib:10.0} {cpu:9.2}");
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let given = arguments.next().map(PathBuf::from);
+    let seconds: f64 = arguments.next().map_or(Ok(2.0), |s| s.parse())?;
+    let only = arguments.next().unwrap_or_default();
+    let path = given.clone().unwrap_or("rawbench.tmp".into());
+    if given.is_none() {
+        create_file(&path, FILE_BYTES, false)?;
+    }
+    let ring = Ring::new(256)?;
+    let executor = Executor::new(Rc::clone(&ring) as Rc<dyn Driver>);
+    let span = Duration::from_secs_f64(seconds);
+    let result = executor.block_on(run(executor.rt(), ring, path.clone(), span, only));
+    if given.is_none() {
+        std::fs::remove_file(path)?;
+    }
+    result
+}

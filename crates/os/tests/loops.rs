@@ -1,0 +1,201 @@
+//! Block devices, for which loop devices stand in. Needs root.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{dir, file, filled, open, read, root_or_skip, run};
+use forebay_device::{BufMut, Durability};
+use forebay_os::{DeviceKind, OpenError, OpenOptions, identity, same_device};
+
+const MIB: u64 = 1 << 20;
+const WRITING: OpenOptions = OpenOptions { read_only: false };
+const READING: OpenOptions = OpenOptions { read_only: true };
+
+/// A loop device over a file; both go when the test ends, also if it fails.
+struct Loop {
+    device: PathBuf,
+    backing: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Loop {
+    fn new(len: u64, options: &[&str]) -> Option<Loop> {
+        if !root_or_skip("block devices") {
+            return None;
+        }
+        let dir = dir();
+        let backing = file(&dir, "backing", len);
+        let output = Command::new("losetup")
+            .args(["--find", "--show"])
+            .args(options)
+            .arg(&backing)
+            .output()
+            .expect("losetup");
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            eprintln!("SKIPPED (no loop device to be had): block devices: {why}");
+            return None;
+        }
+        Some(Loop {
+            device: String::from_utf8(output.stdout).unwrap().trim().into(),
+            backing,
+            _dir: dir,
+        })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let status = Command::new("losetup").arg("-d").arg(&self.device).status();
+        if !status.is_ok_and(|s| s.success()) {
+            eprintln!("{} stays attached", self.device.display());
+        }
+    }
+}
+
+fn sh(program: &str, arguments: &[&Path]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{program}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn refused(path: &Path, options: OpenOptions) -> OpenError {
+    let path = path.to_owned();
+    run(|_, ring| async move { forebay_os::open(&ring, path, options).err() }).expect("an error")
+}
+
+#[test]
+fn a_block_device_is_written_flushed_discarded_and_zeroed() {
+    for options in [&["--direct-io=on"][..], &["--sector-size=4096"][..]] {
+        let Some(disk) = Loop::new(16 * MIB, options) else {
+            return;
+        };
+        let block = if options[0].contains("4096") {
+            4096u32
+        } else {
+            512
+        };
+        let path = disk.device.clone();
+        run(move |_, ring| async move {
+            let device = open(&ring, path);
+            let geometry = device.geometry();
+            assert_eq!((geometry.len, geometry.block_size), (16 * MIB, block));
+            assert!(geometry.volatile && geometry.discard_granularity > 0);
+            let data = filled(8 * MIB as usize, 7);
+            device.write(0, data, Durability::Flush).await.unwrap();
+            device
+                .write(8 * MIB, filled(4096, 8), Durability::Fua)
+                .await
+                .unwrap();
+            device.write_zeroes(4096..2 * MIB).await.unwrap();
+            device.discard(4 * MIB..6 * MIB).await.unwrap();
+            device.flush().await.unwrap();
+            assert_eq!(
+                read(&*device, 0, 8192).await,
+                [vec![7; 4096], vec![0; 4096]].concat()
+            );
+            assert_eq!(read(&*device, 2 * MIB, 4096).await, vec![7; 4096]);
+            // A loop device's discards punch holes, so here the content is known.
+            assert_eq!(read(&*device, 4 * MIB, 4096).await, vec![0; 4096]);
+            assert_eq!(read(&*device, 8 * MIB, 4096).await, vec![8; 4096]);
+            let mut odd = BufMut::zeroed(4096 + 1);
+            let _front = odd.split_to(1);
+            assert!(
+                device
+                    .read(8 * MIB, odd)
+                    .await
+                    .unwrap()
+                    .iter()
+                    .all(|b| *b == 8)
+            );
+        });
+        use std::os::unix::fs::MetadataExt;
+        let used = std::fs::metadata(&disk.backing).unwrap().blocks() * 512;
+        assert!(used < 15 * MIB, "the discard reached the file: {used}");
+    }
+}
+
+#[test]
+fn a_mounted_device_may_be_looked_at_but_not_written_and_the_mount_is_named() {
+    let Some(disk) = Loop::new(64 * MIB, &[]) else {
+        return;
+    };
+    let at = disk.backing.with_file_name("mount point");
+    std::fs::create_dir(&at).unwrap();
+    sh("mkfs.ext4", &[Path::new("-q"), &disk.device]);
+    sh("mount", &[&disk.device, &at]);
+    let (device, backing) = (
+        refused(&disk.device, WRITING),
+        refused(&disk.backing, WRITING),
+    );
+    let looked_at = disk.device.clone();
+    run(|_, ring| async move {
+        let opened = forebay_os::open(&ring, looked_at, READING).unwrap();
+        assert_eq!(opened.identity.kind, DeviceKind::Block);
+    });
+    sh("umount", &[&at]);
+    let mounted = format!("mounted at {}", at.display());
+    assert!(matches!(device, OpenError::InUse { .. }), "{device}");
+    assert!(device.to_string().contains(&mounted), "{device}");
+    let OpenError::BacksLoop { loop_device, .. } = &backing else {
+        panic!("{backing}")
+    };
+    assert_eq!(Path::new(loop_device), disk.device);
+    assert!(backing.to_string().contains(&mounted), "{backing}");
+}
+
+#[test]
+fn a_device_that_is_open_for_writing_is_not_opened_again() {
+    let Some(disk) = Loop::new(MIB, &[]) else {
+        return;
+    };
+    let path = disk.device.clone();
+    run(|_, ring| async move {
+        let first = open(&ring, &path);
+        let second = forebay_os::open(&ring, &path, WRITING).err().unwrap();
+        assert!(matches!(second, OpenError::InUse { .. }), "{second}");
+        let us = format!("process {}", std::process::id());
+        assert!(second.to_string().contains(&us), "{second}");
+        let reader = forebay_os::open(&ring, &path, READING).err().unwrap();
+        assert!(matches!(reader, OpenError::Locked { .. }), "{reader}");
+        drop(first);
+        forebay_os::open(&ring, &path, WRITING).unwrap();
+    });
+}
+
+#[test]
+fn a_read_only_device_is_refused_for_writing() {
+    let Some(disk) = Loop::new(MIB, &["--read-only"]) else {
+        return;
+    };
+    let error = refused(&disk.device, WRITING);
+    assert!(
+        matches!(
+            error,
+            OpenError::ReadOnly {
+                what: "the device",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_block_device_is_known_by_its_number_whatever_the_path() {
+    let Some(disk) = Loop::new(MIB, &[]) else {
+        return;
+    };
+    let link = disk.backing.with_file_name("link");
+    std::os::unix::fs::symlink(&disk.device, &link).unwrap();
+    assert!(same_device(&link, &disk.device).unwrap());
+    assert!(!same_device(&disk.backing, &disk.device).unwrap());
+    let who = identity(&link).unwrap();
+    assert_eq!((who.kind, who.len), (DeviceKind::Block, MIB));
+    assert_eq!(Path::new(&who.path), disk.device);
+}
