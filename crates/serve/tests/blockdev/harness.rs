@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use forebay_device::{
     Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice,
 };
-use forebay_os::{Poller, Ring};
+use forebay_os::{OpenOptions, Poller, Ring};
 use forebay_rt::Executor;
 use forebay_serve::blockdev::{DetachError, InUse, LoopOptions, LoopVolume, attach_loop};
 
@@ -157,6 +157,8 @@ pub(crate) struct Plan<'a> {
     pub block_size: u32,
     pub discard_granularity: u32,
     pub leftovers: InUse,
+    /// A file to serve, in place of memory on strings.
+    pub disk: Option<&'a Path>,
 }
 
 impl<'a> Plan<'a> {
@@ -168,6 +170,7 @@ impl<'a> Plan<'a> {
             block_size: 4096,
             discard_granularity: 4096,
             leftovers: InUse::Refuse,
+            disk: None,
         }
     }
 
@@ -182,17 +185,24 @@ impl<'a> Plan<'a> {
         let (tell, told) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
         let (dir, name) = (self.dir.to_owned(), self.name.to_owned());
+        let disk = self.disk.map(Path::to_owned);
         let thread_strings = strings.clone();
         let thread = std::thread::spawn(move || {
             let ring = Ring::new(64).expect("a ring");
             let executor = Executor::new(ring.clone());
             let rt = executor.rt();
             executor.block_on(async move {
-                let device = Rc::new(Observed {
-                    ram: RamDevice::new(self.len, self.block_size),
-                    strings: thread_strings,
-                    discard_granularity: self.discard_granularity,
-                });
+                let device: Rc<dyn Device> = match disk {
+                    Some(path) => {
+                        let opened = forebay_os::open(&ring, path, OpenOptions::default());
+                        opened.expect("a disk").device
+                    }
+                    None => Rc::new(Observed {
+                        ram: RamDevice::new(self.len, self.block_size),
+                        strings: thread_strings,
+                        discard_granularity: self.discard_granularity,
+                    }),
+                };
                 let options = LoopOptions {
                     leftovers: self.leftovers,
                     ..LoopOptions::default()

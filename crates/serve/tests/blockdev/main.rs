@@ -55,6 +55,27 @@ fn what_is_written_at_random_is_read_back() {
 }
 
 #[test]
+fn a_file_served_by_the_same_ring_is_read_back_as_written() {
+    if !able(&["fio"]) {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let disk = dir.path().join("disk.img");
+    forebay_os::create_file(&disk, 64 << 20, true).expect("created");
+    let mut server = Plan {
+        disk: Some(&disk),
+        ..Plan::new(dir.path(), "disk")
+    }
+    .serve();
+    fio_verify(
+        server.node(),
+        &["--rw=randwrite", "--bs=4k", "--fdatasync=64"],
+    );
+    fio_verify(server.node(), &["--rw=randrw", "--bsrange=4k-2m"]);
+    server.detach().expect("idle");
+}
+
+#[test]
 fn a_tree_copied_to_a_filesystem_is_whole_after_unmounting_and_checking() {
     if !able(&[
         "mkfs.ext4",
