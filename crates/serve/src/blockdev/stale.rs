@@ -53,15 +53,12 @@ pub enum CleanupError {
     },
     /// Whoever serves them gives no answer.
     #[error(
-        "{} is mounted and its server does not answer; end it, or cut it off with: \
-         echo 1 > /sys/fs/fuse/connections/{connection}/abort",
+        "{0} is mounted and its server does not answer; end it, or cut it off with: umount --force {0}",
         dir.display()
     )]
     Hangs {
         /// Where the filesystem is mounted.
         dir: PathBuf,
-        /// The number of the connection.
-        connection: u32,
     },
     /// Something else is mounted there.
     #[error("{} is a mount point of type {fstype}, not ours to remove", dir.display())]
@@ -119,8 +116,8 @@ pub fn cleanup_stale(
             });
         }
     }
-    if let Some(top) = mounts.last() {
-        check_dead(&dir, top)?;
+    if !mounts.is_empty() {
+        check_dead(&dir)?;
     }
     let mut cleaned = Cleaned::default();
     for device in loopdev::in_use().map_err(io_error(&dir))? {
@@ -140,7 +137,7 @@ pub fn cleanup_stale(
 }
 
 /// Asks the filesystem something that only its server can answer.
-fn check_dead(dir: &Path, mount: &Mount) -> Result<(), CleanupError> {
+fn check_dead(dir: &Path) -> Result<(), CleanupError> {
     let (tell, told) = mpsc::channel();
     let asked = dir.to_owned();
     // On a thread of its own: if the server hangs, so does whoever asks.
@@ -153,10 +150,7 @@ fn check_dead(dir: &Path, mount: &Mount) -> Result<(), CleanupError> {
         Ok(Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CONNREFUSED)) => Ok(()),
         // Any other error came from a server.
         Ok(_) => Err(CleanupError::Served { dir }),
-        Err(_) => Err(CleanupError::Hangs {
-            dir,
-            connection: mount.device.1,
-        }),
+        Err(_) => Err(CleanupError::Hangs { dir }),
     }
 }
 
