@@ -1,5 +1,8 @@
 //! Front ends: what makes a `Device` visible to others. Each is protocol ↔ `Device`, nothing else.
 //!
-//! [`nbd`] serves any device over the network block device protocol.
+//! [`nbd`] serves any device over the network block device protocol; [`fuse`] as one file of a FUSE
+//! filesystem; [`blockdev`] makes a kernel block device of what a front end serves.
 
+pub mod blockdev;
+pub mod fuse;
 pub mod nbd;

@@ -1,0 +1,90 @@
+//! Serves memory as a block device, until interrupted: `fuse_ram [SIZE [DIRECTORY]]`.
+//!
+//! Prints the block device and the FUSE file beneath it, one a line. The memory is flat, unlike
+//! `RamDevice`'s, so that `compare.sh` beside this file compares front ends and nothing else.
+
+use std::cell::RefCell;
+use std::future::ready;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use anyhow::Context;
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture};
+use forebay_os::{Ring, Signals};
+use forebay_rt::{Executor, Rt};
+use forebay_serve::blockdev::{LoopOptions, attach_loop};
+
+struct Memory(RefCell<Vec<u8>>);
+
+fn at(range: Range<u64>) -> Range<usize> {
+    range.start as usize..range.end as usize
+}
+
+impl Device for Memory {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            len: self.0.borrow().len() as u64,
+            block_size: 4096,
+            physical_block_size: 4096,
+            preferred_io: 4096,
+            volatile: false,
+            discard_granularity: 4096,
+        }
+    }
+
+    fn read(&self, from: u64, mut buf: BufMut) -> IoFuture<'_, BufMut> {
+        let range = at(from..from + buf.len() as u64);
+        buf.copy_from_slice(&self.0.borrow()[range]);
+        Box::pin(ready(Ok(buf)))
+    }
+
+    fn write(&self, to: u64, buf: Buf, _: Durability) -> IoFuture<'_, ()> {
+        let range = at(to..to + buf.len() as u64);
+        self.0.borrow_mut()[range].copy_from_slice(&buf);
+        Box::pin(ready(Ok(())))
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(ready(Ok(())))
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.write_zeroes(range)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.0.borrow_mut()[at(range)].fill(0);
+        Box::pin(ready(Ok(())))
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let size = args.next().map_or(Ok(1 << 30), |size| size.parse())?;
+    let dir = args.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let ring = Ring::new(256)?;
+    let executor = Executor::new(ring.clone());
+    let signals = Signals::new(&ring)?;
+    executor.block_on(serve(executor.rt(), ring, signals, size, dir))
+}
+
+async fn serve(
+    rt: Rt,
+    ring: Rc<Ring>,
+    signals: Signals,
+    size: u64,
+    dir: PathBuf,
+) -> anyhow::Result<()> {
+    let device = Rc::new(Memory(RefCell::new(vec![1; usize::try_from(size)?])));
+    let options = LoopOptions::default();
+    let mut volume = attach_loop(&rt, &ring, device, &dir, "ram", options).await?;
+    println!("{}\n{}", volume.path().display(), volume.file().display());
+    loop {
+        signals.next().await.context("waiting for a signal")?;
+        match volume.detach().await {
+            Ok(()) => return Ok(()),
+            Err(error) => eprintln!("{error}"),
+        }
+    }
+}

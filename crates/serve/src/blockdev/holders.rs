@@ -1,0 +1,176 @@
+//! Who uses a block device.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::mountinfo;
+
+/// One user of a block device or of one of its partitions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// A filesystem on it is mounted here.
+    Mounted(PathBuf),
+    /// It is swapped to.
+    Swap,
+    /// Another block device (`dm-0`, `md1`, `loop3`) is made of it.
+    Device(String),
+    /// A process has it open.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::Mounted(at) => write!(f, "mounted on {}", at.display()),
+            Holder::Swap => write!(f, "in use as swap"),
+            Holder::Device(name) => write!(f, "part of /dev/{name}"),
+            Holder::Process { pid, name } => write!(f, "open in {name} (process {pid})"),
+        }
+    }
+}
+
+/// The known users of a device.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Holders(pub Vec<Holder>);
+
+impl fmt::Display for Holders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("by something that cannot be seen from here");
+        }
+        for (i, holder) in self.0.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}{holder}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Holders {
+    /// True if something holds the device that will not let go by itself soon.
+    pub(crate) fn are_lasting(&self) -> bool {
+        let lasting = |holder: &Holder| !matches!(holder, Holder::Process { .. });
+        self.0.iter().any(lasting)
+    }
+}
+
+/// Looks for users of `/dev/NAME` and its partitions. Finds what this mount and process namespace
+/// shows.
+pub(crate) fn holders(name: &str) -> Holders {
+    let nodes = nodes(name);
+    let mut found = Vec::new();
+    let is_node = |path: &Path| {
+        nodes
+            .iter()
+            .any(|node| path == Path::new("/dev").join(&node.name))
+    };
+    for mount in mountinfo::mounts().unwrap_or_default() {
+        // Some filesystems have a device number of their own; then the source tells.
+        let by_number = nodes.iter().any(|node| node.number == Some(mount.device));
+        if by_number || is_node(&mount.source) {
+            found.push(Holder::Mounted(mount.point));
+        }
+    }
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    if swaps
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .any(|path| is_node(path.as_ref()))
+    {
+        found.push(Holder::Swap);
+    }
+    for node in &nodes {
+        for holder in names_in(&node.sys.join("holders")) {
+            found.push(Holder::Device(holder));
+        }
+    }
+    found.extend(processes(is_node));
+    Holders(found)
+}
+
+/// A block device or partition.
+struct Node {
+    name: String,
+    sys: PathBuf,
+    number: Option<(u32, u32)>,
+}
+
+fn nodes(name: &str) -> Vec<Node> {
+    let node = |name: &str, sys: PathBuf| Node {
+        name: name.to_owned(),
+        number: fs::read_to_string(sys.join("dev")).ok().and_then(|text| {
+            let (major, minor) = text.trim().split_once(':')?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        }),
+        sys,
+    };
+    let sys = Path::new("/sys/block").join(name);
+    let mut nodes = vec![node(name, sys.clone())];
+    for part in names_in(&sys)
+        .into_iter()
+        .filter(|part| part.starts_with(name))
+    {
+        nodes.push(node(&part, sys.join(&part)));
+    }
+    nodes
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
+/// Processes that have a matching path open. Only reads the links: following one could lead into
+/// the very filesystem that is to be taken down.
+fn processes(is_node: impl Fn(&Path) -> bool) -> Vec<Holder> {
+    let mut found = Vec::new();
+    for pid in names_in("/proc".as_ref())
+        .iter()
+        .filter_map(|name| name.parse::<u32>().ok())
+    {
+        let proc = PathBuf::from(format!("/proc/{pid}"));
+        let links = names_in(&proc.join("fd"))
+            .into_iter()
+            .map(|fd| proc.join("fd").join(fd));
+        let mut targets = links.filter_map(|link| fs::read_link(link).ok());
+        if targets.any(|target| is_node(&target)) {
+            let name = fs::read_to_string(proc.join("comm")).unwrap_or_default();
+            let name = name.trim().to_owned();
+            found.push(Holder::Process { pid, name });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_named_one_by_one_and_nobody_is_admitted() {
+        let holders = Holders(vec![
+            Holder::Mounted("/mnt".into()),
+            Holder::Process {
+                pid: 7,
+                name: "fio".into(),
+            },
+        ]);
+        assert_eq!(
+            holders.to_string(),
+            "mounted on /mnt, open in fio (process 7)"
+        );
+        assert!(holders.are_lasting());
+        assert_eq!(
+            Holders::default().to_string(),
+            "by something that cannot be seen from here"
+        );
+    }
+}

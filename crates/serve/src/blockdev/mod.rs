@@ -1,0 +1,30 @@
+//! Kernel block devices made of what the front ends serve.
+//!
+//! Which way depends on the kernel: [`best_available`] says which there is and why not another.
+//! - [`attach_loop`]: a loop device over a FUSE file ([`crate::fuse`]). Any kernel has that.
+//! - [`attach_nbd`]: `/dev/nbdN`, given a socket on which somebody serves the NBD protocol.
+//!
+//! A block device outlives mistakes badly: one that is torn down under a mounted filesystem takes
+//! the data with it, and one whose server was killed stays behind dead. Hence the two rules here:
+//! detaching refuses, with the names of who uses the device, before it undoes anything; and
+//! everything made here can be recognised and cleared away by [`cleanup_stale`] without any record
+//! but what the kernel itself shows.
+//!
+//! Nobody here keeps the loop device open while it is in use. If the process were killed, closing
+//! it would write back the device's page cache to a server that is already gone. For the same
+//! reason `LO_FLAGS_AUTOCLEAR` is of no use: without an opener the device would be cleared at once.
+
+mod holders;
+pub(crate) mod isolated;
+mod loop_volume;
+mod loopdev;
+mod mountinfo;
+mod nbd;
+mod stale;
+mod via;
+
+pub use holders::{Holder, Holders};
+pub use loop_volume::{AttachError, DetachError, LoopOptions, LoopVolume, attach_loop};
+pub use nbd::{NbdDevice, NbdError, NbdExport, attach_nbd};
+pub use stale::{Cleaned, CleanupError, InUse, cleanup_stale};
+pub use via::{Choice, Via, best_available};

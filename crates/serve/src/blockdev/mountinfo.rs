@@ -1,0 +1,92 @@
+//! What is mounted, from `/proc/self/mountinfo` (proc(5)). Reading it touches no filesystem, so it
+//! cannot hang on a dead one.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One mount.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Mount {
+    /// Major and minor number of the filesystem's device.
+    pub device: (u32, u32),
+    pub point: PathBuf,
+    pub fstype: String,
+    pub source: PathBuf,
+}
+
+/// All mounts, in the order they were made.
+pub(crate) fn mounts() -> io::Result<Vec<Mount>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    Ok(text.split(|b| *b == b'\n').filter_map(parse).collect())
+}
+
+/// The mounts at `point`, the uppermost last.
+pub(crate) fn mounts_at(point: &Path) -> io::Result<Vec<Mount>> {
+    let mut mounts = mounts()?;
+    mounts.retain(|mount| mount.point == point);
+    Ok(mounts)
+}
+
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|b| *b == b' ');
+    let device = str::from_utf8(fields.nth(2)?).ok()?;
+    let (major, minor) = device.split_once(':')?;
+    let point = fields.nth(1)?;
+    // Any number of optional fields, then a dash.
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    Some(Mount {
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        point: unescape(point).into(),
+        fstype: String::from_utf8_lossy(fields.next()?).into_owned(),
+        source: unescape(fields.next()?).into(),
+    })
+}
+
+/// Undoes the kernel's `\040` for characters that would break the fields.
+fn unescape(field: &[u8]) -> OsString {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((byte, after)) = rest.split_first() {
+        let octal = after.first_chunk::<3>().filter(|_| *byte == b'\\');
+        match octal.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok()) {
+            Some(escaped) => {
+                out.push(escaped);
+                rest = &after[3..];
+            }
+            None => {
+                out.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_understood_with_and_without_optional_fields() {
+        let with = br"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 x:2 - ext3 /dev/ro\134ot rw";
+        let expected = Mount {
+            device: (98, 0),
+            point: "/mnt 2".into(),
+            fstype: "ext3".into(),
+            source: r"/dev/ro\ot".into(),
+        };
+        assert_eq!(parse(with), Some(expected.clone()));
+        let without = br"36 35 98:0 /mnt1 /mnt\0402 rw,noatime - ext3 /dev/ro\134ot rw";
+        assert_eq!(parse(without), Some(expected));
+        for cut in ["", "36 35", "36 35 98:x / / rw - a b c", "1 2 3:4 / /x rw"] {
+            assert_eq!(parse(cut.as_bytes()), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_backslash_that_escapes_nothing_stays() {
+        assert_eq!(unescape(br"a\09\777\"), r"a\09\777\");
+    }
+}

@@ -1,0 +1,225 @@
+//! What a killed server leaves behind, and clearing it away.
+//!
+//! When the server dies its connection closes and every request to the filesystem fails with
+//! `ENOTCONN`; but the mount stays, and with it the loop device, which answers everything with an
+//! I/O error, and perhaps a filesystem mounted from it. They are recognised by what the kernel
+//! shows: the mount by its place and type, the loop device by the file it is over.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use super::holders::{Holder, Holders, holders};
+use super::loopdev::{self, Access, Loop};
+use super::mountinfo::{self, Mount};
+use crate::fuse::mount::{self, FSTYPE};
+
+/// A server that is alive answers within this time.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What to do with leftovers that are still in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InUse {
+    /// Leave everything as it is and say who uses it.
+    Refuse,
+    /// Detach filesystems that are mounted from the dead device from the file tree (as `umount
+    /// --lazy` does). Programs that use them go on seeing errors until they let go.
+    Detach,
+}
+
+/// What was cleared away.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Cleaned {
+    /// Filesystems detached from a dead device, where they were mounted.
+    pub detached: Vec<PathBuf>,
+    /// Loop devices cleared.
+    pub loops: Vec<PathBuf>,
+    /// The FUSE mount removed.
+    pub mount: Option<PathBuf>,
+}
+
+/// Why leftovers were not cleared away.
+#[derive(Debug, thiserror::Error)]
+pub enum CleanupError {
+    /// They are no leftovers: somebody serves them.
+    #[error("{} is being served by another process", dir.display())]
+    Served {
+        /// Where the filesystem is mounted.
+        dir: PathBuf,
+    },
+    /// Whoever serves them gives no answer.
+    #[error(
+        "{0} is mounted and its server does not answer; end it, or cut it off with: umount --force {0}",
+        dir.display()
+    )]
+    Hangs {
+        /// Where the filesystem is mounted.
+        dir: PathBuf,
+    },
+    /// Something else is mounted there.
+    #[error("{} is a mount point of type {fstype}, not ours to remove", dir.display())]
+    Foreign {
+        /// Where.
+        dir: PathBuf,
+        /// The type of what is mounted.
+        fstype: String,
+    },
+    /// The dead block device is still in use.
+    #[error("the dead block device {} is still in use: {holders}", device.display())]
+    InUse {
+        /// The block device.
+        device: PathBuf,
+        /// Who uses it.
+        holders: Holders,
+    },
+    /// The system refused.
+    #[error("cannot clear away {}: {source}", what.display())]
+    Io {
+        /// What.
+        what: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn io_error(what: &Path) -> impl Fn(io::Error) -> CleanupError {
+    move |source| CleanupError::Io {
+        what: what.to_owned(),
+        source,
+    }
+}
+
+/// Clears away what a killed server of volume `name` left: filesystems mounted from the dead loop
+/// device (only with [`InUse::Detach`]), the loop device, the FUSE mount, its directory.
+///
+/// May wait for the disk and for other servers; not to be called on a thread that serves.
+///
+/// # Errors
+/// See [`CleanupError`]. Nothing that is alive is touched.
+pub fn cleanup_stale(
+    runtime_dir: &Path,
+    name: &str,
+    in_use: InUse,
+) -> Result<Cleaned, CleanupError> {
+    let dir = mount::directory(runtime_dir, name);
+    let file = mount::volume_file(&dir);
+    let mounts = mountinfo::mounts_at(&dir).map_err(io_error(&dir))?;
+    for mount in &mounts {
+        if mount.fstype != FSTYPE {
+            return Err(CleanupError::Foreign {
+                dir,
+                fstype: mount.fstype.clone(),
+            });
+        }
+    }
+    if !mounts.is_empty() {
+        check_dead(&dir)?;
+    }
+    let mut cleaned = Cleaned::default();
+    for device in loopdev::in_use().map_err(io_error(&dir))? {
+        if is_over(&device, &file, &mounts) {
+            clear(&device, in_use, &mut cleaned)?;
+        }
+    }
+    for _ in &mounts {
+        unmount(&dir, in_use).map_err(io_error(&dir))?;
+        cleaned.mount = Some(dir.clone());
+    }
+    match rustix::fs::rmdir(&dir) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(io_error(&dir)(error.into())),
+    }
+    Ok(cleaned)
+}
+
+/// Asks the filesystem something that only its server can answer.
+fn check_dead(dir: &Path) -> Result<(), CleanupError> {
+    let (tell, told) = mpsc::channel();
+    let asked = dir.to_owned();
+    // On a thread of its own: if the server hangs, so does whoever asks.
+    std::thread::Builder::new()
+        .name("forebay-probe".into())
+        .spawn(move || tell.send(rustix::fs::statfs(&asked).map(drop)))
+        .map_err(io_error(dir))?;
+    let dir = dir.to_owned();
+    match told.recv_timeout(PATIENCE) {
+        Ok(Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CONNREFUSED)) => Ok(()),
+        // Any other error came from a server.
+        Ok(_) => Err(CleanupError::Served { dir }),
+        Err(_) => Err(CleanupError::Hangs { dir }),
+    }
+}
+
+/// True if loop device `name` is over `file`, which may have been in one of `mounts`. After a lazy
+/// unmount the kernel no longer knows the file's whole path, but the name given to it stays.
+fn is_over(name: &str, file: &Path, mounts: &[Mount]) -> bool {
+    let Some(path) = loopdev::backing_file(name) else {
+        return false;
+    };
+    if path == file {
+        return true;
+    }
+    // Other people's devices are not even opened.
+    if path.file_name() != file.file_name() {
+        return false;
+    }
+    let status = Loop::open(name, Access::Look).and_then(|dev| dev.status());
+    let Ok(Some(status)) = status else {
+        return false;
+    };
+    let (major, minor) = (
+        rustix::fs::major(status.file_device),
+        rustix::fs::minor(status.file_device),
+    );
+    let in_mount = mounts.iter().any(|mount| mount.device == (major, minor));
+    in_mount || status.file_name == loopdev::file_name(file)
+}
+
+fn clear(name: &str, in_use: InUse, cleaned: &mut Cleaned) -> Result<(), CleanupError> {
+    let device = loopdev::node(name);
+    let mut users = holders(name);
+    if in_use == InUse::Detach {
+        for holder in users.0.iter().rev() {
+            if let Holder::Mounted(at) = holder {
+                let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+                rustix::mount::unmount(at, flags).map_err(|error| io_error(at)(error.into()))?;
+                cleaned.detached.push(at.clone());
+            }
+        }
+        users = holders(name);
+    }
+    // A process that has the dead device open is no obstacle to a lazy clear; the others are.
+    let obstacle = !users.0.is_empty() && (in_use == InUse::Refuse || users.are_lasting());
+    if obstacle {
+        return Err(CleanupError::InUse {
+            device,
+            holders: users,
+        });
+    }
+    Loop::open(name, Access::Look)
+        .and_then(|dev| dev.clear())
+        .map_err(io_error(&device))?;
+    let still = loopdev::backing_file(name).is_some();
+    if still && in_use == InUse::Refuse {
+        return Err(CleanupError::InUse {
+            holders: holders(name),
+            device,
+        });
+    }
+    cleaned.loops.push(device);
+    Ok(())
+}
+
+fn unmount(dir: &Path, in_use: InUse) -> io::Result<()> {
+    let unmount = |flags| rustix::mount::unmount(dir, flags | UnmountFlags::NOFOLLOW);
+    match unmount(UnmountFlags::empty()) {
+        // A detached loop device may hold the file until its last user lets go.
+        Err(Errno::BUSY) if in_use == InUse::Detach => unmount(UnmountFlags::DETACH)?,
+        done => done?,
+    }
+    Ok(())
+}

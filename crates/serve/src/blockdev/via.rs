@@ -1,0 +1,131 @@
+//! Which way to a block device this system has.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// A way to make a volume usable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Via {
+    /// The kernel's `ublk` driver: the fastest. This front end is not built yet, so it is never
+    /// chosen; it has its place here so that the choice can say so.
+    Ublk,
+    /// `/dev/nbdN` with our own NBD server behind.
+    Nbd,
+    /// A loop device over a FUSE file.
+    Loop,
+    /// No block device: an NBD server on a socket, for whoever speaks that.
+    Socket,
+}
+
+impl fmt::Display for Via {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Via::Ublk => "ublk",
+            Via::Nbd => "nbd",
+            Via::Loop => "loop",
+            Via::Socket => "none",
+        })
+    }
+}
+
+/// A choice among the ways, and why the better ones were not chosen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// The best that works here.
+    pub via: Via,
+    /// The better ones, and what is wrong with each.
+    pub passed_over: Vec<(Via, String)>,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.via)?;
+        for (via, why) in &self.passed_over {
+            write!(f, "; not {via}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What was found of each way: nothing wrong, or what.
+struct Found {
+    ublk: Result<(), String>,
+    nbd: Result<(), String>,
+    r#loop: Result<(), String>,
+}
+
+/// The best way that works on this system, now, for this user.
+pub fn best_available() -> Choice {
+    choose(Found {
+        ublk: usable("/dev/ublk-control")
+            .and_then(|()| Err("its front end is not built yet".into())),
+        nbd: nbd(),
+        r#loop: usable("/dev/fuse").and_then(|()| usable("/dev/loop-control")),
+    })
+}
+
+fn choose(found: Found) -> Choice {
+    let mut passed_over = Vec::new();
+    let ways = [
+        (Via::Ublk, found.ublk),
+        (Via::Nbd, found.nbd),
+        (Via::Loop, found.r#loop),
+    ];
+    for (via, found) in ways {
+        match found {
+            Ok(()) => return Choice { via, passed_over },
+            Err(why) => passed_over.push((via, why)),
+        }
+    }
+    let via = Via::Socket;
+    Choice { via, passed_over }
+}
+
+fn usable(path: &str) -> Result<(), String> {
+    match File::options().read(true).write(true).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(match error.kind() {
+            io::ErrorKind::NotFound => format!("the kernel has no {path}"),
+            io::ErrorKind::PermissionDenied => format!("{path} is not for this user, try as root"),
+            _ => format!("{path}: {error}"),
+        }),
+    }
+}
+
+fn nbd() -> Result<(), String> {
+    if !Path::new("/sys/block/nbd0").exists() {
+        return Err("the kernel has no nbd driver (try: modprobe nbd)".into());
+    }
+    usable("/dev/nbd0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(ublk: bool, nbd: bool, r#loop: bool) -> Found {
+        let found = |ok| if ok { Ok(()) } else { Err("absent".to_owned()) };
+        Found {
+            ublk: found(ublk),
+            nbd: found(nbd),
+            r#loop: found(r#loop),
+        }
+    }
+
+    #[test]
+    fn the_best_way_that_works_is_chosen_and_the_better_ones_are_explained() {
+        assert_eq!(choose(found(true, true, true)).via, Via::Ublk);
+        assert_eq!(choose(found(false, true, true)).via, Via::Nbd);
+        let choice = choose(found(false, false, true));
+        let text = "loop; not ublk: absent; not nbd: absent";
+        assert_eq!((choice.via, choice.to_string()), (Via::Loop, text.into()));
+        assert_eq!(choose(found(false, false, false)).via, Via::Socket);
+    }
+
+    #[test]
+    fn ublk_is_never_chosen_before_it_is_built() {
+        assert_ne!(best_available().via, Via::Ublk);
+    }
+}

@@ -1,0 +1,110 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn message(opcode: u32, body: &[u8]) -> ([u8; FIXED], usize) {
+    let total = HEADER + body.len();
+    let mut fixed = [0; FIXED];
+    fixed[..4].copy_from_slice(&(total as u32).to_ne_bytes());
+    fixed[4..8].copy_from_slice(&opcode.to_ne_bytes());
+    fixed[8..16].copy_from_slice(&7u64.to_ne_bytes());
+    fixed[16..24].copy_from_slice(&VOLUME.to_ne_bytes());
+    let n = body.len().min(FIXED - HEADER);
+    fixed[HEADER..HEADER + n].copy_from_slice(&body[..n]);
+    (fixed, total)
+}
+
+fn write_body(at: u64, len: u32, data: usize) -> Vec<u8> {
+    let mut body = vec![0; 40 + data];
+    body[8..16].copy_from_slice(&at.to_ne_bytes());
+    body[16..20].copy_from_slice(&len.to_ne_bytes());
+    body
+}
+
+#[test]
+fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
+    let (fixed, total) = message(16, &write_body(8192, 4096, 4096));
+    let expected = Request {
+        unique: 7,
+        node: VOLUME,
+        op: Op::Write {
+            at: 8192,
+            len: 4096,
+        },
+    };
+    assert_eq!(decode(&fixed, total), Ok(expected));
+    for data in [0, 4095, 4097] {
+        let (fixed, total) = message(16, &write_body(8192, 4096, data));
+        let malformed = Malformed { unique: Some(7) };
+        assert_eq!(decode(&fixed, total), Err(malformed), "{data} bytes");
+    }
+}
+
+#[test]
+fn only_the_volumes_own_name_is_found() {
+    let long = [b'v'; 300];
+    for (name, known) in [
+        (&b"volume\0"[..], true),
+        (b"volume", false),
+        (b"volum\0", false),
+        (b"volumes\0", false),
+        (b"", false),
+        (&long, false),
+    ] {
+        let (fixed, total) = message(1, name);
+        let op = decode(&fixed, total).expect("whole").op;
+        assert_eq!(op, Op::Lookup { known }, "{name:?}");
+    }
+}
+
+#[test]
+fn a_message_cut_short_is_refused_and_still_answerable() {
+    let (fixed, total) = message(15, &[0; 40]);
+    assert!(decode(&fixed, total).is_ok());
+    for cut in HEADER..total {
+        assert_eq!(
+            decode(&fixed, cut),
+            Err(Malformed { unique: Some(7) }),
+            "at {cut}"
+        );
+    }
+    assert_eq!(decode(&fixed, 12), Err(Malformed { unique: None }));
+}
+
+#[test]
+fn the_directory_lists_once_whatever_the_pieces() {
+    let whole = readdir_out(0, 4096);
+    assert_eq!(whole.len(), 32 + 32 + 32);
+    let mut pieces = Vec::new();
+    for at in 0..4 {
+        pieces.extend(readdir_out(at, 32));
+    }
+    assert_eq!(pieces, whole);
+    assert!(readdir_out(0, 31).is_empty());
+    assert!(readdir_out(u64::MAX, 4096).is_empty());
+}
+
+#[test]
+fn init_takes_only_what_the_kernel_offers() {
+    let limits = Limits {
+        io_bytes_max: 1 << 20,
+        background_max: 1024,
+    };
+    let out = init_out(ASYNC_DIO | 1 << 16, limits);
+    assert_eq!(out[12..16], ASYNC_DIO.to_ne_bytes());
+    assert_eq!(out[28..30], 256u16.to_ne_bytes());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_decode_or_are_refused(fixed: [u8; 32], opcode in 0u32..60, total in 0usize..2_000_000) {
+        let mut message = [0xa5; FIXED];
+        message[..32].copy_from_slice(&fixed);
+        message[4..8].copy_from_slice(&opcode.to_ne_bytes());
+        let _ = decode(&message, total);
+        message[..4].copy_from_slice(&(total as u32).to_ne_bytes());
+        if let Ok(Request { op: Op::Write { len, .. }, .. }) = decode(&message, total) {
+            prop_assert_eq!(len as usize, total - FIXED);
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! The serving side: takes requests from the channel, asks the device, replies.
+//!
+//! What can be answered from what is known is answered at once; what needs the device becomes a
+//! task. Nothing here waits for the kernel but the poll in [`Session::run`].
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use forebay_device::{BufMut, Checked, Device, DeviceError, Durability, Geometry, Op as DeviceOp};
+use forebay_os::Poller;
+use forebay_rt::{Event, RangeLock, Rt};
+
+use super::IO_BYTES_MAX;
+use super::channel::{Channel, Received};
+use super::format::{self, Attributes, FIXED, Limits, Malformed, Op, Request, VOLUME};
+use super::pools::Pools;
+use super::unaligned;
+
+/// Requests taken in a row before other tasks get a turn.
+const BATCH: usize = 32;
+/// Asynchronous requests the kernel may send without waiting for replies. More than the loop
+/// device's queue and any sane direct user's depth, so that FUSE's own throttle never acts.
+const BACKGROUND_MAX: u16 = 1024;
+/// Requests handed to the device and not yet answered.
+const REQUESTS_MAX: usize = 1024;
+/// Bytes of buffers those requests hold.
+const BYTES_MAX: usize = 64 << 20;
+/// The longest range zeroed by one request to the device, in bytes: the kernel sends up to 4 GiB,
+/// and other requests are to get in between.
+const ZERO_BYTES_MAX: u64 = 64 << 20;
+
+// Modes of FALLOCATE (`linux/falloc.h`).
+const KEEP_SIZE: u32 = 0x01;
+const PUNCH_HOLE: u32 = 0x02;
+const ZERO_RANGE: u32 = 0x10;
+
+/// Why a session is over.
+#[derive(Debug)]
+pub enum Ended {
+    /// The filesystem was unmounted.
+    Unmounted,
+    /// Somebody cut the connection: `umount --force`, or by hand in `/sys/fs/fuse/connections`.
+    Aborted,
+    /// `/dev/fuse` gave an error that has no place in the protocol.
+    Failed(io::Error),
+}
+
+/// One connection and the device behind it.
+pub(super) struct Session {
+    channel: Channel,
+    device: Checked<Rc<dyn Device>>,
+    geometry: Geometry,
+    attributes: Attributes,
+    pools: Pools,
+    /// Writes to the same blocks take turns: one that is not in whole blocks writes back what it
+    /// read around it.
+    writes: Rc<RangeLock>,
+    requests: Cell<usize>,
+    bytes: Cell<usize>,
+    /// A request was answered.
+    answered: Event,
+    handles: Cell<usize>,
+    errors: Cell<u64>,
+    /// STATFS fails: that is how a loop device learns that discarding is of no use.
+    discard_hidden: Cell<bool>,
+}
+
+/// A request on its way through the device; counts for the bounds until dropped.
+struct Underway {
+    session: Rc<Session>,
+    bytes: usize,
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        let session = &self.session;
+        session.requests.set(session.requests.get() - 1);
+        session.bytes.set(session.bytes.get() - self.bytes);
+        session.answered.notify_all();
+    }
+}
+
+impl Session {
+    pub(super) fn new(channel: Channel, device: Rc<dyn Device>, time_s: u64) -> Session {
+        let geometry = device.geometry();
+        Session {
+            channel,
+            device: Checked::new(device, "fuse"),
+            geometry,
+            attributes: Attributes {
+                len: geometry.len,
+                preferred_io: geometry.preferred_io.max(geometry.block_size),
+                time_s,
+            },
+            pools: Pools::default(),
+            writes: Rc::default(),
+            requests: Cell::new(0),
+            bytes: Cell::new(0),
+            answered: Event::new(),
+            handles: Cell::new(0),
+            errors: Cell::new(0),
+            discard_hidden: Cell::new(false),
+        }
+    }
+
+    /// How often the file is open.
+    pub(super) fn handles(&self) -> usize {
+        self.handles.get()
+    }
+
+    /// While set, STATFS fails. A loop device configured meanwhile offers no discard.
+    pub(super) fn hide_discard(&self, hidden: bool) {
+        self.discard_hidden.set(hidden);
+    }
+
+    /// Serves until the filesystem is gone, then waits for the requests that are under way. `inbox`
+    /// tells when there are requests.
+    pub(super) async fn run(self: Rc<Self>, rt: Rt, inbox: Poller) -> Ended {
+        let mut fixed = [0; FIXED];
+        let mut rest = self.pools.whole();
+        let mut in_a_row = 0;
+        let ended = loop {
+            match self.channel.receive(&mut fixed, &mut rest) {
+                Ok(Received::Message(n)) => {
+                    self.take(&rt, &fixed, n, &mut rest);
+                    self.answered.until(|| self.has_room().then_some(())).await;
+                    in_a_row += 1;
+                    if in_a_row == BATCH {
+                        in_a_row = 0;
+                        rt.yield_now().await;
+                    }
+                }
+                Ok(Received::Nothing) => {
+                    in_a_row = 0;
+                    if let Err(error) = inbox.readable().await {
+                        break Ended::Failed(error);
+                    }
+                }
+                Ok(Received::Unmounted) => break Ended::Unmounted,
+                Ok(Received::Aborted) => break Ended::Aborted,
+                Err(error) => break Ended::Failed(error),
+            }
+        };
+        tracing::debug!(?ended, "FUSE session ends");
+        let idle = || (self.requests.get() == 0).then_some(());
+        self.answered.until(idle).await;
+        ended
+    }
+
+    fn has_room(&self) -> bool {
+        self.requests.get() < REQUESTS_MAX && self.bytes.get() + IO_BYTES_MAX <= BYTES_MAX
+    }
+
+    fn underway(self: &Rc<Self>, bytes: usize) -> Underway {
+        self.requests.set(self.requests.get() + 1);
+        self.bytes.set(self.bytes.get() + bytes);
+        Underway {
+            session: Rc::clone(self),
+            bytes,
+        }
+    }
+
+    /// Sees to one message of `n` bytes.
+    fn take(self: &Rc<Self>, rt: &Rt, fixed: &[u8; FIXED], n: usize, rest: &mut BufMut) {
+        let request = match format::decode(fixed, n) {
+            Ok(request) => request,
+            Err(Malformed { unique }) => {
+                tracing::warn!(bytes = n, ?unique, "a malformed FUSE request");
+                if let Some(unique) = unique {
+                    self.channel.reply_error(unique, libc::EIO);
+                }
+                return;
+            }
+        };
+        let unique = request.unique;
+        match request.op {
+            _ if !self.concerns_volume(&request) => self.refuse(unique, libc::EISDIR),
+            Op::Read { at, len } => self.read(rt, unique, at, len),
+            Op::Write { at, len } => self.write(rt, unique, at, len, rest),
+            Op::Fsync => self.flush(rt, unique),
+            Op::Fallocate { at, len, mode } => self.fallocate(rt, unique, at, len, mode),
+            _ => self.answer(&request),
+        }
+    }
+
+    /// False if the request makes sense for the file only, and is about something else.
+    fn concerns_volume(&self, request: &Request) -> bool {
+        let file_only = matches!(
+            request.op,
+            Op::Open | Op::Read { .. } | Op::Write { .. } | Op::Fsync | Op::Fallocate { .. }
+        );
+        !file_only || request.node == VOLUME
+    }
+
+    fn refuse(&self, unique: u64, errno: i32) {
+        self.channel.reply_error(unique, errno);
+    }
+
+    /// Answers what needs no device.
+    fn answer(&self, request: &Request) {
+        let Request { unique, node, op } = *request;
+        let reply = |payload: &[u8]| self.channel.reply(unique, payload);
+        match op {
+            Op::Init { major, flags } => self.init(unique, major, flags),
+            Op::Lookup { known: true } => reply(&self.attributes.entry_out()),
+            Op::Lookup { known: false } => self.refuse(unique, libc::ENOENT),
+            Op::GetAttr => reply(&self.attributes.attr_out(node)),
+            Op::SetAttr { size, ownership } => {
+                if ownership || size.is_some_and(|size| size != self.geometry.len) {
+                    self.refuse(unique, libc::EPERM);
+                } else {
+                    reply(&self.attributes.attr_out(node));
+                }
+            }
+            Op::Open => {
+                self.handles.set(self.handles.get() + 1);
+                reply(&format::open_out());
+            }
+            Op::Release => {
+                self.handles.set(self.handles.get().saturating_sub(1));
+                reply(&[]);
+            }
+            Op::StatFs if self.discard_hidden.get() => self.refuse(unique, libc::EOPNOTSUPP),
+            Op::StatFs => {
+                let unit = self.geometry.discard_granularity;
+                let unit = unit.max(self.geometry.block_size);
+                reply(&format::statfs_out(self.geometry.len, unit));
+            }
+            Op::OpenDir => reply(&format::opendir_out()),
+            Op::ReadDir { at, len } => reply(&format::readdir_out(at, len as usize)),
+            Op::ReleaseDir | Op::Destroy => reply(&[]),
+            Op::Forget => {}
+            Op::Namespace => self.refuse(unique, libc::EPERM),
+            // The kernel takes "not implemented" as "never ask again", which is meant: for flush
+            // on close, extended attributes, interrupts (whose request is answered anyway).
+            Op::Other(_) => self.refuse(unique, libc::ENOSYS),
+            Op::Read { .. } | Op::Write { .. } | Op::Fsync | Op::Fallocate { .. } => {
+                unreachable!("requests for the device are seen to before")
+            }
+        }
+    }
+
+    fn init(&self, unique: u64, major: u32, flags: u32) {
+        if major < format::MAJOR {
+            tracing::error!(major, "the kernel's FUSE protocol is too old");
+            return self.refuse(unique, libc::EPROTO);
+        }
+        // A newer kernel reads our major version from the reply and asks again in that one.
+        let limits = Limits {
+            io_bytes_max: IO_BYTES_MAX as u32,
+            background_max: BACKGROUND_MAX,
+        };
+        self.channel.reply(unique, &format::init_out(flags, limits));
+    }
+
+    fn read(self: &Rc<Self>, rt: &Rt, unique: u64, at: u64, len: u32) {
+        // Past the end there is nothing, as in any file.
+        let len = u64::from(len).min(self.geometry.len.saturating_sub(at)) as usize;
+        if len == 0 {
+            return self.channel.reply(unique, &[]);
+        }
+        if len > IO_BYTES_MAX {
+            return self.refuse(unique, libc::EINVAL);
+        }
+        let aligned = unaligned::is_aligned(at, len, self.geometry.block_size);
+        let underway = self.underway(Pools::cost(len));
+        start(rt, async move {
+            let session = &underway.session;
+            let done = if aligned {
+                let buf = session.pools.take(len);
+                session.device.read(at, buf).await.map(BufMut::freeze)
+            } else {
+                unaligned::read(&session.device, at, len).await
+            };
+            match done {
+                Ok(buf) => session.channel.reply(unique, &buf),
+                Err(error) => session.failed(unique, &error),
+            }
+        });
+    }
+
+    fn write(self: &Rc<Self>, rt: &Rt, unique: u64, at: u64, len: u32, rest: &mut BufMut) {
+        let bytes = len as usize;
+        if at
+            .checked_add(len.into())
+            .is_none_or(|end| end > self.geometry.len)
+        {
+            return self.refuse(unique, libc::ENOSPC);
+        }
+        if len == 0 {
+            return self.channel.reply(unique, &format::write_out(0));
+        }
+        let buf = self.pools.part_of(rest, bytes).freeze();
+        let blocks = unaligned::around(at, bytes, self.geometry.block_size);
+        let underway = self.underway(Pools::cost(bytes));
+        start(rt, async move {
+            let session = &underway.session;
+            let aligned = blocks == (at..at + buf.len() as u64);
+            let _turn = session.writes.lock(blocks).await;
+            let done = if aligned {
+                session.device.write(at, buf, Durability::Flush).await
+            } else {
+                unaligned::write(&session.device, at, &buf).await
+            };
+            match done {
+                Ok(()) => session.channel.reply(unique, &format::write_out(len)),
+                Err(error) => session.failed(unique, &error),
+            }
+        });
+    }
+
+    fn flush(self: &Rc<Self>, rt: &Rt, unique: u64) {
+        let underway = self.underway(0);
+        start(rt, async move {
+            let session = &underway.session;
+            let done = session.device.flush().await;
+            session.finish(unique, done);
+        });
+    }
+
+    /// Both ways of making zeroes, and discarding, which arrives as a punched hole: the loop driver
+    /// sends the same for "discard" and for "write zeroes, and deallocate", so it must read back as
+    /// zeroes, which a mere discard does not promise.
+    fn fallocate(self: &Rc<Self>, rt: &Rt, unique: u64, at: u64, len: u64, mode: u32) {
+        if mode & !KEEP_SIZE != PUNCH_HOLE && mode & !KEEP_SIZE != ZERO_RANGE {
+            return self.refuse(unique, libc::EOPNOTSUPP);
+        }
+        let end = at.saturating_add(len).min(self.geometry.len);
+        let underway = self.underway(0);
+        start(rt, async move {
+            let session = &underway.session;
+            let mut done = Ok(());
+            let mut at = at;
+            while at < end && done.is_ok() {
+                let to = end.min(at.saturating_add(ZERO_BYTES_MAX));
+                let _turn = session.writes.lock(at..to).await;
+                done = session.device.write_zeroes(at..to).await;
+                at = to;
+            }
+            session.finish(unique, done);
+        });
+    }
+
+    fn finish(&self, unique: u64, done: Result<(), DeviceError>) {
+        match done {
+            Ok(()) => self.channel.reply(unique, &[]),
+            Err(error) => self.failed(unique, &error),
+        }
+    }
+
+    fn failed(&self, unique: u64, error: &DeviceError) {
+        let count = self.errors.get() + 1;
+        self.errors.set(count);
+        // A dead device fails every request: say so ever more rarely.
+        if count.is_power_of_two() {
+            tracing::warn!(%error, count, "a request to the volume failed");
+        }
+        self.refuse(unique, errno_for_kernel(error));
+    }
+}
+
+/// Lets `request` go as far as it gets without waiting, and makes a task of it only if that is not
+/// to its end: a cache answers most requests at once, and a task costs an allocation and a detour
+/// through the queue while the request's data goes cold.
+fn start(rt: &Rt, request: impl Future<Output = ()> + 'static) {
+    let mut request = Box::pin(request);
+    // What it waits for may forget this waker: a task's first turn leaves the real one.
+    let mut nobody = Context::from_waker(Waker::noop());
+    if request.as_mut().poll(&mut nobody).is_pending() {
+        rt.spawn(request).detach();
+    }
+}
+
+/// The error number for a reply. Few may pass: the kernel gives some a meaning of its own (after one
+/// `ENOSYS` to a flush it never sends another and pretends they succeed).
+fn errno_for_kernel(error: &DeviceError) -> i32 {
+    match error.errno() {
+        // An unaligned hole is the caller's mistake; a device that says so of a flush is broken.
+        libc::EINVAL if matches!(error, DeviceError::Unaligned { .. }) => libc::EINVAL,
+        libc::ENOSPC
+            if !matches!(
+                error,
+                DeviceError::Io {
+                    op: DeviceOp::Flush,
+                    ..
+                }
+            ) =>
+        {
+            libc::ENOSPC
+        }
+        libc::EROFS => libc::EROFS,
+        _ => libc::EIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Error;
+
+    use super::*;
+
+    #[test]
+    fn an_error_that_the_kernel_would_misread_becomes_an_io_error() {
+        for errno in [
+            libc::ENOSYS,
+            libc::EOPNOTSUPP,
+            libc::EAGAIN,
+            libc::EINTR,
+            0,
+            512,
+        ] {
+            let error = DeviceError::io(DeviceOp::Flush, 0..0, Error::from_raw_os_error(errno));
+            assert_eq!(errno_for_kernel(&error), libc::EIO, "{errno}");
+        }
+        let read_only = DeviceError::ReadOnly {
+            op: DeviceOp::Write,
+        };
+        assert_eq!(errno_for_kernel(&read_only), libc::EROFS);
+    }
+}

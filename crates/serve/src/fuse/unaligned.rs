@@ -1,0 +1,57 @@
+//! Requests that are not in whole blocks.
+//!
+//! They come even from those who only ask for whole blocks: the kernel cuts a request that touches
+//! more pages of memory than fit one message, and it cuts where a page of *memory* ends. A megabyte
+//! that does not begin on a page boundary arrives in two pieces with the cut inside a block. Rare,
+//! so simple rather than fast.
+
+use std::ops::Range;
+
+use forebay_device::{Buf, BufMut, Device, Durability, Result};
+
+/// The whole blocks around `len` bytes from `at`.
+pub(super) fn around(at: u64, len: usize, block: u32) -> Range<u64> {
+    let block = u64::from(block);
+    let end = at + len as u64;
+    at - at % block..end.next_multiple_of(block)
+}
+
+/// True if `len` bytes from `at` are whole blocks.
+pub(super) fn is_aligned(at: u64, len: usize, block: u32) -> bool {
+    around(at, len, block) == (at..at + len as u64)
+}
+
+/// Reads `len` bytes from `at`, all inside the device.
+pub(super) async fn read(device: &impl Device, at: u64, len: usize) -> Result<Buf> {
+    let blocks = around(at, len, device.geometry().block_size);
+    let skip = (at - blocks.start) as usize;
+    let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);
+    let buf = device.read(blocks.start, buf).await?;
+    Ok(buf.freeze().slice(skip..skip + len))
+}
+
+/// Writes `data` at `at`, all inside the device. Nobody else may write to the blocks around it
+/// meanwhile.
+pub(super) async fn write(device: &impl Device, at: u64, data: &[u8]) -> Result<()> {
+    let blocks = around(at, data.len(), device.geometry().block_size);
+    let skip = (at - blocks.start) as usize;
+    let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);
+    let mut buf = device.read(blocks.start, buf).await?;
+    buf[skip..skip + data.len()].copy_from_slice(data);
+    device
+        .write(blocks.start, buf.freeze(), Durability::Flush)
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_blocks_around_a_request_begin_and_end_on_a_boundary() {
+        assert_eq!(around(4096, 4096, 4096), 4096..8192);
+        assert_eq!(around(4097, 1, 4096), 4096..8192);
+        assert_eq!(around(4095, 2, 4096), 0..8192);
+        assert!(is_aligned(512, 512, 512) && !is_aligned(512, 512, 4096));
+    }
+}

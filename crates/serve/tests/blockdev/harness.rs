@@ -1,0 +1,342 @@
+//! A server on its own thread, and guards that leave nothing behind when a test fails.
+
+use std::io::{Read, Write};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use forebay_device::{
+    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice,
+};
+use forebay_os::{OpenOptions, Poller, Ring};
+use forebay_rt::Executor;
+use forebay_serve::blockdev::{DetachError, InUse, LoopOptions, LoopVolume, attach_loop};
+
+/// True if the test can run here; says so loudly if not.
+pub(crate) fn able(programs: &[&str]) -> bool {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let missing = |what: &str| {
+        eprintln!("SKIPPED: needs {what}");
+        false
+    };
+    if !root {
+        return missing("root");
+    }
+    for node in ["/dev/fuse", "/dev/loop-control"] {
+        if !Path::new(node).exists() {
+            return missing(node);
+        }
+    }
+    let dirs = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
+    for program in programs {
+        if !dirs.iter().any(|dir| Path::new(dir).join(program).exists()) {
+            return missing(program);
+        }
+    }
+    true
+}
+
+/// Runs a program to its good end.
+pub(crate) fn run(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().expect(program);
+    assert!(
+        output.status.success(),
+        "{program} {args:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// What a test may do to a device, and learn from it, from another thread.
+#[derive(Clone, Default)]
+pub(crate) struct Strings {
+    pub flushes: Arc<AtomicUsize>,
+    /// Requests that touch this range fail.
+    pub broken: Arc<Mutex<Range<u64>>>,
+    /// Flushes say so on standard output and are never answered.
+    pub silent: bool,
+    /// Flushes fail.
+    pub broken_flush: Arc<Mutex<bool>>,
+}
+
+/// Memory on strings.
+pub(crate) struct Observed {
+    pub ram: RamDevice,
+    pub strings: Strings,
+    pub discard_granularity: u32,
+}
+
+impl Observed {
+    fn check(&self, op: Op, range: Range<u64>) -> Result<(), DeviceError> {
+        let broken = self.strings.broken.lock().expect("no panic").clone();
+        if range.start < broken.end && broken.start < range.end {
+            // An error number that must not reach the kernel as it is.
+            let source = std::io::Error::from_raw_os_error(libc::ENOSYS);
+            return Err(DeviceError::io(op, range, source));
+        }
+        Ok(())
+    }
+}
+
+impl Device for Observed {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            discard_granularity: self.discard_granularity,
+            volatile: true,
+            ..self.ram.geometry()
+        }
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(async move {
+            self.check(Op::Read, at..at + buf.len() as u64)?;
+            self.ram.read(at, buf).await
+        })
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.check(Op::Write, at..at + buf.len() as u64)?;
+            self.ram.write(at, buf, durability).await
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            if self.strings.silent {
+                println!("\nflush");
+                std::future::pending::<()>().await;
+            }
+            if *self.strings.broken_flush.lock().expect("no panic") {
+                let source = std::io::Error::from_raw_os_error(libc::ENOSYS);
+                return Err(DeviceError::io(Op::Flush, 0..0, source));
+            }
+            self.strings.flushes.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.ram.discard(range)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.check(Op::WriteZeroes, range.clone())?;
+            self.ram.write_zeroes(range).await
+        })
+    }
+}
+
+/// A volume of `len` bytes, attached and served by a thread.
+pub(crate) struct Server {
+    pub node: PathBuf,
+    pub file: PathBuf,
+    pub strings: Strings,
+    orders: UnixStream,
+    answers: Receiver<Result<(), DetachError>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What to serve.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan<'a> {
+    pub dir: &'a Path,
+    pub name: &'a str,
+    pub len: u64,
+    pub block_size: u32,
+    pub discard_granularity: u32,
+    pub leftovers: InUse,
+    /// A file to serve, in place of memory on strings.
+    pub disk: Option<&'a Path>,
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn new(dir: &'a Path, name: &'a str) -> Plan<'a> {
+        Plan {
+            dir,
+            name,
+            len: 64 << 20,
+            block_size: 4096,
+            discard_granularity: 4096,
+            leftovers: InUse::Refuse,
+            disk: None,
+        }
+    }
+
+    /// Attaches, or panics with the reason.
+    pub(crate) fn serve(self) -> Server {
+        self.serve_on(Strings::default())
+    }
+
+    /// Attaches a device on `strings`, or panics with the reason.
+    pub(crate) fn serve_on(self, strings: Strings) -> Server {
+        let (orders, thread_orders) = UnixStream::pair().expect("a socket");
+        let (tell, told) = mpsc::channel();
+        let (answer, answers) = mpsc::channel();
+        let (dir, name) = (self.dir.to_owned(), self.name.to_owned());
+        let disk = self.disk.map(Path::to_owned);
+        let thread_strings = strings.clone();
+        let thread = std::thread::spawn(move || {
+            let ring = Ring::new(64).expect("a ring");
+            let executor = Executor::new(ring.clone());
+            let rt = executor.rt();
+            executor.block_on(async move {
+                let device: Rc<dyn Device> = match disk {
+                    Some(path) => {
+                        let opened = forebay_os::open(&ring, path, OpenOptions::default());
+                        opened.expect("a disk").device
+                    }
+                    None => Rc::new(Observed {
+                        ram: RamDevice::new(self.len, self.block_size),
+                        strings: thread_strings,
+                        discard_granularity: self.discard_granularity,
+                    }),
+                };
+                let options = LoopOptions {
+                    leftovers: self.leftovers,
+                    ..LoopOptions::default()
+                };
+                let attached = attach_loop(&rt, &ring, device, &dir, &name, options).await;
+                let mut volume = match attached {
+                    Ok(volume) => volume,
+                    Err(error) => return tell.send(Err(error)).expect("test waits"),
+                };
+                let paths = (volume.path().to_owned(), volume.file());
+                tell.send(Ok(paths)).expect("test waits");
+                obey(&ring, thread_orders, &mut volume, &answer).await;
+            });
+        });
+        let (node, file) = told.recv().expect("the server lives").expect("attached");
+        Server {
+            node,
+            file,
+            strings,
+            orders,
+            answers,
+            thread: Some(thread),
+        }
+    }
+}
+
+async fn obey(
+    ring: &Rc<Ring>,
+    orders: UnixStream,
+    volume: &mut LoopVolume,
+    answer: &mpsc::Sender<Result<(), DetachError>>,
+) {
+    let poller = Poller::new(
+        ring,
+        Rc::new(OwnedFd::from(orders.try_clone().expect("a copy"))),
+    );
+    loop {
+        poller.readable().await.expect("pollable");
+        let mut order = [0];
+        let n = (&orders).read(&mut order).expect("readable");
+        let done = match (n, order[0]) {
+            (0, _) => return,
+            (_, b'e') => {
+                volume.ended().await;
+                volume.detach().await
+            }
+            _ => volume.detach().await,
+        };
+        let over = done.is_ok();
+        let _ = answer.send(done);
+        if over {
+            return;
+        }
+    }
+}
+
+impl Server {
+    fn order(&mut self, order: u8) -> Result<(), DetachError> {
+        self.orders.write_all(&[order]).expect("the server lives");
+        let answer = self.answers.recv().expect("the server answers");
+        if answer.is_ok() {
+            self.thread.take().expect("once").join().expect("no panic");
+        }
+        answer
+    }
+
+    pub(crate) fn detach(&mut self) -> Result<(), DetachError> {
+        self.order(b'd')
+    }
+
+    /// Waits until the service ended by itself, then detaches.
+    pub(crate) fn ended(&mut self) -> Result<(), DetachError> {
+        self.order(b'e')
+    }
+
+    pub(crate) fn flushes(&self) -> usize {
+        self.strings.flushes.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn node(&self) -> &str {
+        self.node.to_str().expect("text")
+    }
+
+    /// A file of the block device's queue in sysfs.
+    pub(crate) fn queue(&self, file: &str) -> String {
+        let name = self
+            .node
+            .file_name()
+            .expect("a name")
+            .to_str()
+            .expect("text");
+        let path = format!("/sys/block/{name}/queue/{file}");
+        std::fs::read_to_string(path).expect(file).trim().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.thread.is_none() {
+            return;
+        }
+        *self.strings.broken.lock().expect("no panic") = 0..0;
+        *self.strings.broken_flush.lock().expect("no panic") = false;
+        while let Err(error) = self.detach() {
+            eprintln!("cleaning up: {error}");
+            match error {
+                DetachError::WriteBack { .. } => {}
+                _ if std::thread::panicking() => std::process::abort(),
+                _ => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// A filesystem mounted for a test, unmounted at its end however that comes.
+pub(crate) struct Mounted {
+    pub at: PathBuf,
+}
+
+impl Mounted {
+    pub(crate) fn new(node: &str, at: &Path) -> Mounted {
+        std::fs::create_dir_all(at).expect("a directory");
+        run("mount", &[node, at.to_str().expect("text")]);
+        Mounted { at: at.to_owned() }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let at = self.at.to_str().expect("text");
+        let unmount = |args: &[&str]| Command::new("umount").args(args).output();
+        let done = unmount(&[at]).is_ok_and(|output| output.status.success());
+        if !done {
+            let _ = unmount(&["--lazy", at]);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A server killed in the midst of its work, and what becomes of what it leaves.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use forebay_serve::blockdev::{Cleaned, CleanupError, Holder, InUse, cleanup_stale};
+
+use crate::harness::{Mounted, Plan, Strings, able, run};
+
+const DIR: &str = "FOREBAY_TEST_SERVE_IN";
+const SILENT: &str = "FOREBAY_TEST_SILENT";
+const NAME: &str = "killed";
+
+/// Not a test: what the tests here start in another process, to kill it.
+#[test]
+#[ignore = "run by other tests, in a process of its own"]
+fn serve_until_killed() {
+    let dir = std::env::var_os(DIR).expect("a directory");
+    let strings = Strings {
+        silent: std::env::var_os(SILENT).is_some(),
+        ..Strings::default()
+    };
+    let silent = strings.silent;
+    let mut server = Plan::new(Path::new(&dir), NAME).serve_on(strings);
+    println!("\nserving {}", server.node());
+    if silent {
+        server.detach().expect("never");
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A server process. Killed, and its leftovers cleared away, when dropped.
+struct Victim {
+    child: Child,
+    node: String,
+    dir: PathBuf,
+}
+
+impl Victim {
+    /// A server that attached.
+    fn start(dir: &Path) -> Victim {
+        let (mut victim, mut lines) = Victim::spawn(dir, false);
+        let node = lines.find_map(|line| line.strip_prefix("serving ").map(str::to_owned));
+        victim.node = node.expect("it serves");
+        victim
+    }
+
+    fn spawn(dir: &Path, silent: bool) -> (Victim, impl Iterator<Item = String>) {
+        let mut command = Command::new(std::env::current_exe().expect("itself"));
+        command
+            .args([
+                "--exact",
+                "killed::serve_until_killed",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env(DIR, dir)
+            .stdout(Stdio::piped());
+        if silent {
+            command.env(SILENT, "1");
+        }
+        let mut child = command.spawn().expect("started");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let victim = Victim {
+            node: String::new(),
+            child,
+            dir: dir.to_owned(),
+        };
+        (victim, lines.map_while(Result::ok))
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        self.kill();
+        if let Err(error) = cleanup_stale(&self.dir, NAME, InUse::Detach) {
+            eprintln!("cleaning up: {error}");
+        }
+    }
+}
+
+#[test]
+fn leftovers_of_a_killed_server_are_cleared_at_the_next_attach() {
+    if !able(&[]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut victim = Victim::start(dir.path());
+    let node = File::options()
+        .read(true)
+        .write(true)
+        .open(&victim.node)
+        .expect("open");
+    node.write_all_at(&[1; 1 << 20], 0)
+        .expect("into the page cache");
+    victim.kill();
+    let mut block = [0; 4096];
+    let error = node.read_exact_at(&mut block, 8 << 20).expect_err("dead");
+    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    drop(node);
+    let mut server = Plan::new(dir.path(), NAME).serve();
+    let node = File::open(&server.node).expect("open");
+    node.read_exact_at(&mut block, 8 << 20).expect("alive");
+    drop(node);
+    server.detach().expect("idle");
+}
+
+#[test]
+fn a_filesystem_still_mounted_on_a_dead_device_is_named_and_detached_only_on_request() {
+    if !able(&["mkfs.ext4"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = tempfile::tempdir().expect("a directory");
+    let mut victim = Victim::start(dir.path());
+    run("mkfs.ext4", &["-q", "-F", &victim.node]);
+    let mounted = Mounted::new(&victim.node, at.path());
+    std::fs::write(at.path().join("file"), "content").expect("written");
+    victim.kill();
+    let error = cleanup_stale(dir.path(), NAME, InUse::Refuse).expect_err("mounted");
+    let CleanupError::InUse { device, holders } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(device, Path::new(&victim.node));
+    assert_eq!(holders.0, [Holder::Mounted(at.path().into())]);
+    let cleaned = cleanup_stale(dir.path(), NAME, InUse::Detach).expect("on request");
+    let expected = Cleaned {
+        detached: vec![at.path().into()],
+        loops: vec![victim.node.clone().into()],
+        mount: Some(dir.path().join("killed.fuse")),
+    };
+    assert_eq!(cleaned, expected);
+    drop(mounted);
+    let again = cleanup_stale(dir.path(), NAME, InUse::Refuse).expect("nothing to do");
+    assert_eq!(again, Cleaned::default());
+}
+
+#[test]
+fn where_nothing_was_left_there_is_nothing_to_clean() {
+    if !able(&[]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let cleaned = cleanup_stale(dir.path(), "never", InUse::Refuse).expect("nothing to do");
+    assert_eq!(cleaned, Cleaned::default());
+}
+
+/// Detaching waits for a flush, on a thread of the very process that has to answer it. Had that
+/// thread a hold on the connection, the process could not end.
+#[test]
+fn a_server_killed_while_it_waits_for_its_own_answer_is_gone_at_once() {
+    if !able(&[]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut victim, mut lines) = Victim::spawn(dir.path(), true);
+    lines.find(|line| line == "flush").expect("it detaches");
+    victim.kill();
+    let cleaned = cleanup_stale(dir.path(), NAME, InUse::Refuse).expect("dead");
+    assert_eq!(cleaned.loops.len(), 1);
+    assert_eq!(cleaned.mount, Some(dir.path().join("killed.fuse")));
+}
