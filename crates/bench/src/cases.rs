@@ -1,6 +1,6 @@
 //! The cases, one for each bar.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -48,8 +48,8 @@ impl Bench {
     }
 
     /// One load on a file as it is.
-    fn raw(&self, path: &PathBuf, load: Load) -> anyhow::Result<Outcome> {
-        let path = path.clone();
+    fn raw(&self, path: &Path, load: Load) -> anyhow::Result<Outcome> {
+        let path = path.to_owned();
         on_ring(move |rt, ring| async move {
             let device = open(&ring, &path)?;
             Ok(run(&rt, device, load).await?)
@@ -57,8 +57,8 @@ impl Bench {
     }
 
     /// One load on a volume with a fresh log.
-    fn cached(&self, log: &PathBuf, data: &PathBuf, load: Load) -> anyhow::Result<Outcome> {
-        let (log, data) = (log.clone(), data.clone());
+    fn cached(&self, log: &Path, data: &Path, load: Load) -> anyhow::Result<Outcome> {
+        let (log, data) = (log.to_owned(), data.to_owned());
         on_ring(move |rt, ring| async move {
             let (log, data) = (open(&ring, &log)?, open(&ring, &data)?);
             create(Rc::clone(&log), Rc::clone(&data)).await?;
@@ -198,7 +198,7 @@ impl Bench {
         let data = scratch.file(&self.dir, "data", ByteLen::gib(64), true)?;
         let before = resident();
         let (map_bytes, dirty, grown) = on_ring({
-            let (log, data) = (log.clone(), data.clone());
+            let (log, data) = (log.to_owned(), data.to_owned());
             move |rt, ring| async move {
                 let (log, data) = (open(&ring, &log)?, open(&ring, &data)?);
                 create(Rc::clone(&log), Rc::clone(&data)).await?;
@@ -217,7 +217,7 @@ impl Bench {
         );
         let (mut times, mut share) = (vec![], 0.0);
         for _ in 0..self.rounds {
-            let (log, data) = (log.clone(), data.clone());
+            let (log, data) = (log.to_owned(), data.to_owned());
             let (seconds, bytes) = on_ring(move |rt, ring| async move {
                 let (log, data) = (open(&ring, &log)?, open(&ring, &data)?);
                 let began = Instant::now();
@@ -262,5 +262,5 @@ fn resident() -> u64 {
         .nth(1)
         .and_then(|n| n.parse().ok())
         .unwrap_or(0);
-    pages * 4096 >> 20
+    (pages * 4096) >> 20
 }

@@ -3,6 +3,7 @@
 //!
 //! `compare.sh` beside this file runs both under fio.
 #![allow(missing_docs, reason = "an example")]
+#![allow(unsafe_code, reason = "a session of one thread, see `main`")]
 
 use std::cell::UnsafeCell;
 use std::ffi::OsStr;
@@ -21,12 +22,10 @@ const VOLUME: INodeNo = INodeNo(2);
 /// Flat memory, written without a thought: one thread serves it.
 struct Memory(UnsafeCell<Vec<u8>>);
 
-#[allow(unsafe_code, reason = "a session of one thread, see `main`")]
 // SAFETY: the session has one thread, so there are no two users at a time.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    #[allow(unsafe_code, reason = "a session of one thread, see `main`")]
     fn with<T>(&self, at: u64, len: usize, use_it: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
         // SAFETY: the session has one thread, and no call of this is inside another.
         let memory = unsafe { &mut *self.0.get() };

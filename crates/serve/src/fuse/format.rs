@@ -5,6 +5,8 @@
 //! longer than the only name there is. So nothing here follows a length found in the message.
 //!
 //! Numbers are in the machine's own order; the kernel is on the same machine.
+//!
+//! Protocol: `linux/fuse.h` of the kernel's user API, version 7.31 and later.
 
 /// Bytes of a request's header.
 pub(crate) const HEADER: usize = 40;
