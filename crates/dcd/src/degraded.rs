@@ -33,7 +33,8 @@ pub(crate) async fn rescuer(engine: Rc<Engine>) {
 }
 
 impl Engine {
-    /// Tries until it succeeds: what is not home yet exists nowhere else.
+    /// Tries until it succeeds: what is not home yet exists nowhere else. An attempt is writes and
+    /// their flush: a flush that fails may have lost what it was for.
     async fn persist<T, F: Future<Output = Result<T>>>(&self, mut attempt: impl FnMut() -> F) -> T {
         let mut failures = 0;
         loop {
@@ -56,11 +57,13 @@ impl Engine {
 
     async fn rescue_marks(&self) {
         let marks: Vec<(Range<u64>, Mark)> = self.map.borrow().ranges().iter().collect();
-        for (range, mark) in &marks {
-            self.persist(|| self.mark_at_home(mark.kind, range.clone()))
-                .await;
-        }
-        self.persist(|| self.data.flush()).await;
+        self.persist(|| async {
+            for (range, mark) in &marks {
+                self.mark_at_home(mark.kind, range.clone()).await?;
+            }
+            self.data.flush().await
+        })
+        .await;
     }
 
     async fn rescue_pieces(&self) {
@@ -84,9 +87,12 @@ impl Engine {
             }
             let loaded = self.load(on_device).await;
             ready.extend(loaded.sound);
-            self.persist(|| self.write_pieces_home(ready.clone(), || std::future::ready(())))
-                .await;
-            self.persist(|| self.data.flush()).await;
+            self.persist(|| async {
+                self.write_pieces_home(ready.clone(), || std::future::ready(()))
+                    .await?;
+                self.data.flush().await
+            })
+            .await;
             self.give_up(&loaded.damaged);
             let mut map = self.map.borrow_mut();
             for Loaded { piece, .. } in &ready {

@@ -138,6 +138,8 @@ impl Engine {
             return Ok(());
         }
         self.log.seal();
+        // More may have been appended during the flush, and nobody else is sure to flush it.
+        self.log.flush(self.log.last_record()).await?;
         loop {
             let progress = self.log.progress();
             if let Some(failure) = self.log.failure() {

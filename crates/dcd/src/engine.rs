@@ -96,8 +96,10 @@ pub(crate) struct Engine {
     pub(crate) settled: Event,
     pub(crate) draining: Cell<u32>,
     pub(crate) closed: Cell<bool>,
-    /// True if a bypassing write was not followed by a flush of the data device.
-    pub(crate) bypassed: Cell<bool>,
+    /// How many bypassing writes have completed that need a flush of the data device, and how many
+    /// of them had one. Not a flag: who comes while the flush is under way must wait, too.
+    pub(crate) bypassed: Cell<u64>,
+    pub(crate) bypassed_durable: Cell<u64>,
     /// Why the data device does not take what is destaged.
     pub(crate) trouble: RefCell<Option<Arc<str>>>,
     pub(crate) rescue: Cell<Rescue>,
@@ -173,7 +175,8 @@ impl Engine {
             settled: Event::new(),
             draining: Cell::new(0),
             closed: Cell::new(false),
-            bypassed: Cell::new(false),
+            bypassed: Cell::new(0),
+            bypassed_durable: Cell::new(0),
             trouble: RefCell::new(None),
             rescue: Cell::new(Rescue::NotNeeded),
             lost_unflushed: Cell::new(false),

@@ -156,12 +156,15 @@ impl Engine {
 
     /// Makes every record up to `target`, and every bypassing write that has completed, durable.
     pub(crate) async fn make_durable(&self, target: RecordSeq) -> Result<()> {
-        if self.log.flush(target).await.is_err() {
+        // Once the log has failed, what it still has as durable says nothing of what went home since.
+        if self.log.failure().is_some() || self.log.flush(target).await.is_err() {
             return self.flush_home(Op::Flush).await;
         }
-        if self.bypassed.replace(false) {
-            let flushed = self.data.flush().await;
-            flushed.inspect_err(|_| self.bypassed.set(true))?;
+        let bypassed = self.bypassed.get();
+        if self.bypassed_durable.get() < bypassed {
+            self.data.flush().await?;
+            let durable = self.bypassed_durable.get().max(bypassed);
+            self.bypassed_durable.set(durable);
         }
         Ok(())
     }
@@ -187,7 +190,7 @@ impl Engine {
             Durability::Flush
         };
         self.data.write(at, buf.clone(), durability).await?;
-        self.bypassed.set(self.bypassed.get() || !durable);
+        self.bypassed.set(self.bypassed.get() + u64::from(!durable));
         self.counters.borrow_mut().bypass_bytes += len;
         Ok(true)
     }

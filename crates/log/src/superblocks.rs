@@ -113,9 +113,16 @@ impl Log {
         let _turn = self.inner.superblock_turn.lock(0..1).await;
         let mut next = self.superblock().clone();
         change(&mut next);
-        next.generation += 1;
+        next.generation = self.next_generation();
         let (a, b) = write_each_superblock(&*self.inner.device, &next).await;
         a.or(b)
+    }
+
+    /// Each attempt has its own: a copy that took a failed one must not count as much as a later.
+    fn next_generation(&self) -> u64 {
+        let mut superblock = self.inner.superblock.borrow_mut();
+        superblock.generation += 1;
+        superblock.generation
     }
 
     async fn write_superblock(
@@ -125,7 +132,7 @@ impl Log {
         let mut next = self.superblock().clone();
         next.stable = self.stable();
         change(&mut next);
-        next.generation += 1;
+        next.generation = self.next_generation();
         write_superblock(&*self.inner.device, &next).await?;
         *self.inner.superblock.borrow_mut() = next;
         self.inner.count(|stats| stats.superblocks += 1);

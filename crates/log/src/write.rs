@@ -442,6 +442,11 @@ async fn round(inner: Rc<Inner>) {
         }
     }
     inner.round.set(false);
+    // Writers may all be waiting for this by now, so that none of them starts the next.
+    let behind = inner.state.borrow().unstable_segments() > FLUSH_AFTER_SEGMENTS;
+    if behind && !inner.has_failed() {
+        inner.start_round();
+    }
     inner.durable.notify_all();
     inner.progress.notify_all();
 }

@@ -157,6 +157,8 @@ pub struct Disk {
     order: Cell<u64>,
     /// Latency of a request is at most this.
     pub slowest: Cell<Duration>,
+    /// What a flush takes, if not what everything takes.
+    pub flush_takes: Cell<Option<Duration>>,
     /// Requests that fail: asked with the operation and its range.
     pub fault: RefCell<Option<Fault>>,
     /// A flush that fails loses what was not durable (as disks and kernels do).
@@ -193,6 +195,7 @@ impl Disk {
             pending: RefCell::default(),
             order: Cell::new(1),
             slowest: Cell::new(Duration::from_micros(300)),
+            flush_takes: Cell::new(None),
             fault: RefCell::new(None),
             forgetful: Cell::new(false),
             flushes: Cell::new(0),
@@ -328,6 +331,20 @@ impl Disk {
         }
     }
 
+    /// Changes what is stored, as rot does.
+    pub fn rot(&self, at: u64, change: impl Fn(u8) -> u8) {
+        let mut byte = [0];
+        self.current.peek(at, &mut byte);
+        let byte = [change(byte[0])];
+        self.current.poke(at, &byte);
+        self.stable.poke(at, &byte);
+    }
+
+    /// Makes requests fail.
+    pub fn fail(&self, fault: impl Fn(Op, &Range<u64>) -> bool + 'static) {
+        self.fault.replace(Some(Box::new(fault)));
+    }
+
     /// What reads see now.
     pub fn now(&self) -> Vec<u8> {
         image(&self.current)
@@ -369,7 +386,11 @@ impl Device for Disk {
                     .collect()
             };
             self.power.request().await;
-            self.take_time().await;
+            match self.flush_takes.get() {
+                Some(span) => self.rt.sleep(span).await,
+                None => self.take_time().await,
+            }
+            self.power.stop_if_off().await;
             if let Err(error) = self.fails(Op::Flush, &(0..0)) {
                 if self.forgetful.get() {
                     self.lose_unflushed();

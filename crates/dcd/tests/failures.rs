@@ -1,0 +1,193 @@
+//! When a device fails: nothing acknowledged is lost, nothing lies, nothing hangs (I7).
+
+mod support;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
+use forebay_device::{BufMut, Device, Durability, Op};
+use forebay_rt::Rt;
+use forebay_units::ByteLen;
+use support::{Coin, Images, LOG_BYTES, World, checked, fresh_log, stamp};
+
+const DATA_BYTES: u64 = 2 << 20;
+const LINE: u64 = 4096;
+/// Superblock B's place on the log.
+const B_AT: u64 = 512 << 10;
+const SEGMENTS_AT: u64 = 1 << 20;
+
+fn world() -> World {
+    Images::fresh(DATA_BYTES).world(1, None)
+}
+
+async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
+    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
+    let done = checked(volume).write(at, buf, Durability::Flush).await;
+    done.expect("write");
+}
+
+async fn reads(volume: &Volume, id: u64, at: u64, len: u64) {
+    let bytes = checked(volume)
+        .read(at, BufMut::zeroed(len as usize))
+        .await
+        .expect("read");
+    assert!(bytes[..] == stamp(id, at, len)[..], "not what {id} wrote");
+}
+
+fn holds(image: &[u8], id: u64, at: u64, len: u64) -> bool {
+    image[at as usize..(at + len) as usize] == stamp(id, at, len)
+}
+
+async fn until_degraded(rt: &Rt, volume: &Volume) {
+    while volume.status().mode != Mode::Degraded
+        || !volume
+            .status()
+            .mode_detail
+            .unwrap_or_default()
+            .contains("is home")
+    {
+        rt.sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Found by reading: the log failed while all in it was durable, so every later flush was
+/// acknowledged on its word, and what had meanwhile been written home was not flushed at all.
+#[test]
+fn a_flush_after_the_log_failed_flushes_the_data_device() {
+    let world = world();
+    let (rt, log, data) = (
+        world.rt.clone(),
+        Rc::clone(&world.log),
+        Rc::clone(&world.data),
+    );
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        log.fail(|op, range| op == Op::Write && range.start < SEGMENTS_AT);
+        until_degraded(&rt, &volume).await;
+        write(&volume, 2, 65 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        let home = data.after_cut(Coin::Drop);
+        assert!(holds(&home, 1, 64 * LINE, LINE), "rescued");
+        assert!(holds(&home, 2, 65 * LINE, LINE), "flushed");
+    });
+}
+
+/// Found by reading: the destager flushed, then closed the segment, into which more had been written
+/// meanwhile, and waited for that to become durable by itself.
+#[test]
+fn a_write_during_the_flush_before_a_destage_does_not_stop_destaging() {
+    let world = world();
+    world.log.flush_takes.set(Some(Duration::from_millis(50)));
+    let rt = world.rt.clone();
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        for pause in (770..850).step_by(10) {
+            write(&volume, 1, 64 * LINE, LINE).await;
+            rt.sleep(Duration::from_millis(pause)).await;
+            write(&volume, 2, 65 * LINE, LINE).await;
+            rt.sleep(Duration::from_millis(200)).await;
+            volume.drain().await.unwrap();
+        }
+    });
+}
+
+/// Found by reading: both the failed update and the one that says *abandoned* were of the same
+/// generation, so a copy that only took the first was believed.
+#[test]
+fn a_log_is_abandoned_even_if_only_one_copy_of_its_superblock_says_so() {
+    let world = world();
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        // Copy A takes an update that B does not; then the other way round.
+        let (a, b) = (Cell::new(0), Cell::new(0));
+        log.fail(move |op, range| {
+            let count = |cell: &Cell<u32>| cell.replace(cell.get() + 1);
+            match (op, range.start) {
+                (Op::Write, 0) => count(&a) == 1,
+                (Op::Write, B_AT) => count(&b) == 0,
+                _ => false,
+            }
+        });
+        until_degraded(&rt, &volume).await;
+        write(&volume, 2, 64 * LINE, LINE).await;
+        volume.close().await.unwrap();
+    });
+    let again = world.now().world(2, None);
+    let refused = again.attach(AttachOptions::default()).expect("no cut");
+    assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+}
+
+/// Found by reading: the first of two flushes took the note that there was something to flush, and
+/// the second returned while the first was still waiting for the device.
+#[test]
+fn two_flushes_at_once_both_wait_for_what_went_past_the_log() {
+    let world = world();
+    world.data.flush_takes.set(Some(Duration::from_millis(50)));
+    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
+    let options = AttachOptions {
+        bypass: Some(ByteLen::kib(64)),
+        ..AttachOptions::default()
+    };
+    world.with_volume(options, |volume| async move {
+        write(&volume, 1, 64 * LINE, 16 * LINE).await;
+        let other = volume.clone();
+        let first = rt.spawn(async move { other.flush().await });
+        rt.sleep(Duration::from_millis(5)).await;
+        volume.flush().await.unwrap();
+        assert!(holds(&data.after_cut(Coin::Drop), 1, 64 * LINE, 16 * LINE));
+        first.await.unwrap();
+    });
+}
+
+/// Found by reading: after a flush of the data device had failed, only the flush was tried again, but
+/// a flush that fails may have lost what it was for.
+#[test]
+fn what_a_failed_flush_lost_while_the_log_was_rescued_is_written_again() {
+    let world = world();
+    let (rt, log, data) = (
+        world.rt.clone(),
+        Rc::clone(&world.log),
+        Rc::clone(&world.data),
+    );
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.write_zeroes(70 * LINE..72 * LINE).await.unwrap();
+        let left = Cell::new(2);
+        data.forgetful.set(true);
+        data.fail(move |op, _| op == Op::Flush && left.replace(left.get().max(1) - 1) > 0);
+        log.fail(|op, _| op == Op::Write);
+        while !volume.flush().await.is_ok() {
+            rt.sleep(Duration::from_millis(100)).await;
+        }
+        let home = data.after_cut(Coin::Drop);
+        assert!(holds(&home, 1, 64 * LINE, LINE), "data");
+        let zeroed = &home[70 * LINE as usize..72 * LINE as usize];
+        assert!(zeroed.iter().all(|byte| *byte == 0), "zeroes");
+    });
+}
+
+/// Found by reading: a round of making things durable ended with as much appended meanwhile as may
+/// be, so every writer waited, and only a writer could have begun the next.
+#[test]
+fn writers_go_on_when_a_slow_flush_ends_with_the_log_full_of_what_is_not_durable() {
+    let data = stamp(0, 0, 16 << 20);
+    let log = fresh_log(LOG_BYTES + 300 * (128 << 10), &data);
+    let world = World::with_images(1, None, &log, &data);
+    world.log.flush_takes.set(Some(Duration::from_secs(1)));
+    world.log.slowest.set(Duration::from_micros(30));
+    let rt = world.rt.clone();
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 0, LINE).await;
+        let other = volume.clone();
+        let flush = rt.spawn(async move { other.flush().await });
+        rt.sleep(Duration::from_millis(1)).await;
+        for n in 0..15 {
+            write(&volume, 2, n << 20, 1 << 20).await;
+        }
+        flush.await.unwrap();
+    });
+}
