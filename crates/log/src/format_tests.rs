@@ -1,1 +1,510 @@
+use forebay_units::{Epoch, LINE_SECTORS, Line, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
+use super::*;
+use crate::layout::Layout;
+
+const SEGMENT_BYTES: u32 = 64 << 20;
+
+fn volume() -> impl Strategy<Value = VolumeId> {
+    any::<[u8; 16]>().prop_map(VolumeId)
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let data = (0..1u64 << 40, 0..8u8, 1..=8u8, any::<u32>());
+    let data = data.prop_map(|(line, first, sectors, crc)| Entry::Data {
+        sector: Line(line).first_sector().plus(first.into()),
+        sectors: sectors.min(8 - first),
+        crc,
+    });
+    let kind = prop_oneof![
+        Just(RangeKind::Zero),
+        Just(RangeKind::Discard),
+        Just(RangeKind::Lost)
+    ];
+    let range = (kind, 0..1u64 << 48, 1..1u64 << 48);
+    let range = range.prop_map(|(kind, sector, sectors)| Entry::Range {
+        kind,
+        sector: Sector(sector),
+        sectors,
+    });
+    prop_oneof![data, range]
+}
+
+/// Entries, and the length of their payload with some padding.
+fn entries(most: usize) -> impl Strategy<Value = (Vec<Entry>, u32)> {
+    (vec(entry(), 0..most), 0..8u32).prop_map(|(entries, padding)| {
+        let sectors: u64 = entries.iter().map(Entry::payload_sectors).sum();
+        let bytes = (sectors + u64::from(padding)) * SECTOR_BYTES;
+        (entries, bytes as u32)
+    })
+}
+
+fn superblock() -> impl Strategy<Value = Superblock> {
+    let counters = vec(0..1u64 << 60, 6);
+    let layer = vec(any::<u8>(), 0..=LAYER_BYTES_MAX);
+    let ring = (17..27u32, 1..1u64 << 30, 9..13u32, 0..5000u64);
+    (volume(), counters, ring, any::<[bool; 2]>(), layer).prop_map(
+        |(volume, n, (segment, segment_count, block, more), [clean, abandoned], layer)| {
+            let segment_bytes = 1 << segment;
+            Superblock {
+                volume,
+                generation: n[0],
+                epoch: Epoch(n[1]),
+                epoch_segment: SegmentSeq(n[2]),
+                tail: SegmentSeq(n[3]),
+                tail_record: RecordSeq(n[4].max(1)),
+                stable: RecordSeq(n[5]),
+                len: SEGMENTS_AT + segment_count * u64::from(segment_bytes) + more,
+                segment_bytes,
+                segment_count,
+                block: 1 << block,
+                clean,
+                abandoned,
+                layer,
+            }
+        },
+    )
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let entries = entries(RECORD_ENTRY_BYTES_MAX / RANGE_ENTRY_BYTES + 1);
+    let counters = any::<[u64; 4]>();
+    (volume(), counters, any::<u32>(), any::<bool>(), entries).prop_map(
+        |(volume, n, offset, continues, (entries, payload_bytes))| Record {
+            volume,
+            epoch: Epoch(n[0]),
+            segment: SegmentSeq(n[1]),
+            offset,
+            seq: RecordSeq(n[2]),
+            stable: RecordSeq(n[3]),
+            payload_bytes,
+            continues,
+            entries,
+        },
+    )
+}
+
+/// With bodies from one record to several blocks.
+fn summary() -> impl Strategy<Value = Summary> {
+    let listed = (any::<u32>(), any::<bool>(), entries(200)).prop_map(
+        |(offset, continues, (entries, payload_bytes))| SummaryRecord {
+            offset,
+            payload_bytes,
+            continues,
+            entries,
+        },
+    );
+    (volume(), any::<[u64; 4]>(), vec(listed, 1..20)).prop_map(|(volume, n, records)| Summary {
+        volume,
+        epoch: Epoch(n[0]),
+        segment: SegmentSeq(n[1]),
+        first: RecordSeq(n[2]),
+        stable: RecordSeq(n[3]),
+        records,
+    })
+}
+
+/// Decodes a summary as it is read from a device: its last block says how much more there is.
+fn decode_summary(segment: &[u8]) -> Result<Summary, FormatError> {
+    let last = &segment[segment.len() - HEADER_BYTES..];
+    let total = Summary::total_len(last, SEGMENT_BYTES)?;
+    let from = segment.len().checked_sub(total);
+    Summary::decode(&segment[from.ok_or(FormatError::Content("summary"))?..])
+}
+
+/// Makes the checksum right for what the bytes say; the last block holds it.
+fn reseal(bytes: &mut [u8]) {
+    let at = bytes.len() - HEADER_BYTES;
+    let (before, last) = bytes.split_at_mut(at);
+    last[12..16].fill(0);
+    let crc = crc32c::crc32c_append(crc32c::crc32c(last), before);
+    last[12..16].copy_from_slice(&crc.to_le_bytes());
+}
+
+proptest! {
+    #[test]
+    fn a_superblock_reads_back_as_it_was_written(superblock in superblock()) {
+        prop_assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
+    }
+
+    #[test]
+    fn a_record_reads_back_as_it_was_written(record in record()) {
+        prop_assert_eq!(Record::decode(&record.encode()), Ok(record));
+    }
+
+    #[test]
+    fn a_summary_reads_back_as_it_was_written(summary in summary()) {
+        let bytes = summary.encode();
+        let mut segment = vec![0xaa; 2 * HEADER_BYTES];
+        segment.extend_from_slice(&bytes);
+        prop_assert_eq!(bytes.len() % HEADER_BYTES, 0);
+        prop_assert_eq!(decode_summary(&segment), Ok(summary));
+    }
+
+    #[test]
+    fn bytes_at_random_are_no_structure(bytes in vec(any::<u8>(), 0..3 * HEADER_BYTES)) {
+        prop_assert!(Superblock::decode(&bytes).is_err());
+        prop_assert!(Record::decode(&bytes).is_err());
+        prop_assert!(Summary::decode(&bytes).is_err());
+        prop_assert!(Summary::total_len(&bytes, SEGMENT_BYTES).is_err());
+    }
+}
+
+/// Places and what to write there: what somebody does who knows the checksum.
+fn scribbles() -> impl Strategy<Value = Vec<(usize, u8)>> {
+    let fields = prop_oneof![4 => 16..140usize, 1 => 0..HEADER_BYTES];
+    let byte = prop_oneof![Just(0), Just(0xff), Just(0x7f), any::<u8>()];
+    vec((fields, byte), 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn a_hostile_superblock_is_refused_or_describes_a_ring(
+        superblock in superblock(), scribbles in scribbles(),
+    ) {
+        let mut bytes = superblock.encode();
+        for (at, byte) in scribbles {
+            bytes[at] = byte;
+        }
+        reseal(&mut bytes);
+        if let Ok(read) = Superblock::decode(&bytes) {
+            let layout = Layout::of(&read);
+            let last = layout.segment_at(read.tail.plus(layout.segment_count - 1));
+            prop_assert!(last + u64::from(layout.segment_bytes) <= layout.len);
+            let _ = layout.segment_at(read.epoch_segment.next());
+            prop_assert!(read.generation.checked_add(1).is_some());
+            prop_assert!(read.layer.len() <= LAYER_BYTES_MAX);
+        }
+    }
+
+    #[test]
+    fn a_hostile_record_is_refused_or_has_no_more_than_a_header_holds(
+        record in record(), scribbles in scribbles(),
+    ) {
+        let mut bytes = record.encode();
+        for (at, byte) in scribbles {
+            bytes[at] = byte;
+        }
+        reseal(&mut bytes);
+        if let Ok(read) = Record::decode(&bytes) {
+            prop_assert!(read.entries.capacity() <= RECORD_ENTRY_BYTES_MAX / DATA_ENTRY_BYTES);
+            prop_assert!(read.entries.iter().all(is_possible));
+            let sectors: u64 = read.entries.iter().map(Entry::payload_sectors).sum();
+            prop_assert!(sectors * SECTOR_BYTES <= u64::from(read.payload_bytes));
+        }
+    }
+
+    #[test]
+    fn a_hostile_summary_is_refused_or_has_no_more_than_its_bytes_hold(
+        summary in summary(), scribbles in scribbles(), ahead in any::<bool>(),
+    ) {
+        let mut bytes = summary.encode();
+        let last = if ahead { 0 } else { bytes.len() - HEADER_BYTES };
+        for (at, byte) in scribbles {
+            bytes[last + at] = byte;
+        }
+        reseal(&mut bytes);
+        if let Ok(read) = decode_summary(&bytes) {
+            let held: usize = read.records.iter().map(|record| record.entries.capacity()).sum();
+            prop_assert!(held <= read.records.len() * bytes.len() / DATA_ENTRY_BYTES);
+            let listed = || read.records.iter().flat_map(|record| &record.entries);
+            prop_assert!(listed().all(is_possible));
+            let len: usize = listed().map(Entry::encoded_len).sum();
+            prop_assert!(len + read.records.len() * SUMMARY_RECORD_BYTES <= bytes.len());
+        }
+    }
+}
+
+fn is_possible(entry: &Entry) -> bool {
+    match entry {
+        Entry::Data {
+            sector, sectors, ..
+        } => *sectors > 0 && u64::from(sector.in_line() + sectors) <= LINE_SECTORS,
+        Entry::Range { sectors, .. } => *sectors > 0,
+    }
+}
+
+fn example_superblock() -> Superblock {
+    Superblock {
+        volume: VolumeId([5; 16]),
+        generation: 7,
+        epoch: Epoch(2),
+        epoch_segment: SegmentSeq(3),
+        tail: SegmentSeq(1),
+        tail_record: RecordSeq(9),
+        stable: RecordSeq(20),
+        len: SEGMENTS_AT + (32 << 20),
+        segment_bytes: 1 << 20,
+        segment_count: 32,
+        block: 512,
+        clean: false,
+        abandoned: false,
+        layer: b"layer".to_vec(),
+    }
+}
+
+fn example_record() -> Record {
+    Record {
+        volume: VolumeId([5; 16]),
+        epoch: Epoch(2),
+        segment: SegmentSeq(3),
+        offset: 8192,
+        seq: RecordSeq(21),
+        stable: RecordSeq(20),
+        payload_bytes: 4096,
+        continues: false,
+        entries: vec![Entry::Data {
+            sector: Sector(8),
+            sectors: 8,
+            crc: 1,
+        }],
+    }
+}
+
+fn example_summary(records: usize) -> Summary {
+    let Record {
+        offset,
+        payload_bytes,
+        continues,
+        entries,
+        ..
+    } = example_record();
+    let listed = SummaryRecord {
+        offset,
+        payload_bytes,
+        continues,
+        entries,
+    };
+    Summary {
+        volume: VolumeId([5; 16]),
+        epoch: Epoch(2),
+        segment: SegmentSeq(3),
+        first: RecordSeq(20),
+        stable: RecordSeq(19),
+        records: vec![listed; records],
+    }
+}
+
+/// Flips every bit in turn; `decode` must say no each time.
+fn every_flip_is_seen(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<(), FormatError>) {
+    assert_eq!(decode(bytes), Ok(()));
+    let mut bytes = bytes.to_vec();
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let seen = decode(&bytes);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let magic = matches!(seen, Err(FormatError::Magic(_)));
+        assert!(seen.is_err(), "bit {bit}");
+        let in_magic =
+            (bytes.len() - HEADER_BYTES..bytes.len() - HEADER_BYTES + 8).contains(&(bit / 8));
+        assert_eq!(magic, in_magic, "bit {bit}: {seen:?}");
+    }
+}
+
+#[test]
+fn every_single_flipped_bit_of_a_superblock_or_a_header_is_seen() {
+    every_flip_is_seen(&example_superblock().encode(), |bytes| {
+        Superblock::decode(bytes).map(drop)
+    });
+    every_flip_is_seen(&example_record().encode(), |bytes| {
+        Record::decode(bytes).map(drop)
+    });
+}
+
+#[test]
+fn every_single_flipped_bit_of_a_summary_is_seen_in_each_of_its_blocks() {
+    for records in [1, 500] {
+        let bytes = example_summary(records).encode();
+        assert_eq!(bytes.len() > HEADER_BYTES, records > 1);
+        every_flip_is_seen(&bytes, |bytes| decode_summary(bytes).map(drop));
+    }
+}
+
+#[test]
+fn another_version_is_named_and_a_flipped_bit_in_the_version_is_not_taken_for_one() {
+    let blocks: [(Vec<u8>, &str); 2] = [
+        (example_superblock().encode().to_vec(), "superblock"),
+        (example_record().encode().to_vec(), "record header"),
+    ];
+    for (mut bytes, what) in blocks {
+        let decode = |bytes: &[u8]| match what {
+            "superblock" => Superblock::decode(bytes).map(drop),
+            _ => Record::decode(bytes).map(drop),
+        };
+        bytes[8] = 3;
+        assert_eq!(decode(&bytes), Err(FormatError::Checksum(what)));
+        reseal(&mut bytes);
+        assert_eq!(decode(&bytes), Err(FormatError::Version { what, found: 3 }));
+    }
+    let mut bytes = example_summary(500).encode();
+    let at = bytes.len() - HEADER_BYTES + 8;
+    bytes[at] = 3;
+    reseal(&mut bytes);
+    let (what, found) = ("summary", 3);
+    assert_eq!(
+        decode_summary(&bytes),
+        Err(FormatError::Version { what, found })
+    );
+    let text = FormatError::Version { what, found }.to_string();
+    assert_eq!(
+        text,
+        "a summary of format version 3; this program reads version 1"
+    );
+}
+
+#[test]
+fn superblocks_that_contradict_themselves_are_refused() {
+    let good = example_superblock();
+    let refused = |change: &dyn Fn(&mut Superblock)| {
+        let mut bad = good.clone();
+        change(&mut bad);
+        let what = "superblock";
+        assert_eq!(
+            Superblock::decode(&bad.encode()),
+            Err(FormatError::Content(what)),
+            "{bad:?}"
+        );
+    };
+    refused(&|s| s.len -= 1);
+    refused(&|s| s.segment_count = 33);
+    refused(&|s| s.segment_count = u64::MAX);
+    refused(&|s| s.segment_count = 0);
+    refused(&|s| s.segment_bytes += 512);
+    refused(&|s| s.segment_bytes = 0);
+    refused(&|s| s.block = 768);
+    refused(&|s| s.block = 256);
+    refused(&|s| s.block = 8192);
+    refused(&|s| s.tail_record = RecordSeq(0));
+    refused(&|s| s.generation = u64::MAX);
+    refused(&|s| s.tail = SegmentSeq(1 << 60));
+    // Flags of a version to come, and a payload longer than there is room for.
+    for at in [104, 108] {
+        let mut bytes = good.encode();
+        bytes[at..at + 4].copy_from_slice(&0x1000u32.to_le_bytes());
+        reseal(&mut bytes);
+        let seen = Superblock::decode(&bytes);
+        assert_eq!(seen, Err(FormatError::Content("superblock")));
+    }
+}
+
+#[test]
+fn counts_that_the_bytes_cannot_hold_are_refused_at_once() {
+    let mut bytes = example_record().encode();
+    bytes[72..74].fill(0xff);
+    reseal(&mut bytes);
+    let what = "record header";
+    assert_eq!(Record::decode(&bytes), Err(FormatError::Content(what)));
+    for at in [64, 68, 72] {
+        let mut bytes = example_summary(1).encode();
+        bytes[at..at + 4].fill(0xff);
+        reseal(&mut bytes);
+        let seen = decode_summary(&bytes);
+        assert_eq!(seen, Err(FormatError::Content("summary")), "{at}");
+    }
+}
+
+#[test]
+fn entries_at_the_ends_of_their_fields_read_back() {
+    let last_line = Line((1 << 40) - 1).first_sector();
+    let most = (1u64 << 48) - 1;
+    let data = |sector, sectors| Entry::Data {
+        sector,
+        sectors,
+        crc: u32::MAX,
+    };
+    let range = |kind, sector, sectors| Entry::Range {
+        kind,
+        sector: Sector(sector),
+        sectors,
+    };
+    let entries = vec![
+        data(Sector(0), 8),
+        data(Sector(0), 1),
+        data(Sector(7), 1),
+        data(last_line, 8),
+        data(last_line.plus(7), 1),
+        range(RangeKind::Zero, 0, 1),
+        range(RangeKind::Discard, most, most),
+        range(RangeKind::Lost, most, 1),
+    ];
+    let record = Record {
+        payload_bytes: u32::MAX / 512 * 512,
+        entries,
+        ..example_record()
+    };
+    assert_eq!(Record::decode(&record.encode()), Ok(record));
+}
+
+#[test]
+fn a_header_full_of_entries_reads_back() {
+    let entry = Entry::Data {
+        sector: Sector(8),
+        sectors: 1,
+        crc: 3,
+    };
+    let most = RECORD_ENTRY_BYTES_MAX / DATA_ENTRY_BYTES;
+    let record = Record {
+        payload_bytes: most as u32 * 512,
+        entries: vec![entry; most],
+        ..example_record()
+    };
+    assert_eq!(Record::decode(&record.encode()), Ok(record));
+}
+
+#[test]
+#[should_panic(expected = "more entries than a header holds")]
+fn a_header_with_an_entry_too_many_is_not_written() {
+    let entry = example_record().entries[0];
+    let entries = vec![entry; RECORD_ENTRY_BYTES_MAX / DATA_ENTRY_BYTES + 1];
+    let record = Record {
+        entries,
+        ..example_record()
+    };
+    record.encode();
+}
+
+#[test]
+#[should_panic(expected = "cannot be written")]
+fn a_sector_that_its_field_cannot_hold_is_not_written() {
+    let sector = Line(1 << 40).first_sector();
+    let (sectors, crc) = (8, 0);
+    let mut out = Vec::new();
+    Entry::Data {
+        sector,
+        sectors,
+        crc,
+    }
+    .encode(&mut out);
+}
+
+#[test]
+fn entries_that_cannot_be_are_refused() {
+    // A piece beyond its line; bits beside the kind; a range of nothing.
+    for (at, byte) in [(76, 7 << 3 | 1), (76, 0x41), (76, 0x81), (76, 0xff)] {
+        let mut bytes = example_record().encode();
+        bytes[at] = byte;
+        reseal(&mut bytes);
+        let what = "record header";
+        assert_eq!(Record::decode(&bytes), Err(FormatError::Content(what)));
+    }
+    let range = Entry::Range {
+        kind: RangeKind::Zero,
+        sector: Sector(1),
+        sectors: 0,
+    };
+    let record = Record {
+        entries: vec![range],
+        ..example_record()
+    };
+    assert!(Record::decode(&record.encode()).is_err());
+    // Less payload than its entries need.
+    let record = Record {
+        payload_bytes: 3584,
+        ..example_record()
+    };
+    assert!(Record::decode(&record.encode()).is_err());
+}

@@ -94,7 +94,8 @@ impl Log {
         let bytes = device.read(layout.segment_at(segment), buf).await?;
         let mut placed = Vec::new();
         let mut seen = first;
-        for record in walk(&bytes, volume, segment, first) {
+        // What lies beyond the last of them is left over from another epoch.
+        for record in walk(&bytes, volume, segment, first).take(next.since(first) as usize) {
             place(
                 &layout,
                 segment,

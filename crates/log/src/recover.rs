@@ -3,7 +3,7 @@
 //! Recovery is: read the superblocks, [`scan`] the chain, and only if that succeeds, in this order:
 //! 1. flush, so that what was found cannot be lost any more;
 //! 2. seal the last segment with a summary of what counts in it, and wipe the leftovers beyond the
-//!    cut, so that no later recovery can take them up; flush;
+//!    cut, there and further on, so that no later recovery can take them up; flush;
 //! 3. write the superblock of the new epoch, which begins in the next segment.
 //!
 //! A crash at any point of this leaves a log in which the same chain is found again (I4): step 2
@@ -165,14 +165,23 @@ async fn settle(device: &dyn Device, layout: &Layout, scan: &Scan) -> Result<(),
         device
             .write(at, BufMut::copy_of(&bytes).freeze(), Durability::Flush)
             .await?;
+        // Should this summary rot, a record behind the last that counts would be taken for the next.
+        let behind = layout.segment_at(summary.segment) + u64::from(summary.records_end());
+        if behind + HEADER_BYTES as u64 <= at {
+            wipe(device, behind).await?;
+        }
     }
     for segment in &scan.leftovers {
         let at = layout.segment_at(*segment);
-        let last = at + u64::from(layout.segment_bytes) - HEADER_BYTES as u64;
-        for at in [at, last] {
-            let zeroes = BufMut::zeroed(HEADER_BYTES).freeze();
-            device.write(at, zeroes, Durability::Flush).await?;
-        }
+        wipe(device, at).await?;
+        let end = at + u64::from(layout.segment_bytes);
+        wipe(device, end - HEADER_BYTES as u64).await?;
     }
     device.flush().await
+}
+
+/// Makes sure that no header and no summary's end stands here.
+async fn wipe(device: &dyn Device, at: u64) -> Result<(), DeviceError> {
+    let zeroes = BufMut::zeroed(HEADER_BYTES).freeze();
+    device.write(at, zeroes, Durability::Flush).await
 }

@@ -250,11 +250,14 @@ impl Scanner<'_> {
         let mut records = Vec::new();
         let (mut at, mut epoch) = (0, None);
         for record in walk(&bytes, self.superblock.volume, segment, self.expected) {
-            let same_life = epoch.is_none_or(|epoch| epoch == record.epoch);
+            // A leftover of another epoch; nor is it evidence of what was durable in this one.
+            if epoch.is_some_and(|epoch| epoch != record.epoch) {
+                break;
+            }
             self.stable = self.stable.max(record.stable);
             let certain = record.seq <= self.stable
                 || payload_is_sound(&bytes, record.offset, &record.entries);
-            if !same_life || !certain {
+            if !certain {
                 break;
             }
             epoch = Some(record.epoch);

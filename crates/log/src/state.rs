@@ -71,7 +71,8 @@ pub(crate) struct State {
     /// First record of each segment from the tail on.
     firsts: VecDeque<RecordSeq>,
     open: Option<Open>,
-    in_group: bool,
+    /// Something was appended that no [`State::end_group`] has ended yet.
+    group_begun: bool,
     /// Records past `stable` whose write goes on in the next.
     continuing: VecDeque<RecordSeq>,
     ram: VecDeque<RamSegment>,
@@ -110,7 +111,7 @@ impl State {
             stable_segment: resume.next_segment,
             firsts: resume.firsts,
             open: None,
-            in_group: false,
+            group_begun: false,
             continuing: VecDeque::new(),
             ram: VecDeque::new(),
             ram_max: (RAM_BYTES / segment).clamp(3, 128) as usize,
@@ -165,6 +166,7 @@ impl State {
         record.entry_bytes += entry.encoded_len();
         record.entries.push(entry);
         record.places.push(if len == 0 { 0 } else { place });
+        self.group_begun = true;
         place
     }
 
@@ -236,13 +238,9 @@ impl State {
         });
     }
 
-    /// Everything up to [`State::end_group`] belongs to one write: applied together or not at all.
-    pub(crate) fn begin_group(&mut self) {
-        self.in_group = true;
-    }
-
+    /// Ends a write: what was appended since the last one ended is applied together or not at all.
     pub(crate) fn end_group(&mut self) {
-        self.in_group = false;
+        self.group_begun = false;
     }
 
     /// The record being filled, if one is.
@@ -288,6 +286,7 @@ impl State {
         let ram = self.ram.back_mut().expect("the open segment is in memory");
         ram.unfrozen(place..place + bytes.len() as u32)
             .copy_from_slice(bytes);
+        self.group_begun = true;
         true
     }
 
@@ -307,7 +306,7 @@ impl State {
             seq: record.seq,
             stable: self.stable,
             payload_bytes,
-            continues: self.in_group,
+            continues: self.group_begun,
             entries: record.entries,
         };
         let ram = self.ram.back_mut().expect("the open segment is in memory");
@@ -315,7 +314,7 @@ impl State {
             .copy_from_slice(&header.encode());
         ram.unfrozen(record.end..end).fill(0);
         ram.close(record.offset..end, record.seq, record.seq);
-        if self.in_group {
+        if self.group_begun {
             self.continuing.push_back(record.seq);
         }
         open.at = end;
@@ -323,7 +322,7 @@ impl State {
         open.records.push(SummaryRecord {
             offset: record.offset,
             payload_bytes,
-            continues: self.in_group,
+            continues: self.group_begun,
             entries: header.entries,
         });
     }

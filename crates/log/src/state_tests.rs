@@ -1,1 +1,501 @@
+use std::collections::BTreeSet;
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::format::{DATA_ENTRY_BYTES, SEGMENTS_AT};
+use crate::scan::walk;
+
+const VOLUME: VolumeId = VolumeId([9; 16]);
+
+fn state(segment_kib: u32, segment_count: u64, block: u32) -> State {
+    let segment_bytes = segment_kib << 10;
+    let layout = Layout {
+        segment_bytes,
+        segment_count,
+        block,
+        len: SEGMENTS_AT + segment_count * u64::from(segment_bytes),
+    };
+    let resume = Resume {
+        epoch: Epoch(1),
+        tail: SegmentSeq(5),
+        next_segment: SegmentSeq(5),
+        next_record: RecordSeq(100),
+        firsts: VecDeque::new(),
+    };
+    State::new(layout, VOLUME, resume)
+}
+
+/// A piece as it was appended, and the write it belongs to.
+#[derive(Clone, Debug)]
+struct Piece {
+    group: u64,
+    entry: Entry,
+    addr: Option<Addr>,
+    bytes: Vec<u8>,
+}
+
+/// A state, the device it writes to, and what must be found there.
+struct Rig {
+    state: State,
+    ring: Vec<u8>,
+    /// What was appended and not compared yet, in order.
+    expected: VecDeque<Piece>,
+    next_group: u64,
+    /// Records that were the last known durable at some time.
+    stables: BTreeSet<RecordSeq>,
+    seen: RecordSeq,
+}
+
+impl Rig {
+    fn new(segment_kib: u32, segment_count: u64, block: u32) -> Rig {
+        let state = state(segment_kib, segment_count, block);
+        Rig {
+            ring: vec![0xaa; (state.layout.len - SEGMENTS_AT) as usize],
+            seen: state.next_record.prev(),
+            state,
+            expected: VecDeque::new(),
+            next_group: 0,
+            stables: BTreeSet::new(),
+        }
+    }
+
+    /// Appends a write of these pieces: line, first sector, sectors; none for a range.
+    fn write(&mut self, pieces: &[(u64, u8, u8)]) {
+        let group = self.next_group;
+        self.next_group += 1;
+        for (n, (line, first, sectors)) in pieces.iter().enumerate() {
+            let sector = Sector(line * 8 + u64::from(*first));
+            if *sectors == 0 {
+                let (kind, sectors) = (RangeKind::Zero, 17);
+                self.state.append_range(kind, sector, sectors);
+                let entry = Entry::Range {
+                    kind,
+                    sector,
+                    sectors,
+                };
+                self.expected.push_back(Piece {
+                    group,
+                    entry,
+                    addr: None,
+                    bytes: Vec::new(),
+                });
+                continue;
+            }
+            let bytes = vec![(group * 31 + n as u64) as u8; usize::from(*sectors) * 512];
+            let crc = crc32c::crc32c(&bytes);
+            let addr = Some(self.state.append_data(sector, &bytes, crc));
+            let entry = Entry::Data {
+                sector,
+                sectors: *sectors,
+                crc,
+            };
+            self.expected.push_back(Piece {
+                group,
+                entry,
+                addr,
+                bytes,
+            });
+        }
+        self.state.end_group();
+    }
+
+    /// Does all the device's work.
+    fn drain(&mut self) {
+        while let Some((id, job)) = self.state.take_job() {
+            let at = self.state.layout.segment_at(job.segment) - SEGMENTS_AT;
+            let at = at as usize + job.offset as usize;
+            self.ring[at..at + job.buf.len()].copy_from_slice(&job.buf);
+            self.state.job_done(id, job.segment);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.state.close_record();
+        self.drain();
+        let before = self.state.stable;
+        self.state.set_stable(self.state.written());
+        assert!(self.state.stable >= before);
+        self.stables.insert(self.state.stable);
+    }
+
+    /// Frees all that may be freed, after a look at it.
+    fn move_tail(&mut self) {
+        let limit = self.state.destage_limit();
+        let mut segment = self.state.tail;
+        while segment < limit {
+            self.compare(segment);
+            segment = segment.next();
+        }
+        self.state.set_tail(limit);
+    }
+
+    /// Compares a segment on the device with what was appended.
+    fn compare(&mut self, segment: SegmentSeq) {
+        let layout = self.state.layout;
+        let at = (layout.segment_at(segment) - SEGMENTS_AT) as usize;
+        let bytes = &self.ring[at..at + layout.segment_bytes as usize];
+        let last = &bytes[bytes.len() - HEADER_BYTES..];
+        let total = Summary::total_len(last, layout.segment_bytes).expect("a summary");
+        let summary = Summary::decode(&bytes[bytes.len() - total..]).expect("a summary");
+        let first = self.state.first_record(segment);
+        assert_eq!(
+            (summary.segment, summary.first, first),
+            (segment, first, self.seen.next())
+        );
+        let records: Vec<Record> = walk(bytes, VOLUME, segment, first)
+            .take(summary.records.len())
+            .collect();
+        assert_eq!(records.len(), summary.records.len());
+        let mut end = 0;
+        for (record, listed) in records.iter().zip(&summary.records) {
+            assert_eq!(
+                (record.offset, record.payload_bytes, record.continues),
+                (listed.offset, listed.payload_bytes, listed.continues)
+            );
+            assert_eq!(record.entries, listed.entries);
+            assert!(record.offset.is_multiple_of(layout.block) && record.stable < record.seq);
+            end = record.offset + HEADER_BYTES as u32 + record.payload_bytes;
+            assert!(
+                end as usize + total <= bytes.len(),
+                "it leaves room for the summary"
+            );
+            let group = compare_record(&mut self.expected, record, layout.addr(segment, 0), bytes);
+            let goes_on = self
+                .expected
+                .front()
+                .is_some_and(|next| next.group == group);
+            assert_eq!(record.continues, goes_on, "{}", record.seq);
+            assert!(!(record.continues && self.stables.contains(&record.seq)));
+            self.seen = record.seq;
+        }
+        assert!(end > 0, "a segment holds something");
+    }
+
+    /// Closes everything and compares what is left.
+    fn finish(mut self) {
+        self.state.seal();
+        self.flush();
+        self.move_tail();
+        assert!(self.expected.is_empty());
+        assert_eq!(self.state.tail, self.state.next_segment);
+        assert_eq!(self.state.stable, self.state.next_record.prev());
+    }
+}
+
+/// Compares a record's pieces; gives the write that the last belongs to.
+fn compare_record(
+    expected: &mut VecDeque<Piece>,
+    record: &Record,
+    start: Addr,
+    bytes: &[u8],
+) -> u64 {
+    let mut at = record.offset as usize + HEADER_BYTES;
+    let mut group = 0;
+    for entry in &record.entries {
+        let piece = expected
+            .pop_front()
+            .expect("no more than what was appended");
+        assert_eq!(piece.entry, *entry);
+        if let Some(addr) = piece.addr {
+            assert_eq!(addr.bytes() - start.bytes(), at as u64);
+            assert!(bytes[at..at + piece.bytes.len()] == piece.bytes);
+        }
+        at += piece.bytes.len();
+        group = piece.group;
+    }
+    assert!(
+        bytes[at..(at.next_multiple_of(512))]
+            .iter()
+            .all(|b| *b == 0)
+    );
+    group
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(Vec<(u64, u8, u8)>),
+    Close,
+    Seal,
+    Drain,
+    Flush,
+    MoveTail,
+}
+
+/// A piece of a line; in one of ten, a range.
+fn piece() -> impl Strategy<Value = (u64, u8, u8)> {
+    let data = (0..1u64 << 40, 0..8u8, 1..=8u8);
+    let data = data.prop_map(|(line, first, sectors)| (line, first, sectors.min(8 - first)));
+    prop_oneof![9 => data, 1 => (0..1u64 << 40).prop_map(|line| (line, 0, 0))]
+}
+
+fn write() -> impl Strategy<Value = Step> {
+    let whole = (0..1u64 << 39, 1..=256u64);
+    let whole = whole.prop_map(|(at, n)| (at..at + n).map(|line| (line, 0, 8)).collect());
+    let sectors = (0..1u64 << 39, 1..=600u64);
+    let sectors = sectors.prop_map(|(at, n)| (at..at + n).map(|line| (line, 3, 1)).collect());
+    let ranges = (0..1u64 << 39, 1..=700u64);
+    let ranges = ranges.prop_map(|(at, n)| (at..at + n).map(|line| (line, 0, 0)).collect());
+    let mixed = proptest::collection::vec(piece(), 1..40);
+    prop_oneof![3 => whole, 2 => sectors, 1 => ranges, 6 => mixed].prop_map(Step::Write)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => write(),
+        1 => Just(Step::Close),
+        2 => Just(Step::Seal),
+        1 => Just(Step::Drain),
+        2 => Just(Step::Flush),
+        2 => Just(Step::MoveTail),
+    ]
+}
+
+/// Bytes and pieces, as they are asked room for.
+fn size(pieces: &[(u64, u8, u8)]) -> (u64, u64) {
+    let sectors = pieces.iter().map(|(_, _, sectors)| u64::from(*sectors));
+    (sectors.sum::<u64>() * 512, pieces.len() as u64)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Appending panics where there is no room: no segment is free, the next one is being read, the
+    /// summary has no space. And what lies on the device then is what was appended, in order, record
+    /// by record and group by group.
+    #[test]
+    fn whatever_has_room_can_be_appended_and_is_found_in_order(
+        kib in prop_oneof![Just(128u32), Just(256), Just(1024)],
+        // Rings that are shorter than a log's may be, so that they are full more often.
+        segments in prop_oneof![1..5u64, 5..24u64],
+        block in prop_oneof![Just(512u32), Just(4096)],
+        steps in proptest::collection::vec(step(), 1..60),
+    ) {
+        let mut rig = Rig::new(kib, segments, block);
+        for step in steps {
+            match step {
+                // Where there is no room the log stays full, until a step makes some.
+                Step::Write(pieces) => {
+                    let (bytes, entries) = size(&pieces);
+                    if rig.state.has_room(bytes, entries, 0) {
+                        rig.write(&pieces);
+                    }
+                }
+                Step::Close => rig.state.close_record(),
+                Step::Seal => rig.state.seal(),
+                Step::Drain => rig.drain(),
+                Step::Flush => rig.flush(),
+                Step::MoveTail => rig.move_tail(),
+            }
+            let state = &rig.state;
+            prop_assert!(state.tail <= state.stable_segment);
+            prop_assert!(state.stable_segment <= state.next_segment);
+            prop_assert!(state.unstable_segments() <= UNSTABLE_SEGMENTS_MAX);
+            prop_assert!(state.next_segment.since(state.tail) <= state.layout.segment_count);
+        }
+        rig.finish();
+    }
+}
+
+#[test]
+fn an_empty_log_of_the_least_size_has_room_for_the_longest_write() {
+    for block in [512, 4096] {
+        let mut rig = Rig::new(128, crate::layout::SEGMENTS_MIN, block);
+        // A MiB that begins and ends within a line.
+        let mut pieces: Vec<_> = (0..257).map(|line| (line, 0, 8)).collect();
+        pieces[0] = (0, 7, 1);
+        pieces[256] = (256, 0, 7);
+        let (bytes, entries) = size(&pieces);
+        assert_eq!(bytes, 1 << 20);
+        assert!(rig.state.has_room(bytes, entries + 1, SEGMENTS_RESERVED));
+        rig.write(&pieces);
+        rig.finish();
+    }
+}
+
+#[test]
+fn a_write_that_begins_a_record_does_not_hold_the_one_before_to_itself() {
+    let mut rig = Rig::new(128, 8, 512);
+    // Whole writes, until the record is closed because the next does not fit.
+    let first = rig.state.next_record;
+    while rig.state.open_record_seq().is_none_or(|seq| seq == first) {
+        rig.write(&[(1, 0, 8)]);
+    }
+    rig.drain();
+    rig.state.set_stable(rig.state.written());
+    assert_eq!(rig.state.stable, first, "no write is in both records");
+    rig.finish();
+}
+
+#[test]
+fn stable_stops_before_a_write_of_which_a_part_is_not_on_the_device() {
+    let mut rig = Rig::new(128, 20, 512);
+    rig.write(&[(0, 0, 8)]);
+    rig.flush();
+    let before = rig.state.stable;
+    // Four segments, all of one write.
+    let lines: Vec<_> = (0..100).map(|line| (line, 0, 8)).collect();
+    rig.write(&lines);
+    rig.drain();
+    assert!(rig.state.written() > before);
+    rig.state.set_stable(rig.state.written());
+    assert_eq!(rig.state.stable, before);
+    assert_eq!(rig.state.group_end(rig.state.written()), before);
+    assert!(rig.state.destage_limit() <= SegmentSeq(5));
+    rig.state.close_record();
+    rig.drain();
+    rig.state.set_stable(rig.state.written());
+    assert_eq!(rig.state.stable, rig.state.next_record.prev());
+    rig.finish();
+}
+
+#[test]
+fn a_piece_is_overwritten_only_in_the_record_being_filled_and_with_its_own_extent() {
+    let mut rig = Rig::new(128, 8, 512);
+    rig.write(&[(1, 0, 8), (2, 2, 3)]);
+    let Piece { addr, .. } = rig.expected[1].clone();
+    let (addr, sector) = (addr.expect("data"), Sector(18));
+    let new = vec![0x77; 3 * 512];
+    let crc = crc32c::crc32c(&new);
+    let state = &mut rig.state;
+    assert!(
+        !state.overwrite(addr, Sector(17), &new, crc),
+        "another sector"
+    );
+    assert!(
+        !state.overwrite(addr, sector, &new[..1024], crc),
+        "another length"
+    );
+    assert!(
+        !state.overwrite(addr.plus(1), sector, &new, crc),
+        "another place"
+    );
+    assert!(state.overwrite(addr, sector, &new, crc));
+    state.end_group();
+    // The record has the new data under the new checksum, once.
+    rig.expected[1].bytes = new.clone();
+    rig.expected[1].entry = Entry::Data {
+        sector,
+        sectors: 3,
+        crc,
+    };
+    rig.state.close_record();
+    assert!(!rig.state.overwrite(addr, sector, &new, crc), "closed");
+    rig.write(&[(3, 0, 8)]);
+    assert!(
+        !rig.state.overwrite(addr, sector, &new, crc),
+        "in the record before"
+    );
+    rig.finish();
+}
+
+#[test]
+fn an_overwrite_belongs_to_its_write_like_any_piece() {
+    let mut rig = Rig::new(128, 8, 512);
+    rig.write(&[(1, 0, 8)]);
+    let first = rig.state.open_record_seq();
+    let addr = rig.expected[0].addr.expect("data");
+    // One write: it replaces that piece, and then goes on into the next segment.
+    let bytes = vec![1; 4096];
+    assert!(
+        rig.state
+            .overwrite(addr, Sector(8), &bytes, crc32c::crc32c(&bytes))
+    );
+    while rig.state.open_record_seq() == first {
+        rig.state
+            .append_data(Sector(800), &bytes, crc32c::crc32c(&bytes));
+    }
+    rig.drain();
+    rig.state.set_stable(rig.state.written());
+    assert!(
+        rig.state.stable < first.expect("a record"),
+        "half of the write is missing"
+    );
+}
+
+#[test]
+fn a_segment_being_read_is_not_reused_until_it_was_read() {
+    let mut rig = Rig::new(128, 4, 512);
+    rig.write(&[(1, 0, 8)]);
+    let slot = rig
+        .state
+        .layout
+        .slot_of(rig.expected[0].addr.expect("data"));
+    rig.state.pin(slot..slot + 1);
+    rig.state.pin(slot..slot + 1);
+    // Round the ring, up to the slot.
+    for _ in 0..3 {
+        rig.state.seal();
+        rig.flush();
+        rig.move_tail();
+        rig.write(&[(2, 0, 8)]);
+    }
+    rig.state.seal();
+    rig.flush();
+    rig.move_tail();
+    assert_eq!(rig.state.free_segments(), 4);
+    assert!(!rig.state.has_room(4096, 1, 0), "it is being read");
+    assert!(
+        !rig.state.lacks_segments(4096, 1, 0),
+        "the tail cannot help"
+    );
+    rig.state.unpin(slot..slot + 1);
+    assert!(!rig.state.has_room(4096, 1, 0), "by two");
+    rig.state.unpin(slot..slot + 1);
+    assert!(rig.state.has_room(4096, 1, 0));
+    rig.finish();
+}
+
+#[test]
+fn a_full_ring_has_no_room_and_says_that_the_tail_must_move() {
+    let mut rig = Rig::new(128, 4, 512);
+    while rig.state.has_room(4096, 1, 1) {
+        rig.write(&[(1, 0, 8)]);
+    }
+    assert_eq!(rig.state.free_segments(), 1, "the reserve");
+    assert!(rig.state.lacks_segments(4096, 1, 1));
+    assert!(rig.state.has_room(4096, 1, 0), "which is there for who may");
+    rig.state.seal();
+    rig.flush();
+    rig.move_tail();
+    assert!(rig.state.has_room(4096, 1, 1));
+}
+
+#[test]
+fn a_header_takes_as_many_entries_as_fit_and_no_more() {
+    let mut rig = Rig::new(1024, 4, 512);
+    let most = RECORD_ENTRY_BYTES_MAX / DATA_ENTRY_BYTES;
+    for _ in 0..most {
+        rig.write(&[(7, 1, 1)]);
+    }
+    let first = rig.state.open_record_seq();
+    assert_eq!(first, Some(RecordSeq(100)));
+    rig.write(&[(7, 1, 1)]);
+    assert_eq!(rig.state.open_record_seq(), Some(RecordSeq(101)));
+    rig.finish();
+}
+
+#[test]
+fn what_is_in_memory_can_be_read_until_the_device_has_its_segment() {
+    let mut rig = Rig::new(128, 8, 4096);
+    rig.write(&[(1, 0, 8), (2, 1, 2)]);
+    let pieces: Vec<Piece> = rig.expected.iter().cloned().collect();
+    let in_ram = |state: &State| {
+        let same = |piece: &Piece| {
+            let sectors = piece.bytes.len() as u64 / 512;
+            let found = state.in_ram(piece.addr.expect("data"), sectors);
+            found.map(|bytes| bytes == piece.bytes)
+        };
+        pieces.iter().map(same).collect::<Vec<_>>()
+    };
+    assert_eq!(in_ram(&rig.state), [Some(true); 2], "being filled");
+    rig.state.close_record();
+    let (id, job) = rig.state.take_job().expect("a record");
+    assert_eq!(in_ram(&rig.state), [Some(true); 2], "under way");
+    rig.state.job_done(id, job.segment);
+    rig.write(&[(3, 0, 8)]);
+    assert_eq!(in_ram(&rig.state), [Some(true); 2], "beside the next");
+    rig.state.seal();
+    rig.drain();
+    assert_eq!(in_ram(&rig.state), [None; 2], "on the device");
+}

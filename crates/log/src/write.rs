@@ -234,7 +234,6 @@ impl Log {
     /// Appends what `compose` says, as one group. There must be room ([`Log::has_room`]).
     pub fn append<T>(&self, compose: impl FnOnce(&mut Appender<'_>) -> T) -> T {
         let mut state = self.state_mut();
-        state.begin_group();
         let out = compose(&mut Appender { state: &mut state });
         state.end_group();
         self.inner.after_append(&mut state);

@@ -119,10 +119,13 @@ fn stands(tokens: &[Token], at: usize, pattern: &[&str]) -> bool {
     })
 }
 
-/// Whether all of the file is test code by its place: `tests/…`, `…/tests/…` or `tests.rs`.
+/// Whether all of the file is test code by its place: `tests/…`, `…/tests/…`, `tests.rs` or, beside
+/// the file it tests, `…_tests.rs`.
 fn is_test_file(path: &str) -> bool {
-    path.split('/')
-        .any(|part| part == "tests" || part == "tests.rs")
+    path.ends_with("_tests.rs")
+        || path
+            .split('/')
+            .any(|part| part == "tests" || part == "tests.rs")
 }
 
 fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {

@@ -8,6 +8,10 @@ use super::envelope::Reader;
 pub(crate) const DATA_ENTRY_BYTES: usize = 10;
 /// Bytes of a range entry.
 pub(crate) const RANGE_ENTRY_BYTES: usize = 13;
+/// Lines are numbered below this: five bytes.
+const LINES_END: u64 = 1 << 40;
+/// Sectors are numbered, and counted, below this: six bytes.
+const SECTORS_END: u64 = 1 << 48;
 
 /// What a range without data means.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -60,6 +64,8 @@ impl Entry {
         }
     }
 
+    /// # Panics
+    /// If a number is too large for its field.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Entry::Data {
@@ -67,6 +73,7 @@ impl Entry {
                 sectors,
                 crc,
             } => {
+                assert!(sector.line().0 < LINES_END, "{sector} cannot be written");
                 out.push(sector.in_line() << 3 | (sectors - 1));
                 out.extend_from_slice(&sector.line().0.to_le_bytes()[..5]);
                 out.extend_from_slice(&crc.to_le_bytes());
@@ -81,6 +88,8 @@ impl Entry {
                     RangeKind::Discard => 2,
                     RangeKind::Lost => 3,
                 };
+                let fits = sector.0 < SECTORS_END && sectors < SECTORS_END;
+                assert!(fits, "{sectors} sectors from {sector} cannot be written");
                 out.push(kind << 6);
                 out.extend_from_slice(&sector.0.to_le_bytes()[..6]);
                 out.extend_from_slice(&sectors.to_le_bytes()[..6]);

@@ -86,6 +86,14 @@ impl Summary {
         out
     }
 
+    /// Where in the segment the last record ends, in bytes.
+    pub(crate) fn records_end(&self) -> u32 {
+        let last = self.records.last();
+        last.map_or(0, |last| {
+            last.offset + HEADER_BYTES as u32 + last.payload_bytes
+        })
+    }
+
     /// How long the summary is whose last block this is, in bytes; at least one block. Says nothing
     /// about whether it is sound.
     ///
