@@ -8,7 +8,7 @@ use forebay_log::{
     Entry, HEADER_BYTES, Layout, OpenError, RecoveredRecord, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT,
     Superblock,
 };
-use forebay_units::SECTOR_BYTES;
+use forebay_units::{SECTOR_BYTES, Sector};
 use serde::Serialize;
 
 use crate::format::{DataIdentity, Payload};
@@ -59,7 +59,8 @@ pub struct CheckReport {
     pub bytes_checked: u64,
     /// What is wrong, a sentence each.
     pub problems: Vec<String>,
-    /// Damaged ranges of the volume, in bytes: first, length.
+    /// Ranges of the volume, in bytes (first, length), whose newest data is damaged, or cannot be
+    /// applied because of damage before it.
     pub damaged_ranges: Vec<(u64, u64)>,
 }
 
@@ -160,8 +161,11 @@ pub async fn check(
     })
     .await?;
     let map = map.into_inner();
-    if let Some(damage) = scan.damage.clone() {
-        problems.push(OpenError::Damaged(damage).to_string());
+    let mut unapplied = Vec::new();
+    if let Some(damage) = &scan.damage {
+        problems.push(damage.to_string());
+        let bytes = |(start, sectors): &(Sector, u64)| (start.bytes(), sectors * SECTOR_BYTES);
+        unapplied.extend(damage.later.iter().map(bytes));
     }
     if let Some((data, identity)) = &data {
         match judge(&payload, superblock.clean, &**data, identity, false).await {
@@ -170,13 +174,15 @@ pub async fn check(
             Err(error) => problems.push(error.to_string()),
         }
     }
-    let (bytes_checked, damaged_ranges) = check_data(&*log, &map, progress).await;
+    let (bytes_checked, mut damaged_ranges) = check_data(&*log, &map, progress).await;
     if !damaged_ranges.is_empty() {
         problems.push(format!(
             "{} ranges of data are damaged",
             damaged_ranges.len()
         ));
     }
+    damaged_ranges.extend(unapplied);
+    damaged_ranges.sort_unstable();
     let verdict = match (problems.is_empty(), map.is_empty()) {
         (false, _) => CheckVerdict::Damaged,
         (true, true) => CheckVerdict::Clean,

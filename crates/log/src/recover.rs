@@ -55,11 +55,7 @@ pub enum OpenError {
         b: VolumeId,
     },
     /// Something that was durable is gone.
-    #[error(
-        "record {} at byte {} of segment {} is missing or broken, though it was flushed (records up to {} \
-         were): {} ranges written later cannot be applied without it",
-        .0.record.0, .0.offset, .0.segment.0, .0.stable.0, .0.later.len()
-    )]
+    #[error("{0}")]
     Damaged(Damage),
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use forebay_device::{BufMut, DeviceError};
-use forebay_units::{Sector, SegmentSeq};
+use forebay_units::{SECTOR_BYTES, Sector, SegmentSeq};
 
 use super::peek::{Peek, header_at};
 use super::{Damage, Scan, Scanner};
@@ -132,8 +132,7 @@ impl Scanner<'_> {
             later.extend(entries.map(written_range));
         }
         self.stable = stable;
-        later.sort_unstable();
-        later.dedup();
+        let later = joined(later);
         (missing <= stable).then_some(Damage {
             record: missing,
             segment: end.segment,
@@ -152,5 +151,59 @@ fn written_range(entry: &Entry) -> (Sector, u64) {
         Entry::Range {
             sector, sectors, ..
         } => (*sector, *sectors),
+    }
+}
+
+/// The ranges in order, those that touch or overlap made one.
+fn joined(mut ranges: Vec<(Sector, u64)>) -> Vec<(Sector, u64)> {
+    ranges.sort_unstable();
+    let mut out: Vec<(Sector, u64)> = Vec::new();
+    for (start, sectors) in ranges {
+        match out.last_mut() {
+            Some((first, count)) if start.0 <= first.0 + *count => {
+                *count = (*count).max(start.0.saturating_add(sectors) - first.0);
+            }
+            _ => out.push((start, sectors)),
+        }
+    }
+    out
+}
+
+/// Ranges named in an error's text; the others are counted.
+const NAMED: usize = 8;
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Damage {
+            record,
+            segment,
+            offset,
+            stable,
+            later,
+        } = self;
+        write!(
+            f,
+            "{record} at byte {offset} of {segment} is missing or broken, though it was flushed \
+             (up to {stable} all were); what it wrote cannot be told"
+        )?;
+        if later.is_empty() {
+            return Ok(());
+        }
+        write!(
+            f,
+            ", and what was written after it cannot be applied without it: bytes "
+        )?;
+        for (n, (start, sectors)) in later.iter().take(NAMED).enumerate() {
+            let comma = if n > 0 { ", " } else { "" };
+            let end = start
+                .0
+                .saturating_add(*sectors)
+                .saturating_mul(SECTOR_BYTES);
+            write!(f, "{comma}{}..{end}", start.0.saturating_mul(SECTOR_BYTES))?;
+        }
+        if later.len() > NAMED {
+            write!(f, " and {} more ranges", later.len() - NAMED)?;
+        }
+        Ok(())
     }
 }
