@@ -59,7 +59,7 @@ impl Engine {
         let marks: Vec<(Range<u64>, Mark)> = self.map.borrow().ranges().iter().collect();
         self.persist(|| async {
             for (range, mark) in &marks {
-                self.mark_at_home(mark.kind, range.clone()).await?;
+                self.mark_at_home(*mark, range.clone()).await?;
             }
             self.data.flush().await
         })
@@ -183,7 +183,8 @@ impl Engine {
     pub(crate) async fn mark_home(&self, op: Op, kind: RangeKind, bytes: Range<u64>) -> Result<()> {
         let range = sectors(&bytes);
         self.until_rescued(Some(&range)).await;
-        self.mark_at_home(kind, range.clone()).await?;
+        let _turn = self.home.lock(range.clone()).await;
+        self.change_home(kind, range.clone()).await?;
         if op == Op::WriteZeroes {
             self.map.borrow_mut().mark(range, None);
         }

@@ -346,25 +346,10 @@ impl Engine {
     /// Does what a mark says, as far as it still counts. What is lost cannot come home: it is noted
     /// anew at the head.
     async fn carry_mark_home(&self, range: Range<u64>, mark: Mark) -> Result<(), Failure> {
-        let still: Vec<Range<u64>> = {
-            let map = self.map.borrow();
-            let parts = map.ranges().overlapping(range);
-            parts
-                .filter(|(_, now)| *now == mark)
-                .map(|(part, _)| part)
-                .collect()
-        };
         if mark.kind == RangeKind::Lost {
-            return if still.is_empty() {
-                Ok(())
-            } else {
-                self.renew_lost(still)
-            };
+            return self.renew_lost(self.still_marked(mark, range));
         }
-        for part in still {
-            self.mark_at_home(mark.kind, part).await?;
-        }
-        Ok(())
+        Ok(self.mark_at_home(mark, range).await?)
     }
 
     /// Notes lost ranges again, as far as no data lies on top of them.

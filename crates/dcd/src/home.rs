@@ -10,6 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::engine::Engine;
 use crate::fingerprint::Fingerprint;
 use crate::map::Piece;
+use crate::ranges::Mark;
 
 /// Home writes under way at once.
 const DEPTH: usize = 64;
@@ -167,9 +168,27 @@ impl Engine {
         Ok(written)
     }
 
-    /// Makes home what a mark says of a range, as far as the mark still counts.
-    pub(crate) async fn mark_at_home(&self, kind: RangeKind, sectors: Range<u64>) -> Result<()> {
+    /// The parts of a range for which this mark still counts.
+    pub(crate) fn still_marked(&self, mark: Mark, range: Range<u64>) -> Vec<Range<u64>> {
+        let map = self.map.borrow();
+        let parts = map.ranges().overlapping(range);
+        parts
+            .filter(|(_, now)| *now == mark)
+            .map(|(part, _)| part)
+            .collect()
+    }
+
+    /// Makes home what a mark says of a range, as far as it still counts when its turn has come (I6).
+    pub(crate) async fn mark_at_home(&self, mark: Mark, sectors: Range<u64>) -> Result<()> {
         let _turn = self.home.lock(sectors.clone()).await;
+        for part in self.still_marked(mark, sectors) {
+            self.change_home(mark.kind, part).await?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes or discards a range at home. The caller has the turn.
+    pub(crate) async fn change_home(&self, kind: RangeKind, sectors: Range<u64>) -> Result<()> {
         let bytes = sectors.start * SECTOR_BYTES..sectors.end * SECTOR_BYTES;
         match kind {
             RangeKind::Zero => self.data.write_zeroes(bytes).await,
