@@ -1,0 +1,271 @@
+//! The command line. Help, man pages and completions all come from here.
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use forebay_stack::{Bypass, Durability, Listen, Metrics, Name, Spec, Via};
+use forebay_units::{ByteLen, TimeSpan};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed for a reason that is none of the others
+  2  wrong usage: options, sizes, names, a description with mistakes
+  3  not found, or not attached
+  4  refused: in use, or going on could lose or mix up data
+  5  a device or the system failed
+  (`forebay check` has its own: see its help)
+
+Environment:
+  FOREBAY_CONFIG_DIR   descriptions of volumes (default: /etc/forebay as root, else
+                       $XDG_CONFIG_HOME/forebay)
+  FOREBAY_RUNTIME_DIR  sockets, locks and logs of attached volumes (default: /run/forebay as root,
+                       else $XDG_RUNTIME_DIR/forebay)
+  RUST_LOG             what to log, for example forebay=debug";
+
+const CHECK_EXIT_CODES: &str = "\
+Exit codes:
+  0  clean: everything is on the data device
+  1  dirty: attaching will recover what the log holds
+  2  damaged: something that was flushed cannot be read
+  3  not a Forebay log, or unusable: missing, not permitted, in use, failing";
+
+/// A write cache for block devices: small writes are gathered, appended to a log device in large
+/// pieces, and moved to their place on the data device when there is time.
+#[derive(Parser, Debug)]
+#[command(name = "forebay", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Log more (again: even more). RUST_LOG overrides it.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Show what Forebay does, end to end, on scratch images.
+    ///
+    /// Makes a data and a log image, runs a filesystem on them with and without the cache, kills the
+    /// daemon in the middle of writing, recovers, checks everything, and prints a table. Without
+    /// root it does the same at block level over NBD.
+    Try(TryArgs),
+    /// Make a volume of a data device and a log device.
+    ///
+    /// Formats the log device only; nothing is written to the data device. Writes the volume's
+    /// description, which `attach` reads and an administrator may edit.
+    Create(CreateArgs),
+    /// Recover a volume if need be, and serve it.
+    ///
+    /// Prints the block device, or the NBD URI with --via none.
+    Attach(AttachArgs),
+    /// List the volumes that are attached or described.
+    List(JsonArgs),
+    /// Say how attached volumes are doing.
+    Status(StatusArgs),
+    /// Move everything to the data device; the volume stays attached.
+    Drain(DrainArgs),
+    /// Move everything to the data device, then stop serving the volume.
+    ///
+    /// Refuses while the block device is mounted or open, or NBD clients are connected.
+    Detach(DetachArgs),
+    /// Say what recovery would find in a log. Changes nothing.
+    #[command(after_help = CHECK_EXIT_CODES)]
+    Check(CheckArgs),
+    /// Print every structure of a log.
+    Dump(DumpArgs),
+    /// Drain a volume that is not attached, then erase its log and its description.
+    Remove(RemoveArgs),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page, or write the pages of all commands to a directory.
+    Man {
+        /// Write forebay.1, forebay-create.1 and so on into this directory.
+        #[arg(long, value_name = "DIR")]
+        out: Option<std::path::PathBuf>,
+    },
+}
+
+/// What `try --disk` accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum DiskModel {
+    /// The images as they are. (Emulated disks come with a later version.)
+    None,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TryArgs {
+    /// How many users work at a time.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) users: u32,
+    /// Keep the scratch directory.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// The disk to emulate under the data image.
+    #[arg(long, value_enum, default_value_t = DiskModel::None)]
+    pub(crate) disk: DiskModel,
+    /// Where to make the scratch directory (default: ./target, else $TMPDIR, else /var/tmp).
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<std::path::PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CreateArgs {
+    /// The data device: a block device, a regular file, or a part (PATH@OFFSET+LENGTH).
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: Spec,
+    /// The log device, which is overwritten.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) log: Spec,
+    /// The volume's name (default: made from the data device's).
+    #[arg(long)]
+    pub(crate) name: Option<Name>,
+    /// The size of a log segment: a power of two from 128KiB to 64MiB.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    pub(crate) segment: ByteLen,
+    /// Create the log as a file of this size, if there is none.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) log_size: Option<ByteLen>,
+    /// Leave a log file sparse. Quicker now; slower, and able to run out of room, later.
+    #[arg(long)]
+    pub(crate) sparse: bool,
+    /// Overwrite what the log device holds, and an existing description.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// How to serve a volume; each overrides the same key of its description.
+#[derive(Args, Debug, Default)]
+pub(crate) struct ServeArgs {
+    /// What makes a block device of it: auto, ublk, nbd, loop, or none (NBD clients only).
+    #[arg(long, value_name = "HOW")]
+    pub(crate) via: Option<Via>,
+    /// Where NBD clients may connect, besides the socket in the runtime directory: unix:PATH or
+    /// tcp:ADDRESS:PORT. There is no authentication on TCP.
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) listen: Option<Listen>,
+    /// When a write is acknowledged: flush (at once; a flush makes it durable) or write (when it is
+    /// durable).
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) durability: Option<Durability>,
+    /// How long data that nobody flushed may wait for the log [default: 50ms].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) max_delay: Option<TimeSpan>,
+    /// Writes of this size and more go to the data device directly, or off [default: 64KiB where
+    /// log and data are parts of one device, else off].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) bypass: Option<Bypass>,
+    /// Give out Prometheus metrics over HTTP at ADDRESS:PORT.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics: Option<Metrics>,
+}
+
+/// What to put up with when attaching.
+#[derive(Args, Debug, Default, Clone, Copy)]
+pub(crate) struct AcceptArgs {
+    /// Attach although flushed data is missing from the log. The volume is then as it was before what
+    /// is missing: what came after that is lost, too.
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
+    /// Attach although the data device is not as the log knows it. Applying the log to another or
+    /// changed device can destroy what is on it.
+    #[arg(long)]
+    pub(crate) accept_changed: bool,
+}
+
+/// Which volume: by the name of its description, or by its log.
+#[derive(Args, Debug, Default)]
+#[group(required = true, multiple = true)]
+pub(crate) struct TargetArgs {
+    /// The volume's name.
+    #[arg(group = "target")]
+    pub(crate) name: Option<Name>,
+    /// Its log device, where there is no description.
+    #[arg(long, value_name = "PATH", conflicts_with = "name")]
+    pub(crate) log: Option<Spec>,
+    /// The data device, if it is not where the log remembers it.
+    #[arg(long, value_name = "PATH", conflicts_with = "name", requires = "log")]
+    pub(crate) data: Option<Spec>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AttachArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+    #[command(flatten)]
+    pub(crate) accept: AcceptArgs,
+    /// Do not go into the background (for systemd: Type=notify).
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// The daemon that `attach` starts: in its own session, tells its parent when it is ready.
+    #[arg(long, hide = true, requires = "foreground")]
+    pub(crate) daemon: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct JsonArgs {
+    /// Print JSON; docs/status.md describes it.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    /// The volume (default: all that are attached).
+    pub(crate) name: Option<Name>,
+    /// Print JSON, one object a volume; docs/status.md describes it.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print it again each second, until interrupted.
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DrainArgs {
+    /// The volume.
+    pub(crate) name: Name,
+    /// Give up after this time; what is done by then stays done.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<TimeSpan>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DetachArgs {
+    /// The volume.
+    pub(crate) name: Name,
+    /// Leave what is not on the data device in the log. The data device alone is then not the
+    /// volume: do not mount it.
+    #[arg(long)]
+    pub(crate) keep_dirty: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DumpArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    /// Print JSON, one object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    #[command(flatten)]
+    pub(crate) accept: AcceptArgs,
+}

@@ -1,0 +1,229 @@
+//! `forebay create`: a volume of a data device and a log device.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::rc::Rc;
+
+use forebay_dcd::{CreateOptions, VolumeInfo};
+use forebay_log::{Layout, VolumeId};
+use forebay_os::{DeviceKind, OpenOptions, Ring};
+use forebay_stack::{Description, Name, Options, Pair, Part, Spec, open_pair};
+use forebay_units::ByteLen;
+use rustix::fs::SeekFrom;
+
+use crate::args::CreateArgs;
+use crate::dirs::{Dirs, NewDescription};
+use crate::failure::{Failure, Outcome};
+use crate::lock::NameLock;
+use crate::output::result_line;
+use crate::probe::{Content, probe};
+use crate::progress::Progress;
+use crate::run::on_ring;
+
+pub(crate) fn run(args: CreateArgs) -> Outcome {
+    let dirs = Dirs::new()?;
+    let name = name_of(&args)?;
+    let _lock = NameLock::take(&dirs, &name)?;
+    let file = dirs.description_file(&name);
+    if file.exists() && !args.force {
+        return Err(Failure::refused(format!(
+            "there is a volume {name} already ({}); choose another --name, remove it with `forebay \
+             remove {name}`, or replace its description with --force",
+            file.display()
+        )));
+    }
+    // Before anything is formatted, so that a volume is never made and then not described.
+    let description = dirs.new_description(&name)?;
+    let made = make_log_file(&args)?;
+    let created = on_ring(|_, ring| create(args, name, ring, description));
+    match created {
+        Ok(text) => {
+            result_line!("{text}");
+            Ok(())
+        }
+        Err(failure) => {
+            if let Some(made) = made {
+                // It was not there before, and a second try must find things as the first did.
+                let _ = fs::remove_file(made);
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn name_of(args: &CreateArgs) -> Outcome<Name> {
+    match &args.name {
+        Some(name) => Ok(name.clone()),
+        None => Name::from_path(args.data.path()).ok_or_else(|| {
+            Failure::usage(format!(
+                "no name can be made from {}; give one with --name",
+                args.data
+            ))
+        }),
+    }
+}
+
+/// Makes the log's file, if that is asked for and there is none; returns its path then.
+fn make_log_file(args: &CreateArgs) -> Outcome<Option<std::path::PathBuf>> {
+    let path = args.log.path();
+    let missing = matches!(fs::metadata(path), Err(e) if e.kind() == std::io::ErrorKind::NotFound);
+    match (missing, args.log_size) {
+        (false, None) => Ok(None),
+        (false, Some(_)) => Err(Failure::refused(format!(
+            "{} exists already; leave out --log-size to use it as it is",
+            path.display()
+        ))),
+        (true, None) => Err(Failure::not_found(format!(
+            "cannot open {}: it does not exist; check the path, or have a file made with \
+             --log-size 1GiB",
+            path.display()
+        ))),
+        (true, Some(_)) if args.log.part().is_some() => Err(Failure::usage(format!(
+            "{} is a part of a device that does not exist; --log-size makes whole files only",
+            args.log
+        ))),
+        (true, Some(size)) => {
+            // The data device first: nothing is made for a volume that cannot be.
+            if let Err(error) = fs::metadata(args.data.path()) {
+                return Err(Failure::not_found(format!(
+                    "cannot open {}: {error}; check the path",
+                    args.data
+                )));
+            }
+            forebay_os::create_file(path, size.0, args.sparse)?;
+            Ok(Some(path.to_owned()))
+        }
+    }
+}
+
+async fn create(
+    args: CreateArgs,
+    name: Name,
+    ring: Rc<Ring>,
+    description: NewDescription,
+) -> Outcome<String> {
+    let pair = open_pair(&ring, &args.log, &args.data, OpenOptions::default())?;
+    let geometry = pair.log.device.geometry();
+    Layout::for_device(&geometry, args.segment)
+        .map_err(|error| Failure::usage(format!("cannot use {} as a log: {error}", args.log)))?;
+    refuse_if_in_use(&pair, args.force).await?;
+    if !args.sparse && has_holes(&pair.log)? {
+        zero(&pair.log).await?;
+    }
+    let info = format(&args, &name, &pair).await?;
+    let file = description.write(&Description {
+        name: name.clone(),
+        volume: Some(info.volume.clone()),
+        data: stable(&args.data)?,
+        log: stable(&args.log)?,
+        options: Options::default(),
+    })?;
+    Ok(format!(
+        "created volume {name}: {} in front of {}, {} segments of {}; described in {}\n\
+         attach it with: forebay attach {name}",
+        args.log,
+        args.data,
+        info.segment_count,
+        ByteLen(info.segment_bytes.into()),
+        file.display()
+    ))
+}
+
+async fn refuse_if_in_use(pair: &Pair, force: bool) -> Outcome {
+    let log = &pair.log;
+    let content = probe(&log.device)
+        .await
+        .map_err(|error| Failure::io(format!("cannot read {}: {error}", log.spec)))?;
+    let Some(content) = content else {
+        return Ok(());
+    };
+    if force {
+        eprintln!(
+            "forebay: {} holds {content}: overwriting it (--force)",
+            log.spec
+        );
+        return Ok(());
+    }
+    Err(Failure::refused(match content {
+        Content::DirtyLog { volume } => format!(
+            "{} HOLDS UNSAVED DATA of the Forebay volume {volume} ({}): making a new log of it loses \
+             that data for ever; attach and drain that volume first, or give it up with --force",
+            log.spec,
+            described(log).await
+        ),
+        content => format!(
+            "{} holds {content}, which would be lost; give another log device, or overwrite it \
+             with --force",
+            log.spec
+        ),
+    }))
+}
+
+/// Which volume a log is of, in words.
+async fn described(log: &Part) -> String {
+    match forebay_dcd::inspect(Rc::clone(&log.device)).await {
+        Ok(info) => format!("named {}, data device {}", info.name, info.data.path),
+        Err(error) => error.to_string(),
+    }
+}
+
+async fn format(args: &CreateArgs, name: &Name, pair: &Pair) -> Outcome<VolumeInfo> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|e| Failure::io(format!("no random numbers: {e}")))?;
+    let options = CreateOptions {
+        name: name.to_string(),
+        volume: VolumeId(id),
+        segment: args.segment,
+        data: pair.data.identity.clone(),
+    };
+    let (log, data) = (Rc::clone(&pair.log.device), Rc::clone(&pair.data.device));
+    let created = forebay_dcd::create(log, data, options).await;
+    created.map_err(|error| Failure::io(format!("cannot make a log of {}: {error}", args.log)))
+}
+
+/// Whether a log file has parts that are not allocated, or allocated and never written: its
+/// filesystem would have to note each first write.
+fn has_holes(log: &Part) -> Outcome<bool> {
+    let path = log.spec.path();
+    let failed = |e: std::io::Error| Failure::io(format!("cannot look at {}: {e}", path.display()));
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Ok(false);
+    }
+    let file = File::open(path).map_err(failed)?;
+    let whole = 0..log.device.geometry().len;
+    let part = log.spec.part().unwrap_or(&whole);
+    // A filesystem that does not know of holes says that the first is at the end.
+    let hole = rustix::fs::seek(&file, SeekFrom::Hole(part.start));
+    Ok(hole.is_ok_and(|hole| hole < part.end))
+}
+
+async fn zero(log: &Part) -> Outcome {
+    let mut progress = Progress::new(format!("zeroing {}", log.spec));
+    let filled = forebay_os::zero_fill(&*log.device, |done, total| progress.set(done, total)).await;
+    progress.finish();
+    filled.map_err(|error| {
+        Failure::io(format!(
+            "cannot fill {}: {error}; free some space, or skip it with --sparse",
+            log.spec
+        ))
+    })
+}
+
+/// The device by a path that means the same after a reboot and from another directory.
+fn stable(spec: &Spec) -> Outcome<Spec> {
+    let failed = |e: std::io::Error| Failure::io(format!("cannot identify {spec}: {e}"));
+    let identity = forebay_os::identity(spec.path()).map_err(failed)?;
+    let link = identity
+        .names
+        .iter()
+        .map(|name| Path::new("/dev/disk").join(name))
+        .find(|link| identity.kind == DeviceKind::Block && link.exists());
+    if let Some(link) = link.filter(|_| !spec.path().starts_with("/dev/disk")) {
+        return Ok(spec.at(link));
+    }
+    // What the user wrote, if it is a name of that kind already; else without links.
+    if spec.path().starts_with("/dev/") {
+        return Ok(spec.clone());
+    }
+    Ok(spec.at(identity.path))
+}

@@ -1,0 +1,46 @@
+//! `forebay detach`: drain, then stop.
+
+use std::time::Duration;
+
+use forebay_units::ByteLen;
+
+use super::drain::drained;
+use crate::args::DetachArgs;
+use crate::client::{Client, Process};
+use crate::dirs::Dirs;
+use crate::failure::{Failure, Outcome};
+use crate::output::result_line;
+use crate::protocol::Request;
+
+/// How long a daemon that said it is done may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn run(args: &DetachArgs) -> Outcome {
+    let name = &args.name;
+    let mut client = Client::connect(&Dirs::new()?, name)?;
+    let pid = client.pid()?;
+    let process = Process::open(pid);
+    let left = drained(
+        &mut client,
+        &Request::Detach {
+            keep_dirty: args.keep_dirty,
+        },
+        format!("draining {name}"),
+    )?;
+    // Its devices are free only when it is gone.
+    if process.is_some_and(|process| !process.wait(END_PATIENCE)) {
+        return Err(Failure::general(format!(
+            "{name} is detached, but its daemon (process {pid}) does not end; the devices may \
+             still be in use"
+        )));
+    }
+    match left {
+        0 => result_line!("{name} is detached; the data device is complete"),
+        left => result_line!(
+            "{name} is detached with {} left in the log: do not use the data device alone; attach \
+             it again with: forebay attach {name}",
+            ByteLen(left)
+        ),
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! `forebay dump`: every structure of a log.
+
+use std::io::Write;
+use std::rc::Rc;
+
+use forebay_dcd::DumpItem;
+use forebay_os::{OpenOptions, Ring};
+use forebay_stack::open_one;
+use serde_json::Value;
+
+use crate::args::DumpArgs;
+use crate::dirs::Dirs;
+use crate::failure::{Failure, Outcome};
+use crate::run::on_ring;
+use crate::target::not_usable;
+
+pub(crate) fn run(args: DumpArgs) -> Outcome {
+    on_ring(move |_, ring| dump(args, ring))
+}
+
+async fn dump(args: DumpArgs, ring: Rc<Ring>) -> Outcome {
+    let spec = match (&args.target.name, &args.target.log) {
+        (Some(name), _) => Dirs::new()?.description(name)?.log,
+        (None, Some(log)) => log.clone(),
+        (None, None) => return Err(Failure::usage("say which volume: its name, or --log PATH")),
+    };
+    let part = open_one(&ring, &spec, OpenOptions { read_only: true })?;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut written = Ok(());
+    let mut write = |item: DumpItem| {
+        let value = serde_json::to_value(item).unwrap_or_default();
+        let line = if args.json {
+            value.to_string()
+        } else {
+            text(&value)
+        };
+        if written.is_ok() {
+            written = writeln!(out, "{line}");
+        }
+    };
+    let dumped = forebay_dcd::dump(part.device, &mut write).await;
+    let flushed = out.flush();
+    dumped.map_err(|error| not_usable(&spec, &error))?;
+    match written.and(flushed) {
+        // `dump | head` is no failure.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(|error| Failure::io(format!("cannot write: {error}"))),
+    }
+}
+
+/// An item on one line: its kind, then `key=value` for each field.
+fn text(item: &Value) -> String {
+    let Value::Object(fields) = item else {
+        return item.to_string();
+    };
+    let kind = fields.get("kind").and_then(Value::as_str);
+    let mut words: Vec<String> = kind.map(Into::into).into_iter().collect();
+    for (key, value) in fields.iter().filter(|(key, _)| *key != "kind") {
+        match value {
+            Value::Null => {}
+            Value::String(text) => words.push(format!("{key}={text}")),
+            value => words.push(format!("{key}={value}")),
+        }
+    }
+    words.join(" ")
+}

@@ -1,0 +1,124 @@
+//! `forebay list`: which volumes there are.
+
+use std::collections::BTreeSet;
+
+use forebay_stack::Name;
+use forebay_units::ByteLen;
+use serde::Serialize;
+
+use crate::args::JsonArgs;
+use crate::client::{Absent, Client};
+use crate::dirs::Dirs;
+use crate::failure::{Failure, Outcome};
+use crate::output::result_line;
+
+/// One volume, as `--json` prints it; docs/status.md describes it.
+#[derive(Serialize, Debug)]
+struct Item {
+    name: String,
+    state: &'static str,
+    detail: Option<String>,
+    device: Option<String>,
+    nbd_uri: Option<String>,
+    data: Option<String>,
+    log: Option<String>,
+    dirty_bytes: Option<u64>,
+}
+
+pub(crate) fn run(args: &JsonArgs) -> Outcome {
+    let dirs = Dirs::new()?;
+    let mut names: BTreeSet<Name> = dirs.described_names().into_iter().collect();
+    names.extend(dirs.attached_names());
+    let items: Vec<Item> = names.iter().map(|name| item(&dirs, name)).collect();
+    if args.json {
+        let json = serde_json::to_string_pretty(&items).map_err(Failure::general)?;
+        result_line!("{json}");
+        return Ok(());
+    }
+    if items.is_empty() {
+        result_line!("no volumes; make one with `forebay create`");
+        return Ok(());
+    }
+    let width = items
+        .iter()
+        .map(|item| item.name.len())
+        .max()
+        .unwrap_or(0)
+        .max(4);
+    result_line!(
+        "{:width$}  {:8}  {:12}  {:>9}  DATA < LOG",
+        "NAME",
+        "STATE",
+        "DEVICE",
+        "DIRTY"
+    );
+    for item in items {
+        let dirty = item.dirty_bytes.map(|n| ByteLen(n).to_string());
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        let endpoint = item
+            .device
+            .clone()
+            .or(item.nbd_uri.as_ref().map(|_| "nbd".into()));
+        let detail = match item.detail {
+            Some(detail) => detail,
+            None => format!("{} < {}", or_dash(item.data), or_dash(item.log)),
+        };
+        result_line!(
+            "{:width$}  {:8}  {:12}  {:>9}  {detail}",
+            item.name,
+            item.state,
+            or_dash(endpoint),
+            or_dash(dirty),
+        );
+    }
+    Ok(())
+}
+
+fn item(dirs: &Dirs, name: &Name) -> Item {
+    let mut item = Item {
+        name: name.to_string(),
+        state: "detached",
+        detail: None,
+        device: None,
+        nbd_uri: None,
+        data: None,
+        log: None,
+        dirty_bytes: None,
+    };
+    match dirs.description(name) {
+        Ok(description) => {
+            item.data = Some(description.data.to_string());
+            item.log = Some(description.log.to_string());
+        }
+        Err(failure) if dirs.description_file(name).exists() => {
+            item.state = "unusable";
+            item.detail = Some(failure.text);
+        }
+        // Attached by its log alone.
+        Err(_) => {}
+    }
+    match Client::try_connect(dirs, name) {
+        Ok(mut client) => match client.status() {
+            Ok(report) => {
+                item.state = "attached";
+                item.detail = None;
+                item.dirty_bytes = Some(report.dirty_bytes);
+                item.data = Some(report.service.data);
+                item.log = Some(report.service.log);
+                item.device = report.service.device;
+                item.nbd_uri = Some(report.service.nbd_uri);
+            }
+            Err(failure) => {
+                item.state = "unusable";
+                item.detail = Some(failure.text);
+            }
+        },
+        Err(Absent::NotAttached) => {}
+        Err(Absent::Dead) => item.state = "dead",
+        Err(Absent::Failed(failure)) => {
+            item.state = "unusable";
+            item.detail = Some(failure.text);
+        }
+    }
+    item
+}

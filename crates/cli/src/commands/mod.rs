@@ -1,0 +1,12 @@
+//! The commands, one file each. What they share is beside this directory.
+
+pub(crate) mod attach;
+pub(crate) mod check;
+pub(crate) mod create;
+pub(crate) mod detach;
+pub(crate) mod documents;
+pub(crate) mod drain;
+pub(crate) mod dump;
+pub(crate) mod list;
+pub(crate) mod remove;
+pub(crate) mod status;

@@ -1,0 +1,119 @@
+//! `forebay remove`: everything to the data device, then no trace of the volume but that.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::Volume;
+use forebay_device::Device;
+use forebay_os::{OpenOptions, Ring, Signals, same_device};
+use forebay_rt::Rt;
+use forebay_stack::{Accept, Options, Pair, open_pair};
+use futures_util::future::{Either, select};
+
+use super::drain::Remaining;
+use crate::args::RemoveArgs;
+use crate::dirs::Dirs;
+use crate::failure::{Failure, Outcome};
+use crate::lock::NameLock;
+use crate::output::result_line;
+use crate::run::on_ring;
+use crate::target::Target;
+
+/// How often progress is shown.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+pub(crate) fn run(args: RemoveArgs) -> Outcome {
+    on_ring(move |rt, ring| remove(rt, ring, args))
+}
+
+async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
+    let signals = Signals::new(&ring).map_err(Failure::io)?;
+    let dirs = Dirs::new()?;
+    let target = Target::find(&args.target, &dirs, &ring).await?;
+    let lock = NameLock::take(&dirs, &target.name)?;
+    let open = async || {
+        Ok(open_pair(
+            &ring,
+            &target.log,
+            &target.data,
+            OpenOptions::default(),
+        )?)
+    };
+    let pair = lock.patiently(&rt, open).await?;
+    let log = Rc::clone(&pair.log.device);
+    drain_home(&rt, &signals, pair, &target, &args).await?;
+    erase(&target, log).await?;
+    if is_described(&dirs, &target) {
+        dirs.remove_description(&target.name)?;
+    }
+    result_line!(
+        "removed volume {}: {} is complete by itself, {} is free",
+        target.name,
+        target.data,
+        target.log
+    );
+    Ok(())
+}
+
+async fn drain_home(
+    rt: &Rt,
+    signals: &Signals,
+    pair: Pair,
+    target: &Target,
+    args: &RemoveArgs,
+) -> Outcome {
+    let accept = Accept {
+        loss: args.accept.accept_loss,
+        changed: args.accept.accept_changed,
+    };
+    let attached = forebay_stack::attach(rt.clone(), pair, &Options::default(), accept).await?;
+    let drained = drain(rt, signals, &attached.volume, &target.name.to_string()).await;
+    let closed = attached.volume.close().await;
+    drained?;
+    closed.map_err(|error| {
+        Failure::io(format!(
+            "cannot close {}: {error}; nothing was erased",
+            target.name
+        ))
+    })
+}
+
+async fn drain(rt: &Rt, signals: &Signals, volume: &Volume, name: &str) -> Outcome {
+    let mut remaining = Remaining::new(format!("draining {name}"));
+    let mut draining = pin!(volume.drain());
+    let mut signal = pin!(signals.next());
+    let drained = loop {
+        let pause = pin!(rt.sleep(PROGRESS_EVERY));
+        let pause = select(signal.as_mut(), pause);
+        match select(draining.as_mut(), pause).await {
+            Either::Left((drained, _)) => {
+                break drained.map_err(|error| {
+                    Failure::io(format!("cannot drain {name}: {error}; nothing was erased"))
+                });
+            }
+            Either::Right((Either::Left(_), _)) => {
+                break Err(Failure::general(format!(
+                    "stopped by a signal; {name} is as it was, with less left to drain"
+                )));
+            }
+            Either::Right((Either::Right(_), _)) => remaining.set(volume.status().dirty_bytes),
+        }
+    };
+    remaining.finish();
+    drained
+}
+
+async fn erase(target: &Target, log: Rc<dyn Device>) -> Outcome {
+    let erased = forebay_dcd::erase(log).await;
+    erased.map_err(|error| Failure::io(format!("cannot erase {}: {error}", target.log)))
+}
+
+/// Whether the description of that name, if there is one, is of this very log.
+fn is_described(dirs: &Dirs, target: &Target) -> bool {
+    target.described
+        || dirs.description(&target.name).is_ok_and(|description| {
+            same_device(description.log.path(), target.log.path()).unwrap_or(false)
+                && description.log.part() == target.log.part()
+        })
+}

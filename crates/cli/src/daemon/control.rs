@@ -1,0 +1,245 @@
+//! The daemon's side of the control socket; docs/control.md describes what is said.
+//!
+//! A client can cost the volume nothing but a little memory: the number of clients, the length of a
+//! request and the time to send one are bounded.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::Mode;
+use forebay_device::BufMut;
+use forebay_os::{Listener, Stream};
+use futures_util::future::{Either, select};
+
+use super::Daemon;
+use super::stop::{stop_front, stop_nbd};
+use crate::failure::{Failure, Outcome};
+use crate::protocol::{REQUEST_BYTES_MAX, Reply, Request};
+
+/// Clients at a time; the next is closed at once.
+const CLIENTS_MAX: usize = 32;
+/// How long a client may send nothing, and how long it may leave a reply unfetched.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long draining goes on without getting anywhere while the data device fails.
+const STUCK_PATIENCE: Duration = Duration::from_secs(30);
+/// How often progress is told.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// How long to wait when the process has no descriptor left for a client.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes clients for ever.
+pub(super) async fn listen(daemon: Rc<Daemon>, listener: Listener) {
+    let clients = Rc::new(Cell::new(0));
+    loop {
+        match listener.accept().await {
+            Ok(_) if clients.get() >= CLIENTS_MAX => tracing::debug!("too many control clients"),
+            Ok(stream) => {
+                let (daemon, clients) = (Rc::clone(&daemon), Rc::clone(&clients));
+                clients.set(clients.get() + 1);
+                let rt = daemon.rt.clone();
+                rt.spawn(async move {
+                    Client::new(daemon, stream).serve().await;
+                    clients.set(clients.get() - 1);
+                })
+                .detach();
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot take a control client");
+                daemon.rt.sleep(EXHAUSTED_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The client is gone or does not keep the rules.
+struct Gone;
+
+struct Client {
+    daemon: Rc<Daemon>,
+    stream: Stream,
+    /// What came after the last request.
+    received: Vec<u8>,
+}
+
+impl Client {
+    fn new(daemon: Rc<Daemon>, stream: Stream) -> Client {
+        Client {
+            daemon,
+            stream,
+            received: Vec::new(),
+        }
+    }
+
+    async fn serve(mut self) {
+        while let Ok(Some(line)) = self.line().await {
+            let answered = match serde_json::from_slice::<Request>(&line) {
+                Ok(request) => self.answer(request).await,
+                Err(error) => {
+                    let failure = Failure::usage(format!("not a request: {error}"));
+                    let _ = self.say(&failure.into()).await;
+                    return;
+                }
+            };
+            if answered.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The next line, without its end; `None` at the end of the connection.
+    async fn line(&mut self) -> Result<Option<Vec<u8>>, Gone> {
+        loop {
+            if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+                let rest = self.received.split_off(end + 1);
+                let mut line = std::mem::replace(&mut self.received, rest);
+                line.pop();
+                return Ok(Some(line));
+            }
+            let room = REQUEST_BYTES_MAX - self.received.len().min(REQUEST_BYTES_MAX);
+            if room == 0 {
+                let text = format!("a request is at most {REQUEST_BYTES_MAX} bytes");
+                let _ = self.say(&Failure::usage(text).into()).await;
+                return Err(Gone);
+            }
+            let receive = self.stream.recv(BufMut::zeroed(room));
+            let received = self.daemon.rt.timeout(PATIENCE, receive).await;
+            match received {
+                Ok(Ok((_, 0))) => return Ok(None),
+                Ok(Ok((buf, n))) => self.received.extend_from_slice(&buf[..n]),
+                Ok(Err(_)) | Err(_) => return Err(Gone),
+            }
+        }
+    }
+
+    async fn say(&self, reply: &Reply) -> Result<(), Gone> {
+        let mut line = serde_json::to_vec(reply).map_err(|_| Gone)?;
+        line.push(b'\n');
+        let send = self.stream.send(BufMut::copy_of(&line).freeze());
+        match self.daemon.rt.timeout(PATIENCE, send).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Gone),
+        }
+    }
+
+    async fn answer(&self, request: Request) -> Result<(), Gone> {
+        let daemon = &self.daemon;
+        match request {
+            Request::Ping {} => {
+                self.say(&Reply::Pong {
+                    name: daemon.target.name.to_string(),
+                    pid: std::process::id(),
+                })
+                .await
+            }
+            Request::Status {} => self.say(&Reply::Status(Box::new(daemon.report()))).await,
+            Request::Drain { timeout_ms } => {
+                let drained = self.drain(timeout_ms.map(Duration::from_millis)).await?;
+                self.done(drained).await
+            }
+            Request::Detach { keep_dirty } => {
+                let detached = self.detach(keep_dirty).await?;
+                let left = detached.is_ok();
+                let said = self.done(detached).await;
+                if left {
+                    daemon.detached.set(true);
+                    daemon.changed.notify_all();
+                }
+                said
+            }
+        }
+    }
+
+    async fn done(&self, outcome: Outcome<u64>) -> Result<(), Gone> {
+        let reply = match outcome {
+            Ok(dirty_bytes) => Reply::Done { dirty_bytes },
+            Err(failure) => failure.into(),
+        };
+        self.say(&reply).await
+    }
+
+    /// Drains and tells how it goes. Ends early if the client goes away, the time is over, or the
+    /// data device fails for good.
+    async fn drain(&self, timeout: Option<Duration>) -> Result<Outcome<u64>, Gone> {
+        let daemon = &self.daemon;
+        let rt = &daemon.rt;
+        let deadline = timeout.map(|timeout| rt.now().plus(timeout));
+        let (mut least, mut least_since) = (u64::MAX, rt.now());
+        let mut draining = pin!(daemon.volume.drain());
+        loop {
+            let pause = pin!(rt.sleep(PROGRESS_EVERY));
+            if let Either::Left((drained, _)) = select(draining.as_mut(), pause).await {
+                let left = daemon.volume.status().dirty_bytes;
+                return Ok(drained.map(|()| left).map_err(|error| {
+                    let name = &daemon.target.name;
+                    Failure::io(format!(
+                        "cannot drain {name}: {error}; see `forebay status`"
+                    ))
+                }));
+            }
+            let status = daemon.volume.status();
+            let dirty_bytes = status.dirty_bytes;
+            if dirty_bytes < least {
+                (least, least_since) = (dirty_bytes, rt.now());
+            }
+            let stuck = rt.now().since(least_since) > STUCK_PATIENCE;
+            if deadline.is_some_and(|deadline| rt.now() >= deadline)
+                || (status.mode == Mode::DataFailing && stuck)
+            {
+                return Ok(Err(self.not_drained()));
+            }
+            self.say(&Reply::Progress { dirty_bytes }).await?;
+        }
+    }
+
+    fn not_drained(&self) -> Failure {
+        let daemon = &self.daemon;
+        let why = match daemon.volume.what_is_left() {
+            Some(error) => error.to_string(),
+            None => "not all of it is durable yet".into(),
+        };
+        let name = &daemon.target.name;
+        Failure::io(format!(
+            "{name} is not drained: {why}; the rest stays in the log, drain again to go on"
+        ))
+    }
+
+    /// The block device goes first: that refuses if anybody uses it, and writes back what the
+    /// kernel has cached of it, which is then drained as well.
+    async fn detach(&self, keep_dirty: bool) -> Result<Outcome<u64>, Gone> {
+        let daemon = &self.daemon;
+        let name = &daemon.target.name;
+        match daemon.nbd.connections() - daemon.kernel_connections() {
+            0 => {}
+            n => {
+                return Ok(Err(Failure::refused(format!(
+                    "cannot detach {name}: {n} NBD clients are connected; disconnect them first"
+                ))));
+            }
+        }
+        if let Err(failure) = stop_front(daemon).await {
+            return Ok(Err(Failure::new(
+                failure.code,
+                format!("cannot detach {name}: {failure}"),
+            )));
+        }
+        if !keep_dirty && let Err(failure) = self.drain(None).await? {
+            return Ok(Err(Failure::new(
+                failure.code,
+                format!(
+                    "{failure}; {name} is still attached (at {}): detach again when the data \
+                     device works, or leave the rest in the log with --keep-dirty",
+                    daemon.nbd_uri
+                ),
+            )));
+        }
+        stop_nbd(daemon).await;
+        let left = daemon.volume.status().dirty_bytes;
+        let closed = daemon.volume.close().await;
+        Ok(match closed {
+            Ok(()) => Ok(left),
+            Err(error) => Err(Failure::io(format!("cannot close {name} cleanly: {error}"))),
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! The process that serves one volume.
+//!
+//! Everything runs on the volume's one executor: the write cache, the NBD server, the control
+//! socket, the metrics. What starts it is in `start.rs`, how it ends in `stop.rs`; `spawn.rs` is the
+//! other side, the `attach` that waits for a daemon in the background to be ready.
+
+mod control;
+mod front;
+mod kernel_nbd;
+mod metrics;
+mod place;
+mod spawn;
+mod start;
+mod stop;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use forebay_dcd::Volume;
+use forebay_os::{Ring, Signals};
+use forebay_rt::{Event, Instant, Rt};
+use forebay_serve::nbd::Server;
+use forebay_stack::Options;
+
+use crate::args::AttachArgs;
+use crate::dirs::Dirs;
+use crate::failure::{Failure, Outcome};
+use crate::lock::NameLock;
+use crate::report::{Report, SCHEMA, Service};
+use crate::run::on_ring;
+use crate::target::Target;
+
+use front::Front;
+pub(crate) use spawn::in_background;
+
+/// A volume being served.
+struct Daemon {
+    rt: Rt,
+    started: Instant,
+    target: Target,
+    volume: Volume,
+    nbd: Server,
+    nbd_uri: String,
+    via: String,
+    /// Taken out while it is being stopped.
+    front: RefCell<Option<Front>>,
+    block_device: Option<String>,
+    /// Set when a client detached the volume: everything is closed.
+    detached: Cell<bool>,
+    changed: Event,
+}
+
+impl Daemon {
+    /// What is known now.
+    fn report(&self) -> Report {
+        let service = Service {
+            schema: SCHEMA,
+            program_version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: self.rt.now().since(self.started).as_secs_f64(),
+            data: self.target.data.to_string(),
+            log: self.target.log.to_string(),
+            via: self.via.clone(),
+            device: self.block_device.clone(),
+            nbd_uri: self.nbd_uri.clone(),
+            nbd_connections: (self.nbd.connections() - self.kernel_connections()) as u64,
+        };
+        Report::new(service, self.volume.status())
+    }
+
+    /// NBD connections that are our own block device's.
+    fn kernel_connections(&self) -> usize {
+        let front = self.front.borrow();
+        usize::from(matches!(*front, Some(Front::Nbd(_)))).min(self.nbd.connections())
+    }
+
+    /// What users open.
+    fn endpoint(&self) -> String {
+        self.block_device
+            .clone()
+            .unwrap_or_else(|| self.nbd_uri.clone())
+    }
+}
+
+/// Attaches a volume and serves it until told to stop.
+pub(crate) fn in_foreground(args: AttachArgs) -> Outcome {
+    if args.daemon {
+        // Out of the terminal's reach: its signals are not for us.
+        let _ = rustix::process::setsid();
+    }
+    let (daemon, ready) = (args.daemon, Rc::new(Cell::new(false)));
+    let told = Rc::clone(&ready);
+    let served = on_ring(move |rt, ring| serve(rt, ring, args, ready));
+    match served {
+        Err(failure) if daemon && !told.get() => {
+            spawn::tell_failed(&failure);
+            // Whoever started us prints it.
+            std::process::exit(failure.code as i32);
+        }
+        served => served,
+    }
+}
+
+async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) -> Outcome {
+    // Before any other thread is started, which would not hold the signals back.
+    let signals = Signals::new(&ring).map_err(Failure::io)?;
+    forebay_os::io_flusher();
+    let dirs = Dirs::new()?;
+    let target = Target::find(&args.target, &dirs, &ring).await?;
+    let lock = NameLock::take(&dirs, &target.name)?;
+    let options = options(&args).or(target.options.clone());
+    let setting = start::Setting {
+        rt: &rt,
+        ring: &ring,
+        dirs: &dirs,
+        lock: &lock,
+        options: &options,
+    };
+    let started = start::start(setting, &signals, target, args.accept).await?;
+    let told = if args.daemon {
+        spawn::tell_ready(&dirs, &started)
+    } else {
+        start::announce(&started);
+        Ok(())
+    };
+    ready.set(told.is_ok());
+    let daemon = started.daemon;
+    let ended = match told {
+        Ok(()) => stop::run(&daemon, &signals).await,
+        Err(failure) => stop::stop(&daemon, &signals).await.and(Err(failure)),
+    };
+    dirs.remove_sockets(&daemon.target.name);
+    // Last, when all the volume held is closed.
+    drop(daemon);
+    drop(lock);
+    ended
+}
+
+fn options(args: &AttachArgs) -> Options {
+    let serve = &args.serve;
+    Options {
+        via: serve.via,
+        listen: serve.listen.clone(),
+        durability: serve.durability,
+        max_delay: serve.max_delay,
+        bypass: serve.bypass,
+        metrics: serve.metrics.clone(),
+    }
+}

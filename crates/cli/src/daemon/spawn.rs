@@ -1,0 +1,143 @@
+//! A daemon in the background: starting it, and hearing from it when it is ready.
+//!
+//! The daemon is this program again, with `--foreground --daemon`. Its standard output is a pipe to
+//! the process that started it, on which it says one line ([`Readiness`]); then it lets go of
+//! everything that belongs to a terminal, and logs to a file in the runtime directory.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::start::Started;
+use crate::dirs::Dirs;
+use crate::failure::{Code, Failure, Outcome};
+use crate::output::result_line;
+use crate::protocol::Readiness;
+
+/// A log file longer than this is begun anew, and the old one kept beside it.
+const LOG_BYTES_MAX: u64 = 1 << 20;
+
+/// Starts a daemon with this process's own arguments, waits until it serves, and prints what users
+/// open.
+pub(crate) fn in_background() -> Outcome {
+    let cannot = |error: io::Error| Failure::io(format!("cannot start the daemon: {error}"));
+    let program = std::env::current_exe().map_err(cannot)?;
+    let mut child = Command::new(program)
+        .args(daemon_args(std::env::args_os().skip(1).collect()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(cannot)?;
+    match heard_from(&mut child)? {
+        Readiness::Ready { endpoint, notes } => {
+            for note in notes {
+                eprintln!("forebay: {note}");
+            }
+            result_line!("{endpoint}");
+            Ok(())
+        }
+        Readiness::Failed { code, message } => {
+            // So that what it held is free when this returns.
+            let _ = child.wait();
+            Err(Failure::new(code, message))
+        }
+    }
+}
+
+fn daemon_args(mut args: Vec<OsString>) -> Vec<OsString> {
+    let end = args.iter().position(|arg| arg == "--");
+    let at = end.unwrap_or(args.len());
+    args.splice(at..at, ["--foreground".into(), "--daemon".into()]);
+    args
+}
+
+fn heard_from(child: &mut Child) -> Outcome<Readiness> {
+    let out = child.stdout.take().map(BufReader::new);
+    let mut line = String::new();
+    if let Some(mut out) = out {
+        let _ = out.read_line(&mut line);
+    }
+    serde_json::from_str(&line).map_err(|_| {
+        let ended = match child.wait() {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        Failure::general(format!(
+            "the daemon ended before it was ready, without saying why ({ended})"
+        ))
+    })
+}
+
+/// Says that the volume is there, and goes on without a terminal.
+pub(super) fn tell_ready(dirs: &Dirs, started: &Started) -> Outcome {
+    let name = &started.daemon.target.name;
+    let log = dirs.daemon_log(name);
+    let detach = || -> io::Result<()> {
+        let log = open_log(&log)?;
+        // Nothing of the directory it was started in is kept in use.
+        std::env::set_current_dir("/")?;
+        tell(&Readiness::Ready {
+            endpoint: started.daemon.endpoint(),
+            notes: started.notes.clone(),
+        })?;
+        rustix::stdio::dup2_stderr(&log)?;
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stdout(&null)?;
+        Ok(())
+    };
+    detach().map_err(|error| {
+        Failure::new(
+            Code::General,
+            format!("stopped: whoever started {name} is gone or cannot be told ({error})"),
+        )
+    })?;
+    tracing::info!(
+        endpoint = started.daemon.endpoint(),
+        pid = std::process::id(),
+        "serving {name}"
+    );
+    for note in &started.notes {
+        tracing::info!("{note}");
+    }
+    Ok(())
+}
+
+/// Says why there is no volume.
+pub(super) fn tell_failed(failure: &Failure) {
+    // If nobody listens any more, nobody can be told.
+    let _ = tell(&Readiness::Failed {
+        code: failure.code,
+        message: failure.text.clone(),
+    });
+}
+
+fn tell(readiness: &Readiness) -> io::Result<()> {
+    let mut line = serde_json::to_string(readiness)?;
+    line.push('\n');
+    let mut out = io::stdout().lock();
+    out.write_all(line.as_bytes())?;
+    out.flush()
+}
+
+fn open_log(path: &Path) -> io::Result<File> {
+    if fs::metadata(path).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
+        fs::rename(path, path.with_extension("log.old"))?;
+    }
+    File::options().append(true).create(true).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemons_options_come_before_the_end_of_options() {
+        let args = |words: &[&str]| words.iter().map(Into::into).collect::<Vec<OsString>>();
+        let expected = args(&["attach", "--foreground", "--daemon", "--", "-x"]);
+        assert_eq!(daemon_args(args(&["attach", "--", "-x"])), expected);
+        let expected = args(&["attach", "a", "--foreground", "--daemon"]);
+        assert_eq!(daemon_args(args(&["attach", "a"])), expected);
+    }
+}

@@ -1,0 +1,261 @@
+//! From devices to a volume that is served.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+
+use forebay_dcd::Volume;
+use forebay_device::{Checked, Device};
+use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
+use forebay_rt::{Event, Rt};
+use forebay_serve::nbd::{Export, Limits, Server, Zeroing};
+use forebay_stack::{Accept, Attached, Options, open_pair};
+use forebay_units::ByteLen;
+use futures_util::future::{Either, select};
+
+use super::front::{self, Front};
+use super::place::Places;
+use super::{Daemon, control, metrics};
+use crate::args::AcceptArgs;
+use crate::dirs::Dirs;
+use crate::failure::{Failure, Outcome};
+use crate::lock::NameLock;
+use crate::output::result_line;
+use crate::target::{Target, inspect};
+
+/// A daemon that serves, and what its user should know.
+pub(super) struct Started {
+    pub(super) daemon: Rc<Daemon>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Where a daemon starts.
+#[derive(Clone, Copy)]
+pub(super) struct Setting<'a> {
+    pub(super) rt: &'a Rt,
+    pub(super) ring: &'a Rc<Ring>,
+    pub(super) dirs: &'a Dirs,
+    pub(super) lock: &'a NameLock,
+    pub(super) options: &'a Options,
+}
+
+/// Opens, recovers, and serves.
+pub(super) async fn start(
+    setting: Setting<'_>,
+    signals: &Signals,
+    target: Target,
+    accept: AcceptArgs,
+) -> Outcome<Started> {
+    // Sockets first: what is wrong with them is cheap to find out.
+    let bind = async || Sockets::bind(&setting, &target);
+    let sockets = setting.lock.patiently(setting.rt, bind).await?;
+    let recovering = attach(&setting, &target, accept);
+    let attached = match select(pin!(recovering), pin!(signals.next())).await {
+        Either::Left((attached, _)) => attached?,
+        Either::Right(_) => {
+            return Err(Failure::general(format!(
+                "stopped by a signal while recovering {}; nothing is lost, attach it again",
+                target.name
+            )));
+        }
+    };
+    let volume = attached.volume.clone();
+    match serve(&setting, target, attached, sockets).await {
+        Ok(started) => Ok(started),
+        Err(failure) => {
+            if let Err(error) = volume.close().await {
+                tracing::warn!(%error, "cannot close the volume after a failed start");
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// What this process listens on.
+struct Sockets {
+    control: Listener,
+    nbd: Vec<Listener>,
+    nbd_uri: String,
+    metrics: Option<Listener>,
+}
+
+impl Sockets {
+    fn bind(setting: &Setting<'_>, target: &Target) -> Outcome<Sockets> {
+        let Setting {
+            ring,
+            dirs,
+            options,
+            ..
+        } = setting;
+        let name = &target.name;
+        let bind = |address: &Address| {
+            Listener::bind(ring, address).map_err(|error| cannot_listen(address, &error))
+        };
+        let own = dirs.nbd_socket(name)?;
+        let mut nbd = vec![bind(&Address::Unix(own.clone()))?];
+        let mut nbd_uri = uri(name.as_str(), &Address::Unix(own));
+        if let Some(listen) = &options.listen {
+            let listener = bind(&listen.0)?;
+            // With port 0 the system chose one.
+            let address = listener
+                .local_address()
+                .map_or(listen.0.clone(), |address| {
+                    Address::Tcp(address.to_string())
+                });
+            nbd_uri = uri(name.as_str(), &address);
+            nbd.push(listener);
+        }
+        let metrics = options.metrics.as_ref().map(|at| bind(&at.0)).transpose()?;
+        Ok(Sockets {
+            control: bind(&Address::Unix(dirs.control_socket(name)))?,
+            nbd,
+            nbd_uri,
+            metrics,
+        })
+    }
+}
+
+fn cannot_listen(address: &Address, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::refused(error),
+        _ => Failure::io(format!(
+            "cannot listen at {address}: {error}; choose another place"
+        )),
+    }
+}
+
+fn uri(name: &str, address: &Address) -> String {
+    match address {
+        Address::Unix(path) => format!("nbd+unix:///{name}?socket={}", path.display()),
+        Address::Tcp(address) => format!("nbd://{address}/{name}"),
+    }
+}
+
+async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> Outcome<Attached> {
+    let Setting { rt, ring, lock, .. } = *setting;
+    let open = async || {
+        let pair = open_pair(ring, &target.log, &target.data, OpenOptions::default())?;
+        Ok(pair)
+    };
+    let pair = lock.patiently(rt, open).await?;
+    let info = inspect(&target.log, Rc::clone(&pair.log.device)).await?;
+    match &target.volume {
+        Some(expected) if *expected != info.volume => {
+            return Err(Failure::refused(format!(
+                "{} is the log of volume {} (named {}), but {} is described with volume {expected}; \
+                 correct the description, or attach that log with --log",
+                target.log, info.volume, info.name, target.name
+            )));
+        }
+        _ => {}
+    }
+    let accept = Accept {
+        loss: accept.accept_loss,
+        changed: accept.accept_changed,
+    };
+    Ok(forebay_stack::attach(rt.clone(), pair, setting.options, accept).await?)
+}
+
+async fn serve(
+    setting: &Setting<'_>,
+    target: Target,
+    attached: Attached,
+    sockets: Sockets,
+) -> Outcome<Started> {
+    let Setting { rt, ring, dirs, .. } = *setting;
+    let Attached {
+        volume,
+        device,
+        report,
+    } = attached;
+    let mut notes = report.notes;
+    if !report.was_clean && report.records > 0 {
+        notes.insert(
+            0,
+            format!(
+                "recovered {} records, {} of them not on the data device yet",
+                report.records,
+                ByteLen(report.dirty_bytes)
+            ),
+        );
+    }
+    let nbd = nbd_server(rt, target.name.as_str(), &volume, &device)?;
+    let device: Rc<dyn Device> = device;
+    let via = front::choose(setting.options.via.unwrap_or_default(), &mut notes);
+    let place = front::Place {
+        rt,
+        ring,
+        dirs,
+        name: &target.name,
+    };
+    let start = async || Front::start(place, via, &device, &nbd).await;
+    let front = setting.lock.patiently(rt, start).await?;
+    let daemon = Rc::new(Daemon {
+        rt: rt.clone(),
+        started: rt.now(),
+        target,
+        volume,
+        nbd,
+        nbd_uri: sockets.nbd_uri,
+        via: front.via().into(),
+        block_device: front.block_device(),
+        front: RefCell::new(Some(front)),
+        detached: Cell::new(false),
+        changed: Event::new(),
+    });
+    for listener in sockets.nbd {
+        let server = daemon.nbd.clone();
+        rt.spawn(async move {
+            if let Err(error) = server.listen(&listener).await {
+                tracing::error!(%error, "the NBD server takes no more connections");
+            }
+        })
+        .detach();
+    }
+    rt.spawn(control::listen(Rc::clone(&daemon), sockets.control))
+        .detach();
+    if let Some(listener) = sockets.metrics {
+        rt.spawn(metrics::listen(Rc::clone(&daemon), listener))
+            .detach();
+    }
+    Ok(Started { daemon, notes })
+}
+
+fn nbd_server(
+    rt: &Rt,
+    name: &str,
+    volume: &Volume,
+    device: &Rc<Checked<Volume>>,
+) -> Outcome<Server> {
+    let export = Export::new(name, Rc::clone(device) as Rc<dyn Device>)
+        .description(format!("Forebay volume {name}"))
+        .status(Rc::new(Places::new(volume.clone())))
+        // Zeroes are an entry in the log, whatever their length; the data device keeps its space.
+        .zeroing(Zeroing {
+            fast: true,
+            keeps_space: true,
+        });
+    Server::new(rt.clone(), vec![export], Limits::default()).map_err(Failure::general)
+}
+
+/// Says that the volume is there, to who started us in the foreground and to the service manager.
+pub(super) fn announce(started: &Started) {
+    let endpoint = started.daemon.endpoint();
+    for note in &started.notes {
+        tracing::info!("{note}");
+    }
+    result_line!("{endpoint}");
+    let name = &started.daemon.target.name;
+    notify(&[
+        sd_notify::NotifyState::Ready,
+        sd_notify::NotifyState::Status(&format!("{name} is served as {endpoint}")),
+    ]);
+}
+
+/// Tells the service manager, if there is one.
+pub(super) fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "cannot notify the service manager");
+    }
+}

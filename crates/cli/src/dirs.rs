@@ -1,0 +1,236 @@
+//! Where things are: descriptions of volumes, and what belongs to the attached ones.
+//!
+//! In the runtime directory a volume `NAME` has: `NAME.sock`, the control socket; `NAME.nbd.sock`,
+//! the NBD server's; `NAME.lock`, held by the one process that may attach or change the volume;
+//! `NAME.log`, what its daemon logs; `NAME.fuse`, where a loop device's file is mounted.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use forebay_stack::{Description, Name};
+
+use crate::failure::{Code, Failure, Outcome};
+
+/// Longest path of a unix socket.
+const SOCKET_PATH_MAX: usize = 107;
+
+/// The two directories.
+#[derive(Clone, Debug)]
+pub(crate) struct Dirs {
+    config: PathBuf,
+    runtime: PathBuf,
+}
+
+fn from_env(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+impl Dirs {
+    /// As the environment says.
+    pub(crate) fn new() -> Outcome<Dirs> {
+        let root = rustix::process::geteuid().is_root();
+        let config = from_env("FOREBAY_CONFIG_DIR").map(PathBuf::from);
+        let runtime = from_env("FOREBAY_RUNTIME_DIR").map(PathBuf::from);
+        let under = |name: &str| Some(PathBuf::from(from_env(name)?).join("forebay"));
+        let config = match config {
+            Some(dir) => Some(dir),
+            None if root => Some("/etc/forebay".into()),
+            None => under("XDG_CONFIG_HOME")
+                .or_else(|| Some(PathBuf::from(from_env("HOME")?).join(".config/forebay"))),
+        };
+        let runtime = match runtime {
+            Some(dir) => Some(dir),
+            None if root => Some("/run/forebay".into()),
+            None => under("XDG_RUNTIME_DIR"),
+        };
+        // The daemon changes its working directory.
+        let absolute = |dir: PathBuf| std::path::absolute(&dir).unwrap_or(dir);
+        Ok(Dirs {
+            config: config
+                .map(absolute)
+                .ok_or_else(|| unset("HOME", "FOREBAY_CONFIG_DIR"))?,
+            runtime: runtime
+                .map(absolute)
+                .ok_or_else(|| unset("XDG_RUNTIME_DIR", "FOREBAY_RUNTIME_DIR"))?,
+        })
+    }
+
+    /// The runtime directory, made if it is not there.
+    pub(crate) fn make_runtime(&self) -> Outcome<&Path> {
+        make(&self.runtime, 0o700)?;
+        Ok(&self.runtime)
+    }
+
+    fn runtime_file(&self, name: &Name, ending: &str) -> PathBuf {
+        self.runtime.join(format!("{name}.{ending}"))
+    }
+
+    /// The control socket.
+    pub(crate) fn control_socket(&self, name: &Name) -> PathBuf {
+        self.runtime_file(name, "sock")
+    }
+
+    /// The NBD server's socket.
+    pub(crate) fn nbd_socket(&self, name: &Name) -> Outcome<PathBuf> {
+        let path = self.runtime_file(name, "nbd.sock");
+        if path.as_os_str().len() > SOCKET_PATH_MAX {
+            return Err(Failure::usage(format!(
+                "the socket path {} is longer than {SOCKET_PATH_MAX} bytes; choose a shorter \
+                 FOREBAY_RUNTIME_DIR or name",
+                path.display()
+            )));
+        }
+        Ok(path)
+    }
+
+    /// Removes what a daemon that ends would leave behind.
+    pub(crate) fn remove_sockets(&self, name: &Name) {
+        for ending in ["sock", "nbd.sock"] {
+            let _ = fs::remove_file(self.runtime_file(name, ending));
+        }
+    }
+
+    /// The lock of whoever attaches or changes the volume.
+    pub(crate) fn lock_file(&self, name: &Name) -> PathBuf {
+        self.runtime_file(name, "lock")
+    }
+
+    /// What the daemon logs.
+    pub(crate) fn daemon_log(&self, name: &Name) -> PathBuf {
+        self.runtime_file(name, "log")
+    }
+
+    /// Names with a control socket, whether or not somebody answers there.
+    pub(crate) fn attached_names(&self) -> Vec<Name> {
+        names_in(&self.runtime, ".sock")
+    }
+
+    /// Names with a description.
+    pub(crate) fn described_names(&self) -> Vec<Name> {
+        names_in(&self.config, ".toml")
+    }
+
+    /// The description's file.
+    pub(crate) fn description_file(&self, name: &Name) -> PathBuf {
+        self.config.join(format!("{name}.toml"))
+    }
+
+    /// Reads a volume's description.
+    pub(crate) fn description(&self, name: &Name) -> Outcome<Description> {
+        let file = self.description_file(name);
+        let content = fs::read_to_string(&file).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Failure::not_found(format!(
+                "there is no volume {name}: {} does not exist; create the volume, see `forebay \
+                 list`, or attach with --log PATH",
+                file.display()
+            )),
+            _ => Failure::io(format!("cannot read {}: {error}", file.display())),
+        })?;
+        Ok(Description::parse(&content, &file, name)?)
+    }
+
+    /// Prepares a description, so that writing it cannot fail for reasons that are known before.
+    pub(crate) fn new_description(&self, name: &Name) -> Outcome<NewDescription> {
+        make(&self.config, 0o755)?;
+        let file = self.description_file(name);
+        let temporary = self.config.join(format!(".{name}.toml.new"));
+        let made = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o644)
+            .open(&temporary);
+        let content = made.map_err(|error| cannot_write(&temporary, &error))?;
+        Ok(NewDescription {
+            file,
+            temporary,
+            content,
+        })
+    }
+
+    /// Removes a description, if there is one.
+    pub(crate) fn remove_description(&self, name: &Name) -> Outcome {
+        let file = self.description_file(name);
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::io(format!(
+                "cannot remove {}: {error}; remove it by hand",
+                file.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A description about to be written. Dropped, it leaves nothing behind.
+pub(crate) struct NewDescription {
+    file: PathBuf,
+    temporary: PathBuf,
+    content: fs::File,
+}
+
+impl NewDescription {
+    /// Puts it in place; returns where.
+    pub(crate) fn write(mut self, description: &Description) -> Outcome<PathBuf> {
+        let mut put = || -> io::Result<()> {
+            self.content.write_all(description.to_toml().as_bytes())?;
+            self.content.sync_all()?;
+            fs::rename(&self.temporary, &self.file)?;
+            match self.file.parent() {
+                Some(dir) => fs::File::open(dir)?.sync_all(),
+                None => Ok(()),
+            }
+        };
+        put().map_err(|error| cannot_write(&self.file, &error))?;
+        Ok(self.file.clone())
+    }
+}
+
+impl Drop for NewDescription {
+    fn drop(&mut self) {
+        // Gone already if it was put in place.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+fn unset(variable: &str, instead: &str) -> Failure {
+    Failure::usage(format!(
+        "the environment variable {variable} is not set; set it, or {instead}"
+    ))
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::io(format!(
+        "cannot write {}: {error}; make its directory writable, or set FOREBAY_CONFIG_DIR",
+        path.display()
+    ))
+}
+
+fn make(dir: &Path, mode: u32) -> Outcome {
+    let made = fs::DirBuilder::new().recursive(true).mode(mode).create(dir);
+    made.map_err(|error| {
+        Failure::new(
+            Code::Io,
+            format!(
+                "cannot make the directory {}: {error}; make it, or set FOREBAY_CONFIG_DIR and \
+                 FOREBAY_RUNTIME_DIR",
+                dir.display()
+            ),
+        )
+    })
+}
+
+fn names_in(dir: &Path, ending: &str) -> Vec<Name> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<Name> = entries
+        .filter_map(|entry| {
+            let file = entry.file_name().into_string().ok()?;
+            // `a.nbd.sock` yields `a.nbd`, which is no name.
+            file.strip_suffix(ending)?.parse().ok()
+        })
+        .collect();
+    names.sort();
+    names
+}

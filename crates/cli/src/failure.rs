@@ -1,0 +1,140 @@
+//! How the program fails: one line that says what, which path, why and what to do, and an exit code.
+
+use std::fmt;
+
+use forebay_dcd::AttachError;
+use forebay_log::OpenError as LogError;
+use forebay_os::OpenError;
+use forebay_stack::{DescriptionError, NameError, StackError};
+use serde::{Deserialize, Serialize};
+
+/// The exit codes, but those of `check`, which has its own. `--help` documents them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Code {
+    /// Anything that is none of the others.
+    General = 1,
+    /// Wrong usage: options, sizes, names, a description with mistakes.
+    Usage = 2,
+    /// There is no such volume, path or log; the volume is not attached.
+    NotFound = 3,
+    /// Going on could lose or mix up data, or it is in use.
+    Refused = 4,
+    /// A device, or the system, failed.
+    Io = 5,
+}
+
+/// Why a command did not do what it was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) text: String,
+}
+
+/// What a command comes to.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(code: Code, text: impl fmt::Display) -> Failure {
+        Failure {
+            code,
+            // One line, whatever was put into it.
+            text: text.to_string().replace('\n', " "),
+        }
+    }
+
+    pub(crate) fn general(text: impl fmt::Display) -> Failure {
+        Failure::new(Code::General, text)
+    }
+
+    pub(crate) fn usage(text: impl fmt::Display) -> Failure {
+        Failure::new(Code::Usage, text)
+    }
+
+    pub(crate) fn not_found(text: impl fmt::Display) -> Failure {
+        Failure::new(Code::NotFound, text)
+    }
+
+    pub(crate) fn refused(text: impl fmt::Display) -> Failure {
+        Failure::new(Code::Refused, text)
+    }
+
+    pub(crate) fn io(text: impl fmt::Display) -> Failure {
+        Failure::new(Code::Io, text)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Failure {
+        let code = match &error {
+            OpenError::Missing { .. } => Code::NotFound,
+            OpenError::InUse { .. } | OpenError::BacksLoop { .. } | OpenError::Locked { .. } => {
+                Code::Refused
+            }
+            _ => Code::Io,
+        };
+        Failure::new(code, error)
+    }
+}
+
+impl From<StackError> for Failure {
+    fn from(error: StackError) -> Failure {
+        let code = match error {
+            StackError::Open(error) => return error.into(),
+            StackError::Attach {
+                error: AttachError::Log(LogError::Damaged(_)),
+                ..
+            } => {
+                return Failure::refused(format!(
+                    "{error}; see `forebay check`, or give up what is lost with --accept-loss"
+                ));
+            }
+            StackError::PastTheEnd { .. } | StackError::Unaligned { .. } => Code::Usage,
+            StackError::SameDevice { .. } => Code::Refused,
+            StackError::Attach { ref error, .. } => match error {
+                AttachError::Log(error) => code_of_log(error),
+                AttachError::NotOurs => Code::NotFound,
+                AttachError::Device(_) => Code::Io,
+                _ => Code::Refused,
+            },
+        };
+        Failure::new(code, error)
+    }
+}
+
+/// Of a log that cannot be taken up.
+fn code_of_log(error: &LogError) -> Code {
+    match error {
+        LogError::Device(_) => Code::Io,
+        LogError::NoSuperblock { .. } => Code::NotFound,
+        _ => Code::Refused,
+    }
+}
+
+impl From<forebay_os::CreateError> for Failure {
+    fn from(error: forebay_os::CreateError) -> Failure {
+        let code = match &error {
+            forebay_os::CreateError::Exists { .. } => Code::Refused,
+            _ => Code::Io,
+        };
+        Failure::new(code, error)
+    }
+}
+
+impl From<DescriptionError> for Failure {
+    fn from(error: DescriptionError) -> Failure {
+        Failure::usage(error)
+    }
+}
+
+impl From<NameError> for Failure {
+    fn from(error: NameError) -> Failure {
+        Failure::usage(error)
+    }
+}

@@ -1,0 +1,31 @@
+//! Results, on standard output. Whoever read them may have gone (`forebay list | head`), which is
+//! no failure.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use crate::failure::{Failure, Outcome};
+
+/// Prints a line of a result.
+macro_rules! result_line {
+    ($($text:tt)*) => {
+        $crate::output::line(format_args!($($text)*))
+    };
+}
+pub(crate) use result_line;
+
+pub(crate) fn line(text: fmt::Arguments<'_>) {
+    // Nobody can be told of what goes wrong here but by the exit code, which is the command's.
+    let _ = writeln!(io::stdout().lock(), "{text}");
+}
+
+/// Prints all of `bytes`.
+pub(crate) fn all(bytes: &[u8]) -> Outcome {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io(format!("cannot write: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,126 @@
+//! What is said on a control socket: one JSON object a line, both ways.
+//!
+//! A client sends a [`Request`]; the daemon answers with any number of [`Reply::Progress`] and then
+//! exactly one other [`Reply`]. Then the client may send the next. docs/control.md has examples.
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Code, Failure};
+use crate::report::Report;
+
+/// The longest request, in bytes, with its newline.
+pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
+/// The longest reply a client takes.
+pub(crate) const REPLY_BYTES_MAX: usize = 1 << 20;
+
+/// What a client may ask of a volume's daemon.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// Are you there?
+    Ping {},
+    /// How is it going?
+    Status {},
+    /// Move everything to the data device.
+    Drain {
+        /// Give up after so many milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
+    },
+    /// Drain, then stop.
+    Detach {
+        /// Stop without draining.
+        #[serde(default)]
+        keep_dirty: bool,
+    },
+}
+
+/// What the daemon says.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "kebab-case")]
+pub(crate) enum Reply {
+    /// To a ping.
+    Pong {
+        /// The volume.
+        name: String,
+        /// The daemon.
+        pid: u32,
+    },
+    /// To a status request.
+    Status(Box<Report>),
+    /// While it works on a drain or detach.
+    Progress {
+        /// What is not on the data device yet, in bytes.
+        dirty_bytes: u64,
+    },
+    /// It is done.
+    Done {
+        /// What is left in the log, in bytes: 0 but for a detach that keeps it.
+        dirty_bytes: u64,
+    },
+    /// It is not done.
+    Failed {
+        /// What kind of failure.
+        code: Code,
+        /// What, why, and what to do.
+        message: String,
+    },
+}
+
+impl From<Failure> for Reply {
+    fn from(failure: Failure) -> Reply {
+        Reply::Failed {
+            code: failure.code,
+            message: failure.text,
+        }
+    }
+}
+
+/// What a daemon tells the process that started it, as one line of JSON on its standard output.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Readiness {
+    /// It serves.
+    Ready {
+        /// The block device, or the NBD URI where there is none.
+        endpoint: String,
+        /// What the user should know.
+        notes: Vec<String>,
+    },
+    /// It does not, and ends.
+    Failed {
+        /// The exit code.
+        code: Code,
+        /// Why.
+        message: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_as_documented() {
+        let read = |text: &str| serde_json::from_str::<Request>(text);
+        assert_eq!(read(r#"{"command":"ping"}"#).unwrap(), Request::Ping {});
+        assert_eq!(
+            read(r#"{"command":"drain"}"#).unwrap(),
+            Request::Drain { timeout_ms: None }
+        );
+        assert_eq!(
+            read(r#"{"command":"detach","keep_dirty":true}"#).unwrap(),
+            Request::Detach { keep_dirty: true }
+        );
+        for text in [
+            "",
+            "{}",
+            "[]",
+            r#"{"command":"format"}"#,
+            r#"{"command":"ping","extra":1}"#,
+            r#"{"command":"drain","timeout_ms":-1}"#,
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Without root: the same steps at block level, by NBD clients.
+//!
+//! What a filesystem would do is imitated: small writes to scattered places, and flushes.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use forebay_units::ByteLen;
+
+use super::Context;
+use super::nbd_client::NbdClient;
+use super::raw_server::{EXPORT, RawServer};
+use super::report::Report;
+use super::tree::Numbers;
+use crate::failure::{Failure, Outcome};
+use crate::output::result_line;
+
+const BLOCK: usize = 4096;
+/// Writes of each user in a phase, as many as a tree has files.
+const WRITES: u32 = 500;
+/// Flushed writes of each user in a phase.
+const FLUSHED_WRITES: u32 = 100;
+/// Blocks each user writes to in the crash test, and how many between flushes.
+const CRASH_BLOCKS: u64 = 512;
+const CRASH_BATCH: u64 = 8;
+/// How long users write before the daemon is killed.
+const WRITING: Duration = Duration::from_secs(2);
+
+type Times = Vec<(&'static str, Duration)>;
+
+pub(super) fn run(context: &mut Context, report: &mut Report) -> Outcome {
+    result_line!(
+        "without the cache: {} users write to {}",
+        context.users,
+        context.direct.display()
+    );
+    let without = {
+        let server = RawServer::start(&context.direct, context.scratch.dir().join("direct.sock"))?;
+        work(context, server.socket(), EXPORT)?
+    };
+    result_line!("with the cache: {} users do the same", context.users);
+    context.volume.attach("none")?;
+    let socket = context.volume.nbd_socket();
+    let with = work(context, &socket, "")?;
+    report.times(without, with);
+    let promised = crash(context, &socket)?;
+    recover(context, report, &socket, &promised)
+}
+
+/// One user's part of the export.
+struct Region {
+    start: u64,
+    blocks: u64,
+}
+
+fn region(user: u32, users: u32, len: u64) -> Region {
+    let blocks = len / BLOCK as u64 / u64::from(users);
+    Region {
+        start: u64::from(user) * blocks * BLOCK as u64,
+        blocks,
+    }
+}
+
+impl Region {
+    fn at(&self, block: u64) -> u64 {
+        self.start + block % self.blocks * BLOCK as u64
+    }
+}
+
+fn work(context: &Context, socket: &Path, export: &str) -> Outcome<Times> {
+    let users = context.users;
+    let mut times = Times::new();
+    let mut phase =
+        |name: &'static str,
+         each: &(dyn Fn(&mut NbdClient, &Region, &mut Numbers) -> io::Result<()> + Sync)|
+         -> Outcome {
+            context.stop.check()?;
+            let started = Instant::now();
+            together(users, &|user| {
+                let mut client = NbdClient::connect(socket, export)?;
+                let region = region(user, users, client.len());
+                each(&mut client, &region, &mut Numbers::new(user.into()))?;
+                client.flush()
+            })?;
+            let took = started.elapsed();
+            result_line!("  {name}: {:.3} s", took.as_secs_f64());
+            times.push((name, took));
+            Ok(())
+        };
+    phase("10 KB writes, then flush", &|client, region, numbers| {
+        (0..WRITES).try_for_each(|_| {
+            let len = BLOCK * (1 + numbers.below(4) as usize);
+            let at = region.at(numbers.below(region.blocks - 4));
+            client.write(at, &numbers.bytes(len))
+        })
+    })?;
+    phase("copy, then flush", &|client, region, numbers| {
+        (0..WRITES).try_for_each(|_| {
+            let from = region.at(numbers.below(region.blocks));
+            let data = client.read(from, BLOCK as u32)?;
+            client.write(region.at(numbers.below(region.blocks)), &data)
+        })
+    })?;
+    phase("100 writes, flush each", &|client, region, numbers| {
+        (0..FLUSHED_WRITES).try_for_each(|_| {
+            client.write(
+                region.at(numbers.below(region.blocks)),
+                &numbers.bytes(BLOCK),
+            )?;
+            client.flush()
+        })
+    })?;
+    Ok(times)
+}
+
+fn together(users: u32, each: &(dyn Fn(u32) -> io::Result<()> + Sync)) -> Outcome {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..users)
+            .map(|user| scope.spawn(move || each(user)))
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, io::Result<()>>| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a user panicked")))
+        };
+        threads
+            .into_iter()
+            .map(join)
+            .collect::<io::Result<Vec<()>>>()
+    })
+    .map_err(|error| Failure::io(format!("a user failed: {error}")))?;
+    Ok(())
+}
+
+/// What one user was promised: block by block, the newest version that was flushed.
+struct Promise {
+    region: Region,
+    versions: Vec<u64>,
+}
+
+/// A block's content in one version: its number, again and again, so that a mixture is seen.
+fn content(version: u64) -> Vec<u8> {
+    version.to_le_bytes().repeat(BLOCK / 8)
+}
+
+/// The version a block has, if it is one.
+fn version_of(data: &[u8]) -> Option<u64> {
+    let version = u64::from_le_bytes(*data.first_chunk()?);
+    (data == content(version)).then_some(version)
+}
+
+/// Kills the daemon while users write; returns what they were promised.
+fn crash(context: &Context, socket: &Path) -> Outcome<Vec<Promise>> {
+    let users = context.users;
+    result_line!("killing the daemon while {users} users write");
+    let killed = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..users)
+            .map(|user| scope.spawn(move || write_until_it_fails(socket, user, users)))
+            .collect();
+        let until = Instant::now() + WRITING;
+        while Instant::now() < until && !context.stop.is_set() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let killed = context.volume.kill();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, io::Result<Promise>>| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a user panicked")))
+        };
+        let promises: io::Result<Vec<_>> = threads.into_iter().map(join).collect();
+        killed.and_then(|()| promises.map_err(Failure::io))
+    });
+    context.stop.check()?;
+    killed
+}
+
+fn write_until_it_fails(socket: &Path, user: u32, users: u32) -> io::Result<Promise> {
+    let mut client = NbdClient::connect(socket, "")?;
+    let region = region(user, users, client.len());
+    let blocks = CRASH_BLOCKS.min(region.blocks);
+    let mut versions = vec![0; blocks as usize];
+    let mut numbers = Numbers::new(u64::from(user) + 1000);
+    // A known version everywhere first: what the phases left is none.
+    for block in 0..blocks {
+        client.write(region.at(block), &content(0))?;
+    }
+    client.flush()?;
+    for version in 1.. {
+        let batch: Vec<u64> = (0..CRASH_BATCH).map(|_| numbers.below(blocks)).collect();
+        let mut write = || -> io::Result<()> {
+            for block in &batch {
+                client.write(region.at(*block), &content(version))?;
+            }
+            client.flush()
+        };
+        if write().is_err() {
+            break;
+        }
+        for block in batch {
+            versions[block as usize] = version;
+        }
+    }
+    Ok(Promise { region, versions })
+}
+
+fn recover(
+    context: &mut Context,
+    report: &mut Report,
+    socket: &Path,
+    promised: &[Promise],
+) -> Outcome {
+    result_line!("recovering");
+    let started = Instant::now();
+    context.volume.attach("none")?;
+    report.note(format!(
+        "recovery took {:.3} s",
+        started.elapsed().as_secs_f64()
+    ));
+    let found = {
+        let mut client = NbdClient::connect(socket, "").map_err(Failure::io)?;
+        compare(report, "the recovered volume", promised, |at| {
+            client.read(at, BLOCK as u32)
+        })?
+    };
+    let dirty = context.volume.status()?.dirty_bytes;
+    let took = context.volume.detach()?;
+    report.note(format!(
+        "moving {} home and detaching took {:.3} s",
+        ByteLen(dirty),
+        took.as_secs_f64()
+    ));
+    let image = File::open(context.volume.data()).map_err(Failure::io)?;
+    let alone = compare(report, "the data image alone", promised, |at| {
+        let mut data = vec![0; BLOCK];
+        image.read_exact_at(&mut data, at).map(|()| data)
+    })?;
+    report.expect(
+        "the image alone is as the volume was",
+        alone == found,
+        "they differ",
+    );
+    Ok(())
+}
+
+/// Compares what is there with what was promised; returns the versions found.
+fn compare(
+    report: &mut Report,
+    place: &str,
+    promised: &[Promise],
+    mut read: impl FnMut(u64) -> io::Result<Vec<u8>>,
+) -> Outcome<Vec<Option<u64>>> {
+    let (mut found, mut broken) = (Vec::new(), 0);
+    for promise in promised {
+        for (block, version) in (0..).zip(&promise.versions) {
+            let data = read(promise.region.at(block)).map_err(Failure::io)?;
+            let there = version_of(&data);
+            // Newer is well: written, and not flushed any more.
+            broken += usize::from(there.is_none_or(|there| there < *version));
+            found.push(there);
+        }
+    }
+    report.expect(
+        format!(
+            "all {} blocks are as flushed, or newer, in {place}",
+            found.len()
+        ),
+        broken == 0,
+        &format!("{broken} are not"),
+    );
+    Ok(found)
+}

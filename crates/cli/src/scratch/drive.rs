@@ -1,0 +1,149 @@
+//! The scratch volume, driven through the program itself, as a user would.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use forebay_serve::blockdev::{InUse, cleanup_stale};
+use forebay_stack::Name;
+use rustix::process::{Pid, Signal};
+
+use super::place::Scratch;
+use crate::client::{Client, Process};
+use crate::failure::{Failure, Outcome};
+use crate::report::Report;
+
+const NAME: &str = "try";
+/// How long a daemon may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A volume in the scratch directory, with directories of its own for descriptions and sockets.
+pub(super) struct Volume {
+    name: Name,
+    data: PathBuf,
+    config: PathBuf,
+    runtime: PathBuf,
+}
+
+impl Volume {
+    /// Makes the log and the volume.
+    pub(super) fn create(scratch: &Scratch, data: PathBuf, log_bytes: u64) -> Outcome<Volume> {
+        let volume = Volume {
+            name: NAME.parse()?,
+            data,
+            config: scratch.subdir("etc")?,
+            runtime: scratch.subdir("run")?,
+        };
+        let (data, log) = (
+            volume.data.display().to_string(),
+            scratch.dir().join("log.img"),
+        );
+        let (log, log_size) = (log.display().to_string(), log_bytes.to_string());
+        let args = [
+            "create",
+            "--name",
+            NAME,
+            "--data",
+            &data,
+            "--log",
+            &log,
+            "--log-size",
+        ];
+        volume.forebay(&[&args[..], &[&log_size]].concat())?;
+        Ok(volume)
+    }
+
+    /// The data image.
+    pub(super) fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// The NBD server's socket.
+    pub(super) fn nbd_socket(&self) -> PathBuf {
+        self.runtime.join(format!("{NAME}.nbd.sock"))
+    }
+
+    /// Runs this program on the volume's directories; returns the first line it prints.
+    pub(super) fn forebay(&self, args: &[&str]) -> Outcome<String> {
+        let program = std::env::current_exe().map_err(Failure::io)?;
+        let output = Command::new(program)
+            .args(args)
+            .env("FOREBAY_CONFIG_DIR", &self.config)
+            .env("FOREBAY_RUNTIME_DIR", &self.runtime)
+            .output()
+            .map_err(Failure::io)?;
+        first_line(&format!("forebay {}", args.join(" ")), &output)
+    }
+
+    /// Attaches it; returns the block device or URI.
+    pub(super) fn attach(&self, via: &str) -> Outcome<String> {
+        self.forebay(&["attach", NAME, "--via", via])
+    }
+
+    /// Kills its daemon, as a crash would.
+    pub(super) fn kill(&self) -> Outcome {
+        let pid = self.client()?.pid()?;
+        self.signal(pid, Signal::KILL)
+    }
+
+    pub(super) fn status(&self) -> Outcome<Report> {
+        self.client()?.status()
+    }
+
+    /// Drains and detaches it; returns how long that took.
+    pub(super) fn detach(&self) -> Outcome<Duration> {
+        let started = Instant::now();
+        self.forebay(&["detach", NAME])?;
+        Ok(started.elapsed())
+    }
+
+    fn client(&self) -> Outcome<Client> {
+        Client::at(&self.runtime.join(format!("{NAME}.sock")), &self.name)
+    }
+
+    fn signal(&self, pid: u32, signal: Signal) -> Outcome {
+        let process = Process::open(pid);
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let Some((process, pid)) = process.zip(raw) else {
+            return Err(Failure::general("the daemon is gone"));
+        };
+        rustix::process::kill_process(pid, signal).map_err(Failure::io)?;
+        if !process.wait(END_PATIENCE) {
+            return Err(Failure::general("the daemon does not end"));
+        }
+        Ok(())
+    }
+
+    /// Leaves no process and no device behind, whatever state things are in.
+    fn clean_up(&self) {
+        let pid = self.client().and_then(|mut client| client.pid());
+        if let Ok(pid) = pid
+            && self.signal(pid, Signal::TERM).is_err()
+        {
+            let _ = self.signal(pid, Signal::KILL);
+        }
+        if let Err(error) = cleanup_stale(&self.runtime, NAME, InUse::Detach) {
+            eprintln!("forebay: cannot clean up: {error}");
+        }
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        self.clean_up();
+    }
+}
+
+/// The first line that a program printed, or what it said was wrong.
+pub(super) fn first_line(what: &str, output: &Output) -> Outcome<String> {
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::general(format!(
+            "{what} failed ({}): {}",
+            output.status,
+            said.trim()
+        )));
+    }
+    let out = String::from_utf8_lossy(&output.stdout);
+    Ok(out.lines().next().unwrap_or_default().to_owned())
+}

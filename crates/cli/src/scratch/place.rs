@@ -1,0 +1,137 @@
+//! The scratch directory and the images in it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use forebay_units::ByteLen;
+
+use super::Stop;
+use crate::failure::{Failure, Outcome};
+use crate::output::result_line;
+use crate::progress::Progress;
+
+/// Filesystems in memory, by the numbers `statfs(2)` gives: tmpfs and ramfs.
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+/// Free space left untouched beside the images, in bytes.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// A directory that is removed at the end, unless it is to be kept.
+pub(super) struct Scratch {
+    dir: PathBuf,
+    keep: bool,
+}
+
+impl Scratch {
+    /// Makes one in `wish`, or where there is a real disk with room for `need` bytes.
+    pub(super) fn new(wish: Option<&Path>, keep: bool, need: u64) -> Outcome<Scratch> {
+        let parent = match wish {
+            Some(dir) => usable(dir, need).map(|()| dir.to_owned()).map_err(|why| {
+                Failure::usage(format!(
+                    "cannot use {}: {why}; choose another --dir",
+                    dir.display()
+                ))
+            })?,
+            None => choose(need)?,
+        };
+        let parent = std::path::absolute(&parent).unwrap_or(parent);
+        let dir = parent.join(format!("forebay-try-{}", std::process::id()));
+        fs::create_dir(&dir)
+            .map_err(|e| Failure::io(format!("cannot make {}: {e}", dir.display())))?;
+        Ok(Scratch { dir, keep })
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes a subdirectory.
+    pub(super) fn subdir(&self, name: &str) -> Outcome<PathBuf> {
+        let dir = self.dir.join(name);
+        fs::create_dir_all(&dir)
+            .map_err(|e| Failure::io(format!("cannot make {}: {e}", dir.display())))?;
+        Ok(dir)
+    }
+
+    /// Makes an image of zeroes that are really written, so that no measured write is the first to
+    /// its place.
+    pub(super) fn image(&self, name: &str, len: u64, stop: &Stop) -> Outcome<PathBuf> {
+        let path = self.dir.join(name);
+        let failed =
+            |e: std::io::Error| Failure::io(format!("cannot write {}: {e}", path.display()));
+        let mut progress = Progress::new(format!("writing {name}, {}", ByteLen(len)));
+        let mut file = File::create_new(&path).map_err(failed)?;
+        let zeroes = vec![0; 4 << 20];
+        let mut done = 0;
+        while done < len {
+            stop.check()?;
+            let now = (len - done).min(zeroes.len() as u64);
+            file.write_all(&zeroes[..now as usize]).map_err(failed)?;
+            done += now;
+            progress.set(done, len);
+        }
+        file.sync_all().map_err(failed)?;
+        progress.finish();
+        Ok(path)
+    }
+
+    /// Leaves everything where it is, to be looked at.
+    pub(super) fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    /// Says where things are, if they stay.
+    pub(super) fn farewell(&self) {
+        if self.keep {
+            result_line!("kept: {}", self.dir.display());
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.keep {
+            return;
+        }
+        if let Err(error) = fs::remove_dir_all(&self.dir) {
+            eprintln!("forebay: cannot remove {}: {error}", self.dir.display());
+        }
+    }
+}
+
+fn choose(need: u64) -> Outcome<PathBuf> {
+    let candidates = [
+        Some(PathBuf::from("target")),
+        std::env::var_os("TMPDIR").map(PathBuf::from),
+        Some("/var/tmp".into()),
+        Some("/tmp".into()),
+    ];
+    let mut reasons = Vec::new();
+    for dir in candidates.into_iter().flatten() {
+        match usable(&dir, need) {
+            Ok(()) => return Ok(dir),
+            Err(why) => reasons.push(format!("{}: {why}", dir.display())),
+        }
+    }
+    Err(Failure::general(format!(
+        "there is no place for scratch images ({}); give one with --dir",
+        reasons.join("; ")
+    )))
+}
+
+fn usable(dir: &Path, need: u64) -> Result<(), String> {
+    let stat = rustix::fs::statfs(dir).map_err(|error| error.to_string())?;
+    if IN_MEMORY.contains(&(stat.f_type as i64)) {
+        return Err("it is in memory, not on a disk".into());
+    }
+    let free = stat.f_bavail.saturating_mul(stat.f_bsize as u64);
+    let need = need + SPARE_BYTES;
+    if free < need {
+        return Err(format!(
+            "{} are free, {} are needed",
+            ByteLen(free),
+            ByteLen(need)
+        ));
+    }
+    rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).map_err(|error| error.to_string())
+}

@@ -1,0 +1,121 @@
+//! Loop devices and filesystems, by the system's own tools.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::drive::first_line;
+use crate::failure::{Failure, Outcome};
+
+/// How often an unmount is tried while something still looks at the filesystem.
+const UNMOUNT_TRIES: u32 = 20;
+
+/// Whether this process can make loop devices and mount them, or why not.
+pub(super) fn can_mount() -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("not running as root".into());
+    }
+    for device in ["/dev/loop-control", "/dev/fuse"] {
+        if !Path::new(device).exists() {
+            return Err(format!("there is no {device}"));
+        }
+    }
+    for tool in ["losetup", "mkfs.ext4", "mount", "umount", "fsck.ext4"] {
+        if Command::new(tool).arg("-V").output().is_err() {
+            return Err(format!("{tool} is not installed"));
+        }
+    }
+    Ok(())
+}
+
+fn tool(name: &str, args: &[&str]) -> Outcome<String> {
+    let output = Command::new(name)
+        .args(args)
+        .output()
+        .map_err(|e| Failure::general(format!("cannot run {name}: {e}")))?;
+    first_line(&format!("{name} {}", args.join(" ")), &output)
+}
+
+fn text(path: &Path) -> Outcome<&str> {
+    path.to_str()
+        .ok_or_else(|| Failure::usage(format!("{} is not UTF-8", path.display())))
+}
+
+/// A loop device directly over an image, with direct I/O.
+pub(super) struct Loop(String);
+
+impl Loop {
+    pub(super) fn over(image: &Path) -> Outcome<Loop> {
+        let args = ["--find", "--show", "--direct-io=on", text(image)?];
+        tool("losetup", &args).map(Loop)
+    }
+
+    pub(super) fn device(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Err(failure) = tool("losetup", &["--detach", &self.0]) {
+            eprintln!("forebay: {failure}");
+        }
+    }
+}
+
+/// Makes an ext4 filesystem. Without lazy initialisation, which would go on in the background of
+/// what is measured.
+pub(super) fn make_filesystem(device: &str) -> Outcome {
+    let extended = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+    tool("mkfs.ext4", &["-q", "-F", "-E", extended, device]).map(drop)
+}
+
+/// Whether the filesystem is in order; what is wrong otherwise.
+pub(super) fn check_filesystem(device: &str) -> Outcome {
+    tool("fsck.ext4", &["-f", "-n", device]).map(drop)
+}
+
+/// A mounted filesystem.
+pub(super) struct Mount(PathBuf);
+
+impl Mount {
+    pub(super) fn new(device: &str, at: PathBuf) -> Outcome<Mount> {
+        tool("mount", &["-t", "ext4", device, text(&at)?])?;
+        Ok(Mount(at))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Unmounts it.
+    pub(super) fn unmount(self) -> Outcome {
+        let unmounted = self.try_unmount();
+        if unmounted.is_ok() {
+            std::mem::forget(self);
+        }
+        unmounted
+    }
+
+    fn try_unmount(&self) -> Outcome {
+        let mut tries = 0;
+        loop {
+            match tool("umount", &[text(&self.0)?]) {
+                Err(_) if tries < UNMOUNT_TRIES => {
+                    tries += 1;
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                result => return result.map(drop),
+            }
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Err(failure) = self.try_unmount() {
+            eprintln!("forebay: {failure}");
+            let _ = tool("umount", &["--lazy", &self.0.display().to_string()]);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A generated source tree, and what users do with it: the workload of the paper's section on file
+//! system performance (untar, copy and remove of a web server's sources, by several users).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Files in a tree, about as many as the paper's.
+const FILES: u64 = 500;
+const FILES_IN_A_DIRECTORY: u64 = 25;
+
+/// Numbers from a seed: xorshift64*.
+pub(super) struct Numbers(u64);
+
+impl Numbers {
+    pub(super) fn new(seed: u64) -> Numbers {
+        Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `end`.
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub(super) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+/// The files of a tree: path and content.
+pub(super) struct Tree(Vec<(PathBuf, Vec<u8>)>);
+
+impl Tree {
+    /// The tree of one seed: files of 10 KB on average, most smaller, some of 40 KB and more.
+    pub(super) fn generate(seed: u64) -> Tree {
+        let mut numbers = Numbers::new(seed);
+        let files = (0..FILES).map(|i| {
+            let directory = format!("src{:02}", i / FILES_IN_A_DIRECTORY);
+            let len = match numbers.below(10) {
+                0..=5 => 512 + numbers.below(6 << 10),
+                6..=8 => (4 << 10) + numbers.below(20 << 10),
+                _ => (16 << 10) + numbers.below(48 << 10),
+            };
+            let path = PathBuf::from(directory).join(format!("file{i:03}.c"));
+            (path, numbers.bytes(len as usize))
+        });
+        Tree(files.collect())
+    }
+
+    /// Writes it below `dir` as `tar` would: files, their modes, their times.
+    pub(super) fn unpack(&self, dir: &Path) -> io::Result<()> {
+        for (path, content) in &self.0 {
+            let path = dir.join(path);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            let mut file = File::create(&path)?;
+            file.write_all(content)?;
+            file.set_permissions(fs::Permissions::from_mode(0o644))?;
+            file.set_modified(SystemTime::UNIX_EPOCH)?;
+        }
+        Ok(())
+    }
+
+    /// Copies it, file by file, as `cp -r` would.
+    pub(super) fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        for (path, _) in &self.0 {
+            let to = to.join(path);
+            if let Some(parent) = to.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::copy(from.join(path), to)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a file contains, in a number.
+pub(super) fn digest(content: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(content);
+    hasher.finish()
+}
+
+/// All regular files below `dir` with the digests of their contents.
+pub(super) fn digests(dir: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(next) = left.pop() {
+        for entry in fs::read_dir(&next)? {
+            let entry = entry?;
+            let path = entry.path();
+            if entry.file_type()?.is_dir() {
+                left.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap_or(&path).to_owned();
+                found.insert(name, digest(&fs::read(&path)?));
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_is_one_tree_of_about_ten_kilobytes_a_file() {
+        let (a, b) = (Tree::generate(7), Tree::generate(7));
+        assert!(a.0 == b.0);
+        let bytes: usize = a.0.iter().map(|(_, content)| content.len()).sum();
+        let mean = bytes / a.0.len();
+        assert!((8 << 10..14 << 10).contains(&mean), "{mean}");
+    }
+}

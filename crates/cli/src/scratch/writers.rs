@@ -1,0 +1,67 @@
+//! Users who write until the ground goes from under them, and remember what they were promised.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::tree::{Numbers, digest};
+
+/// Files whose fsync returned, with what is in them.
+#[derive(Default)]
+pub(super) struct Promised(Mutex<BTreeMap<PathBuf, u64>>);
+
+impl Promised {
+    pub(super) fn len(&self) -> usize {
+        self.files().len()
+    }
+
+    fn files(&self) -> std::sync::MutexGuard<'_, BTreeMap<PathBuf, u64>> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The promised files below `dir` that are missing or not as they were.
+    pub(super) fn broken(&self, dir: &Path) -> Vec<PathBuf> {
+        let files = self.files();
+        let is_broken = |(path, expected): &(&PathBuf, &u64)| {
+            fs::read(dir.join(path))
+                .map(|content| digest(&content))
+                .ok()
+                != Some(**expected)
+        };
+        let broken = files.iter().filter(is_broken);
+        broken.map(|(path, _)| path.clone()).collect()
+    }
+}
+
+/// Writes files below `dir`, each followed by an fsync of it and of its directory, until something
+/// fails or `stop` is set.
+pub(super) fn write_and_fsync(dir: &Path, user: u32, promised: &Promised, stop: &AtomicBool) {
+    let mut numbers = Numbers::new(u64::from(user) + 1000);
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let path = PathBuf::from(format!("user{user}")).join(format!("mail{count:05}"));
+        let len = 512 + numbers.below(32 << 10) as usize;
+        let content = numbers.bytes(len);
+        if write_durably(&dir.join(&path), &content).is_err() {
+            return;
+        }
+        promised.files().insert(path, digest(&content));
+        count += 1;
+    }
+}
+
+/// Writes one file so that it survives a crash.
+pub(super) fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    match path.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
+}

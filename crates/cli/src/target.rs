@@ -1,0 +1,80 @@
+//! From what was named on the command line to the devices of a volume.
+
+use std::rc::Rc;
+
+use forebay_dcd::{InspectError, VolumeInfo};
+use forebay_device::Device;
+use forebay_os::{OpenOptions, Ring};
+use forebay_stack::{Name, Options, Spec, open_one};
+
+use crate::args::TargetArgs;
+use crate::dirs::Dirs;
+use crate::failure::{Code, Failure, Outcome};
+
+/// A volume that can be opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) name: Name,
+    pub(crate) log: Spec,
+    pub(crate) data: Spec,
+    pub(crate) options: Options,
+    /// The id its log must have, if the description says so.
+    pub(crate) volume: Option<String>,
+    /// Whether there is a description.
+    pub(crate) described: bool,
+}
+
+impl Target {
+    /// By description, or by what the log says of itself.
+    pub(crate) async fn find(args: &TargetArgs, dirs: &Dirs, ring: &Rc<Ring>) -> Outcome<Target> {
+        if let Some(name) = &args.name {
+            let description = dirs.description(name)?;
+            return Ok(Target {
+                name: description.name,
+                log: description.log,
+                data: description.data,
+                options: description.options,
+                volume: description.volume,
+                described: true,
+            });
+        }
+        let log = args
+            .log
+            .clone()
+            .ok_or_else(|| Failure::usage("say which volume: its name, or --log PATH"))?;
+        let part = open_one(ring, &log, OpenOptions { read_only: true })?;
+        let info = inspect(&log, part.device).await?;
+        let data = match &args.data {
+            Some(data) => data.clone(),
+            None => info.data.path.parse().map_err(|error| {
+                Failure::general(format!(
+                    "the log {log} remembers its data device as {}, which is no path ({error}); \
+                     say where it is with --data PATH",
+                    info.data.path
+                ))
+            })?,
+        };
+        Ok(Target {
+            name: info.name.parse()?,
+            log,
+            data,
+            options: Options::default(),
+            volume: Some(info.volume),
+            described: false,
+        })
+    }
+}
+
+/// What the log at `spec` says of itself.
+pub(crate) async fn inspect(spec: &Spec, device: Rc<dyn Device>) -> Outcome<VolumeInfo> {
+    let inspected = forebay_dcd::inspect(device).await;
+    inspected.map_err(|error| not_usable(spec, &error))
+}
+
+/// Why a log cannot be looked at.
+pub(crate) fn not_usable(log: &Spec, error: &InspectError) -> Failure {
+    Failure::new(
+        Code::NotFound,
+        format!("cannot use {log} as a Forebay log: {error}"),
+    )
+}

@@ -1,0 +1,311 @@
+//! A volume's life: attached, used, stopped in every way, attached again.
+
+use std::fs;
+
+use crate::nbd_client::NbdClient;
+use crate::world::{MIB, World, failed, signal, texts, wait_for_end, wait_until};
+
+#[test]
+fn what_is_written_is_on_the_data_image_alone_after_a_detach() {
+    let world = World::with_volume();
+    let before = world.content("data.img");
+    let uri = world.attach();
+    let socket = world.path("run/v.nbd.sock");
+    assert_eq!(uri, format!("nbd+unix:///v?socket={}\n", socket.display()));
+    {
+        let mut client = world.client();
+        assert_eq!(client.read(0, 512).unwrap(), before[..512]);
+        client.write(MIB, &[1; 8192]).unwrap();
+        client.flush().unwrap();
+    }
+    let out = world.ok(&["detach", "v"]);
+    assert!(out.contains("the data device is complete"), "{out}");
+    let mut expected = before;
+    expected[MIB as usize..][..8192].fill(1);
+    assert!(
+        world.content("data.img") == expected,
+        "other blocks changed"
+    );
+    world
+        .refused(&["detach", "v"])
+        .with(3, &["v", "not attached"]);
+}
+
+#[test]
+fn a_detach_that_keeps_dirty_data_says_so_and_the_next_attach_has_it() {
+    let world = World::with_volume();
+    world.attach();
+    {
+        let mut client = world.client();
+        client.write(MIB, &[1; 8192]).unwrap();
+        client.flush().unwrap();
+    }
+    let out = world.ok(&["detach", "v", "--keep-dirty"]);
+    assert!(out.contains("8KiB left in the log"), "{out}");
+    assert_eq!(world.peek("data.img", MIB, 8192), [0; 8192]);
+    let output = world.run(&["attach", "v", "--via", "none"]);
+    assert!(texts(&output).1.contains("8KiB"), "{}", texts(&output).1);
+    assert_eq!(world.client().read(MIB, 8192).unwrap(), [1; 8192]);
+    let out = world.ok(&["drain", "v"]);
+    assert!(out.contains("v is drained"), "{out}");
+    assert_eq!(world.peek("data.img", MIB, 8192), [1; 8192]);
+}
+
+#[test]
+fn a_killed_daemon_is_seen_as_dead_and_recovered_from() {
+    let world = World::with_volume();
+    world.dirty(MIB, 4, 4096);
+    assert!(world.ok(&["list"]).contains("dead"));
+    world
+        .refused(&["status", "v"])
+        .with(3, &["ended abruptly", "forebay attach v"]);
+    world.attach();
+    assert_eq!(world.client().read(MIB, 4096).unwrap(), [4; 4096]);
+    assert!(world.ok(&["list"]).contains("attached"));
+}
+
+#[test]
+fn an_attach_right_after_a_kill_waits_until_the_kernel_has_let_go() {
+    // Found by this suite: an io_uring's files are closed some time after its process is gone.
+    let world = World::with_volume();
+    for _ in 0..5 {
+        world.attach();
+        let pid = world.pid("v").unwrap();
+        signal(pid, "KILL");
+        wait_for_end(pid);
+    }
+    world.attach();
+    world.ok(&["detach", "v"]);
+}
+
+#[test]
+fn sigterm_stops_cleanly_and_leaves_dirty_data_in_the_log() {
+    let world = World::with_volume();
+    world.attach();
+    {
+        let mut client = world.client();
+        // Not flushed: stopping does that.
+        client.write(MIB, &[6; 4096]).unwrap();
+    }
+    let pid = world.pid("v").unwrap();
+    signal(pid, "TERM");
+    wait_for_end(pid);
+    assert!(!world.path("run/v.sock").exists() && !world.path("run/v.nbd.sock").exists());
+    assert_eq!(world.peek("data.img", MIB, 4096), [0; 4096]);
+    assert_eq!(world.run(&["check", "v"]).status.code(), Some(1));
+    world.attach();
+    assert_eq!(world.client().read(MIB, 4096).unwrap(), [6; 4096]);
+}
+
+#[test]
+fn a_volume_is_attached_once() {
+    let world = World::with_volume();
+    world.attach();
+    let pid = world.pid("v").unwrap().to_string();
+    let again = world.run(&["attach", "v", "--via", "none"]);
+    failed(&[], &again).with(4, &["v is attached already", &pid]);
+    // The same devices under another name.
+    let description = fs::read_to_string(world.path("etc/v.toml")).unwrap();
+    let other = description.replace("name = \"v\"", "name = \"w\"");
+    fs::write(world.path("etc/w.toml"), other).unwrap();
+    let again = world.run(&["attach", "w", "--via", "none"]);
+    failed(&[], &again).with(4, &["log.img", "in use", &pid]);
+    let again = world.run(&["attach", "--log", "log.img", "--via", "none"]);
+    failed(&[], &again).with(4, &["log.img", "in use"]);
+    let again = world.run(&[
+        "create", "--force", "--name", "x", "--data", "data.img", "--log", "log.img",
+    ]);
+    failed(&[], &again).with(4, &["log.img", "in use"]);
+    let again = world.run(&["remove", "v"]);
+    failed(&[], &again).with(4, &["v is attached already"]);
+    world.ok(&["detach", "v"]);
+}
+
+#[test]
+fn without_a_description_the_log_knows_enough() {
+    let world = World::with_volume();
+    fs::remove_file(world.path("etc/v.toml")).unwrap();
+    world
+        .refused(&["attach", "v"])
+        .with(3, &["no volume v", "v.toml", "--log PATH"]);
+    world.ok(&["attach", "--log", "log.img", "--via", "none"]);
+    world.client().write(MIB, &[1; 512]).unwrap();
+    world.ok(&["detach", "v"]);
+    assert_eq!(world.peek("data.img", MIB, 512), [1; 512]);
+    // And if the data device is elsewhere by now, it can be said.
+    fs::rename(world.path("data.img"), world.path("moved.img")).unwrap();
+    let log = ["attach", "--log", "log.img", "--via", "none"];
+    world.refused(&log).with(3, &["data.img", "does not exist"]);
+    world.ok(&[&log[..], &["--data", "moved.img"]].concat());
+}
+
+#[test]
+fn a_description_with_a_mistake_is_refused_with_file_line_and_key() {
+    let world = World::with_volume();
+    let description = fs::read_to_string(world.path("etc/v.toml")).unwrap();
+    let lines = description.lines().count();
+    fs::write(
+        world.path("etc/v.toml"),
+        format!("{description}colour = \"red\"\n"),
+    )
+    .unwrap();
+    let line = format!("line {}", lines + 1);
+    let failed = world.refused(&["attach", "v"]);
+    failed.with(2, &["etc/v.toml", &line, "key \"colour\"", "unknown"]);
+    assert!(world.ok(&["list"]).contains("colour"));
+}
+
+#[test]
+fn options_come_from_the_description_and_the_command_line_wins() {
+    let world = World::with_volume();
+    let description = fs::read_to_string(world.path("etc/v.toml")).unwrap();
+    let with = description.replace("#via = \"auto\"", "via = \"none\"");
+    fs::write(world.path("etc/v.toml"), with).unwrap();
+    let uri = world.ok(&[
+        "attach",
+        "v",
+        "--listen",
+        "tcp:127.0.0.1:0",
+        "--durability",
+        "write",
+    ]);
+    let port = uri
+        .trim()
+        .strip_prefix("nbd://127.0.0.1:")
+        .and_then(|rest| rest.strip_suffix("/v"));
+    assert!(
+        port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port != 0)),
+        "{uri}"
+    );
+    // The socket in the runtime directory is there besides.
+    let mut client = world.client();
+    // Acknowledged is durable: no flush before the crash.
+    client.write(MIB, &[2; 512]).unwrap();
+    world.kill("v");
+    world.attach();
+    assert_eq!(world.client().read(MIB, 512).unwrap(), [2; 512]);
+}
+
+#[test]
+fn bad_options_are_refused_as_usage() {
+    let world = World::with_volume();
+    for option in [
+        ["--via", "iscsi"],
+        ["--listen", "somewhere"],
+        ["--durability", "never"],
+        ["--max-delay", "soon"],
+        ["--bypass", "1"],
+        ["--metrics", "here"],
+    ] {
+        let failed = world.refused(&["attach", "v", option[0], option[1]]);
+        failed.with(2, &option);
+    }
+    world.refused(&["attach"]).with(2, &[]);
+    world
+        .refused(&["try", "--disk", "barracuda"])
+        .with(2, &["barracuda", "none"]);
+}
+
+#[test]
+fn a_place_to_listen_that_is_taken_is_refused() {
+    let world = World::with_volume();
+    fs::write(world.path("taken"), "").unwrap();
+    let taken = format!("unix:{}", world.path("taken").display());
+    let failed = world.refused(&["attach", "v", "--via", "none", "--listen", &taken]);
+    failed.with(4, &["taken", "not a socket"]);
+    assert!(
+        !world.path("run/v.nbd.sock").exists(),
+        "a socket was left behind"
+    );
+}
+
+#[test]
+fn a_volume_in_use_by_nbd_clients_is_not_detached() {
+    let world = World::with_volume();
+    world.attach();
+    let client = world.client();
+    world
+        .refused(&["detach", "v"])
+        .with(4, &["1 NBD clients", "disconnect"]);
+    drop(client);
+    wait_until("the client is gone", || {
+        let status: serde_json::Value =
+            serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap();
+        status["nbd_connections"] == 0
+    });
+    world.ok(&["detach", "v"]);
+}
+
+#[test]
+fn remove_drains_erases_and_forgets() {
+    let world = World::with_volume();
+    world.dirty(MIB, 8, 8192);
+    let out = world.ok(&["remove", "v"]);
+    assert!(out.contains("removed volume v"), "{out}");
+    assert_eq!(world.peek("data.img", MIB, 8192), [8; 8192]);
+    assert!(!world.path("etc/v.toml").exists());
+    assert_eq!(
+        world.run(&["check", "--log", "log.img"]).status.code(),
+        Some(3)
+    );
+    // The log is free for a new volume, without force.
+    world.ok(&[
+        "create", "--name", "w", "--data", "data.img", "--log", "log.img",
+    ]);
+    world.ok(&["remove", "--log", "log.img"]);
+    assert!(!world.path("etc/w.toml").exists());
+}
+
+#[test]
+fn status_is_for_people_and_for_programs() {
+    let world = World::with_volume();
+    assert!(world.ok(&["status"]).contains("no volume is attached"));
+    world.attach();
+    {
+        let mut client = world.client();
+        client.write(MIB, &[1; 8192]).unwrap();
+        client.flush().unwrap();
+    }
+    let text = world.ok(&["status"]);
+    assert!(text.contains("caching") && text.contains("8KiB"), "{text}");
+    let status: serde_json::Value = serde_json::from_str(&world.ok(&["status", "--json"])).unwrap();
+    assert_eq!(status["schema"], 1);
+    assert_eq!(status["dirty_bytes"], 8192);
+    assert_eq!(status["pid"], world.pid("v").unwrap());
+    let page = include_str!("../../../../docs/status.md");
+    for key in status.as_object().unwrap().keys() {
+        assert!(page.contains(&format!("| `{key}` |")), "{key}");
+    }
+    let list: serde_json::Value = serde_json::from_str(&world.ok(&["list", "--json"])).unwrap();
+    assert_eq!(list[0]["state"], "attached");
+}
+
+#[test]
+fn logical_caching_on_one_image_survives_a_crash() {
+    let world = World::new();
+    world.image("disk.img", 128 * MIB);
+    let (data, log) = ("disk.img@40MiB+64MiB", "disk.img@0+40MiB");
+    world.ok(&["create", "--name", "v", "--data", data, "--log", log]);
+    world.dirty(MIB, 5, 4096);
+    world.attach();
+    assert_eq!(world.client().read(MIB, 4096).unwrap(), [5; 4096]);
+    world.ok(&["detach", "v"]);
+    assert_eq!(world.peek("disk.img", 41 * MIB, 4096), [5; 4096]);
+}
+
+#[test]
+fn many_clients_at_once_see_one_volume() {
+    let world = World::with_volume();
+    world.attach();
+    let mut clients: Vec<NbdClient> = (0..8).map(|_| world.client()).collect();
+    for (i, client) in (0u8..).zip(&mut clients) {
+        client.write(u64::from(i) * 4096, &[i + 1; 4096]).unwrap();
+    }
+    for i in 0u8..8 {
+        let other = &mut clients[usize::from(7 - i)];
+        assert_eq!(
+            other.read(u64::from(i) * 4096, 4096).unwrap(),
+            [i + 1; 4096]
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! As root: real block devices, filesystems and mounts.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::world::{MIB, World, failed, root, signal, skip, texts, wait_for_end, wait_until};
+
+fn tool(name: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(name).args(args).output().ok()?;
+    output
+        .status
+        .success()
+        .then(|| texts(&output).0.trim().to_owned())
+}
+
+/// A loop device and what is mounted from it, undone when dropped.
+struct Loop(String);
+
+impl Loop {
+    fn over(path: &Path) -> Option<Loop> {
+        tool("losetup", &["--find", "--show", path.to_str()?]).map(Loop)
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        tool("losetup", &["--detach", &self.0]);
+    }
+}
+
+struct Mount(String);
+
+impl Mount {
+    fn new(device: &str, at: &Path, options: &str) -> Option<Mount> {
+        fs::create_dir_all(at).ok()?;
+        let at = at.to_str()?;
+        tool("mount", &["-o", options, device, at])?;
+        Some(Mount(at.into()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if tool("umount", &[&self.0]).is_none() {
+            tool("umount", &["--lazy", &self.0]);
+        }
+    }
+}
+
+/// What a failed test may leave behind in `dir`.
+pub(crate) fn clear_away(dir: &Path) {
+    if !root() {
+        return;
+    }
+    let listed = tool(
+        "losetup",
+        &["--list", "--noheadings", "--output", "NAME,BACK-FILE"],
+    );
+    for line in listed.unwrap_or_default().lines() {
+        if let Some((name, file)) = line.split_once(' ')
+            && Path::new(file.trim()).starts_with(dir)
+        {
+            tool("losetup", &["--detach", name]);
+        }
+    }
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    for line in mounts.lines().rev() {
+        if let Some(at) = line.split(' ').nth(1)
+            && Path::new(at).starts_with(dir)
+        {
+            tool("umount", &["--lazy", at]);
+        }
+    }
+}
+
+/// A loop device over an image, or a loud skip.
+fn loop_over(test: &str, path: &Path) -> Option<Loop> {
+    let made = root().then(|| Loop::over(path)).flatten();
+    if made.is_none() {
+        skip(test, "not root, or no loop devices");
+    }
+    made
+}
+
+fn can_serve_loop(test: &str) -> bool {
+    let can = root() && Path::new("/dev/fuse").exists() && Path::new("/dev/loop-control").exists();
+    if !can {
+        skip(test, "not root, or no FUSE or loop devices");
+    }
+    can
+}
+
+#[test]
+fn a_data_device_that_is_mounted_is_refused_with_where() {
+    let world = World::new();
+    world.image("data.img", 64 * MIB);
+    world.image("log.img", 40 * MIB);
+    let Some(device) = loop_over("a_data_device_that_is_mounted", &world.path("data.img")) else {
+        return;
+    };
+    tool("mkfs.ext4", &["-q", &device.0]).expect("mkfs.ext4 is installed");
+    let _mount = Mount::new(&device.0, &world.path("mnt"), "rw").expect("it mounts");
+    // By the device, and by the file that it is made of.
+    for data in [&device.0, "data.img"] {
+        let args = ["create", "--name", "v", "--data", data, "--log", "log.img"];
+        failed(&args, &world.run(&args)).with(4, &[data, "mounted at", "mnt", "unmount"]);
+    }
+    // The other way round, the filesystem is in use and would be lost besides.
+    let args = [
+        "create", "--force", "--name", "v", "--data", "log.img", "--log", &device.0,
+    ];
+    failed(&args, &world.run(&args)).with(4, &[&device.0, "mounted at"]);
+}
+
+#[test]
+fn a_file_on_a_read_only_mount_is_refused() {
+    let test = "a_file_on_a_read_only_mount_is_refused";
+    let world = World::with_volume();
+    let dir = world.dir().to_str().unwrap().to_owned();
+    let mount = root()
+        .then(|| Mount::new(&dir, &world.path("view"), "bind"))
+        .flatten();
+    let Some(mount) = mount else {
+        return skip(test, "not root, or cannot mount");
+    };
+    tool("mount", &["-o", "remount,bind,ro", &mount.0]).expect("it is remounted");
+    for (data, log) in [("view/data.img", "log.img"), ("data.img", "view/log.img")] {
+        let args = ["create", "--name", "w", "--data", data, "--log", log];
+        let file = if data.starts_with("view") { data } else { log };
+        failed(&args, &world.run(&args)).with(5, &[file, "read-only"]);
+    }
+    // Looking is possible.
+    assert_eq!(
+        world.run(&["check", "--log", "view/log.img"]).status.code(),
+        Some(0)
+    );
+}
+
+#[test]
+fn a_mounted_volume_is_not_detached_and_a_filesystem_on_it_survives_all() {
+    if !can_serve_loop("a_mounted_volume_is_not_detached") {
+        return;
+    }
+    let world = World::with_volume();
+    let device = world
+        .ok(&["attach", "v", "--via", "loop"])
+        .trim()
+        .to_owned();
+    assert!(device.starts_with("/dev/loop"), "{device}");
+    tool("mkfs.ext4", &["-q", "-F", &device]).expect("mkfs.ext4 is installed");
+    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    fs::write(world.path("mnt/file"), "kept").unwrap();
+    let refused = world.run(&["detach", "v"]);
+    failed(&[], &refused).with(4, &[&device, "mounted on", "mnt", "unmount"]);
+    // Nothing was undone.
+    fs::write(world.path("mnt/file2"), "kept too").unwrap();
+    drop(mount);
+    world.ok(&["detach", "v"]);
+    let alone = Loop::over(&world.path("data.img")).expect("a loop device");
+    assert!(
+        tool("fsck.ext4", &["-f", "-n", &alone.0]).is_some(),
+        "fsck is not content"
+    );
+    let _mount = Mount::new(&alone.0, &world.path("mnt"), "ro").expect("it mounts");
+    assert_eq!(fs::read(world.path("mnt/file")).unwrap(), b"kept");
+    assert_eq!(fs::read(world.path("mnt/file2")).unwrap(), b"kept too");
+}
+
+#[test]
+fn a_data_device_that_was_mounted_without_its_dirty_log_is_refused() {
+    if !can_serve_loop("a_data_device_that_was_mounted_without_its_dirty_log") {
+        return;
+    }
+    let world = World::with_volume();
+    let device = world
+        .ok(&["attach", "v", "--via", "loop"])
+        .trim()
+        .to_owned();
+    tool("mkfs.ext4", &["-q", "-F", &device]).expect("mkfs.ext4 is installed");
+    world.ok(&["detach", "v"]);
+    let device = world
+        .ok(&["attach", "v", "--via", "loop"])
+        .trim()
+        .to_owned();
+    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    fs::write(world.path("mnt/file"), "in the log").unwrap();
+    drop(mount);
+    world.ok(&["detach", "v", "--keep-dirty"]);
+    // The classic mistake.
+    let alone = Loop::over(&world.path("data.img")).expect("a loop device");
+    let mount = Mount::new(&alone.0, &world.path("mnt"), "rw").expect("it mounts");
+    fs::write(world.path("mnt/other"), "behind the log's back").unwrap();
+    drop((mount, alone));
+    let failed = world.refused(&["attach", "v", "--via", "loop"]);
+    failed.with(
+        4,
+        &["data.img", "mounted or written without", "--accept-changed"],
+    );
+}
+
+#[test]
+fn the_first_sigterm_waits_for_users_of_the_block_device_and_the_second_insists() {
+    if !can_serve_loop("the_first_sigterm_waits_for_users") {
+        return;
+    }
+    let world = World::with_volume();
+    let device = world
+        .ok(&["attach", "v", "--via", "loop"])
+        .trim()
+        .to_owned();
+    tool("mkfs.ext4", &["-q", "-F", &device]).expect("mkfs.ext4 is installed");
+    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    let pid = world.pid("v").unwrap();
+    let log = || fs::read_to_string(world.path("run/v.log")).unwrap();
+    signal(pid, "TERM");
+    wait_until("it says that it waits", || log().contains("waiting: "));
+    assert!(log().contains("mnt"), "{}", log());
+    fs::write(world.path("mnt/file"), "still served").unwrap();
+    signal(pid, "TERM");
+    wait_for_end(pid);
+    drop(mount);
+    // What is left of it is cleared away by the next attach.
+    let device = world
+        .ok(&["attach", "v", "--via", "loop"])
+        .trim()
+        .to_owned();
+    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    drop(mount);
+    world.ok(&["detach", "v"]);
+}
+
+#[test]
+fn a_volume_on_block_devices_is_described_and_works() {
+    let world = World::new();
+    world.image("data.img", 64 * MIB);
+    world.image("log.img", 40 * MIB);
+    let test = "a_volume_on_block_devices";
+    let Some(data) = loop_over(test, &world.path("data.img")) else {
+        return;
+    };
+    let Some(log) = loop_over(test, &world.path("log.img")) else {
+        return;
+    };
+    world.ok(&["create", "--name", "v", "--data", &data.0, "--log", &log.0]);
+    world.attach();
+    world.client().write(MIB, &[1; 4096]).unwrap();
+    // Held exclusively.
+    let args = [
+        "create", "--force", "--name", "w", "--data", &data.0, "--log", &log.0,
+    ];
+    failed(&args, &world.run(&args)).with(4, &["in use"]);
+    world.ok(&["detach", "v"]);
+    drop((data, log));
+    assert_eq!(world.peek("data.img", MIB, 4096), [1; 4096]);
+}
+
+#[test]
+fn a_data_device_that_is_full_keeps_dirty_data_in_the_log_and_says_so() {
+    let test = "a_data_device_that_is_full";
+    let world = World::new();
+    world.image("disk.img", 64 * MIB);
+    world.image("log.img", 40 * MIB);
+    let Some(disk) = loop_over(test, &world.path("disk.img")) else {
+        return;
+    };
+    tool("mkfs.ext4", &["-q", "-m", "0", &disk.0]).expect("mkfs.ext4 is installed");
+    let mount = Mount::new(&disk.0, &world.path("mnt"), "rw").expect("it mounts");
+    // A sparse image, larger than there is room for.
+    world.image("mnt/data.img", 32 * MIB);
+    let filler = world.path("mnt/filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while std::io::Write::write_all(&mut file, &[1; 65536]).is_ok() {}
+    let _ = file.sync_all();
+    drop(file);
+    world.ok(&[
+        "create",
+        "--name",
+        "v",
+        "--data",
+        "mnt/data.img",
+        "--log",
+        "log.img",
+    ]);
+    world.attach();
+    {
+        let mut client = world.client();
+        for at in 0..16u64 {
+            client.write(at * MIB, &[at as u8 + 1; 65536]).unwrap();
+        }
+        client.flush().unwrap();
+    }
+    let drained = world.run(&["drain", "v", "--timeout", "2s"]);
+    failed(&[], &drained).with(
+        5,
+        &["v is not drained", "No space left", "stays in the log"],
+    );
+    let status = world.ok(&["status", "v"]);
+    assert!(status.contains("data_failing"), "{status}");
+    assert_eq!(world.client().read(3 * MIB, 65536).unwrap(), [4; 65536]);
+    // With room again, all is well.
+    fs::remove_file(&filler).unwrap();
+    world.ok(&["drain", "v"]);
+    world.ok(&["detach", "v"]);
+    assert_eq!(world.peek("mnt/data.img", 3 * MIB, 65536), [4; 65536]);
+    drop(mount);
+}

@@ -1,0 +1,153 @@
+//! The control socket, with clients that do not mean well.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use crate::world::World;
+
+fn connect(world: &World) -> UnixStream {
+    UnixStream::connect(world.path("run/v.sock")).unwrap()
+}
+
+fn answer(world: &World, request: &[u8]) -> serde_json::Value {
+    let mut stream = connect(world);
+    stream.write_all(request).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
+#[test]
+fn requests_are_answered_as_documented() {
+    let world = World::with_volume();
+    world.attach();
+    let pong = answer(&world, b"{\"command\":\"ping\"}\n");
+    assert_eq!(
+        (&pong["reply"], &pong["name"]),
+        (&"pong".into(), &"v".into())
+    );
+    let status = answer(&world, b"{\"command\":\"status\"}\n");
+    assert_eq!(
+        (&status["reply"], &status["mode"]),
+        (&"status".into(), &"caching".into())
+    );
+    let done = answer(&world, b"{\"command\":\"drain\",\"timeout_ms\":10000}\n");
+    assert_eq!(
+        (&done["reply"], &done["dirty_bytes"]),
+        (&"done".into(), &0.into())
+    );
+}
+
+#[test]
+fn several_requests_on_one_connection_are_answered_in_order() {
+    let world = World::with_volume();
+    world.attach();
+    let mut stream = connect(&world);
+    stream
+        .write_all(b"{\"command\":\"ping\"}\n{\"command\":\"status\"}\n{\"comm")
+        .unwrap();
+    stream.write_all(b"and\":\"ping\"}\n").unwrap();
+    let lines = BufReader::new(stream).lines().take(3);
+    let replies: Vec<serde_json::Value> = lines
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    let kinds: Vec<_> = replies
+        .iter()
+        .map(|reply| reply["reply"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["pong", "status", "pong"]);
+}
+
+#[test]
+fn what_is_no_request_ends_its_connection_and_nothing_else() {
+    let world = World::with_volume();
+    world.attach();
+    for garbage in [
+        &b"\n"[..],
+        b"hello\n",
+        b"{\"command\":\"format\"}\n",
+        b"{\"command\":\"detach\",\"keep_dirty\":\"maybe\"}\n",
+        b"{\"command\":\"ping\",\"again\":true}\n",
+        b"\xff\xfe\x00\x01\n",
+        b"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\n",
+    ] {
+        let mut stream = connect(&world);
+        stream.write_all(garbage).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(
+            answer.contains("\"failed\"") && answer.contains("\"usage\""),
+            "{answer}"
+        );
+    }
+    world.ok(&["status", "v"]);
+}
+
+#[test]
+fn a_request_without_end_is_cut_off_at_the_limit() {
+    let world = World::with_volume();
+    world.attach();
+    let mut stream = connect(&world);
+    let nested = [b'['; 4096];
+    stream.write_all(&nested).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("at most 4096 bytes"), "{answer}");
+    // What fits is still a request, with blanks to the last byte.
+    let mut long = b"{\"command\":\"ping\"}".to_vec();
+    long.resize(4095, b' ');
+    long.push(b'\n');
+    assert_eq!(self::answer(&world, &long)["reply"], "pong");
+}
+
+#[test]
+fn those_who_connect_and_say_nothing_do_not_stop_the_volume() {
+    let world = World::with_volume();
+    world.attach();
+    // More than are served at a time, some of them in the middle of a line.
+    let idle: Vec<UnixStream> = (0..64)
+        .map(|i| {
+            let mut stream = connect(&world);
+            if i % 2 == 0 {
+                let _ = stream.write_all(b"{\"comm");
+            }
+            stream
+        })
+        .collect();
+    // NBD clients do not notice.
+    world.client().write(0, &[1; 512]).unwrap();
+    drop(idle);
+    crate::world::wait_until("there is room again", || {
+        world.run(&["status", "v"]).status.success()
+    });
+}
+
+#[test]
+fn a_client_that_leaves_during_a_drain_stops_the_drain_and_nothing_else() {
+    let world = World::with_volume();
+    world.attach();
+    {
+        let mut client = world.client();
+        for block in 0..64u64 {
+            client.write(block * 262_144, &[1; 65536]).unwrap();
+        }
+    }
+    let mut stream = connect(&world);
+    stream.write_all(b"{\"command\":\"drain\"}\n").unwrap();
+    drop(stream);
+    world.ok(&["drain", "v"]);
+    world.ok(&["detach", "v"]);
+}
+
+#[test]
+fn a_socket_file_that_nobody_answers_on_is_replaced() {
+    let world = World::with_volume();
+    world.attach();
+    world.kill("v");
+    assert!(
+        world.path("run/v.sock").exists(),
+        "the kill left the socket"
+    );
+    world.attach();
+    world.ok(&["detach", "v"]);
+}

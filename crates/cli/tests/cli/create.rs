@@ -1,0 +1,334 @@
+//! What `create` refuses, and that it leaves everything as it was.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+use crate::world::{MIB, World, failed, root, skip, texts};
+
+const LOG: &str = "log.img";
+
+/// One with a data image and a log image, and no volume yet.
+fn world() -> World {
+    let world = World::new();
+    world.data("data.img", 64 * MIB);
+    world.image(LOG, 40 * MIB);
+    world
+}
+
+fn args<'a>(data: &'a str, log: &'a str) -> [&'a str; 7] {
+    ["create", "--name", "v", "--data", data, "--log", log]
+}
+
+#[test]
+fn a_volume_is_made_and_described_and_the_data_device_is_not_touched() {
+    let world = world();
+    let before = world.content("data.img");
+    let out = world.ok(&args("data.img", LOG));
+    assert!(out.contains("created volume v"), "{out}");
+    assert!(world.content("data.img") == before);
+    let description = fs::read_to_string(world.path("etc/v.toml")).unwrap();
+    let data = world.path("data.img").canonicalize().unwrap();
+    assert!(
+        description.contains(&format!("data = \"{}\"", data.display())),
+        "{description}"
+    );
+    assert!(world.ok(&["list"]).contains("detached"));
+}
+
+#[test]
+fn a_log_that_is_too_small_is_refused_with_the_size_it_needs() {
+    let world = world();
+    world.image("small.img", 8 * MIB);
+    world.refused(&args("data.img", "small.img")).with(
+        2,
+        &[
+            "small.img",
+            "8MiB",
+            "32 segments of 1MiB",
+            "33MiB",
+            "--segment",
+        ],
+    );
+}
+
+#[test]
+fn a_segment_size_that_is_none_is_refused() {
+    let world = world();
+    for size in ["3MiB", "1KiB", "128MiB", "1floppy"] {
+        let args = [&args("data.img", LOG)[..], &["--segment", size]].concat();
+        let failed = world.refused(&args);
+        assert_eq!(failed.code, 2, "{}", failed.said);
+    }
+}
+
+#[test]
+fn a_log_that_is_the_data_device_is_refused_by_whatever_name() {
+    let world = world();
+    symlink("data.img", world.path("link.img")).unwrap();
+    fs::hard_link(world.path("data.img"), world.path("hard.img")).unwrap();
+    for log in ["data.img", "./data.img", "link.img", "hard.img"] {
+        world
+            .refused(&args("data.img", log))
+            .with(4, &[log, "data.img", "same device", "give another log"]);
+    }
+}
+
+#[test]
+fn parts_of_one_device_that_overlap_are_refused_and_others_make_a_volume() {
+    let world = World::new();
+    world.image("disk.img", 128 * MIB);
+    symlink("disk.img", world.path("link.img")).unwrap();
+    for (data, log) in [
+        ("disk.img@40MiB+64MiB", "disk.img@0+41MiB"),
+        ("disk.img", "disk.img@0+40MiB"),
+        ("disk.img@40MiB+64MiB", "link.img@64MiB+40MiB"),
+    ] {
+        world
+            .refused(&args(data, log))
+            .with(4, &["same device in part", "do not overlap"]);
+    }
+    world.ok(&args("disk.img@40MiB+64MiB", "link.img@0+40MiB"));
+    world.attach();
+    assert_eq!(world.client().len(), 64 * MIB);
+    world.ok(&["detach", "v"]);
+}
+
+#[test]
+fn sizes_and_parts_that_are_not_in_whole_blocks_are_refused() {
+    let world = world();
+    world.image("odd.img", 40 * MIB + 100);
+    world
+        .refused(&args("data.img", "odd.img"))
+        .with(5, &["odd.img", "whole number of blocks"]);
+    world
+        .refused(&args("odd.img", LOG))
+        .with(5, &["odd.img", "whole number of blocks"]);
+    world
+        .refused(&args("data.img@100+32MiB", LOG))
+        .with(2, &["data.img@100", "blocks of"]);
+    world
+        .refused(&args("data.img@1MiB+64MiB", LOG))
+        .with(2, &["past the end", "64MiB"]);
+    world
+        .refused(&args("data.img@1MiB", LOG))
+        .with(2, &["OFFSET+LENGTH"]);
+}
+
+#[test]
+fn what_is_no_storage_is_refused() {
+    let world = world();
+    world.image("empty.img", 0);
+    fs::create_dir(world.path("directory")).unwrap();
+    world
+        .refused(&args("nothing.img", LOG))
+        .with(3, &["nothing.img", "does not exist"]);
+    world
+        .refused(&args("data.img", "nothing.img"))
+        .with(3, &["does not exist", "--log-size"]);
+    world
+        .refused(&args("empty.img", LOG))
+        .with(5, &["empty.img", "is empty"]);
+    world
+        .refused(&args("directory", LOG))
+        .with(5, &["directory", "regular file or a block device"]);
+    world
+        .refused(&args("/dev/null", LOG))
+        .with(5, &["/dev/null", "character device"]);
+}
+
+#[test]
+fn emulated_disks_are_recognised_and_put_off() {
+    world()
+        .refused(&args("model:barracuda:data.img", LOG))
+        .with(2, &["disk models come with a later version"]);
+}
+
+#[test]
+fn names_that_are_none_are_refused() {
+    let world = world();
+    for name in ["", "a/b", "a b", "../v", &"x".repeat(65), "v.nbd"] {
+        let failed = world.refused(&["create", "--name", name, "--data", "data.img", "--log", LOG]);
+        failed.with(2, &["--name"]);
+    }
+}
+
+#[test]
+fn without_a_name_the_data_device_gives_it() {
+    let world = world();
+    world.ok(&["create", "--data", "data.img", "--log", LOG]);
+    assert!(world.path("etc/data.toml").exists());
+    world.image("a b.img", 8 * MIB);
+    let failed = world.refused(&["create", "--data", "a b.img", "--log", LOG]);
+    failed.with(2, &["a b.img", "--name"]);
+}
+
+#[test]
+fn a_name_is_given_once() {
+    let world = World::with_volume();
+    world.image("other.img", 40 * MIB);
+    let description = fs::read(world.path("etc/v.toml")).unwrap();
+    world.refused(&args("data.img", "other.img")).with(
+        4,
+        &["there is a volume v already", "v.toml", "--name", "remove"],
+    );
+    assert_eq!(fs::read(world.path("etc/v.toml")).unwrap(), description);
+}
+
+#[test]
+fn a_log_that_holds_something_is_refused_and_overwritten_only_by_force() {
+    let world = world();
+    for (at, bytes, what) in [
+        (0x438, &b"\x53\xef"[..], "ext4"),
+        (0, b"XFSB", "XFS"),
+        (0x10040, b"_BHRfS_M", "Btrfs"),
+        (4086, b"SWAPSPACE2", "swap"),
+        (512, b"LABELONE", "LVM"),
+        (0, b"LUKS\xba\xbe", "LUKS"),
+        (512, b"EFI PART", "GPT"),
+        (510, b"\x55\xaa", "MBR"),
+        (40 * MIB - 512, b"EFI PART", "GPT"),
+    ] {
+        world.image(LOG, 40 * MIB);
+        world.poke(LOG, at, bytes);
+        let failed = world.refused(&args("data.img", LOG));
+        failed.with(4, &[LOG, what, "would be lost", "--force"]);
+        assert!(!world.path("etc/v.toml").exists());
+    }
+    world.ok(&[&args("data.img", LOG)[..], &["--force"]].concat());
+}
+
+#[test]
+fn real_filesystems_are_recognised() {
+    let world = world();
+    for (tool, options, what) in [
+        ("mkfs.ext4", &["-q", "-F"][..], "ext4"),
+        ("mkfs.btrfs", &["-q", "-f"], "Btrfs"),
+        ("mkswap", &[], "swap"),
+        ("mkfs.fat", &[], "FAT"),
+    ] {
+        world.image(LOG, 128 * MIB);
+        let made = Command::new(tool)
+            .args(options)
+            .arg(world.path(LOG))
+            .output();
+        match made {
+            Ok(made) if made.status.success() => {}
+            _ => {
+                skip(
+                    "real_filesystems_are_recognised",
+                    &format!("{tool} does not run"),
+                );
+                continue;
+            }
+        }
+        world
+            .refused(&args("data.img", LOG))
+            .with(4, &[what, "--force"]);
+    }
+}
+
+#[test]
+fn the_log_of_another_volume_is_refused_louder_if_it_is_dirty() {
+    let world = World::with_volume();
+    let again = ["create", "--name", "w", "--data", "data.img", "--log", LOG];
+    world
+        .refused(&again)
+        .with(4, &["the log of the Forebay volume", "--force"]);
+    world.dirty(0, 9, 4096);
+    world.refused(&again).with(
+        4,
+        &[
+            "HOLDS UNSAVED DATA",
+            "named v",
+            "data.img",
+            "attach and drain",
+            "--force",
+        ],
+    );
+    world.ok(&[&again[..], &["--force"]].concat());
+}
+
+#[test]
+fn a_log_file_is_made_whole_or_not_at_all() {
+    let world = world();
+    let make = |name: &str, more: &[&str]| {
+        let mut all = vec![
+            "create", "--name", name, "--data", "data.img", "--log", "new.img",
+        ];
+        all.extend_from_slice(more);
+        world.run(&all)
+    };
+    let too_small = make("v", &["--log-size", "1MiB"]);
+    failed(&[], &too_small).with(2, &["32 segments"]);
+    assert!(!world.path("new.img").exists(), "a file was left behind");
+    let made = make("v", &["--log-size", "40MiB"]);
+    assert!(made.status.success(), "{}", texts(&made).1);
+    let metadata = fs::metadata(world.path("new.img")).unwrap();
+    let allocated = std::os::unix::fs::MetadataExt::blocks(&metadata) * 512;
+    assert!(
+        metadata.len() == 40 * MIB && allocated >= 40 * MIB,
+        "{allocated}"
+    );
+    let again = make("w", &["--log-size", "40MiB"]);
+    failed(&[], &again).with(4, &["new.img", "exists already"]);
+}
+
+#[test]
+fn a_sparse_log_is_filled_unless_told_otherwise() {
+    use std::os::unix::fs::MetadataExt;
+    let world = world();
+    world.ok(&[&args("data.img", LOG)[..], &["--sparse"]].concat());
+    let allocated = |name: &str| fs::metadata(world.path(name)).unwrap().blocks() * 512;
+    assert!(allocated(LOG) < 8 * MIB);
+    world.image("other.img", 40 * MIB);
+    world.ok(&[
+        "create",
+        "--name",
+        "w",
+        "--data",
+        "data.img",
+        "--log",
+        "other.img",
+    ]);
+    assert!(allocated("other.img") >= 40 * MIB);
+}
+
+#[test]
+fn without_permission_nothing_is_done_and_the_path_is_named() {
+    if !root() {
+        return skip(
+            "without_permission",
+            "not root, so there is nobody to become",
+        );
+    }
+    let world = world();
+    // The directories are the other user's, the images are not.
+    for dir in ["etc", "run"] {
+        fs::create_dir(world.path(dir)).unwrap();
+        fs::set_permissions(world.path(dir), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    for dir in world.dir().ancestors().take(1) {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for image in ["data.img", LOG] {
+        fs::set_permissions(world.path(image), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let before = (world.content("data.img"), world.content(LOG));
+    let mut command = Command::new("setpriv");
+    world.set_up(&mut command);
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(env!("CARGO_BIN_EXE_forebay"))
+        .args(args("data.img", LOG));
+    match command.output() {
+        Ok(output) if texts(&output).1.contains("forebay: ") => {
+            failed(&[], &output).with(5, &["log.img", "permission denied"]);
+        }
+        _ => skip(
+            "without_permission",
+            "setpriv does not run, or nobody cannot get there",
+        ),
+    }
+    assert!((world.content("data.img"), world.content(LOG)) == before);
+}

@@ -1,0 +1,19 @@
+//! The program as users meet it: the built binary, real files, real sockets, and as root real block
+//! devices and filesystems.
+//!
+//! Every refusal is held to the same standard ([`world::Failed`]): the documented exit code, one line
+//! that names what is wrong, and files that are byte for byte what they were.
+
+mod attach;
+mod block_devices;
+mod control;
+mod create;
+mod documents;
+mod logs;
+mod pairs;
+mod service;
+mod world;
+
+#[path = "../../src/scratch/nbd_client.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the program uses more of it")]
+mod nbd_client;

@@ -1,0 +1,277 @@
+//! A directory with images in it, and the program run in it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::nbd_client::NbdClient;
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// A scratch directory with `FOREBAY_CONFIG_DIR` and `FOREBAY_RUNTIME_DIR` in it. Ends the daemons
+/// it started when dropped.
+pub(crate) struct World {
+    dir: tempfile::TempDir,
+}
+
+/// What a refused command said.
+pub(crate) struct Failed {
+    pub(crate) code: i32,
+    pub(crate) said: String,
+}
+
+pub(crate) fn root() -> bool {
+    let id = Command::new("id").arg("-u").output().expect("id runs");
+    id.stdout == b"0\n"
+}
+
+/// Says loudly that a test did not run.
+pub(crate) fn skip(test: &str, why: &str) {
+    eprintln!("SKIPPED {test}: {why}");
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        World { dir }
+    }
+
+    /// One with `data.img` (64 MiB, with something in it) and the volume `v` with the log
+    /// `log.img` (40 MiB in segments of 1 MiB).
+    pub(crate) fn with_volume() -> World {
+        let world = World::new();
+        world.data("data.img", 64 * MIB);
+        world.image("log.img", 40 * MIB);
+        world.ok(&[
+            "create", "--name", "v", "--data", "data.img", "--log", "log.img",
+        ]);
+        world
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A sparse file of zeroes.
+    pub(crate) fn image(&self, name: &str, len: u64) -> PathBuf {
+        let path = self.path(name);
+        File::create(&path).unwrap().set_len(len).unwrap();
+        path
+    }
+
+    /// A file with something at its beginning and end.
+    pub(crate) fn data(&self, name: &str, len: u64) -> PathBuf {
+        let path = self.image(name, len);
+        self.poke(name, 0, name.repeat(100).as_bytes());
+        self.poke(name, len - 100, &[7; 100]);
+        path
+    }
+
+    pub(crate) fn poke(&self, name: &str, at: u64, bytes: &[u8]) {
+        let file = File::options().write(true).open(self.path(name)).unwrap();
+        file.write_all_at(bytes, at).unwrap();
+    }
+
+    pub(crate) fn peek(&self, name: &str, at: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        let file = File::open(self.path(name)).unwrap();
+        file.read_exact_at(&mut bytes, at).unwrap();
+        bytes
+    }
+
+    pub(crate) fn content(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// The program, to be run in the directory.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        self.set_up(&mut command);
+        command.args(args);
+        command
+    }
+
+    pub(crate) fn set_up(&self, command: &mut Command) {
+        command
+            .current_dir(self.dir())
+            .env("FOREBAY_CONFIG_DIR", self.path("etc"))
+            .env("FOREBAY_RUNTIME_DIR", self.path("run"))
+            .env_remove("RUST_LOG")
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(Stdio::null());
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("the program runs")
+    }
+
+    /// Runs what must succeed; returns its standard output.
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let (out, err) = texts(&output);
+        assert!(
+            output.status.success(),
+            "{args:?}: {}\n{out}{err}",
+            output.status
+        );
+        out
+    }
+
+    /// Runs what must be refused, and leave the images as they were.
+    pub(crate) fn refused(&self, args: &[&str]) -> Failed {
+        let before = self.images();
+        let failed = failed(args, &self.run(args));
+        assert!(
+            self.images() == before,
+            "{args:?} changed an image: {}",
+            failed.said
+        );
+        failed
+    }
+
+    /// Every file in the directory with its content.
+    fn images(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let entries = fs::read_dir(self.dir()).unwrap().flatten();
+        let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+        let mut images: Vec<_> = files
+            .map(|file| (file.path(), fs::read(file.path()).unwrap()))
+            .collect();
+        images.sort();
+        images
+    }
+
+    /// Attaches `v` for NBD clients only.
+    pub(crate) fn attach(&self) -> String {
+        self.ok(&["attach", "v", "--via", "none"])
+    }
+
+    /// A client of the attached volume `v`.
+    pub(crate) fn client(&self) -> NbdClient {
+        NbdClient::connect(&self.path("run/v.nbd.sock"), "v").expect("the NBD server answers")
+    }
+
+    /// Leaves `v` with flushed data that is in the log only: `len` bytes of `byte` at `at`.
+    pub(crate) fn dirty(&self, at: u64, byte: u8, len: usize) {
+        self.attach();
+        {
+            let mut client = self.client();
+            client.write(at, &vec![byte; len]).unwrap();
+            client.flush().unwrap();
+        }
+        self.kill("v");
+    }
+
+    pub(crate) fn pid(&self, name: &str) -> Option<u32> {
+        let text = fs::read_to_string(self.path("run").join(format!("{name}.lock"))).ok()?;
+        text.trim().parse().ok()
+    }
+
+    /// Ends a daemon as a crash would, and waits for it.
+    pub(crate) fn kill(&self, name: &str) {
+        let pid = self.pid(name).expect("it is attached");
+        signal(pid, "KILL");
+        wait_for_end(pid);
+        // The kernel closes what the process had a moment later.
+        wait_until("the control socket is dead", || {
+            let socket = self.path("run").join(format!("{name}.sock"));
+            let connected = std::os::unix::net::UnixStream::connect(socket);
+            connected.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+        });
+    }
+}
+
+pub(crate) fn signal(pid: u32, signal: &str) {
+    let killed = Command::new("kill")
+        .args(["-s", signal, &pid.to_string()])
+        .status();
+    assert!(killed.expect("kill runs").success());
+}
+
+/// Waits until a process that need not be our child has ended; a zombie has.
+pub(crate) fn wait_for_end(pid: u32) {
+    wait_until(
+        &format!("process {pid} ends"),
+        || match fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(stat) => stat
+                .rsplit(')')
+                .next()
+                .is_some_and(|rest| rest.starts_with(" Z")),
+            Err(_) => true,
+        },
+    );
+}
+
+/// Waits until something holds that another process brings about.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..3000 {
+        if holds() {
+            return;
+        }
+        // sleeps: another process gives no event to wait for
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("waited in vain until {what}");
+}
+
+pub(crate) fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// Checks that a command failed as all do: with one line.
+pub(crate) fn failed(args: &[&str], output: &Output) -> Failed {
+    let (out, said) = texts(output);
+    let code = output.status.code().unwrap_or(-1);
+    assert!(
+        code > 0,
+        "{args:?} should be refused, but: {} {out}{said}",
+        output.status
+    );
+    Failed { code, said }
+}
+
+impl Failed {
+    /// Checks the exit code and that the one line says all of `parts`.
+    #[track_caller]
+    pub(crate) fn with(&self, code: i32, parts: &[&str]) {
+        let Failed { said, .. } = self;
+        assert_eq!(self.code, code, "{said}");
+        for part in parts {
+            assert!(said.contains(part), "\"{part}\" is not in: {said}");
+        }
+        // Usage errors are the parser's, with a hint on a line of its own.
+        if !said.starts_with("error:") {
+            assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+            assert!(said.starts_with("forebay: "), "{said}");
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let entries = fs::read_dir(self.path("run"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        for entry in entries {
+            let name = entry.file_name().into_string().unwrap_or_default();
+            let Some(name) = name.strip_suffix(".lock") else {
+                continue;
+            };
+            let Some(pid) = self.pid(name) else { continue };
+            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if comm.trim() == "forebay" {
+                let _ = Command::new("kill")
+                    .args(["-s", "KILL", &pid.to_string()])
+                    .status();
+                wait_for_end(pid);
+            }
+        }
+        crate::block_devices::clear_away(self.dir());
+    }
+}

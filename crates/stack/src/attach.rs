@@ -1,0 +1,76 @@
+//! Putting the write cache on its two devices.
+
+use std::rc::Rc;
+
+use forebay_dcd::{Acknowledge, AttachOptions, AttachReport, Volume};
+use forebay_device::Checked;
+use forebay_rt::Rt;
+use forebay_units::ByteLen;
+
+use crate::{Bypass, Durability, Options, Pair, StackError};
+
+/// What large writes bypass where log and data share one disk: the paper's size (its section on
+/// large requests). Logging them there would make the one arm write them twice.
+const BYPASS_SHARED: ByteLen = ByteLen::kib(64);
+
+/// What to put up with when attaching.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Accept {
+    /// Data that was flushed and is missing from the log.
+    pub loss: bool,
+    /// A data device that is not as the log knows it.
+    pub changed: bool,
+}
+
+/// A volume that is in use.
+pub struct Attached {
+    /// The write cache, to be asked and told.
+    pub volume: Volume,
+    /// The same as a device, to be served.
+    pub device: Rc<Checked<Volume>>,
+    /// What recovery found.
+    pub report: AttachReport,
+}
+
+/// Recovers the volume whose log and data are `pair`, and takes it into use.
+///
+/// # Errors
+/// What [`Volume::attach`] says.
+pub async fn attach(
+    rt: Rt,
+    pair: Pair,
+    options: &Options,
+    accept: Accept,
+) -> Result<Attached, StackError> {
+    let settings = settings(&pair, options, accept);
+    let Pair { log, data, .. } = pair;
+    let attached = Volume::attach(rt, log.device, data.device, data.identity, settings).await;
+    let (volume, report) = attached.map_err(|error| StackError::Attach {
+        log: log.spec.to_string(),
+        data: data.spec.to_string(),
+        error,
+    })?;
+    Ok(Attached {
+        device: Rc::new(Checked::new(volume.clone(), "volume")),
+        volume,
+        report,
+    })
+}
+
+fn settings(pair: &Pair, options: &Options, accept: Accept) -> AttachOptions {
+    let defaults = AttachOptions::default();
+    AttachOptions {
+        acknowledge: match options.durability.unwrap_or_default() {
+            Durability::Flush => Acknowledge::Flush,
+            Durability::Write => Acknowledge::Write,
+        },
+        max_delay: options.max_delay.map_or(defaults.max_delay, |span| span.0),
+        bypass: match options.bypass {
+            Some(Bypass::Off) => None,
+            Some(Bypass::From(size)) => Some(size),
+            None => pair.shared.then_some(BYPASS_SHARED),
+        },
+        accept_loss: accept.loss,
+        accept_changed: accept.changed,
+    }
+}

@@ -1,0 +1,28 @@
+//! From what an administrator writes to a device that can be served.
+//!
+//! A path, perhaps of a part of a device, is a [`Spec`]; a volume's description file is a
+//! [`Description`]; both are only text until [`open_pair`] opens the log and the data device with
+//! all the checks that keep the two from being mixed up, and [`attach`] puts the write cache on them.
+//!
+//! This crate reads no files but devices: the text of a description comes from the program and goes
+//! back to it.
+//!
+//! Reading order: `spec.rs`, `options.rs`, `description.rs`, `open.rs`, `attach.rs`.
+
+mod attach;
+mod description;
+mod error;
+mod open;
+mod options;
+mod spec;
+mod text;
+
+pub use attach::{Accept, Attached, attach};
+pub use description::{Description, DescriptionError, Name, NameError};
+pub use error::StackError;
+pub use open::{Pair, Part, open_one, open_pair};
+pub use options::{
+    Bypass, Durability, Listen, ListenError, Metrics, Options, ParseBypassError, ParseChoiceError,
+    Via,
+};
+pub use spec::{Spec, SpecError};

@@ -1,0 +1,261 @@
+//! How a volume is to be served: the options of `attach`, which are also keys of a description.
+
+use std::fmt;
+use std::str::FromStr;
+
+use forebay_os::Address;
+use forebay_units::{ByteLen, TimeSpan};
+
+/// Why a text is none of the choices there are.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\" is none of {choices}")]
+pub struct ParseChoiceError {
+    text: String,
+    choices: &'static str,
+}
+
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$item_doc:meta])* $item:ident = $text:literal),+ } $choices:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub enum $name { $($(#[$item_doc])* $item),+ }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($name::$item => $text),+ })
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseChoiceError;
+
+            fn from_str(text: &str) -> Result<$name, ParseChoiceError> {
+                match text {
+                    $($text => Ok($name::$item),)+
+                    _ => Err(ParseChoiceError { text: text.into(), choices: $choices }),
+                }
+            }
+        }
+    };
+}
+
+choice!(
+    /// What makes a block device of the volume.
+    Via {
+        /// The best there is on this system.
+        #[default]
+        Auto = "auto",
+        /// The kernel's userspace block driver.
+        Ublk = "ublk",
+        /// The kernel's NBD client.
+        Nbd = "nbd",
+        /// A FUSE file under a loop device.
+        Loop = "loop",
+        /// Nothing: the volume is there for NBD clients only.
+        None = "none"
+    }
+    "auto, ublk, nbd, loop, none"
+);
+
+choice!(
+    /// When a write is acknowledged.
+    Durability {
+        /// When it is in memory; a flush makes it durable.
+        #[default]
+        Flush = "flush",
+        /// When it is durable.
+        Write = "write"
+    }
+    "flush, write"
+);
+
+/// Which requests go to the data device directly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bypass {
+    /// None.
+    Off,
+    /// Writes of at least this size.
+    From(ByteLen),
+}
+
+/// Why a text is no bypass size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseBypassError {
+    /// Not a size.
+    #[error("{0}, or write off")]
+    Size(#[from] forebay_units::ParseByteLenError),
+    /// Everything would bypass the cache.
+    #[error("a bypass size below 4KiB would leave nothing to cache; write off, or 64KiB")]
+    TooSmall,
+}
+
+impl FromStr for Bypass {
+    type Err = ParseBypassError;
+
+    fn from_str(text: &str) -> Result<Bypass, ParseBypassError> {
+        if text == "off" {
+            return Ok(Bypass::Off);
+        }
+        let size: ByteLen = text.parse()?;
+        if size < ByteLen::kib(4) {
+            return Err(ParseBypassError::TooSmall);
+        }
+        Ok(Bypass::From(size))
+    }
+}
+
+impl fmt::Display for Bypass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bypass::Off => f.write_str("off"),
+            Bypass::From(size) => size.fmt(f),
+        }
+    }
+}
+
+/// Where the NBD server listens, written `unix:PATH` or `tcp:ADDRESS:PORT`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listen(pub Address);
+
+/// Why a text says not where to listen.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is no place to listen (write unix:PATH with an absolute path, or tcp:ADDRESS:PORT)"
+)]
+pub struct ListenError(String);
+
+impl FromStr for Listen {
+    type Err = ListenError;
+
+    fn from_str(text: &str) -> Result<Listen, ListenError> {
+        let error = || ListenError(text.into());
+        let address = match text.strip_prefix("tcp:") {
+            Some(address) if !address.starts_with(['/', '.']) => address,
+            Some(_) => return Err(error()),
+            None if text.starts_with("unix:/") => text,
+            None => return Err(error()),
+        };
+        match address.parse().map_err(|_| error())? {
+            Address::Unix(_) if text.starts_with("tcp:") => Err(error()),
+            address => Ok(Listen(address)),
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+/// The options of `attach`; what is `None` has its default.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// What makes a block device of the volume.
+    pub via: Option<Via>,
+    /// Where NBD clients may connect besides the socket in the runtime directory.
+    pub listen: Option<Listen>,
+    /// When writes are acknowledged.
+    pub durability: Option<Durability>,
+    /// How long data that nobody flushed may wait for the log.
+    pub max_delay: Option<TimeSpan>,
+    /// Which writes go to the data device directly.
+    pub bypass: Option<Bypass>,
+    /// Where metrics are given out over HTTP, as `ADDRESS:PORT`.
+    pub metrics: Option<Metrics>,
+}
+
+/// Where metrics are given out: a TCP address, written `ADDRESS:PORT`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Metrics(pub Address);
+
+impl FromStr for Metrics {
+    type Err = ListenError;
+
+    fn from_str(text: &str) -> Result<Metrics, ListenError> {
+        match text.parse() {
+            Ok(address @ Address::Tcp(_)) => Ok(Metrics(address)),
+            _ => Err(ListenError(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Options {
+    /// These options, with what they leave open taken from `others`.
+    #[must_use]
+    pub fn or(self, others: Options) -> Options {
+        Options {
+            via: self.via.or(others.via),
+            listen: self.listen.or(others.listen),
+            durability: self.durability.or(others.durability),
+            max_delay: self.max_delay.or(others.max_delay),
+            bypass: self.bypass.or(others.bypass),
+            metrics: self.metrics.or(others.metrics),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_print_as_they_read_and_others_are_refused_with_the_list() {
+        for text in ["auto", "ublk", "nbd", "loop", "none"] {
+            assert_eq!(text.parse::<Via>().unwrap().to_string(), text);
+        }
+        let error = "iscsi".parse::<Via>().unwrap_err().to_string();
+        assert_eq!(error, "\"iscsi\" is none of auto, ublk, nbd, loop, none");
+    }
+
+    #[test]
+    fn places_to_listen_print_as_they_read_and_others_are_refused() {
+        for text in ["unix:/run/a.sock", "tcp:localhost:10809", "tcp:[::1]:80"] {
+            assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "a.sock",
+            "unix:a.sock",
+            "tcp:",
+            "tcp:/x",
+            "tcp:unix:/x",
+            "tcp:host",
+        ] {
+            assert!(text.parse::<Listen>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bypass_is_off_or_a_size_worth_it() {
+        assert_eq!("off".parse(), Ok(Bypass::Off));
+        assert_eq!("64KiB".parse(), Ok(Bypass::From(ByteLen::kib(64))));
+        assert_eq!("1".parse::<Bypass>(), Err(ParseBypassError::TooSmall));
+        assert!("big".parse::<Bypass>().is_err());
+    }
+
+    #[test]
+    fn options_of_the_command_line_win_over_those_of_the_description() {
+        let line = Options {
+            via: Some(Via::None),
+            ..Options::default()
+        };
+        let file = Options {
+            via: Some(Via::Loop),
+            durability: Some(Durability::Write),
+            ..Options::default()
+        };
+        let both = line.or(file);
+        assert_eq!(both.via, Some(Via::None));
+        assert_eq!(both.durability, Some(Durability::Write));
+    }
+}
