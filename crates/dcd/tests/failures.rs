@@ -28,14 +28,6 @@ async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
     done.expect("write");
 }
 
-async fn reads(volume: &Volume, id: u64, at: u64, len: u64) {
-    let bytes = checked(volume)
-        .read(at, BufMut::zeroed(len as usize))
-        .await
-        .expect("read");
-    assert!(bytes[..] == stamp(id, at, len)[..], "not what {id} wrote");
-}
-
 fn holds(image: &[u8], id: u64, at: u64, len: u64) -> bool {
     image[at as usize..(at + len) as usize] == stamp(id, at, len)
 }
@@ -160,7 +152,7 @@ fn what_a_failed_flush_lost_while_the_log_was_rescued_is_written_again() {
         data.forgetful.set(true);
         data.fail(move |op, _| op == Op::Flush && left.replace(left.get().max(1) - 1) > 0);
         log.fail(|op, _| op == Op::Write);
-        while !volume.flush().await.is_ok() {
+        while volume.flush().await.is_err() {
             rt.sleep(Duration::from_millis(100)).await;
         }
         let home = data.after_cut(Coin::Drop);

@@ -21,7 +21,7 @@ pub struct SummaryRecord {
     pub offset: u32,
     /// Bytes of payload, padded to the log's block.
     pub payload_bytes: u32,
-    /// As in [`Record::continues`].
+    /// As in [`super::Record::continues`].
     pub continues: bool,
     /// What it does, in order.
     pub entries: Vec<Entry>,
