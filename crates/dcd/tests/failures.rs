@@ -191,3 +191,50 @@ fn writers_go_on_when_a_slow_flush_ends_with_the_log_full_of_what_is_not_durable
         flush.await.unwrap();
     });
 }
+
+/// Found by reading: a flush waited for the rescue, and that for the data device, for ever.
+#[test]
+fn with_both_devices_failing_requests_end_with_errors() {
+    let world = world();
+    let (rt, log, data) = (
+        world.rt.clone(),
+        Rc::clone(&world.log),
+        Rc::clone(&world.data),
+    );
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        data.fail(|op, _| op != Op::Read);
+        log.fail(|op, _| op != Op::Read);
+        let flushed = volume.flush().await;
+        assert!(flushed.is_err(), "acknowledged by nobody");
+        let buf = BufMut::copy_of(&stamp(2, 64 * LINE, LINE)).freeze();
+        assert!(
+            checked(&volume)
+                .write(64 * LINE, buf, Durability::Flush)
+                .await
+                .is_err(),
+            "neither log nor home"
+        );
+        reads(&volume, 1, 64 * LINE, LINE).await;
+        assert!(volume.what_is_left().is_some());
+        // The data device comes back: what is in memory goes home after all.
+        data.fault.replace(None);
+        rt.sleep(Duration::from_secs(60)).await;
+        volume.drain().await.unwrap();
+        volume.flush().await.unwrap();
+        volume.close().await.unwrap();
+        assert!(holds(&data.after_cut(Coin::Drop), 1, 64 * LINE, LINE));
+    });
+}
+
+#[test]
+fn with_both_devices_failing_it_still_detaches_and_says_that_something_is_lost() {
+    let world = world();
+    let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        data.fail(|_, _| true);
+        log.fail(|_, _| true);
+        volume.close().await.expect_err("it was not made durable");
+    });
+}
