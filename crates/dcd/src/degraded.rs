@@ -28,9 +28,16 @@ pub(crate) async fn rescuer(engine: Rc<Engine>) {
     engine.rescue.set(Rescue::UnderWay);
     engine.rescue_marks().await;
     engine.rescue_pieces().await;
-    engine.abandon_log().await;
+    let mut marked = engine.abandon_log().await;
     engine.rescue.set(Rescue::Done);
     engine.settled.notify_all();
+    // A device that comes back must not be believed at the next attach.
+    let mut failures = 0;
+    while marked.is_err() {
+        engine.rt.sleep(policy::retry_after(failures)).await;
+        failures += 1;
+        marked = engine.abandon_log().await;
+    }
 }
 
 impl Engine {
@@ -141,7 +148,7 @@ impl Engine {
     }
 
     /// Says in the log that it must not be taken up again, if it still takes that.
-    async fn abandon_log(&self) {
+    async fn abandon_log(&self) -> Result<()> {
         let lost_sectors = self.lost_sectors();
         self.payload.borrow_mut().lost_sectors = lost_sectors;
         let layer = self.payload.borrow().encode();
@@ -149,9 +156,9 @@ impl Engine {
             superblock.abandoned = true;
             superblock.layer = layer;
         });
-        if let Err(error) = marked.await {
+        marked.await.inspect_err(|error| {
             tracing::error!(%error, "the failed log could not be marked; do not attach it again");
-        }
+        })
     }
 
     /// Waits until what overlaps with the failed log is home and the log is out of the game.

@@ -238,3 +238,44 @@ fn with_both_devices_failing_it_still_detaches_and_says_that_something_is_lost()
         volume.close().await.expect_err("it was not made durable");
     });
 }
+
+/// Found by reading: one read error while destaging, and the data was given up for good.
+#[test]
+fn a_log_that_cannot_be_read_for_a_moment_loses_nothing() {
+    let world = world();
+    let (rt, log, data) = (
+        world.rt.clone(),
+        Rc::clone(&world.log),
+        Rc::clone(&world.data),
+    );
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, 16 * LINE).await;
+        volume.flush().await.unwrap();
+        let until = rt.now().plus(Duration::from_secs(2));
+        let clock = rt.clone();
+        log.fail(move |op, _| op == Op::Read && clock.now() < until);
+        volume.drain().await.unwrap();
+        assert_eq!(volume.status().damaged_bytes, 0);
+        assert!(holds(&data.now(), 1, 64 * LINE, 16 * LINE));
+    });
+}
+
+/// Found by the run of faults: the log was only once told that it is abandoned.
+#[test]
+fn a_failed_log_that_comes_back_is_told_that_it_was_abandoned() {
+    let world = world();
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        log.fail(|op, _| op != Op::Read);
+        write(&volume, 2, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        until_degraded(&rt, &volume).await;
+        log.fault.replace(None);
+        rt.sleep(Duration::from_secs(60)).await;
+    });
+    let again = world.after_cut(Coin::Drop).world(2, None);
+    let refused = again.attach(AttachOptions::default()).expect("no cut");
+    assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+}
