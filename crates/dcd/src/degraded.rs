@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
 use forebay_log::RangeKind;
@@ -27,9 +28,16 @@ pub(crate) async fn rescuer(engine: Rc<Engine>) {
     engine.rescue.set(Rescue::UnderWay);
     engine.rescue_marks().await;
     engine.rescue_pieces().await;
-    engine.abandon_log().await;
+    let mut marked = engine.abandon_log().await;
     engine.rescue.set(Rescue::Done);
     engine.settled.notify_all();
+    // A device that comes back must not be believed at the next attach.
+    let mut failures = 0;
+    while marked.is_err() {
+        engine.rt.sleep(policy::retry_after(failures)).await;
+        failures += 1;
+        marked = engine.abandon_log().await;
+    }
 }
 
 impl Engine {
@@ -140,7 +148,7 @@ impl Engine {
     }
 
     /// Says in the log that it must not be taken up again, if it still takes that.
-    async fn abandon_log(&self) {
+    async fn abandon_log(&self) -> Result<()> {
         let lost_sectors = self.lost_sectors();
         self.payload.borrow_mut().lost_sectors = lost_sectors;
         let layer = self.payload.borrow().encode();
@@ -148,25 +156,35 @@ impl Engine {
             superblock.abandoned = true;
             superblock.layer = layer;
         });
-        if let Err(error) = marked.await {
+        marked.await.inspect_err(|error| {
             tracing::error!(%error, "the failed log could not be marked; do not attach it again");
-        }
+        })
     }
 
     /// Waits until what overlaps with the failed log is home and the log is out of the game.
-    async fn until_rescued(&self, range: Option<&Range<u64>>) {
+    ///
+    /// # Errors
+    /// While the data device does not take it: how long that lasts nobody knows.
+    async fn until_rescued(&self, op: Op, range: Option<&Range<u64>>) -> Result<()> {
+        let stuck = |cause: Arc<str>| DeviceError::Failed {
+            op,
+            cause: format!("the log failed, and what it held cannot be taken home: {cause}").into(),
+        };
         self.settled
             .until(|| {
                 let free = range.is_some_and(|range| !self.map.borrow().overlaps(range.clone()));
-                (free || self.rescue.get() == Rescue::Done).then_some(())
+                if free || self.rescue.get() == Rescue::Done {
+                    return Some(Ok(()));
+                }
+                self.trouble.borrow().clone().map(|cause| Err(stuck(cause)))
             })
-            .await;
+            .await
     }
 
     /// A write without a log.
     pub(crate) async fn write_home(&self, at: u64, buf: Buf, durable: bool) -> Result<()> {
         let range = sectors(&(at..at + buf.len() as u64));
-        self.until_rescued(Some(&range)).await;
+        self.until_rescued(Op::Write, Some(&range)).await?;
         let _turn = self.home.lock(range.clone()).await;
         let durability = if durable {
             Durability::Fua
@@ -182,7 +200,7 @@ impl Engine {
     /// A discard or write-zeroes without a log.
     pub(crate) async fn mark_home(&self, op: Op, kind: RangeKind, bytes: Range<u64>) -> Result<()> {
         let range = sectors(&bytes);
-        self.until_rescued(Some(&range)).await;
+        self.until_rescued(op, Some(&range)).await?;
         let _turn = self.home.lock(range.clone()).await;
         self.change_home(kind, range.clone()).await?;
         if op == Op::WriteZeroes {
@@ -193,7 +211,7 @@ impl Engine {
 
     /// A flush without a log: the data device's, once everything is there.
     pub(crate) async fn flush_home(&self, op: Op) -> Result<()> {
-        self.until_rescued(None).await;
+        self.until_rescued(op, None).await?;
         if self.lost_unflushed.get() {
             let cause = "data that was not yet durable was lost with the log device".into();
             return Err(DeviceError::Failed { op, cause });

@@ -1,6 +1,7 @@
 //! Bringing pieces home: what destaging and the rescue from a failed log share.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, Durability, Result};
 use forebay_log::{Log, RangeKind};
@@ -18,6 +19,12 @@ const DEPTH: usize = 64;
 const RUN_SECTORS_MAX: u64 = 2048;
 /// The most that lies unread between two pieces read in one request, in sectors.
 const GAP_SECTORS: u64 = 64;
+/// How long to wait before what could not be read from the log is read again, and again.
+const READ_AGAIN: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(10),
+];
 /// Log reads under way at once.
 const READS: usize = 8;
 
@@ -29,6 +36,7 @@ pub(crate) struct Loaded {
 }
 
 /// Pieces as read from the log: the sound ones with their data, and the damaged.
+#[derive(Default)]
 pub(crate) struct LoadedPieces {
     pub(crate) sound: Vec<Loaded>,
     pub(crate) damaged: Vec<Piece>,
@@ -66,13 +74,32 @@ fn runs(log: &Log, mut pieces: Vec<Piece>) -> Vec<Run> {
 }
 
 impl Engine {
-    /// Reads pieces from the log, in large requests, and checks each. A piece that cannot be read
-    /// counts as damaged.
+    /// Reads pieces from the log, in large requests, and checks each. A piece that cannot be read,
+    /// though tried again after a while, counts as damaged: a path that comes back, or a disk that is
+    /// reset, is no loss.
     pub(crate) async fn load(&self, pieces: Vec<Piece>) -> LoadedPieces {
-        let mut out = LoadedPieces {
-            sound: Vec::new(),
-            damaged: Vec::new(),
-        };
+        let (mut out, mut unreadable) = self.load_once(pieces).await;
+        for pause in READ_AGAIN {
+            if unreadable.is_empty() {
+                return out;
+            }
+            tracing::warn!(
+                pieces = unreadable.len(),
+                "the log cannot be read; will retry"
+            );
+            self.rt.sleep(pause).await;
+            let (more, rest) = self.load_once(unreadable).await;
+            out.sound.extend(more.sound);
+            out.damaged.extend(more.damaged);
+            unreadable = rest;
+        }
+        out.damaged.extend(unreadable);
+        out
+    }
+
+    /// One try; gives the pieces apart for which the device gave an error.
+    async fn load_once(&self, pieces: Vec<Piece>) -> (LoadedPieces, Vec<Piece>) {
+        let (mut out, mut unreadable) = (LoadedPieces::default(), Vec::new());
         let reads = runs(&self.log, pieces).into_iter().map(|run| async {
             let start = run.pieces[0].addr;
             let bytes = self.log.read(start, run.sectors).await.ok();
@@ -88,13 +115,16 @@ impl Engine {
                     Some(bytes) => Some(bytes.slice(from..from + piece.bytes())),
                     None => self.log.read(piece.addr, piece.sectors.into()).await.ok(),
                 };
-                match data.filter(|data| piece.is_sound(data)) {
-                    Some(bytes) => out.sound.push(Loaded { piece, bytes }),
-                    None => out.damaged.push(piece),
+                match data {
+                    Some(bytes) if piece.is_sound(&bytes) => {
+                        out.sound.push(Loaded { piece, bytes })
+                    }
+                    Some(_) => out.damaged.push(piece),
+                    None => unreadable.push(piece),
                 }
             }
         }
-        out
+        (out, unreadable)
     }
 
     /// Writes the live parts of pieces home, in the order of their addresses, neighbours together.

@@ -183,3 +183,91 @@ fn writers_go_on_when_a_slow_flush_ends_with_the_log_full_of_what_is_not_durable
         flush.await.unwrap();
     });
 }
+
+/// Found by reading: a flush waited for the rescue, and that for the data device, for ever.
+#[test]
+fn with_both_devices_failing_requests_end_with_errors() {
+    let world = world();
+    let (rt, log, data) = (
+        world.rt.clone(),
+        Rc::clone(&world.log),
+        Rc::clone(&world.data),
+    );
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        data.fail(|op, _| op != Op::Read);
+        log.fail(|op, _| op != Op::Read);
+        let flushed = volume.flush().await;
+        assert!(flushed.is_err(), "acknowledged by nobody");
+        let buf = BufMut::copy_of(&stamp(2, 64 * LINE, LINE)).freeze();
+        assert!(
+            checked(&volume)
+                .write(64 * LINE, buf, Durability::Flush)
+                .await
+                .is_err(),
+            "neither log nor home"
+        );
+        reads(&volume, 1, 64 * LINE, LINE).await;
+        assert!(volume.what_is_left().is_some());
+        // The data device comes back: what is in memory goes home after all.
+        data.fault.replace(None);
+        rt.sleep(Duration::from_secs(60)).await;
+        volume.drain().await.unwrap();
+        volume.flush().await.unwrap();
+        volume.close().await.unwrap();
+        assert!(holds(&data.after_cut(Coin::Drop), 1, 64 * LINE, LINE));
+    });
+}
+
+#[test]
+fn with_both_devices_failing_it_still_detaches_and_says_that_something_is_lost() {
+    let world = world();
+    let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        data.fail(|_, _| true);
+        log.fail(|_, _| true);
+        volume.close().await.expect_err("it was not made durable");
+    });
+}
+
+/// Found by reading: one read error while destaging, and the data was given up for good.
+#[test]
+fn a_log_that_cannot_be_read_for_a_moment_loses_nothing() {
+    let world = world();
+    let (rt, log, data) = (
+        world.rt.clone(),
+        Rc::clone(&world.log),
+        Rc::clone(&world.data),
+    );
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, 16 * LINE).await;
+        volume.flush().await.unwrap();
+        let until = rt.now().plus(Duration::from_secs(2));
+        let clock = rt.clone();
+        log.fail(move |op, _| op == Op::Read && clock.now() < until);
+        volume.drain().await.unwrap();
+        assert_eq!(volume.status().damaged_bytes, 0);
+        assert!(holds(&data.now(), 1, 64 * LINE, 16 * LINE));
+    });
+}
+
+/// Found by the run of faults: the log was only once told that it is abandoned.
+#[test]
+fn a_failed_log_that_comes_back_is_told_that_it_was_abandoned() {
+    let world = world();
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        log.fail(|op, _| op != Op::Read);
+        write(&volume, 2, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        until_degraded(&rt, &volume).await;
+        log.fault.replace(None);
+        rt.sleep(Duration::from_secs(60)).await;
+    });
+    let again = world.after_cut(Coin::Drop).world(2, None);
+    let refused = again.attach(AttachOptions::default()).expect("no cut");
+    assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+}
