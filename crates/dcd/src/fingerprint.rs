@@ -42,8 +42,8 @@ fn place(n: usize, len: u64) -> Option<Range<u64>> {
     let start = if n < HEAD {
         n as u64 * BLOCK
     } else {
-        // Counted back from the end, in whole blocks so that it suits any block size.
-        (len / BLOCK).checked_sub((BLOCKS - n) as u64)? * BLOCK
+        // Counted back from the very end, where a partition table keeps its copy.
+        len.checked_sub((BLOCKS - n) as u64 * BLOCK)?
     };
     let end = (start + BLOCK).min(len);
     (start < end).then_some(start..end)
@@ -151,6 +151,8 @@ mod tests {
                 let device = RamDevice::new(len, 512);
                 let fingerprint = Fingerprint::take(&device).await.unwrap();
                 assert_eq!(fingerprint.mismatch(&device).await.unwrap(), None);
+                device.poke(len - 1, &[1]);
+                assert!(fingerprint.mismatch(&device).await.unwrap().is_some());
                 device.poke(0, &[1]);
                 assert_eq!(fingerprint.mismatch(&device).await.unwrap(), Some(0));
             }
