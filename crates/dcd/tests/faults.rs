@@ -1,0 +1,282 @@
+//! A device that fails at any one of its requests, for once or for good, and then a power cut.
+
+mod support;
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
+use forebay_device::{BufMut, Device, DeviceError, Op};
+use support::history::{Action, History, Shared, perform, random_action};
+use support::{Coin, Disk, Images, Rng, World, checked};
+
+const DATA_BYTES: u64 = 1 << 20;
+const WHOLE: Range<u64> = 0..DATA_BYTES;
+
+/// How a device fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Failing {
+    /// One write or flush, then it works again.
+    Once,
+    /// As before, and a flush that fails loses what it was for.
+    Forgetting,
+    /// Every write and flush from then on; it can still be read.
+    Writes,
+    /// Everything from then on.
+    Dead,
+    /// Everything, until the script is through.
+    ForAWhile,
+}
+
+fn script(seed: u64, len: usize) -> Vec<Action> {
+    let rng = Rng::new(seed);
+    (0..len)
+        .map(|_| random_action(&rng, &WHOLE, 96 << 10))
+        .collect()
+}
+
+/// Lets the n-th write or flush of the disk fail, and what follows. Gives a switch to heal it.
+fn fail_at(disk: &Disk, n: u64, failing: Failing) -> Rc<Cell<bool>> {
+    let (healed, seen) = (Rc::new(Cell::new(false)), Cell::new(0));
+    let heal = Rc::clone(&healed);
+    disk.forgetful
+        .set(matches!(failing, Failing::Forgetting | Failing::Dead));
+    disk.fail(move |op, _| {
+        let now = seen.get();
+        if op != Op::Read {
+            seen.set(now + 1);
+        }
+        match failing {
+            Failing::Once | Failing::Forgetting => op != Op::Read && now == n,
+            Failing::Writes => op != Op::Read && now >= n,
+            Failing::Dead => now > n || op != Op::Read && now == n,
+            Failing::ForAWhile => !heal.get() && (now > n || op != Op::Read && now == n),
+        }
+    });
+    healed
+}
+
+/// Reads sector by sector: the content, and which sectors cannot be read.
+async fn read_sectors(volume: &Volume) -> (Vec<u8>, Vec<bool>) {
+    let device = checked(volume);
+    let (mut bytes, mut unreadable) = (Vec::new(), Vec::new());
+    for line in WHOLE.step_by(4096) {
+        if let Ok(read) = device.read(line, BufMut::zeroed(4096)).await {
+            bytes.extend_from_slice(&read);
+            unreadable.extend([false; 8]);
+            continue;
+        }
+        for at in (line..line + 4096).step_by(512) {
+            let read = device.read(at, BufMut::zeroed(512)).await;
+            unreadable.push(read.is_err());
+            bytes.extend_from_slice(&read.unwrap_or_else(|_| BufMut::zeroed(512)));
+        }
+    }
+    (bytes, unreadable)
+}
+
+/// What is to be true of the disks after a cut while the log failed.
+fn judge_after_cut(images: &Images, history: &History, what: &str) {
+    let world = images.world(9, None);
+    let seen = match world.attach(AttachOptions::default()).expect("no cut") {
+        Ok((volume, _)) => {
+            let read = async move { read_sectors(&volume).await };
+            let (seen, unreadable) = world.run(read).expect("no cut");
+            assert!(!unreadable.contains(&true), "{what}: unreadable");
+            seen
+        }
+        Err(AttachError::Abandoned { .. }) => images.data.clone(),
+        // The rescue had begun to change the ends of the data device: a human has to say that the
+        // log counts, and then it does.
+        Err(AttachError::Changed { .. }) => {
+            let options = AttachOptions {
+                accept_changed: true,
+                ..AttachOptions::default()
+            };
+            let accepted = world.attach(options).expect("no cut").expect("accepted");
+            let read = async move { read_sectors(&accepted.0).await };
+            world.run(read).expect("no cut").0
+        }
+        Err(other) => panic!("{what}: {other}"),
+    };
+    if let Err(wrong) = history.each_sector(&seen, &|_| false) {
+        panic!("{what}: {wrong}");
+    }
+}
+
+/// What is asked of a volume whose log or data device fails.
+struct Run {
+    world: World,
+    volume: Volume,
+    history: Shared,
+}
+
+impl Run {
+    fn new(images: &Images, seed: u64) -> Run {
+        let world = images.world(seed, None);
+        let attached = world.attach(AttachOptions::default()).expect("no cut");
+        Run {
+            volume: attached.expect("attach").0,
+            world,
+            history: Rc::new(RefCell::new(History::whole(images.data.clone(), 1))),
+        }
+    }
+
+    /// Does the script; says what failed of it.
+    fn go(&self, script: &[Action]) -> Vec<DeviceError> {
+        let (rt, history) = (self.world.rt.clone(), Rc::clone(&self.history));
+        let (volume, script) = (self.volume.clone(), script.to_vec());
+        let run = async move {
+            let mut errors = Vec::new();
+            for action in &script {
+                let done = perform(&checked(&volume), &rt, &history, action).await;
+                errors.extend(done.err());
+            }
+            errors
+        };
+        self.world.run(run).expect("no cut")
+    }
+
+    fn run<T: 'static, F: Future<Output = T> + 'static>(&self, ask: impl FnOnce(Volume) -> F) -> T {
+        self.world.run(ask(self.volume.clone())).expect("no cut")
+    }
+
+    fn is_degraded(&self) -> bool {
+        self.volume.status().mode == Mode::Degraded
+    }
+
+    /// Cuts the power a few times while the volume is degraded.
+    fn cut_while_degraded(&self, seed: u64) -> Rc<RefCell<Vec<(Images, History)>>> {
+        let cuts: Rc<RefCell<Vec<(Images, History)>>> = Rc::default();
+        let (log, data) = (Rc::clone(&self.world.log), Rc::clone(&self.world.data));
+        let (noted, kept) = (Rc::clone(&self.history), Rc::clone(&cuts));
+        let (rng, volume) = (Rng::new(seed), self.volume.clone());
+        let watch = move |request| {
+            let degraded = volume.status().mode == Mode::Degraded;
+            if degraded && kept.borrow().len() < 4 && rng.below(5) == 0 {
+                let coin = [Coin::Drop, Coin::Blocks(request), Coin::Keep][rng.below(3) as usize];
+                let images = Images {
+                    log: log.after_cut(coin),
+                    data: data.after_cut(coin),
+                };
+                kept.borrow_mut().push((images, noted.borrow().clone()));
+            }
+        };
+        self.world.power.watch.replace(Some(Box::new(watch)));
+        cuts
+    }
+
+    /// Everything acknowledged is there, but for what cannot be read.
+    fn all_is_there(&self, seen: &[u8], unreadable: &[bool]) {
+        let mut history = self.history.borrow().clone();
+        history.set_durable(history.acknowledged());
+        let unreadable = |sector: u64| unreadable[sector as usize];
+        history.prefixes(seen, &unreadable).expect("the last state");
+    }
+}
+
+/// The whole run with the log failing at its n-th request; false if it has fewer.
+fn log_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> bool {
+    let run = Run::new(images, n);
+    fail_at(&run.world.log, n, failing);
+    let cuts = run.cut_while_degraded(n);
+    let mut errors = run.go(script);
+    let failed = run.is_degraded();
+    errors.extend(run.run(|volume| async move { volume.flush().await }).err());
+    let (seen, unreadable) = run.run(|volume| async move { read_sectors(&volume).await });
+    let status = run.volume.status();
+    if matches!(failing, Failing::Dead | Failing::Forgetting) {
+        // What was only there is gone, and that is said: by flushes if it was never durable.
+        let lost = unreadable.iter().filter(|lost| **lost).count() as u64 * 512;
+        assert_eq!(status.damaged_bytes, lost);
+        let told = |error: &DeviceError| matches!(error, DeviceError::Failed { op: Op::Flush, .. });
+        assert!(errors.iter().all(told), "{errors:?}");
+    } else {
+        assert!(
+            errors.is_empty() && !unreadable.contains(&true),
+            "{errors:?}"
+        );
+    }
+    run.all_is_there(&seen, &unreadable);
+    if errors.is_empty() && failed {
+        run.all_is_there(&run.world.data.after_cut(Coin::Drop), &unreadable);
+    }
+    // It detaches, too: with an error if something was lost.
+    let closed = run.run(|volume| async move { volume.close().await });
+    assert_eq!(closed.is_ok(), errors.is_empty(), "{closed:?} {errors:?}");
+    run.world.power.watch.replace(None);
+    // A log that takes no writes cannot be attached; one that failed once can.
+    if failing == Failing::Once {
+        for (images, history) in cuts.take() {
+            judge_after_cut(&images, &history, &format!("log failed at {n}"));
+        }
+    }
+    failed
+}
+
+fn log_fails_everywhere(failing: Failing, seed: u64) {
+    let images = Images::fresh(DATA_BYTES);
+    let script = script(seed, 100);
+    let mut n = 0;
+    while log_fails(&images, &script, n, failing) {
+        n += 1;
+    }
+    println!("{n} requests of the log, each failing: {failing:?}");
+    assert!(n > 60, "only {n} requests");
+}
+
+#[test]
+fn one_failed_request_of_the_log_wherever_it_is_costs_nothing_but_the_log() {
+    log_fails_everywhere(Failing::Once, 21);
+}
+
+#[test]
+fn a_log_that_fails_once_and_forgets_says_what_is_lost() {
+    log_fails_everywhere(Failing::Forgetting, 25);
+}
+
+#[test]
+fn a_log_that_takes_no_more_writes_from_any_point_on_costs_nothing_but_the_log() {
+    log_fails_everywhere(Failing::Writes, 22);
+}
+
+#[test]
+fn a_log_that_dies_at_any_point_loses_nothing_without_saying_so() {
+    log_fails_everywhere(Failing::Dead, 23);
+}
+
+/// The data device fails at its n-th request; false if it has fewer.
+fn data_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> bool {
+    let run = Run::new(images, n);
+    let healed = fail_at(&run.world.data, n, failing);
+    let errors = run.go(script);
+    assert!(errors.is_empty(), "{errors:?}");
+    let cut = run.world.after_cut(Coin::Blocks(n));
+    judge_after_cut(&cut, &run.history.borrow(), &format!("data failed at {n}"));
+    healed.set(true);
+    let rt = run.world.rt.clone();
+    let errors = run.run(|volume| async move {
+        rt.sleep(Duration::from_secs(60)).await;
+        volume.drain().await.expect("drain");
+        volume.close().await.expect("close");
+        volume.status().data_errors
+    });
+    run.all_is_there(&run.world.data.after_cut(Coin::Drop), &vec![false; 4096]);
+    errors > 0
+}
+
+#[test]
+fn the_data_device_failing_at_any_point_is_retried_and_costs_nothing() {
+    let images = Images::fresh(DATA_BYTES);
+    for failing in [Failing::Forgetting, Failing::ForAWhile] {
+        let script = script(24, 100);
+        let mut n = 0;
+        while data_fails(&images, &script, n, failing) {
+            n += 1;
+        }
+        println!("{n} requests of the data device, each failing: {failing:?}");
+        assert!(n > 20, "only {n} requests");
+    }
+}
