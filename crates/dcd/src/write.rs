@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
 use forebay_log::{Appender, RangeKind, SEGMENTS_RESERVED};
+use forebay_rt::Instant;
 use forebay_units::{LINE_BYTES, RecordSeq, SECTOR_BYTES, Sector};
 
 use crate::engine::{Acknowledge, Engine, sectors};
@@ -41,7 +42,10 @@ impl Engine {
         let len = buf.len() as u64;
         let durable =
             durability == Durability::Fua || self.options.acknowledge == Acknowledge::Write;
-        if !self.try_bypass(at, &buf, durable).await? {
+        // What is rare is boxed, here and below: a request's future is allocated whole, and should
+        // be no larger than what every request needs.
+        let bypass = self.options.bypass.is_some();
+        if !bypass || !Box::pin(self.try_bypass(at, &buf, durable)).await? {
             self.write_to_log(at, buf, durable).await?;
         }
         let mut counters = self.counters.borrow_mut();
@@ -62,11 +66,11 @@ impl Engine {
                 .await?
             {
                 Admitted::ToLog => self.append(at, &part),
-                Admitted::Home => self.write_home(at, part, durable).await?,
+                Admitted::Home => Box::pin(self.write_home(at, part, durable)).await?,
             }
         }
         if durable {
-            self.make_durable(self.log.last_record()).await?;
+            Box::pin(self.make_durable(self.log.last_record())).await?;
         }
         Ok(())
     }
@@ -77,24 +81,34 @@ impl Engine {
         if self.log.failure().is_some() {
             return Ok(Admitted::Home);
         }
-        let wait = self.pace(bytes);
-        let room = || self.log.has_room(bytes, entries, SEGMENTS_RESERVED);
-        if self.queued.get() == 0 && wait.is_none() && room() {
+        let not_before = self.pace(bytes);
+        let room = self.log.has_room(bytes, entries, SEGMENTS_RESERVED);
+        if self.queued.get() == 0 && not_before.is_none() && room {
             return Ok(Admitted::ToLog);
         }
+        Box::pin(self.wait_for_room(op, bytes, entries, not_before)).await
+    }
+
+    async fn wait_for_room(
+        &self,
+        op: Op,
+        bytes: u64,
+        entries: u64,
+        not_before: Option<Instant>,
+    ) -> Result<Admitted> {
         let began = self.rt.now();
         self.queued.set(self.queued.get() + 1);
         let _queued = Queued(self);
         let _turn = self.queue.lock(0..1).await;
-        if let Some(wait) = wait {
-            self.rt.sleep(wait).await;
+        if let Some(at) = not_before {
+            self.rt.sleep_until(at).await;
         }
         let admitted = loop {
             let progress = self.log.progress();
             if self.log.failure().is_some() {
                 break Admitted::Home;
             }
-            if room() {
+            if self.log.has_room(bytes, entries, SEGMENTS_RESERVED) {
                 break Admitted::ToLog;
             }
             let full = self.log.lacks_segments(bytes, entries, SEGMENTS_RESERVED);
@@ -111,9 +125,9 @@ impl Engine {
         Ok(admitted)
     }
 
-    /// How long a write of `bytes` has to wait so that writers and destaging meet before the log is
-    /// full. Small waits are saved up until they are worth a timer.
-    fn pace(&self, bytes: u64) -> Option<Duration> {
+    /// When a write of `bytes` may go so that writers and destaging meet before the log is full.
+    /// Small waits are saved up until they are worth a timer.
+    fn pace(&self, bytes: u64) -> Option<Instant> {
         let rate = policy::pace(self.used())? * self.empty_rate.get();
         if rate <= 0.0 {
             return None;
@@ -122,7 +136,7 @@ impl Engine {
         let cost = Duration::from_secs_f64((bytes as f64 / rate).min(1.0));
         let at = self.pace_at.get().max(now).plus(cost);
         self.pace_at.set(at);
-        Some(at.since(now)).filter(|wait| *wait >= PACE_GRAIN)
+        (at.since(now) >= PACE_GRAIN).then_some(at)
     }
 
     fn append(&self, at: u64, data: &[u8]) {
