@@ -293,6 +293,12 @@ impl Disk {
         Ok(())
     }
 
+    /// Writes that were issued and have not completed.
+    pub fn writes_under_way(&self) -> usize {
+        let pending = self.pending.borrow();
+        pending.iter().filter(|write| write.done.is_none()).count()
+    }
+
     /// The medium if the power were cut now.
     pub fn after_cut(&self, coin: Coin) -> Vec<u8> {
         let block = self.geometry.block_size as usize;
