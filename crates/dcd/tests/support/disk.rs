@@ -175,7 +175,7 @@ impl Disk {
             RamDevice::new(image.len() as u64, block),
         );
         for (n, page) in image.chunks(4096).enumerate() {
-            if page.iter().any(|byte| *byte != 0) {
+            if *page != [0; 4096][..page.len()] {
                 current.poke(n as u64 * 4096, page);
                 stable.poke(n as u64 * 4096, page);
             }
