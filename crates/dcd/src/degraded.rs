@@ -96,7 +96,7 @@ impl Engine {
             let loaded = self.load(on_device).await;
             ready.extend(loaded.sound);
             self.persist(|| async {
-                self.write_pieces_home(ready.clone(), || std::future::ready(()))
+                self.write_pieces_home(ready.clone(), || std::future::ready(Ok(())))
                     .await?;
                 self.data.flush().await
             })

@@ -16,7 +16,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Device, DeviceError};
+use forebay_device::{Device, DeviceError, Op};
 use forebay_log::{Addr, Entry, LogError, Placed, RangeKind};
 use forebay_units::{Line, RecordSeq, SegmentSeq};
 use futures_util::StreamExt;
@@ -75,7 +75,7 @@ struct Written {
 /// Destages for as long as the volume is attached and its log works.
 pub(crate) async fn destager(engine: Rc<Engine>) {
     let mut failures = 0;
-    while engine.log.failure().is_none() {
+    while engine.log.failure().is_none() && !engine.closed.get() {
         let wake = engine.wake.listen();
         match policy::decide(&engine.observe()) {
             Decision::Rest => {
@@ -94,7 +94,11 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
             }
             Decision::Destage { .. } => {}
         }
-        match engine.destage().await {
+        engine.destaging.set(true);
+        let done = engine.destage().await;
+        engine.destaging.set(false);
+        match done {
+            Err(_) if engine.closed.get() => {}
             Ok(()) => {
                 failures = 0;
                 engine.trouble.replace(None);
@@ -153,19 +157,25 @@ impl Engine {
     }
 
     /// Lets users go first: returns when nobody is being served, or at once if it is urgent.
-    async fn yield_to_users(&self, urgent: bool) {
-        if urgent {
-            return;
-        }
+    ///
+    /// # Errors
+    /// When the volume is closing: what is not home by then stays in the log.
+    async fn yield_to_users(&self, urgent: bool) -> Result<(), DeviceError> {
         loop {
+            if self.closed.get() {
+                return Err(DeviceError::Closed { op: Op::Write });
+            }
+            if urgent {
+                return Ok(());
+            }
             let seen = self.observe();
-            if seen.pressed || seen.used > policy::HIGH_WATER || self.closed.get() {
-                return;
+            if seen.pressed || seen.used > policy::HIGH_WATER {
+                return Ok(());
             }
             let threshold = policy::idle_threshold(seen.used);
             // Right after a pause, any request at all makes it wait out another whole threshold.
             if seen.idle >= threshold {
-                return;
+                return Ok(());
             }
             self.rt.sleep(threshold - seen.idle).await;
         }
@@ -226,7 +236,7 @@ impl Engine {
         let marked = marks.iter().map(|(range, _)| range.clone());
         let touched = self.about_to_change(changes.chain(marked)).await?;
         for (range, mark) in &marks {
-            self.yield_to_users(urgent).await;
+            self.yield_to_users(urgent).await?;
             self.carry_mark_home(range.clone(), *mark).await?;
         }
         let pieces = loaded
@@ -328,7 +338,7 @@ impl Engine {
     fn append_lost(&self, ranges: Vec<Range<u64>>) -> Result<(), Failure> {
         if !self.log.has_room(0, ranges.len() as u64, 0) {
             let cause = "no room in the log to note what is lost".into();
-            let op = forebay_device::Op::Write;
+            let op = Op::Write;
             return Err(Failure::Data(DeviceError::Failed { op, cause }));
         }
         let mut map = self.map.borrow_mut();

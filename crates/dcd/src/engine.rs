@@ -96,6 +96,8 @@ pub(crate) struct Engine {
     pub(crate) settled: Event,
     pub(crate) draining: Cell<u32>,
     pub(crate) closed: Cell<bool>,
+    /// Home writes may be under way.
+    pub(crate) destaging: Cell<bool>,
     /// How many bypassing writes have completed that need a flush of the data device, and how many
     /// of them had one. Not a flag: who comes while the flush is under way must wait, too.
     pub(crate) bypassed: Cell<u64>,
@@ -175,6 +177,7 @@ impl Engine {
             settled: Event::new(),
             draining: Cell::new(0),
             closed: Cell::new(false),
+            destaging: Cell::new(false),
             bypassed: Cell::new(0),
             bypassed_durable: Cell::new(0),
             trouble: RefCell::new(None),

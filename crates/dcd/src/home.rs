@@ -128,11 +128,12 @@ impl Engine {
     }
 
     /// Writes the live parts of pieces home, in the order of their addresses, neighbours together.
-    /// Before each write `gate` is awaited. Does not flush.
+    /// Before each write `gate` is awaited, which may end it. Does not flush. When it returns, no
+    /// write is under way.
     ///
     /// # Errors
-    /// The first of the data device's.
-    pub(crate) async fn write_pieces_home<F: Future<Output = ()>>(
+    /// The first of the data device's or the gate's.
+    pub(crate) async fn write_pieces_home<F: Future<Output = Result<()>>>(
         &self,
         mut loaded: Vec<Loaded>,
         gate: impl Fn() -> F,
@@ -141,7 +142,10 @@ impl Engine {
         let mut under_way = FuturesUnordered::new();
         let (mut next, mut written, mut failed) = (0, 0, Ok(()));
         while next < loaded.len() && failed.is_ok() {
-            gate().await;
+            failed = gate().await;
+            if failed.is_err() {
+                break;
+            }
             let end = next + neighbours(&loaded[next..]);
             under_way.push(self.write_run_home(&loaded[next..end]));
             next = end;

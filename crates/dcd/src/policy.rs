@@ -67,7 +67,9 @@ pub(crate) fn decide(seen: &Observed) -> Decision {
         } else {
             threshold
         };
-        return Decision::Wait((next - seen.idle.min(next)).max(Duration::from_micros(100)));
+        // A flush may come meanwhile, and is to be noted soon after.
+        let wait = (next - seen.idle.min(next)).min(QUIET);
+        return Decision::Wait(wait.max(Duration::from_micros(100)));
     }
     if seen.unnoted {
         Decision::Wait(QUIET - seen.idle)

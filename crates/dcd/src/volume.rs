@@ -115,9 +115,12 @@ impl Volume {
         engine.wake.notify_all();
         let done = || {
             let home = engine.log.tail() >= target;
-            (home || engine.only_lost() || engine.rescue.get() == Rescue::Done).then_some(())
+            let done = home || engine.only_lost() || engine.rescue.get() == Rescue::Done;
+            (done || engine.closed.get()).then_some(done)
         };
-        engine.settled.until(done).await;
+        if !engine.settled.until(done).await {
+            return self.what_is_left().map_or(Ok(()), Err);
+        }
         if engine.lost_unflushed.get() {
             return Err(DrainError::LostWithLog);
         }
@@ -147,9 +150,10 @@ impl Volume {
     pub async fn close(&self) -> Result<(), forebay_device::DeviceError> {
         let engine = &*self.engine;
         engine.closed.set(true);
+        // A home write left behind could meet those of whoever attaches next.
         engine
             .settled
-            .until(|| (engine.users() == 0).then_some(()))
+            .until(|| (engine.users() == 0 && !engine.destaging.get()).then_some(()))
             .await;
         let flushed = engine.make_durable(engine.log.last_record()).await;
         let empty = engine.map.borrow().is_empty() && engine.log.tail() == engine.log.head();
@@ -164,6 +168,7 @@ impl Volume {
             }
         }
         self.work.replace(None);
+        engine.settled.notify_all();
         flushed
     }
 

@@ -28,6 +28,12 @@ async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
     done.expect("write");
 }
 
+async fn reads(volume: &Volume, id: u64, at: u64, len: u64) {
+    let buf = BufMut::zeroed(len as usize);
+    let bytes = checked(volume).read(at, buf).await.expect("read");
+    assert!(bytes[..] == stamp(id, at, len)[..], "not what {id} wrote");
+}
+
 fn holds(image: &[u8], id: u64, at: u64, len: u64) -> bool {
     image[at as usize..(at + len) as usize] == stamp(id, at, len)
 }

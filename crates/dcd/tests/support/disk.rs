@@ -175,7 +175,7 @@ impl Disk {
             RamDevice::new(image.len() as u64, block),
         );
         for (n, page) in image.chunks(4096).enumerate() {
-            if page.iter().any(|byte| *byte != 0) {
+            if *page != [0; 4096][..page.len()] {
                 current.poke(n as u64 * 4096, page);
                 stable.poke(n as u64 * 4096, page);
             }
@@ -291,6 +291,12 @@ impl Disk {
                 .done = Some(order);
         }
         Ok(())
+    }
+
+    /// Writes that were issued and have not completed.
+    pub fn writes_under_way(&self) -> usize {
+        let pending = self.pending.borrow();
+        pending.iter().filter(|write| write.done.is_none()).count()
     }
 
     /// The medium if the power were cut now.

@@ -83,6 +83,11 @@ impl History {
         self.durable = self.durable.max(upto);
     }
 
+    /// Nothing of it is durable for certain.
+    pub fn forget_durability(&mut self) {
+        self.durable = 0;
+    }
+
     /// What each sector of the region held after every step that touched it.
     fn versions(&self, sector: u64) -> Vec<(usize, What)> {
         let touches = |range: &Range<u64>| {

@@ -1,0 +1,370 @@
+//! Damage to the log: flipped bytes, blocks gone, garbled or in each other's place.
+//!
+//! Whatever it is: right data, an error on the sectors it hit, or a refusal that says why. Never
+//! wrong data, never a panic; nothing wrong comes home; and what is lost stays lost until it is
+//! written again.
+
+mod support;
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use forebay_dcd::{AttachError, AttachOptions, DrainError, Volume};
+use forebay_device::{BufMut, Device, DeviceError, Durability};
+use support::history::{Action, History, Shared, extent, perform, random_action};
+use support::{Coin, Images, Rng, checked, stamp};
+
+const DATA_BYTES: u64 = 512 << 10;
+const WHOLE: Range<u64> = 0..DATA_BYTES;
+const SECTORS: u64 = DATA_BYTES / 512;
+const BLOCK: usize = 4096;
+const SUPERBLOCK_A_AT: usize = 0;
+const SUPERBLOCK_B_AT: usize = 512 << 10;
+const SEGMENTS_AT: usize = 1 << 20;
+const SEGMENT: usize = 128 << 10;
+
+/// A log with something in it, and what it must give back.
+struct Case {
+    images: Images,
+    history: History,
+    /// All of it is flushed and noted in the superblock: then nothing may go missing unsaid.
+    quiet: bool,
+}
+
+/// A run that ends quietly after a flush, or is cut in the middle of something. (That the flush is
+/// noted within half a second of quiet was found not to be so by flipping the last header.)
+fn case(quiet: bool) -> Case {
+    let images = Images::fresh(DATA_BYTES);
+    let world = images.world(5, None);
+    let history: Shared = Rc::new(RefCell::new(History::whole(images.data, 1)));
+    let (rt, noted, rng) = (world.rt.clone(), Rc::clone(&history), Rng::new(17));
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        // More than a segment, so that there is a summary, but not so long a pause that it destages.
+        let mut actions: Vec<Action> = (0..60)
+            .map(|_| match random_action(&rng, &WHOLE, 24 << 10) {
+                Action::Pause(_) => Action::Pause(Duration::from_millis(60)),
+                other => other,
+            })
+            .collect();
+        if quiet {
+            actions.extend([Action::Flush, Action::Pause(Duration::from_millis(500))]);
+        } else {
+            let range = extent(&rng, &WHOLE, 8 << 10);
+            actions.extend([
+                Action::Write { range, fua: true },
+                Action::Write {
+                    range: 0..16 << 10,
+                    fua: false,
+                },
+            ]);
+        }
+        for action in &actions {
+            perform(&checked(&volume), &rt, &noted, action)
+                .await
+                .expect("no faults here");
+        }
+    });
+    let images = world.after_cut(if quiet { Coin::Drop } else { Coin::Blocks(3) });
+    let history = history.borrow().clone();
+    Case {
+        images,
+        history,
+        quiet,
+    }
+}
+
+/// What is done to a log.
+#[derive(Clone, Debug)]
+enum Harm {
+    Flip {
+        at: usize,
+        with: u8,
+    },
+    Zero(usize),
+    Garble(usize),
+    Swap(usize, usize),
+    /// A block lies where another belongs.
+    Copy {
+        from: usize,
+        to: usize,
+    },
+}
+
+impl Harm {
+    fn apply(&self, log: &mut [u8]) {
+        match *self {
+            Harm::Flip { at, with } => log[at] ^= with,
+            Harm::Zero(at) => log[at..at + BLOCK].fill(0),
+            Harm::Garble(at) => log[at..at + BLOCK].copy_from_slice(&stamp(99, 0, BLOCK as u64)),
+            Harm::Swap(a, b) => {
+                let first = log[a..a + BLOCK].to_vec();
+                log.copy_within(b..b + BLOCK, a);
+                log[b..b + BLOCK].copy_from_slice(&first);
+            }
+            Harm::Copy { from, to } => log.copy_within(from..from + BLOCK, to),
+        }
+    }
+}
+
+/// What a harmed log came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Right,
+    Errors,
+    Refused,
+}
+
+/// Reads line by line, and where that fails sector by sector.
+async fn read_what_can_be(volume: &Volume) -> (Vec<u8>, Vec<bool>) {
+    let device = checked(volume);
+    let (mut bytes, mut unreadable) = (Vec::new(), Vec::new());
+    for line in WHOLE.step_by(BLOCK) {
+        match device.read(line, BufMut::zeroed(BLOCK)).await {
+            Ok(read) => {
+                bytes.extend_from_slice(&read);
+                unreadable.extend([false; 8]);
+            }
+            Err(_) => {
+                for at in (line..line + BLOCK as u64).step_by(512) {
+                    let read = device.read(at, BufMut::zeroed(512)).await;
+                    let damaged = matches!(read, Err(DeviceError::Damaged { .. }));
+                    assert!(read.is_ok() || damaged, "{read:?}");
+                    unreadable.push(damaged);
+                    bytes.extend_from_slice(&read.unwrap_or_else(|_| BufMut::zeroed(512)));
+                }
+            }
+        }
+    }
+    (bytes, unreadable)
+}
+
+impl Case {
+    fn judge(&self, seen: &[u8], unreadable: &[bool], what: &str) {
+        let mut history = self.history.clone();
+        if !self.quiet {
+            // What was flushed last of all is known to have been so from nothing written after it: if
+            // that rots, it looks like a torn tail.
+            history.forget_durability();
+        }
+        if let Err(wrong) = history.prefixes(seen, &|sector| unreadable[sector as usize]) {
+            panic!("{what}: {wrong}");
+        }
+    }
+
+    /// Attaches to the harmed log, reads everything, drains, attaches again.
+    fn try_out(&self, harm: &[Harm]) -> Outcome {
+        let mut images = self.images.clone();
+        harm.iter().for_each(|harm| harm.apply(&mut images.log));
+        let world = images.world(6, None);
+        let (volume, _) = match world.attach(AttachOptions::default()).expect("no cut") {
+            Ok(attached) => attached,
+            Err(refused) => {
+                self.accept_loss(&images, &refused);
+                return Outcome::Refused;
+            }
+        };
+        let (seen, unreadable) = world
+            .run(async move {
+                let read = read_what_can_be(&volume).await;
+                let drained = volume.drain().await;
+                let lost = read.1.iter().filter(|lost| **lost).count() as u64 * 512;
+                match drained {
+                    Ok(()) => assert_eq!(lost, 0, "drained without a word of what is lost"),
+                    Err(DrainError::Lost(bytes)) => assert_eq!(bytes.0, lost),
+                    Err(other) => panic!("{other}"),
+                }
+                assert_eq!(volume.status().damaged_bytes, lost);
+                volume.close().await.expect("close");
+                read
+            })
+            .expect("no cut");
+        self.judge(&seen, &unreadable, "read");
+        self.judge(&world.data.now(), &unreadable, "at home");
+        if !unreadable.contains(&true) {
+            return Outcome::Right;
+        }
+        self.stays_lost(&world.now(), &unreadable);
+        Outcome::Errors
+    }
+
+    /// A refusal is for good reason, changes nothing, and can be overruled.
+    fn accept_loss(&self, before: &Images, refused: &AttachError) {
+        assert!(refused.to_string().len() > 20, "{refused}");
+        if !matches!(
+            refused,
+            AttachError::Log(forebay_log::OpenError::Damaged(_))
+        ) {
+            return;
+        }
+        let world = before.world(6, None);
+        let options = AttachOptions {
+            accept_loss: true,
+            ..AttachOptions::default()
+        };
+        let volume = world.attach(options).expect("no cut").expect("accepted").0;
+        let read = async move { read_what_can_be(&volume).await };
+        let (seen, unreadable) = world.run(read).expect("no cut");
+        let mut history = self.history.clone();
+        history.forget_durability();
+        history
+            .prefixes(&seen, &|sector| unreadable[sector as usize])
+            .expect("some earlier state");
+    }
+
+    /// What was lost is still lost after another attach, and well again once rewritten.
+    fn stays_lost(&self, images: &Images, lost: &[bool]) {
+        let world = images.world(7, None);
+        let lost = lost.to_vec();
+        world.with_volume(AttachOptions::default(), |volume| async move {
+            let (_, unreadable) = read_what_can_be(&volume).await;
+            assert!(unreadable == lost, "what was lost is not any more");
+            for sector in (0..SECTORS).filter(|sector| lost[*sector as usize]) {
+                let at = sector * 512;
+                let buf = BufMut::copy_of(&stamp(98, at, 512)).freeze();
+                checked(&volume)
+                    .write(at, buf, Durability::Flush)
+                    .await
+                    .expect("rewrite");
+            }
+            let (seen, unreadable) = read_what_can_be(&volume).await;
+            assert!(!unreadable.contains(&true), "rewritten and still lost");
+            volume.drain().await.expect("nothing is lost any more");
+            volume.close().await.expect("close");
+            for sector in (0..SECTORS).filter(|sector| lost[*sector as usize]) {
+                let at = sector as usize * 512;
+                assert!(seen[at..at + 512] == stamp(98, at as u64, 512)[..]);
+            }
+        });
+    }
+
+    /// Tries every harm out, on two threads; how many came to what.
+    fn try_all(&self, harms: &[Vec<Harm>]) -> [usize; 3] {
+        let (next, counts) = (AtomicUsize::new(0), [const { AtomicUsize::new(0) }; 3]);
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    while let Some(harm) = harms.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let tried = || self.try_out(harm);
+                        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(tried));
+                        let outcome = outcome.unwrap_or_else(|_| panic!("{harm:?}"));
+                        counts[outcome as usize].fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        counts.map(AtomicUsize::into_inner)
+    }
+
+    /// Where the structures of this log begin: record headers and blocks of summaries, and payload
+    /// blocks.
+    fn blocks(&self) -> (Vec<usize>, Vec<usize>) {
+        let blocks = (SEGMENTS_AT..self.images.log.len())
+            .step_by(512)
+            .filter(|at| at + BLOCK <= self.images.log.len());
+        let structures: Vec<usize> = blocks
+            .filter(|at| {
+                matches!(
+                    &self.images.log[*at..*at + 8],
+                    b"FOREREC\x01" | b"FORESUM\x01"
+                )
+            })
+            .collect();
+        let used = self.images.log[SEGMENTS_AT..].chunks(SEGMENT).enumerate();
+        let payload = used
+            .filter(|(_, segment)| segment.iter().any(|byte| *byte != 0))
+            .flat_map(|(n, _)| {
+                let start = SEGMENTS_AT + n * SEGMENT;
+                (start..start + SEGMENT).step_by(BLOCK)
+            })
+            .filter(|at| {
+                let near = |s: &usize| *s < at + BLOCK && *at < s + BLOCK;
+                !structures.iter().any(near)
+            })
+            .filter(|at| {
+                self.images.log[*at..*at + BLOCK]
+                    .iter()
+                    .any(|byte| *byte != 0)
+            })
+            .collect();
+        (structures, payload)
+    }
+}
+
+/// Flips in a block: every byte of its fields, a sample of the rest.
+fn flips(at: usize, rng: &Rng, dense: usize, sample: usize) -> Vec<Vec<Harm>> {
+    let flip = |at| {
+        let with = 1 << rng.below(8);
+        vec![Harm::Flip { at, with }]
+    };
+    let mut out: Vec<_> = (at..at + dense).map(flip).collect();
+    out.extend((0..sample).map(|_| flip(at + dense + rng.below((BLOCK - dense) as u64) as usize)));
+    out
+}
+
+fn harms(case: &Case, share: u64) -> Vec<Vec<Harm>> {
+    let rng = Rng::new(4);
+    let (structures, payload) = case.blocks();
+    assert!(
+        structures.len() > 10 && payload.len() > 10,
+        "a run too small"
+    );
+    let mut harms = Vec::new();
+    for at in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
+        harms.extend(flips(at, &rng, 400, 16));
+    }
+    for at in &structures {
+        harms.extend(flips(*at, &rng, 120, 8));
+    }
+    for at in &payload {
+        harms.extend(flips(*at, &rng, 0, 6));
+    }
+    let all: Vec<usize> = structures.iter().chain(&payload).copied().collect();
+    for at in all.iter().chain(&[SUPERBLOCK_A_AT, SUPERBLOCK_B_AT]) {
+        harms.extend([vec![Harm::Zero(*at)], vec![Harm::Garble(*at)]]);
+    }
+    let one = |rng: &Rng| all[rng.below(all.len() as u64) as usize];
+    for _ in 0..150 {
+        let (a, b) = (one(&rng), one(&rng));
+        harms.push(vec![Harm::Swap(a, b)]);
+        harms.push(vec![Harm::Copy { from: a, to: b }]);
+        harms.push(vec![Harm::Zero(a), Harm::Zero(b)]);
+        harms.push(vec![
+            Harm::Garble(a),
+            Harm::Copy {
+                from: b,
+                to: one(&rng),
+            },
+        ]);
+    }
+    harms
+        .into_iter()
+        .filter(|_| rng.below(100) < share)
+        .collect()
+}
+
+#[test]
+fn damage_to_a_quiet_log_is_right_data_an_error_or_a_refusal() {
+    let case = case(true);
+    let harms = harms(&case, 100);
+    let [right, errors, refused] = case.try_all(&harms);
+    println!(
+        "{} harms: {right} right, {errors} errors, {refused} refused",
+        harms.len()
+    );
+    assert!(right > 100 && errors > 100 && refused > 20);
+}
+
+#[test]
+fn damage_to_a_log_cut_in_the_middle_is_right_data_an_error_or_a_refusal() {
+    let case = case(false);
+    let harms = harms(&case, 60);
+    let [right, errors, refused] = case.try_all(&harms);
+    println!(
+        "{} harms: {right} right, {errors} errors, {refused} refused",
+        harms.len()
+    );
+    assert!(right > 100 && errors > 100);
+}
