@@ -16,7 +16,7 @@ use forebay_units::ByteLen;
 use support::history::{Action, History, Shared, perform, random_action};
 use support::{Coin, Images, Rng, checked, read_all};
 
-const DATA_BYTES: u64 = 2 << 20;
+const DATA_BYTES: u64 = 1 << 20;
 const WHOLE: Range<u64> = 0..DATA_BYTES;
 
 /// A power cut: what is on the disks after it, and what was asked before.
@@ -117,6 +117,7 @@ fn run_and_cut(
                 history.borrow_mut().set_durable(done);
             }
         }
+        println!("{} KiB logged", volume.status().log_written_bytes >> 10);
     });
     world.power.watch.replace(None);
     world.power.requests()

@@ -278,7 +278,7 @@ pub fn random_action(rng: &Rng, region: &Range<u64>, most: u64) -> Action {
             let range = extent(rng, region, most.min(16 << 10));
             Action::Write { range, fua: true }
         }
-        11 => {
+        11..=14 => {
             let range = extent(rng, region, most);
             Action::Write { range, fua: false }
         }

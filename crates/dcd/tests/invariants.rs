@@ -1,0 +1,488 @@
+//! One test for each invariant, looking from outside at what the devices are asked.
+
+mod support;
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
+use forebay_device::{Buf, BufMut, Checked, Device, Durability, Geometry, IoFuture, Op};
+use forebay_log::{Record, Superblock};
+use forebay_units::{ByteLen, SegmentSeq};
+use futures_util::future::join_all;
+use support::history::{Action, History, Shared, perform, random_action};
+use support::{Coin, Images, Rng, World, checked, identity, read_all, stamp};
+
+const DATA_BYTES: u64 = 2 << 20;
+const WHOLE: Range<u64> = 0..DATA_BYTES;
+const LINE: u64 = 4096;
+const SUPERBLOCKS: [u64; 2] = [0, 512 << 10];
+const SEGMENTS_AT: u64 = 1 << 20;
+const SEGMENT: u64 = 128 << 10;
+const SEGMENTS: u64 = 32;
+
+/// What a device is asked, and when it is done.
+#[derive(Clone, Debug)]
+enum Seen {
+    /// A request was issued: its number, what, where, and the first block of what is written.
+    Asked(u64, Op, Range<u64>, Option<Vec<u8>>),
+    /// The request of this number completed.
+    Done(u64),
+    /// Something the test says itself.
+    Note(&'static str, u64),
+}
+
+type Journal = Rc<RefCell<Vec<Seen>>>;
+
+/// A device that keeps a journal.
+struct Watched {
+    below: Rc<dyn Device>,
+    journal: Journal,
+    next: Cell<u64>,
+}
+
+impl Watched {
+    fn new(below: Rc<dyn Device>, journal: &Journal) -> Rc<Watched> {
+        Rc::new(Watched {
+            below,
+            journal: Rc::clone(journal),
+            next: Cell::new(0),
+        })
+    }
+
+    fn watch<'a, T: 'a>(
+        &'a self,
+        op: Op,
+        range: Range<u64>,
+        first: Option<Vec<u8>>,
+        request: IoFuture<'a, T>,
+    ) -> IoFuture<'a, T> {
+        let n = self.next.replace(self.next.get() + 1);
+        let asked = Seen::Asked(n, op, range, first);
+        self.journal.borrow_mut().push(asked);
+        Box::pin(async move {
+            let out = request.await?;
+            self.journal.borrow_mut().push(Seen::Done(n));
+            Ok(out)
+        })
+    }
+}
+
+impl Device for Watched {
+    fn geometry(&self) -> Geometry {
+        self.below.geometry()
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        self.below.read(at, buf)
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        let range = at..at + buf.len() as u64;
+        let first = buf.to_vec();
+        self.watch(
+            Op::Write,
+            range,
+            Some(first),
+            self.below.write(at, buf, durability),
+        )
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        self.watch(Op::Flush, 0..0, None, self.below.flush())
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.watch(Op::Discard, range.clone(), None, self.below.discard(range))
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.watch(
+            Op::WriteZeroes,
+            range.clone(),
+            None,
+            self.below.write_zeroes(range),
+        )
+    }
+}
+
+/// A world whose devices keep journals, and the volume in it.
+struct Watching {
+    world: World,
+    volume: Volume,
+    log: Journal,
+    data: Journal,
+    history: Shared,
+}
+
+impl Watching {
+    fn new(seed: u64, options: AttachOptions) -> Watching {
+        let images = Images::fresh(DATA_BYTES);
+        let world = images.world(seed, None);
+        let (log, data) = (Journal::default(), Journal::default());
+        let log_device = Watched::new(Rc::clone(&world.log) as Rc<dyn Device>, &log);
+        let data_device = Watched::new(Rc::clone(&world.data) as Rc<dyn Device>, &data);
+        let rt = world.rt.clone();
+        let attach = Volume::attach(rt, log_device, data_device, identity(DATA_BYTES), options);
+        let (volume, _) = world.run(attach).expect("no cut").expect("attach");
+        let history = Rc::new(RefCell::new(History::whole(images.data, 1)));
+        Watching {
+            world,
+            volume,
+            log,
+            data,
+            history,
+        }
+    }
+
+    /// Does random requests.
+    fn go(&self, seed: u64, requests: usize, most: u64) {
+        let (rng, rt) = (Rng::new(seed), self.world.rt.clone());
+        let (volume, history) = (self.volume.clone(), Rc::clone(&self.history));
+        self.world.run(async move {
+            for _ in 0..requests {
+                let action = random_action(&rng, &WHOLE, most);
+                perform(&checked(&volume), &rt, &history, &action)
+                    .await
+                    .unwrap();
+            }
+        });
+    }
+}
+
+async fn write(volume: &Volume, id: u64, at: u64, len: u64, durability: Durability) {
+    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
+    checked(volume)
+        .write(at, buf, durability)
+        .await
+        .expect("write");
+}
+
+/// Every subset of the last few records is taken away in turn: whatever is missing, nothing after it
+/// shows.
+#[test]
+fn i1_a_record_counts_only_if_every_record_before_it_does() {
+    let images = Images::fresh(DATA_BYTES);
+    let world = images.world(1, None);
+    let history: Shared = Rc::new(RefCell::new(History::whole(images.data, 1)));
+    let (rt, noted) = (world.rt.clone(), Rc::clone(&history));
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        for n in 0..8u64 {
+            let range = n % 3 * LINE..(n % 3 + 2) * LINE;
+            let action = Action::Write { range, fua: false };
+            perform(&checked(&volume), &rt, &noted, &action)
+                .await
+                .unwrap();
+            // Each in a record of its own.
+            rt.sleep(Duration::from_millis(60)).await;
+        }
+    });
+    let images = world.after_cut(Coin::Keep);
+    let headers: Vec<usize> = (SEGMENTS_AT as usize..images.log.len())
+        .step_by(512)
+        .filter(|at| images.log[*at..].starts_with(b"FOREREC\x01"))
+        .collect();
+    assert_eq!(headers.len(), 8);
+    for missing in 0..256u32 {
+        let mut images = images.clone();
+        let gone = headers
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| missing >> n & 1 == 1);
+        gone.for_each(|(_, at)| images.log[*at] ^= 1);
+        let seen = images
+            .world(2, None)
+            .with_volume(AttachOptions::default(), |volume| async move {
+                read_all(&checked(&volume)).await.unwrap()
+            });
+        let after = history
+            .borrow()
+            .prefixes(&seen.unwrap(), &|_| false)
+            .expect("a prefix");
+        assert_eq!(after, vec![missing.trailing_zeros().min(8) as usize]);
+    }
+}
+
+/// Follows the journal of a log: calls `each` with every segment that is written to, as long as the
+/// two superblocks on the device say what is given.
+fn follow_segments(log: &Journal, mut each: impl FnMut(u64, &[Option<Superblock>; 2])) -> usize {
+    let mut durable: [Option<Superblock>; 2] = [None, None];
+    let mut under_way = std::collections::BTreeMap::new();
+    let mut writes = 0;
+    for seen in log.borrow().iter() {
+        match seen {
+            Seen::Asked(n, Op::Write, range, Some(bytes)) => {
+                match SUPERBLOCKS.iter().position(|at| *at == range.start) {
+                    Some(copy) => {
+                        let superblock = Superblock::decode(bytes).expect("a superblock");
+                        under_way.insert(*n, (copy, superblock));
+                    }
+                    None => {
+                        writes += 1;
+                        each((range.start - SEGMENTS_AT) / SEGMENT, &durable);
+                    }
+                }
+            }
+            Seen::Done(n) => {
+                if let Some((copy, superblock)) = under_way.remove(n) {
+                    durable[copy] = Some(superblock);
+                }
+            }
+            _ => {}
+        }
+    }
+    writes
+}
+
+#[test]
+fn i2_a_segment_is_reused_only_when_all_it_held_is_durably_home_or_superseded() {
+    let watching = Watching::new(2, AttachOptions::default());
+    // At the moment a slot is written anew, a device that lost everything unflushed must still have
+    // all that was durable: from the log as it is then, with the slot itself gone.
+    let world = &watching.world;
+    let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+    let (noted, journal) = (Rc::clone(&watching.history), Rc::clone(&watching.log));
+    let (checked_cuts, looked) = (Rc::new(Cell::new(0)), Cell::new(0));
+    let counted = Rc::clone(&checked_cuts);
+    let watch = move |_| {
+        let new = journal.borrow()[looked.get()..].to_vec();
+        looked.set(journal.borrow().len());
+        for seen in new {
+            let Seen::Asked(_, Op::Write, range, Some(bytes)) = seen else {
+                continue;
+            };
+            let reused = Record::decode(&bytes[..4096])
+                .is_ok_and(|record| record.segment >= SegmentSeq(SEGMENTS) && record.offset == 0);
+            if !reused {
+                continue;
+            }
+            let (mut log, data) = (log.after_cut(Coin::Drop), data.after_cut(Coin::Drop));
+            log[range.start as usize..(range.start + SEGMENT) as usize].fill(0);
+            let again = Images { log, data }.world(3, None);
+            let seen = again.with_volume(AttachOptions::default(), |volume| async move {
+                read_all(&checked(&volume)).await.unwrap()
+            });
+            let history = noted.borrow();
+            history
+                .prefixes(&seen.unwrap(), &|_| false)
+                .expect("all that was flushed");
+            counted.set(counted.get() + 1);
+        }
+    };
+    world.power.watch.replace(Some(Box::new(watch)));
+    watching.go(12, 250, 1 << 20);
+    watching.world.power.watch.replace(None);
+    assert!(
+        checked_cuts.get() > 20,
+        "only {} segments reused",
+        checked_cuts.get()
+    );
+}
+
+#[test]
+fn i3_the_tail_is_durable_in_both_superblocks_before_what_it_excludes_is_overwritten() {
+    let watching = Watching::new(3, AttachOptions::default());
+    watching.go(13, 250, 1 << 20);
+    let wrapped = Cell::new(0);
+    let (mut segment, mut last_slot) = (0u64, 0u64);
+    follow_segments(&watching.log, |slot, durable| {
+        // Slots are opened in ring order, a few at a time.
+        let ahead = (slot + SEGMENTS - last_slot) % SEGMENTS;
+        if ahead < SEGMENTS / 2 {
+            segment += ahead;
+            last_slot = slot;
+        }
+        if segment >= SEGMENTS && ahead > 0 && ahead < SEGMENTS / 2 {
+            wrapped.set(wrapped.get() + 1);
+            for superblock in durable.iter().flatten() {
+                let tail = superblock.tail.0;
+                assert!(
+                    tail + SEGMENTS > segment,
+                    "segment {segment} overwrites {tail} and on"
+                );
+            }
+            assert!(durable.iter().all(Option::is_some));
+        }
+    });
+    assert!(wrapped.get() > 20, "the log hardly wrapped");
+}
+
+/// As the name says, with the disks as they are found after each recovery that was cut, however often
+/// in a row. (`recovery.rs` cuts at every request.)
+#[test]
+fn i4_recovery_changes_nothing_it_would_itself_recover() {
+    for seed in 0..12 {
+        let watching = Watching::new(seed, AttachOptions::default());
+        watching.go(seed + 100, 40, 32 << 10);
+        let mut images = watching.world.after_cut(Coin::Blocks(seed));
+        let recovered = |images: &Images| {
+            let world = images.world(9, None);
+            world.with_volume(AttachOptions::default(), |volume| async move {
+                read_all(&checked(&volume)).await.unwrap()
+            })
+        };
+        let first = recovered(&images).unwrap();
+        watching
+            .history
+            .borrow()
+            .prefixes(&first, &|_| false)
+            .expect("a prefix");
+        for life in 0..30 {
+            let world = images.world(life, Some(life % 9));
+            let _cut = world.attach(AttachOptions::default());
+            images = world.after_cut(Coin::Blocks(life + seed));
+            assert!(
+                recovered(&images).unwrap() == first,
+                "seed {seed}, life {life}"
+            );
+        }
+    }
+}
+
+#[test]
+fn i5_a_flush_completes_only_after_a_device_flush_issued_when_its_records_were_there() {
+    let watching = Watching::new(5, AttachOptions::default());
+    let (volume, journal) = (watching.volume.clone(), Rc::clone(&watching.log));
+    let rt = watching.world.rt.clone();
+    watching.world.run(async move {
+        let writers = (0..8u64).map(|n| {
+            let (volume, journal, rt) = (&volume, &journal, &rt);
+            let rng = Rng::new(n);
+            async move {
+                for k in 0..30 {
+                    write(
+                        volume,
+                        n * 100 + k,
+                        n * 32 * LINE + rng.below(28) * LINE,
+                        LINE * 2,
+                        Durability::Flush,
+                    )
+                    .await;
+                    let id = n * 1000 + k;
+                    journal.borrow_mut().push(Seen::Note("flush", id));
+                    checked(volume).flush().await.unwrap();
+                    journal.borrow_mut().push(Seen::Note("flushed", id));
+                    rt.sleep(Duration::from_micros(rng.below(400))).await;
+                }
+            }
+        });
+        join_all(writers).await;
+    });
+    // For each user flush: all log writes asked until then that were needed had completed before some
+    // device flush was issued, which completed before the user's. What was appended but not yet asked
+    // for is found by looking at the device flush: no write with an older record may follow it.
+    let journal = watching.log.borrow();
+    let position = |wanted: &dyn Fn(&Seen) -> bool| journal.iter().position(wanted);
+    let (mut flushes, mut device_flushes) = (0, 0);
+    for (at, seen) in journal.iter().enumerate() {
+        device_flushes += usize::from(matches!(seen, Seen::Asked(_, Op::Flush, ..)));
+        let Seen::Note("flushed", id) = seen else {
+            continue;
+        };
+        let called = position(&|seen| matches!(seen, Seen::Note("flush", n) if n == id)).unwrap();
+        let covering = journal[called..at].iter().enumerate().any(|(n, seen)| {
+            let Seen::Asked(flush, Op::Flush, ..) = seen else {
+                return false;
+            };
+            let issued = called + n;
+            let completed = position(&|seen| matches!(seen, Seen::Done(n) if n == flush));
+            // Nothing asked before the user's flush is still under way when the device is flushed.
+            let all_there = journal[..called].iter().all(|seen| match seen {
+                Seen::Asked(write, Op::Write, ..) => {
+                    let done = position(&|seen| matches!(seen, Seen::Done(n) if n == write));
+                    done.is_some_and(|done| done < issued)
+                }
+                _ => true,
+            });
+            completed.is_some_and(|done| done < at) && all_there
+        });
+        assert!(covering, "flush {id} had no flush of the device behind it");
+        flushes += 1;
+    }
+    assert_eq!(flushes, 240);
+    assert!(device_flushes < flushes, "many share one");
+}
+
+#[test]
+fn i6_home_writes_of_one_sector_never_overlap_in_time() {
+    let bypass = Some(ByteLen::kib(32));
+    let options = AttachOptions {
+        bypass,
+        ..AttachOptions::default()
+    };
+    for seed in 0..4 {
+        let watching = Watching::new(seed, options);
+        watching.world.data.slowest.set(Duration::from_millis(5));
+        let (volume, rt) = (watching.volume.clone(), watching.world.rt.clone());
+        let base = watching.world.data.now();
+        watching.world.run(async move {
+            // Several users at once in one small region: the histories overlap, and are not looked at.
+            let region = 256 << 10..640 << 10;
+            join_all((0..4).map(|n| {
+                let history: Shared = Rc::new(RefCell::new(History::whole(base.clone(), n + 1)));
+                let (volume, rt, region) = (checked(&volume), &rt, region.clone());
+                let rng = Rng::new(seed * 10 + n);
+                async move {
+                    for _ in 0..60 {
+                        let action = random_action(&rng, &region, 96 << 10);
+                        perform(&volume, rt, &history, &action).await.unwrap();
+                    }
+                }
+            }))
+            .await;
+            volume.drain().await.unwrap();
+        });
+        let (mut under_way, mut writes) = (Vec::<(u64, Range<u64>)>::new(), 0);
+        for seen in watching.data.borrow().iter() {
+            match seen {
+                Seen::Asked(n, Op::Write | Op::Discard | Op::WriteZeroes, range, _) => {
+                    let meets =
+                        |other: &Range<u64>| other.start < range.end && range.start < other.end;
+                    let met = under_way.iter().find(|(_, other)| meets(other));
+                    assert!(met.is_none(), "{range:?} is written while {met:?} is");
+                    under_way.push((*n, range.clone()));
+                    writes += 1;
+                }
+                Seen::Done(n) => under_way.retain(|(other, _)| other != n),
+                _ => {}
+            }
+        }
+        assert!(writes > 50, "only {writes} home writes");
+    }
+}
+
+/// (`faults.rs` lets either device fail at every one of its requests, `failures.rs` in special ways.)
+#[test]
+fn i7_after_the_log_failed_nothing_is_acknowledged_on_its_word() {
+    let watching = Watching::new(7, AttachOptions::default());
+    watching.go(17, 40, 64 << 10);
+    watching
+        .world
+        .log
+        .fail(|op, range| op == Op::Flush || op == Op::Write && range.start >= SEGMENTS_AT);
+    watching.go(18, 40, 64 << 10);
+    assert_eq!(watching.volume.status().mode, Mode::Degraded);
+    let volume = watching.volume.clone();
+    watching
+        .world
+        .run(async move { volume.flush().await.unwrap() });
+    // Power goes: what was flushed is on the data device alone, and the log is not taken up.
+    let history = Rc::clone(&watching.history);
+    let end = history.borrow().acknowledged();
+    history.borrow_mut().set_durable(end);
+    let images = watching.world.after_cut(Coin::Drop);
+    history
+        .borrow()
+        .prefixes(&images.data, &|_| false)
+        .expect("all of it is home");
+    let refused = images
+        .world(8, None)
+        .attach(AttachOptions::default())
+        .expect("no cut");
+    assert!(matches!(
+        refused,
+        Err(AttachError::Abandoned { lost: ByteLen(0) })
+    ));
+}
