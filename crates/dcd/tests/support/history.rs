@@ -34,6 +34,18 @@ pub enum Action {
     Pause(Duration),
 }
 
+impl Action {
+    /// The range it changes.
+    pub fn range(&self) -> Option<Range<u64>> {
+        match self {
+            Action::Write { range, .. } | Action::Zero(range) | Action::Discard(range) => {
+                Some(range.clone())
+            }
+            Action::Flush | Action::Pause(_) => None,
+        }
+    }
+}
+
 /// Everything asked of a region of a volume, in order, and how far it is durable.
 #[derive(Clone)]
 pub struct History {

@@ -179,14 +179,15 @@ pub async fn read_all(device: &dyn Device) -> Result<Vec<u8>, DeviceError> {
 
 /// Data that tells which write it is from.
 pub fn stamp(id: u64, at: u64, len: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(len as usize);
-    for sector in at / 512..(at + len) / 512 {
-        let mut rng = id.wrapping_mul(0x9e37_79b9).wrapping_add(sector << 32 | 1);
-        for _ in 0..64 {
+    let mut bytes = vec![0; len as usize];
+    for (n, sector) in bytes.chunks_exact_mut(512).enumerate() {
+        let number = at / 512 + n as u64;
+        let mut rng = id.wrapping_mul(0x9e37_79b9).wrapping_add(number << 32 | 1);
+        for word in sector.as_chunks_mut::<8>().0 {
             rng = rng
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            bytes.extend_from_slice(&rng.to_le_bytes());
+            *word = rng.to_le_bytes();
         }
     }
     bytes

@@ -1,0 +1,452 @@
+//! Attaching: what is taken up, what is refused and why, and that nothing was touched by it.
+
+mod support;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::{
+    AttachError, AttachOptions, AttachReport, CheckReport, CheckVerdict, CreateError,
+    CreateOptions, DumpItem, InspectError, Volume, VolumeId,
+};
+use forebay_device::{BufMut, Device, Durability, RamDevice};
+use forebay_log::{FormatError, OpenError, Superblock};
+use forebay_units::ByteLen;
+use support::{Coin, Images, LOG_BYTES, World, checked, identity, read_all, stamp};
+
+const DATA_BYTES: u64 = 1 << 20;
+const LINE: u64 = 4096;
+const B_AT: usize = 512 << 10;
+
+async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
+    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
+    checked(volume)
+        .write(at, buf, Durability::Flush)
+        .await
+        .expect("write");
+}
+
+/// A volume with something in its log that is not home.
+fn dirty() -> Images {
+    let world = Images::fresh(DATA_BYTES).world(1, None);
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, 3 * LINE).await;
+        volume.close().await.expect("close");
+    });
+    world.after_cut(Coin::Drop)
+}
+
+/// A volume that was used and drained.
+fn clean() -> Images {
+    let world = Images::fresh(DATA_BYTES).world(1, None);
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, 3 * LINE).await;
+        volume.drain().await.expect("drain");
+        volume.close().await.expect("close");
+    });
+    world.after_cut(Coin::Drop)
+}
+
+fn attach(images: &Images, options: AttachOptions) -> Result<AttachReport, AttachError> {
+    let world = images.world(2, None);
+    let attached = world.attach(options).expect("no cut");
+    attached.map(|(_, report)| report)
+}
+
+/// The refusal, having made sure that it touched neither device.
+fn refused(images: &Images) -> AttachError {
+    let world = images.world(2, None);
+    let attached = world.attach(AttachOptions::default()).expect("no cut");
+    let now = world.now();
+    assert!(now.log == images.log && now.data == images.data, "changed");
+    assert_eq!(world.power.requests(), 0, "asked for changes");
+    attached.err().expect("refused")
+}
+
+fn accepting() -> AttachOptions {
+    AttachOptions {
+        accept_changed: true,
+        ..AttachOptions::default()
+    }
+}
+
+fn check(images: &Images, with_data: bool) -> Result<CheckReport, InspectError> {
+    let world = images.world(3, None);
+    let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+    let told = Rc::new(Cell::new((0, 0)));
+    let progress = Rc::clone(&told);
+    let report = world.run(async move {
+        let identity = identity(data.geometry().len);
+        let data: Rc<dyn Device> = data;
+        let pair = with_data.then_some((data, identity));
+        forebay_dcd::check(log, pair, &mut |done, total| progress.set((done, total))).await
+    });
+    let now = world.now();
+    assert!(
+        now.log == images.log && now.data == images.data,
+        "a check changed something"
+    );
+    assert_eq!(world.power.requests(), 0);
+    let report = report.expect("no cut")?;
+    assert_eq!(told.get().0, report.bytes_checked);
+    Ok(report)
+}
+
+/// Changes a superblock's copy and makes its checksum right again.
+fn edit(log: &mut [u8], at: usize, change: impl FnOnce(&mut Superblock)) {
+    let mut superblock = Superblock::decode(&log[at..at + 4096]).expect("a superblock");
+    change(&mut superblock);
+    log[at..at + 4096].copy_from_slice(&superblock.encode());
+}
+
+#[test]
+fn a_data_device_of_another_size_or_block_size_is_refused() {
+    let images = dirty();
+    for len in [DATA_BYTES - 4096, DATA_BYTES + 4096] {
+        let mut data = images.data.clone();
+        data.resize(len as usize, 0);
+        let other = Images {
+            data,
+            ..images.clone()
+        };
+        let error = refused(&other);
+        assert!(matches!(&error, AttachError::OtherSize { .. }), "{error}");
+        assert!(error.to_string().contains("(data)"), "names it: {error}");
+        assert!(matches!(
+            attach(&other, accepting()),
+            Err(AttachError::OtherSize { .. })
+        ));
+    }
+    let world = images.world(2, None);
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    let data = Rc::new(RamDevice::new(DATA_BYTES, 4096));
+    let attach = Volume::attach(
+        rt,
+        log,
+        data,
+        identity(DATA_BYTES),
+        AttachOptions::default(),
+    );
+    let error = world.run(attach).expect("no cut").err().expect("refused");
+    assert!(matches!(
+        error,
+        AttachError::OtherBlockSize {
+            have: 4096,
+            want: 512
+        }
+    ));
+}
+
+#[test]
+fn a_data_device_changed_at_either_end_while_dirty_is_refused_unless_accepted() {
+    let images = dirty();
+    let last = DATA_BYTES as usize - 1;
+    for at in [0, 1030, (128 << 10) - 1, last - (64 << 10) + 1, last] {
+        let mut changed = images.clone();
+        changed.data[at] ^= 0x40;
+        let error = refused(&changed);
+        assert!(matches!(error, AttachError::Changed { at: block } if block <= at as u64));
+        assert!(error.to_string().contains("--accept-changed"), "{error}");
+        let report = attach(&changed, accepting()).expect("accepted");
+        assert!(
+            report.notes.iter().any(|note| note.contains("as told")),
+            "{:?}",
+            report.notes
+        );
+        let found = check(&changed, true).expect("a log");
+        assert_eq!(found.verdict, CheckVerdict::Damaged);
+        assert_eq!(
+            check(&changed, false).expect("a log").verdict,
+            CheckVerdict::Dirty
+        );
+        // Once accepted, it is what the log knows.
+        let world = changed.world(2, None);
+        world.with_volume(accepting(), |volume| async move {
+            volume.close().await.unwrap()
+        });
+        attach(&world.after_cut(Coin::Drop), AttachOptions::default()).expect("known now");
+    }
+}
+
+#[test]
+fn a_data_device_changed_while_clean_is_noted() {
+    let mut images = clean();
+    images.data[0] ^= 1;
+    let report = attach(&images, AttachOptions::default()).expect("attach");
+    assert!(report.was_clean);
+    assert!(
+        report
+            .notes
+            .iter()
+            .any(|note| note.contains("without its cache")),
+        "{:?}",
+        report.notes
+    );
+}
+
+#[test]
+fn a_data_device_known_by_other_names_is_noted() {
+    let world = clean().world(2, None);
+    let (rt, log, data) = (
+        world.rt.clone(),
+        Rc::clone(&world.log),
+        Rc::clone(&world.data),
+    );
+    let mut other = identity(DATA_BYTES);
+    other.names = vec!["serial-2".into()];
+    let attach = Volume::attach(rt, log, data, other, AttachOptions::default());
+    let (_, report) = world.run(attach).expect("no cut").expect("attach");
+    assert!(
+        report.notes.iter().any(|note| note.contains("serial-1")),
+        "{:?}",
+        report.notes
+    );
+}
+
+#[test]
+fn one_garbage_superblock_is_repaired_and_two_are_refused() {
+    let images = dirty();
+    for (at, name) in [(0, "copy A"), (B_AT, "copy B")] {
+        for garbage in [0u8, 0x5a] {
+            let mut broken = images.clone();
+            broken.log[at..at + 4096].fill(garbage);
+            assert_eq!(
+                check(&broken, true).expect("a log").verdict,
+                CheckVerdict::Damaged
+            );
+            let world = broken.world(2, None);
+            let (volume, report) = world
+                .attach(AttachOptions::default())
+                .expect("no cut")
+                .expect("attach");
+            assert!(
+                report.notes.iter().any(|note| note.contains(name)),
+                "{:?}",
+                report.notes
+            );
+            let seen = world.run(async move {
+                let seen = read_all(&checked(&volume)).await.expect("read");
+                volume.close().await.expect("close");
+                seen
+            });
+            let at = 64 * LINE as usize;
+            let len = 3 * LINE as usize;
+            assert!(seen.unwrap()[at..at + len] == stamp(1, 64 * LINE, 3 * LINE)[..]);
+            assert!(
+                check(&world.now(), true)
+                    .expect("a log")
+                    .problems
+                    .is_empty(),
+                "repaired"
+            );
+        }
+    }
+    let mut broken = images;
+    broken.log[100] ^= 1;
+    broken.log[B_AT..B_AT + 4096].fill(0);
+    let error = refused(&broken);
+    let AttachError::Log(OpenError::NoSuperblock { a, b }) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(*a, FormatError::Checksum("superblock"));
+    assert_eq!(*b, FormatError::Magic("superblock"));
+}
+
+#[test]
+fn an_abandoned_log_is_refused_and_says_what_was_lost_with_it() {
+    let mut images = dirty();
+    for at in [0, B_AT] {
+        edit(&mut images.log, at, |superblock| {
+            superblock.abandoned = true
+        });
+    }
+    let error = refused(&images);
+    assert!(matches!(error, AttachError::Abandoned { .. }));
+    assert!(
+        error
+            .to_string()
+            .contains("the data device alone is the volume")
+    );
+    let found = check(&images, true).expect("a log");
+    assert_eq!(found.verdict, CheckVerdict::Damaged);
+    assert!(found.info.abandoned);
+}
+
+#[test]
+fn a_log_cut_short_of_another_version_or_of_two_volumes_is_refused() {
+    let images = dirty();
+    for len in [LOG_BYTES - 4096, 1 << 20, 256 << 10, 4096] {
+        let log = images.log[..len as usize].to_vec();
+        let error = refused(&Images {
+            log,
+            ..images.clone()
+        });
+        assert!(
+            matches!(error, AttachError::Log(OpenError::Truncated { .. })),
+            "{len}: {error}"
+        );
+    }
+    let mut other = images.clone();
+    for block in [0, B_AT] {
+        // As another version would write it: with a checksum of its own.
+        let block = &mut other.log[block..block + 4096];
+        block[8] = 9;
+        block[12..16].fill(0);
+        let crc = crc32c::crc32c(block);
+        block[12..16].copy_from_slice(&crc.to_le_bytes());
+    }
+    let error = refused(&other);
+    assert!(error.to_string().contains("version 9"), "{error}");
+    let mut two = images;
+    edit(&mut two.log, B_AT, |superblock| {
+        superblock.volume = VolumeId([9; 16])
+    });
+    let error = refused(&two);
+    assert!(
+        matches!(error, AttachError::Log(OpenError::TwoVolumes { .. })),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_log_that_belongs_to_something_else_is_refused() {
+    let mut images = dirty();
+    for at in [0, B_AT] {
+        edit(&mut images.log, at, |superblock| {
+            superblock.layer = vec![1, 2, 3]
+        });
+    }
+    assert!(matches!(refused(&images), AttachError::NotOurs));
+    assert!(matches!(check(&images, true), Err(InspectError::NotOurs)));
+}
+
+#[test]
+fn a_missing_flushed_record_is_refused_unless_the_loss_is_accepted() {
+    let world = Images::fresh(DATA_BYTES).world(1, None);
+    let rt = world.rt.clone();
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        for n in 0..3 {
+            write(&volume, n + 1, (64 + n) * LINE, LINE).await;
+            volume.flush().await.unwrap();
+        }
+        rt.sleep(Duration::from_millis(500)).await;
+    });
+    let mut images = world.after_cut(Coin::Drop);
+    let second = (1 << 20) + 2 * 4096;
+    assert!(images.log[second..].starts_with(b"FOREREC\x01"));
+    images.log[second + 40] ^= 4;
+    let error = refused(&images);
+    assert!(
+        error.to_string().contains("was flushed") || error.to_string().contains("were"),
+        "{error}"
+    );
+    assert_eq!(
+        check(&images, true).expect("a log").verdict,
+        CheckVerdict::Damaged
+    );
+    let options = AttachOptions {
+        accept_loss: true,
+        ..AttachOptions::default()
+    };
+    let world = images.world(2, None);
+    let (volume, report) = world.attach(options).expect("no cut").expect("accepted");
+    assert!(
+        report.notes.iter().any(|note| note.contains("as told")),
+        "{:?}",
+        report.notes
+    );
+    let seen = world
+        .run(async move { read_all(&checked(&volume)).await.unwrap() })
+        .unwrap();
+    let line = |n: u64| &seen[((64 + n) * LINE) as usize..][..LINE as usize];
+    assert!(line(0) == stamp(1, 64 * LINE, LINE), "before the loss");
+    assert!(line(2) == stamp(u64::MAX, 66 * LINE, LINE), "after it");
+}
+
+#[test]
+fn check_and_dump_tell_what_is_there() {
+    let fresh = check(&Images::fresh(DATA_BYTES), true).expect("a log");
+    assert_eq!((fresh.verdict, fresh.records), (CheckVerdict::Clean, 0));
+    let found = check(&clean(), true).expect("a log");
+    assert_eq!(
+        (found.verdict, found.dirty_bytes, found.info.clean),
+        (CheckVerdict::Clean, 0, true)
+    );
+    let images = dirty();
+    let found = check(&images, true).expect("a log");
+    assert_eq!(
+        (found.verdict, found.dirty_bytes),
+        (CheckVerdict::Dirty, 3 * LINE)
+    );
+    assert_eq!((found.bytes_checked, found.problems.len()), (3 * LINE, 0));
+    let mut rotten = images.clone();
+    rotten.log[(1 << 20) + 4096 + 5000] ^= 1;
+    let found = check(&rotten, true).expect("a log");
+    assert_eq!(found.verdict, CheckVerdict::Damaged);
+    assert_eq!(found.damaged_ranges, [(65 * LINE, LINE)]);
+
+    let world = images.world(3, None);
+    let log = Rc::clone(&world.log);
+    let items = world.run(async move {
+        let mut items = Vec::new();
+        forebay_dcd::dump(log, &mut |item| items.push(item))
+            .await
+            .expect("dump");
+        items
+    });
+    let items = items.unwrap();
+    assert!(world.log.now() == images.log, "a dump changed something");
+    let [
+        DumpItem::Superblock { copy: "A", .. },
+        DumpItem::Superblock { copy: "B", .. },
+        rest @ ..,
+    ] = &items[..]
+    else {
+        panic!("{items:?}")
+    };
+    let [
+        DumpItem::Record { extents, .. },
+        DumpItem::End { damage: None, .. },
+    ] = rest
+    else {
+        panic!("{rest:?}")
+    };
+    assert_eq!(extents.len(), 3);
+    assert!(
+        extents
+            .iter()
+            .all(|extent| extent.what == "data" && extent.len == LINE)
+    );
+}
+
+#[test]
+fn what_cannot_become_a_log_is_refused_when_it_is_to_be_made() {
+    let create = |log: RamDevice, segment| {
+        let world = World::with_images(1, None, &[0; 4096], &[0; 4096]);
+        let data = Rc::clone(&world.data);
+        let options = CreateOptions {
+            name: "test".into(),
+            volume: VolumeId([1; 16]),
+            segment,
+            data: identity(4096),
+        };
+        let made = async move { forebay_dcd::create(Rc::new(log), data, options).await };
+        world
+            .run(made)
+            .expect("no cut")
+            .map(|info| info.segment_count)
+    };
+    let ram = |len| RamDevice::new(len, 512);
+    let error = create(ram(LOG_BYTES - 512), ByteLen::kib(128)).expect_err("too small");
+    assert!(matches!(error, CreateError::Layout(_)) && error.to_string().contains("--segment"));
+    assert!(
+        create(ram(LOG_BYTES), ByteLen::kib(100)).is_err(),
+        "no power of two"
+    );
+    assert!(
+        create(ram(LOG_BYTES), ByteLen::kib(64)).is_err(),
+        "too short a segment"
+    );
+    assert_eq!(create(ram(LOG_BYTES), ByteLen::kib(128)).expect("made"), 32);
+}
