@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
-use forebay_device::{Buf, BufMut, Checked, Device, Durability, Geometry, IoFuture, Op};
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op};
 use forebay_log::{Record, Superblock};
 use forebay_units::{ByteLen, SegmentSeq};
 use futures_util::future::join_all;
