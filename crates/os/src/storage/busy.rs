@@ -8,8 +8,8 @@ use super::error::Users;
 use super::sysfs::{self, DevNumber};
 
 /// Mounts, swap, devices built upon it, and processes that use a block device, one of its
-/// partitions, or the disk it is a partition of.
-pub(super) fn users_of_device(device: DevNumber) -> Users {
+/// partitions, or the disk it is a partition of. So many descriptors of `ours` do not count.
+pub(super) fn users_of_device(device: DevNumber, ours: usize) -> Users {
     let family = family(device);
     let mut users = mounts(&family);
     users.extend(swaps(&family));
@@ -18,16 +18,16 @@ pub(super) fn users_of_device(device: DevNumber) -> Users {
         let holders = sysfs::names(&dir.join("holders"));
         users.extend(holders.into_iter().map(|by| format!("{name} held by {by}")));
     }
-    users.extend(processes(|m| {
+    users.extend(processes(ours, |m| {
         m.file_type().is_block_device() && family.iter().any(|(number, _)| number.0 == m.rdev())
     }));
     Users(users)
 }
 
-/// Processes that have a file open.
-pub(super) fn users_of_file(file: &fs::Metadata) -> Users {
+/// Processes that have a file open. So many descriptors of `ours` do not count.
+pub(super) fn users_of_file(file: &fs::Metadata, ours: usize) -> Users {
     let (dev, ino) = (file.dev(), file.ino());
-    Users(processes(|m| (m.dev(), m.ino()) == (dev, ino)))
+    Users(processes(ours, |m| (m.dev(), m.ino()) == (dev, ino)))
 }
 
 /// The device, its partitions, and the disk it is a partition of, with their kernel names.
@@ -86,8 +86,9 @@ fn swaps(family: &[(DevNumber, String)]) -> Vec<String> {
 }
 
 /// Processes with a descriptor that `is_it` says yes to. Those of other users are not seen.
-fn processes(is_it: impl Fn(&fs::Metadata) -> bool) -> Vec<String> {
+fn processes(ours: usize, is_it: impl Fn(&fs::Metadata) -> bool) -> Vec<String> {
     let mut found = Vec::new();
+    let us = std::process::id().to_string();
     for pid in sysfs::names(Path::new("/proc")) {
         if !pid.bytes().all(|b| b.is_ascii_digit()) {
             continue;
@@ -97,8 +98,10 @@ fn processes(is_it: impl Fn(&fs::Metadata) -> bool) -> Vec<String> {
             .into_iter()
             .flatten()
             .flatten();
-        let mut open = fds.filter_map(|fd| fs::metadata(fd.path()).ok());
-        if open.any(|m| is_it(&m)) {
+        let mut open = fds
+            .filter_map(|fd| fs::metadata(fd.path()).ok())
+            .filter(|metadata| is_it(metadata));
+        if open.nth(if pid == us { ours } else { 0 }).is_some() {
             let name = sysfs::text(&process.join("comm")).unwrap_or_default();
             found.push(format!("process {pid} ({name})"));
         }
@@ -140,8 +143,11 @@ mod tests {
     #[test]
     fn this_process_is_found_by_a_file_it_has_open() {
         let file = tempfile::tempfile().unwrap();
-        let users = users_of_file(&file.metadata().unwrap());
         let us = format!("process {} ", std::process::id());
-        assert!(users.0.iter().any(|user| user.starts_with(&us)), "{users}");
+        let sees_us = |ours| {
+            let users = users_of_file(&file.metadata().unwrap(), ours);
+            users.0.iter().any(|user| user.starts_with(&us))
+        };
+        assert!(sees_us(0) && !sees_us(1));
     }
 }

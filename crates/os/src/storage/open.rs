@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use forebay_device::Device;
 use rustix::fs::{Mode, OFlags};
@@ -17,6 +18,12 @@ use super::probe::{self, Probed};
 use super::sysfs::DevNumber;
 use super::{OpenError, busy, error::Users, sysfs};
 use crate::{Ring, sys};
+
+/// How long to wait for a device that is in use by nobody who can be seen. That is what a process
+/// leaves behind that was killed: its requests keep what they are about open, and locked, until the
+/// kernel is done with them.
+const NOBODY_MAX: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// How to open a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,7 +59,7 @@ pub fn open(
     let metadata = fs::metadata(&canonical).map_err(|e| asked.refused(e, "looking it up"))?;
     let device: Rc<dyn Device> = match asked.kind_of(&metadata)? {
         DeviceKind::File => {
-            let (fd, probed) = asked.open_file(&canonical, &metadata)?;
+            let (fd, probed) = patiently(|| asked.open_file(&canonical, &metadata))?;
             Rc::new(FileDevice::new(Core::new(
                 ring,
                 fd,
@@ -61,7 +68,7 @@ pub fn open(
             )))
         }
         DeviceKind::Block => {
-            let (fd, probed) = asked.open_block(&canonical, &metadata)?;
+            let (fd, probed) = patiently(|| asked.open_block(&canonical, &metadata))?;
             Rc::new(BlockDevice::new(Core::new(
                 ring,
                 fd,
@@ -72,6 +79,21 @@ pub fn open(
     };
     let identity = identity(&canonical).map_err(|e| asked.refused(e, "identifying it"))?;
     Ok(Opened { device, identity })
+}
+
+/// Tries `open` until the device is not in use, or in use by somebody who can be seen.
+fn patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    let until = Instant::now() + NOBODY_MAX;
+    loop {
+        match open() {
+            Err(OpenError::InUse { users, .. } | OpenError::Locked { users, .. })
+                if users.0.is_empty() && Instant::now() < until =>
+            {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// What was asked for, to word the errors.
@@ -113,14 +135,14 @@ impl Asked {
             return Err(OpenError::BacksLoop {
                 path: self.path.clone(),
                 loop_device: format!("/dev/{name}"),
-                users: busy::users_of_device(number),
+                users: busy::users_of_device(number, 0),
             });
         }
         let (fd, direct) = self.open_direct_if_possible(canonical)?;
         // Of what is open now, not of what was there before.
         let file = File::from(fd);
         let metadata = file.metadata().map_err(|e| self.refused(e, "stat"))?;
-        self.lock(&file, || busy::users_of_file(&metadata))?;
+        self.lock(&file, |ours| busy::users_of_file(&metadata, ours))?;
         let probed = probe::file(file.as_fd(), &metadata, direct, !self.read_only);
         self.check(&probed)?;
         Ok((file.into(), probed))
@@ -157,9 +179,9 @@ impl Asked {
             // On a block device: fail if mounted or claimed, and claim it.
             flags |= OFlags::EXCL;
         }
-        let users = || busy::users_of_device(number);
+        let users = |ours| busy::users_of_device(number, ours);
         let fd = rustix::fs::open(canonical, flags, Mode::empty())
-            .map_err(|errno| self.open_failed(errno, users))?;
+            .map_err(|errno| self.open_failed(errno, || users(0)))?;
         self.lock(&fd, users)?;
         let probed = probe::block(fd.as_fd(), number)
             .map_err(|errno| self.refused(errno.into(), "asking for its size"))?;
@@ -176,18 +198,15 @@ impl Asked {
         access | OFlags::CLOEXEC
     }
 
-    fn lock(&self, fd: impl AsFd, users: impl Fn() -> Users) -> Result<(), OpenError> {
+    fn lock(&self, fd: impl AsFd, users: impl Fn(usize) -> Users) -> Result<(), OpenError> {
         match sys::lock_file(fd.as_fd(), self.read_only) {
             // fcntl may say either when another holds it.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
-                let mut users = users();
-                // The descriptor we just opened makes us one of them.
-                let us = format!("process {} (", std::process::id());
-                if users.0.len() > 1 {
-                    users.0.retain(|user| !user.starts_with(&us));
-                }
-                let path = self.path.clone();
-                Err(OpenError::Locked { path, users })
+                Err(OpenError::Locked {
+                    path: self.path.clone(),
+                    // The descriptor we just opened makes us one of them.
+                    users: users(1),
+                })
             }
             result => result.map_err(|e| self.refused(e, "locking it")),
         }

@@ -67,7 +67,11 @@ pub(super) fn names(dir: &Path) -> Vec<String> {
 pub(super) fn loop_over(file: &fs::Metadata) -> Option<(String, DevNumber)> {
     names(Path::new("/sys/block")).into_iter().find_map(|name| {
         let dir = Path::new("/sys/block").join(&name);
-        let backing = fs::metadata(text(&dir.join("loop/backing_file"))?).ok()?;
+        let path = PathBuf::from(text(&dir.join("loop/backing_file"))?);
+        if in_fuse(&path, DevNumber(file.dev())) {
+            return None;
+        }
+        let backing = fs::metadata(path).ok()?;
         if (backing.dev(), backing.ino()) != (file.dev(), file.ino()) {
             return None;
         }
@@ -75,5 +79,22 @@ pub(super) fn loop_over(file: &fs::Metadata) -> Option<(String, DevNumber)> {
             .split_once(':')
             .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))?;
         Some((name, DevNumber(rustix::fs::makedev(major, minor))))
+    })
+}
+
+/// True if `path` is in a FUSE filesystem, other than that of device `except`. To look at it there
+/// is to wait for the filesystem's server, which may hang, or be the one that asks.
+fn in_fuse(path: &Path, except: DevNumber) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = table.lines().filter_map(|line| {
+        let mut fields = line.split(' ');
+        let (number, point) = (fields.nth(2)?, fields.nth(1)?);
+        let kind = fields.skip_while(|field| *field != "-").nth(1)?;
+        path.starts_with(point).then_some((point, number, kind))
+    });
+    // The innermost, and of those the uppermost.
+    let innermost = mounts.max_by_key(|(point, ..)| point.len());
+    innermost.is_some_and(|(_, number, kind)| {
+        (kind == "fuse" || kind.starts_with("fuse.")) && number != except.text()
     })
 }
