@@ -8,10 +8,30 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use super::stream::make_blocking;
 use super::{Address, Stream};
 use crate::{Fd, Ring};
+
+/// How long to wait for an address that is in use. After a process is killed, the requests that it
+/// had under way keep its sockets listening until the kernel is done with them; they cannot be told
+/// from a living process's, but for that they go away.
+const IN_USE_MAX: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Tries `bind` until the address is free, for a while.
+fn patiently<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let until = Instant::now() + IN_USE_MAX;
+    loop {
+        match bind() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            done => return done,
+        }
+    }
+}
 
 /// A socket that others connect to.
 pub struct Listener {
@@ -37,11 +57,12 @@ impl Listener {
     /// that ended abruptly, is replaced. The file is removed when the listener is dropped.
     ///
     /// # Errors
-    /// `AddrInUse` if somebody answers there, or the path is something other than a socket.
+    /// `AddrInUse` if somebody goes on answering there, or the path is something other than a socket.
     pub fn unix(ring: &Rc<Ring>, path: &Path) -> io::Result<Listener> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                remove_stale(path)?;
+                refuse_what_is_no_socket(path)?;
+                patiently(|| remove_stale(path))?;
                 UnixListener::bind(path)?
             }
             other => other?,
@@ -60,7 +81,7 @@ impl Listener {
     /// # Errors
     /// What `bind(2)` says of the last of them.
     pub fn tcp(ring: &Rc<Ring>, addresses: &[SocketAddr]) -> io::Result<Listener> {
-        let listener = TcpListener::bind(addresses)?;
+        let listener = patiently(|| TcpListener::bind(addresses))?;
         Listener::from_fd(ring, listener.into())
     }
 
@@ -111,23 +132,31 @@ impl Drop for Listener {
     }
 }
 
-fn remove_stale(path: &Path) -> io::Result<()> {
-    let in_use = |why: &str| {
-        let text = format!("cannot listen at {}: {why}", path.display());
-        io::Error::new(io::ErrorKind::AddrInUse, text)
-    };
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(in_use(
-            "the path exists and is not a socket; remove it or choose another",
-        ));
+fn in_use(path: &Path, why: &str) -> io::Error {
+    let text = format!("cannot listen at {}: {why}", path.display());
+    io::Error::new(io::ErrorKind::AddrInUse, text)
+}
+
+fn refuse_what_is_no_socket(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(());
     }
+    let why = "the path exists and is not a socket; remove it or choose another";
+    Err(in_use(path, why))
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        // Its owner removed it meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Ok(_) => Err(in_use(
+            path,
             "another process listens there; stop it or choose another path",
         )),
-        Err(error) => Err(in_use(&format!(
-            "the socket there cannot be tried ({error})"
-        ))),
+        Err(error) => {
+            let why = format!("the socket there cannot be tried ({error})");
+            Err(in_use(path, &why))
+        }
     }
 }
