@@ -1,95 +1,9 @@
 //! As root: real block devices, filesystems and mounts.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
-use crate::world::{MIB, World, failed, root, signal, skip, texts, wait_for_end, wait_until};
-
-fn tool(name: &str, args: &[&str]) -> Option<String> {
-    let output = Command::new(name).args(args).output().ok()?;
-    output
-        .status
-        .success()
-        .then(|| texts(&output).0.trim().to_owned())
-}
-
-/// A loop device and what is mounted from it, undone when dropped.
-struct Loop(String);
-
-impl Loop {
-    fn over(path: &Path) -> Option<Loop> {
-        tool("losetup", &["--find", "--show", path.to_str()?]).map(Loop)
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        tool("losetup", &["--detach", &self.0]);
-    }
-}
-
-struct Mount(String);
-
-impl Mount {
-    fn new(device: &str, at: &Path, options: &str) -> Option<Mount> {
-        fs::create_dir_all(at).ok()?;
-        let at = at.to_str()?;
-        tool("mount", &["-o", options, device, at])?;
-        Some(Mount(at.into()))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        if tool("umount", &[&self.0]).is_none() {
-            tool("umount", &["--lazy", &self.0]);
-        }
-    }
-}
-
-/// What a failed test may leave behind in `dir`.
-pub(crate) fn clear_away(dir: &Path) {
-    if !root() {
-        return;
-    }
-    let listed = tool(
-        "losetup",
-        &["--list", "--noheadings", "--output", "NAME,BACK-FILE"],
-    );
-    for line in listed.unwrap_or_default().lines() {
-        if let Some((name, file)) = line.split_once(' ')
-            && Path::new(file.trim()).starts_with(dir)
-        {
-            tool("losetup", &["--detach", name]);
-        }
-    }
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    for line in mounts.lines().rev() {
-        if let Some(at) = line.split(' ').nth(1)
-            && Path::new(at).starts_with(dir)
-        {
-            tool("umount", &["--lazy", at]);
-        }
-    }
-}
-
-/// A loop device over an image, or a loud skip.
-fn loop_over(test: &str, path: &Path) -> Option<Loop> {
-    let made = root().then(|| Loop::over(path)).flatten();
-    if made.is_none() {
-        skip(test, "not root, or no loop devices");
-    }
-    made
-}
-
-fn can_serve_loop(test: &str) -> bool {
-    let can = root() && Path::new("/dev/fuse").exists() && Path::new("/dev/loop-control").exists();
-    if !can {
-        skip(test, "not root, or no FUSE or loop devices");
-    }
-    can
-}
+use crate::system::{Loop, Mount, can_serve_loop, loop_over, root, tool};
+use crate::world::{MIB, World, failed, signal, skip, wait_for_end, wait_until};
 
 #[test]
 fn a_data_device_that_is_mounted_is_refused_with_where() {

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use crate::world::{MIB, World, failed, root, skip, texts};
+use crate::system::root;
+use crate::world::{MIB, World, failed, skip, texts};
 
 const LOG: &str = "log.img";
 

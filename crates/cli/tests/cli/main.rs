@@ -12,6 +12,7 @@ mod documents;
 mod logs;
 mod pairs;
 mod service;
+mod system;
 mod world;
 
 #[path = "../../src/scratch/nbd_client.rs"]

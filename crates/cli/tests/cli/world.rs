@@ -1,13 +1,20 @@
 //! A directory with images in it, and the program run in it.
 
+#![allow(dead_code, reason = "each test program uses some of it")]
+
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use crate::nbd_client::NbdClient;
 
 pub(crate) const MIB: u64 = 1 << 20;
+/// How long any command may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A scratch directory with `FOREBAY_CONFIG_DIR` and `FOREBAY_RUNTIME_DIR` in it. Ends the daemons
 /// it started when dropped.
@@ -21,14 +28,27 @@ pub(crate) struct Failed {
     pub(crate) said: String,
 }
 
-pub(crate) fn root() -> bool {
-    let id = Command::new("id").arg("-u").output().expect("id runs");
-    id.stdout == b"0\n"
+/// Says loudly that a test did not run: past the test runner, which captures what is printed.
+pub(crate) fn skip(test: &str, why: &str) {
+    let _ = writeln!(io::stderr(), "SKIPPED: {test}: {why}");
 }
 
-/// Says loudly that a test did not run.
-pub(crate) fn skip(test: &str, why: &str) {
-    eprintln!("SKIPPED {test}: {why}");
+/// Runs a command to its end. One that takes longer than anything should is killed, and an error.
+pub(crate) fn output(command: &mut Command) -> io::Result<Output> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn()?;
+    let pid = child.id();
+    let (tell, told) = mpsc::channel();
+    // On a thread that can be given up: what hangs in the kernel cannot even be killed.
+    std::thread::spawn(move || tell.send(child.wait_with_output()));
+    told.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let waits = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+        let _ = Command::new("kill")
+            .args(["-s", "KILL", &pid.to_string()])
+            .status();
+        let text = format!("{command:?} hangs (in the kernel: {waits:?})");
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    })
 }
 
 impl World {
@@ -107,7 +127,7 @@ impl World {
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().expect("the program runs")
+        output(&mut self.command(args)).expect("the program runs")
     }
 
     /// Runs what must succeed; returns its standard output.
@@ -148,6 +168,21 @@ impl World {
     /// Attaches `v` for NBD clients only.
     pub(crate) fn attach(&self) -> String {
         self.ok(&["attach", "v", "--via", "none"])
+    }
+
+    /// Attaches `v` as a loop device; returns its path.
+    pub(crate) fn attach_loop(&self) -> String {
+        self.ok(&["attach", "v", "--via", "loop"]).trim().to_owned()
+    }
+
+    /// Detaches `v`, once its NBD clients are gone: a server learns of that a moment later.
+    pub(crate) fn detach(&self) -> String {
+        wait_until("the clients are gone", || {
+            let status = self.ok(&["status", "v", "--json"]);
+            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+            status["nbd_connections"] == 0
+        });
+        self.ok(&["detach", "v"])
     }
 
     /// A client of the attached volume `v`.
@@ -272,6 +307,6 @@ impl Drop for World {
                 wait_for_end(pid);
             }
         }
-        crate::block_devices::clear_away(self.dir());
+        crate::system::clear_away(self.dir());
     }
 }

@@ -1,0 +1,163 @@
+//! Loop devices and mounts, by the system's own tools, undone when dropped.
+
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::world::{output, skip, texts};
+
+/// How long an unmount is tried: a process that is being started holds for a moment what the one
+/// that starts it has open.
+const UNMOUNTING: Duration = Duration::from_secs(10);
+
+pub(crate) fn root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs a program; what it says, or if it fails what is wrong.
+pub(crate) fn try_tool(name: &str, args: &[&str]) -> Result<String, String> {
+    let what = format!("{name} {}", args.join(" "));
+    let output = output(Command::new(name).args(args)).map_err(|e| format!("{what}: {e}"))?;
+    let (out, err) = texts(&output);
+    match output.status.success() {
+        true => Ok(out.trim().to_owned()),
+        false => Err(format!("{what}: {}\n{out}{err}", output.status)),
+    }
+}
+
+pub(crate) fn tool(name: &str, args: &[&str]) -> Option<String> {
+    try_tool(name, args).ok()
+}
+
+/// True if all of `programs` are installed; says loudly if not.
+pub(crate) fn installed(test: &str, programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = |name: &&&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+    let missing = programs.iter().find(|name| !there(name));
+    if let Some(name) = missing {
+        skip(test, &format!("{name} is not installed"));
+    }
+    missing.is_none()
+}
+
+/// True if a volume can be attached as a loop device here; says loudly if not.
+pub(crate) fn can_serve_loop(test: &str) -> bool {
+    let can = root() && Path::new("/dev/fuse").exists() && Path::new("/dev/loop-control").exists();
+    if !can {
+        skip(test, "not root, or no FUSE or loop devices");
+    }
+    can
+}
+
+/// A loop device.
+pub(crate) struct Loop(pub(crate) String);
+
+impl Loop {
+    pub(crate) fn over(path: &Path) -> Option<Loop> {
+        tool("losetup", &["--find", "--show", path.to_str()?]).map(Loop)
+    }
+}
+
+/// A loop device over an image, or a loud skip.
+pub(crate) fn loop_over(test: &str, path: &Path) -> Option<Loop> {
+    let made = root().then(|| Loop::over(path)).flatten();
+    if made.is_none() {
+        skip(test, "not root, or no loop devices");
+    }
+    made
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        tool("losetup", &["--detach", &self.0]);
+    }
+}
+
+/// A mounted filesystem.
+pub(crate) struct Mount(pub(crate) String);
+
+impl Mount {
+    pub(crate) fn new(device: &str, at: &Path, options: &str) -> Option<Mount> {
+        Mount::try_new(device, at, options).ok()
+    }
+
+    pub(crate) fn try_new(device: &str, at: &Path, options: &str) -> Result<Mount, String> {
+        fs::create_dir_all(at).map_err(|error| error.to_string())?;
+        let at = at.to_str().ok_or("not UTF-8")?;
+        try_tool("mount", &["-o", options, device, at])?;
+        Ok(Mount(at.into()))
+    }
+
+    /// Unmounts it; lazily if it is still in use, which is an error.
+    pub(crate) fn unmount(self) -> Result<(), String> {
+        let at = std::mem::ManuallyDrop::new(self).0.clone();
+        unmount(&at)
+    }
+}
+
+fn unmount(at: &str) -> Result<(), String> {
+    let until = Instant::now() + UNMOUNTING;
+    loop {
+        match try_tool("umount", &[at]) {
+            Ok(_) => return Ok(()),
+            Err(why) if Instant::now() > until => {
+                tool("umount", &["--lazy", at]);
+                return Err(why);
+            }
+            // sleeps: nothing tells when the last user lets go.
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Err(why) = unmount(&self.0) {
+            eprintln!("{why}");
+        }
+    }
+}
+
+/// What a failed test may leave behind in `dir`.
+pub(crate) fn clear_away(dir: &Path) {
+    if !root() {
+        return;
+    }
+    // Filesystems on loop devices first, then the devices, then the filesystems under those.
+    let listed = tool(
+        "losetup",
+        &["--list", "--noheadings", "--output", "NAME,BACK-FILE"],
+    );
+    let loops: Vec<String> = listed
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(_, file)| Path::new(file.trim()).starts_with(dir))
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    let mounts = || {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let pairs = mounts.lines().rev().filter_map(|line| {
+            let mut words = line.split(' ');
+            Some((words.next()?.to_owned(), PathBuf::from(words.next()?)))
+        });
+        pairs
+            .filter(|(_, at)| at.starts_with(dir))
+            .collect::<Vec<_>>()
+    };
+    let lazily = |at: &Path| tool("umount", &["--lazy", &at.display().to_string()]);
+    for (device, at) in mounts() {
+        if loops.contains(&device) {
+            lazily(&at);
+        }
+    }
+    for name in &loops {
+        tool("losetup", &["--detach", name]);
+    }
+    for (_, at) in mounts() {
+        lazily(&at);
+    }
+}

@@ -1,0 +1,200 @@
+//! The daemon is killed at random moments while users work on a filesystem.
+//!
+//! After each kill: the dead device is unmounted, the volume attached again (sometimes after another
+//! kill in the middle of recovery), the filesystem mounted (which replays its own journal), checked,
+//! and every promise of `fsync` held against what is there. At the end the same is done with the data
+//! image alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use crate::kinds::{BTRFS, EXT4, Kind, XFS};
+use crate::system::Loop;
+use crate::tree::Numbers;
+use crate::users::User;
+use crate::world::{MIB, World, output, signal, texts, wait_for_end};
+
+const USERS: u64 = 3;
+const ROUNDS: u64 = 12;
+/// Nobody gets anything done for so long: it hangs.
+const HANGS: Duration = Duration::from_secs(60);
+/// A round on a slow machine ends after this time, whatever was done by then.
+const ROUND_MAX: Duration = Duration::from_secs(6);
+/// Acts of all users in one round: some rounds end at once, others after the log has gone around.
+const ACTS_MAX: u64 = 700;
+
+/// A number for this run, or the one that is asked for.
+pub(crate) fn seed(test: &str) -> u64 {
+    let seed = from_env("FOREBAY_SEED").unwrap_or_else(|| getrandom::u64().unwrap() >> 32);
+    println!("{test}: FOREBAY_SEED={seed}");
+    seed
+}
+
+fn from_env(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn ext4_keeps_what_fsync_promised_when_the_daemon_is_killed() {
+    // The smallest log there is, so that it goes around often.
+    survives("ext4_keeps_what_fsync_promised", &EXT4, "128KiB", 5 * MIB);
+}
+
+#[test]
+fn xfs_keeps_what_fsync_promised_when_the_daemon_is_killed() {
+    survives("xfs_keeps_what_fsync_promised", &XFS, "1MiB", 40 * MIB);
+}
+
+#[test]
+fn btrfs_keeps_what_fsync_promised_when_the_daemon_is_killed() {
+    survives(
+        "btrfs_keeps_what_fsync_promised",
+        &BTRFS,
+        "256KiB",
+        16 * MIB,
+    );
+}
+
+fn survives(test: &str, kind: &Kind, segment: &str, log_bytes: u64) {
+    if !kind.can_test(test) {
+        return;
+    }
+    let seed = seed(test);
+    let mut numbers = Numbers::new(seed);
+    let world = World::new();
+    world.image("data.img", kind.data_bytes);
+    world.image("log.img", log_bytes);
+    let create = [
+        "create", "--name", "v", "--data", "data.img", "--log", "log.img",
+    ];
+    world.ok(&[&create[..], &["--segment", segment]].concat());
+    let at = world.path("mnt");
+    let device = world.attach_loop();
+    kind.make(&device);
+    let mut mount = kind.mount(&device, &at);
+    let mut users: Vec<User> = (0..USERS)
+        .map(|n| User::new(kind, at.join(format!("user{n}")), numbers.next()))
+        .collect();
+    for round in 0..from_env("FOREBAY_ROUNDS").unwrap_or(ROUNDS) {
+        for user in &mut users {
+            user.begin().expect("a healthy filesystem works");
+        }
+        users = work_until_killed(&world, users, &mut numbers);
+        // The filesystem has lost its device, which it may well say.
+        let _ = mount.unmount();
+        let checked = world.run(&["check", "v"]);
+        assert!(
+            matches!(checked.status.code(), Some(0 | 1)),
+            "round {round}, seed {seed}: {:?}",
+            texts(&checked)
+        );
+        if numbers.below(3) == 0 {
+            kill_in_recovery(&world, &mut numbers);
+        }
+        let device = world.attach_loop();
+        kind.mount(&device, &at).unmount().expect("it unmounts");
+        kind.check(&device);
+        mount = kind.mount(&device, &at);
+        keep_promises(&users, &format!("round {round}, seed {seed}"));
+    }
+    mount.unmount().expect("it unmounts");
+    world.detach();
+    alone(&world, kind, &users, seed);
+}
+
+#[track_caller]
+fn keep_promises(users: &[User], when: &str) {
+    let broken: Vec<String> = users.iter().flat_map(User::broken).collect();
+    let promised: usize = users.iter().map(User::promised).sum();
+    println!("{when}: {promised} promises");
+    let shown = broken[..broken.len().min(20)].join("\n");
+    assert!(
+        broken.is_empty(),
+        "{when}: {} of {promised} broken:\n{shown}",
+        broken.len()
+    );
+}
+
+/// The data image without us.
+fn alone(world: &World, kind: &Kind, users: &[User], seed: u64) {
+    let device = Loop::over(&world.path("data.img")).expect("a loop device");
+    kind.check(&device.0);
+    let mount = kind.mount(&device.0, &world.path("mnt"));
+    keep_promises(users, &format!("the data image alone, seed {seed}"));
+    drop(mount);
+}
+
+/// Lets all users work at once, kills the daemon, and returns the users with their promises.
+fn work_until_killed(world: &World, users: Vec<User>, numbers: &mut Numbers) -> Vec<User> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (acted, acts) = mpsc::channel();
+    let (end, ended) = mpsc::channel();
+    let count = users.len();
+    for mut user in users {
+        let (stop, acted, end) = (Arc::clone(&stop), acted.clone(), end.clone());
+        std::thread::spawn(move || {
+            // An error is the daemon's end.
+            while !stop.load(Ordering::Relaxed) && user.act().is_ok() {
+                let _ = acted.send(());
+            }
+            let _ = end.send(user);
+        });
+    }
+    drop(acted);
+    // Few acts as often as many.
+    let few = 1 << numbers.below(10);
+    wait_for_acts(&acts, numbers.below(few.min(ACTS_MAX)));
+    let draining = (numbers.below(3) == 0).then(|| {
+        let mut drain = world.command(&["drain", "v"]);
+        std::thread::spawn(move || output(&mut drain))
+    });
+    // sleeps: the kill comes at a random moment, not when somebody has just ended something.
+    std::thread::sleep(Duration::from_micros(numbers.below(30_000)));
+    world.kill("v");
+    stop.store(true, Ordering::Relaxed);
+    if let Some(draining) = draining {
+        // It may have been done, or lost its daemon. It must not wait for ever.
+        draining.join().unwrap().expect("drain ends");
+    }
+    let next = |_| {
+        ended
+            .recv_timeout(HANGS)
+            .expect("nobody hangs on a dead device")
+    };
+    (0..count).map(next).collect()
+}
+
+fn wait_for_acts(acts: &Receiver<()>, wanted: u64) {
+    let until = Instant::now() + ROUND_MAX;
+    for done in 0..wanted {
+        match acts.recv_timeout(HANGS) {
+            Ok(()) if Instant::now() < until => {}
+            Ok(()) => break,
+            Err(RecvTimeoutError::Timeout) => panic!("after {done} acts, everything hangs"),
+            Err(RecvTimeoutError::Disconnected) => panic!("after {done} acts, everything fails"),
+        }
+    }
+}
+
+/// Starts to attach, and kills the daemon on its way.
+fn kill_in_recovery(world: &World, numbers: &mut Numbers) {
+    let before = world.pid("v");
+    let mut attach = world.command(&["attach", "v", "--via", "loop"]);
+    let attaching = std::thread::spawn(move || output(&mut attach));
+    let mut pid = None;
+    crate::world::wait_until("a daemon is there", || {
+        pid = world.pid("v").filter(|&pid| Some(pid) != before);
+        pid.is_some() || attaching.is_finished()
+    });
+    // sleeps: the kill comes at a random moment.
+    std::thread::sleep(Duration::from_micros(numbers.below(40_000)));
+    if let Some(pid) = pid {
+        signal(pid, "KILL");
+        wait_for_end(pid);
+    }
+    attaching.join().unwrap().expect("attach ends");
+}

@@ -1,0 +1,29 @@
+//! The program under real filesystems and real NBD clients.
+//!
+//! What is proven here is what users rely on, through everything that is between them and the log:
+//! a filesystem and the kernel's block layer, a loop device, FUSE, the daemon, and real files below.
+//! `crash.rs` kills the daemon at random moments under ext4, xfs and btrfs and holds what is found
+//! after recovery against what `fsync` promised (`users.rs`). `drop_in.rs` takes an image that was
+//! there before, and looks at it alone afterwards. `stops.rs` ends the daemon in other ways.
+//! `clients.rs` has the usual NBD clients.
+//!
+//! `FOREBAY_ROUNDS` sets how often the daemon is killed under each filesystem, `FOREBAY_SEED` repeats
+//! the choices of a run (though not its timing).
+
+mod clients;
+mod crash;
+mod drop_in;
+mod kinds;
+mod stops;
+mod users;
+
+#[path = "../../src/scratch/nbd_client.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the program uses more of it")]
+mod nbd_client;
+#[path = "../cli/system.rs"]
+mod system;
+#[path = "../../src/scratch/tree.rs"]
+#[allow(dead_code, reason = "the program uses more of it")]
+mod tree;
+#[path = "../cli/world.rs"]
+mod world;

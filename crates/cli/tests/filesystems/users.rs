@@ -1,0 +1,462 @@
+//! Users who change files, and remember what `fsync` promised them.
+//!
+//! Each has a directory of their own, so that what they know needs no lock. Before anything is done
+//! to a file its promise is taken back or weakened to what still holds in the middle; it is given
+//! again only when the last `fsync` that it takes has returned. So at whatever moment the daemon
+//! dies, every promise here is one that the filesystem made.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::kinds::Kind;
+use crate::tree::Numbers;
+
+const DIRECTORIES: u64 = 4;
+/// Above this many files a user prefers to delete.
+const FILES_MAX: usize = 80;
+const TREE_FILES: u64 = 8;
+/// Changes in place are looked at in pieces of so many bytes: no device tears a smaller one.
+const SECTOR: usize = 512;
+
+type Content = Vec<u8>;
+
+/// What must be found at a path.
+#[derive(Debug)]
+enum Promise {
+    /// This.
+    File(Content),
+    /// This, or longer.
+    Begins(Content),
+    /// Each sector as in one of them.
+    Between(Content, Content),
+    /// One of them as a whole: a new file is being renamed over an old one.
+    Either(Content, Content),
+    /// Nothing.
+    Absent,
+}
+
+pub(crate) struct User {
+    dir: PathBuf,
+    numbers: Numbers,
+    promises: BTreeMap<PathBuf, Promise>,
+    /// Written and not yet fsynced.
+    loose: BTreeMap<PathBuf, Content>,
+    /// A file renamed over another is there for good when the directory was fsynced.
+    trusts_replacement: bool,
+    serial: u64,
+    /// What was done in this round, to tell when a promise is broken.
+    history: Vec<String>,
+}
+
+fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().expect("it is in a directory")
+}
+
+impl User {
+    /// One whose directory is `dir`, in a filesystem of a kind.
+    pub(crate) fn new(kind: &Kind, dir: PathBuf, seed: u64) -> User {
+        User {
+            dir,
+            numbers: Numbers::new(seed),
+            promises: BTreeMap::new(),
+            loose: BTreeMap::new(),
+            trusts_replacement: kind.keeps_replacements,
+            serial: 0,
+            history: Vec::new(),
+        }
+    }
+
+    /// How many promises are to be kept.
+    pub(crate) fn promised(&self) -> usize {
+        self.promises.len()
+    }
+
+    /// Takes what is there as given, and makes it durable.
+    pub(crate) fn begin(&mut self) -> io::Result<()> {
+        for n in 0..DIRECTORIES {
+            fs::create_dir_all(self.dir.join(format!("d{n}")))?;
+        }
+        self.loose.clear();
+        self.history.clear();
+        self.promises = files(&self.dir)?
+            .into_iter()
+            .map(|path| Ok((path.clone(), Promise::File(fs::read(path)?))))
+            .collect::<io::Result<_>>()?;
+        rustix::fs::syncfs(File::open(&self.dir)?)?;
+        Ok(())
+    }
+
+    /// Does one thing.
+    pub(crate) fn act(&mut self) -> io::Result<()> {
+        if self.settled().len() > FILES_MAX {
+            return match self.numbers.below(3) {
+                0 => self.remove_tree(),
+                _ => self.delete(),
+            };
+        }
+        match self.numbers.below(100) {
+            0..22 => self.create(true),
+            22..40 => self.append(),
+            40..60 => self.overwrite(),
+            60..70 => self.replace(),
+            70..78 => self.rename(),
+            78..86 => self.delete(),
+            86..90 => self.copy_tree(),
+            90..91 => self.remove_tree(),
+            91..94 => self.create(false),
+            94..97 => self.overwrite_loosely(),
+            _ => self.sync(),
+        }
+    }
+
+    /// What is not as was promised.
+    pub(crate) fn broken(&self) -> Vec<String> {
+        let looked = self.promises.iter().map(|(path, promise)| {
+            let wrong = match fs::read(path) {
+                Ok(found) => promise.wrong(&found),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => match promise {
+                    Promise::Absent => None,
+                    _ => Some("is missing".into()),
+                },
+                Err(error) => Some(format!("cannot be read: {error}")),
+            };
+            wrong.map(|wrong| format!("{} {wrong}{}", path.display(), self.story(path)))
+        });
+        looked.flatten().collect()
+    }
+
+    fn note(&mut self, did: &str, path: &Path) {
+        self.history.push(format!("{did} {}", path.display()));
+    }
+
+    /// What was done to the file at `path`.
+    fn story(&self, path: &Path) -> String {
+        let path = path.display().to_string();
+        let acts = self.history.iter().enumerate();
+        let told = acts.filter(|(_, act)| act.contains(&path));
+        let told = told.map(|(n, act)| format!("\n    {} of {}: {act}", n + 1, self.history.len()));
+        told.collect()
+    }
+
+    fn settled(&self) -> Vec<&PathBuf> {
+        let files = self.promises.iter();
+        files
+            .filter(|(_, promise)| matches!(promise, Promise::File(_)))
+            .map(|(path, _)| path)
+            .collect()
+    }
+
+    /// A file that is safe as it is, out of its promise.
+    fn pick(&mut self) -> Option<(PathBuf, Content)> {
+        let settled = self.settled();
+        let count = settled.len() as u64;
+        if count == 0 {
+            return None;
+        }
+        let settled: Vec<PathBuf> = settled.into_iter().cloned().collect();
+        let path = settled[self.numbers.below(count) as usize].clone();
+        match self.promises.remove(&path) {
+            Some(Promise::File(content)) => Some((path, content)),
+            _ => None,
+        }
+    }
+
+    fn new_path(&mut self) -> PathBuf {
+        self.serial += 1;
+        let dir = format!("d{}", self.numbers.below(DIRECTORIES));
+        // A name that was never used: nothing is promised of it.
+        self.dir
+            .join(dir)
+            .join(format!("f{}-{}", self.serial, self.numbers.next()))
+    }
+
+    /// Half of them up to a page or two, some of hundreds of kilobytes.
+    fn some_bytes(&mut self) -> Vec<u8> {
+        let len = match self.numbers.below(10) {
+            0..5 => 1 + self.numbers.below(8 << 10),
+            5..9 => self.numbers.below(48 << 10),
+            _ => self.numbers.below(400 << 10),
+        };
+        self.numbers.bytes(len as usize)
+    }
+
+    fn create(&mut self, durably: bool) -> io::Result<()> {
+        let (path, content) = (self.new_path(), self.some_bytes());
+        self.note(if durably { "create" } else { "create loosely" }, &path);
+        let mut file = File::create_new(&path)?;
+        file.write_all(&content)?;
+        if !durably {
+            self.loose.insert(path, content);
+            return Ok(());
+        }
+        file.sync_all()?;
+        sync_dir(parent(&path))?;
+        self.promises.insert(path, Promise::File(content));
+        Ok(())
+    }
+
+    fn append(&mut self) -> io::Result<()> {
+        let Some((path, mut content)) = self.pick() else {
+            return self.create(true);
+        };
+        self.promises
+            .insert(path.clone(), Promise::Begins(content.clone()));
+        self.note("append to", &path);
+        let more = self.some_bytes();
+        let mut file = File::options().append(true).open(&path)?;
+        file.write_all(&more)?;
+        file.sync_all()?;
+        content.extend(more);
+        self.promises.insert(path, Promise::File(content));
+        Ok(())
+    }
+
+    /// A piece of `content`, changed; and where.
+    fn change(&mut self, content: &[u8]) -> (Content, usize, usize) {
+        let mut new = content.to_owned();
+        let at = self.numbers.below(content.len().max(1) as u64) as usize;
+        let len = 1 + self.numbers.below((content.len() - at).max(1) as u64) as usize;
+        let end = content.len().min(at + len);
+        let bytes = self.numbers.bytes(end - at);
+        new[at..end].copy_from_slice(&bytes);
+        (new, at, end)
+    }
+
+    fn overwrite(&mut self) -> io::Result<()> {
+        let Some((path, old)) = self.pick() else {
+            return self.create(true);
+        };
+        let (new, at, end) = self.change(&old);
+        let during = Promise::Between(old, new.clone());
+        self.promises.insert(path.clone(), during);
+        self.note("overwrite", &path);
+        let mut options = File::options();
+        options.write(true);
+        let way = self.numbers.below(3);
+        if way == 0 {
+            options.custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32);
+        }
+        let file = options.open(&path)?;
+        file.write_all_at(&new[at..end], at as u64)?;
+        match way {
+            0 => {}
+            1 => file.sync_data()?,
+            _ => file.sync_all()?,
+        }
+        self.promises.insert(path, Promise::File(new));
+        Ok(())
+    }
+
+    fn overwrite_loosely(&mut self) -> io::Result<()> {
+        let Some((path, old)) = self.pick() else {
+            return Ok(());
+        };
+        let (new, at, end) = self.change(&old);
+        let during = Promise::Between(old, new.clone());
+        self.promises.insert(path.clone(), during);
+        self.note("overwrite loosely", &path);
+        let file = File::options().write(true).open(&path)?;
+        file.write_all_at(&new[at..end], at as u64)?;
+        self.loose.insert(path, new);
+        Ok(())
+    }
+
+    /// As editors save: a new file beside the old one, made durable, renamed over it.
+    fn replace(&mut self) -> io::Result<()> {
+        let Some((path, old)) = self.pick() else {
+            return self.create(true);
+        };
+        let new = self.some_bytes();
+        self.serial += 1;
+        let name = format!("new{}-{}", self.serial, self.numbers.next());
+        let temporary = parent(&path).join(name);
+        self.promises
+            .insert(path.clone(), Promise::Either(old, new.clone()));
+        self.note(
+            &format!("write {}, rename it to", temporary.display()),
+            &path,
+        );
+        let mut file = File::create_new(&temporary)?;
+        file.write_all(&new)?;
+        file.sync_all()?;
+        fs::rename(&temporary, &path)?;
+        sync_dir(parent(&path))?;
+        if self.trusts_replacement {
+            self.promises.insert(path, Promise::File(new));
+            self.promises.insert(temporary, Promise::Absent);
+        } else {
+            self.loose.insert(path, new);
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self) -> io::Result<()> {
+        let Some((from, content)) = self.pick() else {
+            return Ok(());
+        };
+        let to = self.new_path();
+        self.note(&format!("rename {} to", from.display()), &to);
+        fs::rename(&from, &to)?;
+        File::open(&to)?.sync_all()?;
+        sync_dir(parent(&to))?;
+        sync_dir(parent(&from))?;
+        self.promises.insert(to, Promise::File(content));
+        self.promises.insert(from, Promise::Absent);
+        Ok(())
+    }
+
+    fn delete(&mut self) -> io::Result<()> {
+        let Some((path, _)) = self.pick() else {
+            return Ok(());
+        };
+        self.note("delete", &path);
+        fs::remove_file(&path)?;
+        sync_dir(parent(&path))?;
+        self.promises.insert(path, Promise::Absent);
+        Ok(())
+    }
+
+    /// Copies some files into a new directory with one in it, all made durable at the end.
+    fn copy_tree(&mut self) -> io::Result<()> {
+        let settled: Vec<PathBuf> = self.settled().into_iter().cloned().collect();
+        let count = settled.len() as u64;
+        let chosen: Vec<&PathBuf> = (0..count.min(TREE_FILES))
+            .map(|_| &settled[self.numbers.below(count) as usize])
+            .collect();
+        self.serial += 1;
+        let tree = self
+            .dir
+            .join(format!("tree{}-{}", self.serial, self.numbers.next()));
+        let inner = tree.join("inner");
+        fs::create_dir_all(&inner)?;
+        let mut copies = Vec::new();
+        for (n, from) in chosen.into_iter().enumerate() {
+            let to = if n % 2 == 0 { &tree } else { &inner }.join(format!("copy{n}"));
+            self.note(&format!("copy {} to", from.display()), &to);
+            fs::copy(from, &to)?;
+            copies.push((from, to));
+        }
+        for (_, to) in &copies {
+            File::open(to)?.sync_all()?;
+        }
+        for dir in [&inner, &tree, &self.dir] {
+            sync_dir(dir)?;
+        }
+        self.note("copied", &tree);
+        for (from, to) in copies {
+            if let Some(Promise::File(content)) = self.promises.get(from) {
+                let content = content.clone();
+                self.promises.insert(to, Promise::File(content));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_tree(&mut self) -> io::Result<()> {
+        let is_tree = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("tree");
+        let mut trees: Vec<PathBuf> = fs::read_dir(&self.dir)?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.file_name().is_some_and(is_tree))
+            .collect();
+        trees.sort();
+        let Some(tree) = trees.first() else {
+            return Ok(());
+        };
+        let tree = tree.clone();
+        self.note("remove all below", &tree);
+        let inside: Vec<PathBuf> = self
+            .promises
+            .keys()
+            .filter(|path| path.starts_with(&tree))
+            .cloned()
+            .collect();
+        self.promises.retain(|path, _| !path.starts_with(&tree));
+        self.loose.retain(|path, _| !path.starts_with(&tree));
+        fs::remove_dir_all(&tree)?;
+        sync_dir(&self.dir)?;
+        self.promises
+            .extend(inside.into_iter().map(|path| (path, Promise::Absent)));
+        Ok(())
+    }
+
+    /// Makes everything durable that was not yet.
+    fn sync(&mut self) -> io::Result<()> {
+        self.note("sync all of", &self.dir.clone());
+        rustix::fs::syncfs(File::open(&self.dir)?)?;
+        for (path, content) in std::mem::take(&mut self.loose) {
+            self.promises.insert(path, Promise::File(content));
+        }
+        Ok(())
+    }
+}
+
+impl Promise {
+    /// What is wrong with a file that is there and holds `found`.
+    fn wrong(&self, found: &[u8]) -> Option<String> {
+        match self {
+            Promise::File(content) => differs(found, content),
+            Promise::Begins(content) if found.len() >= content.len() => {
+                differs(&found[..content.len()], content)
+            }
+            Promise::Begins(content) => differs(found, content),
+            Promise::Between(old, new) => {
+                let lost = |at: &usize| {
+                    let piece = |of: &[u8]| of[*at..of.len().min(at + SECTOR)].to_owned();
+                    piece(found) != piece(old) && piece(found) != piece(new)
+                };
+                if found.len() != old.len() {
+                    return differs(found, old);
+                }
+                let at = (0..found.len()).step_by(SECTOR).find(lost)?;
+                Some(format!("has neither the old nor the new content at {at}"))
+            }
+            Promise::Either(old, new) if found == old || found == new => None,
+            Promise::Either(old, _) => Some(format!(
+                "is neither the old nor the new file: {:?}",
+                differs(found, old)
+            )),
+            Promise::Absent => Some("is there again".into()),
+        }
+    }
+}
+
+/// How `found` differs from `expected`, in words that help to find where it came from.
+fn differs(found: &[u8], expected: &[u8]) -> Option<String> {
+    if found == expected {
+        return None;
+    }
+    let mut pairs = found.iter().zip(expected);
+    let first = pairs
+        .position(|(a, b)| a != b)
+        .unwrap_or(found.len().min(expected.len()));
+    let wrong = found.iter().zip(expected).filter(|(a, b)| a != b).count();
+    let zeroes = found[first..].iter().take_while(|&&byte| byte == 0).count();
+    Some(format!(
+        "has {} bytes, {} expected; {wrong} differ, the first at {first}, where {zeroes} zeroes \
+         follow",
+        found.len(),
+        expected.len(),
+    ))
+}
+
+/// All files below `dir`.
+fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut found, mut left) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(next) = left.pop() {
+        for entry in fs::read_dir(next)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => left.push(entry.path()),
+                false => found.push(entry.path()),
+            }
+        }
+    }
+    Ok(found)
+}
