@@ -87,9 +87,6 @@ fn the_fingerprinted_blocks_are_those_on_the_page() {
                 );
             }
         }
-        assert_eq!(
-            Fingerprint::touched(&(32 * 4096..len - 16 * 4096), len),
-            0
-        );
+        assert_eq!(Fingerprint::touched(&(32 * 4096..len - 16 * 4096), len), 0);
     }
 }
