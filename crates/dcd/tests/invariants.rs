@@ -360,6 +360,7 @@ fn i5_a_flush_completes_only_after_a_device_flush_issued_when_its_records_were_t
             async move {
                 for k in 0..30 {
                     let (id, at) = (n * 100 + k, n * 32 * LINE);
+                    rt.sleep(Duration::from_micros(rng.below(9_000))).await;
                     write(volume, id, at, LINE * 2, Durability::Flush).await;
                     rt.sleep(Duration::from_micros(rng.below(3_000))).await;
                     checked(volume).flush().await.unwrap();
