@@ -348,7 +348,7 @@ fn harms(case: &Case, share: u64) -> Vec<Vec<Harm>> {
 #[test]
 fn damage_to_a_quiet_log_is_right_data_an_error_or_a_refusal() {
     let case = case(true);
-    let harms = harms(&case, 100);
+    let harms = harms(&case, 60);
     let [right, errors, refused] = case.try_all(&harms);
     println!(
         "{} harms: {right} right, {errors} errors, {refused} refused",
@@ -360,7 +360,7 @@ fn damage_to_a_quiet_log_is_right_data_an_error_or_a_refusal() {
 #[test]
 fn damage_to_a_log_cut_in_the_middle_is_right_data_an_error_or_a_refusal() {
     let case = case(false);
-    let harms = harms(&case, 60);
+    let harms = harms(&case, 35);
     let [right, errors, refused] = case.try_all(&harms);
     println!(
         "{} harms: {right} right, {errors} errors, {refused} refused",

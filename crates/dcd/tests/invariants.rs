@@ -30,8 +30,8 @@ enum Seen {
     Asked(u64, Op, Range<u64>, Option<Vec<u8>>),
     /// The request of this number completed.
     Done(u64),
-    /// Something the test says itself.
-    Note(&'static str, u64),
+    /// A user's flush completed, who had written the stamp of this number here.
+    Flushed(u64, u64),
 }
 
 type Journal = Rc<RefCell<Vec<Seen>>>;
@@ -343,7 +343,14 @@ fn i4_recovery_changes_nothing_it_would_itself_recover() {
 
 #[test]
 fn i5_a_flush_completes_only_after_a_device_flush_issued_when_its_records_were_there() {
-    let watching = Watching::new(5, AttachOptions::default());
+    // Records go out while the device flushes.
+    let options = AttachOptions {
+        max_delay: Duration::from_micros(300),
+        ..AttachOptions::default()
+    };
+    let watching = Watching::new(5, options);
+    let slow = Some(Duration::from_millis(3));
+    watching.world.log.flush_takes.set(slow);
     let (volume, journal) = (watching.volume.clone(), Rc::clone(&watching.log));
     let rt = watching.world.rt.clone();
     watching.world.run(async move {
@@ -352,53 +359,42 @@ fn i5_a_flush_completes_only_after_a_device_flush_issued_when_its_records_were_t
             let rng = Rng::new(n);
             async move {
                 for k in 0..30 {
-                    write(
-                        volume,
-                        n * 100 + k,
-                        n * 32 * LINE + rng.below(28) * LINE,
-                        LINE * 2,
-                        Durability::Flush,
-                    )
-                    .await;
-                    let id = n * 1000 + k;
-                    journal.borrow_mut().push(Seen::Note("flush", id));
+                    let (id, at) = (n * 100 + k, n * 32 * LINE);
+                    rt.sleep(Duration::from_micros(rng.below(9_000))).await;
+                    write(volume, id, at, LINE * 2, Durability::Flush).await;
+                    rt.sleep(Duration::from_micros(rng.below(3_000))).await;
                     checked(volume).flush().await.unwrap();
-                    journal.borrow_mut().push(Seen::Note("flushed", id));
-                    rt.sleep(Duration::from_micros(rng.below(400))).await;
+                    journal.borrow_mut().push(Seen::Flushed(id, at));
                 }
             }
         });
         join_all(writers).await;
     });
-    // For each user flush: all log writes asked until then that were needed had completed before some
-    // device flush was issued, which completed before the user's. What was appended but not yet asked
-    // for is found by looking at the device flush: no write with an older record may follow it.
+    // Behind every user's flush: the log's write with the data, and after that a device flush.
     let journal = watching.log.borrow();
-    let position = |wanted: &dyn Fn(&Seen) -> bool| journal.iter().position(wanted);
+    let done = |n: &u64| {
+        let is = |seen: &Seen| matches!(seen, Seen::Done(other) if other == n);
+        journal.iter().position(is).unwrap_or(usize::MAX)
+    };
     let (mut flushes, mut device_flushes) = (0, 0);
-    for (at, seen) in journal.iter().enumerate() {
+    for (now, seen) in journal.iter().enumerate() {
         device_flushes += usize::from(matches!(seen, Seen::Asked(_, Op::Flush, ..)));
-        let Seen::Note("flushed", id) = seen else {
+        let Seen::Flushed(id, at) = seen else {
             continue;
         };
-        let called = position(&|seen| matches!(seen, Seen::Note("flush", n) if n == id)).unwrap();
-        let covering = journal[called..at].iter().enumerate().any(|(n, seen)| {
-            let Seen::Asked(flush, Op::Flush, ..) = seen else {
-                return false;
-            };
-            let issued = called + n;
-            let completed = position(&|seen| matches!(seen, Seen::Done(n) if n == flush));
-            // Nothing asked before the user's flush is still under way when the device is flushed.
-            let all_there = journal[..called].iter().all(|seen| match seen {
-                Seen::Asked(write, Op::Write, ..) => {
-                    let done = position(&|seen| matches!(seen, Seen::Done(n) if n == write));
-                    done.is_some_and(|done| done < issued)
-                }
-                _ => true,
-            });
-            completed.is_some_and(|done| done < at) && all_there
+        let data = stamp(*id, *at, 512);
+        let there = journal[..now].iter().find_map(|seen| match seen {
+            Seen::Asked(n, Op::Write, _, Some(bytes)) => {
+                bytes.chunks(512).any(|part| part == data).then(|| done(n))
+            }
+            _ => None,
         });
-        assert!(covering, "flush {id} had no flush of the device behind it");
+        let there = there.expect("written to the log at all");
+        let flushed = journal[..now]
+            .iter()
+            .skip(there)
+            .any(|seen| matches!(seen, Seen::Asked(n, Op::Flush, ..) if done(n) < now));
+        assert!(flushed, "flush {id} had no flush of the device behind it");
         flushes += 1;
     }
     assert_eq!(flushes, 240);

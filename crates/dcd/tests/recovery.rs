@@ -275,23 +275,29 @@ fn a_cut_at_any_request_of_a_recovery_and_of_the_next_changes_nothing() {
 /// disks then. Each region must be a prefix of its writer's requests.
 fn life(images: &Images, seed: u64, regions: &mut [History]) -> Images {
     let rng = Rng::new(seed);
-    let world = images.world(seed, Some(8 + rng.below(150)));
-    world
-        .log
-        .slowest
-        .set(Duration::from_micros(50 + rng.below(20_000)));
+    let world = images.world(seed, Some(8 + rng.below(250)));
+    // Slow flushes and short delays, so that much is written while the device flushes.
+    let (log, most) = (&world.log, 4 << 10 << rng.below(7));
+    log.slowest
+        .set(Duration::from_micros(50 + rng.below(5_000)));
+    log.flush_takes
+        .set(Some(Duration::from_micros(rng.below(40_000))));
+    let options = AttachOptions {
+        max_delay: Duration::from_micros(500 + rng.below(30_000)),
+        ..AttachOptions::default()
+    };
     let histories: Vec<Shared> = regions
         .iter()
         .map(|region| Rc::new(RefCell::new(region.clone())))
         .collect();
     let (rt, writers) = (world.rt.clone(), histories.clone());
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    world.with_volume(options, move |volume| async move {
         let writers = writers.iter().enumerate().map(|(n, history)| {
             let (device, rt, rng) = (checked(&volume), rt.clone(), Rng::new(seed << 8 | n as u64));
             async move {
                 let region = history.borrow().region();
                 loop {
-                    let action = random_action(&rng, &region, 48 << 10);
+                    let action = random_action(&rng, &region, most);
                     perform(&device, &rt, history, &action)
                         .await
                         .expect("no faults here");
