@@ -17,7 +17,7 @@ use crate::users::User;
 use crate::world::{MIB, World, output, signal, texts, wait_for_end};
 
 const USERS: u64 = 3;
-const ROUNDS: u64 = 12;
+const ROUNDS: u64 = 20;
 /// Nobody gets anything done for so long: it hangs.
 const HANGS: Duration = Duration::from_secs(60);
 /// A round on a slow machine ends after this time, whatever was done by then.
@@ -80,10 +80,11 @@ fn survives(test: &str, kind: &Kind, segment: &str, log_bytes: u64) {
         .map(|n| User::new(kind, at.join(format!("user{n}")), numbers.next()))
         .collect();
     for round in 0..from_env("FOREBAY_ROUNDS").unwrap_or(ROUNDS) {
+        let killed = Arc::new(AtomicBool::new(false));
         for user in &mut users {
-            user.begin().expect("a healthy filesystem works");
+            user.begin(&killed).expect("a healthy filesystem works");
         }
-        users = work_until_killed(&world, users, &mut numbers);
+        users = work_until_killed(&world, users, &killed, &mut numbers);
         // The filesystem has lost its device, which it may well say.
         let _ = mount.unmount();
         let checked = world.run(&["check", "v"]);
@@ -129,16 +130,20 @@ fn alone(world: &World, kind: &Kind, users: &[User], seed: u64) {
 }
 
 /// Lets all users work at once, kills the daemon, and returns the users with their promises.
-fn work_until_killed(world: &World, users: Vec<User>, numbers: &mut Numbers) -> Vec<User> {
-    let stop = Arc::new(AtomicBool::new(false));
+fn work_until_killed(
+    world: &World,
+    users: Vec<User>,
+    killed: &AtomicBool,
+    numbers: &mut Numbers,
+) -> Vec<User> {
     let (acted, acts) = mpsc::channel();
     let (end, ended) = mpsc::channel();
     let count = users.len();
     for mut user in users {
-        let (stop, acted, end) = (Arc::clone(&stop), acted.clone(), end.clone());
+        let (acted, end) = (acted.clone(), end.clone());
         std::thread::spawn(move || {
             // An error is the daemon's end.
-            while !stop.load(Ordering::Relaxed) && user.act().is_ok() {
+            while user.act().is_ok() {
                 let _ = acted.send(());
             }
             let _ = end.send(user);
@@ -154,8 +159,8 @@ fn work_until_killed(world: &World, users: Vec<User>, numbers: &mut Numbers) -> 
     });
     // sleeps: the kill comes at a random moment, not when somebody has just ended something.
     std::thread::sleep(Duration::from_micros(numbers.below(30_000)));
+    killed.store(true, Ordering::SeqCst);
     world.kill("v");
-    stop.store(true, Ordering::Relaxed);
     if let Some(draining) = draining {
         // It may have been done, or lost its daemon. It must not wait for ever.
         draining.join().unwrap().expect("drain ends");
@@ -178,6 +183,23 @@ fn wait_for_acts(acts: &Receiver<()>, wanted: u64) {
             Err(RecvTimeoutError::Disconnected) => panic!("after {done} acts, everything fails"),
         }
     }
+}
+
+/// Found by the tests above: the thread that made the loop device waited for an answer from the dead
+/// process that it was part of, for ever, and with it whoever looked at the mount.
+#[test]
+fn a_daemon_killed_while_it_attaches_ends_and_the_next_attach_works() {
+    let test = "a_daemon_killed_while_it_attaches_ends";
+    if !crate::system::can_serve_loop(test) {
+        return;
+    }
+    let mut numbers = Numbers::new(seed(test));
+    let world = World::with_volume();
+    for _ in 0..10 {
+        kill_in_recovery(&world, &mut numbers);
+    }
+    world.attach_loop();
+    world.detach();
 }
 
 /// Starts to attach, and kills the daemon on its way.

@@ -2,14 +2,18 @@
 //!
 //! Each has a directory of their own, so that what they know needs no lock. Before anything is done
 //! to a file its promise is taken back or weakened to what still holds in the middle; it is given
-//! again only when the last `fsync` that it takes has returned. So at whatever moment the daemon
-//! dies, every promise here is one that the filesystem made.
+//! again only when the last `fsync` that it takes has returned, and the daemon was not yet being
+//! killed then: on a device that has died, ext4 (of Linux 6.18) sometimes lets an `fsync` of a
+//! directory succeed. So at whatever moment the daemon dies, every promise here is one that the
+//! filesystem made.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::kinds::Kind;
 use crate::tree::Numbers;
@@ -47,6 +51,8 @@ pub(crate) struct User {
     /// A file renamed over another is there for good when the directory was fsynced.
     trusts_replacement: bool,
     serial: u64,
+    /// Set before the daemon is killed.
+    killed: Arc<AtomicBool>,
     /// What was done in this round, to tell when a promise is broken.
     history: Vec<String>,
 }
@@ -69,6 +75,7 @@ impl User {
             loose: BTreeMap::new(),
             trusts_replacement: kind.keeps_replacements,
             serial: 0,
+            killed: Arc::default(),
             history: Vec::new(),
         }
     }
@@ -78,8 +85,9 @@ impl User {
         self.promises.len()
     }
 
-    /// Takes what is there as given, and makes it durable.
-    pub(crate) fn begin(&mut self) -> io::Result<()> {
+    /// Takes what is there as given, and makes it durable. Promises are believed until `killed`.
+    pub(crate) fn begin(&mut self, killed: &Arc<AtomicBool>) -> io::Result<()> {
+        self.killed = Arc::clone(killed);
         for n in 0..DIRECTORIES {
             fs::create_dir_all(self.dir.join(format!("d{n}")))?;
         }
@@ -136,13 +144,21 @@ impl User {
         self.history.push(format!("{did} {}", path.display()));
     }
 
-    /// What was done to the file at `path`.
+    /// What was done to the file at `path`, and to directories that it is in.
     fn story(&self, path: &Path) -> String {
-        let path = path.display().to_string();
+        let concerns = |act: &str| act.split([' ', ',']).any(|word| path.starts_with(word));
         let acts = self.history.iter().enumerate();
-        let told = acts.filter(|(_, act)| act.contains(&path));
+        let told = acts.filter(|(_, act)| concerns(act));
         let told = told.map(|(n, act)| format!("\n    {} of {}: {act}", n + 1, self.history.len()));
         told.collect()
+    }
+
+    /// To be asked when an `fsync` has returned, before it is believed.
+    fn believe(&self) -> io::Result<()> {
+        match self.killed.load(Ordering::SeqCst) {
+            false => Ok(()),
+            true => Err(io::Error::other("the daemon is being killed")),
+        }
     }
 
     fn settled(&self) -> Vec<&PathBuf> {
@@ -198,6 +214,7 @@ impl User {
         }
         file.sync_all()?;
         sync_dir(parent(&path))?;
+        self.believe()?;
         self.promises.insert(path, Promise::File(content));
         Ok(())
     }
@@ -213,6 +230,7 @@ impl User {
         let mut file = File::options().append(true).open(&path)?;
         file.write_all(&more)?;
         file.sync_all()?;
+        self.believe()?;
         content.extend(more);
         self.promises.insert(path, Promise::File(content));
         Ok(())
@@ -250,6 +268,7 @@ impl User {
             1 => file.sync_data()?,
             _ => file.sync_all()?,
         }
+        self.believe()?;
         self.promises.insert(path, Promise::File(new));
         Ok(())
     }
@@ -288,6 +307,7 @@ impl User {
         file.sync_all()?;
         fs::rename(&temporary, &path)?;
         sync_dir(parent(&path))?;
+        self.believe()?;
         if self.trusts_replacement {
             self.promises.insert(path, Promise::File(new));
             self.promises.insert(temporary, Promise::Absent);
@@ -307,6 +327,7 @@ impl User {
         File::open(&to)?.sync_all()?;
         sync_dir(parent(&to))?;
         sync_dir(parent(&from))?;
+        self.believe()?;
         self.promises.insert(to, Promise::File(content));
         self.promises.insert(from, Promise::Absent);
         Ok(())
@@ -319,6 +340,7 @@ impl User {
         self.note("delete", &path);
         fs::remove_file(&path)?;
         sync_dir(parent(&path))?;
+        self.believe()?;
         self.promises.insert(path, Promise::Absent);
         Ok(())
     }
@@ -349,6 +371,7 @@ impl User {
         for dir in [&inner, &tree, &self.dir] {
             sync_dir(dir)?;
         }
+        self.believe()?;
         self.note("copied", &tree);
         for (from, to) in copies {
             if let Some(Promise::File(content)) = self.promises.get(from) {
@@ -381,6 +404,7 @@ impl User {
         self.loose.retain(|path, _| !path.starts_with(&tree));
         fs::remove_dir_all(&tree)?;
         sync_dir(&self.dir)?;
+        self.believe()?;
         self.promises
             .extend(inside.into_iter().map(|path| (path, Promise::Absent)));
         Ok(())
@@ -390,6 +414,7 @@ impl User {
     fn sync(&mut self) -> io::Result<()> {
         self.note("sync all of", &self.dir.clone());
         rustix::fs::syncfs(File::open(&self.dir)?)?;
+        self.believe()?;
         for (path, content) in std::mem::take(&mut self.loose) {
             self.promises.insert(path, Promise::File(content));
         }
