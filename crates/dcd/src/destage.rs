@@ -357,28 +357,12 @@ impl Engine {
     /// anew at the head.
     async fn carry_mark_home(&self, range: Range<u64>, mark: Mark) -> Result<(), Failure> {
         if mark.kind == RangeKind::Lost {
-            return self.renew_lost(self.still_marked(mark, range));
+            for group in self.still_marked(mark, range).chunks(LOST_GROUP) {
+                self.append_lost(group.to_vec())?;
+            }
+            return Ok(());
         }
         Ok(self.mark_at_home(mark, range).await?)
-    }
-
-    /// Notes lost ranges again, as far as no data lies on top of them.
-    fn renew_lost(&self, ranges: Vec<Range<u64>>) -> Result<(), Failure> {
-        let bare: Vec<Range<u64>> = {
-            let map = self.map.borrow();
-            let marked = |extent: &crate::map::Extent| {
-                extent.source == crate::map::Source::Marked(RangeKind::Lost)
-            };
-            let extents = ranges.into_iter().flat_map(|range| map.lookup(range));
-            extents
-                .filter(marked)
-                .map(|extent| extent.sectors)
-                .collect()
-        };
-        for group in bare.chunks(LOST_GROUP) {
-            self.append_lost(group.to_vec())?;
-        }
-        Ok(())
     }
 
     /// `last` says that nothing else is being written home: then the ends are fingerprinted anew.

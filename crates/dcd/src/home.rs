@@ -202,17 +202,19 @@ impl Engine {
         Ok(written)
     }
 
-    /// The parts of a range for which this mark still counts.
+    /// The parts of a range for which this mark still counts: not marked anew, no data on top.
     pub(crate) fn still_marked(&self, mark: Mark, range: Range<u64>) -> Vec<Range<u64>> {
         let map = self.map.borrow();
         let parts = map.ranges().overlapping(range);
         parts
             .filter(|(_, now)| *now == mark)
-            .map(|(part, _)| part)
+            .flat_map(|(part, _)| map.bare(part))
             .collect()
     }
 
     /// Makes home what a mark says of a range, as far as it still counts when its turn has come (I6).
+    /// Not where data lies on top: that may be home already, and if the tail has passed it in one
+    /// copy of the superblock, it is nowhere else for sure.
     pub(crate) async fn mark_at_home(&self, mark: Mark, sectors: Range<u64>) -> Result<()> {
         let _turn = self.home.lock(sectors.clone()).await;
         for part in self.still_marked(mark, sectors) {

@@ -252,17 +252,7 @@ impl Map {
     /// marks with it: then the range is home.
     pub(crate) fn mark(&mut self, range: Range<u64>, mark: Option<Mark>) {
         let before = self.live_sectors;
-        let (first, last) = (range.start / LINE_SECTORS, range.end.div_ceil(LINE_SECTORS));
-        let few = last - first <= self.lines.len() as u64;
-        let lines: Vec<Line> = if few {
-            (first..last).map(Line).collect()
-        } else {
-            let named = self.lines.iter().map(|(line, _)| line);
-            named
-                .filter(|line| (first..last).contains(&line.0))
-                .collect()
-        };
-        for line in lines {
+        for line in self.lines_that_may_meet(&range) {
             let base = line.first_sector().0;
             let from = range.start.saturating_sub(base) as u8;
             let to = (range.end - base).min(LINE_SECTORS) as u8;
@@ -274,6 +264,38 @@ impl Map {
             None => self.ranges.remove(range),
         }
         self.absorbed_sectors += before - self.live_sectors;
+    }
+
+    /// Lines of the range, without most of those that hold no data if the range is long.
+    fn lines_that_may_meet(&self, range: &Range<u64>) -> Vec<Line> {
+        let (first, last) = (range.start / LINE_SECTORS, range.end.div_ceil(LINE_SECTORS));
+        if last - first <= self.lines.len() as u64 {
+            return (first..last).map(Line).collect();
+        }
+        let named = self.lines.iter().map(|(line, _)| line);
+        named
+            .filter(|line| (first..last).contains(&line.0))
+            .collect()
+    }
+
+    /// The parts of a range that have no data on top, in order.
+    pub(crate) fn bare(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let lines = self.lines_that_may_meet(&range);
+        let pieces = lines.into_iter().flat_map(|line| self.pieces(line));
+        let mut data: Vec<Range<u64>> = pieces.flat_map(Piece::live_runs).collect();
+        data.sort_unstable_by_key(|run| run.start);
+        let (mut bare, mut at) = (Vec::new(), range.start);
+        for run in data {
+            let end = run.start.min(range.end);
+            if at < end {
+                bare.push(at..end);
+            }
+            at = at.max(run.end);
+        }
+        if at < range.end {
+            bare.push(at..range.end);
+        }
+        bare
     }
 
     /// The piece of data with exactly this extent, if it is all live.

@@ -86,6 +86,10 @@ proptest! {
                     }
                 }
             }
+            let middle = 5..SECTORS - 3;
+            let is_bare = |sector: &u64| !matches!(top[*sector as usize], Model::Data(_));
+            let bare: Vec<u64> = map.bare(middle.clone()).into_iter().flatten().collect();
+            prop_assert_eq!(bare, middle.filter(is_bare).collect::<Vec<u64>>());
             let mut seen = Vec::new();
             for Extent { sectors, source } in map.lookup(0..SECTORS) {
                 prop_assert_eq!(sectors.start, seen.len() as u64);

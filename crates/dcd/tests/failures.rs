@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -276,4 +276,46 @@ fn a_failed_log_that_comes_back_is_told_that_it_was_abandoned() {
     let again = world.after_cut(Coin::Drop).world(2, None);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
     assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+}
+
+/// Found by the run of faults: the new tail was in one copy of the superblock when the log failed, so
+/// what was beneath the tail was home and nowhere else; the rescue zeroed it before it wrote it again.
+#[test]
+fn the_rescue_zeroes_nothing_that_has_data_on_top() {
+    let world = world();
+    let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+    let home = Rc::clone(&world.data);
+    world.log.fail(move |op, range| {
+        op == Op::Write && range.start == B_AT && !home.writes.borrow().is_empty()
+    });
+    let cuts = Rc::new(RefCell::new(Vec::new()));
+    let kept = Rc::clone(&cuts);
+    let watch = move |_| {
+        let (log, data) = (log.after_cut(Coin::Drop), data.after_cut(Coin::Drop));
+        kept.borrow_mut().push(Images { log, data });
+    };
+    let power = Rc::clone(&world.power);
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        volume.write_zeroes(64 * LINE..66 * LINE).await.unwrap();
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        power.watch.replace(Some(Box::new(watch)));
+        volume.drain().await.unwrap();
+        volume.close().await.unwrap();
+        power.watch.replace(None);
+    });
+    assert!(cuts.borrow().len() > 8);
+    for images in cuts.take() {
+        let again = images.world(2, None);
+        let Ok((volume, _)) = again.attach(AttachOptions::default()).expect("no cut") else {
+            assert!(
+                holds(&images.data, 1, 64 * LINE, LINE),
+                "given up and not home"
+            );
+            continue;
+        };
+        again
+            .run(async move { reads(&volume, 1, 64 * LINE, LINE).await })
+            .expect("no cut");
+    }
 }
