@@ -1,0 +1,50 @@
+//! The program `sleds`: tools that read what is cheap to read first.
+//!
+//! Each tool is a module with a `TOOL`: what it is called, how its command line looks (which gives
+//! help, man pages and completions), and what runs it. A tool gets its arguments unparsed, because
+//! `find` and `grep` have command lines of their own making.
+
+mod find;
+mod fits;
+mod grep;
+mod wc;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Command;
+
+/// One of the tools.
+struct Tool {
+    name: &'static str,
+    /// Its command line, as help and documents show it.
+    command: fn() -> Command,
+    /// Runs it with the arguments after its name.
+    run: fn(Vec<OsString>) -> ExitCode,
+}
+
+const TOOLS: [Tool; 4] = [wc::TOOL, grep::TOOL, find::TOOL, fits::TOOL];
+
+fn command() -> Command {
+    Command::new("sleds")
+        .about("Says how long reading a file would take, and reads what is cheap first")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(TOOLS.iter().map(|tool| (tool.command)()))
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let name = args.next();
+    let tool = TOOLS
+        .iter()
+        .find(|tool| Some(tool.name) == name.as_deref().and_then(|n| n.to_str()));
+    match tool {
+        Some(tool) => (tool.run)(args.collect()),
+        None => {
+            command().get_matches();
+            ExitCode::SUCCESS
+        }
+    }
+}
