@@ -20,6 +20,8 @@ pub(crate) struct Transfer {
     pub(crate) seek: u64,
     /// Waiting for the first block to come by.
     pub(crate) latency: u64,
+    /// When the heads were in place and the waiting began.
+    pub(crate) arrived: u64,
     /// When the first block, in the order of the blocks, is through.
     pub(crate) first_done: u64,
     /// When all are through.
@@ -72,6 +74,11 @@ impl Motor {
         (ps as u64).div_ceil(1000)
     }
 
+    /// How far the disk turns in `ns` nanoseconds, as far as it is less than a rotation.
+    pub(crate) fn turned_in(&self, ns: u64) -> Angle {
+        ns.saturating_mul(self.angle_per_ns)
+    }
+
     pub(crate) fn rotation(&self) -> u64 {
         self.rotation_ps.div_ceil(1000)
     }
@@ -109,13 +116,15 @@ impl Motor {
         seek + self.wait_for(angle, at + seek)
     }
 
-    /// A transfer of `blocks` blocks from `first` on, begun at `at` with the arm at `arm`.
+    /// A transfer of `blocks` blocks from `first` on, begun at `at` with the arm at `arm`. The
+    /// first block may not begin before `ready`.
     pub(crate) fn transfer(
         &self,
         geometry: &Geometry,
         (at, arm): (u64, Arm),
         (first, blocks): (u64, u64),
         write: bool,
+        ready: u64,
     ) -> Transfer {
         let any_order = if write {
             self.any_order_write
@@ -125,6 +134,7 @@ impl Motor {
         let mut result = Transfer {
             seek: 0,
             latency: 0,
+            arrived: at,
             first_done: 0,
             end: at,
             arm,
@@ -137,7 +147,7 @@ impl Motor {
                 head: piece.head,
             };
             let seek = self.seek(result.arm, to, write);
-            let arrived = result.end + seek;
+            let arrived = (result.end + seek).max(ready);
             let wait = self.wait_for(piece.angle, arrived);
             let mut latency = wait;
             let first_done = arrived + wait + self.time_of(piece.slot);
@@ -152,6 +162,7 @@ impl Motor {
             if done == 0 {
                 result.seek = seek;
                 result.latency = latency;
+                result.arrived = arrived;
                 result.first_done = first_done;
             }
             result.end = end;

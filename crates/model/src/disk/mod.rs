@@ -9,11 +9,14 @@
 //! long a transfer takes; `queue` chooses the next request. Parameters come as a [`Spec`], by name
 //! ([`named`]) or from a table ([`Spec::parse`]).
 
+mod ahead;
+mod cache;
 mod drive;
 mod geometry;
 mod mechanics;
 mod named;
 mod options;
+mod queue;
 mod spec;
 mod table;
 

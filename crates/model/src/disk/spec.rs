@@ -1,5 +1,7 @@
 //! A drive's parameters, as they stand in its table.
 
+use super::options::CacheChoice;
+
 /// The parameters of a drive: what its maker built and what was measured on it.
 ///
 /// Got from [`named`](super::named) or read from a table by [`Spec::parse`].
@@ -27,6 +29,14 @@ impl Spec {
     /// The drive's capacity in 512-byte blocks.
     pub fn blocks(&self) -> u64 {
         self.layout.blocks
+    }
+
+    /// What of its cache the drive used when its parameters were measured.
+    pub fn own_caches(&self) -> CacheChoice {
+        CacheChoice {
+            immediate_report: self.cache.fast_write != FastWrite::No,
+            read_ahead: true,
+        }
     }
 
     /// The time of one rotation, in milliseconds.
@@ -131,13 +141,9 @@ pub(crate) struct Controller {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReadAhead {
     No,
-    /// To the end of the track.
-    Track,
-    /// To the end of the cylinder.
-    Cylinder,
-    /// Until the segment is full.
-    Segment,
-    /// To the end of the track; past it only for reads that are themselves sequential.
+    /// So many blocks past those asked for.
+    Blocks(u32),
+    /// To the end of the track; one track more if what was read began on an earlier track.
     TrackThenOn,
 }
 
@@ -161,7 +167,8 @@ pub(crate) struct CacheSpec {
     pub(crate) own_write_segment: bool,
     pub(crate) reads_hit_writes: bool,
     pub(crate) read_ahead: ReadAhead,
-    pub(crate) read_ahead_blocks: u32,
+    /// A hit in a segment that is not being filled starts reading ahead again.
+    pub(crate) read_ahead_on_hit: bool,
     /// Reading ahead may use the room of the blocks that were asked for.
     pub(crate) read_ahead_discards: bool,
     /// Blocks that pass under the head before the first one asked for are kept.
