@@ -190,17 +190,11 @@ impl Cache {
         Some(index)
     }
 
-    /// Drops what is held of `range`, because it is being written; but not in segment `except`.
+    /// Drops the segments that hold part of `range`, because it is being written; but not segment
+    /// `except`. A segment is one run of blocks, and goes as a whole.
     pub(crate) fn forget(&mut self, range: &Range<u64>, except: usize) {
         for (i, s) in self.segments.iter_mut().enumerate() {
-            if i == except || !overlap(&s.held, range) || s.is_dirty() {
-                continue;
-            }
-            if s.held.start < range.start {
-                s.held.end = range.start;
-            } else if s.held.end > range.end {
-                s.held.start = range.end;
-            } else {
+            if i != except && overlap(&s.held, range) && !s.is_dirty() {
                 s.held = 0..0;
             }
         }

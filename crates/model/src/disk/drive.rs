@@ -325,6 +325,10 @@ impl Disk {
         ns(self.spec.controller.bus_ms)
     }
 
+    fn on_bus(&self, work: &Work) -> u64 {
+        ns(self.spec.controller.first_block_ms) + self.block_on_bus() * (work.blocks() - 1)
+    }
+
     fn source(&self, range: &Range<u64>) -> Source {
         if self.choice.immediate_report && self.cache.holds_dirty(range) {
             return Source::Blocked;
@@ -387,7 +391,7 @@ impl Disk {
         let source = self.source(&work.range);
         let overhead = self.overhead(self.spec.controller.read_hit);
         let block = self.block_on_bus();
-        let bus = block * work.blocks();
+        let bus = self.on_bus(work);
         let mut end = now + overhead + bus;
         let (first, last) = (work.range.start, work.range.end - 1);
         match source {
@@ -453,7 +457,7 @@ impl Disk {
             self.stop_ahead();
         }
         let overhead = self.overhead(self.spec.controller.write_hit);
-        let bus = self.block_on_bus() * work.blocks();
+        let bus = self.on_bus(work);
         let end = now + overhead + bus;
         self.cache.segments[segment].data_at = end;
         Some(Plan {
@@ -578,7 +582,7 @@ impl Disk {
     fn read(&mut self, now: u64, work: &Work) -> Plan {
         let overhead = self.overhead(self.spec.controller.read_miss);
         let block = self.block_on_bus();
-        let bus = block * work.blocks();
+        let bus = self.on_bus(work);
         let held = match self.source(&work.range) {
             Source::Medium(held) => held,
             _ => None,
@@ -651,7 +655,7 @@ impl Disk {
         });
         let blocks = work.blocks();
         let block = self.block_on_bus();
-        let bus = block * blocks;
+        let bus = self.on_bus(work);
         self.cache.forget(&work.range, usize::MAX);
         let from = (now + overhead).max(self.bus_until);
         // The medium must not be faster than the bus: each block is there before its turn.

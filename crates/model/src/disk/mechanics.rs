@@ -56,7 +56,7 @@ impl Motor {
             rotation_ps,
             phase: (phase.rem_euclid(1.0) * 2f64.powi(64)) as u64,
             seek: seek_table(&m.seek, spec.layout.cylinders),
-            head_switch: ns(m.head_switch_ms),
+            head_switch: ns(head_switch_ms(spec)),
             write_settle: (m.write_settle_ms * 1e6).round() as i64,
             any_order_read: m.any_order_read,
             any_order_write: m.any_order_write,
@@ -171,6 +171,26 @@ impl Motor {
         }
         result
     }
+}
+
+/// How long changing heads takes.
+///
+/// The heads of an arm are not aligned to the width of a track, so after a change the servo has to
+/// find the track as it does after a seek to the next cylinder, and takes about as long; but no
+/// longer than the maker left for it, which is the skew from track to track. The figures extracted
+/// for switches are far below that on most drives: the method finds them from positions at which
+/// data could be had, and those come in steps of the skew.
+fn head_switch_ms(spec: &Spec) -> f64 {
+    let m = &spec.mechanics;
+    let rotation_ms = 60_000.0 / m.rpm;
+    let skew_ms = spec
+        .layout
+        .zones
+        .iter()
+        .map(|z| z.track_skew / f64::from(z.sectors) * rotation_ms)
+        .fold(f64::INFINITY, f64::min);
+    let next_cylinder_ms = m.seek[0].1;
+    m.head_switch_ms.max(skew_ms.min(next_cylinder_ms))
 }
 
 /// The seek curve for every distance: linear between the points measured, and on past the last.

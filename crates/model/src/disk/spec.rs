@@ -129,6 +129,9 @@ pub(crate) struct Overhead {
 pub(crate) struct Controller {
     /// Time a block takes on the bus.
     pub(crate) bus_ms: f64,
+    /// Time the first block of a request takes there. Overheads were measured with requests of
+    /// one block, as what such a request takes besides this; so the two belong together.
+    pub(crate) first_block_ms: f64,
     pub(crate) read_hit: Overhead,
     pub(crate) read_miss: Overhead,
     pub(crate) write_hit: Overhead,

@@ -287,6 +287,7 @@ fn assemble(
         },
         controller: Controller {
             bus_ms: single.span("bus_ms")?,
+            first_block_ms: single.span("first_block_ms")?,
             read_hit: single.overhead("read_hit_overhead_ms")?,
             read_miss: single.overhead("read_miss_overhead_ms")?,
             write_hit: single.overhead("write_hit_overhead_ms")?,
