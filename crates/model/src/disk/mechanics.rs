@@ -177,9 +177,9 @@ impl Motor {
 ///
 /// The heads of an arm are not aligned to the width of a track, so after a change the servo has to
 /// find the track as it does after a seek to the next cylinder, and takes about as long; but no
-/// longer than the maker left for it, which is the skew from track to track. The figures extracted
-/// for switches are far below that on most drives: the method finds them from positions at which
-/// data could be had, and those come in steps of the skew.
+/// longer than the maker left for it, which is the skew from track to track, less what a write
+/// needs to settle in addition. The figures extracted for switches are far below that on most
+/// drives, and with them drives would waste most of their skew.
 fn head_switch_ms(spec: &Spec) -> f64 {
     let m = &spec.mechanics;
     let rotation_ms = 60_000.0 / m.rpm;
@@ -190,11 +190,21 @@ fn head_switch_ms(spec: &Spec) -> f64 {
         .map(|z| z.track_skew / f64::from(z.sectors) * rotation_ms)
         .fold(f64::INFINITY, f64::min);
     let next_cylinder_ms = m.seek[0].1;
-    m.head_switch_ms.max(skew_ms.min(next_cylinder_ms))
+    let left_ms = skew_ms - m.write_settle_ms.max(0.0);
+    m.head_switch_ms.max(left_ms.min(next_cylinder_ms))
 }
 
 /// The seek curve for every distance: linear between the points measured, and on past the last.
-fn seek_table(points: &[(u32, f64)], cylinders: u32) -> Vec<u32> {
+///
+/// Each point is the median of itself and its neighbours. That leaves a rising curve as it is and
+/// takes out single points that went wrong: the extracted curve of `atlas10k` has 9.5 ms for 4700
+/// cylinders, between 6.5 ms for 4600 and 6.7 ms for 4800.
+fn seek_table(measured: &[(u32, f64)], cylinders: u32) -> Vec<u32> {
+    let mut points = measured.to_vec();
+    for (i, w) in measured.windows(3).enumerate() {
+        let (a, b, c) = (w[0].1, w[1].1, w[2].1);
+        points[i + 1].1 = a.max(b).min(a.min(b).max(c));
+    }
     let mut table = Vec::with_capacity(cylinders as usize);
     table.push(0);
     let mut upper = 1;
