@@ -74,10 +74,6 @@ impl Ahead {
         if self.block >= self.limit {
             return self.arm;
         }
-        let piece = geometry.piece(self.block, 1);
-        Arm {
-            cylinder: piece.cylinder,
-            head: piece.head,
-        }
+        Arm::at(&geometry.piece(self.block, 1))
     }
 }

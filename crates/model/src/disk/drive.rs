@@ -14,9 +14,9 @@ use forebay_rt::Instant;
 use super::ahead::Ahead;
 use super::cache::Cache;
 use super::geometry::Geometry;
-use super::mechanics::{Arm, Motor, Transfer, ns};
+use super::mechanics::{Arm, Motor, Place, Transfer, ns};
 use super::options::{CacheChoice, Caches, Completion, Op, Options, Service};
-use super::queue::{Candidate, Place, Queue, Request, Task, Waiting, Work};
+use super::queue::{Candidate, Queue, Request, Task, Waiting, Work};
 use super::spec::{Overhead, ReadAhead, Spec};
 
 /// A disk: its mechanism, its memory, its queue and its clock.
@@ -134,10 +134,12 @@ impl Disk {
             "{blocks} blocks from {first} on are not on a disk of {}",
             self.blocks()
         );
+        let piece = self.geometry.piece(first, 1);
         let work = Work {
             op,
             range: first..end,
-            place: self.place(first),
+            place: Place::of(&piece),
+            slot: piece.slot,
         };
         self.enqueue(now, id, Request::Transfer(work));
     }
@@ -169,17 +171,6 @@ impl Disk {
         self.run(now.as_nanos());
         while self.pending.front().is_some_and(|c| c.at <= now) {
             done.extend(self.pending.pop_front());
-        }
-    }
-
-    fn place(&self, block: u64) -> Place {
-        let piece = self.geometry.piece(block, 1);
-        Place {
-            arm: Arm {
-                cylinder: piece.cylinder,
-                head: piece.head,
-            },
-            angle: piece.angle,
         }
     }
 
@@ -488,11 +479,16 @@ impl Disk {
                 },
             };
             match serves {
-                Some(work) => candidates.push(Candidate {
-                    task: Task::Serve(index),
-                    place: work.place,
-                    write: work.op == Op::Write,
-                }),
+                Some(work) => {
+                    let from = now + self.medium_overhead(work);
+                    candidates.push(Candidate {
+                        task: Task::Serve(index),
+                        place: work.place,
+                        write: work.op == Op::Write,
+                        from,
+                        ready: self.data_ready(from, work),
+                    });
+                }
                 None => {
                     pressed = true;
                     pressed_first |= candidates.is_empty();
@@ -503,8 +499,10 @@ impl Disk {
             let begin = if pressed_first { 0 } else { candidates.len() };
             let destages = self.cache.to_destage().map(|(segment, range)| Candidate {
                 task: Task::Destage(segment),
-                place: self.place(range.start),
+                place: Place::of(&self.geometry.piece(range.start, 1)),
                 write: true,
+                from: now,
+                ready: self.cache.segments[segment].data_at,
             });
             candidates.splice(begin..begin, destages);
         }
@@ -515,7 +513,7 @@ impl Disk {
                 .ahead
                 .as_ref()
                 .map_or(self.arm, |a| a.arm(&self.geometry));
-            if let Some(task) = self.queue.choose(&self.motor, (now, arm), &candidates) {
+            if let Some(task) = self.queue.choose(&self.motor, arm, &candidates) {
                 self.start(now, task);
             }
         }
@@ -578,9 +576,33 @@ impl Disk {
         transfer
     }
 
+    /// What the controller needs before the arm sets out for a request.
+    fn medium_overhead(&self, work: &Work) -> u64 {
+        let controller = &self.spec.controller;
+        self.overhead(match work.op {
+            Op::Read => controller.read_miss,
+            Op::Write if self.choice.immediate_report => controller.write_hit,
+            Op::Write => controller.write_miss,
+        })
+    }
+
+    /// When the medium may begin with a request whose data may be on the bus from `from` on. Where
+    /// the medium is faster than the bus, a write has to wait, so that no block comes too late.
+    fn data_ready(&self, from: u64, work: &Work) -> u64 {
+        if work.op == Op::Read {
+            return 0;
+        }
+        let from = from.max(self.bus_until);
+        let slot = self.motor.time_of(work.slot);
+        let others = (work.blocks() - 1) * slot;
+        (from + self.on_bus(work))
+            .saturating_sub(others)
+            .max(from + self.block_on_bus())
+    }
+
     /// A read from the medium.
     fn read(&mut self, now: u64, work: &Work) -> Plan {
-        let overhead = self.overhead(self.spec.controller.read_miss);
+        let overhead = self.medium_overhead(work);
         let block = self.block_on_bus();
         let bus = self.on_bus(work);
         let held = match self.source(&work.range) {
@@ -648,23 +670,11 @@ impl Disk {
 
     /// A write that is done when it is on the medium.
     fn write_through(&mut self, now: u64, work: &Work) -> Plan {
-        let overhead = self.overhead(if self.choice.immediate_report {
-            self.spec.controller.write_hit
-        } else {
-            self.spec.controller.write_miss
-        });
-        let blocks = work.blocks();
-        let block = self.block_on_bus();
+        let overhead = self.medium_overhead(work);
         let bus = self.on_bus(work);
         self.cache.forget(&work.range, usize::MAX);
         let from = (now + overhead).max(self.bus_until);
-        // The medium must not be faster than the bus: each block is there before its turn.
-        let slot = self
-            .motor
-            .time_of(self.geometry.piece(work.range.start, 1).slot);
-        let ready = (from + bus)
-            .saturating_sub((blocks - 1) * slot)
-            .max(from + block);
+        let ready = self.data_ready(now + overhead, work);
         let transfer = self.transfer(now + overhead, &work.range, true, ready);
         self.bus_until = from + bus;
         self.busy = Some(Busy {

@@ -3,7 +3,7 @@
 //! The rotational position is a function of the clock alone, computed with 64 bits of a rotation,
 //! so it is carried from request to request without error, however long the run.
 
-use super::geometry::{Angle, Geometry};
+use super::geometry::{Angle, Geometry, Piece};
 use super::spec::Spec;
 
 /// Where the arm is.
@@ -11,6 +11,31 @@ use super::spec::Spec;
 pub(crate) struct Arm {
     pub(crate) cylinder: u32,
     pub(crate) head: u32,
+}
+
+impl Arm {
+    pub(crate) fn at(piece: &Piece) -> Arm {
+        Arm {
+            cylinder: piece.cylinder,
+            head: piece.head,
+        }
+    }
+}
+
+/// Where a block begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) arm: Arm,
+    pub(crate) angle: Angle,
+}
+
+impl Place {
+    pub(crate) fn of(piece: &Piece) -> Place {
+        Place {
+            arm: Arm::at(piece),
+            angle: piece.angle,
+        }
+    }
 }
 
 /// A transfer between the medium and the drive's memory. Times in nanoseconds.
@@ -109,11 +134,17 @@ impl Motor {
         time
     }
 
-    /// The time from `at` until the first block is under the heads: what scheduling by
-    /// positioning time compares.
-    pub(crate) fn positioning(&self, at: u64, arm: Arm, to: Arm, angle: Angle, write: bool) -> u64 {
-        let seek = self.seek(arm, to, write);
-        seek + self.wait_for(angle, at + seek)
+    /// When the first block is under the heads, if the arm sets out at `at` and the block may not
+    /// begin before `ready`: what scheduling by positioning time compares.
+    pub(crate) fn positioned(
+        &self,
+        (at, arm): (u64, Arm),
+        place: Place,
+        write: bool,
+        ready: u64,
+    ) -> u64 {
+        let arrived = (at + self.seek(arm, place.arm, write)).max(ready);
+        arrived + self.wait_for(place.angle, arrived)
     }
 
     /// A transfer of `blocks` blocks from `first` on, begun at `at` with the arm at `arm`. The
@@ -142,10 +173,7 @@ impl Motor {
         let mut done = 0;
         while done < blocks {
             let piece = geometry.piece(first + done, blocks - done);
-            let to = Arm {
-                cylinder: piece.cylinder,
-                head: piece.head,
-            };
+            let to = Arm::at(&piece);
             let seek = self.seek(result.arm, to, write);
             let arrived = (result.end + seek).max(ready);
             let wait = self.wait_for(piece.angle, arrived);
@@ -153,7 +181,7 @@ impl Motor {
             let first_done = arrived + wait + self.time_of(piece.slot);
             let mut end = arrived + wait + self.time_of(piece.span);
             let into = self.angle_at(arrived).wrapping_sub(piece.angle);
-            if any_order && wait > 0 && into < piece.span {
+            if any_order && wait > 0 && into < piece.span - piece.slot {
                 // From the next block to come by, once around, back to where that began.
                 let partial = into % piece.slot;
                 latency = self.time_of(piece.slot - partial);
@@ -178,8 +206,8 @@ impl Motor {
 /// The heads of an arm are not aligned to the width of a track, so after a change the servo has to
 /// find the track as it does after a seek to the next cylinder, and takes about as long; but no
 /// longer than the maker left for it, which is the skew from track to track, less what a write
-/// needs to settle in addition. The figures extracted for switches are far below that on most
-/// drives, and with them drives would waste most of their skew.
+/// needs to settle in addition. On most drives the extracted figure is a small fraction of that
+/// (with it, a drive would waste nearly all of its skew); such a figure is not taken at its word.
 fn head_switch_ms(spec: &Spec) -> f64 {
     let m = &spec.mechanics;
     let rotation_ms = 60_000.0 / m.rpm;
@@ -190,8 +218,12 @@ fn head_switch_ms(spec: &Spec) -> f64 {
         .map(|z| z.track_skew / f64::from(z.sectors) * rotation_ms)
         .fold(f64::INFINITY, f64::min);
     let next_cylinder_ms = m.seek[0].1;
-    let left_ms = skew_ms - m.write_settle_ms.max(0.0);
-    m.head_switch_ms.max(left_ms.min(next_cylinder_ms))
+    let needed_ms = (skew_ms - m.write_settle_ms.max(0.0)).min(next_cylinder_ms);
+    if m.head_switch_ms < needed_ms / 2.0 {
+        needed_ms
+    } else {
+        m.head_switch_ms
+    }
 }
 
 /// The seek curve for every distance: linear between the points measured, and on past the last.
@@ -218,3 +250,7 @@ fn seek_table(measured: &[(u32, f64)], cylinders: u32) -> Vec<u32> {
     }
     table
 }
+
+#[cfg(test)]
+#[path = "mechanics_tests.rs"]
+mod tests;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::geometry::Angle;
-use super::mechanics::{Arm, Motor};
+use super::mechanics::{Arm, Motor, Place};
 use super::options::{Op, Scheduling};
 
 /// A transfer asked for.
@@ -13,19 +13,14 @@ pub(crate) struct Work {
     pub(crate) op: Op,
     pub(crate) range: Range<u64>,
     pub(crate) place: Place,
+    /// The angle a block takes there.
+    pub(crate) slot: Angle,
 }
 
 impl Work {
     pub(crate) fn blocks(&self) -> u64 {
         self.range.end - self.range.start
     }
-}
-
-/// Where the first block of something lies.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) arm: Arm,
-    pub(crate) angle: Angle,
 }
 
 #[derive(Clone, Debug)]
@@ -48,6 +43,10 @@ pub(crate) struct Candidate {
     pub(crate) task: Task,
     pub(crate) place: Place,
     pub(crate) write: bool,
+    /// When the arm could set out.
+    pub(crate) from: u64,
+    /// When the first block may begin.
+    pub(crate) ready: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,14 +77,14 @@ impl Queue {
     pub(crate) fn choose(
         &mut self,
         motor: &Motor,
-        (now, arm): (u64, Arm),
+        arm: Arm,
         candidates: &[Candidate],
     ) -> Option<Task> {
         let chosen = match self.scheduling {
             Scheduling::Fcfs => candidates.first(),
             Scheduling::Sptf => candidates
                 .iter()
-                .min_by_key(|c| motor.positioning(now, arm, c.place.arm, c.place.angle, c.write)),
+                .min_by_key(|c| motor.positioned((c.from, arm), c.place, c.write, c.ready)),
             Scheduling::Elevator => {
                 let found = ahead(candidates, arm.cylinder, self.upwards);
                 if found.is_none() {

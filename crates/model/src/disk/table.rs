@@ -337,3 +337,7 @@ fn cache(single: &mut Single<'_>) -> Result<CacheSpec, TableError> {
     }
     Ok(cache)
 }
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;
