@@ -51,6 +51,8 @@ pub(crate) struct Cache {
     reads_hit_writes: bool,
     uses: u64,
     writes: u64,
+    /// Grows with every change after which a request may be answered that could not be before.
+    generation: u64,
 }
 
 impl Cache {
@@ -80,7 +82,17 @@ impl Cache {
             reads_hit_writes: spec.reads_hit_writes,
             uses: 0,
             writes: 0,
+            generation: 1,
         }
+    }
+
+    /// A number that stays the same as long as what the cache cannot answer stays so.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(crate) fn changed(&mut self) {
+        self.generation += 1;
     }
 
     pub(crate) fn segment_blocks(&self) -> u64 {
@@ -175,6 +187,7 @@ impl Cache {
             }
         };
         self.forget(&range, index);
+        self.changed();
         self.writes += 1;
         let writes = self.writes;
         let s = &mut self.segments[index];
@@ -202,6 +215,7 @@ impl Cache {
 
     /// The blocks of segment `index` that a destage writes; they are in flight from now on.
     pub(crate) fn begin_destage(&mut self, index: usize) -> Range<u64> {
+        self.changed();
         let s = &mut self.segments[index];
         s.in_flight = std::mem::replace(&mut s.dirty, 0..0);
         s.in_flight_since = s.dirty_since;
@@ -209,6 +223,7 @@ impl Cache {
     }
 
     pub(crate) fn end_destage(&mut self, index: usize) {
+        self.changed();
         let hits = self.reads_hit_writes;
         let s = &mut self.segments[index];
         s.in_flight = 0..0;
@@ -224,6 +239,11 @@ impl Cache {
             .enumerate()
             .filter(|(_, s)| !s.dirty.is_empty() && s.in_flight.is_empty())
             .map(|(i, s)| (i, &s.dirty))
+    }
+
+    /// Whether anything is not on the medium yet.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.segments.iter().any(Segment::is_dirty)
     }
 
     /// How many writes were taken in so far.

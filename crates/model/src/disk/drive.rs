@@ -5,8 +5,10 @@
 //! that miss, writes that go through, destages; and between them it reads ahead. Each step is
 //! planned as a whole when it begins, so between steps there is nothing to simulate.
 
+mod answer;
+mod task;
+
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Duration;
 
 use forebay_rt::Instant;
@@ -14,14 +16,16 @@ use forebay_rt::Instant;
 use super::ahead::Ahead;
 use super::cache::Cache;
 use super::geometry::Geometry;
-use super::mechanics::{Arm, Motor, Place, Transfer, ns};
+use super::mechanics::{Arm, Motor, Place};
 use super::options::{CacheChoice, Caches, Completion, Op, Options, Service};
-use super::queue::{Candidate, Queue, Request, Task, Waiting, Work};
-use super::spec::{Overhead, ReadAhead, Spec};
+use super::queue::{Candidate, Queue, Request, Waiting, Work};
+use super::spec::Spec;
+use super::times::{Overhead, Times};
 
 /// A disk: its mechanism, its memory, its queue and its clock.
 pub struct Disk {
     spec: Spec,
+    times: Times,
     /// What of the cache is on.
     choice: CacheChoice,
     geometry: Geometry,
@@ -59,18 +63,6 @@ enum Then {
     Destaged(usize),
 }
 
-/// Where a read's blocks would come from.
-enum Source {
-    /// All are in the segment.
-    Held(usize),
-    /// They are there, or will be when the read-ahead gets there.
-    Coming,
-    /// From the medium; those up to the end of the segment are held.
-    Medium(Option<usize>),
-    /// From the medium, after a destage.
-    Blocked,
-}
-
 /// When a request is done, and where its time goes.
 struct Plan {
     end: u64,
@@ -95,6 +87,7 @@ impl Disk {
         };
         Disk {
             motor: Motor::new(&spec, options.phase),
+            times: Times::new(&spec.controller),
             cache: Cache::new(&spec.cache),
             queue: Queue::new(options.scheduling),
             choice,
@@ -139,7 +132,7 @@ impl Disk {
             op,
             range: first..end,
             place: Place::of(&piece),
-            slot: piece.slot,
+            slot_ns: self.motor.time_of(piece.slot),
         };
         self.enqueue(now, id, Request::Transfer(work));
     }
@@ -181,6 +174,7 @@ impl Disk {
             id,
             arrived,
             request,
+            unanswered: 0,
         });
         self.dispatch(arrived);
     }
@@ -225,6 +219,7 @@ impl Disk {
                 limit,
             } => {
                 self.cache.segments[segment].filling = false;
+                self.cache.changed();
                 self.cache.extend(segment, end);
                 if limit > end {
                     self.ahead = Some(Ahead::new(segment, (busy.until, self.arm), end, limit));
@@ -235,6 +230,9 @@ impl Disk {
 
     /// Starts whatever can start at `now`.
     fn dispatch(&mut self, now: u64) {
+        if self.ahead.is_some() && self.queue.waiting.is_empty() && !self.cache.is_dirty() {
+            return;
+        }
         if let Some(ahead) = &mut self.ahead {
             let reached = ahead.advance(&self.motor, &self.geometry, now);
             self.cache.extend(ahead.segment, reached);
@@ -284,414 +282,14 @@ impl Disk {
         self.pending.insert(place, completion);
     }
 
-    /// Answers the first request that the cache can answer. Returns whether there was one.
-    fn answer_one(&mut self, now: u64) -> bool {
-        for index in 0..self.queue.waiting.len() {
-            let Request::Transfer(work) = &self.queue.waiting[index].request else {
-                continue;
-            };
-            let work = work.clone();
-            let plan = match work.op {
-                Op::Read => self.answer_read(now, &work),
-                Op::Write => self.take_write(now, &work),
-            };
-            if let Some(plan) = plan {
-                self.last_op = work.op;
-                self.interface_until = plan.end;
-                self.promise(now, index, plan);
-                return true;
-            }
-        }
-        false
-    }
-
     fn overhead(&self, of: Overhead) -> u64 {
-        ns(match self.last_op {
-            Op::Read => of.after_read_ms,
-            Op::Write => of.after_write_ms,
-        })
-    }
-
-    fn block_on_bus(&self) -> u64 {
-        ns(self.spec.controller.bus_ms)
+        match self.last_op {
+            Op::Read => of.after_read,
+            Op::Write => of.after_write,
+        }
     }
 
     fn on_bus(&self, work: &Work) -> u64 {
-        ns(self.spec.controller.first_block_ms) + self.block_on_bus() * (work.blocks() - 1)
-    }
-
-    fn source(&self, range: &Range<u64>) -> Source {
-        if self.choice.immediate_report && self.cache.holds_dirty(range) {
-            return Source::Blocked;
-        }
-        if !self.choice.read_ahead {
-            return match self.cache.find(range.start) {
-                Some(i) if self.choice.immediate_report && self.cache.holds(i, range) => {
-                    Source::Held(i)
-                }
-                _ => Source::Medium(None),
-            };
-        }
-        if let Some(i) = self.cache.find(range.start) {
-            if self.cache.holds(i, range) {
-                return Source::Held(i);
-            }
-            if self.ahead.as_ref().is_some_and(|a| a.segment == i) {
-                return Source::Coming;
-            }
-            return Source::Medium(Some(i));
-        }
-        match &self.ahead {
-            Some(a) if self.cache.will_hold(a.segment, range.start) && range.start < a.limit => {
-                Source::Coming
-            }
-            _ => Source::Medium(None),
-        }
-    }
-
-    /// How far to read on after a read up to `end` that is kept in a segment beginning at `start`.
-    fn limit(&self, start: u64, range: &Range<u64>) -> u64 {
-        let spec = &self.spec.cache;
-        let size = self.cache.segment_blocks();
-        let disk = self.blocks();
-        let end = range.end;
-        if end >= disk {
-            return end;
-        }
-        let wanted = match spec.read_ahead {
-            ReadAhead::No => end,
-            ReadAhead::Blocks(n) => end + u64::from(n),
-            ReadAhead::TrackThenOn => {
-                let track = self.geometry.track_of(end);
-                if start < track.start && track.end < disk {
-                    self.geometry.track_of(track.end).end
-                } else {
-                    track.end
-                }
-            }
-        };
-        let room = if spec.read_ahead_discards {
-            end + size
-        } else {
-            range.start + size
-        };
-        wanted.min(room).clamp(end, disk)
-    }
-
-    fn answer_read(&mut self, now: u64, work: &Work) -> Option<Plan> {
-        let source = self.source(&work.range);
-        let overhead = self.overhead(self.spec.controller.read_hit);
-        let block = self.block_on_bus();
-        let bus = self.on_bus(work);
-        let mut end = now + overhead + bus;
-        let (first, last) = (work.range.start, work.range.end - 1);
-        match source {
-            Source::Held(segment) => {
-                self.cache.touch(segment);
-                let start = self.cache.segments[segment].held.start;
-                let limit = self.limit(start, &work.range);
-                match &mut self.ahead {
-                    Some(ahead) if ahead.segment == segment => ahead.limit = ahead.limit.max(limit),
-                    _ => self.resume_ahead(now, segment, limit),
-                }
-            }
-            Source::Coming => {
-                let segment = self.ahead.as_ref()?.segment;
-                self.cache.touch(segment);
-                let limit = self.limit(self.cache.segments[segment].held.start, &work.range);
-                let ahead = self.ahead.as_mut()?;
-                ahead.limit = ahead.limit.max(limit);
-                let first = ahead.when(&self.motor, &self.geometry, first);
-                let last = ahead.when(&self.motor, &self.geometry, last);
-                end = end.max(first + bus).max(last + block);
-            }
-            Source::Medium(_) | Source::Blocked => return None,
-        }
-        Some(Plan {
-            end,
-            service: Service {
-                overhead: span(overhead),
-                bus: span(bus),
-                transfer: span(end - now - overhead - bus),
-                ..Service::default()
-            },
-        })
-    }
-
-    /// After a hit: the drive may go on filling the segment.
-    fn resume_ahead(&mut self, now: u64, segment: usize, limit: u64) {
-        let held = self.cache.segments[segment].held.end;
-        if self.choice.read_ahead
-            && self.spec.cache.read_ahead_on_hit
-            && self.busy.is_none()
-            && limit > held
-            && !self.cache.segments[segment].is_dirty()
-        {
-            self.stop_ahead();
-            self.ahead = Some(Ahead::new(segment, (now, self.arm), held, limit));
-        }
-    }
-
-    fn stop_ahead(&mut self) {
-        if let Some(ahead) = self.ahead.take() {
-            self.arm = ahead.arm(&self.geometry);
-        }
-    }
-
-    fn take_write(&mut self, now: u64, work: &Work) -> Option<Plan> {
-        if !self.choice.immediate_report {
-            return None;
-        }
-        let ahead = self.ahead.as_ref().map(|a| a.segment);
-        let segment = self.cache.accept(work.range.clone())?;
-        if ahead == Some(segment) || ahead.is_some_and(|a| self.cache.segments[a].held.is_empty()) {
-            self.stop_ahead();
-        }
-        let overhead = self.overhead(self.spec.controller.write_hit);
-        let bus = self.on_bus(work);
-        let end = now + overhead + bus;
-        self.cache.segments[segment].data_at = end;
-        Some(Plan {
-            end: end + ns(self.spec.controller.write_completion_ms),
-            service: Service {
-                overhead: span(overhead),
-                bus: span(bus),
-                ..Service::default()
-            },
-        })
-    }
-
-    /// Gives the mechanism its next task, if there is one.
-    fn start_task(&mut self, now: u64) {
-        let mut candidates = std::mem::take(&mut self.candidates);
-        candidates.clear();
-        // Something waits for a destage.
-        let mut pressed = false;
-        let mut pressed_first = false;
-        for (index, waiting) in self.queue.waiting.iter().enumerate() {
-            let serves = match &waiting.request {
-                Request::Flush(_) => None,
-                Request::Transfer(work) => match (work.op, self.source_of(work)) {
-                    (Op::Read, Source::Medium(_)) => Some(work),
-                    (Op::Read, Source::Held(_) | Source::Coming) => continue,
-                    (Op::Write, Source::Medium(_)) => Some(work),
-                    _ => None,
-                },
-            };
-            match serves {
-                Some(work) => {
-                    let from = now + self.medium_overhead(work);
-                    candidates.push(Candidate {
-                        task: Task::Serve(index),
-                        place: work.place,
-                        write: work.op == Op::Write,
-                        from,
-                        ready: self.data_ready(from, work),
-                    });
-                }
-                None => {
-                    pressed = true;
-                    pressed_first |= candidates.is_empty();
-                }
-            }
-        }
-        if pressed || candidates.is_empty() {
-            let begin = if pressed_first { 0 } else { candidates.len() };
-            let destages = self.cache.to_destage().map(|(segment, range)| Candidate {
-                task: Task::Destage(segment),
-                place: Place::of(&self.geometry.piece(range.start, 1)),
-                write: true,
-                from: now,
-                ready: self.cache.segments[segment].data_at,
-            });
-            candidates.splice(begin..begin, destages);
-        }
-        if let [only] = candidates[..] {
-            self.start(now, only.task);
-        } else if !candidates.is_empty() {
-            let arm = self
-                .ahead
-                .as_ref()
-                .map_or(self.arm, |a| a.arm(&self.geometry));
-            if let Some(task) = self.queue.choose(&self.motor, arm, &candidates) {
-                self.start(now, task);
-            }
-        }
-        self.candidates = candidates;
-    }
-
-    /// Where a request would be served from; for a write, `Medium` if it goes through.
-    fn source_of(&self, work: &Work) -> Source {
-        match work.op {
-            Op::Read => self.source(&work.range),
-            Op::Write => {
-                let cached =
-                    self.choice.immediate_report && work.blocks() <= self.cache.segment_blocks();
-                if cached || self.cache.holds_dirty(&work.range) {
-                    Source::Blocked
-                } else {
-                    Source::Medium(None)
-                }
-            }
-        }
-    }
-
-    fn start(&mut self, now: u64, task: Task) {
-        self.stop_ahead();
-        match task {
-            Task::Destage(segment) => {
-                let known = self.cache.segments[segment].data_at;
-                let range = self.cache.begin_destage(segment);
-                let transfer = self.transfer(now, &range, true, known);
-                self.busy = Some(Busy {
-                    until: transfer.end,
-                    then: Then::Destaged(segment),
-                });
-            }
-            Task::Serve(index) => {
-                let Request::Transfer(work) = &self.queue.waiting[index].request else {
-                    return;
-                };
-                let work = work.clone();
-                let plan = match work.op {
-                    Op::Read => self.read(now, &work),
-                    Op::Write => self.write_through(now, &work),
-                };
-                self.last_op = work.op;
-                self.promise(now, index, plan);
-            }
-        }
-    }
-
-    /// Moves the mechanism.
-    fn transfer(&mut self, at: u64, range: &Range<u64>, write: bool, ready: u64) -> Transfer {
-        let transfer = self.motor.transfer(
-            &self.geometry,
-            (at, self.arm),
-            (range.start, range.end - range.start),
-            write,
-            ready,
-        );
-        self.arm = transfer.arm;
-        transfer
-    }
-
-    /// What the controller needs before the arm sets out for a request.
-    fn medium_overhead(&self, work: &Work) -> u64 {
-        let controller = &self.spec.controller;
-        self.overhead(match work.op {
-            Op::Read => controller.read_miss,
-            Op::Write if self.choice.immediate_report => controller.write_hit,
-            Op::Write => controller.write_miss,
-        })
-    }
-
-    /// When the medium may begin with a request whose data may be on the bus from `from` on. Where
-    /// the medium is faster than the bus, a write has to wait, so that no block comes too late.
-    fn data_ready(&self, from: u64, work: &Work) -> u64 {
-        if work.op == Op::Read {
-            return 0;
-        }
-        let from = from.max(self.bus_until);
-        let slot = self.motor.time_of(work.slot);
-        let others = (work.blocks() - 1) * slot;
-        (from + self.on_bus(work))
-            .saturating_sub(others)
-            .max(from + self.block_on_bus())
-    }
-
-    /// A read from the medium.
-    fn read(&mut self, now: u64, work: &Work) -> Plan {
-        let overhead = self.medium_overhead(work);
-        let block = self.block_on_bus();
-        let bus = self.on_bus(work);
-        let held = match self.source(&work.range) {
-            Source::Medium(held) => held,
-            _ => None,
-        };
-        let mut missing = work.range.clone();
-        if let Some(segment) = held {
-            missing.start = self.cache.segments[segment].held.end;
-        }
-        let transfer = self.transfer(now + overhead, &missing, false, 0);
-        let first = if missing.start == work.range.start {
-            transfer.first_done
-        } else {
-            now + self.overhead(self.spec.controller.read_hit)
-        };
-        let bus_from = first.max(self.bus_until);
-        let end = (bus_from + bus).max(transfer.end + block);
-        self.bus_until = end;
-        let then = self.fill(work, held, &transfer);
-        self.busy = Some(Busy {
-            until: transfer.end,
-            then,
-        });
-        let moved = overhead + transfer.seek + transfer.latency;
-        Plan {
-            end,
-            service: Service {
-                overhead: span(overhead),
-                seek: span(transfer.seek),
-                rotation: span(transfer.latency),
-                transfer: span(transfer.end - now - moved),
-                bus: span(bus),
-                ..Service::default()
-            },
-        }
-    }
-
-    /// What becomes of the blocks of a read.
-    fn fill(&mut self, work: &Work, held: Option<usize>, transfer: &Transfer) -> Then {
-        if !self.choice.read_ahead {
-            return Then::Nothing;
-        }
-        let Some(segment) = held.or_else(|| self.cache.take_for_read()) else {
-            return Then::Nothing;
-        };
-        if held.is_none() {
-            let mut start = work.range.start;
-            if self.spec.cache.keeps_passing {
-                let turned = self.motor.turned_in(transfer.latency);
-                let before = start - self.geometry.track_of(start).start;
-                start -= before.min(turned / self.geometry.piece(start, 1).slot);
-            }
-            self.cache.segments[segment].held = start..work.range.start;
-        }
-        self.cache.touch(segment);
-        self.cache.segments[segment].filling = true;
-        let start = self.cache.segments[segment].held.start;
-        Then::Filled {
-            segment,
-            end: work.range.end,
-            limit: self.limit(start, &work.range),
-        }
-    }
-
-    /// A write that is done when it is on the medium.
-    fn write_through(&mut self, now: u64, work: &Work) -> Plan {
-        let overhead = self.medium_overhead(work);
-        let bus = self.on_bus(work);
-        self.cache.forget(&work.range, usize::MAX);
-        let from = (now + overhead).max(self.bus_until);
-        let ready = self.data_ready(now + overhead, work);
-        let transfer = self.transfer(now + overhead, &work.range, true, ready);
-        self.bus_until = from + bus;
-        self.busy = Some(Busy {
-            until: transfer.end,
-            then: Then::Nothing,
-        });
-        let moved = overhead + transfer.seek + transfer.latency;
-        Plan {
-            end: transfer.end.max(from + bus) + ns(self.spec.controller.write_completion_ms),
-            service: Service {
-                overhead: span(overhead),
-                seek: span(transfer.seek),
-                rotation: span(transfer.latency),
-                transfer: span(transfer.end - now - moved),
-                bus: span(bus),
-                ..Service::default()
-            },
-        }
+        self.times.first_block + self.times.block * (work.blocks() - 1)
     }
 }

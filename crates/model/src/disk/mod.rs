@@ -19,6 +19,7 @@ mod options;
 mod queue;
 mod spec;
 mod table;
+mod times;
 
 pub use drive::Disk;
 pub use named::{named, names};

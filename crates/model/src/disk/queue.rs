@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::geometry::Angle;
 use super::mechanics::{Arm, Motor, Place};
 use super::options::{Op, Scheduling};
 
@@ -13,8 +12,8 @@ pub(crate) struct Work {
     pub(crate) op: Op,
     pub(crate) range: Range<u64>,
     pub(crate) place: Place,
-    /// The angle a block takes there.
-    pub(crate) slot: Angle,
+    /// The time a block takes there, in nanoseconds.
+    pub(crate) slot_ns: u64,
 }
 
 impl Work {
@@ -35,6 +34,8 @@ pub(crate) struct Waiting {
     pub(crate) id: u64,
     pub(crate) arrived: u64,
     pub(crate) request: Request,
+    /// The cache could not answer it in this generation of its content; 0: not tried.
+    pub(crate) unanswered: u64,
 }
 
 /// Something the mechanism could do next.
@@ -71,6 +72,11 @@ impl Queue {
             scheduling,
             upwards: true,
         }
+    }
+
+    /// Whether the first candidate is chosen, whatever comes after it.
+    pub(crate) fn in_order(&self) -> bool {
+        self.scheduling == Scheduling::Fcfs
     }
 
     /// Picks from `candidates`, which are in the order they came.
