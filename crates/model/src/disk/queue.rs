@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::cache::overlap;
 use super::mechanics::{Arm, Motor, Place};
 use super::options::{Op, Scheduling};
 
@@ -34,8 +35,8 @@ pub(crate) struct Waiting {
     pub(crate) id: u64,
     pub(crate) arrived: u64,
     pub(crate) request: Request,
-    /// The cache could not answer it in this generation of its content; 0: not tried.
-    pub(crate) unanswered: u64,
+    /// The cache was asked and could not answer, and has not changed in its favour since.
+    pub(crate) asked: bool,
 }
 
 /// Something the mechanism could do next.
@@ -71,6 +72,30 @@ impl Queue {
             waiting: VecDeque::new(),
             scheduling,
             upwards: true,
+        }
+    }
+
+    /// The cache got, or is about to get, the blocks of `span`: reads that begin there may ask
+    /// again.
+    pub(crate) fn wake_reads(&mut self, span: &Range<u64>) {
+        for waiting in &mut self.waiting {
+            if let Request::Transfer(work) = &waiting.request
+                && work.op == Op::Read
+                && overlap(&work.range, span)
+            {
+                waiting.asked = false;
+            }
+        }
+    }
+
+    /// There may be room for writes: they may ask again.
+    pub(crate) fn wake_writes(&mut self) {
+        for waiting in &mut self.waiting {
+            if let Request::Transfer(work) = &waiting.request
+                && work.op == Op::Write
+            {
+                waiting.asked = false;
+            }
         }
     }
 

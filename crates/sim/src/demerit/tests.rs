@@ -92,7 +92,7 @@ fn the_demerit_compares_by_rank() {
     assert!((writes - 5f64.sqrt()).abs() < 1e-12, "{writes}");
     // All together: 1 2 2 5 against -1 1 3 5.
     assert!(
-        (outcome.all.mean - 1.5).abs() < 1e-12,
+        (outcome.all.mean - 1.5f64.sqrt()).abs() < 1e-12,
         "{}",
         outcome.all.mean
     );

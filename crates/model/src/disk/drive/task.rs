@@ -47,7 +47,7 @@ impl Disk {
         for (index, waiting) in self.queue.waiting.iter().enumerate() {
             let need = match &waiting.request {
                 Request::Flush(_) => Need::Destage,
-                Request::Transfer(work) => self.need(work, dirty, waiting.unanswered),
+                Request::Transfer(work) => self.need(work, dirty, waiting.asked),
             };
             match (need, &waiting.request) {
                 (Need::Medium, Request::Transfer(work)) => {
@@ -84,9 +84,9 @@ impl Disk {
     }
 
     /// What a request waits for.
-    fn need(&self, work: &Work, dirty: bool, unanswered: u64) -> Need {
+    fn need(&self, work: &Work, dirty: bool, asked: bool) -> Need {
         match work.op {
-            Op::Read if unanswered == self.cache.generation() => {
+            Op::Read if asked => {
                 // The cache was asked, and nothing has changed.
                 if dirty && self.cache.holds_dirty(&work.range) {
                     Need::Destage
@@ -231,8 +231,7 @@ impl Disk {
             }
             self.cache.segments[segment].held = start..work.range.start;
         }
-        self.cache.touch(segment);
-        self.cache.segments[segment].filling = true;
+        self.cache.begin_fill(segment, work.range.end);
         let start = self.cache.segments[segment].held.start;
         Then::Filled {
             segment,
