@@ -246,6 +246,23 @@ fn a_read_after_a_write_of_a_part_of_it_comes_from_the_medium() {
 }
 
 #[test]
+fn what_is_written_while_it_is_being_read_is_not_kept_as_read() {
+    // Found in review: the segment that was being filled was emptied by the write, and then
+    // counted as filled from block 0 on.
+    let mut disk = disk("barracuda", Caches::Own);
+    disk.submit(at(0), 0, Op::Read, 400_000, 8);
+    disk.submit(at(1_000_000), 1, Op::Write, 400_004, 4);
+    let done = finish(&mut disk);
+    assert_eq!(done.iter().map(|c| c.id).collect::<Vec<_>>(), [1, 0]);
+    let now = done[1].at.as_nanos() + SECOND;
+    let before = alone(&mut disk, now, Op::Read, 399_800, 8);
+    assert!(
+        before.service.rotation > Duration::ZERO,
+        "it was never read"
+    );
+}
+
+#[test]
 fn more_writes_than_the_cache_takes_go_at_the_pace_of_the_medium() {
     let mut disk = disk("barracuda", Caches::Own);
     let mut seed = Seed(3);
