@@ -18,7 +18,7 @@ use super::cache::Cache;
 use super::geometry::Geometry;
 use super::mechanics::{Arm, Motor, Place};
 use super::options::{CacheChoice, Caches, Completion, Op, Options, Service};
-use super::queue::{Candidate, Queue, Request, Waiting, Work};
+use super::queue::{Asked, Candidate, Queue, Request, Waiting, Work};
 use super::spec::Spec;
 use super::times::{Overhead, Times};
 
@@ -174,7 +174,7 @@ impl Disk {
             id,
             arrived,
             request,
-            asked: false,
+            asked: Asked::NotYet,
         });
         self.dispatch(arrived);
     }

@@ -30,13 +30,23 @@ pub(crate) enum Request {
     Flush(u64),
 }
 
+/// Whether the cache was asked for a request, and what keeps it from answering. This stays so until
+/// one of the `wake` functions is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    NotYet,
+    /// It does not hold the blocks, or has no room for them.
+    Miss,
+    /// It holds some that have to go to the medium first.
+    Blocked,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) id: u64,
     pub(crate) arrived: u64,
     pub(crate) request: Request,
-    /// The cache was asked and could not answer, and has not changed in its favour since.
-    pub(crate) asked: bool,
+    pub(crate) asked: Asked,
 }
 
 /// Something the mechanism could do next.
@@ -83,7 +93,7 @@ impl Queue {
                 && work.op == Op::Read
                 && overlap(&work.range, span)
             {
-                waiting.asked = false;
+                waiting.asked = Asked::NotYet;
             }
         }
     }
@@ -94,7 +104,7 @@ impl Queue {
             if let Request::Transfer(work) = &waiting.request
                 && work.op == Op::Write
             {
-                waiting.asked = false;
+                waiting.asked = Asked::NotYet;
             }
         }
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::ahead::Ahead;
 use super::super::options::{CacheChoice, Op, Service};
-use super::super::queue::{Request, Work};
+use super::super::queue::{Asked, Request, Work};
 use super::super::spec::ReadAhead;
 use super::{Disk, Plan, span};
 
@@ -24,11 +24,11 @@ impl Disk {
     /// Answers the first request that the cache can answer. Returns whether there was one.
     pub(super) fn answer_one(&mut self, now: u64) -> bool {
         for index in 0..self.queue.waiting.len() {
-            let waiting = &mut self.queue.waiting[index];
+            let waiting = &self.queue.waiting[index];
             let Request::Transfer(work) = &waiting.request else {
                 continue;
             };
-            if std::mem::replace(&mut waiting.asked, true) {
+            if waiting.asked != Asked::NotYet {
                 continue;
             }
             let work = work.clone();
@@ -42,6 +42,8 @@ impl Disk {
                 self.promise(now, index, plan);
                 return true;
             }
+            let blocked = work.op == Op::Read && self.cache.holds_dirty(&work.range);
+            self.queue.waiting[index].asked = if blocked { Asked::Blocked } else { Asked::Miss };
         }
         false
     }
@@ -187,9 +189,7 @@ impl Disk {
         let bus = self.on_bus(work);
         let end = now + overhead + bus;
         self.cache.segments[segment].data_at = end;
-        if self.spec.cache.reads_hit_writes {
-            self.queue.wake_reads(&self.cache.segments[segment].held);
-        }
+        self.queue.wake_reads(&self.cache.segments[segment].held);
         Some(Plan {
             end: end + self.times.write_completion,
             service: Service {

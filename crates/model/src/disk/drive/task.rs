@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::mechanics::{Place, Transfer};
 use super::super::options::{Op, Service};
-use super::super::queue::{Candidate, Request, Task, Work};
+use super::super::queue::{Asked, Candidate, Request, Task, Work};
 use super::answer::Source;
 use super::{Busy, Disk, Plan, Then, span};
 
@@ -72,28 +72,27 @@ impl Disk {
         }
         if dirty && (pressed || candidates.is_empty()) {
             let begin = if pressed_first { 0 } else { candidates.len() };
-            let destages = self.cache.to_destage().map(|(segment, range)| Candidate {
-                task: Task::Destage(segment),
-                place: Place::of(&self.geometry.piece(range.start, 1)),
-                write: true,
-                from: now,
-                ready: self.cache.segments[segment].data_at,
-            });
+            let wanted = if self.queue.in_order() { 1 } else { usize::MAX };
+            let destages = self
+                .cache
+                .to_destage()
+                .take(wanted)
+                .map(|(segment, range)| Candidate {
+                    task: Task::Destage(segment),
+                    place: Place::of(&self.geometry.piece(range.start, 1)),
+                    write: true,
+                    from: now,
+                    ready: self.cache.segments[segment].data_at,
+                });
             candidates.splice(begin..begin, destages);
         }
     }
 
     /// What a request waits for.
-    fn need(&self, work: &Work, dirty: bool, asked: bool) -> Need {
+    fn need(&self, work: &Work, dirty: bool, asked: Asked) -> Need {
         match work.op {
-            Op::Read if asked => {
-                // The cache was asked, and nothing has changed.
-                if dirty && self.cache.holds_dirty(&work.range) {
-                    Need::Destage
-                } else {
-                    Need::Medium
-                }
-            }
+            Op::Read if asked == Asked::Miss => Need::Medium,
+            Op::Read if asked == Asked::Blocked => Need::Destage,
             Op::Read => match self.source(&work.range) {
                 Source::Held(_) | Source::Coming => Need::Interface,
                 Source::Medium(_) => Need::Medium,
