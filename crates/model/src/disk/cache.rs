@@ -16,8 +16,9 @@ pub(crate) struct Segment {
     pub(crate) dirty: Range<u64>,
     /// Blocks being written to the medium.
     pub(crate) in_flight: Range<u64>,
-    /// Number of the oldest write in `dirty`, and in `in_flight`.
+    /// Number of the oldest write in `dirty`, or once in it; 0 if it was filled by reading.
     dirty_since: u64,
+    /// Number of the oldest write in `in_flight`.
     in_flight_since: u64,
     /// When it was last used, counted in uses.
     used: u64,
@@ -134,7 +135,9 @@ impl Cache {
                 !s.own && s.filling.is_none() && !s.is_dirty()
             })
             .min_by_key(|&i| self.segments[i].used)?;
-        self.segments[index].held = 0..0;
+        let s = &mut self.segments[index];
+        s.held = 0..0;
+        s.dirty_since = 0;
         self.touch(index);
         Some(index)
     }
@@ -194,7 +197,7 @@ impl Cache {
                 && hull.end - hull.start <= size
                 && (s.in_flight.is_empty() || hull.end.max(s.held.end) - s.in_flight.start <= size)
         };
-        let written = |s: &Segment| s.is_dirty() || s.dirty_since > 0;
+        let written = |s: &Segment| s.dirty_since > 0;
         let full = self.dirty.len() >= self.dirty_max;
         let found = if full {
             let mut dirty = self.dirty.iter().copied();
