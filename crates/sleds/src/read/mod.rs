@@ -2,7 +2,10 @@
 
 mod assemble;
 mod best;
+mod cached;
 mod choose;
+mod device;
+mod ground;
 mod linear;
 mod pool;
 

@@ -225,6 +225,11 @@ impl Pool {
         (self.asked - self.given) as usize
     }
 
+    /// Whether [`Pool::wait`] would not wait.
+    pub(super) fn is_ready(&self) -> bool {
+        self.shared.lock().done.contains_key(&self.given)
+    }
+
     /// Begins to read bytes `from` to `to`, at most a block, not empty.
     pub(super) fn ask(&mut self, from: u64, to: u64) {
         let align = self.shared.access.align;
