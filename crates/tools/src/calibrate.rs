@@ -1,6 +1,6 @@
 //! `sleds calibrate`: fills the device table.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -199,11 +199,11 @@ fn targets(args: &Args, table: &Path) -> (Vec<(PathBuf, File)>, bool) {
     (targets, complete)
 }
 
-/// The disks under what is mounted, each once.
-fn disks() -> Vec<PathBuf> {
+/// The disks under what is mounted, each once, with a place where it is.
+fn disks() -> BTreeMap<PathBuf, PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    let mut disks = BTreeSet::new();
+    let mut disks = BTreeMap::new();
     for point in points {
         let place = File::open(point).and_then(|directory| Place::of(&directory));
         for device in place.map(|place| place.chain).unwrap_or_default() {
@@ -211,13 +211,36 @@ fn disks() -> Vec<PathBuf> {
                 .iter()
                 .any(|kind| device.name.starts_with(kind));
             if device.bytes.is_some_and(|bytes| bytes > 0) && !pieced {
-                disks.insert(Path::new("/dev").join(&device.name));
+                let disk = Path::new("/dev").join(&device.name);
+                disks.entry(disk).or_insert_with(|| PathBuf::from(point));
                 // What it is made of is measured through it.
                 break;
             }
         }
     }
-    disks.into_iter().collect()
+    disks
+}
+
+/// The disk; where even root may not open it (in a container), a scratch file on it.
+fn disk_to_read((disk, point): (PathBuf, PathBuf)) -> (PathBuf, io::Result<File>) {
+    match File::open(&disk) {
+        Ok(file) => (disk, Ok(file)),
+        Err(error) => {
+            let place = if point.is_dir() {
+                point
+            } else {
+                std::env::temp_dir()
+            };
+            let why = format!("cannot be read ({error}), so a scratch file");
+            eprintln!(
+                "sleds calibrate: {}: {why} in {} is",
+                disk.display(),
+                place.display()
+            );
+            let file = file_to_read(&place);
+            (place, file)
+        }
+    }
 }
 
 /// The file itself, or a scratch file in a directory.

@@ -134,7 +134,7 @@ impl Watch {
         for path in &args.paths {
             match path.is_dir() {
                 true => self.folder(path, &mut look),
-                false => self.file(path, strips, &mut look),
+                false => self.file(path, true, strips, &mut look),
             }
         }
         look.files
@@ -160,13 +160,13 @@ impl Watch {
                 if kind.is_dir() {
                     folders.push(entry.path());
                 } else if kind.is_file() && look.files.len() < FILES_MAX {
-                    self.file(&entry.path(), false, look);
+                    self.file(&entry.path(), false, false, look);
                 }
             }
         }
     }
 
-    fn file(&mut self, path: &Path, strip: bool, look: &mut Look) {
+    fn file(&mut self, path: &Path, named: bool, strip: bool, look: &mut Look) {
         match self.row(path, strip) {
             Ok(row) => {
                 look.length += row.length;
@@ -174,10 +174,8 @@ impl Watch {
                 look.unknown_files += usize::from(row.cached.is_none());
                 look.files.push(row);
             }
-            // Files come and go; one that is gone is no error in a folder, but is if it was named.
-            Err(DescribeError::Io(error)) if error.kind() == io::ErrorKind::NotFound && !strip => {
-                look.errors.push(format!("{}: {error}", path.display()));
-            }
+            // Files of a folder come and go.
+            Err(DescribeError::Io(error)) if error.kind() == io::ErrorKind::NotFound && !named => {}
             Err(error) => look.errors.push(format!("{}: {error}", path.display())),
         }
     }
