@@ -9,7 +9,6 @@
 )]
 #![expect(
     unreachable_pub,
-    non_camel_case_types,
     reason = "the names are C's, and it is C that reaches them"
 )]
 

@@ -227,6 +227,7 @@ fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
         kind: "unknown".to_owned(),
         source: format!("{}:{}", major(number), minor(number)),
         point: PathBuf::new(),
+        options: String::new(),
     });
     let network = [
         "nfs",
@@ -263,6 +264,12 @@ fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
         && mount.source.starts_with("/dev/")
     {
         chain.extend(of_number(number, None, depth + 1).chain);
+    }
+    // An overlay is on what its layers are on, if they can be seen from here.
+    if let Some(meta) = mount.overlaid().and_then(|path| fs::metadata(path).ok())
+        && depth < DEPTH_MAX
+    {
+        chain.extend(of_number(meta.dev(), None, depth + 1).chain);
     }
     Place { chain, start: None }
 }
