@@ -4,9 +4,15 @@
 //! help, man pages and completions), and what runs it. A tool gets its arguments unparsed, because
 //! `find` and `grep` have command lines of their own making.
 
+mod calibrate;
 mod find;
 mod fits;
 mod grep;
+mod output;
+mod quantity;
+mod show;
+mod strip;
+mod watch;
 mod wc;
 
 use std::ffi::OsString;
@@ -23,7 +29,15 @@ struct Tool {
     run: fn(Vec<OsString>) -> ExitCode,
 }
 
-const TOOLS: [Tool; 4] = [wc::TOOL, grep::TOOL, find::TOOL, fits::TOOL];
+const TOOLS: [Tool; 7] = [
+    show::TOOL,
+    calibrate::TOOL,
+    watch::TOOL,
+    wc::TOOL,
+    grep::TOOL,
+    find::TOOL,
+    fits::TOOL,
+];
 
 fn command() -> Command {
     Command::new("sleds")
