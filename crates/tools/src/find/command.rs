@@ -28,8 +28,8 @@ pub(super) struct Runner {
     /// Files that wait to be named.
     waiting: Vec<Vec<u8>>,
     waiting_bytes: usize,
-    /// The directory of those that wait, and its name.
-    dir: Option<(OwnedFd, Vec<u8>)>,
+    /// The directory of those that wait, its name, and whether they are starting points.
+    dir: Option<(OwnedFd, Vec<u8>, bool)>,
 }
 
 impl Runner {
@@ -45,11 +45,6 @@ impl Runner {
         }
     }
 
-    /// Whether [`Runner::run`] would start something that sees what was printed.
-    pub(super) fn runs_at_once(&self) -> bool {
-        !self.many
-    }
-
     /// Runs the command for a file, or keeps the file for later. Returns what the action is worth.
     pub(super) fn run(&mut self, entry: &Entry<'_>, flush: &mut dyn FnMut()) -> bool {
         let name = match self.in_dir {
@@ -62,10 +57,12 @@ impl Runner {
         }
         if self.in_dir {
             let place = parent_path(entry);
-            if self.dir.as_ref().is_none_or(|(_, path)| *path != place) {
+            let is_start = entry.depth == 0;
+            let stays = |dir: &(OwnedFd, Vec<u8>, bool)| dir.1 == place && dir.2 == is_start;
+            if !self.dir.as_ref().is_some_and(stays) {
                 self.run_waiting(flush);
                 match open_parent(entry) {
-                    Ok(dir) => self.dir = Some((dir, place)),
+                    Ok(dir) => self.dir = Some((dir, place, is_start)),
                     Err(errno) => {
                         report::file_error(&place, errno);
                         return true;
@@ -91,7 +88,7 @@ impl Runner {
         let mut words = self.words.clone();
         words.append(&mut self.waiting);
         self.waiting_bytes = 0;
-        if !self.launch(&words, self.dir.as_ref().map(|(dir, _)| dir)) {
+        if !self.launch(&words, self.dir.as_ref().map(|(dir, ..)| dir)) {
             report::fail();
         }
     }
@@ -154,7 +151,7 @@ fn put(word: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// What a file is called in its own directory.
 fn local_name(path: &[u8]) -> Vec<u8> {
-    let base = trim_slashes(base_name(path));
+    let base = base_name(path);
     if base == b"/" {
         return base.to_vec();
     }

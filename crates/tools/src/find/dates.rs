@@ -30,6 +30,8 @@ enum Token<'a> {
 /// What was read so far.
 #[derive(Default)]
 struct Parts {
+    /// There was no word at all, which means the beginning of today.
+    nothing: bool,
     date: Option<[i64; 3]>,
     time: Option<[i64; 3]>,
     nanos: i64,
@@ -49,7 +51,10 @@ pub(super) fn parse(text: &str, now: Moment) -> Option<Moment> {
     }
     let lower = text.to_ascii_lowercase();
     let tokens = tokens(&lower)?;
-    let mut parts = Parts::default();
+    let mut parts = Parts {
+        nothing: tokens.is_empty(),
+        ..Parts::default()
+    };
     let mut rest = &tokens[..];
     while !rest.is_empty() {
         let used = date(rest, &mut parts)
@@ -348,7 +353,7 @@ fn offset(t: &[Token<'_>], parts: &mut Parts) -> Option<usize> {
 fn moment(parts: &Parts, now: Moment) -> Option<Moment> {
     let today = LocalTime::new(now.seconds)?;
     let mut date = parts.date.unwrap_or(today.date());
-    let fixed = parts.date.is_some() || parts.time.is_some() || parts.weekday.is_some();
+    let fixed = parts.nothing || parts.date.is_some() || parts.time.is_some() || parts.weekday.is_some();
     let time = match parts.time {
         Some(time) => time,
         None if fixed => [0; 3],

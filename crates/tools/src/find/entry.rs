@@ -67,11 +67,6 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The path's last part; a starting point keeps a slash at its end.
-    pub(super) fn base(&self) -> &'a [u8] {
-        base_name(self.path)
-    }
-
     /// One of its times; `None` if the filesystem does not keep it.
     pub(super) fn time(&self, clock: Clock) -> Result<Option<Moment>, Errno> {
         if clock == Clock::Birth {

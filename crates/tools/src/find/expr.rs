@@ -215,16 +215,4 @@ impl Node {
             }
         }
     }
-
-    /// Whether `ask` says yes to any test.
-    pub(super) fn any_test(&self, ask: &dyn Fn(&Test) -> bool) -> bool {
-        match self {
-            Node::Test(test) => ask(test),
-            Node::Do(_) => false,
-            Node::Not(node) => node.any_test(ask),
-            Node::And(nodes) | Node::Or(nodes) | Node::List(nodes) => {
-                nodes.iter().any(|node| node.any_test(ask))
-            }
-        }
-    }
 }

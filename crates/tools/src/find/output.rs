@@ -117,10 +117,6 @@ impl Output {
         };
         self.buffer.clear();
         if let Err(error) = written {
-            if error.kind() == std::io::ErrorKind::BrokenPipe && self.file.is_none() {
-                // As one whom SIGPIPE ends: without a word.
-                std::process::exit(141);
-            }
             if !self.broken {
                 self.broken = true;
                 report::file_error(&self.name, report::errno_of(&error));

@@ -103,7 +103,7 @@ fn escape(rest: &mut &[u8], literal: &mut Vec<u8>, warn: &dyn Fn(&[u8])) -> bool
         return true;
     }
     *rest = after;
-    literal.push(match letter {
+    let byte = match letter {
         b'a' => 7,
         b'b' => 8,
         b'f' => 12,
@@ -120,7 +120,8 @@ fn escape(rest: &mut &[u8], literal: &mut Vec<u8>, warn: &dyn Fn(&[u8])) -> bool
             literal.push(b'\\');
             *other
         }
-    });
+    };
+    literal.push(byte);
     true
 }
 

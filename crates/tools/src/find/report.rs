@@ -5,13 +5,13 @@ use std::io::Write as _;
 
 use rustix::io::Errno;
 
-use super::sys;
+use crate::gnu::reason;
+use crate::locale::{Charset, Locale};
 
 /// What an error begins with.
 pub(super) const PROGRAM: &str = "sleds find";
 
 thread_local! {
-    static UTF8: bool = sys::is_utf8();
     static FAILED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -56,7 +56,7 @@ pub(super) fn about(path: &[u8], errno: Errno) -> Vec<u8> {
 
 /// What the library calls an error.
 pub(super) fn error_text(errno: Errno) -> String {
-    sys::error_text(errno.raw_os_error())
+    reason(&errno.into())
 }
 
 /// The error number of a failure of the standard library's.
@@ -66,7 +66,7 @@ pub(super) fn errno_of(error: &std::io::Error) -> Errno {
 
 /// `text` in the locale's quotation marks, with what does not print written as C does.
 pub(super) fn quote(text: &[u8]) -> Vec<u8> {
-    let utf8 = UTF8.with(|utf8| *utf8);
+    let utf8 = Locale::of_environment().charset() == Charset::Utf8;
     let (open, close) = if utf8 { ("‘", "’") } else { ("'", "'") };
     let mut quoted = Vec::with_capacity(text.len() + 6);
     quoted.extend_from_slice(open.as_bytes());
@@ -104,7 +104,7 @@ fn quote_char(quoted: &mut Vec<u8>, c: char) {
     if c == '’' {
         quoted.push(b'\\');
     }
-    if sys::is_printable(c) {
+    if Locale::of_environment().is_print(c.into()) {
         quoted.extend_from_slice(bytes);
     } else {
         for byte in bytes {

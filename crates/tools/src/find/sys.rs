@@ -11,21 +11,15 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong};
 
-/// Takes the locale of the environment.
+/// Takes the environment's ways to sort and to write dates; `crate::locale` takes its characters.
 pub(super) fn set_locale() {
-    // SAFETY: an empty string is a valid locale name; no other thread runs.
-    unsafe { libc::setlocale(libc::LC_ALL, c"".as_ptr()) };
-}
-
-/// Whether the locale's characters are UTF-8.
-pub(super) fn is_utf8() -> bool {
-    // SAFETY: the result is a string of the library's, valid until the locale is changed.
-    let codeset = unsafe { CStr::from_ptr(libc::nl_langinfo(libc::CODESET)) };
-    codeset.to_bytes().eq_ignore_ascii_case(b"UTF-8")
+    for category in [libc::LC_COLLATE, libc::LC_TIME] {
+        // SAFETY: an empty string is a valid locale name; no other thread runs.
+        unsafe { libc::setlocale(category, c"".as_ptr()) };
+    }
 }
 
 unsafe extern "C" {
-    fn iswprint(wide: c_uint) -> c_int;
     fn re_set_syntax(syntax: c_ulong) -> c_ulong;
     fn re_compile_pattern(
         pattern: *const c_char,
@@ -39,12 +33,6 @@ unsafe extern "C" {
         start: c_int,
         registers: *mut libc::c_void,
     ) -> c_int;
-}
-
-/// Whether a terminal shows this character as itself.
-pub(super) fn is_printable(c: char) -> bool {
-    // SAFETY: takes any number.
-    unsafe { iswprint(u32::from(c)) != 0 }
 }
 
 /// Whether `name` matches the shell pattern; `fold`: whatever the case.
@@ -156,18 +144,6 @@ pub(super) fn group_name(id: u32) -> Option<CString> {
     unsafe {
         let entry = libc::getgrgid(id).as_ref()?;
         Some(CStr::from_ptr(entry.gr_name).to_owned())
-    }
-}
-
-/// What the library calls an error.
-pub(super) fn error_text(errno: i32) -> String {
-    let mut text = [0 as c_char; 256];
-    // SAFETY: the buffer comes with its length, and the library ends what it writes.
-    unsafe {
-        if libc::strerror_r(errno, text.as_mut_ptr(), text.len()) != 0 {
-            return format!("error {errno}");
-        }
-        CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()
     }
 }
 
