@@ -28,8 +28,16 @@ pub(super) struct Runner {
     /// Files that wait to be named.
     waiting: Vec<Vec<u8>>,
     waiting_bytes: usize,
-    /// The directory of those that wait, its name, and whether they are starting points.
-    dir: Option<(OwnedFd, Vec<u8>, bool)>,
+    /// The directory of those that wait.
+    dir: Option<Place>,
+}
+
+/// A directory that commands run in.
+struct Place {
+    dir: OwnedFd,
+    path: Vec<u8>,
+    /// That of the files in it.
+    depth: usize,
 }
 
 impl Runner {
@@ -57,12 +65,18 @@ impl Runner {
         }
         if self.in_dir {
             let place = parent_path(entry);
-            let is_start = entry.depth == 0;
-            let stays = |dir: &(OwnedFd, Vec<u8>, bool)| dir.1 == place && dir.2 == is_start;
+            // A starting point is alone, even if it is the directory of what follows.
+            let stays = |dir: &Place| dir.path == place && dir.depth > 0 && entry.depth > 0;
             if !self.dir.as_ref().is_some_and(stays) {
                 self.run_waiting(flush);
                 match open_parent(entry) {
-                    Ok(dir) => self.dir = Some((dir, place, is_start)),
+                    Ok(dir) => {
+                        self.dir = Some(Place {
+                            dir,
+                            path: place,
+                            depth: entry.depth,
+                        });
+                    }
                     Err(errno) => {
                         report::file_error(&place, errno);
                         return true;
@@ -88,7 +102,7 @@ impl Runner {
         let mut words = self.words.clone();
         words.append(&mut self.waiting);
         self.waiting_bytes = 0;
-        if !self.launch(&words, self.dir.as_ref().map(|(dir, ..)| dir)) {
+        if !self.launch(&words, self.dir.as_ref().map(|place| &place.dir)) {
             report::fail();
         }
     }

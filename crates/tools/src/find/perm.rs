@@ -4,13 +4,18 @@
 const ALL: u32 = 0o7777;
 
 /// What `text` makes of a file without permissions: for a file, and for a directory.
-pub(super) fn parse(text: &str) -> Option<(u32, u32)> {
+/// `old` if a plus before digits is to be refused.
+pub(super) fn parse(text: &str, old: bool) -> Option<(u32, u32)> {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         if text.bytes().any(|b| !(b'0'..=b'7').contains(&b)) {
             return None;
         }
         let mode = u32::from_str_radix(text, 8).ok().filter(|m| *m <= ALL)?;
         return Some((mode, mode));
+    }
+    // It once meant `/MODE`.
+    if text.starts_with('+') && text[1..].starts_with(|c: char| c.is_ascii_digit()) && old {
+        return None;
     }
     Some((symbolic(text, false)?, symbolic(text, true)?))
 }
@@ -38,6 +43,9 @@ fn symbolic(text: &str, is_dir: bool) -> Option<u32> {
             let end = rest.find(['+', '-', '=']).unwrap_or(rest.len());
             let (what, next) = rest.split_at(end);
             rest = next;
+            if !who.is_empty() && what.starts_with(|c: char| c.is_ascii_digit()) {
+                return None;
+            }
             let bits = what_bits(what, mode, is_dir)? & affected;
             mode = match op {
                 '+' => mode | bits,

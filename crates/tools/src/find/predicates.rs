@@ -16,7 +16,7 @@ use super::{dates, numbers, perm, printf, report};
 
 /// The syntaxes of regular expressions, with their `RE_…` bits of `<regex.h>`.
 const SYNTAXES: [(&str, u64); 13] = [
-    ("findutils-default", SYNTAX_DEFAULT),
+    ("findutils-default", 1 << 6),
     ("ed", 0x101_02c6),
     ("emacs", 0),
     ("gnu-awk", 0x23_b24d),
@@ -31,8 +31,8 @@ const SYNTAXES: [(&str, u64); 13] = [
     ("sed", 0x101_02c6),
 ];
 
-/// Emacs's syntax, in which a dot matches a newline too (`RE_DOT_NEWLINE`).
-pub(super) const SYNTAX_DEFAULT: u64 = 1 << 6;
+/// Emacs's syntax. What is called the default differs: a dot matches a newline too.
+pub(super) const SYNTAX_DEFAULT: u64 = 0;
 
 /// `invalid argument `ARG' to `NAME'`.
 fn invalid(name: &[u8], arg: &[u8]) -> Wrong {
@@ -379,7 +379,7 @@ impl Parser {
             Some(b'/') => (PermMatch::Any, &text[1..]),
             _ => (PermMatch::Exactly, &text[..]),
         };
-        let Some((file, dir)) = perm::parse(mode) else {
+        let Some((file, dir)) = perm::parse(mode, how == PermMatch::Exactly) else {
             return Err([b"invalid mode ", &report::quote(&arg)[..]].concat());
         };
         if how == PermMatch::Any && file == 0 && dir == 0 {
