@@ -50,7 +50,9 @@ impl Costs {
             let estimate = self.examine(entry);
             self.last = Some((entry.path.to_vec(), estimate));
         }
-        self.last.as_ref().and_then(|(_, estimate)| estimate.as_ref())
+        self.last
+            .as_ref()
+            .and_then(|(_, estimate)| estimate.as_ref())
     }
 
     fn examine(&mut self, entry: &Entry<'_>) -> Option<Estimate> {
@@ -100,7 +102,10 @@ impl Costs {
     pub(super) fn level(&mut self, entry: &Entry<'_>, name: &str) -> bool {
         self.estimate(entry).is_some_and(|estimate| {
             let level = estimate.level.name();
-            level == name || level.split_once(':').is_some_and(|(device, _)| device == name)
+            level == name
+                || level
+                    .split_once(':')
+                    .is_some_and(|(device, _)| device == name)
         })
     }
 

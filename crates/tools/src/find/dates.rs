@@ -9,20 +9,33 @@ use super::entry::Moment;
 use super::sys::LocalTime;
 
 const MONTHS: [&str; 12] = [
-    "january", "february", "march", "april", "may", "june", "july", "august", "september",
-    "october", "november", "december",
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
 ];
 const DAYS: [&str; 7] = [
-    "sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
+    "sunday",
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
 ];
 
 /// A word of a date.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Token<'a> {
-    Number {
-        value: i64,
-        digits: usize,
-    },
+    Number { value: i64, digits: usize },
     Word(&'a str),
     Mark(u8),
 }
@@ -83,7 +96,11 @@ fn nanos(fraction: &str) -> Option<i64> {
     if fraction.bytes().any(|b| !b.is_ascii_digit()) {
         return None;
     }
-    let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
+    let digits: String = fraction
+        .chars()
+        .chain("000000000".chars())
+        .take(9)
+        .collect();
     digits.parse().ok()
 }
 
@@ -108,7 +125,9 @@ fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
                     Err(_) => Token::Word(word),
                 });
             }
-            b if b.is_ascii_whitespace() || b == b',' && tokens.last() != Some(&Token::Mark(b':')) => {
+            b if b.is_ascii_whitespace()
+                || b == b',' && tokens.last() != Some(&Token::Mark(b':')) =>
+            {
                 at += 1;
             }
             mark @ (b'-' | b'+' | b'/' | b':' | b'.') => {
@@ -137,7 +156,9 @@ fn month(token: Option<&Token<'_>>) -> Option<i64> {
         return None;
     };
     let short = |name: &&str| word.len() >= 3 && (*name == *word || name[..3] == **word);
-    let found = MONTHS.iter().position(|name| short(&name) || *word == "sept" && *name == "september");
+    let found = MONTHS
+        .iter()
+        .position(|name| short(&name) || *word == "sept" && *name == "september");
     found.map(|n| n as i64 + 1)
 }
 
@@ -353,7 +374,8 @@ fn offset(t: &[Token<'_>], parts: &mut Parts) -> Option<usize> {
 fn moment(parts: &Parts, now: Moment) -> Option<Moment> {
     let today = LocalTime::new(now.seconds)?;
     let mut date = parts.date.unwrap_or(today.date());
-    let fixed = parts.nothing || parts.date.is_some() || parts.time.is_some() || parts.weekday.is_some();
+    let fixed =
+        parts.nothing || parts.date.is_some() || parts.time.is_some() || parts.weekday.is_some();
     let time = match parts.time {
         Some(time) => time,
         None if fixed => [0; 3],
@@ -361,7 +383,11 @@ fn moment(parts: &Parts, now: Moment) -> Option<Moment> {
     };
     if let Some((day, count)) = parts.weekday {
         let ahead = (day - today.weekday()).rem_euclid(7);
-        let weeks = if count > 0 && ahead > 0 { count - 1 } else { count };
+        let weeks = if count > 0 && ahead > 0 {
+            count - 1
+        } else {
+            count
+        };
         date[2] += ahead + 7 * weeks;
     }
     for (sum, step) in date.iter_mut().zip(parts.later) {

@@ -140,7 +140,10 @@ pub(super) fn base_name(path: &[u8]) -> &[u8] {
     if trimmed == b"/" {
         return trimmed;
     }
-    let start = trimmed.iter().rposition(|b| *b == b'/').map_or(0, |n| n + 1);
+    let start = trimmed
+        .iter()
+        .rposition(|b| *b == b'/')
+        .map_or(0, |n| n + 1);
     &path[start..path.len().min(trimmed.len() + 1)]
 }
 

@@ -148,9 +148,9 @@ impl State {
             Test::Name { pattern, fold } => with_end(trim_slashes(base_name(entry.path)), |name| {
                 sys::matches_pattern(pattern, name, *fold)
             }),
-            Test::Path { pattern, fold } => {
-                with_end(entry.path, |path| sys::matches_pattern(pattern, path, *fold))
-            }
+            Test::Path { pattern, fold } => with_end(entry.path, |path| {
+                sys::matches_pattern(pattern, path, *fold)
+            }),
             Test::Link { pattern, fold } => match entry.link() {
                 Ok(Some(target)) => with_end(&target, |target| {
                     sys::matches_pattern(pattern, target, *fold)
@@ -178,9 +178,9 @@ impl State {
                 compare,
                 value,
                 unit_s,
-            } => self
-                .costs
-                .latency(entry, |seconds| compares(seconds, *compare, *value, *unit_s)),
+            } => self.costs.latency(entry, |seconds| {
+                compares(seconds, *compare, *value, *unit_s)
+            }),
             Test::Level(name) => self.costs.level(entry, name),
             Test::Newer { .. } | Test::Age { .. } | Test::Used { .. } => self.time(test, entry),
             _ => match self.stat(entry) {

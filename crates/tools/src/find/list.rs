@@ -69,7 +69,9 @@ impl Line<'_> {
         name_column(to, &mut widths.user, self.user, stat.st_uid);
         if self.user.is_none() {
             // GNU find counts the space after a number to its width.
-            widths.user = widths.user.max(stat.st_uid.to_string().len().max(widths.user) + 1);
+            widths.user = widths
+                .user
+                .max(stat.st_uid.to_string().len().max(widths.user) + 1);
         }
         name_column(to, &mut widths.group, self.group, stat.st_gid);
         match FileType::from_raw_mode(stat.st_mode) {

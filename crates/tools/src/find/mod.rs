@@ -134,11 +134,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn walk_all(
-    paths: impl IntoIterator<Item = Vec<u8>>,
-    options: &WalkOptions,
-    finder: &mut Finder,
-) {
+fn walk_all(paths: impl IntoIterator<Item = Vec<u8>>, options: &WalkOptions, finder: &mut Finder) {
     for path in paths {
         if !walk(&path, options, finder) {
             return;

@@ -205,8 +205,11 @@ impl Parser {
             .find(|word| begins_expression(word));
         if let (Some(option), true) = (option, std::fs::symlink_metadata(os(word)).is_ok()) {
             text.extend_from_slice(
-                format!("\n{}: possible unquoted pattern after predicate `", report::PROGRAM)
-                    .as_bytes(),
+                format!(
+                    "\n{}: possible unquoted pattern after predicate `",
+                    report::PROGRAM
+                )
+                .as_bytes(),
             );
             text.extend_from_slice(option);
             text.extend_from_slice(b"'?");
@@ -216,10 +219,12 @@ impl Parser {
 
     fn finish(mut self, paths: Vec<Vec<u8>>, expr: Option<Node>) -> Result<Parsed, Wrong> {
         if self.deletes && self.prunes && !self.depth_given {
-            return Err(b"The -delete action automatically turns on -depth, but -prune does \
+            return Err(
+                b"The -delete action automatically turns on -depth, but -prune does \
                 nothing when -depth is in effect.  If you want to carry on anyway, just explicitly \
                 use the -depth option."
-                .to_vec());
+                    .to_vec(),
+            );
         }
         if self.deletes {
             self.walk.depth_first = true;
@@ -238,9 +243,11 @@ impl Parser {
                 return Err(text);
             }
             if self.asks && from == b"-" {
-                return Err(b"option -files0-from reading from standard input cannot be combined \
+                return Err(
+                    b"option -files0-from reading from standard input cannot be combined \
                     with -ok, -okdir\n"
-                    .to_vec());
+                        .to_vec(),
+                );
             }
         }
         let speaks = |action: &Action| !matches!(action, Action::Prune);

@@ -206,7 +206,12 @@ impl Parser {
                 let pattern = self.pattern(name)?;
                 if pattern.to_bytes().ends_with(b"/") && pattern.to_bytes() != b"/" {
                     let pattern = pattern.to_bytes();
-                    let text = [name, b" ", pattern, b" will not match anything because it ends with /."];
+                    let text = [
+                        name,
+                        b" ",
+                        pattern,
+                        b" will not match anything because it ends with /.",
+                    ];
                     self.warn(&text.concat());
                 }
                 Test::Path { pattern, fold }
@@ -271,8 +276,10 @@ impl Parser {
                 return Err(text.into_bytes());
             }
             if letter == b'D' {
-                return wrong("NAME D is not supported because Solaris doors are not supported on \
-                    the platform find was compiled on.");
+                return wrong(
+                    "NAME D is not supported because Solaris doors are not supported on \
+                    the platform find was compiled on.",
+                );
             }
             if kinds.contains(&letter) {
                 let text = format!(
@@ -405,8 +412,8 @@ impl Parser {
     fn reference(&mut self, name: &[u8]) -> Result<(rustix::fs::Stat, CString), Wrong> {
         let path = self.pattern(name)?;
         let follow = self.walk.follow != Follow::Never;
-        let stat = stat_at(CWD, &path, follow)
-            .map_err(|errno| report::about(path.to_bytes(), errno))?;
+        let stat =
+            stat_at(CWD, &path, follow).map_err(|errno| report::about(path.to_bytes(), errno))?;
         Ok((stat, path))
     }
 
@@ -602,7 +609,11 @@ impl Parser {
         if many {
             words.pop();
             if words.iter().any(|word| contains(word)) {
-                let text = ["Only one instance of {} is supported with ", &lossy(name), " ... +"];
+                let text = [
+                    "Only one instance of {} is supported with ",
+                    &lossy(name),
+                    " ... +",
+                ];
                 return Err(text.concat().into_bytes());
             }
         }
@@ -630,4 +641,3 @@ fn contains(word: &[u8]) -> bool {
 fn sys_range() -> String {
     report::error_text(rustix::io::Errno::RANGE)
 }
-

@@ -178,8 +178,10 @@ fn directive(
     let Some(format) = rest.first().copied() else {
         let letter = letter as char;
         warn(
-            format!("warning: format directive `%{letter}' should be followed by another character")
-                .as_bytes(),
+            format!(
+                "warning: format directive `%{letter}' should be followed by another character"
+            )
+            .as_bytes(),
         );
         literal.push(b'%');
         literal.extend_from_slice(&whole[..=at]);
@@ -225,7 +227,11 @@ impl Field {
     /// Writes a number as C's `%o` does.
     pub(super) fn octal(&self, to: &mut Vec<u8>, value: u32) {
         let text = format!("{value:o}");
-        let prefix: &[u8] = if self.alternate && value != 0 { b"0" } else { b"" };
+        let prefix: &[u8] = if self.alternate && value != 0 {
+            b"0"
+        } else {
+            b""
+        };
         self.number(to, prefix, text);
     }
 
@@ -259,7 +265,11 @@ impl Field {
 /// A number as C's `%g` writes it.
 pub(super) fn general(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
-        return if value == 0.0 { "0".into() } else { value.to_string() };
+        return if value == 0.0 {
+            "0".into()
+        } else {
+            value.to_string()
+        };
     }
     let scientific = format!("{value:.5e}");
     let (digits, exponent) = scientific.split_once('e').expect("it was asked for");
