@@ -29,15 +29,7 @@ pub(super) struct Runner {
     waiting: Vec<Vec<u8>>,
     waiting_bytes: usize,
     /// The directory of those that wait.
-    dir: Option<Place>,
-}
-
-/// A directory that commands run in.
-struct Place {
-    dir: OwnedFd,
-    path: Vec<u8>,
-    /// That of the files in it.
-    depth: usize,
+    dir: Option<OwnedFd>,
 }
 
 impl Runner {
@@ -63,24 +55,12 @@ impl Runner {
             flush();
             return self.run_one(entry, &name);
         }
-        if self.in_dir {
-            let place = parent_path(entry);
-            // A starting point is alone, even if it is the directory of what follows.
-            let stays = |dir: &Place| dir.path == place && dir.depth > 0 && entry.depth > 0;
-            if !self.dir.as_ref().is_some_and(stays) {
-                self.run_waiting(flush);
-                match open_parent(entry) {
-                    Ok(dir) => {
-                        self.dir = Some(Place {
-                            dir,
-                            path: place,
-                            depth: entry.depth,
-                        });
-                    }
-                    Err(errno) => {
-                        report::file_error(&place, errno);
-                        return true;
-                    }
+        if self.in_dir && self.waiting.is_empty() {
+            match open_parent(entry) {
+                Ok(dir) => self.dir = Some(dir),
+                Err(errno) => {
+                    report::file_error(&parent_path(entry), errno);
+                    return true;
                 }
             }
         }
@@ -93,6 +73,11 @@ impl Runner {
         true
     }
 
+    /// Whether files of one directory wait.
+    pub(super) fn waits_in_dir(&self) -> bool {
+        self.in_dir && !self.waiting.is_empty()
+    }
+
     /// Runs the command for the files that wait.
     pub(super) fn run_waiting(&mut self, flush: &mut dyn FnMut()) {
         if self.waiting.is_empty() {
@@ -102,7 +87,7 @@ impl Runner {
         let mut words = self.words.clone();
         words.append(&mut self.waiting);
         self.waiting_bytes = 0;
-        if !self.launch(&words, self.dir.as_ref().map(|place| &place.dir)) {
+        if !self.launch(&words, self.dir.as_ref()) {
             report::fail();
         }
     }

@@ -13,7 +13,7 @@ use super::expr::{Action, Compare, Node, PermMatch, Test};
 use super::list::{Line, Widths};
 use super::mounts::Mounts;
 use super::output::Outputs;
-use super::walk::{Flow, Visitor};
+use super::walk::{Flow, Visitor, WalkOptions};
 use super::{fields, report, sys};
 
 /// Everything that tests and actions use.
@@ -25,8 +25,11 @@ pub(super) struct State {
     pub(super) names: Names,
     pub(super) now: Moment,
     pub(super) ignore_race: bool,
+    depth_first: bool,
     widths: Widths,
     flow: Flow,
+    /// Where the walk is; commands for the files of one directory run when that changes.
+    depth: usize,
 }
 
 /// Names of users and groups that were asked for.
@@ -60,6 +63,17 @@ impl Visitor for Finder {
         self.state.value(&self.expr, entry, true);
         self.state.flow
     }
+
+    fn at_depth(&mut self, depth: usize) {
+        let state = &mut self.state;
+        if depth != state.depth || depth == 0 {
+            state.depth = depth;
+            let outputs = &mut state.outputs;
+            for runner in state.runners.iter_mut().filter(|one| one.waits_in_dir()) {
+                runner.run_waiting(&mut || outputs.flush_all());
+            }
+        }
+    }
 }
 
 impl State {
@@ -67,7 +81,7 @@ impl State {
         outputs: Outputs,
         runners: Vec<Runner>,
         now: Moment,
-        ignore_race: bool,
+        walk: &WalkOptions,
     ) -> State {
         State {
             outputs,
@@ -76,15 +90,19 @@ impl State {
             costs: Costs::default(),
             names: Names::default(),
             now,
-            ignore_race,
+            ignore_race: walk.ignore_race,
+            depth_first: walk.depth_first,
             widths: Widths::default(),
             flow: Flow::Continue,
+            depth: 0,
         }
     }
 
     /// Runs the commands that wait for more files, and writes out what is kept.
     pub(super) fn finish(&mut self, report: bool) {
         let outputs = &mut self.outputs;
+        // Those that run in directories come last.
+        self.runners.sort_by_key(Runner::waits_in_dir);
         for runner in &mut self.runners {
             runner.run_waiting(&mut || outputs.flush_all());
         }
@@ -151,6 +169,7 @@ impl State {
             Test::Path { pattern, fold } => with_end(entry.path, |path| {
                 sys::matches_pattern(pattern, path, *fold)
             }),
+            Test::Link { .. } if self.stat(entry).is_none() => false,
             Test::Link { pattern, fold } => match entry.link() {
                 Ok(Some(target)) => with_end(&target, |target| {
                     sys::matches_pattern(pattern, target, *fold)
@@ -268,26 +287,24 @@ impl State {
                 letters.contains(&fields::kind_letter(FileType::from_raw_mode(stat.st_mode)))
             }
             Err(errno) => {
-                self.complain(entry, errno);
+                if !entry.complained.get() {
+                    report::file_error(entry.path, errno);
+                }
                 false
             }
         }
     }
 
     fn is_empty(&mut self, entry: &Entry<'_>) -> bool {
-        let kind = match entry.kind() {
-            Ok(kind) => kind,
-            Err(errno) => {
-                self.complain(entry, errno);
-                return false;
-            }
+        let Some(stat) = self.stat(entry) else {
+            return false;
         };
-        match kind {
+        match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => has_no_entries(entry).unwrap_or_else(|errno| {
                 report::file_error(entry.path, errno);
                 false
             }),
-            FileType::RegularFile => self.stat(entry).is_some_and(|stat| stat.st_size == 0),
+            FileType::RegularFile => stat.st_size == 0,
             _ => false,
         }
     }
@@ -306,13 +323,15 @@ impl State {
                 true
             }
             Action::Format { to, format } => {
+                if format.needs_status() && self.stat(entry).is_none() {
+                    return false;
+                }
                 self.format(*to, format, entry);
                 true
             }
-            Action::List { to } => {
-                self.list(*to, entry);
-                true
-            }
+            Action::List { to } => self.list(*to, entry),
+            // GNU find prunes nothing whose status it cannot get.
+            Action::Prune if !self.depth_first && self.stat(entry).is_none() => false,
             Action::Prune => {
                 if self.flow == Flow::Continue {
                     self.flow = Flow::Prune;
@@ -331,9 +350,9 @@ impl State {
         }
     }
 
-    fn list(&mut self, to: usize, entry: &Entry<'_>) {
+    fn list(&mut self, to: usize, entry: &Entry<'_>) -> bool {
         let Some(stat) = self.stat(entry) else {
-            return;
+            return false;
         };
         let link = match entry.link() {
             Ok(link) => link,
@@ -359,6 +378,7 @@ impl State {
         };
         line.write(self.outputs.buffer(to), &mut self.widths);
         self.outputs.wrote(to);
+        true
     }
 
     fn delete(&mut self, entry: &Entry<'_>) -> bool {

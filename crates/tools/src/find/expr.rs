@@ -150,16 +150,18 @@ pub(super) enum Node {
 }
 
 impl Test {
-    /// What it costs: 0, the name is enough; 1, perhaps the kind; 2, the status; 3, more than one
-    /// call; 4, looking into the file's residency.
+    /// What it costs: nothing, if the name is enough; then the kind, which the directory mostly
+    /// tells; the status; more than one call; and looking into the file's residency.
     fn cost(&self) -> u8 {
         match self {
             Test::True | Test::False | Test::Name { .. } | Test::Path { .. } => 0,
             Test::Regex(_) | Test::Kind(_) => 1,
-            Test::Link { .. } | Test::OtherKind(_) | Test::May(_) => 3,
-            Test::Empty | Test::NoUser | Test::NoGroup | Test::FileSystem(_) => 3,
-            Test::Latency { .. } | Test::Level(_) => 4,
-            _ => 2,
+            // As the above, unless the file is a link.
+            Test::OtherKind(_) => 2,
+            Test::Link { .. } | Test::May(_) => 4,
+            Test::Empty | Test::NoUser | Test::NoGroup | Test::FileSystem(_) => 4,
+            Test::Latency { .. } | Test::Level(_) => 5,
+            _ => 3,
         }
     }
 }

@@ -48,12 +48,17 @@ fn column(to: &mut Vec<u8>, width: &mut usize, text: &str) {
     let _ = write!(to, "{text:>0$} ", *width);
 }
 
-fn name_column(to: &mut Vec<u8>, width: &mut usize, name: Option<&[u8]>, id: u32) {
-    let id = id.to_string();
-    let text = name.unwrap_or(id.as_bytes());
-    *width = (*width).max(text.len());
-    to.extend_from_slice(text);
-    to.resize(to.len() + *width - text.len() + 1, b' ');
+fn name_column(to: &mut Vec<u8>, width: &mut usize, name: &[u8]) {
+    *width = (*width).max(name.len());
+    to.extend_from_slice(name);
+    to.resize(to.len() + *width - name.len() + 1, b' ');
+}
+
+/// Writes a number where a name is missing, and returns its width.
+fn number_column(to: &mut Vec<u8>, id: u32) -> usize {
+    let text = format!("{id:<8}");
+    let _ = write!(to, "{text} ");
+    text.len()
 }
 
 impl Line<'_> {
@@ -66,14 +71,15 @@ impl Line<'_> {
         to.extend_from_slice(&perm::letters(stat.st_mode));
         to.push(b' ');
         column(to, &mut widths.links, &stat.st_nlink.to_string());
-        name_column(to, &mut widths.user, self.user, stat.st_uid);
-        if self.user.is_none() {
-            // GNU find counts the space after a number to its width.
-            widths.user = widths
-                .user
-                .max(stat.st_uid.to_string().len().max(widths.user) + 1);
+        match self.user {
+            Some(name) => name_column(to, &mut widths.user, name),
+            // GNU find counts the space after a number to the width of names.
+            None => widths.user = widths.user.max(number_column(to, stat.st_uid) + 1),
         }
-        name_column(to, &mut widths.group, self.group, stat.st_gid);
+        match self.group {
+            Some(name) => name_column(to, &mut widths.group, name),
+            None => widths.group = widths.group.max(number_column(to, stat.st_gid)),
+        }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::CharacterDevice | FileType::BlockDevice => {
                 let (major, minor) = (

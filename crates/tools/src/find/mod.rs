@@ -116,7 +116,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
             parsed.outputs,
             parsed.runners,
             parsed.now,
-            parsed.walk.ignore_race,
+            &parsed.walk,
         ),
     };
     match &parsed.paths_from {

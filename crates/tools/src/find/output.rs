@@ -15,6 +15,8 @@ struct Output {
     /// `None` for the standard output.
     file: Option<File>,
     terminal: bool,
+    /// Nothing is kept: it is where messages go, too.
+    direct: bool,
     buffer: Vec<u8>,
     /// A write failed, and the user was told.
     broken: bool,
@@ -33,6 +35,7 @@ impl Outputs {
         let stdout = Output {
             name: b"standard output".to_vec(),
             file: None,
+            direct: false,
             terminal: std::io::stdout().is_terminal(),
             buffer: Vec::new(),
             broken: false,
@@ -59,6 +62,7 @@ impl Outputs {
         self.all.push(Output {
             name: name.to_vec(),
             terminal: file.is_terminal(),
+            direct: name == b"/dev/stderr",
             file: Some(file),
             buffer: Vec::new(),
             broken: false,
@@ -74,7 +78,7 @@ impl Outputs {
     /// Something was put into the buffer.
     pub(super) fn wrote(&mut self, at: usize) {
         let out = &mut self.all[at];
-        if out.terminal || out.buffer.len() >= FULL {
+        if out.terminal || out.direct || out.buffer.len() >= FULL {
             out.flush();
         }
     }

@@ -204,6 +204,19 @@ fn digits(text: &[u8], at: &mut usize) -> usize {
     value
 }
 
+impl Format {
+    /// Whether it says something that only the file's status tells.
+    pub(super) fn needs_status(&self) -> bool {
+        self.pieces.iter().any(|piece| match piece {
+            Piece::Text(_) | Piece::Stop => false,
+            Piece::Directive { what, .. } => match what {
+                What::Time(..) => true,
+                What::Letter(letter) => !b"dfhHlpPyYZ".contains(letter),
+            },
+        })
+    }
+}
+
 impl Field {
     /// Writes a string as C's `%s` does.
     pub(super) fn text(&self, to: &mut Vec<u8>, text: &[u8]) {

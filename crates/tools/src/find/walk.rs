@@ -63,9 +63,15 @@ pub(super) enum Flow {
     Quit,
 }
 
+/// A file's status if it was asked for; the error was then said.
+type Known = Result<Option<Stat>, Errno>;
+
 /// Whom the walk calls.
 pub(super) trait Visitor {
     fn visit(&mut self, entry: &Entry<'_>) -> Flow;
+
+    /// The walk comes to a file, or back to a folder, so many levels below its start.
+    fn at_depth(&mut self, depth: usize);
 }
 
 /// A file of a directory: where its name is, and what the directory said.
@@ -163,7 +169,7 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     /// Calls the visitor for the file that `path` names; `depth` levels are above it.
-    fn visit(&mut self, depth: usize, kind: FileType, stat: Option<Stat>) -> Flow {
+    fn visit(&mut self, depth: usize, kind: FileType, stat: Known) -> Flow {
         if depth < self.options.depth_min {
             return Flow::Continue;
         }
@@ -176,8 +182,12 @@ impl<V: Visitor> Walk<'_, V> {
             start_len: self.start.to_bytes().len(),
             follow: follows(self.options.follow, depth),
             kind: Cell::new((kind != FileType::Unknown).then_some(kind)),
-            stat: stat.map_or_else(OnceCell::new, |stat| OnceCell::from(Ok(stat))),
-            complained: Cell::new(false),
+            complained: Cell::new(stat.is_err()),
+            stat: match stat {
+                Ok(None) => OnceCell::new(),
+                Ok(Some(stat)) => OnceCell::from(Ok(stat)),
+                Err(errno) => OnceCell::from(Err(errno)),
+            },
         };
         self.visitor.visit(&entry)
     }
@@ -185,6 +195,7 @@ impl<V: Visitor> Walk<'_, V> {
     /// Visits the file that `path` names, and goes into it if it is a folder.
     fn come_to(&mut self, mut kind: FileType, mut stat: Option<Stat>) -> Flow {
         let depth = self.levels.len();
+        self.visitor.at_depth(depth);
         let follow = follows(self.options.follow, depth);
         let matters = matches!(kind, FileType::Unknown | FileType::Directory)
             || kind == FileType::Symlink && follow;
@@ -197,12 +208,17 @@ impl<V: Visitor> Walk<'_, V> {
                 }
                 Err(errno) => {
                     self.complain(errno);
-                    return Flow::Continue;
+                    let vanished = errno == Errno::NOENT && self.options.ignore_race;
+                    if errno == Errno::LOOP || vanished {
+                        return Flow::Continue;
+                    }
+                    // Its name may still be what is looked for.
+                    return self.visit(depth, kind, Err(errno));
                 }
             }
         }
         let Some(stat) = stat.filter(|_| kind == FileType::Directory) else {
-            return self.visit(depth, kind, stat);
+            return self.visit(depth, kind, Ok(stat));
         };
         if let Some(above) = self
             .levels
@@ -213,7 +229,7 @@ impl<V: Visitor> Walk<'_, V> {
             return Flow::Continue;
         }
         if !self.options.depth_first {
-            match self.visit(depth, kind, Some(stat)) {
+            match self.visit(depth, kind, Ok(Some(stat))) {
                 Flow::Continue => {}
                 Flow::Prune => return Flow::Continue,
                 Flow::Quit => return Flow::Quit,
@@ -229,11 +245,11 @@ impl<V: Visitor> Walk<'_, V> {
                     }
                     return Flow::Continue;
                 }
-                Err(errno) => self.complain(errno),
+                Err(errno) => report::file_error(&self.path, errno),
             }
         }
         if self.options.depth_first {
-            return self.visit(depth, kind, Some(stat));
+            return self.visit(depth, kind, Ok(Some(stat)));
         }
         Flow::Continue
     }
@@ -299,9 +315,10 @@ impl<V: Visitor> Walk<'_, V> {
                 }
             }
         }
+        let depth = self.levels.len();
+        self.visitor.at_depth(depth);
         if self.options.depth_first {
-            let depth = self.levels.len();
-            return self.visit(depth, FileType::Directory, Some(left.stat));
+            return self.visit(depth, FileType::Directory, Ok(Some(left.stat)));
         }
         Flow::Continue
     }

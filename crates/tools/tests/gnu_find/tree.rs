@@ -45,8 +45,9 @@ fn now() -> i64 {
     now.expect("a clock after 1970").as_secs() as i64
 }
 
-/// Makes folders and files under `root`, which exists.
-pub(crate) fn grow(root: &Path, rng: &mut Rng, files: usize) {
+/// Makes folders and files under `root`, which exists. `loops` says whether there may be links to
+/// themselves.
+pub(crate) fn grow(root: &Path, rng: &mut Rng, files: usize, loops: bool) {
     let mut folders = vec![root.to_owned()];
     let mut all: Vec<PathBuf> = Vec::new();
     let root_user = rustix::process::geteuid().is_root();
@@ -69,7 +70,7 @@ pub(crate) fn grow(root: &Path, rng: &mut Rng, files: usize) {
                 let to = match (rng.below(4), all.is_empty()) {
                     (0, _) | (_, true) => PathBuf::from("nowhere"),
                     (1, _) => PathBuf::from(".."),
-                    (2, _) => PathBuf::from(path.file_name().expect("it has a name")),
+                    (2, _) if loops => PathBuf::from(path.file_name().expect("it has a name")),
                     _ => all[rng.below(all.len() as u64) as usize].clone(),
                 };
                 std::os::unix::fs::symlink(to, &path).expect("a link");

@@ -89,7 +89,7 @@ fn delete_takes_away_what_gnu_find_takes_away() {
             fs::create_dir_all(&root).expect("a folder");
             // The links inside lead to paths inside; those of the one tree must not be the other's.
             let mut rng = Rng::new(seed + at as u64);
-            tree::grow(&root, &mut rng, 50);
+            tree::grow(&root, &mut rng, 50, true);
             let case = Case::new("find", &root).args(expression.split(' '));
             let mut ended = match program {
                 "gnu" => case.run_gnu(),
