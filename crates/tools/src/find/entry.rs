@@ -147,8 +147,13 @@ pub(super) fn base_name(path: &[u8]) -> &[u8] {
     &path[start..path.len().min(trimmed.len() + 1)]
 }
 
-/// What stands before the last slash of `path`; `.` if there is none.
+/// What stands before the last part of `path`, without the slash between; `.` if there is nothing.
+/// As in GNU find, the last part is what follows the last slash if all before it is one character.
 pub(super) fn dir_name(path: &[u8]) -> &[u8] {
+    let path = match trim_slashes(path) {
+        [] | [_] => path,
+        trimmed => trimmed,
+    };
     match path.iter().rposition(|b| *b == b'/') {
         Some(slash) => &path[..slash],
         None => b".",

@@ -224,6 +224,7 @@ a/b/ -execdir echo {} ;
 . -name ?
 . -printf %p|%f|%h|%H|%P|%y|%Y|%l|%d|%D|%F|%g|%G|%i|%k|%b|%m|%M|%n|%s|%S|%t|%u|%U|%c\n
 -L . -printf %p|%f|%h|%H|%P|%y|%Y|%l|%d|%D|%F|%g|%G|%i|%k|%b|%m|%M|%n|%s|%S|%t|%u|%U|%c\n
+./a/ ./a/b/ a/b// a/b/ ./ .// /// ../ -maxdepth 0 -printf %p|%f|%h|%H|%P\n
 a// a/ / // /.. /tmp/.. -maxdepth 0 -printf %p|%f|%h|%H|%P\n
 f -printf [%10p][%-10p][%05s][%5s][%-5d][%#m][%m][%.2p][%+5s][% 5s][%3%][%10M][%20t][%-20Tc][%.3T@][%20T@][%6y]\n
 f -printf [%5d][%05d][%+d][%.3d][%-5d][%#10m][%010m][%.5m][%#.5m][%x]\n

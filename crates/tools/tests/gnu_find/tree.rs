@@ -141,7 +141,7 @@ fn decorate(path: &Path, rng: &mut Rng, root_user: bool) {
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).expect("times");
 }
 
-/// Reads every folder once: the first read of one may set the time of its last access.
+/// Reads every folder and link once: the first read of one may set the time of its last access.
 pub(crate) fn settle(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else {
         return;
@@ -150,5 +150,6 @@ pub(crate) fn settle(root: &Path) {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             settle(&entry.path());
         }
+        let _ = fs::read_link(entry.path());
     }
 }
