@@ -186,8 +186,11 @@ fn column_width(job: &Job, names: &Names) -> usize {
     if job.total == Total::Only || (names.len() == 1 && job.columns.number() == 1) {
         return 1;
     }
+    let list = job.files0_from.as_deref();
     let examine = |name: &OsString| -> Option<Metadata> {
         match name == "-" {
+            // It was the list, and cannot be a file of it.
+            true if list == Some(OsStr::new("-")) => None,
             true => input::standard_input().and_then(|f| f.metadata()).ok(),
             false => std::fs::metadata(name).ok(),
         }
