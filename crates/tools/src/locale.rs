@@ -52,6 +52,9 @@ unsafe extern "C" {
     safe fn iswprint(c: c_uint) -> c_int;
     safe fn iswspace(c: c_uint) -> c_int;
     safe fn wcwidth(c: libc::wchar_t) -> c_int;
+    // And these any number that is a byte.
+    safe fn isprint(byte: c_int) -> c_int;
+    safe fn isspace(byte: c_int) -> c_int;
     safe fn btowc(c: c_int) -> c_uint;
     safe fn __ctype_get_mb_cur_max() -> usize;
     fn mbsinit(state: *const State) -> c_int;
@@ -103,10 +106,19 @@ impl Locale {
         }
     }
 
-    /// The character that `byte` alone is in a single-byte locale.
+    /// The character that `byte` alone is, if it is one.
     pub(crate) fn of_byte(self, byte: u8) -> Option<u32> {
         let c = btowc(c_int::from(byte));
         (c != u32::MAX).then_some(c)
+    }
+
+    /// As `isprint` has it, which need not be what [`Locale::is_print`] says of the character.
+    pub(crate) fn byte_is_print(self, byte: u8) -> bool {
+        isprint(c_int::from(byte)) != 0
+    }
+
+    pub(crate) fn byte_is_space(self, byte: u8) -> bool {
+        isspace(c_int::from(byte)) != 0
     }
 
     pub(crate) fn is_print(self, c: u32) -> bool {

@@ -12,11 +12,13 @@
 //! - What is a character, a space or a capital is asked of the C library, in the user's locale
 //!   (`locale`).
 
+mod cat;
 mod documents;
 mod find;
 mod fits;
 mod gnu;
 mod grep;
+mod input;
 mod locale;
 mod plan;
 mod signals;
@@ -36,10 +38,11 @@ struct Tool {
     run: fn(Vec<OsString>) -> ExitCode,
 }
 
-const TOOLS: [Tool; 6] = [
+const TOOLS: [Tool; 7] = [
     wc::TOOL,
     grep::TOOL,
     find::TOOL,
+    cat::TOOL,
     fits::TOOL,
     documents::MAN,
     documents::COMPLETIONS,

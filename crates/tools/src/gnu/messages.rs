@@ -51,7 +51,7 @@ impl Complaints {
 /// Prints a tool's help on standard output.
 pub(crate) fn print_help(command: clap::Command, complaints: &mut Complaints) {
     let name = format!("sleds {}", command.get_name());
-    let help = command.bin_name(name).render_long_help();
+    let help = command.bin_name(name).render_help();
     print(&help.to_string(), complaints);
 }
 

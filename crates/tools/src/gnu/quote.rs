@@ -80,7 +80,10 @@ impl<'a> Name<'a> {
             return [b"\"", self.bytes, b"\""].concat();
         }
         let mut out = vec![b'\''];
-        let mut escaping = false;
+        // Of a name with a single quote GNU's code makes two rounds, and the second begins as the
+        // first ended: after an escape, if there was one at the end.
+        let ended_in_escape = self.chars.last().is_some_and(|c| !c.shown);
+        let mut escaping = self.bytes.contains(&b'\'') && ended_in_escape;
         for c in &self.chars {
             match (c.shown, c.bytes) {
                 (true, b"'") => {

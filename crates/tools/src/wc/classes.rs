@@ -69,9 +69,7 @@ impl Classes {
             chars: Vec::new(),
         };
         for byte in 0..=255 {
-            if let Some(c) = locale.of_byte(byte) {
-                classes.bytes[usize::from(byte)] = classes.look_up(c);
-            }
+            classes.bytes[usize::from(byte)] = classes.look_up_byte(byte);
         }
         if locale.charset() != Charset::SingleByte {
             classes.chars = vec![0; LAST as usize + 1];
@@ -97,15 +95,29 @@ impl Classes {
 
     #[cold]
     fn look_up(&self, c: u32) -> Class {
-        let class = match char::from_u32(c) {
-            Some('\n' | '\r' | '\x0c') => Class::RESET | Class::SPACE,
-            Some('\t') => Class::TAB | Class::SPACE,
-            Some(' ') => 1 | Class::SPACE,
-            Some('\x0b') => Class::SPACE,
-            _ if !self.locale.is_print(c) => 0,
-            _ => {
-                let width = self.locale.width(c).clamp(0, 3) as u8;
-                let space = self.locale.is_space(c) || (!self.posix && is_unbreaking_space(c));
+        let shown = self.locale.is_print(c);
+        let width = self.locale.width(c).clamp(0, 3) as u8;
+        self.class(c, shown.then(|| (width, self.locale.is_space(c))))
+    }
+
+    fn look_up_byte(&self, byte: u8) -> Class {
+        // A byte that is no character alone is not shown either.
+        let c = self.locale.of_byte(byte).unwrap_or(0);
+        let shown = self.locale.byte_is_print(byte);
+        let space = self.locale.byte_is_space(byte);
+        self.class(c, shown.then_some((1, space)))
+    }
+
+    /// The class of `c`, which has this width, and parts words, if it is shown.
+    fn class(&self, c: u32, shown: Option<(u8, bool)>) -> Class {
+        let class = match (char::from_u32(c), shown) {
+            (Some('\n' | '\r' | '\x0c'), _) => Class::RESET | Class::SPACE,
+            (Some('\t'), _) => Class::TAB | Class::SPACE,
+            (Some(' '), _) => 1 | Class::SPACE,
+            (Some('\x0b'), _) => Class::SPACE,
+            (_, None) => 0,
+            (_, Some((width, space))) => {
+                let space = space || (!self.posix && is_unbreaking_space(c));
                 width | if space { Class::SPACE } else { Class::WORD }
             }
         };

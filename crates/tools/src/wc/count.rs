@@ -235,7 +235,7 @@ fn known_size(mut file: &File, metadata: &Metadata) -> (u64, bool) {
         return (0, true);
     };
     // Files that a kernel makes up (in /proc and /sys) have no size, or one of whole pages.
-    if size % rustix::param::page_size() as u64 != 0 {
+    if !size.is_multiple_of(rustix::param::page_size() as u64) {
         return (size.saturating_sub(position), false);
     }
     let near_end = size - size % (metadata.blksize() + 1);

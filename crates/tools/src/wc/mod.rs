@@ -17,15 +17,14 @@ mod summary;
 mod summary_tests;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Metadata};
-use std::io::{self, Seek as _, SeekFrom};
+use std::fs::Metadata;
+use std::io::{Seek as _, SeekFrom};
 use std::process::ExitCode;
 
-use rustix::fd::AsFd as _;
 use sleds::Plan;
 
-use crate::Tool;
 use crate::gnu::{self, Complaints, quoted, quoted_if_needed};
+use crate::{Tool, input};
 use args::{Asked, Job, Total};
 use count::{Counted, Counter};
 use names::Names;
@@ -46,12 +45,6 @@ fn run(args: Vec<OsString>) -> ExitCode {
         Err(usage) => complaints.wrong_usage(&usage),
     }
     ExitCode::from(u8::from(complaints.any()))
-}
-
-/// Standard input, as a file of its own.
-fn standard_input() -> io::Result<File> {
-    let fd = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 0)?;
-    Ok(File::from(fd))
 }
 
 fn count(job: &Job, complaints: &mut Complaints) {
@@ -126,11 +119,7 @@ fn one(
     } else {
         name
     };
-    let opened = match name == "-" {
-        true => standard_input(),
-        false => File::open(name),
-    };
-    let file = match opened {
+    let file = match input::open(name) {
         Ok(file) => file,
         Err(error) => {
             complaints.about(shown, &error);
@@ -197,9 +186,12 @@ fn column_width(job: &Job, names: &Names) -> usize {
     if job.total == Total::Only || (names.len() == 1 && job.columns.number() == 1) {
         return 1;
     }
+    let list = job.files0_from.as_deref();
     let examine = |name: &OsString| -> Option<Metadata> {
         match name == "-" {
-            true => standard_input().and_then(|f| f.metadata()).ok(),
+            // It was the list, and cannot be a file of it.
+            true if list == Some(OsStr::new("-")) => None,
+            true => input::standard_input().and_then(|f| f.metadata()).ok(),
             false => std::fs::metadata(name).ok(),
         }
     };

@@ -5,7 +5,8 @@ use std::fs::{File, Metadata};
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
 
-use crate::gnu::quoted;
+use crate::gnu::{quoted, reason};
+use crate::input;
 
 /// A list this long or longer is not read as a whole first.
 const LIST_BYTES_MAX: u64 = 10 << 20;
@@ -26,12 +27,8 @@ impl Names {
         let trouble = |before: &str, after: &str| {
             [before.as_bytes(), &quoted(from), after.as_bytes()].concat()
         };
-        let open = match from == "-" {
-            true => super::standard_input(),
-            false => File::open(from),
-        };
-        let mut list = open.map_err(|error| {
-            let why = crate::gnu::reason(&error);
+        let mut list = input::open(from).map_err(|error| {
+            let why = reason(&error);
             trouble("cannot open ", &format!(" for reading: {why}"))
         })?;
         let short = |m: Metadata| m.is_file() && m.len() <= LIST_BYTES_MAX;

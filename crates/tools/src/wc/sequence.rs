@@ -51,14 +51,15 @@ impl Sequence {
         while at < bytes.len() {
             let byte = bytes[at];
             if is_basic(byte) && !self.state.is_shifted() {
-                self.count(u32::from(byte));
+                // What it is called as a byte: in Shift JIS, 5c is a yen sign.
+                self.tally.char(u32::from(byte), self.classes.of_byte(byte));
                 at += 1;
                 continue;
             }
             let before = self.state;
             match self.locale.decode_from(&bytes[at..], &mut self.state) {
                 Decoded::Char(c, length) => {
-                    self.count(c);
+                    self.tally.char(c, self.classes.of_char(c));
                     at += length;
                 }
                 Decoded::Invalid => {
@@ -75,10 +76,6 @@ impl Sequence {
             }
         }
         at
-    }
-
-    fn count(&mut self, c: u32) {
-        self.tally.char(c, self.classes.of_char(c));
     }
 
     /// The counts, at the end of the file.

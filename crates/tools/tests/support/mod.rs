@@ -8,8 +8,8 @@ pub(crate) mod rng;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::Write as _;
-use std::os::unix::process::ExitStatusExt as _;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -37,12 +37,17 @@ pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory")
 }
 
+/// Whom [`Case::by_nobody`] runs as.
+const NOBODY: u32 = 65534;
+
 /// What a case gives as standard input.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     Nothing,
     /// A file, opened anew for each program.
     File(PathBuf),
+    /// A file, from this byte on.
+    FileAt(PathBuf, u64),
     /// Bytes through a pipe.
     Pipe(Vec<u8>),
 }
@@ -61,6 +66,10 @@ pub(crate) struct Case {
     pub(crate) input: Input,
     /// Where they run.
     pub(crate) dir: PathBuf,
+    /// Where output goes instead of into the [`Outcome`].
+    pub(crate) output: Option<PathBuf>,
+    /// Run as nobody. Only root can.
+    pub(crate) as_nobody: bool,
 }
 
 /// What a program did.
@@ -81,6 +90,8 @@ impl Case {
             env: Vec::new(),
             input: Input::Nothing,
             dir: dir.to_owned(),
+            output: None,
+            as_nobody: false,
         }
     }
 
@@ -98,6 +109,16 @@ impl Case {
 
     pub(crate) fn env(mut self, name: &str, value: &str) -> Case {
         self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn output(mut self, path: impl Into<PathBuf>) -> Case {
+        self.output = Some(path.into());
+        self
+    }
+
+    pub(crate) fn by_nobody(mut self) -> Case {
+        self.as_nobody = true;
         self
     }
 
@@ -130,10 +151,25 @@ impl Case {
         }
         command.args(&self.args).current_dir(&self.dir);
         command.envs(self.env.iter().map(|(n, v)| (n, v)));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stderr(Stdio::piped());
+        command.stdout(match &self.output {
+            None => Stdio::piped(),
+            Some(path) => {
+                let file = File::options().append(true).open(path);
+                Stdio::from(file.expect("the output"))
+            }
+        });
+        if self.as_nobody {
+            command.uid(NOBODY).gid(NOBODY);
+        }
         command.stdin(match &self.input {
             Input::Nothing => Stdio::null(),
             Input::File(path) => Stdio::from(File::open(path).expect("the input")),
+            Input::FileAt(path, at) => {
+                let mut file = File::open(path).expect("the input");
+                file.seek(SeekFrom::Start(*at)).expect("seek");
+                Stdio::from(file)
+            }
             Input::Pipe(_) => Stdio::piped(),
         });
         let mut child = command.spawn().expect("a program to start");
