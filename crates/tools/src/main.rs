@@ -4,6 +4,7 @@
 //! help, man pages and completions), and what runs it. A tool gets its arguments unparsed, because
 //! `find` and `grep` have command lines of their own making.
 
+mod bench;
 mod find;
 mod fits;
 mod grep;
@@ -23,7 +24,7 @@ struct Tool {
     run: fn(Vec<OsString>) -> ExitCode,
 }
 
-const TOOLS: [Tool; 4] = [wc::TOOL, grep::TOOL, find::TOOL, fits::TOOL];
+const TOOLS: [Tool; 5] = [bench::TOOL, wc::TOOL, grep::TOOL, find::TOOL, fits::TOOL];
 
 fn command() -> Command {
     Command::new("sleds")
