@@ -1,0 +1,10 @@
+//! What the tools have in common with the GNU programs they stand beside: how a command line is
+//! taken apart, how messages are worded, how file names are quoted in them.
+
+mod messages;
+mod options;
+mod quote;
+
+pub(crate) use messages::{Complaints, reason};
+pub(crate) use options::{Arg, Item, Opt, Usage, command, parse};
+pub(crate) use quote::{quoted, quoted_if_needed};
