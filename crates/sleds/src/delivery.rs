@@ -28,7 +28,10 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    const NOTHING: Delivery = Delivery { seconds: Spread::exactly(0.0), unknown_bytes: 0 };
+    const NOTHING: Delivery = Delivery {
+        seconds: Spread::exactly(0.0),
+        unknown_bytes: 0,
+    };
 
     /// The estimate; `None` if there are bytes of which nothing is known.
     pub fn known(&self) -> Option<Spread> {
@@ -41,7 +44,11 @@ impl Delivery {
             self.unknown_bytes += length;
             return;
         };
-        let transfer = Rates { latency_s: Spread::exactly(0.0), ..rates }.seconds(length);
+        let transfer = Rates {
+            latency_s: Spread::exactly(0.0),
+            ..rates
+        }
+        .seconds(length);
         self.seconds.low += transfer.low + latencies * rates.latency_s.low;
         self.seconds.median += transfer.median + latencies * rates.latency_s.median;
         self.seconds.high += transfer.high + latencies * rates.latency_s.high;
@@ -79,7 +86,9 @@ pub fn delivery_time_in(sleds: &[Sled], plan: Plan, room: Option<u64>) -> Delive
 /// it; `None` if it makes no difference, or nothing says.
 pub(crate) fn room(sleds: &[Sled]) -> Option<u64> {
     let sum = |memory: bool| -> u64 {
-        let parts = sleds.iter().filter(|sled| (sled.level == Level::Memory) == memory);
+        let parts = sleds
+            .iter()
+            .filter(|sled| (sled.level == Level::Memory) == memory);
         parts.map(|sled| sled.length).sum()
     };
     let (cached, rest) = (sum(true), sum(false));
@@ -126,7 +135,9 @@ fn best(sleds: &[Sled]) -> Delivery {
         if first {
             seen.push(&sled.level);
         }
-        let arm = sled.latency_s.is_some_and(|latency| latency.median >= ONE_AT_A_TIME_S);
+        let arm = sled
+            .latency_s
+            .is_some_and(|latency| latency.median >= ONE_AT_A_TIME_S);
         let latencies = match (first, arm || sled.level == Level::Memory) {
             (true, _) | (_, true) => 1.0,
             (false, false) => 1.0 / DEPTH as f64,
@@ -166,7 +177,9 @@ impl Default for Estimator {
 impl Estimator {
     /// By this machine's table, or defaults: see [`Describer::problem`].
     pub fn new() -> Estimator {
-        Estimator { describer: Describer::new() }
+        Estimator {
+            describer: Describer::new(),
+        }
     }
 
     /// By the table of a describer.
@@ -199,7 +212,12 @@ impl Estimator {
             Ok(stat) if stat.cached > 0 || !self.may_hide_pages(file)? => stat,
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
                 let delivery = delivery_time_in(&[unknown(0, length)], Plan::Linear, None);
-                return Ok(Estimate { cached: None, level: Level::Unknown, delivery, ..nothing });
+                return Ok(Estimate {
+                    cached: None,
+                    level: Level::Unknown,
+                    delivery,
+                    ..nothing
+                });
             }
             _ => return self.exactly(file),
         };
@@ -235,7 +253,13 @@ impl Estimator {
 
     /// Whether "nothing cached" may be wrong: on overlayfs the pages are another inode's.
     fn may_hide_pages(&mut self, file: &File) -> io::Result<bool> {
-        Ok(self.describer.locate(file)?.place.top().identity.starts_with("mount:overlay:"))
+        Ok(self
+            .describer
+            .locate(file)?
+            .place
+            .top()
+            .identity
+            .starts_with("mount:overlay:"))
     }
 
     fn exactly(&mut self, file: &File) -> Result<Estimate, DescribeError> {

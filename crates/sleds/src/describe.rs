@@ -81,7 +81,10 @@ impl Sled {
 
     /// Latency and bandwidth together; `None` if they are not known.
     pub fn rates(&self) -> Option<Rates> {
-        Some(Rates { latency_s: self.latency_s?, bandwidth_Bps: self.bandwidth_Bps? })
+        Some(Rates {
+            latency_s: self.latency_s?,
+            bandwidth_Bps: self.bandwidth_Bps?,
+        })
     }
 
     fn is_like(&self, other: &Sled) -> bool {
@@ -125,7 +128,13 @@ pub(crate) struct Part {
 /// Residency × extents, of bytes `from` to `to`.
 pub(crate) fn parts(file: &File, from: u64, to: u64) -> io::Result<Vec<Part>> {
     let mut parts = Vec::new();
-    let mut add = |offset, end, holder| parts.push(Part { offset, end, holder });
+    let mut add = |offset, end, holder| {
+        parts.push(Part {
+            offset,
+            end,
+            holder,
+        })
+    };
     for run in residency::residency(file, from, to)? {
         match run.presence {
             Presence::Cached => add(run.offset, run.end(), Holder::Cache),
@@ -198,11 +207,15 @@ impl Describer {
         match format::load() {
             Ok((table, path)) => {
                 observed::load(&observed::path_beside(&path));
-                Describer { path: Some(path), ..Describer::with_table(table) }
+                Describer {
+                    path: Some(path),
+                    ..Describer::with_table(table)
+                }
             }
-            Err(problem) => {
-                Describer { problem: Some(problem), ..Describer::with_table(Table::default()) }
-            }
+            Err(problem) => Describer {
+                problem: Some(problem),
+                ..Describer::with_table(Table::default())
+            },
         }
     }
 
@@ -275,7 +288,14 @@ impl Describer {
             };
             let source = rates.map_or(Source::Unknown, |_| Source::Default);
             let key: Arc<str> = top.identity.as_str().into();
-            return vec![refreshed(ZoneRates { start: 0, level, rates, source, key, class })];
+            return vec![refreshed(ZoneRates {
+                start: 0,
+                level,
+                rates,
+                source,
+                key,
+                class,
+            })];
         };
         let zones = entry.zones.iter().map(|zone| {
             let name = match zone.name.as_str() {
@@ -394,7 +414,9 @@ pub(crate) fn length(file: &File) -> Result<u64, DescribeError> {
 pub(crate) fn shared() -> MutexGuard<'static, Describer> {
     static SHARED: OnceLock<Mutex<Describer>> = OnceLock::new();
     let shared = SHARED.get_or_init(|| Mutex::new(Describer::new()));
-    shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    shared
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// A file's SLEDs by this machine's table (the paper's `FSLEDS_GET`); none if it is empty.

@@ -229,7 +229,16 @@ fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
         point: PathBuf::new(),
     });
     let network = [
-        "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "afs", "virtiofs", "fuse.sshfs", "lustre",
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "ceph",
+        "9p",
+        "afs",
+        "virtiofs",
+        "fuse.sshfs",
+        "lustre",
     ];
     let class = class.unwrap_or(match mount.kind.as_str() {
         "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs" | "proc" | "sysfs" => Class::Memory,

@@ -34,7 +34,11 @@ pub fn paths() -> Vec<PathBuf> {
     if let Some(path) = env::var_os(TABLE_VARIABLE).filter(|path| !path.is_empty()) {
         return vec![path.into()];
     }
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let absolute = |name: &str| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+    };
     let state = absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
     let user = state.map(|state| state.join("forebay/sleds.toml"));
@@ -75,11 +79,19 @@ pub fn load() -> Result<(Table, PathBuf), TableError> {
 /// # Errors
 /// If it cannot be read, is broken, or of another machine.
 pub fn load_from(path: &Path) -> Result<Table, TableError> {
-    let fail = |source| TableError::Io { path: path.to_owned(), source };
+    let fail = |source| TableError::Io {
+        path: path.to_owned(),
+        source,
+    };
     let file = fs::File::open(path).map_err(fail)?;
     let mut bytes = Vec::new();
-    file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(fail)?;
-    let broken = |why: String| TableError::Broken { path: path.to_owned(), why };
+    file.take(BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
+    let broken = |why: String| TableError::Broken {
+        path: path.to_owned(),
+        why,
+    };
     let table = parse(&bytes).map_err(broken)?;
     let ours = machine();
     if table.machine != ours {
@@ -109,14 +121,18 @@ pub fn parse(bytes: &[u8]) -> Result<Table, String> {
     let head: Head = toml::from_str(text).map_err(|error| one_line(&error))?;
     if head.version != VERSION {
         let theirs = head.version;
-        return Err(format!("its form is version {theirs}, this program reads {VERSION}"));
+        return Err(format!(
+            "its form is version {theirs}, this program reads {VERSION}"
+        ));
     }
     let document: Document = toml::from_str(text).map_err(|error| one_line(&error))?;
     let usual = Table::default();
     let table = Table {
         machine: document.machine,
         memory: document.memory.unwrap_or(usual.memory),
-        memory_source: document.memory.map_or(Source::Default, |_| Source::Measured),
+        memory_source: document
+            .memory
+            .map_or(Source::Default, |_| Source::Measured),
         devices: document.devices,
     };
     match table.fault() {
@@ -148,7 +164,10 @@ pub fn print(table: &Table) -> String {
 /// # Errors
 /// If it cannot be written.
 pub fn save(table: &Table, path: &Path) -> Result<(), TableError> {
-    let fail = |source| TableError::Io { path: path.to_owned(), source };
+    let fail = |source| TableError::Io {
+        path: path.to_owned(),
+        source,
+    };
     write_whole(path, print(table).as_bytes()).map_err(fail)
 }
 

@@ -15,7 +15,9 @@ pub fn cache_capacity() -> Option<u64> {
 
 fn machine() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -34,7 +36,11 @@ fn group(controller: &str) -> Option<(PathBuf, PathBuf)> {
 
 fn group_v1() -> Option<u64> {
     let names = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
-    least(group("memory")?, names, &["total_inactive_file", "total_active_file"])
+    least(
+        group("memory")?,
+        names,
+        &["total_inactive_file", "total_active_file"],
+    )
 }
 
 fn group_v2() -> Option<u64> {

@@ -56,7 +56,9 @@ fn unescape(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
-        let octal = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let octal = after
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         match (first, octal) {
             (b'\\', Some(byte)) => {
@@ -82,7 +84,10 @@ mod tests {
         let (number, mount) = parse(line).unwrap();
         assert_eq!(number, makedev(0, 44));
         assert_eq!(mount.point, PathBuf::from("/mnt/a b\\"));
-        assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("nfs4", "host:/x"));
+        assert_eq!(
+            (mount.kind.as_str(), mount.source.as_str()),
+            ("nfs4", "host:/x")
+        );
     }
 
     #[test]

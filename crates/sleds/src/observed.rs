@@ -32,7 +32,9 @@ static OBSERVED: Mutex<Observed> = Mutex::new(Observed {
 });
 
 fn lock() -> MutexGuard<'static, Observed> {
-    OBSERVED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    OBSERVED
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Observed {
@@ -120,7 +122,8 @@ fn parse(line: &str) -> Option<(&str, f64)> {
 fn print(bandwidths: &BTreeMap<String, VecDeque<f64>>) -> String {
     let lines = bandwidths.iter().flat_map(|(key, kept)| {
         let key = key.replace(['\t', '\n'], " ");
-        kept.iter().map(move |bandwidth| format!("{key}\t{bandwidth:.0}\n"))
+        kept.iter()
+            .map(move |bandwidth| format!("{key}\t{bandwidth:.0}\n"))
     });
     lines.collect()
 }

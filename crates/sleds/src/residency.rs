@@ -90,7 +90,11 @@ fn may_ask(file: &File) -> bool {
 /// # Errors
 /// If the file has no page cache one could ask about (a pipe), or is not open for reading.
 pub fn residency(file: &File, from: u64, to: u64) -> io::Result<Vec<Run>> {
-    let mut runs = Runs { from, to, runs: Vec::new() };
+    let mut runs = Runs {
+        from,
+        to,
+        runs: Vec::new(),
+    };
     if from >= to {
         return Ok(runs.runs);
     }
@@ -119,7 +123,11 @@ pub(crate) fn uniform(
         Means::Forbidden => Ok(Some(Presence::Unknown)),
         Means::Cachestat => scan.uniform(scan.start, scan.end),
         Means::Mincore => {
-            let mut runs = Runs { from, to, runs: Vec::new() };
+            let mut runs = Runs {
+                from,
+                to,
+                runs: Vec::new(),
+            };
             scan.pages(scan.start, scan.end, &mut runs)?;
             Ok((runs.runs.len() == 1).then(|| runs.runs[0].presence))
         }

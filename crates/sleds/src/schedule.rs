@@ -61,7 +61,9 @@ pub(crate) struct Elements {
 impl Boundaries for Elements {
     fn end_after(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
         let into = from.saturating_sub(self.start);
-        let end = into.checked_next_multiple_of(self.size).map(|at| at + self.start);
+        let end = into
+            .checked_next_multiple_of(self.size)
+            .map(|at| at + self.start);
         Ok(end.filter(|end| *end <= limit))
     }
 
@@ -161,7 +163,10 @@ impl Schedule {
     /// Empties it; what it held, by offset, joined.
     pub(crate) fn drain(&mut self) -> Vec<(u64, u64)> {
         let stretches = std::mem::take(&mut self.stretches);
-        let mut all: Vec<_> = stretches.into_iter().map(|((_, at), end)| (at, end)).collect();
+        let mut all: Vec<_> = stretches
+            .into_iter()
+            .map(|((_, at), end)| (at, end))
+            .collect();
         all.sort_unstable();
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (at, end) in all {

@@ -14,13 +14,19 @@ impl Boundaries for Lines<'_> {
     fn end_after(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
         self.looked.push((from, limit));
         let part = &self.text[from as usize..limit as usize];
-        Ok(part.iter().position(|b| *b == b'\n').map(|n| from + n as u64 + 1))
+        Ok(part
+            .iter()
+            .position(|b| *b == b'\n')
+            .map(|n| from + n as u64 + 1))
     }
 
     fn end_before(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
         self.looked.push((limit, from));
         let part = &self.text[limit as usize..from as usize];
-        Ok(part.iter().rposition(|b| *b == b'\n').map(|n| limit + n as u64 + 1))
+        Ok(part
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map(|n| limit + n as u64 + 1))
     }
 }
 
@@ -34,7 +40,11 @@ fn stretches(of: &[(u64, u8)]) -> Vec<Stretch> {
             1 => Cost::HOLE,
             n => Cost::device(Some(f64::from(n))),
         };
-        all.push(Stretch { offset: at, end: at + length, cost });
+        all.push(Stretch {
+            offset: at,
+            end: at + length,
+            cost,
+        });
         at += length;
     }
     all
@@ -56,7 +66,10 @@ fn a_line_across_an_edge_goes_to_the_dear_side_whichever_side_that_is() {
     let text = b"aaaa\nbbbb\ncccc\ndddd\n";
     for (costs, edge) in [([0, 9], 5), ([9, 0], 10)] {
         let given = stretches(&[(7, costs[0]), (13, costs[1])]);
-        let mut lines = Lines { text, looked: Vec::new() };
+        let mut lines = Lines {
+            text,
+            looked: Vec::new(),
+        };
         let settled = settle(given, &mut lines).unwrap();
         assert_eq!(settled[0].end, edge, "{costs:?}");
         assert!(covers(&settled, 20));
@@ -67,7 +80,10 @@ fn a_line_across_an_edge_goes_to_the_dear_side_whichever_side_that_is() {
 fn a_cheap_stretch_inside_one_line_goes_with_the_line() {
     let text = b"a\nbbbbbbbbbbbbbbbb\nc\n";
     let given = stretches(&[(4, 9), (5, 0), (12, 9)]);
-    let mut lines = Lines { text, looked: Vec::new() };
+    let mut lines = Lines {
+        text,
+        looked: Vec::new(),
+    };
     let settled = settle(given, &mut lines).unwrap();
     assert_eq!(settled.len(), 1);
     assert!(covers(&settled, 21));

@@ -152,14 +152,8 @@ impl Mapping {
         // SAFETY: the kernel writes to `buf` only, which is borrowed for the call and as long as
         // `local` says; it reads from the mapping, or fails without harm if there is no page.
         let copied = check(unsafe {
-            libc::process_vm_readv(
-                libc::getpid(),
-                &raw const local,
-                1,
-                &raw const remote,
-                1,
-                0,
-            ) as libc::c_long
+            libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+                as libc::c_long
         });
         match copied {
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Ok(0),

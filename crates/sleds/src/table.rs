@@ -21,15 +21,24 @@ pub struct Spread {
 impl Spread {
     /// Exactly one value.
     pub const fn exactly(value: f64) -> Spread {
-        Spread { low: value, median: value, high: value }
+        Spread {
+            low: value,
+            median: value,
+            high: value,
+        }
     }
 
     /// Of samples, in any order; `None` of none.
     pub fn of(samples: &[f64]) -> Option<Spread> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let at = |share: f64| Some(*sorted.get(((sorted.len() as f64 - 1.0) * share).round() as usize)?);
-        Some(Spread { low: at(0.1)?, median: at(0.5)?, high: at(0.9)? })
+        let at =
+            |share: f64| Some(*sorted.get(((sorted.len() as f64 - 1.0) * share).round() as usize)?);
+        Some(Spread {
+            low: at(0.1)?,
+            median: at(0.5)?,
+            high: at(0.9)?,
+        })
     }
 
     /// Whether the numbers are in order and could be real: positive and finite.
@@ -85,7 +94,10 @@ pub struct Zone {
 impl Zone {
     /// What reading there costs.
     pub fn rates(&self) -> Rates {
-        Rates { latency_s: self.latency_s, bandwidth_Bps: self.bandwidth_Bps }
+        Rates {
+            latency_s: self.latency_s,
+            bandwidth_Bps: self.bandwidth_Bps,
+        }
     }
 }
 
@@ -187,16 +199,24 @@ fn entry_fault(entry: &Entry) -> Option<String> {
         return Some(format!("a device is called {name:?}"));
     }
     if ["memory", "unknown"].contains(&name.as_str()) {
-        return Some(format!("a device is called \"{name}\", which is another level's name"));
+        return Some(format!(
+            "a device is called \"{name}\", which is another level's name"
+        ));
     }
     if entry.zones.first().is_none_or(|zone| zone.start != 0) {
-        return Some(format!("the first zone of device \"{name}\" does not begin at 0"));
+        return Some(format!(
+            "the first zone of device \"{name}\" does not begin at 0"
+        ));
     }
     if !entry.zones.is_sorted_by(|a, b| a.start < b.start) {
         return Some(format!("the zones of device \"{name}\" are not in order"));
     }
     let bad = entry.zones.iter().any(|zone| !zone.rates().is_sane());
-    bad.then(|| format!("the rates of device \"{name}\" are no possible numbers (0 < low <= median <= high)"))
+    bad.then(|| {
+        format!(
+            "the rates of device \"{name}\" are no possible numbers (0 < low <= median <= high)"
+        )
+    })
 }
 
 /// What reading usually costs on devices of a class, for want of measurements: wide ranges, since
@@ -212,16 +232,24 @@ pub fn usual(class: Class) -> Option<Rates> {
         Class::Unknown => return None,
     };
     let spread = |(low, median, high)| Spread { low, median, high };
-    Some(Rates { latency_s: spread(latency), bandwidth_Bps: spread(bandwidth) })
+    Some(Rates {
+        latency_s: spread(latency),
+        bandwidth_Bps: spread(bandwidth),
+    })
 }
 
 /// What the machine is known by, whatever it was booted into: its machine id, else its name.
 pub fn machine() -> String {
     let id = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
-    let mut id = id.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    let mut id = id
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok());
     match id.find(|id| !id.trim().is_empty()) {
         Some(id) => id.trim().to_owned(),
-        None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        None => rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned(),
     }
 }
 
@@ -263,6 +291,9 @@ pub enum TableError {
 }
 
 fn list(paths: &[PathBuf]) -> String {
-    let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    let paths: Vec<_> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     paths.join(", ")
 }
