@@ -162,7 +162,6 @@ pub(crate) struct ZoneRates {
     pub(crate) source: Source,
     /// What observations are kept under.
     pub(crate) key: Arc<str>,
-    pub(crate) class: Class,
 }
 
 /// A device that files lie on, with what the table says of it.
@@ -276,7 +275,6 @@ impl Describer {
                 rates: Some(self.table.memory),
                 source: self.table.memory_source,
                 key: top.identity.as_str().into(),
-                class: Class::Memory,
             }];
         }
         let Some(entry) = self.table.find(&place.chain) else {
@@ -294,7 +292,6 @@ impl Describer {
                 rates,
                 source,
                 key,
-                class,
             })];
         };
         let zones = entry.zones.iter().map(|zone| {
@@ -308,7 +305,6 @@ impl Describer {
                 rates: Some(zone.rates()),
                 source: Source::Measured,
                 key: format!("{}#{}", entry.identity, zone.start).into(),
-                class: entry.class,
             })
         });
         // Zones are places on the device itself: they say nothing of a device made of it.

@@ -15,6 +15,7 @@ mod memory;
 mod mounts;
 mod observed;
 mod read;
+mod records;
 mod residency;
 mod schedule;
 mod sys;
