@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use sleds::{DescribeError, Plan, ReadOptions, Reader, Spread, Unit};
+use sleds::{DescribeError, Plan, ReadOptions, Reader, Source, Spread, Unit};
 
 use piece::Piece;
 
@@ -80,6 +80,15 @@ fn or_none(value: Option<f64>) -> String {
     value.map_or("None".to_owned(), |value| format!("{value:?}"))
 }
 
+fn source_name(source: Source) -> &'static str {
+    match source {
+        Source::Measured => "measured",
+        Source::Default => "default",
+        Source::Observed => "observed",
+        Source::Unknown => "unknown",
+    }
+}
+
 fn median(spread: Option<Spread>) -> Option<f64> {
     spread.map(|spread| spread.median)
 }
@@ -140,7 +149,7 @@ fn describe(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Sled>> {
         offset: sled.offset,
         length: sled.length,
         level: sled.level.name().to_owned(),
-        source: sled.source.to_string(),
+        source: source_name(sled.source).to_owned(),
         latency_s: median(sled.latency_s),
         latency_range_s: range(sled.latency_s),
         bandwidth_Bps: median(sled.bandwidth_Bps),
