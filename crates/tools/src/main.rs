@@ -13,11 +13,13 @@
 //!   (`locale`).
 
 mod bench;
+mod cat;
 mod documents;
 mod find;
 mod fits;
 mod gnu;
 mod grep;
+mod input;
 mod locale;
 mod plan;
 mod signals;
@@ -37,11 +39,12 @@ struct Tool {
     run: fn(Vec<OsString>) -> ExitCode,
 }
 
-const TOOLS: [Tool; 7] = [
+const TOOLS: &[Tool] = &[
     bench::TOOL,
     wc::TOOL,
     grep::TOOL,
     find::TOOL,
+    cat::TOOL,
     fits::TOOL,
     documents::MAN,
     documents::COMPLETIONS,

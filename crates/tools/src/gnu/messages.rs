@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use crate::gnu::quoted_if_needed;
+use crate::gnu::{Usage, quoted_if_needed};
 
 /// Writes a tool's messages, and remembers that there was one.
 pub(crate) struct Complaints {
@@ -28,12 +28,45 @@ impl Complaints {
         note(self.tool, text);
     }
 
+    /// Writes `sleds TOOL: TEXT`, which is not about anything wrong.
+    pub(crate) fn note(&self, text: impl AsRef<[u8]>) {
+        note(self.tool, text);
+    }
+
+    /// Says what is wrong with the command line, and where to look.
+    pub(crate) fn wrong_usage(&mut self, usage: &Usage) {
+        let hint = format!("\nTry 'sleds {} --help' for more information.", self.tool);
+        self.say([&usage.0[..], hint.as_bytes()].concat());
+    }
+
     /// Writes `sleds TOOL: FILE: REASON`.
     pub(crate) fn about(&mut self, file: impl AsRef<Path>, error: &io::Error) {
         let mut text = quoted_if_needed(file.as_ref());
         text.extend_from_slice(b": ");
         text.extend_from_slice(reason(error).as_bytes());
         self.say(text);
+    }
+}
+
+/// Prints a tool's help on standard output.
+pub(crate) fn print_help(command: clap::Command, complaints: &mut Complaints) {
+    let name = format!("sleds {}", command.get_name());
+    let help = command.bin_name(name).render_help();
+    print(&help.to_string(), complaints);
+}
+
+/// Prints a tool's version on standard output.
+pub(crate) fn print_version(complaints: &mut Complaints) {
+    let version = env!("CARGO_PKG_VERSION");
+    print(
+        &format!("sleds {} (Forebay) {version}\n", complaints.tool),
+        complaints,
+    );
+}
+
+fn print(text: &str, complaints: &mut Complaints) {
+    if let Err(error) = io::stdout().write_all(text.as_bytes()) {
+        complaints.say(format!("write error: {}", reason(&error)));
     }
 }
 

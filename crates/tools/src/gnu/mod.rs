@@ -3,8 +3,10 @@
 
 mod messages;
 mod options;
+#[cfg(test)]
+mod options_tests;
 mod quote;
 
-pub(crate) use messages::{Complaints, reason};
-pub(crate) use options::{Arg, Item, Opt, Usage, command, parse};
+pub(crate) use messages::{Complaints, print_help, print_version, reason};
+pub(crate) use options::{Arg, Item, Opt, Usage, command, one_of, parse, permutes};
 pub(crate) use quote::{quoted, quoted_if_needed};

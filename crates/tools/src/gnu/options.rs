@@ -6,12 +6,15 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
+use crate::locale::{Charset, Locale};
+
 /// Whether an option takes an argument, and what help calls it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arg {
     None,
     Required(&'static str),
     /// Only as `--option=VALUE`, or right behind the letter.
+    #[allow(dead_code, reason = "for grep's --color")]
     Optional(&'static str),
 }
 
@@ -157,6 +160,36 @@ fn short<T: Copy + PartialEq>(
         break;
     }
     Ok(())
+}
+
+/// What `word`, an argument of `option`, can only mean: a name in `table`, or what is short for one.
+pub(crate) fn one_of<T: Copy + PartialEq>(
+    option: &str,
+    word: &OsStr,
+    table: &[(&str, T)],
+) -> Result<T, Usage> {
+    if let Some((_, exact)) = table.iter().find(|(name, _)| *name == word) {
+        return Ok(*exact);
+    }
+    let begins = |(name, _): &&(&str, T)| name.as_bytes().starts_with(word.as_bytes());
+    let possible: Vec<T> = table.iter().filter(begins).map(|(_, t)| *t).collect();
+    let what = match possible.first() {
+        Some(first) if possible.iter().all(|t| t == first) => return Ok(*first),
+        Some(_) => "ambiguous",
+        None => "invalid",
+    };
+    let (open, close) = match Locale::of_environment().charset() {
+        Charset::Utf8 => ("‘", "’"),
+        _ => ("'", "'"),
+    };
+    let mut text = format!("{what} argument {open}").into_bytes();
+    text.extend_from_slice(word.as_bytes());
+    let mut rest = format!("{close} for {open}{option}{close}\nValid arguments are:");
+    for (name, _) in table {
+        rest.push_str(&format!("\n  - {open}{name}{close}"));
+    }
+    text.extend_from_slice(rest.as_bytes());
+    Err(Usage(text))
 }
 
 /// `base` with the options of `table`, for help, man pages and completions.

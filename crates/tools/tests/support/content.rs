@@ -153,8 +153,10 @@ pub(crate) fn sentences(rng: &mut Rng, n: usize) -> Vec<u8> {
     ];
     let mut out = String::new();
     while out.len() < n {
-        out.push_str(rng.pick(&words[..]));
-        out.push_str(rng.pick(&[" ", " ", " ", " ", "\n", ", ", "\u{a0}", "\t", "\u{3000}"]));
+        out.push_str(rng.pick::<&str>(&words));
+        out.push_str(
+            rng.pick::<&str>(&[" ", " ", " ", " ", "\n", ", ", "\u{a0}", "\t", "\u{3000}"]),
+        );
     }
     out.into_bytes()
 }
