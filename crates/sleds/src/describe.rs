@@ -266,6 +266,17 @@ impl Describer {
         Ok(located)
     }
 
+    /// The level that the file's uncached parts come from, and where its numbers are from; of a
+    /// device with zones, the first one's.
+    ///
+    /// # Errors
+    /// If the file cannot be examined.
+    pub fn level_of(&mut self, file: &File) -> io::Result<(Level, Source)> {
+        let located = self.locate(file)?;
+        let zone = located.zone(None);
+        Ok((zone.level.clone(), zone.source))
+    }
+
     fn zones(&self, place: &Place) -> Vec<ZoneRates> {
         let top = place.top();
         if top.class == Class::Memory && self.table.find(&place.chain).is_none() {

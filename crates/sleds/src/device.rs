@@ -107,7 +107,7 @@ fn magic_class(file: &File) -> Option<Class> {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
     const HUGETLBFS: i64 = 0x9584_58f6;
-    match i64::from(rustix::fs::fstatfs(file).ok()?.f_type) {
+    match rustix::fs::fstatfs(file).ok()?.f_type {
         TMPFS | RAMFS | HUGETLBFS => Some(Class::Memory),
         _ => None,
     }

@@ -6,6 +6,7 @@
 //! Programs read a file through a [`Reader`], which gives out every byte once, in the order the
 //! [`Plan`] says.
 
+pub mod calibrate;
 mod delivery;
 mod describe;
 mod device;
@@ -14,6 +15,7 @@ pub mod format;
 mod memory;
 mod mounts;
 mod observed;
+mod pick;
 mod read;
 mod records;
 mod residency;
@@ -26,6 +28,7 @@ pub use describe::{DescribeError, Describer, Level, Sled, describe};
 pub use device::{Class, Device, Place};
 pub use memory::cache_capacity;
 pub use observed::forget as forget_observations;
+pub use pick::{Pick, PickOptions, Picker};
 pub use read::{Piece, Plan, ReadOptions, Reader, Unit};
 pub use residency::{Presence, Run, residency};
 pub use table::{Entry, Rates, Source, Spread, Table, TableError, Zone, machine, usual};

@@ -66,7 +66,12 @@ fn the_cached_part_comes_first_and_each_part_in_file_order() {
     warm(&file, 100..200);
     warm(&file, 400..450);
     let runs = residency(&file, 0, 2 << 20).unwrap();
-    let got = pieces(&file, options(Plan::Best, Unit::Bytes, 64 << 10));
+    let reading = options(Plan::Best, Unit::Bytes, 64 << 10);
+    let mut reader = Reader::for_first_hit(&file, reading).unwrap();
+    let mut got = Vec::new();
+    while let Some(piece) = reader.next_piece().unwrap() {
+        got.push((piece.offset, piece.data.to_vec()));
+    }
     let cached = |at: u64| {
         let run = runs
             .iter()

@@ -13,6 +13,7 @@
 //!   (`locale`).
 
 mod bench;
+mod calibrate;
 mod cat;
 mod documents;
 mod find;
@@ -21,8 +22,13 @@ mod gnu;
 mod grep;
 mod input;
 mod locale;
+mod output;
 mod plan;
+mod quantity;
+mod show;
 mod signals;
+mod strip;
+mod watch;
 mod wc;
 
 use std::ffi::OsString;
@@ -40,12 +46,15 @@ struct Tool {
 }
 
 const TOOLS: &[Tool] = &[
-    bench::TOOL,
+    show::TOOL,
+    calibrate::TOOL,
+    watch::TOOL,
     wc::TOOL,
     grep::TOOL,
     find::TOOL,
     cat::TOOL,
     fits::TOOL,
+    bench::TOOL,
     documents::MAN,
     documents::COMPLETIONS,
 ];
