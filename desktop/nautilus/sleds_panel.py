@@ -72,16 +72,39 @@ def rate(bytes_a_second):
     return "unknown" if bytes_a_second is None else f"{size(bytes_a_second)}/s"
 
 
+def estimate(seconds):
+    """An estimate with the range it mostly lies in."""
+    if seconds is None:
+        return "unknown"
+    low, high = span(seconds["low"]), span(seconds["high"])
+    middle = span(seconds["median"])
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def delivery(plan):
+    """How long the file takes by a plan."""
+    unknown = plan["unknown_bytes"]
+    return f"unknown: nothing is known of {size(unknown)}" if unknown else estimate(plan["seconds"])
+
+
+def median(spread):
+    return None if spread is None else spread["median"]
+
+
 def rows_of(file):
     """The rows of the panel for one file, as pairs of a name and a value."""
-    rows = []
-    for plan, name in (("linear", "Whole file, in order"), ("best", "Whole file, cheapest first")):
-        rows.append((name, span(file["delivery_s"][plan])))
+    rows = [
+        ("Whole file, in order", delivery(file["linear"])),
+        ("Whole file, cheapest first", delivery(file["best"])),
+        ("In memory", f"{size(file['cached'])} of {size(file['length'])}"),
+    ]
+    if file["source"] == "default":
+        rows.append(("Note", "typical for such a device, not measured; see sleds calibrate"))
     sleds = file["sleds"]
     for sled in sleds[:ROWS_MAX]:
         name = f"{size(sled['length'])} at {size(sled['offset'])}"
-        value = f"{sled['level']}: {span(sled['latency_s'])}, {rate(sled['bandwidth_Bps'])}"
-        rows.append((name, value))
+        latency, bandwidth = median(sled["latency_s"]), median(sled["bandwidth_Bps"])
+        rows.append((name, f"{sled['level']}: {span(latency)}, {rate(bandwidth)}"))
     if len(sleds) > ROWS_MAX:
         rows.append(("More", f"{len(sleds) - ROWS_MAX} parts are not shown; see sleds show"))
     return rows
@@ -95,7 +118,7 @@ def panel(paths):
             file = describe(path)
             if len(paths) == 1:
                 return rows_of(file)
-            rows.append((os.path.basename(path), span(file["delivery_s"]["best"])))
+            rows.append((os.path.basename(path), delivery(file["best"])))
         except (ValueError, KeyError, IndexError) as error:
             name = "No estimate" if len(paths) == 1 else os.path.basename(path)
             rows.append((name, str(error)))

@@ -155,7 +155,8 @@ fn preface(settings: &Settings, cage: Option<&Cage>) -> Result<String> {
         "*Latency Management in Storage Systems* (OSDI 2000), section 5, repeated by `sleds bench \
          paper`. \"Without\" is the system's own `wc` and `grep`, and `sleds fits --plan linear`; \
          \"with\" is `sleds`. Each value is the mean of {} runs with a warm cache, after one that \
-         does not count, with its 90 % confidence interval. Both ways gave the same results in every \
+         does not count, with its 90 % confidence interval, \
+         in the C locale. Both ways gave the same results in every \
          case.\n",
         settings.runs
     )?;
