@@ -12,6 +12,7 @@
 //! - What is a character, a space or a capital is asked of the C library, in the user's locale
 //!   (`locale`).
 
+mod bench;
 mod calibrate;
 mod cat;
 mod documents;
@@ -53,6 +54,7 @@ const TOOLS: &[Tool] = &[
     find::TOOL,
     cat::TOOL,
     fits::TOOL,
+    bench::TOOL,
     documents::MAN,
     documents::COMPLETIONS,
 ];
