@@ -4,3 +4,4 @@
 //! the instant they are done. It does no waiting and holds no data.
 
 pub mod disk;
+pub mod flash;
