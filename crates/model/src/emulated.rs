@@ -293,7 +293,7 @@ impl Shared {
             ..
         } = &mut *state;
         disk.advance(now, done);
-        for Completion { id, at } in done.drain(..) {
+        for Completion { id, at, .. } in done.drain(..) {
             let key = id as usize;
             let entry = &mut waiting[key];
             entry.done = Some(at);

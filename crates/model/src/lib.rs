@@ -7,9 +7,11 @@
 //! Reading order: `disk`, the mechanical disk; `flash`, plain flash chips; `emulated.rs`.
 
 pub mod disk;
+mod drive;
 mod emulated;
 pub mod flash;
 mod lateness;
 
+pub use drive::Drive;
 pub use emulated::{Emulated, EmulatedError, Timing};
 pub use lateness::Lateness;

@@ -29,6 +29,11 @@ impl Spec {
         self.layout.blocks
     }
 
+    /// True if the drive, as it was set, reported writes as done before they were on the medium.
+    pub fn has_fast_writes(&self) -> bool {
+        self.cache.fast_write != FastWrite::No
+    }
+
     /// The time of one rotation, in milliseconds.
     pub fn rotation_ms(&self) -> f64 {
         60_000.0 / self.mechanics.rpm
