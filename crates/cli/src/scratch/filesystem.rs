@@ -1,4 +1,9 @@
 //! With a real filesystem: ext4 on a loop device.
+//!
+//! On an emulated disk of the nineties it is used as filesystems were then: without a journal, and
+//! directories written at once when they change (`dirsync`). A journal is itself a log that gathers
+//! small writes; on a disk that has one, the cache has little left to win but the moving home.
+//! Surviving a crash is another matter: before the daemon is killed the filesystem gets a journal.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +15,7 @@ use super::drive::Volume;
 use super::raw_server::{RawServer, Via};
 use super::report::{Report, Times};
 use super::setup::{Setup, Shape, move_home};
-use super::system::{Loop, Mount, check_filesystem};
+use super::system::{Loop, Mount, add_journal, check_filesystem};
 use super::tree::{Tree, digests};
 use super::writers::{Promised, write_and_fsync, write_durably};
 use crate::failure::{Failure, Outcome};
@@ -22,7 +27,7 @@ const WRITING: Duration = Duration::from_secs(2);
 const FILES: u32 = 500;
 /// Files each user writes with fsync in the measured phase.
 const MAILS: u32 = 100;
-/// With updates of directories and inodes written at once, as the paper's filesystem did, ...
+/// With directories written at once when they change, as the paper's filesystem did, ...
 const SYNCHRONOUS: &str = "dirsync";
 /// ... or as ext4 does it by itself.
 const USUAL: &str = "defaults";
@@ -63,6 +68,9 @@ fn cached(
     let device = volume.attach("loop")?;
     let times = work(context, &device, at)?;
     if shape == Shape::Physical {
+        if context.disk.is_some() {
+            add_journal(&device)?;
+        }
         let mount = Mount::new(&device, at.to_owned(), USUAL)?;
         let promised = crash(context, volume, mount)?;
         recover(context, report, (setup, volume), at, &promised)?;

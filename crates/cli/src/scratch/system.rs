@@ -21,7 +21,14 @@ pub(super) fn can_mount() -> Result<(), String> {
             return Err(format!("there is no {device}"));
         }
     }
-    for tool in ["losetup", "mkfs.ext4", "mount", "umount", "fsck.ext4"] {
+    for tool in [
+        "losetup",
+        "mkfs.ext4",
+        "tune2fs",
+        "mount",
+        "umount",
+        "fsck.ext4",
+    ] {
         if Command::new(tool).arg("-V").output().is_err() {
             return Err(format!("{tool} is not installed"));
         }
@@ -91,13 +98,24 @@ impl Drop for Loop {
     }
 }
 
-/// Makes an ext4 filesystem of `len` bytes in an image. Without lazy initialisation, which would go on
-/// in the background of what is measured.
-pub(super) fn make_filesystem(image: &Image, len: u64) -> Outcome {
+/// Makes an ext4 filesystem of `len` bytes in an image, with a journal or without. Without lazy
+/// initialisation, which would go on in the background of what is measured.
+pub(super) fn make_filesystem(image: &Image, len: u64, journal: bool) -> Outcome {
     let offset = image.part.as_ref().map_or(0, |part| part.start);
     let extended = format!("lazy_itable_init=0,lazy_journal_init=0,nodiscard,offset={offset}");
+    let features = if journal {
+        "has_journal"
+    } else {
+        "^has_journal"
+    };
     let (path, size) = (text(&image.path)?, format!("{}k", len >> 10));
-    tool("mkfs.ext4", &["-q", "-F", "-E", &extended, path, &size]).map(drop)
+    let args = ["-q", "-F", "-O", features, "-E", &extended, path, &size];
+    tool("mkfs.ext4", &args).map(drop)
+}
+
+/// Gives a filesystem without a journal a small one.
+pub(super) fn add_journal(device: &str) -> Outcome {
+    tool("tune2fs", &["-O", "has_journal", "-J", "size=4", device]).map(drop)
 }
 
 /// Whether the filesystem is in order; what is wrong otherwise.
