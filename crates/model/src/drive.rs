@@ -16,7 +16,7 @@ impl Drive {
     pub fn new(spec: Spec, options: Options) -> Drive {
         let write_cache = match options.caches {
             Caches::Off => false,
-            Caches::Own => spec.has_fast_writes(),
+            Caches::Own => spec.own_caches().immediate_report,
             Caches::Explicit(choice) => choice.immediate_report,
         };
         Drive {

@@ -14,12 +14,16 @@ struct Cli {
 enum Command {
     /// Replays a trace measured on a real drive through a model, and says how far apart they are.
     Demerit(demerit::Args),
+    /// Says how many requests a second a disk model simulates.
+    Speed(speed::Args),
 }
 
 mod demerit;
+mod speed;
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Demerit(args) => demerit::run(&args),
+        Command::Speed(args) => speed::run(&args),
     }
 }

@@ -1,64 +1,112 @@
 //! A disk that serves requests.
+//!
+//! Two things work at a time. The *interface* takes what the cache can answer: reads of blocks
+//! held, and writes for which there is room. The *mechanism* does one task after the other: reads
+//! that miss, writes that go through, destages; and between them it reads ahead. Each step is
+//! planned as a whole when it begins, so between steps there is nothing to simulate.
+
+mod answer;
+mod task;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use forebay_rt::Instant;
 
-use super::geometry::{Angle, Geometry};
-use super::mechanics::{Arm, Motor, ns};
-use super::options::{Completion, Op, Options, Scheduling, Service};
+use super::ahead::Ahead;
+use super::cache::Cache;
+use super::geometry::Geometry;
+use super::mechanics::{Arm, Motor, Place};
+use super::options::{CacheChoice, Caches, Completion, Op, Options, Service};
+use super::queue::{Candidate, Queue, Request, Waiting, Work};
 use super::spec::Spec;
+use super::times::{Overhead, Times};
 
-/// A disk: its mechanism, its queue and its clock.
+/// A disk: its mechanism, its memory, its queue and its clock.
 pub struct Disk {
     spec: Spec,
-    options: Options,
+    times: Times,
+    /// What of the cache is on.
+    choice: CacheChoice,
     geometry: Geometry,
     motor: Motor,
-    arm: Arm,
-    upwards: bool,
-    waiting: VecDeque<Waiting>,
-    /// Done at the instant inside, which may lie ahead.
+    cache: Cache,
+    queue: Queue,
+    /// Done at the instant inside, which may lie ahead; in order of time.
     pending: VecDeque<Completion>,
-    /// The mechanism is busy until then.
-    busy_until: u64,
+    arm: Arm,
+    busy: Option<Busy>,
+    ahead: Option<Ahead>,
+    /// Until when the interface is taken by an answer from the cache.
+    interface_until: u64,
+    /// Until when the bus is taken by data that came from or go to the medium.
+    bus_until: u64,
     last_op: Op,
+    candidates: Vec<Candidate>,
 }
 
-struct Waiting {
-    id: u64,
-    arrived: u64,
-    /// `None`: a flush.
-    work: Option<Work>,
+/// What the mechanism is doing.
+struct Busy {
+    until: u64,
+    then: Then,
 }
 
-#[derive(Clone, Copy)]
-struct Work {
-    op: Op,
-    first: u64,
-    blocks: u64,
-    place: Arm,
-    angle: Angle,
+/// What follows when the mechanism is done.
+enum Then {
+    Nothing,
+    /// The segment holds everything up to a block, and is to be filled to the limit.
+    Filled {
+        segment: usize,
+        end: u64,
+        limit: u64,
+    },
+    Destaged(usize),
+}
+
+/// When a request is done, and where its time goes.
+struct Plan {
+    end: u64,
+    service: Service,
+}
+
+fn span(ns: u64) -> Duration {
+    Duration::from_nanos(ns)
 }
 
 impl Disk {
-    /// A disk at rest at instant 0, its arm at cylinder 0.
+    /// A disk at rest at instant 0, its arm at cylinder 0, its memory empty.
+    ///
+    /// # Panics
+    /// Not with a [`Spec`] as this crate makes them: they are checked.
     pub fn new(spec: Spec, options: Options) -> Disk {
         let geometry = Geometry::new(&spec.layout).expect("a spec's layout was checked");
-        let motor = Motor::new(&spec, options.phase);
+        let choice = match options.caches {
+            Caches::Off => CacheChoice::default(),
+            Caches::Own => spec.own_caches(),
+            Caches::Explicit(choice) => choice,
+        };
         Disk {
-            spec,
-            options,
+            motor: Motor::new(&spec, options.phase),
+            times: Times::new(&spec.controller),
+            cache: Cache::new(&spec.cache),
+            queue: Queue::new(options.scheduling),
+            choice,
             geometry,
-            motor,
-            arm: Arm::default(),
-            upwards: true,
-            waiting: VecDeque::new(),
+            spec,
             pending: VecDeque::new(),
-            busy_until: 0,
+            arm: Arm::default(),
+            busy: None,
+            ahead: None,
+            interface_until: 0,
+            bus_until: 0,
             last_op: Op::Read,
+            candidates: Vec::new(),
         }
+    }
+
+    /// The drive's parameters.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
     }
 
     /// How many 512-byte blocks the disk has.
@@ -66,174 +114,182 @@ impl Disk {
         self.geometry.blocks()
     }
 
-    /// Hands over a request for `blocks` blocks from `first` on. Any number may wait.
+    /// Hands over a request for `blocks` blocks from `first` on. Any number may wait. Instants do
+    /// not go back from call to call.
     ///
     /// # Panics
     /// If it is empty or goes past the end of the disk: what a real disk refuses, and the caller
     /// has to rule out.
     pub fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32) {
-        let blocks = u64::from(blocks);
-        let fits = first
-            .checked_add(blocks)
-            .is_some_and(|end| end <= self.blocks());
+        let end = first.saturating_add(u64::from(blocks));
         assert!(
-            blocks > 0 && fits,
+            blocks > 0 && end <= self.blocks(),
             "{blocks} blocks from {first} on are not on a disk of {}",
             self.blocks()
         );
         let piece = self.geometry.piece(first, 1);
-        self.waiting.push_back(Waiting {
-            id,
-            arrived: now.as_nanos(),
-            work: Some(Work {
-                op,
-                first,
-                blocks,
-                place: Arm {
-                    cylinder: piece.cylinder,
-                    head: piece.head,
-                },
-                angle: piece.angle,
-            }),
-        });
-        self.start(now.as_nanos());
+        let work = Work {
+            op,
+            range: first..end,
+            place: Place::of(&piece),
+            slot_ns: self.motor.time_of(piece.slot),
+        };
+        self.enqueue(now, id, Request::Transfer(work));
     }
 
-    /// Asks to be told when everything written before is on the medium.
+    /// Asks to be told when every write completed before is on the medium.
     pub fn flush(&mut self, now: Instant, id: u64) {
-        self.waiting.push_back(Waiting {
-            id,
-            arrived: now.as_nanos(),
-            work: None,
-        });
-        self.start(now.as_nanos());
+        self.run(now.as_nanos());
+        let writes = self.cache.writes();
+        self.enqueue(now, id, Request::Flush(writes));
     }
 
-    /// When something will happen of itself; `None` if the disk is at rest.
+    /// When something will happen of itself that the host can notice; `None` if nothing will.
     pub fn next_event(&self) -> Option<Instant> {
-        self.pending.front().map(|c| c.at)
+        let own = if self.queue.waiting.is_empty() {
+            None
+        } else {
+            self.own_event()
+        };
+        let done = self.pending.front().map(|c| c.at.as_nanos());
+        match (own, done) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+        .map(Instant::from_nanos)
     }
 
     /// Moves to `now`, and appends what has been done until then, in order of time.
     pub fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        self.run(now.as_nanos());
         while self.pending.front().is_some_and(|c| c.at <= now) {
-            let completion = self.pending.pop_front().expect("there is one");
-            done.push(completion);
-            self.start(completion.at.as_nanos());
+            done.extend(self.pending.pop_front());
         }
     }
 
-    /// Starts the next request if the mechanism is free.
-    fn start(&mut self, now: u64) {
-        if !self.pending.is_empty() {
-            return;
-        }
-        let Some(index) = self.choose(now) else {
-            return;
-        };
-        let waiting = self.waiting.remove(index).expect("chosen from the queue");
-        let queue = Duration::from_nanos(now - waiting.arrived);
-        let Some(work) = waiting.work else {
-            self.pending.push_back(Completion {
-                id: waiting.id,
-                at: Instant::from_nanos(now),
-                service: Service {
-                    queue,
-                    ..Service::default()
-                },
-            });
-            return;
-        };
-        let (at, mut service) = self.serve(now, work);
-        service.queue = queue;
-        self.pending.push_back(Completion {
-            id: waiting.id,
-            at: Instant::from_nanos(at),
-            service,
+    fn enqueue(&mut self, now: Instant, id: u64, request: Request) {
+        let arrived = now.as_nanos();
+        self.run(arrived);
+        self.queue.waiting.push_back(Waiting {
+            id,
+            arrived,
+            request,
+            unanswered: 0,
         });
+        self.dispatch(arrived);
     }
 
-    fn choose(&mut self, now: u64) -> Option<usize> {
-        // A flush waits for what came before it, and holds up nothing.
-        if self.waiting.front()?.work.is_none() {
-            return Some(0);
+    /// The next instant at which the disk itself changes its state.
+    fn own_event(&self) -> Option<u64> {
+        let busy = self.busy.as_ref().map(|b| b.until);
+        let interface = (self.interface_until > 0).then_some(self.interface_until);
+        match (busy, interface) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
         }
-        let cylinder = self.arm.cylinder;
-        let requests = || {
-            self.waiting
-                .iter()
-                .enumerate()
-                .filter_map(|(i, w)| w.work.map(|work| (i, work)))
+    }
+
+    /// Lets everything happen that happens until `now`.
+    fn run(&mut self, now: u64) {
+        while let Some(at) = self.own_event() {
+            if at > now {
+                break;
+            }
+            if self.interface_until == at {
+                self.interface_until = 0;
+            }
+            if self.busy.as_ref().is_some_and(|b| b.until == at) {
+                self.finish();
+            }
+            self.dispatch(at);
+        }
+    }
+
+    /// The mechanism is done with its task.
+    fn finish(&mut self) {
+        let Some(busy) = self.busy.take() else {
+            return;
         };
-        match self.options.scheduling {
-            Scheduling::Fcfs => Some(0),
-            Scheduling::Sptf => requests()
-                .min_by_key(|(_, w)| {
-                    self.motor
-                        .positioning(now, self.arm, w.place, w.angle, w.op == Op::Write)
-                })
-                .map(|(i, _)| i),
-            Scheduling::Elevator => {
-                let next = |upwards: bool| {
-                    requests()
-                        .filter(|(_, w)| {
-                            if upwards {
-                                w.place.cylinder >= cylinder
-                            } else {
-                                w.place.cylinder <= cylinder
-                            }
-                        })
-                        .min_by_key(|(_, w)| w.place.cylinder.abs_diff(cylinder))
-                        .map(|(i, _)| i)
-                };
-                let found = next(self.upwards);
-                if found.is_some() {
-                    return found;
+        match busy.then {
+            Then::Nothing => {}
+            Then::Destaged(segment) => self.cache.end_destage(segment),
+            Then::Filled {
+                segment,
+                end,
+                limit,
+            } => {
+                self.cache.segments[segment].filling = false;
+                self.cache.changed();
+                self.cache.extend(segment, end);
+                if limit > end {
+                    self.ahead = Some(Ahead::new(segment, (busy.until, self.arm), end, limit));
                 }
-                self.upwards = !self.upwards;
-                next(self.upwards)
             }
         }
     }
 
-    fn serve(&mut self, now: u64, work: Work) -> (u64, Service) {
-        let controller = &self.spec.controller;
-        let write = work.op == Op::Write;
-        let overheads = if write {
-            controller.write_miss
-        } else {
-            controller.read_miss
+    /// Starts whatever can start at `now`.
+    fn dispatch(&mut self, now: u64) {
+        if self.ahead.is_some() && self.queue.waiting.is_empty() && !self.cache.is_dirty() {
+            return;
+        }
+        if let Some(ahead) = &mut self.ahead {
+            let reached = ahead.advance(&self.motor, &self.geometry, now);
+            self.cache.extend(ahead.segment, reached);
+        }
+        self.finish_flushes(now);
+        if self.choice.read_ahead || self.choice.immediate_report {
+            while self.interface_until == 0 && self.answer_one(now) {}
+        }
+        if self.busy.is_none() {
+            self.start_task(now);
+        }
+    }
+
+    fn finish_flushes(&mut self, now: u64) {
+        let mut index = 0;
+        while index < self.queue.waiting.len() {
+            let clean = match self.queue.waiting[index].request {
+                Request::Flush(writes) => self.cache.is_clean_up_to(writes),
+                Request::Transfer(_) => false,
+            };
+            if !clean {
+                index += 1;
+                continue;
+            }
+            let plan = Plan {
+                end: now,
+                service: Service::default(),
+            };
+            self.promise(now, index, plan);
+        }
+    }
+
+    /// Takes a request out of the queue; it will be done as planned.
+    fn promise(&mut self, now: u64, index: usize, plan: Plan) {
+        let Some(waiting) = self.queue.waiting.remove(index) else {
+            return;
         };
-        let overhead = ns(match self.last_op {
-            Op::Read => overheads.after_read_ms,
-            Op::Write => overheads.after_write_ms,
-        });
-        let block = ns(controller.bus_ms);
-        let bus = block * work.blocks;
-        self.last_op = work.op;
-        let transfer = self.motor.transfer(
-            &self.geometry,
-            (now + overhead, self.arm),
-            (work.first, work.blocks),
-            write,
-        );
-        self.arm = transfer.arm;
-        let end = if write {
-            transfer.end.max(now + overhead + bus) + ns(controller.write_completion_ms)
-        } else {
-            (transfer.first_done + bus).max(transfer.end + block)
+        let completion = Completion {
+            id: waiting.id,
+            at: Instant::from_nanos(plan.end),
+            service: Service {
+                queue: span(now - waiting.arrived),
+                ..plan.service
+            },
         };
-        self.busy_until = end;
-        let service = Service {
-            queue: Duration::ZERO,
-            overhead: Duration::from_nanos(overhead),
-            seek: Duration::from_nanos(transfer.seek),
-            rotation: Duration::from_nanos(transfer.latency),
-            transfer: Duration::from_nanos(
-                transfer.end - now - overhead - transfer.seek - transfer.latency,
-            ),
-            bus: Duration::from_nanos(bus),
-        };
-        (end, service)
+        let place = self.pending.partition_point(|c| c.at <= completion.at);
+        self.pending.insert(place, completion);
+    }
+
+    fn overhead(&self, of: Overhead) -> u64 {
+        match self.last_op {
+            Op::Read => of.after_read,
+            Op::Write => of.after_write,
+        }
+    }
+
+    fn on_bus(&self, work: &Work) -> u64 {
+        self.times.first_block + self.times.block * (work.blocks() - 1)
     }
 }

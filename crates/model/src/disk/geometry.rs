@@ -212,15 +212,6 @@ impl Geometry {
         number(begin)..number(begin + zone.sectors).min(self.blocks)
     }
 
-    /// The first block after the cylinder of `block`.
-    pub(crate) fn end_of_cylinder(&self, block: u64) -> u64 {
-        let index = self.zones.partition_point(|z| z.first <= block) - 1;
-        let zone = &self.zones[index];
-        let slots = zone.sectors * self.surfaces;
-        let end = (zone.slot_of(block - zone.first) / slots + 1) * slots;
-        (zone.first + zone.blocks_before(end).saturating_sub(zone.reserved)).min(self.blocks)
-    }
-
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }

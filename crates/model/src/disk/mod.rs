@@ -9,13 +9,17 @@
 //! long a transfer takes; `queue` chooses the next request. Parameters come as a [`Spec`], by name
 //! ([`named`]) or from a table ([`Spec::parse`]).
 
+mod ahead;
+mod cache;
 mod drive;
 mod geometry;
 mod mechanics;
 mod named;
 mod options;
+mod queue;
 mod spec;
 mod table;
+mod times;
 
 pub use drive::Disk;
 pub use named::{named, names};

@@ -2,7 +2,7 @@
 
 use super::spec::Spec;
 
-const TABLES: [(&str, &str); 7] = [
+const TABLES: [(&str, &str); 10] = [
     ("dec_rz26", include_str!("tables/dec_rz26.disk")),
     ("barracuda", include_str!("tables/barracuda.disk")),
     ("cheetah4lp", include_str!("tables/cheetah4lp.disk")),
@@ -10,6 +10,15 @@ const TABLES: [(&str, &str); 7] = [
     ("cheetah9lp", include_str!("tables/cheetah9lp.disk")),
     ("ibm18es", include_str!("tables/ibm18es.disk")),
     ("atlas10k", include_str!("tables/atlas10k.disk")),
+    (
+        "cheetah15k5-2003",
+        include_str!("tables/cheetah15k5-2003.disk"),
+    ),
+    ("hylog-2008", include_str!("tables/hylog-2008.disk")),
+    (
+        "barracuda1tb-2012",
+        include_str!("tables/barracuda1tb-2012.disk"),
+    ),
 ];
 
 /// The drive called `name`, or `None` if there is none.

@@ -14,7 +14,7 @@ pub enum Op {
 }
 
 /// The explicit choice of what the drive's cache does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheChoice {
     /// Report a write as done when its data is in the cache, and write it afterwards.
     pub immediate_report: bool,

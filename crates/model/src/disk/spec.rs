@@ -1,5 +1,7 @@
 //! A drive's parameters, as they stand in its table.
 
+use super::options::CacheChoice;
+
 /// The parameters of a drive: what its maker built and what was measured on it.
 ///
 /// Got from [`named`](super::named) or read from a table by [`Spec::parse`].
@@ -29,9 +31,12 @@ impl Spec {
         self.layout.blocks
     }
 
-    /// True if the drive, as it was set, reported writes as done before they were on the medium.
-    pub fn has_fast_writes(&self) -> bool {
-        self.cache.fast_write != FastWrite::No
+    /// What of its cache the drive used when its parameters were measured.
+    pub fn own_caches(&self) -> CacheChoice {
+        CacheChoice {
+            immediate_report: self.cache.fast_write != FastWrite::No,
+            read_ahead: true,
+        }
     }
 
     /// The time of one rotation, in milliseconds.
@@ -124,6 +129,9 @@ pub(crate) struct Overhead {
 pub(crate) struct Controller {
     /// Time a block takes on the bus.
     pub(crate) bus_ms: f64,
+    /// Time the first block of a request takes there. Overheads were measured with requests of
+    /// one block, as what such a request takes besides this; so the two belong together.
+    pub(crate) first_block_ms: f64,
     pub(crate) read_hit: Overhead,
     pub(crate) read_miss: Overhead,
     pub(crate) write_hit: Overhead,
@@ -136,13 +144,9 @@ pub(crate) struct Controller {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReadAhead {
     No,
-    /// To the end of the track.
-    Track,
-    /// To the end of the cylinder.
-    Cylinder,
-    /// Until the segment is full.
-    Segment,
-    /// To the end of the track; past it only for reads that are themselves sequential.
+    /// So many blocks past those asked for.
+    Blocks(u32),
+    /// To the end of the track; one track more if what was read began on an earlier track.
     TrackThenOn,
 }
 
@@ -166,7 +170,8 @@ pub(crate) struct CacheSpec {
     pub(crate) own_write_segment: bool,
     pub(crate) reads_hit_writes: bool,
     pub(crate) read_ahead: ReadAhead,
-    pub(crate) read_ahead_blocks: u32,
+    /// A hit in a segment that is not being filled starts reading ahead again.
+    pub(crate) read_ahead_on_hit: bool,
     /// Reading ahead may use the room of the blocks that were asked for.
     pub(crate) read_ahead_discards: bool,
     /// Blocks that pass under the head before the first one asked for are kept.

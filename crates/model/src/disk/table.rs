@@ -287,6 +287,7 @@ fn assemble(
         },
         controller: Controller {
             bus_ms: single.span("bus_ms")?,
+            first_block_ms: single.span("first_block_ms")?,
             read_hit: single.overhead("read_hit_overhead_ms")?,
             read_miss: single.overhead("read_miss_overhead_ms")?,
             write_hit: single.overhead("write_hit_overhead_ms")?,
@@ -297,6 +298,17 @@ fn assemble(
     })
 }
 
+fn read_ahead(single: &mut Single<'_>) -> Result<ReadAhead, TableError> {
+    let line = single.line("read_ahead")?;
+    let words: Vec<&str> = line.rest.split_whitespace().collect();
+    match words[..] {
+        ["no"] => Ok(ReadAhead::No),
+        ["track-then-on"] => Ok(ReadAhead::TrackThenOn),
+        ["blocks", n] => Ok(ReadAhead::Blocks(line.number_of(n)?)),
+        _ => Err(line.error("read_ahead: no, blocks N or track-then-on")),
+    }
+}
+
 fn cache(single: &mut Single<'_>) -> Result<CacheSpec, TableError> {
     let cache = CacheSpec {
         segments: single.number("segments")?,
@@ -304,17 +316,8 @@ fn cache(single: &mut Single<'_>) -> Result<CacheSpec, TableError> {
         write_segments: single.number("write_segments")?,
         own_write_segment: single.flag("own_write_segment")?,
         reads_hit_writes: single.flag("reads_hit_writes")?,
-        read_ahead: single.choice(
-            "read_ahead",
-            &[
-                ("no", ReadAhead::No),
-                ("track", ReadAhead::Track),
-                ("cylinder", ReadAhead::Cylinder),
-                ("segment", ReadAhead::Segment),
-                ("track-then-on", ReadAhead::TrackThenOn),
-            ],
-        )?,
-        read_ahead_blocks: single.number("read_ahead_blocks")?,
+        read_ahead: read_ahead(single)?,
+        read_ahead_on_hit: single.flag("read_ahead_on_hit")?,
         read_ahead_discards: single.flag("read_ahead_discards")?,
         keeps_passing: single.flag("keeps_passing")?,
         fast_write: single.choice(
@@ -334,3 +337,7 @@ fn cache(single: &mut Single<'_>) -> Result<CacheSpec, TableError> {
     }
     Ok(cache)
 }
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;
