@@ -13,7 +13,7 @@ use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
 use forebay_log::RangeKind;
 
 use crate::engine::{Engine, Rescue, sectors};
-use crate::home::Loaded;
+use crate::home::{Haste, Loaded};
 use crate::map::Piece;
 use crate::policy;
 use crate::ranges::Mark;
@@ -93,11 +93,10 @@ impl Engine {
                     None => on_device.push(piece),
                 }
             }
-            let loaded = self.load(on_device).await;
+            let loaded = self.load(on_device, Haste::Rescue).await;
             ready.extend(loaded.sound);
             self.persist(|| async {
-                self.write_pieces_home(ready.clone(), || std::future::ready(Ok(())))
-                    .await?;
+                self.write_pieces_home(ready.clone(), Haste::Rescue).await?;
                 self.data.flush().await
             })
             .await;

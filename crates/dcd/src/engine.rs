@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::format::Payload;
 use crate::map::Map;
 use crate::policy;
+use crate::speed::Speed;
 use crate::stats::Counters;
 
 /// When a write is acknowledged.
@@ -88,6 +89,8 @@ pub(crate) struct Engine {
     pub(crate) pace_at: Cell<Instant>,
     /// How fast the log was emptied lately, in bytes of log a second; 0 while unknown.
     pub(crate) empty_rate: Cell<f64>,
+    /// How fast the devices have been, for those who must not keep users waiting.
+    pub(crate) speed: Speed,
     users: Cell<u32>,
     last_user: Cell<Instant>,
     /// The destager has something to look at.
@@ -172,6 +175,7 @@ impl Engine {
             starved: Cell::new(false),
             pace_at: Cell::default(),
             empty_rate: Cell::new(0.0),
+            speed: Speed::new(),
             users: Cell::new(0),
             wake: Event::new(),
             settled: Event::new(),
