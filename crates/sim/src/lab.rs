@@ -169,7 +169,10 @@ impl Medium {
     }
 
     /// A fresh log of `log_len` bytes for a data device that holds `data`.
-    fn with_log(log_len: u64, data: Image, block: u32) -> Medium {
+    ///
+    /// # Panics
+    /// If no log can be made for such a device.
+    pub fn with_log(log_len: u64, data: Image, block: u32) -> Medium {
         let len = data.len();
         let medium = Medium {
             log: Image::new(log_len),
