@@ -100,6 +100,7 @@ fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     ctx.power.replace(Some(Rc::clone(&world.power)));
     ctx.log_failed.set(false);
     ctx.attached.set(false);
+    ctx.vouched.set(false);
     let (shared, log, data) = (
         Rc::clone(ctx),
         Rc::clone(&world.log),
@@ -194,6 +195,8 @@ async fn stop(ctx: &Ctx, rt: &Rt, life: &Life, volume: &Volume) {
             let drained = rt.timeout(DRAIN, volume.drain()).await;
             ctx.tape.say(rt.now(), || format!("drained: {drained:?}"));
             let failed = !matches!(drained, Ok(Ok(())));
+            // A leap of the clock may end the patience and not the drain.
+            let failed = failed && ctx.plan.clock_leaps.is_none();
             if failed && !ctx.plan.may_fail() && !ctx.harmed.get() {
                 let text = format!("nothing is wrong, and a drain ends with {drained:?}");
                 ctx.violated(Violation::new("liveness", text));

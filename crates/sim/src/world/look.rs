@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use forebay_dcd::{AttachError, AttachOptions, Volume};
 use forebay_device::{BufMut, Device};
+use forebay_log::{HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
 use forebay_rt::VirtualTime;
 
 use super::Ctx;
@@ -138,9 +139,25 @@ fn judge(
     }
 }
 
+/// True if the log says that it was given up.
+fn is_abandoned(log: &Image) -> bool {
+    let copies = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT].map(|at| {
+        let bytes = log.bytes(at..at + HEADER_BYTES as u64);
+        Superblock::decode(&bytes).ok()
+    });
+    let newest = copies.into_iter().flatten().max_by_key(|copy| copy.generation);
+    newest.is_some_and(|copy| copy.abandoned)
+}
+
 /// Takes the disks up and judges what is found. None: a violation, or a refusal that is in order.
 fn found(ctx: &Ctx, medium: &Medium) -> Option<Found> {
     let promise = promise(ctx);
+    if ctx.vouched.get() && !is_abandoned(&medium.log) {
+        // A log that took nothing any more could not be marked as given up. Should it come back to
+        // life at the next start, it would be believed: a limit that is written down. What the
+        // volume has vouched for is on the data device, whatever becomes of the log.
+        return judge(ctx, medium.data.to_vec(), &[], promise, true);
+    }
     match take_up(ctx, medium, false) {
         Taken::Read(seen, unreadable) => {
             let allowed =

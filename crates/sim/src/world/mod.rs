@@ -74,6 +74,8 @@ pub(crate) struct Ctx {
     power: RefCell<Option<Rc<Power>>>,
     /// Something the log had to do failed in this life, after the volume was attached.
     pub(crate) log_failed: Cell<bool>,
+    /// Since then something was acknowledged as durable: on the data device's word alone.
+    pub(crate) vouched: Cell<bool>,
     pub(crate) attached: Cell<bool>,
     /// A disk has not kept its word.
     pub(crate) harmed: Cell<bool>,
@@ -181,6 +183,7 @@ pub fn run(plan: &Plan, readable: bool) -> Outcome {
         violation: RefCell::new(None),
         power: RefCell::new(None),
         log_failed: Cell::new(false),
+        vouched: Cell::new(false),
         attached: Cell::new(false),
         harmed: Cell::new(false),
         life: Cell::new(0),

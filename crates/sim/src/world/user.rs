@@ -176,6 +176,7 @@ impl User {
                 let marks = self.ctx.lanes.borrow_mut().marks();
                 self.volume.flush().await?;
                 self.ctx.lanes.borrow_mut().durable(&marks);
+                self.ctx.vouched.set(self.ctx.log_failed.get());
                 Ok(())
             }
             Action::Pause(span) => {
@@ -202,6 +203,7 @@ impl User {
                 let takes_all = fua && self.ctx.plan.bypass.is_none();
                 if takes_all || self.ctx.plan.durable_writes {
                     lanes.lane_durable(self.lane, step);
+                    self.ctx.vouched.set(self.ctx.log_failed.get());
                 }
                 Ok(())
             }
