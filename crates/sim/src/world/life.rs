@@ -186,6 +186,7 @@ async fn stop(ctx: &Ctx, rt: &Rt, life: &Life, volume: &Volume) {
             let flushed = volume_flush(volume).await;
             if flushed.is_ok() {
                 ctx.lanes.borrow_mut().durable(&marks);
+                ctx.vouched.set(ctx.log_failed.get());
             }
             rt.sleep(Duration::from_millis(700)).await;
             return;
@@ -206,7 +207,10 @@ async fn stop(ctx: &Ctx, rt: &Rt, life: &Life, volume: &Volume) {
     };
     ctx.tape.say(rt.now(), || format!("closed: {closed:?}"));
     match closed {
-        Ok(()) => ctx.lanes.borrow_mut().durable(&marks),
+        Ok(()) => {
+            ctx.lanes.borrow_mut().durable(&marks);
+            ctx.vouched.set(ctx.log_failed.get());
+        }
         Err(error) if !ctx.plan.may_fail() => {
             let text = format!("nothing is wrong, and closing fails: {error}");
             ctx.violated(Violation::new("errors", text));
