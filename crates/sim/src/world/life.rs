@@ -91,7 +91,7 @@ fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
         disk.faults.replace(faults.clone());
         let spy: Rc<dyn Spy> = Rc::new(Watching {
             ctx: Rc::clone(ctx),
-            checkers: Checkers::default(),
+            checkers: Checkers::new(&world.data, !ctx.plan.is_dishonest()),
             rt: world.rt.clone(),
         });
         disk.spy.replace(Some(spy));
