@@ -7,9 +7,14 @@ use std::time::{Duration, Instant};
 use crate::plan::Plan;
 use crate::world::{self, Outcome, Tally};
 
+/// What makes a world of a seed.
+pub type Planner<'a> = &'a (dyn Fn(u64) -> Plan + Sync);
+
 /// What to explore.
-#[derive(Clone, Debug)]
-pub struct Exploration {
+#[derive(Clone)]
+pub struct Exploration<'a> {
+    /// Makes the worlds: [`Plan::of_seed`], as a rule.
+    pub planner: Planner<'a>,
     /// The first seed; the others follow.
     pub seed: u64,
     /// For how long.
@@ -56,7 +61,7 @@ fn cpu_time() -> Duration {
 }
 
 /// Explores; `each` is told of every world, as it ends.
-pub fn explore(what: &Exploration, each: &(dyn Fn(u64, &Outcome) + Sync)) -> Explored {
+pub fn explore(what: &Exploration<'_>, each: &(dyn Fn(u64, &Outcome) + Sync)) -> Explored {
     let began = Instant::now();
     let (next, enough) = (AtomicU64::new(0), AtomicBool::new(false));
     let found = Mutex::new(Explored::default());
@@ -69,7 +74,7 @@ pub fn explore(what: &Exploration, each: &(dyn Fn(u64, &Outcome) + Sync)) -> Exp
                 break;
             }
             let seed = what.seed.wrapping_add(n);
-            let outcome = world::run(&Plan::of_seed(seed), false);
+            let outcome = world::run(&(what.planner)(seed), false);
             tally.add(&outcome.tally);
             each(seed, &outcome);
             if outcome.violation.is_some() {

@@ -9,6 +9,7 @@ pub mod lab;
 mod panics;
 pub mod plan;
 mod rng;
+pub mod shrink;
 pub mod stamp;
 pub mod tape;
 pub mod workload;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::disk::{Coin, Faults, Outage, Rot};
 use crate::rng::{Rng, mix};
-use crate::workload::{Bounds, Script, journal, mix as mixes};
+use crate::workload::{Bounds, Script, journal, mix as mixes, trace};
 
 /// What may go wrong in a world, beside power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +144,24 @@ impl Plan {
         for n in 0..lives {
             let life = plan.life(&rng, mix(seed, n + 1), n == 0);
             plan.lives.push(life);
+        }
+        plan
+    }
+
+    /// The world of a seed, in which the lanes do what a recorded trace says.
+    pub fn with_trace(seed: u64, trace: &[trace::Traced]) -> Plan {
+        let mut plan = Plan::of_seed(seed);
+        let rng = Rng::new(mix(seed, 0x07_2a_ce));
+        for life in &mut plan.lives {
+            for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+                let bounds = Bounds {
+                    region: region.clone(),
+                    volume: plan.data_len,
+                    block: plan.block.into(),
+                };
+                let len = 20 + rng.below(100) as usize;
+                *script = trace::script(&rng, &bounds, trace, len);
+            }
         }
         plan
     }

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use forebay_sim::exhaustive::{cases, try_all};
-use forebay_sim::explore::{Exploration, explore};
+use forebay_sim::explore::{Exploration, Planner, explore};
 use forebay_sim::plan::Plan;
+use forebay_sim::workload::trace::Format;
 use forebay_sim::world;
 
 /// How long the new worlds are explored: bounded in worlds, too, for fast machines.
@@ -17,7 +18,12 @@ fn say(line: &str) {
 }
 
 fn worlds(seed: u64, worlds: Option<u64>, time: Duration) {
+    worlds_of(&Plan::of_seed, seed, worlds, time);
+}
+
+fn worlds_of(planner: Planner<'_>, seed: u64, worlds: Option<u64>, time: Duration) {
     let what = Exploration {
+        planner,
         seed,
         time,
         worlds,
@@ -49,6 +55,37 @@ fn worlds_nobody_has_seen_hold_every_promise() {
         seed.parse().expect("FOREBAY_SEED is a number")
     });
     worlds(seed, Some(2000), FRESH);
+}
+
+/// Where measurements by others are kept, if they are.
+fn shared(file: &str) -> Option<std::path::PathBuf> {
+    let from = std::env::var_os("FOREBAY_SHARED").map(std::path::PathBuf::from);
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let beside = here.ancestors().map(|dir| dir.join("shared"));
+    let mut places = from.into_iter().chain(beside).map(|dir| dir.join(file));
+    places.find(|path| path.exists())
+}
+
+#[test]
+fn what_recorded_systems_asked_of_their_disks_is_survived_too() {
+    for name in [
+        "oltp-financial1-like.ascii",
+        "postmark.disksim",
+        "cloudphysics.vscsi",
+    ] {
+        let Some(path) = shared(&format!("data/traces/{name}")) else {
+            say(&format!(
+                "SKIPPED: recorded traces: there is no data/traces/{name}"
+            ));
+            continue;
+        };
+        let format = Format::of_name(name).expect("a name that tells");
+        let trace = format
+            .read(&std::fs::read(path).expect("a file"), 20_000)
+            .expect("a trace");
+        let planner = |seed| Plan::with_trace(seed, &trace);
+        worlds_of(&planner, 1, Some(12), Duration::from_secs(60));
+    }
 }
 
 #[test]

@@ -3,9 +3,11 @@
 //! Those that look at what devices are asked get every request of both disks by [`Checkers`]; the
 //! others are asked by the world when they are due.
 
+pub mod accounts;
 mod home;
 pub mod lanes;
 mod segments;
+pub mod smooth;
 mod turns;
 
 use std::rc::Rc;

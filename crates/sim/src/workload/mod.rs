@@ -2,6 +2,7 @@
 
 pub mod journal;
 pub mod mix;
+pub mod trace;
 
 use std::ops::Range;
 

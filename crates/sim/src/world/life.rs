@@ -11,7 +11,7 @@ use futures_util::future::{Either, join_all, select};
 use super::clock::LeapingTime;
 use super::user::User;
 use super::{Ctx, Voucher, Watching, look};
-use crate::checkers::{Checkers, Violation};
+use crate::checkers::{Checkers, Violation, accounts};
 use crate::disk::{Coin, Spy};
 use crate::lab::{Medium, World, checked};
 use crate::plan::{After, Life, Looks, Plan};
@@ -46,13 +46,13 @@ pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
     let (shared, rt) = (Rc::clone(ctx), world.rt.clone());
     let users_clock = Rc::clone(&clock);
     let ended = world.run(async move {
-        let volume = match attach.await {
-            Ok((volume, _)) => volume,
+        let (volume, report) = match attach.await {
+            Ok(attached) => attached,
             Err(error) => return refused(&shared, &error),
         };
         shared.attached.set(true);
         shared.tape.say(rt.now(), || "attached".into());
-        serve(&shared, &rt, users_clock, n, volume).await;
+        serve(&shared, &rt, users_clock, n, volume, report.dirty_bytes).await;
     });
     if ended.is_none() {
         ctx.tape.say(world.rt.now(), || {
@@ -100,6 +100,7 @@ fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     ctx.power.replace(Some(Rc::clone(&world.power)));
     ctx.log_failed.set(false);
     ctx.attached.set(false);
+    ctx.asked.take();
     ctx.vouched.set(Voucher::Log);
     let (shared, log, data) = (
         Rc::clone(ctx),
@@ -165,7 +166,14 @@ fn refused(ctx: &Ctx, error: &forebay_dcd::AttachError) {
     }
 }
 
-async fn serve(ctx: &Rc<Ctx>, rt: &Rt, clock: Rc<LeapingTime>, n: usize, volume: Volume) {
+async fn serve(
+    ctx: &Rc<Ctx>,
+    rt: &Rt,
+    clock: Rc<LeapingTime>,
+    n: usize,
+    volume: Volume,
+    dirty_before: u64,
+) {
     let life = &ctx.plan.lives[n];
     let users: Vec<User> = (0..life.scripts.len())
         .map(|lane| User::new(ctx, rt, &clock, checked(&volume), lane))
@@ -174,6 +182,9 @@ async fn serve(ctx: &Rc<Ctx>, rt: &Rt, clock: Rc<LeapingTime>, n: usize, volume:
         let lanes = users.iter().zip(&life.scripts);
         join_all(lanes.map(|(user, script)| user.work(&script.actions))).await;
         if !ctx.is_violated() {
+            if !ctx.plan.may_fail() && !ctx.is_harmed() {
+                ctx.check(accounts::check(&volume, &ctx.asked.get(), dirty_before));
+            }
             stop(ctx, rt, life, &volume).await;
         }
     };
@@ -212,7 +223,7 @@ async fn stop(ctx: &Ctx, rt: &Rt, life: &Life, volume: &Volume) {
             let flushed = volume_flush(volume).await;
             if flushed.is_ok() {
                 ctx.lanes.borrow_mut().durable(&marks);
-                ctx.vouch(Voucher::Data);
+                ctx.vouch(had_failed);
             }
             rt.sleep(Duration::from_millis(700)).await;
             return;
@@ -228,6 +239,10 @@ async fn stop(ctx: &Ctx, rt: &Rt, life: &Life, volume: &Volume) {
                 let text = format!("nothing is wrong, and a drain ends with {drained:?}");
                 ctx.violated(Violation::new("liveness", text));
             }
+            if !failed && !ctx.plan.may_fail() && ctx.plan.clock_leaps.is_none() && !ctx.is_harmed()
+            {
+                ctx.check(accounts::check_drained(volume));
+            }
             volume.close().await
         }
     };
@@ -235,14 +250,9 @@ async fn stop(ctx: &Ctx, rt: &Rt, life: &Life, volume: &Volume) {
     match closed {
         Ok(()) => {
             ctx.lanes.borrow_mut().durable(&marks);
-            // If the log failed only while the volume was closed, it may have been for the last
-            // note in its superblock, and all is in the log.
-            let voucher = if had_failed {
-                Voucher::Data
-            } else {
-                Voucher::Either
-            };
-            ctx.vouch(voucher);
+            // If the log failed only now, it may have been for the last note in its superblock, and
+            // all is in the log.
+            ctx.vouch(had_failed);
         }
         Err(error) if !ctx.plan.may_fail() => {
             let text = format!("nothing is wrong, and closing fails: {error}");

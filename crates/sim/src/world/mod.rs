@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::checkers::accounts::Asked;
 use crate::checkers::{Checkers, Lanes, Violation};
 use crate::disk::{Disk, Power, Request, Spy};
 use crate::lab::{BEFORE, Medium};
@@ -90,6 +91,8 @@ pub(crate) struct Ctx {
     pub(crate) attached: Cell<bool>,
     /// A disk has not kept its word.
     pub(crate) harmed: Cell<bool>,
+    /// What the users of this life asked and was done.
+    pub(crate) asked: Cell<Asked>,
     /// The life that runs now.
     pub(crate) life: Cell<usize>,
 }
@@ -115,11 +118,19 @@ impl Ctx {
         }
     }
 
-    /// Something was acknowledged as durable; if the log has failed, on the word of `voucher`.
-    pub(crate) fn vouch(&self, voucher: Voucher) {
-        if self.log_failed.get() {
-            self.vouched.set(voucher);
+    /// Something was acknowledged as durable. If it was asked for when the log had failed, it is at
+    /// home. If the log has failed since, it may have been durable in the log just before.
+    pub(crate) fn vouch(&self, had_failed: bool) {
+        if had_failed {
+            self.vouched.set(Voucher::Data);
+        } else if self.log_failed.get() && self.vouched.get() == Voucher::Log {
+            self.vouched.set(Voucher::Either);
         }
+    }
+
+    /// True if a disk has not kept its word, or may not have.
+    pub(crate) fn is_harmed(&self) -> bool {
+        self.harmed.get() || self.plan.is_dishonest()
     }
 
     /// True if in this life what the log holds cannot always be read back.
@@ -210,6 +221,7 @@ pub fn run(plan: &Plan, readable: bool) -> Outcome {
         vouched: Cell::new(Voucher::Log),
         attached: Cell::new(false),
         harmed: Cell::new(false),
+        asked: Cell::default(),
         life: Cell::new(0),
     });
     ctx.count(|tally| tally.worlds = 1);

@@ -8,9 +8,9 @@ use forebay_dcd::Volume;
 use forebay_device::{BufMut, Checked, Device, DeviceError, Durability};
 use forebay_rt::{Instant, Rt};
 
+use super::Ctx;
 use super::clock::LeapingTime;
-use super::{Ctx, Voucher};
-use crate::checkers::Violation;
+use crate::checkers::{Violation, smooth};
 use crate::history::{Action, What};
 use crate::plan::Kind;
 use crate::stamp::stamp_into;
@@ -66,12 +66,17 @@ impl User {
                 .say(self.rt.now(), || format!("lane {}: {action}", self.lane));
             let now = (action.clone(), self.rt.now(), self.clock.leapt());
             self.busy.replace(Some(now));
+            let began = self.rt.now();
             let done = self.act(action).await;
             if let Some(what) = self.waits_too_long() {
                 self.ctx.violated(Violation::new("liveness", what));
             }
             self.busy.replace(None);
             self.ctx.tape.note(u64::from(done.is_ok()));
+            if done.is_ok() {
+                self.count(action);
+                self.smoothly(action, began);
+            }
             match done {
                 Ok(()) => self.ctx.tape.say(self.rt.now(), || {
                     format!("lane {}: {action}: done", self.lane)
@@ -80,6 +85,37 @@ impl User {
                 Err(error) => self.refused(action, &error),
             }
         }
+    }
+
+    fn smoothly(&self, action: &Action, began: Instant) {
+        let plan = &self.ctx.plan;
+        let life = &plan.lives[self.ctx.life.get()];
+        let steady = plan.kind == Kind::Calm && plan.clock_leaps.is_none();
+        let steady = steady && life.log.slow.is_none() && life.data.slow.is_none();
+        if let (Action::Write { fua: false, .. }, true) = (action, steady) {
+            let flush = life.flush_takes.unwrap_or_default();
+            let slowest = life.slowest.0.max(life.slowest.1).max(flush);
+            let took = self.rt.now().since(began);
+            self.ctx.check(smooth::check(took, slowest, plan.max_delay));
+        }
+    }
+
+    fn count(&self, action: &Action) {
+        let mut asked = self.ctx.asked.get();
+        match action {
+            Action::Write { range, .. } => {
+                asked.writes += 1;
+                asked.write_bytes += range.end - range.start;
+            }
+            Action::Zero(_) | Action::Discard(_) => asked.discards += 1,
+            Action::Read(range) => {
+                asked.reads += 1;
+                asked.read_bytes += range.end - range.start;
+            }
+            Action::Flush => asked.flushes += 1,
+            Action::Pause(_) => {}
+        }
+        self.ctx.asked.set(asked);
     }
 
     /// What it has been waiting for longer than anybody should.
@@ -162,6 +198,9 @@ impl User {
                 let marks = self.ctx.lanes.borrow_mut().marks();
                 let buf = BufMut::zeroed((range.end - range.start) as usize);
                 let bytes = self.volume.read(range.start, buf).await?;
+                if self.ctx.is_harmed() {
+                    return Ok(());
+                }
                 let held = self
                     .ctx
                     .lanes
@@ -173,10 +212,11 @@ impl User {
                 Ok(())
             }
             Action::Flush => {
+                let had_failed = self.ctx.log_failed.get();
                 let marks = self.ctx.lanes.borrow_mut().marks();
                 self.volume.flush().await?;
                 self.ctx.lanes.borrow_mut().durable(&marks);
-                self.ctx.vouch(Voucher::Data);
+                self.ctx.vouch(had_failed);
                 Ok(())
             }
             Action::Pause(span) => {
@@ -203,7 +243,7 @@ impl User {
                 let takes_all = fua && self.ctx.plan.bypass.is_none();
                 if takes_all || self.ctx.plan.durable_writes {
                     lanes.lane_durable(self.lane, step);
-                    self.ctx.vouch(Voucher::Data);
+                    self.ctx.vouch(false);
                 }
                 Ok(())
             }
