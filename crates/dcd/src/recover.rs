@@ -320,7 +320,8 @@ impl Volume {
                 damage.record
             ));
         }
-        let map = map.into_inner();
+        let mut map = map.into_inner();
+        map.count_from_here();
         let report = AttachReport {
             was_clean: recovery.was_clean,
             records: recovery.scan.records,
