@@ -57,6 +57,14 @@ pub enum OpenError {
     /// Something that was durable is gone.
     #[error("{0}")]
     Damaged(Damage),
+    /// A record is sound, and the layer above cannot apply it.
+    #[error("{record} cannot be applied: {why}")]
+    Unfit {
+        /// The record.
+        record: RecordSeq,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 /// Makes an empty log on `device`: wipes what other systems would recognise the device by (its first
@@ -101,18 +109,19 @@ pub struct Recovery {
 }
 
 /// Takes up the log that `superblock` describes: gives its records to `apply` in order, and begins a
-/// new epoch. `change` may set what the new superblock says beside that.
+/// new epoch. `change` may set what the new superblock says beside that. What `apply` cannot apply it
+/// says, and is given nothing after that.
 ///
 /// # Errors
-/// If the device fails, is too short, or something durable is missing and `accept_loss` is not
-/// given; then nothing on the device has been changed.
+/// If the device fails, is too short, holds a record that `apply` refuses, or something durable is
+/// missing and `accept_loss` is not given; then nothing on the device has been changed.
 pub async fn open(
     rt: Rt,
     device: Rc<dyn Device>,
     options: LogOptions,
     superblock: &Superblock,
     accept_loss: bool,
-    apply: &mut dyn FnMut(&RecoveredRecord),
+    apply: &mut dyn FnMut(&RecoveredRecord) -> Result<(), String>,
     change: impl FnOnce(&mut Superblock),
 ) -> Result<(Log, Workers, Recovery), OpenError> {
     let have = device.geometry().len;
@@ -122,7 +131,16 @@ pub async fn open(
             need: superblock.len,
         });
     }
-    let scan = scan(&*device, superblock, apply).await?;
+    let mut unfit = None;
+    let scan = scan(&*device, superblock, &mut |record| {
+        if unfit.is_none() {
+            unfit = apply(record).err().map(|why| (record.seq, why));
+        }
+    })
+    .await?;
+    if let Some((record, why)) = unfit {
+        return Err(OpenError::Unfit { record, why });
+    }
     if let Some(damage) = &scan.damage
         && !accept_loss
     {
