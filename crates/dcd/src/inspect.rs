@@ -151,10 +151,7 @@ pub async fn check(
     if superblock.abandoned {
         problems.push("the log failed in use and was given up".into());
     }
-    let (have, need) = (log.geometry().len, superblock.len);
-    if have < need {
-        return Err(OpenError::Truncated { have, need }.into());
-    }
+    forebay_log::fits_device(&superblock, &*log)?;
     let map = RefCell::new(Map::new(Layout::of(&superblock)));
     let mut unfit = None;
     let scan = forebay_log::scan(&*log, &superblock, &mut |record| {
@@ -301,10 +298,7 @@ pub async fn dump(log: Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Result<
         out(DumpItem::Superblock { copy, info, error });
     }
     let superblock = copies.newest()?.clone();
-    let (have, need) = (log.geometry().len, superblock.len);
-    if have < need {
-        return Err(OpenError::Truncated { have, need }.into());
-    }
+    forebay_log::fits_device(&superblock, &*log)?;
     let scan =
         forebay_log::scan(&*log, &superblock, &mut |record| out(dump_record(record))).await?;
     out(DumpItem::End {

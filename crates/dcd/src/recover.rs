@@ -311,6 +311,7 @@ impl Volume {
         let data: Rc<dyn Device> = Rc::new(Checked::new(data, "data"));
         let copies = forebay_log::read_superblocks(&*log).await?;
         let superblock = copies.newest()?;
+        forebay_log::fits_device(superblock, &*log)?;
         let mut payload = Payload::decode(&superblock.layer).ok_or(AttachError::NotOurs)?;
         if superblock.abandoned {
             let lost = ByteLen(payload.lost_sectors * SECTOR_BYTES);

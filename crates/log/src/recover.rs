@@ -46,6 +46,17 @@ pub enum OpenError {
         /// What the superblock says.
         need: u64,
     },
+    /// The device's blocks are larger than those the log on it was made for.
+    #[error(
+        "the log device has blocks of {have} bytes; the log on it was made for blocks of {want}, \
+         which this device cannot write"
+    )]
+    Block {
+        /// The device's.
+        have: u32,
+        /// What the superblock says.
+        want: u32,
+    },
     /// The two copies are of different volumes, both of them sound.
     #[error("the two superblocks belong to different volumes, {a} and {b}")]
     TwoVolumes {
@@ -99,6 +110,24 @@ pub async fn format_device(
     write_superblock(device, &superblock).await
 }
 
+/// Whether the log that `superblock` describes can lie on this device. To be asked before anything is
+/// done, or allocated, by its numbers.
+///
+/// # Errors
+/// If the device is too short or has larger blocks.
+pub fn fits_device(superblock: &Superblock, device: &dyn Device) -> Result<(), OpenError> {
+    let geometry = device.geometry();
+    let (have, need) = (geometry.len, superblock.len);
+    if have < need {
+        return Err(OpenError::Truncated { have, need });
+    }
+    let (have, want) = (geometry.block_size, superblock.block);
+    if !want.is_multiple_of(have) {
+        return Err(OpenError::Block { have, want });
+    }
+    Ok(())
+}
+
 /// What recovery found, for reports.
 #[derive(Clone, Debug)]
 pub struct Recovery {
@@ -124,13 +153,7 @@ pub async fn open(
     apply: &mut dyn FnMut(&RecoveredRecord) -> Result<(), String>,
     change: impl FnOnce(&mut Superblock),
 ) -> Result<(Log, Workers, Recovery), OpenError> {
-    let have = device.geometry().len;
-    if have < superblock.len {
-        return Err(OpenError::Truncated {
-            have,
-            need: superblock.len,
-        });
-    }
+    fits_device(superblock, &*device)?;
     let mut unfit = None;
     let scan = scan(&*device, superblock, &mut |record| {
         if unfit.is_none() {
