@@ -1,7 +1,5 @@
 //! When a device fails: nothing acknowledged is lost, nothing lies, nothing hangs (I7).
 
-mod support;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,8 +7,10 @@ use std::time::Duration;
 use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
 use forebay_device::{BufMut, Device, Durability, Op};
 use forebay_rt::Rt;
+use forebay_sim::disk::Coin;
+use forebay_sim::lab::{Images, LOG_BYTES, World, checked, fresh_log};
+use forebay_sim::stamp::stamp;
 use forebay_units::ByteLen;
-use support::{Coin, Images, LOG_BYTES, World, checked, fresh_log, stamp};
 
 const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;

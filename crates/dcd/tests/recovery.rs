@@ -3,8 +3,6 @@
 //! What must hold each time: the volume is as after some prefix of its requests, and the prefix has
 //! all that was flushed.
 
-mod support;
-
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -12,9 +10,11 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use forebay_dcd::{Acknowledge, AttachOptions};
+use forebay_sim::Rng;
+use forebay_sim::disk::Coin;
+use forebay_sim::history::{Action, History, Shared, perform, random_action};
+use forebay_sim::lab::{Images, checked, read_all};
 use forebay_units::ByteLen;
-use support::history::{Action, History, Shared, perform, random_action};
-use support::{Coin, Images, Rng, checked, read_all};
 
 const DATA_BYTES: u64 = 1 << 20;
 const WHOLE: Range<u64> = 0..DATA_BYTES;
