@@ -107,6 +107,14 @@ pub fn find(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
+/// Gives bytes to the target of this name.
+///
+/// # Panics
+/// If there is none, or a promise does not hold.
+pub fn give(name: &str, bytes: &[u8]) {
+    (find(name).expect("a target").run)(bytes);
+}
+
 /// Memory that decoding `bytes` may take: some, and a multiple of what it was given.
 fn fair(bytes: &[u8]) -> usize {
     (16 << 10) + 16 * bytes.len()

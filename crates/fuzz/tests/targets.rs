@@ -91,6 +91,26 @@ tests! {
 }
 
 #[test]
+fn every_target_can_be_guided_by_coverage() {
+    let directory = corpus::root().join("../fuzz_targets");
+    let mut programs: Vec<String> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    programs.sort();
+    let mut expected: Vec<String> = TARGETS.iter().map(|t| format!("{}.rs", t.name)).collect();
+    expected.sort();
+    assert_eq!(programs, expected);
+    let manifest = std::fs::read_to_string(corpus::root().join("../Cargo.toml")).unwrap();
+    for program in programs {
+        assert!(
+            manifest.contains(&format!("path = \"fuzz_targets/{program}\"")),
+            "{program}"
+        );
+    }
+}
+
+#[test]
 fn the_corpora_are_small_and_of_targets_there_are() {
     let mut bytes = 0;
     for directory in std::fs::read_dir(corpus::root()).unwrap() {

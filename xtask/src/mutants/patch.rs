@@ -47,6 +47,7 @@ impl Mutant {
     }
 
     /// The files it changes.
+    #[cfg(test)]
     pub(super) fn files(&self) -> Vec<&str> {
         let lines = self.diff.lines();
         lines
@@ -55,6 +56,7 @@ impl Mutant {
     }
 
     /// Whether it applies to the tree at `root`; changes nothing.
+    #[cfg(test)]
     pub(super) fn check(&self, root: &Path) -> Result<()> {
         self.git_apply(root, &["--check"])
     }

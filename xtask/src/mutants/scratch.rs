@@ -4,12 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-
-use super::patch::Mutant;
-use super::timed;
 
 /// A copy of the tracked files and a build directory for it, both under `target/`.
 pub(super) struct Scratch {
@@ -17,16 +14,13 @@ pub(super) struct Scratch {
     build: PathBuf,
 }
 
-/// What an exploration came to.
-#[derive(Default)]
+/// What hunting for a violation came to.
 pub(super) struct Explored {
-    pub(super) violation: bool,
-    /// The checker that saw it.
-    pub(super) checker: String,
-    /// Worlds explored, as the simulator prints it.
-    pub(super) worlds: String,
+    /// The checker that saw one.
+    pub(super) caught_by: Option<String>,
+    /// Worlds lived through until then.
+    pub(super) worlds: u64,
     pub(super) took: Duration,
-    pub(super) output: String,
 }
 
 impl Scratch {
@@ -59,8 +53,8 @@ impl Scratch {
         remove_others(&self.tree, &known)
     }
 
-    pub(super) fn apply(&self, mutant: &Mutant) -> Result<()> {
-        mutant.apply(&self.tree)
+    pub(super) fn tree(&self) -> &Path {
+        &self.tree
     }
 
     pub(super) fn build(&self) -> Result<()> {
@@ -71,6 +65,9 @@ impl Scratch {
             .arg(&self.build)
             .current_dir(&self.tree)
             .env_remove("CARGO_MANIFEST_DIR")
+            // Each mutant changes a few functions; nobody ships what is built here.
+            .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true")
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
             .output()
             .context("cargo could not be run")?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -82,63 +79,100 @@ impl Scratch {
         Ok(())
     }
 
-    /// Lets the simulator look for a violation.
-    pub(super) fn explore(&self, seed: u64, seconds: u64) -> Result<Explored> {
-        let program = self.build.join("release/forebay-sim");
-        let (output, took) = timed(|| {
-            Command::new(&program)
-                .args(["explore", "--seed", &seed.to_string()])
-                .args(["--seconds", &seconds.to_string()])
-                .current_dir(&self.tree)
-                .stdin(Stdio::null())
-                .output()
-        });
-        let output = output.with_context(|| program.display().to_string())?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
-        // A simulator that does not even begin proves nothing.
-        ensure!(
-            output.status.code() != Some(2),
-            "the simulator was called wrongly:\n{said}"
-        );
-        Ok(Explored {
-            violation: !output.status.success(),
-            checker: checker(&said),
-            worlds: worlds(&said),
-            took,
-            output: said,
-        })
+    fn program(&self) -> PathBuf {
+        self.build.join("release/forebay-sim")
+    }
+
+    fn as_it_is(&self) -> PathBuf {
+        self.build.join("forebay-sim-as-it-is")
+    }
+
+    /// Keeps the simulator of the code as it is, which was built last, to compare with.
+    pub(super) fn keep_as_it_is(&self) -> Result<()> {
+        fs::copy(self.program(), self.as_it_is()).context("the simulator just built")?;
+        Ok(())
+    }
+
+    /// Looks for a world, from this seed on, that has a violation with the mutant and none without.
+    pub(super) fn hunt(&self, seed: u64, time: Duration) -> Result<Explored> {
+        let began = Instant::now();
+        let (mut seed, mut worlds) = (seed, 0);
+        loop {
+            let took = began.elapsed();
+            let left = time.saturating_sub(took).as_secs();
+            if left == 0 {
+                let caught_by = None;
+                return Ok(Explored {
+                    caught_by,
+                    worlds,
+                    took,
+                });
+            }
+            let (seed_text, left) = (seed.to_string(), left.to_string());
+            let explore = ["explore", "--seed", &seed_text, "--seconds", &left];
+            let (found, said) = run(&self.program(), &explore)?;
+            let took = began.elapsed();
+            worlds += lived(&said).unwrap_or(0);
+            if !found {
+                continue;
+            }
+            let Some((in_world, checker)) = violation(&said) else {
+                let caught_by = Some("its own end".to_owned());
+                return Ok(Explored {
+                    caught_by,
+                    worlds,
+                    took,
+                });
+            };
+            let replay = ["replay", &in_world.to_string()];
+            if !run(&self.as_it_is(), &replay)?.0 {
+                let caught_by = Some(checker);
+                return Ok(Explored {
+                    caught_by,
+                    worlds,
+                    took,
+                });
+            }
+            seed = in_world + 1;
+        }
     }
 }
 
-/// The first word that names what was seen, from the simulator's closing lines.
-fn checker(output: &str) -> String {
-    let named = output
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("violation: "));
-    let word = named.and_then(|rest| rest.split([':', ' ']).next());
-    word.unwrap_or("a panic").to_owned()
+/// Runs the simulator; true if it found a violation, and what it printed.
+fn run(program: &Path, arguments: &[&str]) -> Result<(bool, String)> {
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| program.display().to_string())?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    // A simulator that does not even begin proves nothing.
+    ensure!(
+        output.status.code() != Some(2),
+        "the simulator was called wrongly:\n{said}"
+    );
+    Ok((!output.status.success(), said))
 }
 
-/// How many worlds the simulator says it ran.
-fn worlds(output: &str) -> String {
-    let mut words = output
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .into_iter()
-        .rev()
-        .peekable();
-    while let Some(word) = words.next() {
-        if let Some(count) = word.strip_prefix("worlds=") {
-            return count.to_owned();
-        }
-        if word.trim_matches(|c: char| !c.is_alphabetic()) == "worlds"
-            && let Some(count) = words.peek()
-        {
-            return (*count).to_owned();
-        }
-    }
-    String::new()
+/// The world and the checker that the simulator names: `seed N digest D: CHECKER: WHAT`.
+fn violation(output: &str) -> Option<(u64, String)> {
+    output.lines().find_map(|line| {
+        let (head, rest) = line.split_once(": ")?;
+        let seed = head
+            .strip_prefix("seed ")?
+            .split(' ')
+            .next()?
+            .parse()
+            .ok()?;
+        Some((seed, rest.split(": ").next()?.to_owned()))
+    })
+}
+
+/// How many worlds it lived through, from its last line: `worlds N …`.
+fn lived(output: &str) -> Option<u64> {
+    let counted = output.lines().find_map(|line| line.strip_prefix("worlds "));
+    counted?.split(' ').next()?.parse().ok()
 }
 
 /// Removes the files below `directory` that are not in `known`.
@@ -152,4 +186,18 @@ fn remove_others(directory: &Path, known: &BTreeSet<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_simulator_prints_is_understood() {
+        let said = "first seed 7\nseed 9 digest 00ab: turns (I6): a write of home: 3\n\
+                    worlds 3 crash_points 120 violations 1\n";
+        assert_eq!(violation(said), Some((9, "turns (I6)".to_owned())));
+        assert_eq!(lived(said), Some(3));
+        assert_eq!(violation("worlds 3 violations 0"), None);
+    }
 }

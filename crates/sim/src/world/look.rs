@@ -145,7 +145,10 @@ fn is_abandoned(log: &Image) -> bool {
         let bytes = log.bytes(at..at + HEADER_BYTES as u64);
         Superblock::decode(&bytes).ok()
     });
-    let newest = copies.into_iter().flatten().max_by_key(|copy| copy.generation);
+    let newest = copies
+        .into_iter()
+        .flatten()
+        .max_by_key(|copy| copy.generation);
     newest.is_some_and(|copy| copy.abandoned)
 }
 
