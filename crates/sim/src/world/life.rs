@@ -10,7 +10,7 @@ use futures_util::future::{Either, join_all, select};
 
 use super::clock::LeapingTime;
 use super::user::User;
-use super::{Ctx, Watching, look};
+use super::{Ctx, Voucher, Watching, look};
 use crate::checkers::{Checkers, Violation};
 use crate::disk::Spy;
 use crate::lab::{Medium, World, checked};
@@ -100,7 +100,7 @@ fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     ctx.power.replace(Some(Rc::clone(&world.power)));
     ctx.log_failed.set(false);
     ctx.attached.set(false);
-    ctx.vouched.set(false);
+    ctx.vouched.set(Voucher::Log);
     let (shared, log, data) = (
         Rc::clone(ctx),
         Rc::clone(&world.log),
@@ -180,12 +180,14 @@ async fn stop(ctx: &Ctx, rt: &Rt, life: &Life, volume: &Volume) {
         format!("all scripts are done; then: {:?}", life.after)
     });
     let marks = ctx.lanes.borrow_mut().marks();
+    let had_failed = ctx.log_failed.get();
     let closed = match life.after {
         After::Cut => return,
         After::Quiet => {
             let flushed = volume_flush(volume).await;
             if flushed.is_ok() {
                 ctx.lanes.borrow_mut().durable(&marks);
+                ctx.vouch(Voucher::Data);
             }
             rt.sleep(Duration::from_millis(700)).await;
             return;
@@ -206,7 +208,17 @@ async fn stop(ctx: &Ctx, rt: &Rt, life: &Life, volume: &Volume) {
     };
     ctx.tape.say(rt.now(), || format!("closed: {closed:?}"));
     match closed {
-        Ok(()) => ctx.lanes.borrow_mut().durable(&marks),
+        Ok(()) => {
+            ctx.lanes.borrow_mut().durable(&marks);
+            // If the log failed only while the volume was closed, it may have been for the last
+            // note in its superblock, and all is in the log.
+            let voucher = if had_failed {
+                Voucher::Data
+            } else {
+                Voucher::Either
+            };
+            ctx.vouch(voucher);
+        }
         Err(error) if !ctx.plan.may_fail() => {
             let text = format!("nothing is wrong, and closing fails: {error}");
             ctx.violated(Violation::new("errors", text));

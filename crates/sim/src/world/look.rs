@@ -7,7 +7,7 @@ use forebay_device::{BufMut, Device};
 use forebay_log::{HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
 use forebay_rt::VirtualTime;
 
-use super::Ctx;
+use super::{Ctx, Voucher};
 use crate::checkers::{Promise, Violation};
 use crate::disk::{Coin, Image};
 use crate::lab::{LOG_BYTES, Medium, World, checked};
@@ -88,7 +88,8 @@ fn take_up(ctx: &Ctx, medium: &Medium, accept_changed: bool) -> Taken {
 
 /// What is promised of the volume as things are.
 fn promise(ctx: &Ctx) -> Promise {
-    if ctx.harmed.get() {
+    if ctx.harmed.get() || ctx.log_failed.get() && ctx.log_is_deaf() {
+        // What a log held that can neither be written nor read is lost.
         Promise::Known
     } else if ctx.log_failed.get() || ctx.plan.bypass.is_some() {
         Promise::Sectors
@@ -155,11 +156,19 @@ fn is_abandoned(log: &Image) -> bool {
 /// Takes the disks up and judges what is found. None: a violation, or a refusal that is in order.
 fn found(ctx: &Ctx, medium: &Medium) -> Option<Found> {
     let promise = promise(ctx);
-    if ctx.vouched.get() && !is_abandoned(&medium.log) {
+    if ctx.vouched.get() != Voucher::Log && !is_abandoned(&medium.log) {
         // A log that took nothing any more could not be marked as given up. Should it come back to
         // life at the next start, it would be believed: a limit that is written down. What the
         // volume has vouched for is on the data device, whatever becomes of the log.
-        return judge(ctx, medium.data.to_vec(), &[], promise, true);
+        let alone = medium.data.to_vec();
+        let held = ctx
+            .lanes
+            .borrow()
+            .judge(&alone, &|_| false, promise)
+            .is_ok();
+        if held || ctx.vouched.get() == Voucher::Data {
+            return judge(ctx, alone, &[], promise, true);
+        }
     }
     match take_up(ctx, medium, false) {
         Taken::Read(seen, unreadable) => {

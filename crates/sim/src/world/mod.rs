@@ -63,6 +63,17 @@ pub struct Outcome {
     pub lines: Vec<String>,
 }
 
+/// Where that is which was acknowledged as durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Voucher {
+    /// In the log, as far as it is not home.
+    Log,
+    /// At home: the log has failed.
+    Data,
+    /// In the log, or all at home.
+    Either,
+}
+
 /// What all parts of a world share.
 pub(crate) struct Ctx {
     pub(crate) plan: Plan,
@@ -74,8 +85,8 @@ pub(crate) struct Ctx {
     power: RefCell<Option<Rc<Power>>>,
     /// Something the log had to do failed in this life, after the volume was attached.
     pub(crate) log_failed: Cell<bool>,
-    /// Since then something was acknowledged as durable: on the data device's word alone.
-    pub(crate) vouched: Cell<bool>,
+    /// On whose word something was acknowledged as durable last.
+    pub(crate) vouched: Cell<Voucher>,
     pub(crate) attached: Cell<bool>,
     /// A disk has not kept its word.
     pub(crate) harmed: Cell<bool>,
@@ -102,6 +113,19 @@ impl Ctx {
         if let Some(power) = &*self.power.borrow() {
             power.cut();
         }
+    }
+
+    /// Something was acknowledged as durable; if the log has failed, on the word of `voucher`.
+    pub(crate) fn vouch(&self, voucher: Voucher) {
+        if self.log_failed.get() {
+            self.vouched.set(voucher);
+        }
+    }
+
+    /// True if in this life what the log holds cannot always be read back.
+    pub(crate) fn log_is_deaf(&self) -> bool {
+        let log = &self.plan.lives[self.life.get()].log;
+        log.reads_fail > 0 || log.outage.is_some_and(|outage| outage.reads)
     }
 
     pub(crate) fn is_violated(&self) -> bool {
@@ -183,7 +207,7 @@ pub fn run(plan: &Plan, readable: bool) -> Outcome {
         violation: RefCell::new(None),
         power: RefCell::new(None),
         log_failed: Cell::new(false),
-        vouched: Cell::new(false),
+        vouched: Cell::new(Voucher::Log),
         attached: Cell::new(false),
         harmed: Cell::new(false),
         life: Cell::new(0),

@@ -8,8 +8,8 @@ use forebay_dcd::Volume;
 use forebay_device::{BufMut, Checked, Device, DeviceError, Durability};
 use forebay_rt::{Instant, Rt};
 
-use super::Ctx;
 use super::clock::LeapingTime;
+use super::{Ctx, Voucher};
 use crate::checkers::Violation;
 use crate::history::{Action, What};
 use crate::plan::Kind;
@@ -176,7 +176,7 @@ impl User {
                 let marks = self.ctx.lanes.borrow_mut().marks();
                 self.volume.flush().await?;
                 self.ctx.lanes.borrow_mut().durable(&marks);
-                self.ctx.vouched.set(self.ctx.log_failed.get());
+                self.ctx.vouch(Voucher::Data);
                 Ok(())
             }
             Action::Pause(span) => {
@@ -203,7 +203,7 @@ impl User {
                 let takes_all = fua && self.ctx.plan.bypass.is_none();
                 if takes_all || self.ctx.plan.durable_writes {
                     lanes.lane_durable(self.lane, step);
-                    self.ctx.vouched.set(self.ctx.log_failed.get());
+                    self.ctx.vouch(Voucher::Data);
                 }
                 Ok(())
             }
