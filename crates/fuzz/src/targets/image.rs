@@ -231,31 +231,56 @@ impl Script<'_> {
     }
 }
 
-/// Changes a log as the input says, and has it read.
-pub fn image(bytes: &[u8]) {
+/// The log that the input makes, and the data device; with the first byte, which is for options.
+fn tampered(bytes: &[u8]) -> (usize, Rc<Watched>, Rc<Watched>) {
     BASE.with(|base| {
         let base = base.get_or_init(make_base);
         let mut script = Script(bytes);
         let flags = script.byte().unwrap_or(0);
         let mut log = base.log.clone();
         while script.change(&mut log, &base.places).is_some() {}
-        let options = AttachOptions {
-            acknowledge: if flags & 1 == 0 {
-                Acknowledge::Flush
-            } else {
-                Acknowledge::Write
-            },
-            bypass: (flags & 2 != 0).then_some(ByteLen::kib(64)),
-            accept_loss: flags & 4 != 0,
-            accept_changed: flags & 8 != 0,
-            ..AttachOptions::default()
-        };
         let log = Watched::with(LOG_BYTES, &log);
-        let data = Watched::with(DATA_BYTES, &base.data);
-        let executor = Executor::new(Rc::new(VirtualTime::new()));
-        let rt = executor.rt();
-        cap::within(MEMORY, || executor.block_on(judge(rt, log, data, options)));
+        (flags, log, Watched::with(DATA_BYTES, &base.data))
+    })
+}
+
+/// Changes a log as the input says, and has it read.
+pub fn image(bytes: &[u8]) {
+    let (flags, log, data) = tampered(bytes);
+    let options = AttachOptions {
+        acknowledge: if flags & 1 == 0 {
+            Acknowledge::Flush
+        } else {
+            Acknowledge::Write
+        },
+        bypass: (flags & 2 != 0).then_some(ByteLen::kib(64)),
+        accept_loss: flags & 4 != 0,
+        accept_changed: flags & 8 != 0,
+        ..AttachOptions::default()
+    };
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    cap::within(MEMORY, || {
+        executor.block_on(judge(rt, log, data, options));
     });
+}
+
+/// Why a log changed as the input says is not taken up; none if it is.
+pub fn refusal(bytes: &[u8]) -> Option<String> {
+    let (_, log, data) = tampered(bytes);
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    executor.block_on(async move {
+        let attached = attach(&rt, &log, &data, AttachOptions::default()).await;
+        assert!(attached.is_ok() || log.changes.get() + data.changes.get() == 0);
+        attached.err().map(|error| error.to_string())
+    })
+}
+
+/// A change of the structure at `place`: what stands `at` bytes into it becomes `bytes`, at most 16,
+/// and its checksum right.
+pub fn edit(place: u8, at: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[1, place, at, bytes.len() as u8 - 1], bytes].concat()
 }
 
 async fn judge(rt: Rt, log: Rc<Watched>, data: Rc<Watched>, options: AttachOptions) {
@@ -335,8 +360,6 @@ async fn read_all(volume: &Volume) -> Vec<Option<Vec<u8>>> {
 }
 
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let edit =
-        |place: u8, at: u8, bytes: &[u8]| [&[1, place, at, bytes.len() as u8 - 1], bytes].concat();
     let changes = |flags: u8, all: &[Vec<u8>]| {
         let mut script = vec![flags];
         all.iter().for_each(|one| script.extend_from_slice(one));
@@ -368,7 +391,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         // Of a record: payload length, count of entries, an entry's line.
         ("payload", changes(4, &[edit(2, 68, &[0, 0x10, 0, 0])])),
         ("entries", changes(4, &[edit(3, 72, &[2, 0])])),
-        ("line", changes(0, &[edit(2, 77, &[0, 1, 0, 0, 0])])),
+        ("line", changes(0, &[edit(5, 90, &[1])])),
         (
             "epoch_of_a_summary",
             changes(4, &[edit(14, 32, &[0xff; 8])]),
