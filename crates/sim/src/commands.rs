@@ -2,12 +2,13 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
+use forebay_sim::exhaustive::{self, try_all};
 use forebay_sim::explore::{Exploration, explore};
 use forebay_sim::plan::Plan;
-use forebay_sim::world;
+use forebay_sim::world::{self, Tally};
 
 /// Arguments of `explore`.
 #[derive(clap::Args)]
@@ -27,6 +28,9 @@ pub(crate) struct Explore {
     /// Ends after so many violations
     #[arg(long, default_value_t = 1)]
     violations: usize,
+    /// Tries everything that can happen to scripted runs, instead of worlds at random
+    #[arg(long)]
+    exhaustive: bool,
     /// Prints every world's digest
     #[arg(long)]
     digests: bool,
@@ -43,6 +47,9 @@ impl Explore {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let seed = self.seed.unwrap_or_else(fresh_seed);
         println!("first seed {seed}");
+        if self.exhaustive {
+            return self.exhaust(seed);
+        }
         let what = Exploration {
             seed,
             time: Duration::from_secs(self.seconds),
@@ -62,6 +69,47 @@ impl Explore {
         }
         println!("{found}");
         Ok(match found.violations.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+}
+
+impl Explore {
+    /// One script after the other, until the time is up or something is wrong.
+    fn exhaust(&self, seed: u64) -> Result<ExitCode> {
+        let began = Instant::now();
+        let mut tally = Tally::default();
+        let (mut scripts, mut cases) = (0, 0);
+        let mut violations = Vec::new();
+        while began.elapsed() < Duration::from_secs(self.seconds) && violations.is_empty() {
+            let tried = try_all(
+                &exhaustive::cases(seed.wrapping_add(2 * scripts)),
+                self.jobs,
+            );
+            tally.add(&tried.tally);
+            cases += tried.cases;
+            scripts += 1;
+            violations = tried.violations;
+        }
+        let mut out = std::io::stdout().lock();
+        for (name, outcome) in &violations {
+            for line in &outcome.lines {
+                writeln!(out, "{line}")?;
+            }
+            writeln!(out, "{name}: {}", outcome.violation.as_ref().expect("one"))?;
+        }
+        let (worlds, crash_points, virtual_s) =
+            (tally.worlds, tally.cycles, tally.virtual_time.as_secs());
+        writeln!(
+            out,
+            "scripts {scripts} cases {cases} worlds {worlds} crash_points {crash_points} \
+             cuts_in_recovery {} faults_injected {} virtual_time_s {virtual_s} violations {}",
+            tally.cuts_in_recovery,
+            tally.faults,
+            violations.len()
+        )?;
+        Ok(match violations.is_empty() {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         })

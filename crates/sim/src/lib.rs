@@ -2,6 +2,7 @@
 
 pub mod checkers;
 pub mod disk;
+pub mod exhaustive;
 pub mod explore;
 pub mod history;
 pub mod lab;

@@ -46,6 +46,21 @@ pub enum After {
     Drain,
 }
 
+/// When a life is looked at as if the power went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looks {
+    /// At one in so many requests that change something.
+    OneIn(u64),
+    /// At each of them, in several ways.
+    Each {
+        /// Where no more blocks than this are at stake, with every combination of kept and dropped.
+        combinations: u64,
+        /// At one in so many requests, the recovery is cut at each of its requests, and so is the
+        /// recovery after each of those; 0: at none.
+        recoveries: u64,
+    },
+}
+
 /// From one attach to the next crash.
 #[derive(Clone, Debug)]
 pub struct Life {
@@ -59,8 +74,8 @@ pub struct Life {
     pub after: After,
     /// What the cut at the end leaves.
     pub coin: Coin,
-    /// One in so many requests is also looked at as if the power went there.
-    pub look_every: u64,
+    /// When it is looked what a cut right there would leave.
+    pub looks: Looks,
     /// Latencies of the log's and the data device's requests are at most so long.
     pub slowest: (Duration, Duration),
     /// What a flush of the log takes.
@@ -92,6 +107,8 @@ pub struct Plan {
     pub bypass: Option<u64>,
     /// The clock leaps forward now and then: one in so many waits.
     pub clock_leaps: Option<u64>,
+    /// Much is written at once, so that the log is full and wraps.
+    pub flood: bool,
     /// One after the other.
     pub lives: Vec<Life>,
 }
@@ -102,7 +119,13 @@ impl Plan {
         let rng = Rng::new(mix(seed, 0x0f0e_eba1));
         let kind = kind(&rng);
         let block = if rng.one_in(4) { 4096 } else { 512 };
-        let data_len = (64 << 10) << rng.pick(&[0, 0, 0, 1, 1, 2, 3]);
+        let flood = rng.one_in(8);
+        let data_len = (64 << 10)
+            << if flood {
+                3
+            } else {
+                rng.pick(&[0, 0, 0, 1, 1, 2, 3])
+            };
         let regions = regions(&rng, data_len, block.into());
         let lives = 1 + rng.below(1 + rng.below(5));
         let mut plan = Plan {
@@ -115,6 +138,7 @@ impl Plan {
             max_delay: Duration::from_micros(200 << rng.below(9)),
             bypass: rng.one_in(10).then(|| 4096 << rng.below(5)),
             clock_leaps: rng.one_in(12).then(|| 2 << rng.below(6)),
+            flood,
             lives: Vec::new(),
         };
         for n in 0..lives {
@@ -126,12 +150,16 @@ impl Plan {
 
     fn life(&self, rng: &Rng, seed: u64, first: bool) -> Life {
         let len = 4 + rng.below(60) as usize;
+        let flood = self.flood;
         let scripts = self.regions.iter().map(|region| {
             let bounds = Bounds {
                 region: region.clone(),
                 volume: self.data_len,
                 block: self.block.into(),
             };
+            if flood {
+                return mixes::flood(rng, &bounds, len);
+            }
             let journal = rng
                 .one_in(4)
                 .then(|| journal::script(rng, &bounds, len))
@@ -159,7 +187,11 @@ impl Plan {
                 After::Drain,
             ]),
             coin: coin(rng, seed),
-            look_every: 1 + rng.below(3),
+            looks: Looks::OneIn(if flood {
+                6 + rng.below(8)
+            } else {
+                1 + rng.below(3)
+            }),
             slowest: if fast {
                 (us(50), us(50))
             } else {
@@ -283,6 +315,7 @@ fn refuse(rng: &Rng, faults: &mut Faults, when: u64) {
             let reads = rng.one_in(3);
             faults.outage = Some(Outage {
                 from: when,
+                op: None,
                 requests,
                 reads,
             });
@@ -291,6 +324,7 @@ fn refuse(rng: &Rng, faults: &mut Faults, when: u64) {
             let reads = rng.one_in(3);
             faults.outage = Some(Outage {
                 from: when,
+                op: None,
                 requests: None,
                 reads,
             });

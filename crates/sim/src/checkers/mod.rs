@@ -5,7 +5,10 @@
 
 mod home;
 pub mod lanes;
+mod segments;
 mod turns;
+
+use std::rc::Rc;
 
 use crate::disk::{Disk, Request};
 
@@ -36,13 +39,21 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// The checkers that watch the disks.
-#[derive(Default)]
+/// The checkers that watch the disks of a life.
 pub struct Checkers {
     turns: turns::Turns,
+    segments: Option<segments::Segments>,
 }
 
 impl Checkers {
+    /// Checkers for a life with this data device; `honest` if the disks keep what they say they keep.
+    pub fn new(data: &Rc<Disk>, honest: bool) -> Checkers {
+        Checkers {
+            turns: turns::Turns::default(),
+            segments: honest.then(|| segments::Segments::new(data)),
+        }
+    }
+
     /// A disk is asked for something.
     ///
     /// # Errors
@@ -50,19 +61,19 @@ impl Checkers {
     pub fn issued(&self, lanes: &Lanes, disk: &Disk, request: &Request) -> Result<(), Violation> {
         if disk.name == "data" {
             self.turns.issued(request)?;
-            home::issued(lanes, request)?;
+            home::issued(lanes, request)
+        } else {
+            let segments = self.segments.as_ref();
+            segments.map_or(Ok(()), |segments| segments.issued(request))
         }
-        Ok(())
     }
 
     /// A request of a disk ended.
-    ///
-    /// # Errors
-    /// What is wrong with that.
-    pub fn ended(&self, disk: &Disk, request: &Request, _failed: bool) -> Result<(), Violation> {
+    pub fn ended(&self, disk: &Disk, request: &Request, failed: bool) {
         if disk.name == "data" {
             self.turns.ended(request);
+        } else if let Some(segments) = &self.segments {
+            segments.ended(request, failed);
         }
-        Ok(())
     }
 }

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use forebay_device::Op;
+
 /// What a disk does wrong. The default is a disk that only forgets what was not flushed when its
 /// power goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,8 +39,10 @@ pub struct Faults {
 /// A time in which a disk does not work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// The first request that fails.
+    /// The first request that fails, counted from 0: among all, or among those of `op`.
     pub from: u64,
+    /// Only requests of this kind fail.
+    pub op: Option<Op>,
     /// How many fail; none: all from then on.
     pub requests: Option<u64>,
     /// Reads fail, too.

@@ -9,7 +9,9 @@
 
 mod faults;
 mod image;
+mod pending;
 mod power;
+mod wrong;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -21,10 +23,10 @@ use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoF
 use forebay_rt::Rt;
 
 use crate::Rng;
-use crate::rng::mix;
 
 pub use faults::{Faults, Outage, Rot};
 pub use image::Image;
+use pending::{Pending, supersede};
 pub use power::{Coin, Power, Watch};
 
 /// True for a request that fails.
@@ -35,6 +37,8 @@ pub type Fault = Box<dyn Fn(Op, &Range<u64>) -> bool>;
 pub struct Request {
     /// Its number, from 0 on each disk.
     pub id: u64,
+    /// Its number among those of its kind.
+    pub nth: u64,
     /// What.
     pub op: Op,
     /// Where, in bytes.
@@ -53,51 +57,6 @@ pub trait Spy {
     fn ended(&self, disk: &Disk, request: &Request, failed: bool);
 }
 
-/// A write that is not durable.
-struct Pending {
-    id: u64,
-    /// Order of completion; writes under way have none yet.
-    done: Option<u64>,
-    at: u64,
-    len: u64,
-    /// None: zeroes.
-    bytes: Option<Buf>,
-}
-
-impl Pending {
-    fn range(&self) -> Range<u64> {
-        self.at..self.at + self.len
-    }
-
-    fn part(&self, range: Range<u64>) -> Pending {
-        let within = (range.start - self.at) as usize..(range.end - self.at) as usize;
-        Pending {
-            id: self.id,
-            done: self.done,
-            at: range.start,
-            len: range.end - range.start,
-            bytes: self.bytes.as_ref().map(|bytes| bytes.slice(within)),
-        }
-    }
-
-    fn apply(&self, image: &mut Image) {
-        match &self.bytes {
-            Some(bytes) => image.write(self.at, bytes),
-            None => image.clear(self.range()),
-        }
-    }
-
-    fn blocks(&self, block: u64) -> impl Iterator<Item = Range<u64>> + use<> {
-        let end = self.at + self.len;
-        (self.at..end)
-            .step_by(block as usize)
-            .map(move |at| at..(at + block).min(end))
-    }
-}
-
-/// Writes kept as not durable by a disk that lies; older ones reach the medium by themselves.
-const LIES_MAX: usize = 96;
-
 /// A disk of a world.
 pub struct Disk {
     /// What it is called: `log` or `data`.
@@ -111,6 +70,7 @@ pub struct Disk {
     pending: RefCell<Vec<Pending>>,
     order: Cell<u64>,
     requests: Cell<u64>,
+    by_op: [Cell<u64>; 5],
     writes_seen: Cell<u64>,
     injected: Cell<u64>,
     lied: Cell<bool>,
@@ -162,6 +122,7 @@ impl Disk {
             pending: RefCell::default(),
             order: Cell::new(1),
             requests: Cell::new(0),
+            by_op: Default::default(),
             writes_seen: Cell::new(0),
             injected: Cell::new(0),
             lied: Cell::new(false),
@@ -180,8 +141,10 @@ impl Disk {
     /// Notes a request and gives it to whoever watches.
     fn ask(&self, op: Op, range: Range<u64>, bytes: Option<Buf>, fua: bool) -> Request {
         let id = self.requests.replace(self.requests.get() + 1);
+        let nth = self.by_op[op as usize].replace(self.by_op[op as usize].get() + 1);
         let request = Request {
             id,
+            nth,
             op,
             range,
             bytes,
@@ -219,70 +182,10 @@ impl Disk {
         self.power.stop_if_off().await;
     }
 
-    /// True once in `one_in` times, as this disk's plan has it for a request.
-    fn chance(&self, id: u64, salt: u64, one_in: u64) -> bool {
-        let seed = self.faults.borrow().seed;
-        one_in > 0 && mix(seed ^ salt << 56, id).is_multiple_of(one_in)
-    }
-
-    /// The error a request ends with, if it fails.
-    fn verdict(&self, request: &Request) -> Result<(), DeviceError> {
-        const EIO: i32 = 5;
-        const ENOSPC: i32 = 28;
-        let Request { id, op, range, .. } = request;
-        let asked = self
-            .fault
-            .borrow()
-            .as_ref()
-            .is_some_and(|fault| fault(*op, range));
-        let faults = self.faults.borrow();
-        let rate = match op {
-            Op::Read => faults.reads_fail,
-            Op::Write | Op::WriteZeroes => faults.writes_fail,
-            Op::Flush => faults.flushes_fail,
-            Op::Discard => faults.discards_fail,
-        };
-        let out = faults.outage.is_some_and(|outage| {
-            let over = outage.requests.is_some_and(|n| *id >= outage.from + n);
-            *id >= outage.from && !over && (outage.reads || *op != Op::Read)
-        });
-        let full = faults.room.filter(|_| *op == Op::Write);
-        drop(faults);
-        let full = full.is_some_and(|room| {
-            let mut fresh = self.fresh.borrow_mut();
-            fresh.extend(range.start / 4096..range.end.div_ceil(4096));
-            fresh.len() as u64 > room
-        });
-        if !(asked || out || full || self.chance(*id, 2, rate)) {
-            return Ok(());
-        }
-        self.injected.set(self.injected.get() + 1);
-        let code = if full { ENOSPC } else { EIO };
-        let source = std::io::Error::from_raw_os_error(code);
-        Err(DeviceError::io(*op, range.clone(), source))
-    }
-
     fn next_order(&self) -> u64 {
         let order = self.order.get();
         self.order.set(order + 1);
         order
-    }
-
-    /// Where a write really goes.
-    fn place(&self, request: &Request) -> u64 {
-        let n = self.writes_seen.replace(self.writes_seen.get() + 1);
-        let at = request.range.start;
-        let faults = self.faults.borrow();
-        if faults.misdirect != Some(n) || request.op != Op::Write {
-            return at;
-        }
-        self.injected.set(self.injected.get() + 1);
-        let len = request.range.end - at;
-        let block = u64::from(self.geometry.block_size);
-        // Near by, as when a head settles on the wrong track.
-        let by = (1 + mix(faults.seed, n) % 64) * block;
-        let up = at + len + by <= self.geometry.len;
-        if up { at + by } else { at.saturating_sub(by) }
     }
 
     async fn do_write(&self, request: Request) -> Result<(), DeviceError> {
@@ -365,17 +268,6 @@ impl Disk {
         self.ended(&request, Ok(()))
     }
 
-    /// Says that all is durable, and lets only the oldest be.
-    fn lie(&self) {
-        self.lied.set(true);
-        self.injected.set(self.injected.get() + 1);
-        let mut pending = self.pending.borrow_mut();
-        pending.sort_by_key(|write| write.done.unwrap_or(u64::MAX));
-        while pending.len() > LIES_MAX && pending[0].done.is_some() {
-            pending.remove(0).apply(&mut self.stable.borrow_mut());
-        }
-    }
-
     /// What a flush that failed may do.
     fn lose_unflushed(&self) {
         let mut pending = self.pending.borrow_mut();
@@ -388,37 +280,6 @@ impl Disk {
         }
     }
 
-    fn rot_if_due(&self, id: u64) {
-        let faults = self.faults.borrow();
-        let Some(rot) = faults.rot.filter(|rot| rot.at == id) else {
-            return;
-        };
-        let rng = Rng::new(mix(faults.seed, 3));
-        drop(faults);
-        let pages: Vec<u64> = self.stable.borrow().written().collect();
-        for _ in 0..rot.places {
-            let at = match rng.below(4) {
-                // The superblocks and the newest records are few among many pages.
-                0 if !pages.is_empty() => pages[0],
-                _ if !pages.is_empty() => rng.pick(&pages),
-                _ => return,
-            };
-            let at = (at + rng.below(4096)).min(self.geometry.len - 1);
-            let bit = 1 << rng.below(8);
-            self.rot(at, |byte| byte ^ bit);
-        }
-    }
-
-    /// Changes what is stored, as rot does.
-    pub fn rot(&self, at: u64, change: impl Fn(u8) -> u8) {
-        self.injected.set(self.injected.get() + 1);
-        for image in [&self.current, &self.stable] {
-            let mut byte = [0];
-            image.borrow().read(at, &mut byte);
-            image.borrow_mut().write(at, &[change(byte[0])]);
-        }
-    }
-
     /// Makes requests fail.
     pub fn fail(&self, fault: impl Fn(Op, &Range<u64>) -> bool + 'static) {
         self.fault.replace(Some(Box::new(fault)));
@@ -427,6 +288,11 @@ impl Disk {
     /// Requests so far, of all kinds.
     pub fn requests(&self) -> u64 {
         self.requests.get()
+    }
+
+    /// Requests of a kind so far.
+    pub fn requests_of(&self, op: Op) -> u64 {
+        self.by_op[op as usize].get()
     }
 
     /// Faults that happened.
@@ -483,33 +349,6 @@ impl Disk {
     pub fn durable(&self, range: Range<u64>) -> Vec<u8> {
         self.stable.borrow().bytes(range)
     }
-}
-
-/// A newer write of `range` is durable: of older ones that have completed, that part is gone.
-fn supersede(pending: &mut Vec<Pending>, range: &Range<u64>) {
-    let touches = |write: &Pending| {
-        write.done.is_some() && write.at < range.end && range.start < write.at + write.len
-    };
-    if !pending.iter().any(touches) {
-        return;
-    }
-    let mut rest = Vec::with_capacity(pending.len() + 1);
-    for write in pending.drain(..) {
-        if !touches(&write) {
-            rest.push(write);
-            continue;
-        }
-        let whole = write.range();
-        for part in [
-            whole.start..range.start.min(whole.end),
-            range.end.max(whole.start)..whole.end,
-        ] {
-            if part.start < part.end {
-                rest.push(write.part(part));
-            }
-        }
-    }
-    *pending = rest;
 }
 
 impl Device for Disk {

@@ -69,6 +69,25 @@ pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Script {
     }
 }
 
+/// A script that fills a small log: large writes, hardly a pause.
+pub fn flood(rng: &Rng, bounds: &Bounds, len: usize) -> Script {
+    let mix = Mix {
+        flushes: rng.below(8),
+        reads: 5,
+        pauses: rng.below(4),
+        hot: 0,
+        most: 64 << 10 << rng.below(3),
+        ..Mix::random(rng)
+    };
+    let room = bounds.region.end - bounds.region.start;
+    let mut last = bounds.region.start;
+    let action = |_| one(rng, bounds, &mix, mix.most.min(room), &mut last);
+    Script {
+        actions: (0..2 * len).map(action).collect(),
+        rules: Vec::new(),
+    }
+}
+
 fn one(rng: &Rng, bounds: &Bounds, mix: &Mix, most: u64, last: &mut u64) -> Action {
     let (roll, mut upto) = (rng.below(100), 0);
     let mut is = |share: u64| {

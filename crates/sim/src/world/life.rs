@@ -12,9 +12,9 @@ use super::clock::LeapingTime;
 use super::user::User;
 use super::{Ctx, Voucher, Watching, look};
 use crate::checkers::{Checkers, Violation};
-use crate::disk::Spy;
+use crate::disk::{Coin, Spy};
 use crate::lab::{Medium, World, checked};
-use crate::plan::{After, Life, Plan};
+use crate::plan::{After, Life, Looks, Plan};
 use crate::rng::{Rng, mix};
 
 /// How often it is looked whether somebody waits for ever.
@@ -91,7 +91,7 @@ fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
         disk.faults.replace(faults.clone());
         let spy: Rc<dyn Spy> = Rc::new(Watching {
             ctx: Rc::clone(ctx),
-            checkers: Checkers::default(),
+            checkers: Checkers::new(&world.data, !ctx.plan.is_dishonest()),
             rt: world.rt.clone(),
         });
         disk.spy.replace(Some(spy));
@@ -106,24 +106,49 @@ fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
         Rc::clone(&world.log),
         Rc::clone(&world.data),
     );
-    let (seed, every) = (mix(life.seed, 5), life.look_every);
+    let (seed, looks) = (mix(life.seed, 5), life.looks);
     let watch = move |request| {
         let rng = Rng::new(mix(seed, request));
-        if !rng.one_in(every) || shared.is_violated() {
+        if shared.is_violated() || matches!(looks, Looks::OneIn(n) if !rng.one_in(n)) {
             return;
         }
         if shared.plan.is_dishonest() && log.injected() + data.injected() > 0 {
             shared.harmed.set(true);
         }
-        let coin = crate::plan::coin(&rng, seed);
-        let medium = Medium {
-            log: log.cut(coin),
-            data: data.cut(coin),
+        let cut = |coins: (Coin, Coin), recoveries: bool| {
+            let medium = Medium {
+                log: log.cut(coins.0),
+                data: data.cut(coins.1),
+            };
+            shared
+                .tape
+                .head(|| format!("--- a look: a cut at request {request}, {coins:?}"));
+            look::look(&shared, &medium, &rng, recoveries);
         };
-        shared
-            .tape
-            .head(|| format!("--- a look: a cut at request {request}, {coin:?}"));
-        look::look(&shared, &medium, &rng);
+        let stake = (log.blocks_at_stake(), data.blocks_at_stake());
+        let Looks::Each {
+            combinations,
+            recoveries,
+        } = looks
+        else {
+            let coin = crate::plan::coin(&rng, seed);
+            return cut((coin, coin), false);
+        };
+        if stake.0 + stake.1 <= combinations {
+            for mask in 0..1 << (stake.0 + stake.1) {
+                cut((Coin::Mask(mask), Coin::Mask(mask >> stake.0)), false);
+            }
+        }
+        let all = recoveries > 0 && request % recoveries == recoveries - 1;
+        let coins = [
+            Coin::Keep,
+            Coin::Drop,
+            Coin::Blocks(request),
+            Coin::Writes(request),
+        ];
+        for (n, coin) in coins.into_iter().enumerate() {
+            cut((coin, coin), all && n as u64 == request / recoveries % 4);
+        }
     };
     world.power.watch.replace(Some(Box::new(watch)));
 }

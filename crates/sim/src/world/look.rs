@@ -211,54 +211,81 @@ fn found(ctx: &Ctx, medium: &Medium) -> Option<Found> {
     }
 }
 
-/// Looks at what a cut would leave, and now and then at what a cut in its recovery would.
-pub(crate) fn look(ctx: &Ctx, medium: &Medium, rng: &Rng) {
+/// Looks at what a cut would leave, and now and then at what a cut in its recovery would; or at what
+/// a cut at any request of it would, and at any of the recovery after that.
+pub(crate) fn look(ctx: &Ctx, medium: &Medium, rng: &Rng, all_recoveries: bool) {
     let Some(found) = found(ctx, medium) else {
         return;
     };
     check_structures(ctx, &found.seen);
-    if rng.one_in(4) && !found.abandoned && !ctx.harmed.get() {
-        cut_in_recovery(ctx, medium, rng, &found.seen, 2);
+    if found.abandoned || ctx.harmed.get() {
+        return;
+    }
+    if all_recoveries {
+        let mut first = 0;
+        while let Some(left) = cut_in_recovery(ctx, medium, first, coin(rng), &found.seen) {
+            let mut second = 0;
+            while cut_in_recovery(ctx, &left, second, coin(rng), &found.seen).is_some() {
+                second += 1;
+            }
+            first += 1;
+        }
+    } else if rng.one_in(4) {
+        cuts_in_recovery(ctx, medium, rng, &found.seen);
     }
 }
 
-/// Recovery is cut at one of its requests; the next finds the same.
-fn cut_in_recovery(ctx: &Ctx, medium: &Medium, rng: &Rng, seen: &[u8], depth: u32) {
-    let cut_at = rng.below(10);
-    let world = healthy(ctx, medium, Some(cut_at));
-    if world.attach(AttachOptions::default()).is_some() {
-        return;
-    }
-    let coin = match rng.below(4) {
+fn coin(rng: &Rng) -> Coin {
+    match rng.below(4) {
         0 => Coin::Drop,
         1 => Coin::Writes(rng.next()),
         _ => Coin::Blocks(rng.next()),
-    };
+    }
+}
+
+/// A recovery is cut somewhere, and perhaps the next, and the next.
+fn cuts_in_recovery(ctx: &Ctx, medium: &Medium, rng: &Rng, seen: &[u8]) {
+    let mut left = medium.clone();
+    for _ in 0..3 {
+        match cut_in_recovery(ctx, &left, rng.below(10), coin(rng), seen) {
+            Some(next) => left = next,
+            None => return,
+        }
+        if rng.coin() {
+            return;
+        }
+    }
+}
+
+/// Recovery is cut at one of its requests; the next finds the same. Gives what the cut left; none if
+/// the recovery had ended before.
+fn cut_in_recovery(
+    ctx: &Ctx,
+    medium: &Medium,
+    cut_at: u64,
+    coin: Coin,
+    seen: &[u8],
+) -> Option<Medium> {
+    let world = healthy(ctx, medium, Some(cut_at));
+    if ctx.is_violated() || world.attach(AttachOptions::default()).is_some() {
+        return None;
+    }
     let left = world.cut(coin);
     ctx.tape
         .head(|| format!("    cut at request {cut_at} of the recovery, {coin:?}"));
     ctx.count(|tally| tally.cuts_in_recovery += 1);
-    match take_up(ctx, &left, false) {
-        Taken::Read(again, _) if again == seen => {}
+    let wrong = match take_up(ctx, &left, false) {
+        Taken::Read(again, _) if again == seen => return Some(left),
         Taken::Read(again, _) => {
-            let sector = again
-                .chunks(SECTOR)
-                .zip(seen.chunks(SECTOR))
-                .position(|(a, b)| a != b);
-            let text = format!(
-                "after a cut at request {cut_at} of a recovery ({coin:?}), the next finds something \
-                 else in sector {sector:?}"
-            );
-            ctx.violated(Violation::new("recovery again (I4)", text));
+            let sectors = again.chunks(SECTOR).zip(seen.chunks(SECTOR));
+            let sector = sectors.into_iter().position(|(a, b)| a != b);
+            format!("the next finds something else in sector {sector:?}")
         }
-        Taken::Refused(error) => {
-            let text = format!("after a cut at request {cut_at} of a recovery ({coin:?}): {error}");
-            ctx.violated(Violation::new("recovery again (I4)", text));
-        }
-    }
-    if depth > 0 && rng.coin() {
-        cut_in_recovery(ctx, &left, rng, seen, depth - 1);
-    }
+        Taken::Refused(error) => error.to_string(),
+    };
+    let text = format!("after a cut at request {cut_at} of a recovery ({coin:?}): {wrong}");
+    ctx.violated(Violation::new("recovery again (I4)", text));
+    None
 }
 
 fn check_structures(ctx: &Ctx, seen: &[u8]) {
@@ -282,7 +309,7 @@ pub(crate) fn go_on(ctx: &Ctx, life: usize, medium: Medium) -> Option<Medium> {
         return None;
     }
     if !found.abandoned {
-        cut_in_recovery(ctx, &medium, &rng, &found.seen, 2);
+        cuts_in_recovery(ctx, &medium, &rng, &found.seen);
     }
     let Found {
         seen,
