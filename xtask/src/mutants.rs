@@ -3,7 +3,8 @@
 //! A mutant is the shipping code with one deliberate mistake, kept as a patch in `xtask/mutants`
 //! with a few lines above it that say what is broken and which promise or invariant of
 //! docs/design/dcd.md that breaks. Each is applied to a copy of the tree under `target/`, built
-//! there, and explored by the simulator, which must find a violation within a minute. Nothing is
+//! there, and explored by the simulator, which must find a violation within a minute of one
+//! processor. Nothing is
 //! written outside `target/`, and there are no switches in shipping code.
 //!
 //! A violation counts only if the code as it is has none in the same world: a simulator that always
@@ -30,7 +31,7 @@ use scratch::{Explored, Scratch};
 struct Options {
     /// Names of those to run; all if there are none.
     names: Vec<String>,
-    /// How long the simulator looks for a violation.
+    /// How long the simulator looks for a violation, in seconds of one processor.
     seconds: u64,
     seed: u64,
     /// Build only.

@@ -15,11 +15,13 @@ pub(super) struct Scratch {
 }
 
 /// What hunting for a violation came to.
+#[derive(Default)]
 pub(super) struct Explored {
     /// The checker that saw one.
     pub(super) caught_by: Option<String>,
     /// Worlds lived through until then.
     pub(super) worlds: u64,
+    /// Processor time of the simulator until then.
     pub(super) took: Duration,
 }
 
@@ -93,48 +95,35 @@ impl Scratch {
         Ok(())
     }
 
-    /// Looks for a world, from this seed on, that has a violation with the mutant and none without.
+    /// Looks for a world, from this seed on, that has a violation with the mutant and none without,
+    /// until the simulator has used this much of a processor's time.
     pub(super) fn hunt(&self, seed: u64, time: Duration) -> Result<Explored> {
-        let began = Instant::now();
-        let (mut seed, mut worlds) = (seed, 0);
-        loop {
-            let took = began.elapsed();
-            let left = time.saturating_sub(took).as_secs();
-            if left == 0 {
-                let caught_by = None;
-                return Ok(Explored {
-                    caught_by,
-                    worlds,
-                    took,
-                });
-            }
-            let (seed_text, left) = (seed.to_string(), left.to_string());
-            let explore = ["explore", "--seed", &seed_text, "--seconds", &left];
+        let (began, mut seed) = (Instant::now(), seed);
+        let mut out = Explored::default();
+        // A machine that is busy with other things gets longer, but not for ever.
+        while out.took + Duration::from_secs(1) < time && began.elapsed() < 3 * time {
+            let left = (time - out.took).as_secs().to_string();
+            let explore = ["explore", "--seed", &seed.to_string(), "--seconds", &left];
             let (found, said) = run(&self.program(), &explore)?;
-            let took = began.elapsed();
-            worlds += lived(&said).unwrap_or(0);
+            let lived = Lived::parse(&said).with_context(|| said.clone())?;
+            out.worlds += lived.worlds;
+            out.took += lived.processor;
+            seed += lived.worlds;
             if !found {
                 continue;
             }
             let Some((in_world, checker)) = violation(&said) else {
-                let caught_by = Some("its own end".to_owned());
-                return Ok(Explored {
-                    caught_by,
-                    worlds,
-                    took,
-                });
+                out.caught_by = Some("its own end".to_owned());
+                break;
             };
             let replay = ["replay", &in_world.to_string()];
             if !run(&self.as_it_is(), &replay)?.0 {
-                let caught_by = Some(checker);
-                return Ok(Explored {
-                    caught_by,
-                    worlds,
-                    took,
-                });
+                out.caught_by = Some(checker);
+                break;
             }
             seed = in_world + 1;
         }
+        Ok(out)
     }
 }
 
@@ -169,10 +158,28 @@ fn violation(output: &str) -> Option<(u64, String)> {
     })
 }
 
-/// How many worlds it lived through, from its last line: `worlds N …`.
-fn lived(output: &str) -> Option<u64> {
-    let counted = output.lines().find_map(|line| line.strip_prefix("worlds "));
-    counted?.split(' ').next()?.parse().ok()
+/// The last line of an exploration: `worlds N crash_points N … cycles_per_s_per_core N …`.
+#[derive(PartialEq, Debug)]
+struct Lived {
+    worlds: u64,
+    /// What its threads used of a processor.
+    processor: Duration,
+}
+
+impl Lived {
+    fn parse(output: &str) -> Option<Lived> {
+        let line = output.lines().find(|line| line.starts_with("worlds "))?;
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |name: &str| -> Option<f64> {
+            let at = words.iter().position(|word| *word == name)?;
+            words.get(at + 1)?.parse().ok()
+        };
+        let (cycles, rate) = (number("crash_points")?, number("cycles_per_s_per_core")?);
+        Some(Lived {
+            worlds: number("worlds")? as u64,
+            processor: Duration::from_secs_f64(cycles / rate.max(1.0)),
+        })
+    }
 }
 
 /// Removes the files below `directory` that are not in `known`.
@@ -195,9 +202,10 @@ mod tests {
     #[test]
     fn what_the_simulator_prints_is_understood() {
         let said = "first seed 7\nseed 9 digest 00ab: turns (I6): a write of home: 3\n\
-                    worlds 3 crash_points 120 violations 1\n";
+                    worlds 3 crash_points 120 violations 1 cycles_per_s_per_core 30 wall_s 9\n";
         assert_eq!(violation(said), Some((9, "turns (I6)".to_owned())));
-        assert_eq!(lived(said), Some(3));
+        let (worlds, processor) = (3, Duration::from_secs(4));
+        assert_eq!(Lived::parse(said), Some(Lived { worlds, processor }));
         assert_eq!(violation("worlds 3 violations 0"), None);
     }
 }
