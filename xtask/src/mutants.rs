@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use patch::Mutant;
 use scratch::{Explored, Scratch};
@@ -72,13 +72,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     let options = Options::parse(arguments)?;
     let root = crate::root()?;
     let all = patch::load(&root)?;
+    let find = |name: &String| all.iter().find(|mutant| mutant.name == *name);
+    let mut mutants: Vec<&Mutant> = Vec::new();
     for name in &options.names {
-        let known = all.iter().any(|mutant| mutant.name == *name);
-        ensure!(known, "there is no mutant {name} in {}", patch::DIRECTORY);
+        let known = find(name);
+        mutants.push(known.with_context(|| format!("no {name} in {}", patch::DIRECTORY))?);
     }
-    let wanted =
-        |mutant: &&Mutant| options.names.is_empty() || options.names.contains(&mutant.name);
-    let mutants: Vec<&Mutant> = all.iter().filter(wanted).collect();
+    if options.names.is_empty() {
+        mutants.extend(&all);
+    }
     let scratch = Scratch::new(&root)?;
     scratch.restore(&root)?;
     scratch.build()?;
