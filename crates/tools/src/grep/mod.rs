@@ -1,5 +1,7 @@
 //! `sleds grep`.
 
+mod posix_regex;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
