@@ -303,7 +303,7 @@ fn lines(hir: &Hir, options: Options) -> Result<meta::Regex, Error> {
             meta::Config::new()
                 .utf8_empty(false)
                 .line_terminator(options.eol)
-                .which_captures(regex_automata::nfa::thompson::WhichCaptures::None)
+                .which_captures(regex_automata::nfa::thompson::WhichCaptures::Implicit)
                 .nfa_size_limit(Some(NFA_BYTES))
                 .hybrid_cache_capacity(16 << 20)
                 .dfa(false)

@@ -1,0 +1,6 @@
+//! `sleds wc` against GNU's `wc`.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod messages;
