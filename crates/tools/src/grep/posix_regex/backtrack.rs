@@ -63,7 +63,11 @@ impl Backtrack {
             }
             best == Some(limit)
         });
-        if attempt.too_deep { Err(TooDeep) } else { Ok(best) }
+        if attempt.too_deep {
+            Err(TooDeep)
+        } else {
+            Ok(best)
+        }
     }
 }
 

@@ -341,7 +341,11 @@ impl Parser<'_> {
                 true => classes::word(utf8),
                 false => classes::class(name, utf8).unwrap_or_default(),
             };
-            Node::Set(if inverse { set.inverse(last(utf8)) } else { set })
+            Node::Set(if inverse {
+                set.inverse(last(utf8))
+            } else {
+                set
+            })
         };
         let node = match c {
             b'<' => Node::Assert(Assert::WordStart),

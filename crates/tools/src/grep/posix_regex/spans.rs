@@ -43,9 +43,7 @@ impl Spans {
 
     /// The end of the longest match that begins at `start` and ends at most at `limit`.
     pub(super) fn longest(&mut self, line: &[u8], start: usize, limit: usize) -> Option<usize> {
-        let input = Input::new(line)
-            .range(start..limit)
-            .anchored(Anchored::Yes);
+        let input = Input::new(line).range(start..limit).anchored(Anchored::Yes);
         let found = self.forward.try_search_fwd(&mut self.forward_cache, &input);
         found.ok().flatten().map(|half| half.offset())
     }

@@ -44,7 +44,10 @@ fn basic_expressions_take_operators_behind_a_backslash() {
 #[test]
 fn a_back_reference_matches_the_same_text_again() {
     let bre = options(Syntax::Basic, true);
-    assert_eq!(first("\\(a*\\)b\\1", "aabaaa", bre).as_deref(), Some("aabaa"));
+    assert_eq!(
+        first("\\(a*\\)b\\1", "aabaaa", bre).as_deref(),
+        Some("aabaa")
+    );
     assert_eq!(first("\\(.\\)\\1", "abccd", bre).as_deref(), Some("cc"));
     assert_eq!(first("\\(.\\)\\1", "abcd", bre), None);
 }
