@@ -117,7 +117,6 @@ const TABLE: [Opt<Id>; 64] = [
     flag(Id::Words, b'w', "word-regexp", "Matches are whole words"),
     flag(Id::Lines, b'x', "line-regexp", "Matches are whole lines"),
     flag(Id::NullData, b'z', "null-data", "Lines end in a zero byte"),
-    flag(Id::NoMessages, b's', "no-messages", "Do not complain about files that cannot be read"),
     flag(Id::Invert, b'v', "invert-match", "Select lines that do not match"),
     with(Id::MaxCount, b'm', "max-count", "NUM", "Stop after NUM selected lines of a file"),
     flag(Id::ByteOffset, b'b', "byte-offset", "Print where lines begin, in bytes"),
@@ -152,6 +151,7 @@ const TABLE: [Opt<Id>; 64] = [
     digit(5), digit(6), digit(7), digit(8), digit(9),
     with(Id::Separator, 0, "group-separator", "SEP", "Print SEP between groups of lines ('--')"),
     flag(Id::NoSeparator, 0, "no-group-separator", "Print nothing between them"),
+    flag(Id::NoMessages, b's', "no-messages", "Do not complain about files that cannot be read"),
     row(Id::Color, 0, Some("color"), Arg::Optional("WHEN"), "Mark what matches: 'always', 'never' or 'auto'"),
     row(Id::Color, 0, Some("colour"), Arg::Optional("WHEN"), ""),
     flag(Id::BinaryMode, b'U', "binary", "Has no effect on this system"),
@@ -192,6 +192,8 @@ pub(super) enum Asked {
 pub(super) enum Refused {
     /// With a hint about usage.
     Usage(Usage),
+    /// The same, about a word that an option does not know.
+    Argument(Usage),
     /// Without.
     Plain(Vec<u8>),
 }
@@ -341,7 +343,8 @@ impl State {
                     ("recurse", Directories::Recurse),
                     ("skip", Directories::Skip),
                 ];
-                config.directories = gnu::one_of("--directories", value, &table)?;
+                config.directories =
+                    gnu::one_of("--directories", value, &table).map_err(Refused::Argument)?;
                 self.recursed_by_option |= config.directories == Directories::Recurse;
             }
             Id::Devices => {

@@ -8,6 +8,7 @@ use super::config::{Binary, Config};
 use super::line::{Line, Printer};
 use super::nuls::{self, Nuls};
 use super::output::Output;
+use super::pieces::Source;
 use super::posix_regex::{Regex, TooDeep};
 use super::runs::{Runs, back, count_ends, line_end};
 
@@ -69,14 +70,14 @@ impl<'a> Emitter<'a> {
         config: &'a Config,
         regex: &'a mut Regex,
         out: &'a mut Output,
-        name: Option<&'a [u8]>,
+        source: &Source<'a>,
         nuls: Nuls<'a>,
     ) -> Emitter<'a> {
         let quiet = config.count || config.first_is_enough();
         Emitter {
             config,
             regex,
-            printer: Printer::new(config, out, name),
+            printer: Printer::new(config, out, source.name, source.file.map(|_| source.length)),
             nuls,
             quiet,
             quiet_always: quiet,

@@ -6,9 +6,6 @@ use super::output::Output;
 use super::posix_regex::{Regex, TooDeep};
 use super::runs::count_ends;
 
-/// Columns of a number with `-T`.
-const NUMBER_WIDTH: usize = 19;
-
 /// A line without its end mark.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'l> {
@@ -33,17 +30,26 @@ pub(super) struct Printer<'a> {
     pub(super) invalid: bool,
     /// How many lines end before a byte of the file.
     counted: (u64, u64),
+    /// Columns that a number takes at least.
+    width: usize,
     /// Lines are printed as they are.
     bare: bool,
 }
 
 impl<'a> Printer<'a> {
-    pub(super) fn new(config: &'a Config, out: &'a mut Output, name: Option<&'a [u8]>) -> Self {
+    /// For a file of `length` bytes, if that is known.
+    pub(super) fn new(
+        config: &'a Config,
+        out: &'a mut Output,
+        name: Option<&'a [u8]>,
+        length: Option<u64>,
+    ) -> Self {
         let colors = out.colors().on;
         let head = name.is_some() || config.line_number || config.byte_offset;
         Printer {
             config,
             name,
+            width: width(config, length),
             invalid: false,
             counted: (0, 0),
             bare: !head && !config.only_matching && !colors && !config.line_buffered,
@@ -208,11 +214,7 @@ impl<'a> Printer<'a> {
         if let Some(name) = self.name {
             self.out.filename_before(name, separator);
         }
-        let width = if self.config.initial_tab {
-            NUMBER_WIDTH
-        } else {
-            0
-        };
+        let width = self.width;
         if self.config.line_number {
             let number = self.lines_before(line.offset, block) + 1;
             self.out.number(number, true, width, separator);
@@ -226,4 +228,14 @@ impl<'a> Printer<'a> {
         }
         true
     }
+}
+
+/// Columns for the numbers of lines and bytes, so that with `-T` they are aligned: as many as the
+/// file's length has, or the largest number.
+fn width(config: &Config, length: Option<u64>) -> usize {
+    if !config.initial_tab {
+        return 0;
+    }
+    let longest = length.map_or(i64::MAX as u64, |l| l + u64::from(config.line_number));
+    longest.to_string().len()
 }

@@ -75,6 +75,12 @@ fn run(args: Vec<OsString>) -> ExitCode {
             eprint_usage();
             TROUBLE
         }
+        // GNU grep's exit code is not the one it documents here.
+        Err(Refused::Argument(usage)) => {
+            complaints.say(&usage.0);
+            eprint_usage();
+            NOTHING_SELECTED
+        }
         Err(Refused::Plain(text)) => {
             complaints.say(text);
             TROUBLE
@@ -105,6 +111,9 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
     if config.first_is_enough() {
         config.count = false;
     }
+    if config.max_count == 0 && config.listing != Listing::Nonmatching {
+        return NOTHING_SELECTED;
+    }
     let colors = colors(&config, &standard_output, &complaints);
     let Some(syntax) = config.matcher.unwrap_or(Matcher::Basic).syntax() else {
         complaints.say("Perl matching not supported in a --disable-perl-regexp build");
@@ -125,16 +134,15 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
     };
     let regex = match Regex::new(&config.patterns, options) {
         Ok(regex) => regex,
-        Err(error) => {
-            complaints.say(error.to_string());
+        Err(errors) => {
+            for error in errors {
+                complaints.say(error.to_string());
+            }
             return TROUBLE;
         }
     };
     for warning in regex.warnings() {
         complaints.note(format!("warning: {warning}"));
-    }
-    if config.max_count == 0 && config.listing != Listing::Nonmatching {
-        return NOTHING_SELECTED;
     }
     let deep = regex.backtracks();
     let search = move || {
@@ -432,7 +440,8 @@ impl Grep {
         if self.config.quiet && !self.config.nobody && outcome.selected > 0 {
             return;
         }
-        let wanted = match outcome.selected >= self.config.max_count {
+        let lines = self.config.listing == Listing::None;
+        let wanted = match lines && outcome.selected >= self.config.max_count {
             true => SeekFrom::Start(start + outcome.after_last),
             false => SeekFrom::End(0),
         };

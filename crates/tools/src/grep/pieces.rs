@@ -205,7 +205,7 @@ fn print(
     if config.minds_binary() {
         nuls.look_for_holes(source.length);
     }
-    let mut emitter = Emitter::new(config, regex, out, source.name, nuls);
+    let mut emitter = Emitter::new(config, regex, out, source, nuls);
     let mut ordered = Ordered {
         config,
         source,

@@ -85,8 +85,9 @@ enum Check {
 }
 
 impl Regex {
-    /// Reads `patterns`; a line matches if any of them does.
-    pub(crate) fn new(patterns: &[Vec<u8>], options: Options) -> Result<Regex, Error> {
+    /// Reads `patterns`; a line matches if any of them does. If some are broken, it is told of each
+    /// what is wrong.
+    pub(crate) fn new(patterns: &[Vec<u8>], options: Options) -> Result<Regex, Vec<Error>> {
         let rules = Rules {
             syntax: options.syntax,
             icase: options.icase,
@@ -94,10 +95,18 @@ impl Regex {
         };
         let mut nodes = Vec::with_capacity(patterns.len());
         let mut warnings = Vec::new();
+        let mut errors = Vec::new();
         for pattern in patterns {
-            let parsed = parse::parse(pattern, rules)?;
-            warnings.extend(parsed.warnings);
-            nodes.push(parsed.node);
+            match parse::parse(pattern, rules) {
+                Ok(parsed) => {
+                    warnings.extend(parsed.warnings);
+                    nodes.push(parsed.node);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
         }
         let mut node = match nodes.len() {
             1 => nodes.remove(0),
@@ -112,7 +121,8 @@ impl Regex {
         let words = options.whole_words && !options.whole_lines;
         let check = match (words, full) {
             (true, false) if !options.utf8 => {
-                Check::Again(Box::new(lines(&surrounded(&hir, options), options)?))
+                let around = lines(&surrounded(&hir, options), options);
+                Check::Again(Box::new(around.map_err(|e| vec![e])?))
             }
             (true, _) => Check::Words,
             (false, true) => Check::Full,
@@ -120,7 +130,7 @@ impl Regex {
         };
         let properties = hir.properties();
         let always = properties.minimum_len() == Some(0) && properties.look_set().is_empty();
-        let lines = lines(&hir, options)?;
+        let lines = lines(&hir, options).map_err(|e| vec![e])?;
         Ok(Regex {
             options,
             node,

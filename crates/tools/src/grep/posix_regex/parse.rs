@@ -144,26 +144,31 @@ impl Parser<'_> {
         let mut start = true;
         while !self.ends() {
             if let Some(node) = self.leading_operator(start)? {
-                let node = self.repeated(node)?;
-                nodes.push(node);
+                nodes.push(self.repeated(node)?);
                 start = false;
                 continue;
             }
             let atom = self.atom(nodes.is_empty())?;
-            let assert = matches!(atom, Node::Assert(a) if a != Assert::LineEnd);
-            if assert && (!self.extended() || self.is_word_assert_in_utf8(&atom)) {
-                if self.extended() {
-                    // The library that GNU grep asks here ignores operators behind an assertion.
-                    self.repeated(Node::Empty)?;
-                } else {
-                    start = true;
+            match atom {
+                Node::Assert(_) if self.extended() => {
+                    if start {
+                        self.leading_operator(true)?;
+                    }
+                    // The library that GNU grep asks about these ignores operators behind them.
+                    let ignored = self.is_word_assert_in_utf8(&atom);
+                    let operand = if ignored { Node::Empty } else { atom.clone() };
+                    let repeated = self.repeated(operand)?;
+                    nodes.push(if ignored { atom } else { repeated });
                 }
-                nodes.push(atom);
-                continue;
+                Node::Assert(assert) if assert != Assert::LineEnd => {
+                    start = true;
+                    nodes.push(atom);
+                }
+                _ => {
+                    start = false;
+                    nodes.push(self.repeated(atom)?);
+                }
             }
-            start = false;
-            let node = self.repeated(atom)?;
-            nodes.push(node);
         }
         if self.depth == 0 && !self.extended() && self.next_is(b')') {
             return Err(Error::Close);
