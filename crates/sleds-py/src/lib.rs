@@ -2,6 +2,7 @@
 //!
 //! `python/sleds/__init__.py` is what users import; `__init__.pyi` beside it has the types. Waiting
 //! for a device happens without the interpreter's lock, so that other threads go on.
+#![allow(non_snake_case, reason = "Bps: B is the unit's symbol, for bytes and not bits")]
 
 mod piece;
 
@@ -15,8 +16,17 @@ use sleds::{DescribeError, Plan, ReadOptions, Reader, Source, Spread, Unit};
 
 use piece::Piece;
 
+self_cell::self_cell!(
+    /// A reader together with the file it reads, which is closed with it.
+    struct OpenReader {
+        owner: File,
+        #[not_covariant]
+        dependent: Reader,
+    }
+);
+
 /// What it takes to read a part of a file.
-#[pyclass(frozen, get_all, skip_from_py_object, module = "sleds")]
+#[pyclass(frozen, get_all, module = "sleds")]
 #[derive(Clone)]
 struct Sled {
     /// Its first byte.
@@ -32,10 +42,8 @@ struct Sled {
     /// The range in which that mostly lies.
     latency_range_s: Option<(f64, f64)>,
     /// Bytes per second after that, at the median; None if it is not known.
-    #[expect(non_snake_case, reason = "B is the unit's symbol: bytes, not bits")]
     bandwidth_Bps: Option<f64>,
     /// The range in which that mostly lies.
-    #[expect(non_snake_case, reason = "B is the unit's symbol: bytes, not bits")]
     bandwidth_range_Bps: Option<(f64, f64)>,
 }
 
@@ -54,7 +62,7 @@ impl Sled {
 }
 
 /// How long reading a whole file takes.
-#[pyclass(frozen, get_all, skip_from_py_object, module = "sleds")]
+#[pyclass(frozen, get_all, module = "sleds")]
 #[derive(Clone)]
 struct Delivery {
     /// The estimate at the median; None if nothing is known of a part.
@@ -184,7 +192,7 @@ struct Picker {
     /// The order that was chosen: "linear" or "best".
     #[pyo3(get)]
     plan: &'static str,
-    reader: Mutex<Option<Reader<'static>>>,
+    reader: Mutex<Option<OpenReader>>,
 }
 
 #[pymethods]
@@ -199,9 +207,10 @@ impl Picker {
             let Some(open) = reader.as_mut() else {
                 return Ok(None);
             };
-            let next = open
-                .next_piece()
-                .map(|piece| piece.map(|piece| Piece::new(piece.offset, piece.data)));
+            let next = open.with_dependent_mut(|_, reader| {
+                let piece = reader.next_piece()?;
+                Ok(piece.map(|piece| Piece::new(piece.offset, piece.data)))
+            });
             // After the end, and after an error, there is nothing more; the file is closed.
             if !matches!(next, Ok(Some(_))) {
                 *reader = None;
@@ -253,9 +262,9 @@ fn pick(
     };
     let file = open(&path)?;
     let reader = py
-        .detach(|| Reader::owned(file, options))
+        .detach(|| OpenReader::try_new(file, |file| Reader::new(file, options)))
         .map_err(|error| failure(&path, error))?;
-    let plan = match reader.plan() {
+    let plan = match reader.with_dependent(|_, reader| reader.plan()) {
         Plan::Best => "best",
         _ => "linear",
     };
