@@ -18,7 +18,6 @@ mod summary_tests;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
-use std::io::{Seek as _, SeekFrom};
 use std::process::ExitCode;
 
 use sleds::Plan;
@@ -126,18 +125,11 @@ fn one(
             return None;
         }
     };
-    let start = (name == "-")
-        .then(|| (&file).stream_position().ok())
-        .flatten();
     let Counted {
         figures,
         plan,
         trouble,
     } = counter.count(&file);
-    if let (Some(start), Some(_)) = (start, plan) {
-        // Whoever reads on from here expects the end, whatever was read last.
-        let _ = (&file).seek(SeekFrom::Start(start + figures.bytes));
-    }
     if job.debug {
         let how = match plan {
             None => "by its size",

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::can_compare;
-use crate::support::content::{any, write};
+use crate::support::content::{any, sentences, text, write};
 use crate::support::rng::Rng;
 use crate::support::{Case, Input, cool, scratch, seed, settle};
 
@@ -61,6 +61,42 @@ fn counts_are_gnus_whatever_is_in_the_files_and_wherever_they_are() {
             .args(columns(&mut rng));
         let names = some.iter().map(|path| path.file_name().unwrap());
         environment(case, &mut rng).args(names).check(seed);
+    }
+}
+
+#[test]
+fn files_that_are_cached_here_and_there_count_as_gnu_counts_them() {
+    if !can_compare("files_that_are_cached_here_and_there_count_as_gnu_counts_them") {
+        return;
+    }
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let dir = scratch();
+    // Many times what is read at once, so that the order of the pieces has room to vary.
+    let names = ["words", "scripts", "odd"];
+    for name in names {
+        let mut bytes = Vec::new();
+        while bytes.len() < 5 << 20 {
+            let n = rng.below(200_000) as usize;
+            bytes.extend_from_slice(&match name {
+                "words" => text(&mut rng, n, b"\n"),
+                "scripts" => sentences(&mut rng, n),
+                _ => any(&mut rng),
+            });
+        }
+        std::fs::write(dir.path().join(name), bytes).unwrap();
+    }
+    settle(dir.path());
+    for plan in ["best", "best", "best", "auto"] {
+        let columns = columns(&mut rng);
+        for name in names {
+            for _ in 0..3 {
+                cool(&dir.path().join(name), &mut rng);
+            }
+        }
+        let case = Case::new("wc", dir.path()).ours(["--plan", plan]);
+        let case = environment(case.args(columns), &mut rng);
+        case.args(names).check(seed);
     }
 }
 
