@@ -17,9 +17,7 @@ use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{c_char, c_double, c_int};
-use sleds::{
-    Delivery, Describer, Level, PickOptions, Picker, Plan, Sled, Source, Unit, delivery_time,
-};
+use sleds::{Delivery, Level, PickOptions, Picker, Plan, Sled, Source, Unit, delivery_time};
 
 use crate::state::{self, Errno, Picking};
 
@@ -170,7 +168,7 @@ pub unsafe extern "C" fn sleds_device_name(fd: c_int, name: *mut c_char, room: i
         if room > 0 && name.is_null() {
             return Err(libc::EFAULT);
         }
-        let level = Describer::new().level_of(&file(fd)?);
+        let level = sleds::level_of(&file(fd)?);
         let (level, _) = level.map_err(|error| state::of_io(&error))?;
         let bytes = level.name().as_bytes();
         let fitting = bytes.len().min(room.saturating_sub(1));

@@ -102,20 +102,18 @@ pub(crate) fn room(sleds: &[Sled]) -> Option<u64> {
 
 fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
     let mut delivery = Delivery::NOTHING;
-    let (mut read, mut cached) = (0_u64, 0_u64);
+    let mut read = 0_u64;
     let mut device = sleds.iter().find(|sled| sled.level != Level::Memory);
     let mut before: Option<&Level> = None;
     for sled in sleds {
-        // Oldest pages go first, and those of a file that was read through are its first.
-        let lost = sled.level == Level::Memory
-            && room.is_some_and(|room| read.saturating_sub(room) > cached);
+        // What was read on this pass is used again and stays; what was not yet goes, oldest first:
+        // that is what comes next. Reading it evicts what comes after it, and so on.
+        let lost = sled.level == Level::Memory && room.is_some_and(|room| read > room);
         let from = match lost {
             true => device.unwrap_or(sled),
             false => sled,
         };
-        if sled.level == Level::Memory {
-            cached += sled.length;
-        } else {
+        if sled.level != Level::Memory {
             device = Some(sled);
         }
         if from.level != Level::Memory {

@@ -448,3 +448,12 @@ pub(crate) fn shared() -> MutexGuard<'static, Describer> {
 pub fn describe(file: &File) -> Result<Vec<Sled>, DescribeError> {
     shared().describe(file)
 }
+
+/// The level that a file's uncached parts come from by this machine's table, and where its numbers
+/// are from; of a device with zones, the first one's.
+///
+/// # Errors
+/// If the file cannot be examined.
+pub fn level_of(file: &File) -> io::Result<(Level, Source)> {
+    shared().level_of(file)
+}

@@ -24,7 +24,7 @@ mod sys;
 mod table;
 
 pub use delivery::{Delivery, Estimate, Estimator, delivery_time, delivery_time_in};
-pub use describe::{DescribeError, Describer, Level, Sled, describe};
+pub use describe::{DescribeError, Describer, Level, Sled, describe, level_of};
 pub use device::{Class, Device, Place};
 pub use memory::cache_capacity;
 pub use observed::forget as forget_observations;

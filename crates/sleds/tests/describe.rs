@@ -313,15 +313,15 @@ fn without_a_table_the_numbers_are_called_defaults() {
 fn a_linear_plan_loses_what_it_evicts_on_its_way_and_the_best_does_not() {
     let rates = |latency, bandwidth| (Some(spread(latency)), Some(spread(bandwidth)));
     let sled = |offset, length, memory: bool| {
-        let (latency_s, bandwidth_Bps) = match memory {
+        let (latency, bandwidth) = match memory {
             true => rates(1e-6, 1e9),
             false => rates(1e-2, 1e3),
         };
         Sled {
             offset,
             length,
-            latency_s,
-            bandwidth_Bps,
+            latency_s: latency,
+            bandwidth_Bps: bandwidth,
             level: if memory {
                 Level::Memory
             } else {

@@ -303,6 +303,29 @@ fn holes_read_as_zeroes() {
 }
 
 #[test]
+fn pieces_are_no_longer_than_asked_for_unless_one_unit_is() {
+    let dir = scratch();
+    let mut random = Random(9);
+    let content = text(&mut random, 1 << 20);
+    let file = cold(&path(&dir, "file"), &content);
+    for plan in [Plan::Linear, Plan::Best] {
+        for unit in [
+            Unit::Bytes,
+            Unit::Records(b'\n'),
+            Unit::Elements { start: 0, size: 8 },
+        ] {
+            mix(&file, &mut random, 30);
+            let mut handle = &file;
+            handle.rewind().unwrap();
+            let got = pieces(&file, options(plan, unit, 30_000));
+            assert!(joined(&got, 0) == content);
+            let longest = got.iter().map(|(_, data)| data.len()).max().unwrap();
+            assert!(longest <= 30_000, "{plan:?} {unit:?}: {longest}");
+        }
+    }
+}
+
+#[test]
 fn a_record_longer_than_a_piece_comes_whole() {
     let dir = scratch();
     let mut content = vec![b'x'; 3 << 20];

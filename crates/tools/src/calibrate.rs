@@ -175,10 +175,7 @@ fn targets(args: &Args, table: &Path) -> (Vec<(PathBuf, File)>, bool) {
         wanted.push((path.clone(), file_to_read(path)));
     }
     if wanted.is_empty() && rustix::process::geteuid().is_root() {
-        wanted = disks()
-            .into_iter()
-            .map(|disk| (disk.clone(), File::open(&disk)))
-            .collect();
+        wanted.extend(disks().into_iter().map(disk_to_read));
     }
     if wanted.is_empty() {
         let directory = table.parent().unwrap_or(Path::new("."));

@@ -4,13 +4,17 @@ use super::{Piece, Unit};
 
 /// A buffer that is filled at its end and given out from its front, unit by unit.
 ///
-/// `buf[..given]` was given out last; `buf[given..filled]` is still to be; the file's byte `at` is
-/// at `buf[0]`.
+/// `buf[start..start + given]` was given out last, `buf[start + given..filled]` is still to be; the
+/// file's byte `at` is at `buf[start]`.
 pub(crate) struct Assembly {
     buf: Vec<u8>,
     at: u64,
+    start: usize,
     given: usize,
     filled: usize,
+    /// Bytes of what is still to be given out, from its front, that are known to hold no end of a
+    /// record; so that a long record is searched once.
+    searched: usize,
     unit: Unit,
     chunk: usize,
 }
@@ -20,8 +24,10 @@ impl Assembly {
         Assembly {
             buf: Vec::new(),
             at,
+            start: 0,
             given: 0,
             filled: 0,
+            searched: 0,
             unit,
             chunk: chunk.max(1),
         }
@@ -29,7 +35,8 @@ impl Assembly {
 
     /// Goes on at another place; what was not given out is dropped.
     pub(crate) fn restart(&mut self, at: u64) {
-        (self.at, self.given, self.filled) = (at, 0, 0);
+        (self.at, self.start, self.given, self.filled) = (at, 0, 0, 0);
+        self.searched = 0;
     }
 
     /// The file's first byte that was not given out.
@@ -39,12 +46,17 @@ impl Assembly {
 
     /// How much there is of what was not given out.
     pub(crate) fn rest(&self) -> usize {
-        self.filled - self.given
+        self.filled - self.start - self.given
     }
 
     /// Takes back the piece given out last, and makes room.
     pub(crate) fn make_room(&mut self) -> &mut [u8] {
-        self.drop_given();
+        self.take_back();
+        if self.start > 0 {
+            self.buf.copy_within(self.start..self.filled, 0);
+            self.filled -= self.start;
+            self.start = 0;
+        }
         if self.filled == self.buf.len() {
             let length = (self.buf.len() * 2).max(self.chunk);
             self.buf.resize(length, 0);
@@ -52,13 +64,10 @@ impl Assembly {
         &mut self.buf[self.filled..]
     }
 
-    fn drop_given(&mut self) {
-        if self.given > 0 {
-            self.buf.copy_within(self.given..self.filled, 0);
-            self.at += self.given as u64;
-            self.filled -= self.given;
-            self.given = 0;
-        }
+    fn take_back(&mut self) {
+        self.at += self.given as u64;
+        self.start += self.given;
+        self.given = 0;
     }
 
     /// `n` bytes were put where [`Assembly::make_room`] said.
@@ -78,33 +87,139 @@ impl Assembly {
         }
     }
 
-    /// Gives out what is whole, or, if nothing will be added, all; whether there is anything.
+    /// Gives out whole units, about as many as there should be in a piece; or, if nothing will be
+    /// added, what there is. Whether there is anything.
     pub(crate) fn cut(&mut self, ended: bool) -> bool {
-        let rest = &self.buf[self.given..self.filled];
-        let whole = match (ended, self.unit) {
-            (true, _) | (false, Unit::Bytes) => rest.len(),
-            (false, Unit::Records(end)) => {
-                let last = rest.iter().rposition(|byte| *byte == end);
-                last.map_or(0, |n| n + 1)
-            }
-            (false, Unit::Elements { size, .. }) => {
-                let size = size.max(1) as usize;
-                rest.len() / size * size
-            }
+        self.take_back();
+        let length = self.rest();
+        let whole = match self.whole() {
+            0 if ended => length,
+            whole => whole,
         };
-        if whole == 0 {
-            return false;
-        }
-        self.drop_given();
         self.given = whole;
-        true
+        self.searched = match whole {
+            0 => self.searched,
+            _ => 0,
+        };
+        whole > 0
+    }
+
+    /// Bytes of whole units at the front: as many as fit a piece, or one that does not.
+    fn whole(&mut self) -> usize {
+        let rest = &self.buf[self.start..self.filled];
+        let fitting = rest.len().min(self.chunk);
+        match self.unit {
+            Unit::Bytes => fitting,
+            Unit::Elements { size, .. } => {
+                let size = size.max(1) as usize;
+                match (fitting / size, rest.len() / size) {
+                    (0, 0) => 0,
+                    (count, _) => count.max(1) * size,
+                }
+            }
+            Unit::Records(end) => {
+                let from = self.searched.min(fitting);
+                let last = rest[from..fitting].iter().rposition(|byte| *byte == end);
+                if let Some(last) = last {
+                    return from + last + 1;
+                }
+                let from = self.searched.max(fitting);
+                let first = rest[from..].iter().position(|byte| *byte == end);
+                match first {
+                    Some(first) => from + first + 1,
+                    None => {
+                        self.searched = rest.len();
+                        0
+                    }
+                }
+            }
+        }
     }
 
     /// What [`Assembly::cut`] gave out.
     pub(crate) fn piece(&self) -> Piece<'_> {
         Piece {
             offset: self.at,
-            data: &self.buf[..self.given],
+            data: &self.buf[self.start..self.start + self.given],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pieces that come of these additions.
+    fn pieces(unit: Unit, chunk: usize, additions: &[&str]) -> Vec<(u64, String)> {
+        let mut assembly = Assembly::new(unit, chunk, 100);
+        let mut all = Vec::new();
+        let mut take = |assembly: &mut Assembly, ended| {
+            while assembly.cut(ended) {
+                let piece = assembly.piece();
+                all.push((
+                    piece.offset,
+                    String::from_utf8(piece.data.to_vec()).unwrap(),
+                ));
+            }
+        };
+        for addition in additions {
+            assembly.append(addition.as_bytes());
+            take(&mut assembly, false);
+        }
+        take(&mut assembly, true);
+        assert_eq!(assembly.rest(), 0);
+        all
+    }
+
+    fn texts(unit: Unit, chunk: usize, additions: &[&str]) -> Vec<String> {
+        let all = pieces(unit, chunk, additions);
+        let mut at = 100;
+        for (offset, text) in &all {
+            assert_eq!(*offset, at);
+            at += text.len() as u64;
+        }
+        all.into_iter().map(|(_, text)| text).collect()
+    }
+
+    #[test]
+    fn bytes_come_in_pieces_no_longer_than_asked_for() {
+        assert_eq!(
+            texts(Unit::Bytes, 4, &["abcdefghij", "k"]),
+            ["abcd", "efgh", "ij", "k"]
+        );
+    }
+
+    #[test]
+    fn as_many_lines_as_fit_come_together_and_a_longer_one_alone() {
+        let lines = Unit::Records(b'\n');
+        let given = ["a\nbb\ncc", "c\nlong lo", "ng long\nd\ne"];
+        assert_eq!(
+            texts(lines, 5, &given),
+            ["a\nbb\n", "ccc\n", "long long long\n", "d\n", "e"]
+        );
+        assert_eq!(texts(lines, 100, &["a\nb\n"]), ["a\nb\n"]);
+    }
+
+    #[test]
+    fn elements_come_whole_until_the_last() {
+        let elements = Unit::Elements { start: 0, size: 3 };
+        assert_eq!(
+            texts(elements, 7, &["abcdefgh", "ijkl", "m"]),
+            ["abcdef", "ghijkl", "m"]
+        );
+        assert_eq!(texts(elements, 1, &["abcdef"]), ["abc", "def"]);
+    }
+
+    #[test]
+    fn a_long_record_is_searched_once() {
+        let mut assembly = Assembly::new(Unit::Records(b'\n'), 4, 0);
+        for _ in 0..3 {
+            assembly.append(b"xxxxxx");
+            assert!(!assembly.cut(false));
+            assert_eq!(assembly.searched, assembly.rest());
+        }
+        assembly.append(b"\n");
+        assert!(assembly.cut(false));
+        assert_eq!(assembly.piece().data.len(), 19);
     }
 }

@@ -40,7 +40,7 @@ impl<'f> Best<'f> {
         Ok(Best {
             ground: Ground::new(file, from, to, options)?,
             cached: CachedLane::new(assembly()),
-            device: DeviceLane::new(assembly()),
+            device: DeviceLane::new(assembly(), options.chunk),
             ahead: !may_stop,
             last: None,
         })

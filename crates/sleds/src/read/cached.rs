@@ -29,6 +29,9 @@ impl CachedLane {
     }
 
     pub(super) fn step(&mut self, ground: &mut Ground<'_>) -> io::Result<Step> {
+        if self.assembly.cut(false) {
+            return Ok(Step::Piece);
+        }
         match self.current {
             None => {
                 let first = ground.schedule.first(Cost::CACHED);

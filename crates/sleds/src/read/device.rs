@@ -14,7 +14,7 @@ use super::pool::Pool;
 
 /// Bytes of a request to the device. As many as [`DEPTH`] are in memory at once, which is taken
 /// from the page cache where memory is short.
-pub(crate) const BLOCK: u64 = 256 << 10;
+pub(crate) const BLOCK: u64 = 128 << 10;
 /// Observations count if waiting for the device was this share of the time.
 const WAITING: f64 = 0.7;
 
@@ -45,6 +45,8 @@ pub(super) struct DeviceLane {
     /// The file ended inside the current stretch.
     cut_off: bool,
     pool: Option<Pool>,
+    /// Bytes of a piece.
+    chunk: usize,
     clock: Clock,
 }
 
@@ -57,7 +59,7 @@ struct Clock {
 }
 
 impl DeviceLane {
-    pub(super) fn new(assembly: Assembly) -> DeviceLane {
+    pub(super) fn new(assembly: Assembly, chunk: usize) -> DeviceLane {
         DeviceLane {
             current: None,
             assembly,
@@ -66,12 +68,16 @@ impl DeviceLane {
             begun: None,
             cut_off: false,
             pool: None,
+            chunk: chunk.max(1),
             clock: Clock::default(),
         }
     }
 
-    /// Whether the next block has come, so that taking it makes nobody wait.
+    /// Whether a step makes nobody wait: something is left of the last block, or the next has come.
     pub(super) fn is_ready(&self) -> bool {
+        if self.assembly.rest() >= self.chunk {
+            return true;
+        }
         match (self.asked.front(), &self.pool) {
             (Some(asked), _) if asked.cached => true,
             (Some(_), Some(pool)) => pool.is_ready(),
@@ -80,6 +86,9 @@ impl DeviceLane {
     }
 
     pub(super) fn step(&mut self, ground: &mut Ground<'_>) -> io::Result<Step> {
+        if self.assembly.cut(false) {
+            return Ok(Step::Piece);
+        }
         self.ask(ground)?;
         match self.current {
             None => {

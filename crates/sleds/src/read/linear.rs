@@ -48,6 +48,10 @@ impl<'f> Linear<'f> {
     }
 
     pub(super) fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
+        // What was read at one go may make several pieces.
+        if self.assembly.cut(self.ended) {
+            return Ok(Some(self.assembly.piece()));
+        }
         loop {
             if self.ended {
                 let any = self.assembly.cut(true);

@@ -1,0 +1,306 @@
+//! `sleds show`, `calibrate` and `watch` as users and scripts see them.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// `sleds`, with a table of its own in `dir`.
+fn sleds(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sleds"));
+    command
+        .args(args)
+        .current_dir(dir)
+        .env("SLEDS_TABLE", dir.join("table.toml"));
+    command.env_remove("NO_COLOR").stdin(Stdio::null());
+    command
+}
+
+fn output(dir: &Path, args: &[&str]) -> Output {
+    sleds(dir, args).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A file of 100 pages, of which pages 10 to 19 are cached, if that can be had here.
+fn file(dir: &Path) {
+    let path = dir.join("file");
+    fs::write(&path, vec![b'x'; 100 << 12]).unwrap();
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    for page in 10..20 {
+        let _ = file.read_at(&mut [0; 4096], page << 12).unwrap();
+    }
+}
+
+#[test]
+fn show_prints_a_table_that_covers_the_file_and_both_times() {
+    let dir = scratch();
+    file(dir.path());
+    let shown = output(dir.path(), &["show", "file"]);
+    assert!(shown.status.success());
+    let text = out(&shown);
+    assert!(text.starts_with("file: 400KiB, "), "{text}");
+    assert!(
+        !text.contains('\x1b') && !text.contains('█'),
+        "plain when piped: {text}"
+    );
+    let rows = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        Some((
+            words.next()?.parse::<u64>().ok()?,
+            words.next()?.parse::<u64>().ok()?,
+        ))
+    });
+    let end = rows.fold(0, |at, (offset, length)| {
+        assert_eq!(offset, at, "{text}");
+        offset + length
+    });
+    assert_eq!(end, 100 << 12);
+    assert!(text.contains("\n  linear  ") && text.contains("\n  best    "));
+    // There is no table yet: said once, and in the listing.
+    assert_eq!(err(&shown).lines().count(), 1);
+    assert!(
+        err(&shown).contains("run `sleds calibrate`"),
+        "{}",
+        err(&shown)
+    );
+    assert!(text.contains("default, not measured"), "{text}");
+}
+
+#[test]
+fn show_gives_json_one_object_a_file() {
+    let dir = scratch();
+    file(dir.path());
+    let shown = output(dir.path(), &["show", "--json", "file", "file"]);
+    let text = out(&shown);
+    assert_eq!(text.lines().count(), 2);
+    let value: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    assert_eq!(value["schema"], 1);
+    assert_eq!(value["length"], 100 << 12);
+    let sleds = value["sleds"].as_array().unwrap();
+    let sum: u64 = sleds
+        .iter()
+        .map(|sled| sled["length"].as_u64().unwrap())
+        .sum();
+    assert_eq!(sum, 100 << 12);
+    for key in [
+        "offset",
+        "length",
+        "latency_s",
+        "bandwidth_Bps",
+        "level",
+        "source",
+    ] {
+        assert!(sleds[0].get(key).is_some(), "{key}");
+    }
+    assert!(value["best"]["seconds"]["median"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn show_names_each_file_that_it_cannot_examine_and_goes_on() {
+    let dir = scratch();
+    file(dir.path());
+    let shown = output(
+        dir.path(),
+        &["show", "-s", ".", "missing", "/dev/null", "file"],
+    );
+    assert_eq!(shown.status.code(), Some(1));
+    let said = err(&shown);
+    for part in [
+        "show: .: is a directory",
+        "missing: No such file",
+        "/dev/null: has no length",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(out(&shown).lines().count(), 1);
+    assert_eq!(output(dir.path(), &["show"]).status.code(), Some(2));
+    assert_eq!(
+        output(dir.path(), &["show", "--nonsense"]).status.code(),
+        Some(2)
+    );
+    assert_eq!(
+        output(dir.path(), &["show", "--help"]).status.code(),
+        Some(0)
+    );
+}
+
+#[test]
+fn show_draws_a_strip_when_told_to() {
+    let dir = scratch();
+    file(dir.path());
+    let text = out(&output(dir.path(), &["show", "--color", "always", "file"]));
+    assert!(text.contains('█') && text.contains("\x1b["), "{text}");
+}
+
+#[test]
+fn a_fifo_that_nobody_writes_to_is_not_waited_for() {
+    let dir = scratch();
+    let made = Command::new("mkfifo").arg(dir.path().join("fifo")).status();
+    assert!(made.unwrap().success());
+    let shown = output(dir.path(), &["show", "fifo"]);
+    assert!(err(&shown).contains("has no length"), "{}", err(&shown));
+}
+
+#[test]
+fn a_table_that_cannot_be_used_is_named_and_not_used() {
+    let dir = scratch();
+    file(dir.path());
+    for (table, said) in [
+        ("nonsense", "is broken"),
+        ("version = 9\nmachine = \"x\"\n", "version 9"),
+        (
+            "version = 1\nmachine = \"elsewhere\"\n",
+            "of another machine (elsewhere",
+        ),
+    ] {
+        fs::write(dir.path().join("table.toml"), table).unwrap();
+        let shown = output(dir.path(), &["show", "-s", "file"]);
+        assert!(shown.status.success());
+        assert!(err(&shown).contains(said), "{}", err(&shown));
+        // Named explicitly, it is an error.
+        let named = output(dir.path(), &["show", "--table", "table.toml", "file"]);
+        assert_eq!(named.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn calibrate_fills_the_table_and_show_then_uses_it() {
+    let dir = scratch();
+    fs::write(dir.path().join("data"), vec![7; 16 << 20]).unwrap();
+    let args = ["calibrate", "--time", "0.2", "--path", "data"];
+    let done = output(dir.path(), &args);
+    assert!(done.status.success(), "{}", err(&done));
+    let text = fs::read_to_string(dir.path().join("table.toml")).unwrap();
+    assert!(
+        text.contains("[[device]]") && text.contains("[memory.latency_s]"),
+        "{text}"
+    );
+    let shown = output(dir.path(), &["show", "data"]);
+    assert_eq!(err(&shown), "");
+    assert!(out(&shown).contains("measured"), "{}", out(&shown));
+    assert!(!out(&shown).contains("default"), "{}", out(&shown));
+    // Again, in a directory: the device is there once.
+    let again = output(dir.path(), &["calibrate", "--time", "0.2", "--path", "."]);
+    assert!(again.status.success(), "{}", err(&again));
+    let text = fs::read_to_string(dir.path().join("table.toml")).unwrap();
+    assert_eq!(text.matches("[[device]]").count(), 1, "{text}");
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn calibrate_says_what_it_cannot_measure_and_writes_the_rest() {
+    let dir = scratch();
+    fs::write(dir.path().join("tiny"), "x").unwrap();
+    let args = [
+        "calibrate",
+        "--time",
+        "0.1",
+        "--path",
+        "tiny",
+        "--path",
+        "missing",
+    ];
+    let done = output(dir.path(), &args);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(
+        err(&done).contains("tiny: has less than 4 MiB"),
+        "{}",
+        err(&done)
+    );
+    assert!(
+        err(&done).contains("missing: No such file"),
+        "{}",
+        err(&done)
+    );
+    assert!(dir.path().join("table.toml").exists());
+    let bad = output(dir.path(), &["calibrate", "--time", "0"]);
+    assert_eq!(bad.status.code(), Some(2));
+    let dry = [
+        "calibrate",
+        "--time",
+        "0.1",
+        "--path",
+        "tiny",
+        "--dry-run",
+        "-o",
+        "other.toml",
+    ];
+    assert!(out(&output(dir.path(), &dry)).contains("version = 1"));
+    assert!(!dir.path().join("other.toml").exists());
+}
+
+#[test]
+fn watch_shows_files_and_folders_once() {
+    let dir = scratch();
+    file(dir.path());
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    fs::write(dir.path().join("sub/cached"), vec![1; 8192]).unwrap();
+    let seen = output(dir.path(), &["watch", "--once", "."]);
+    assert!(seen.status.success(), "{}", err(&seen));
+    let text = out(&seen);
+    assert!(text.starts_with("2 files, 408KiB"), "{text}");
+    let cached = text
+        .lines()
+        .find(|line| line.contains("sub/cached"))
+        .unwrap();
+    assert!(cached.trim_start().starts_with("100 %"), "{text}");
+    let json = out(&output(
+        dir.path(),
+        &["watch", "--once", "--json", "sub/cached"],
+    ));
+    let value: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["files"][0]["cached"], 8192);
+    let missing = output(dir.path(), &["watch", "--once", "missing", "file"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(out(&missing).contains("file"));
+    assert_eq!(
+        output(dir.path(), &["watch", "-n", "0", "."]).status.code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn watch_goes_on_and_tells_what_changed() {
+    let dir = scratch();
+    let place = dir.path().join("growing");
+    fs::write(&place, vec![1; 4096]).unwrap();
+    let mut watch = sleds(dir.path(), &["watch", "--json", "-n", "0.05", "growing"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut sum = 0;
+    for (index, line) in lines.enumerate() {
+        let value: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        sum += value["files"][0]["change"].as_i64().unwrap();
+        if index == 0 {
+            // Appended, not written anew: a look in between would see it shorter.
+            let file = File::options().write(true).open(&place).unwrap();
+            file.write_all_at(&[1; 8192], 4096).unwrap();
+        }
+        if sum == 8192 {
+            break;
+        }
+    }
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert_eq!(sum, 8192);
+}
