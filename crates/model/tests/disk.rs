@@ -1,5 +1,6 @@
 //! What a disk does, seen from its host.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use forebay_model::disk::{
@@ -155,6 +156,25 @@ fn what_was_read_and_what_follows_it_is_answered_from_memory() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn a_faster_bus_shortens_large_hits_and_long_writes() {
+    let time = |bus_rate| {
+        let options = Options {
+            caches: Caches::Own,
+            bus_rate: NonZeroU64::new(bus_rate),
+            ..Options::default()
+        };
+        let mut disk = Disk::new(spec("barracuda"), options);
+        let miss = alone(&mut disk, 0, Op::Read, 400_000, 128);
+        let now = miss.at.as_nanos() + SECOND;
+        took(now, alone(&mut disk, now, Op::Read, 400_128, 128))
+    };
+    // 64 KiB at 5 MB/s, as measured, and at 20 MB/s.
+    let (measured, faster) = (time(0), time(20_000_000));
+    assert!((13..14).contains(&measured.as_millis()), "{measured:?}");
+    assert!((3..4).contains(&faster.as_millis()), "{faster:?}");
 }
 
 #[test]
@@ -394,6 +414,7 @@ fn every_request_is_done_once_whatever_the_caches_and_the_queue() {
                         caches,
                         scheduling,
                         phase: 0.3,
+                        ..Options::default()
                     };
                     let what = format!("{name} {options:?} seed {seed}");
                     let one = mixture(spec(name), options, seed, &what);
