@@ -87,7 +87,7 @@ impl Disk {
         };
         Disk {
             motor: Motor::new(&spec, options.phase),
-            times: Times::new(&spec.controller, options.bus_rate),
+            times: Times::new(&spec.controller),
             cache: Cache::new(&spec.cache),
             queue: Queue::new(options.scheduling),
             choice,
