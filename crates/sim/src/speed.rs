@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let options = Options {
                 caches,
                 scheduling,
-                phase: 0.0,
+                ..Options::default()
             };
             let began = Busy::now();
             let end = simulate(&spec, options, depth, args.requests);
@@ -121,7 +121,7 @@ mod tests {
             let options = Options {
                 caches: Caches::Own,
                 scheduling: Scheduling::Sptf,
-                phase: 0.5,
+                ..Options::default()
             };
             let end = simulate(&spec, options, depth, 500);
             assert!(end > 0);

@@ -77,3 +77,7 @@ impl Ahead {
         Arm::at(&geometry.piece(self.block, 1))
     }
 }
+
+#[cfg(test)]
+#[path = "ahead_tests.rs"]
+mod tests;

@@ -225,7 +225,11 @@ fn seek_points(line: &Line<'_>, seek: &mut Vec<(u32, f64)>) -> Result<(), TableE
         if distance <= after || (seek.is_empty() && distance != 1) {
             return Err(line.error("the distances of a seek curve rise from 1"));
         }
-        seek.push((distance, line.span(ms)?));
+        let ms = line.span(ms)?;
+        if ms > 4000.0 {
+            return Err(line.error(format!("a seek of {ms} ms is no disk's")));
+        }
+        seek.push((distance, ms));
     }
     Ok(())
 }
