@@ -16,15 +16,18 @@ pub(crate) struct Segment {
     pub(crate) dirty: Range<u64>,
     /// Blocks being written to the medium.
     pub(crate) in_flight: Range<u64>,
-    /// Number of the oldest write in `dirty`, and in `in_flight`.
+    /// Number of the oldest write in `dirty`, or once in it; 0 if it was filled by reading.
     dirty_since: u64,
+    /// Number of the oldest write in `in_flight`.
     in_flight_since: u64,
     /// When it was last used, counted in uses.
     used: u64,
     /// When the blocks of the last write were all there.
     pub(crate) data_at: u64,
-    /// A request is filling it: not to be given away, nor read from.
-    pub(crate) filling: bool,
+    /// A request is filling it up to a block: it is not to be given away, nor read from.
+    filling: Option<u64>,
+    /// Blocks it is being filled with were written meanwhile: it will hold nothing.
+    spoiled: bool,
     /// Only for writes.
     own: bool,
 }
@@ -51,8 +54,8 @@ pub(crate) struct Cache {
     reads_hit_writes: bool,
     uses: u64,
     writes: u64,
-    /// Grows with every change after which a request may be answered that could not be before.
-    generation: u64,
+    /// The segments that are dirty, in the order they became so.
+    dirty: Vec<usize>,
 }
 
 impl Cache {
@@ -71,7 +74,8 @@ impl Cache {
                 in_flight_since: 0,
                 used: 0,
                 data_at: 0,
-                filling: false,
+                filling: None,
+                spoiled: false,
                 own: own && i < spec.write_segments.min(spec.segments - 1),
             })
             .collect();
@@ -82,17 +86,8 @@ impl Cache {
             reads_hit_writes: spec.reads_hit_writes,
             uses: 0,
             writes: 0,
-            generation: 1,
+            dirty: Vec::new(),
         }
-    }
-
-    /// A number that stays the same as long as what the cache cannot answer stays so.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    pub(crate) fn changed(&mut self) {
-        self.generation += 1;
     }
 
     pub(crate) fn segment_blocks(&self) -> u64 {
@@ -107,7 +102,10 @@ impl Cache {
     /// The segment that holds `block`, or ends right before it, and may be read from.
     pub(crate) fn find(&self, block: u64) -> Option<usize> {
         self.segments.iter().position(|s| {
-            !s.filling && !s.held.is_empty() && s.held.start <= block && block <= s.held.end
+            s.filling.is_none()
+                && !s.held.is_empty()
+                && s.held.start <= block
+                && block <= s.held.end
         })
     }
 
@@ -123,7 +121,7 @@ impl Cache {
 
     /// Whether part of `range` is only here, and not to be read from here as a whole.
     pub(crate) fn holds_dirty(&self, range: &Range<u64>) -> bool {
-        self.segments.iter().any(|s| {
+        self.dirty.iter().map(|&i| &self.segments[i]).any(|s| {
             s.overlaps_dirty(range)
                 && (!self.reads_hit_writes || s.held.start > range.start || s.held.end < range.end)
         })
@@ -134,12 +132,49 @@ impl Cache {
         let index = (0..self.segments.len())
             .filter(|&i| {
                 let s = &self.segments[i];
-                !s.own && !s.filling && !s.is_dirty()
+                !s.own && s.filling.is_none() && !s.is_dirty()
             })
             .min_by_key(|&i| self.segments[i].used)?;
-        self.segments[index].held = 0..0;
+        let s = &mut self.segments[index];
+        s.held = 0..0;
+        s.dirty_since = 0;
         self.touch(index);
         Some(index)
+    }
+
+    /// An unused segment for a write that begins at `first`, or else the one not used for longest.
+    fn take_for_write(&mut self, first: u64) -> Option<usize> {
+        let own = self.segments.iter().any(|s| s.own);
+        let index = (0..self.segments.len())
+            .filter(|&i| {
+                let s = &self.segments[i];
+                s.own == own && s.filling.is_none() && !s.is_dirty()
+            })
+            .min_by_key(|&i| self.segments[i].used)?;
+        self.segments[index].held = first..first;
+        Some(index)
+    }
+
+    /// A request begins to fill segment `index` up to `end`.
+    pub(crate) fn begin_fill(&mut self, index: usize, end: u64) {
+        self.touch(index);
+        let s = &mut self.segments[index];
+        s.filling = Some(end);
+        s.spoiled = false;
+    }
+
+    /// The segment is filled. Returns whether it holds the blocks.
+    pub(crate) fn end_fill(&mut self, index: usize) -> bool {
+        let s = &mut self.segments[index];
+        let Some(end) = s.filling.take() else {
+            return false;
+        };
+        if s.spoiled {
+            s.held = 0..0;
+            return false;
+        }
+        self.extend(index, end);
+        true
     }
 
     /// Takes the blocks of a write in; `None` if there is no room for them now.
@@ -155,39 +190,37 @@ impl Cache {
             } else {
                 hull_start..s.dirty.end.max(range.end)
             };
-            !s.filling
+            s.filling.is_none()
                 && !s.held.is_empty()
                 && s.held.start <= range.start
                 && range.start <= s.held.end
                 && hull.end - hull.start <= size
                 && (s.in_flight.is_empty() || hull.end.max(s.held.end) - s.in_flight.start <= size)
         };
-        let dirty = self.segments.iter().filter(|s| s.is_dirty()).count();
-        let may_dirty = |s: &Segment| s.is_dirty() || dirty < self.dirty_max;
-        let written = |s: &Segment| s.is_dirty() || s.dirty_since > 0;
-        let index = match (0..self.segments.len()).find(|&i| {
-            let s = &self.segments[i];
-            written(s) && fits(s) && may_dirty(s)
-        }) {
-            Some(index) => index,
-            None => {
-                if dirty >= self.dirty_max || self.segments.iter().any(|s| s.overlaps_dirty(&range))
-                {
-                    return None;
-                }
-                let own = self.segments.iter().any(|s| s.own);
-                let index = (0..self.segments.len())
-                    .filter(|&i| {
-                        let s = &self.segments[i];
-                        s.own == own && !s.filling && !s.is_dirty()
-                    })
-                    .min_by_key(|&i| self.segments[i].used)?;
-                self.segments[index].held = range.start..range.start;
-                index
-            }
+        let written = |s: &Segment| s.dirty_since > 0;
+        let full = self.dirty.len() >= self.dirty_max;
+        let found = if full {
+            let mut dirty = self.dirty.iter().copied();
+            dirty.find(|&i| fits(&self.segments[i]))
+        } else {
+            self.segments.iter().position(|s| written(s) && fits(s))
         };
+        let others = self.dirty.iter().filter(|&&i| Some(i) != found);
+        if others
+            .map(|&i| &self.segments[i])
+            .any(|s| s.overlaps_dirty(&range))
+        {
+            return None;
+        }
+        let index = match found {
+            Some(index) => index,
+            None if full => return None,
+            None => self.take_for_write(range.start)?,
+        };
+        if !self.segments[index].is_dirty() {
+            self.dirty.push(index);
+        }
         self.forget(&range, index);
-        self.changed();
         self.writes += 1;
         let writes = self.writes;
         let s = &mut self.segments[index];
@@ -207,7 +240,12 @@ impl Cache {
     /// `except`. A segment is one run of blocks, and goes as a whole.
     pub(crate) fn forget(&mut self, range: &Range<u64>, except: usize) {
         for (i, s) in self.segments.iter_mut().enumerate() {
-            if i != except && overlap(&s.held, range) && !s.is_dirty() {
+            if i == except || s.is_dirty() {
+                continue;
+            }
+            if let Some(end) = s.filling {
+                s.spoiled |= overlap(&(s.held.start..end), range);
+            } else if overlap(&s.held, range) {
                 s.held = 0..0;
             }
         }
@@ -215,7 +253,6 @@ impl Cache {
 
     /// The blocks of segment `index` that a destage writes; they are in flight from now on.
     pub(crate) fn begin_destage(&mut self, index: usize) -> Range<u64> {
-        self.changed();
         let s = &mut self.segments[index];
         s.in_flight = std::mem::replace(&mut s.dirty, 0..0);
         s.in_flight_since = s.dirty_since;
@@ -223,27 +260,28 @@ impl Cache {
     }
 
     pub(crate) fn end_destage(&mut self, index: usize) {
-        self.changed();
         let hits = self.reads_hit_writes;
         let s = &mut self.segments[index];
         s.in_flight = 0..0;
-        if !hits && s.dirty.is_empty() {
-            s.held = 0..0;
+        if s.dirty.is_empty() {
+            if !hits {
+                s.held = 0..0;
+            }
+            self.dirty.retain(|&i| i != index);
         }
     }
 
     /// Segments with something to destage, and what.
     pub(crate) fn to_destage(&self) -> impl Iterator<Item = (usize, &Range<u64>)> {
-        self.segments
-            .iter()
-            .enumerate()
+        let dirty = self.dirty.iter().map(|&i| (i, &self.segments[i]));
+        dirty
             .filter(|(_, s)| !s.dirty.is_empty() && s.in_flight.is_empty())
             .map(|(i, s)| (i, &s.dirty))
     }
 
     /// Whether anything is not on the medium yet.
     pub(crate) fn is_dirty(&self) -> bool {
-        self.segments.iter().any(Segment::is_dirty)
+        !self.dirty.is_empty()
     }
 
     /// How many writes were taken in so far.
@@ -253,7 +291,7 @@ impl Cache {
 
     /// Whether the first `writes` writes taken in are on the medium.
     pub(crate) fn is_clean_up_to(&self, writes: u64) -> bool {
-        self.segments.iter().all(|s| {
+        self.dirty.iter().map(|&i| &self.segments[i]).all(|s| {
             (s.dirty.is_empty() || s.dirty_since > writes)
                 && (s.in_flight.is_empty() || s.in_flight_since > writes)
         })

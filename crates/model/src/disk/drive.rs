@@ -18,7 +18,7 @@ use super::cache::Cache;
 use super::geometry::Geometry;
 use super::mechanics::{Arm, Motor, Place};
 use super::options::{CacheChoice, Caches, Completion, Op, Options, Service};
-use super::queue::{Candidate, Queue, Request, Waiting, Work};
+use super::queue::{Asked, Candidate, Queue, Request, Waiting, Work};
 use super::spec::Spec;
 use super::times::{Overhead, Times};
 
@@ -87,7 +87,7 @@ impl Disk {
         };
         Disk {
             motor: Motor::new(&spec, options.phase),
-            times: Times::new(&spec.controller),
+            times: Times::new(&spec.controller, options.bus_rate),
             cache: Cache::new(&spec.cache),
             queue: Queue::new(options.scheduling),
             choice,
@@ -174,7 +174,7 @@ impl Disk {
             id,
             arrived,
             request,
-            unanswered: 0,
+            asked: Asked::NotYet,
         });
         self.dispatch(arrived);
     }
@@ -212,18 +212,25 @@ impl Disk {
         };
         match busy.then {
             Then::Nothing => {}
-            Then::Destaged(segment) => self.cache.end_destage(segment),
+            Then::Destaged(segment) => {
+                let written = self.cache.segments[segment].in_flight.clone();
+                self.cache.end_destage(segment);
+                self.queue.wake_reads(&written);
+                self.queue.wake_writes();
+            }
             Then::Filled {
                 segment,
                 end,
                 limit,
             } => {
-                self.cache.segments[segment].filling = false;
-                self.cache.changed();
-                self.cache.extend(segment, end);
-                if limit > end {
-                    self.ahead = Some(Ahead::new(segment, (busy.until, self.arm), end, limit));
+                if self.cache.end_fill(segment) {
+                    if limit > end {
+                        self.ahead = Some(Ahead::new(segment, (busy.until, self.arm), end, limit));
+                    }
+                    let start = self.cache.segments[segment].held.start;
+                    self.queue.wake_reads(&(start..limit));
                 }
+                self.queue.wake_writes();
             }
         }
     }

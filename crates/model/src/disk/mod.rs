@@ -5,9 +5,12 @@
 //! moves it to an instant and hands out what has completed until then. It keeps no data, only
 //! where data would be and when.
 //!
-//! Inside: [`geometry`](self) maps blocks to places; `mechanics` knows where the heads are and how
-//! long a transfer takes; `queue` chooses the next request. Parameters come as a [`Spec`], by name
-//! ([`named`]) or from a table ([`Spec::parse`]).
+//! Parameters come as a [`Spec`], by name ([`named()`]) or from a table ([`Spec::parse`]).
+//!
+//! Inside, in the order to read: `geometry` maps blocks to places; `mechanics` knows where the heads
+//! are and how long a transfer takes; `cache` is the drive's memory, and `ahead` a read-ahead under
+//! way; `queue` chooses the next request; `drive` puts them together. What is modelled and why, and
+//! how close it is to real drives, is in docs/design/model.md.
 
 mod ahead;
 mod cache;

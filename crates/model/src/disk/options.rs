@@ -1,5 +1,6 @@
 //! What a disk is asked, told and answers.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use forebay_rt::Instant;
@@ -55,6 +56,9 @@ pub struct Options {
     pub scheduling: Scheduling,
     /// The rotational position at instant 0, as a fraction of a rotation.
     pub phase: f64,
+    /// Bytes a second on the bus; `None` as in the drive's table, which has the bus that the drive
+    /// was measured on: for the drives of 1997 on, 5 MB/s, where they could do 20 to 80.
+    pub bus_rate: Option<NonZeroU64>,
 }
 
 /// Where the time of a request went. The parts may overlap, so they need not add up to the whole.

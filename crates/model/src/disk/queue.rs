@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::cache::overlap;
 use super::mechanics::{Arm, Motor, Place};
 use super::options::{Op, Scheduling};
 
@@ -29,13 +30,23 @@ pub(crate) enum Request {
     Flush(u64),
 }
 
+/// Whether the cache was asked for a request, and what keeps it from answering. This stays so until
+/// one of the `wake` functions is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    NotYet,
+    /// It does not hold the blocks, or has no room for them.
+    Miss,
+    /// It holds some that have to go to the medium first.
+    Blocked,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) id: u64,
     pub(crate) arrived: u64,
     pub(crate) request: Request,
-    /// The cache could not answer it in this generation of its content; 0: not tried.
-    pub(crate) unanswered: u64,
+    pub(crate) asked: Asked,
 }
 
 /// Something the mechanism could do next.
@@ -71,6 +82,30 @@ impl Queue {
             waiting: VecDeque::new(),
             scheduling,
             upwards: true,
+        }
+    }
+
+    /// The cache got, or is about to get, the blocks of `span`: reads that begin there may ask
+    /// again.
+    pub(crate) fn wake_reads(&mut self, span: &Range<u64>) {
+        for waiting in &mut self.waiting {
+            if let Request::Transfer(work) = &waiting.request
+                && work.op == Op::Read
+                && overlap(&work.range, span)
+            {
+                waiting.asked = Asked::NotYet;
+            }
+        }
+    }
+
+    /// There may be room for writes: they may ask again.
+    pub(crate) fn wake_writes(&mut self) {
+        for waiting in &mut self.waiting {
+            if let Request::Transfer(work) = &waiting.request
+                && work.op == Op::Write
+            {
+                waiting.asked = Asked::NotYet;
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use super::options::CacheChoice;
 
 /// The parameters of a drive: what its maker built and what was measured on it.
 ///
-/// Got from [`named`](super::named) or read from a table by [`Spec::parse`].
+/// Got from [`named()`](super::named()) or read from a table by [`Spec::parse`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Spec {
     pub(crate) name: String,

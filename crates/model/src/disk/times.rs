@@ -1,5 +1,9 @@
 //! The controller's times, in nanoseconds.
 
+use std::num::NonZeroU64;
+
+use forebay_units::SECTOR_BYTES;
+
 use super::mechanics::ns;
 use super::spec::{self, Controller};
 
@@ -31,10 +35,17 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    pub(crate) fn new(controller: &Controller) -> Times {
+    pub(crate) fn new(controller: &Controller, bus_rate: Option<NonZeroU64>) -> Times {
+        let (first_block, block) = match bus_rate {
+            None => (ns(controller.first_block_ms), ns(controller.bus_ms)),
+            Some(rate) => {
+                let block = (SECTOR_BYTES * 1_000_000_000).div_ceil(rate.get());
+                (block, block)
+            }
+        };
         Times {
-            block: ns(controller.bus_ms),
-            first_block: ns(controller.first_block_ms),
+            block,
+            first_block,
             read_hit: Overhead::new(controller.read_hit),
             read_miss: Overhead::new(controller.read_miss),
             write_hit: Overhead::new(controller.write_hit),

@@ -19,6 +19,7 @@ impl Gap {
     pub(crate) fn of(spec: &Spec) -> Gap {
         match spec.name() {
             "dec_rz26" => Gap::After,
+            name if name.starts_with("hp") => Gap::After,
             _ => Gap::Before,
         }
     }

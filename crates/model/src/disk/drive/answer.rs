@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::ahead::Ahead;
 use super::super::options::{CacheChoice, Op, Service};
-use super::super::queue::{Request, Work};
+use super::super::queue::{Asked, Request, Work};
 use super::super::spec::ReadAhead;
 use super::{Disk, Plan, span};
 
@@ -23,16 +23,14 @@ pub(super) enum Source {
 impl Disk {
     /// Answers the first request that the cache can answer. Returns whether there was one.
     pub(super) fn answer_one(&mut self, now: u64) -> bool {
-        let generation = self.cache.generation();
         for index in 0..self.queue.waiting.len() {
-            let waiting = &mut self.queue.waiting[index];
+            let waiting = &self.queue.waiting[index];
             let Request::Transfer(work) = &waiting.request else {
                 continue;
             };
-            if waiting.unanswered == generation {
+            if waiting.asked != Asked::NotYet {
                 continue;
             }
-            waiting.unanswered = generation;
             let work = work.clone();
             let plan = match work.op {
                 Op::Read => self.answer_read(now, &work),
@@ -44,6 +42,8 @@ impl Disk {
                 self.promise(now, index, plan);
                 return true;
             }
+            let blocked = work.op == Op::Read && self.cache.holds_dirty(&work.range);
+            self.queue.waiting[index].asked = if blocked { Asked::Blocked } else { Asked::Miss };
         }
         false
     }
@@ -124,7 +124,7 @@ impl Disk {
                 match &mut self.ahead {
                     Some(ahead) if ahead.segment == segment => {
                         ahead.limit = ahead.limit.max(limit);
-                        self.cache.changed();
+                        self.queue.wake_reads(&(start..limit));
                     }
                     _ => self.resume_ahead(now, segment, limit),
                 }
@@ -132,10 +132,11 @@ impl Disk {
             Source::Coming => {
                 let segment = self.ahead.as_ref()?.segment;
                 self.cache.touch(segment);
-                let limit = self.limit(self.cache.segments[segment].held.start, &work.range);
+                let start = self.cache.segments[segment].held.start;
+                let limit = self.limit(start, &work.range);
                 let ahead = self.ahead.as_mut()?;
                 ahead.limit = ahead.limit.max(limit);
-                self.cache.changed();
+                self.queue.wake_reads(&(start..limit));
                 let ahead = self.ahead.as_ref()?;
                 let first = ahead.when(&self.motor, &self.geometry, first);
                 let last = ahead.when(&self.motor, &self.geometry, last);
@@ -165,7 +166,7 @@ impl Disk {
         {
             self.stop_ahead();
             self.ahead = Some(Ahead::new(segment, (now, self.arm), held, limit));
-            self.cache.changed();
+            self.queue.wake_reads(&(held..limit));
         }
     }
 
@@ -188,6 +189,7 @@ impl Disk {
         let bus = self.on_bus(work);
         let end = now + overhead + bus;
         self.cache.segments[segment].data_at = end;
+        self.queue.wake_reads(&self.cache.segments[segment].held);
         Some(Plan {
             end: end + self.times.write_completion,
             service: Service {

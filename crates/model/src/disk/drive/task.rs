@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::mechanics::{Place, Transfer};
 use super::super::options::{Op, Service};
-use super::super::queue::{Candidate, Request, Task, Work};
+use super::super::queue::{Asked, Candidate, Request, Task, Work};
 use super::answer::Source;
 use super::{Busy, Disk, Plan, Then, span};
 
@@ -47,7 +47,7 @@ impl Disk {
         for (index, waiting) in self.queue.waiting.iter().enumerate() {
             let need = match &waiting.request {
                 Request::Flush(_) => Need::Destage,
-                Request::Transfer(work) => self.need(work, dirty, waiting.unanswered),
+                Request::Transfer(work) => self.need(work, dirty, waiting.asked),
             };
             match (need, &waiting.request) {
                 (Need::Medium, Request::Transfer(work)) => {
@@ -72,28 +72,27 @@ impl Disk {
         }
         if dirty && (pressed || candidates.is_empty()) {
             let begin = if pressed_first { 0 } else { candidates.len() };
-            let destages = self.cache.to_destage().map(|(segment, range)| Candidate {
-                task: Task::Destage(segment),
-                place: Place::of(&self.geometry.piece(range.start, 1)),
-                write: true,
-                from: now,
-                ready: self.cache.segments[segment].data_at,
-            });
+            let wanted = if self.queue.in_order() { 1 } else { usize::MAX };
+            let destages = self
+                .cache
+                .to_destage()
+                .take(wanted)
+                .map(|(segment, range)| Candidate {
+                    task: Task::Destage(segment),
+                    place: Place::of(&self.geometry.piece(range.start, 1)),
+                    write: true,
+                    from: now,
+                    ready: self.cache.segments[segment].data_at,
+                });
             candidates.splice(begin..begin, destages);
         }
     }
 
     /// What a request waits for.
-    fn need(&self, work: &Work, dirty: bool, unanswered: u64) -> Need {
+    fn need(&self, work: &Work, dirty: bool, asked: Asked) -> Need {
         match work.op {
-            Op::Read if unanswered == self.cache.generation() => {
-                // The cache was asked, and nothing has changed.
-                if dirty && self.cache.holds_dirty(&work.range) {
-                    Need::Destage
-                } else {
-                    Need::Medium
-                }
-            }
+            Op::Read if asked == Asked::Miss => Need::Medium,
+            Op::Read if asked == Asked::Blocked => Need::Destage,
             Op::Read => match self.source(&work.range) {
                 Source::Held(_) | Source::Coming => Need::Interface,
                 Source::Medium(_) => Need::Medium,
@@ -231,8 +230,7 @@ impl Disk {
             }
             self.cache.segments[segment].held = start..work.range.start;
         }
-        self.cache.touch(segment);
-        self.cache.segments[segment].filling = true;
+        self.cache.begin_fill(segment, work.range.end);
         let start = self.cache.segments[segment].held.start;
         Then::Filled {
             segment,
