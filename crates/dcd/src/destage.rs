@@ -16,7 +16,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Device, DeviceError, Op};
+use forebay_device::{DeviceError, Op};
 use forebay_log::{Addr, Entry, LogError, Placed, RangeKind};
 use forebay_units::{Line, RecordSeq, SegmentSeq};
 use futures_util::StreamExt;
@@ -263,7 +263,7 @@ impl Engine {
         let Some(written) = written else {
             return Ok(());
         };
-        self.data.flush().await?;
+        self.flush_data().await?;
         self.log.flush(written.superseded_by).await?;
         self.move_tail(&written, last).await?;
         self.settled.notify_all();

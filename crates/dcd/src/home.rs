@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Result};
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result};
 use forebay_log::{Log, RangeKind};
 use forebay_units::SECTOR_BYTES;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -249,6 +249,49 @@ impl Engine {
                 .await?;
         }
         Ok(written)
+    }
+
+    /// Notes that a change went past the log and needs a flush of the data device.
+    pub(crate) fn note_bypassed(&self) {
+        self.bypassed.set(self.bypassed.get() + 1);
+    }
+
+    /// Flushes the data device, whoever needs it. If that fails, what went past the log since the
+    /// last flush may be gone, and there is no copy of it.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) async fn flush_data(&self) -> Result<()> {
+        let covered = self.bypassed.get();
+        match self.data.flush().await {
+            Ok(()) => {
+                let durable = self.bypassed_durable.get().max(covered);
+                self.bypassed_durable.set(durable);
+                Ok(())
+            }
+            Err(error) => {
+                if self.bypassed_durable.get() < self.bypassed.get() {
+                    tracing::error!(%error, "data that went past the log may be lost");
+                    let cause = format!("a flush of the data device failed: {error}");
+                    self.bypassed_lost.replace(Some(cause.into()));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes what went past the log durable.
+    ///
+    /// # Errors
+    /// The device's; and for ever, once a flush failed that it needed.
+    pub(crate) async fn make_bypassed_durable(&self, op: Op) -> Result<()> {
+        if self.bypassed_durable.get() < self.bypassed.get() {
+            self.flush_data().await?;
+        }
+        match self.bypassed_lost.borrow().clone() {
+            Some(cause) => Err(DeviceError::Failed { op, cause }),
+            None => Ok(()),
+        }
     }
 
     /// The parts of a range for which this mark still counts: not marked anew, no data on top.

@@ -1,7 +1,8 @@
 //! On a disk with one arm, destaging does not stand before users.
 //!
 //! Found with `forebay try` on an emulated disk: while the log was destaged, a flush took up to 2.6
-//! seconds, behind megabytes of reads of the log and dozens of writes home.
+//! seconds, behind megabytes of reads of the log and dozens of writes home. And a user who came by every
+//! 700 ms kept destaging from ever taking home what it had read: it was not done in time, and began anew.
 
 use std::rc::Rc;
 use std::time::Duration;

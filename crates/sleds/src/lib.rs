@@ -6,6 +6,29 @@
 //! Programs read a file through a [`Reader`], which gives out every byte once, in the order the
 //! [`Plan`] says.
 
+pub mod calibrate;
+mod delivery;
+mod describe;
+mod device;
+mod extents;
+pub mod format;
+mod memory;
+mod mounts;
+mod observed;
+mod pick;
 mod read;
+mod records;
+mod residency;
+mod schedule;
+mod sys;
+mod table;
 
+pub use delivery::{Delivery, Estimate, Estimator, delivery_time, delivery_time_in};
+pub use describe::{DescribeError, Describer, Level, Sled, describe};
+pub use device::{Class, Device, Place};
+pub use memory::cache_capacity;
+pub use observed::forget as forget_observations;
+pub use pick::{Pick, PickOptions, Picker};
 pub use read::{Piece, Plan, ReadOptions, Reader, Unit};
+pub use residency::{Presence, Run, residency};
+pub use table::{Entry, Rates, Source, Spread, Table, TableError, Zone, machine, usual};

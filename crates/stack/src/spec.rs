@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use forebay_units::{ByteLen, ParseByteLenError};
 
+use crate::text::exact;
 use crate::{Model, ModelError};
 
 /// What an emulated disk begins with.
@@ -111,19 +112,6 @@ impl Spec {
             (Some(a), Some(b)) => a.start < b.end && b.start < a.end,
             _ => true,
         }
-    }
-}
-
-/// A length in the largest unit that divides it, so that it reads back as itself. The same length
-/// always prints the same: it becomes part of a device's names.
-fn exact(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let unit = units
-        .into_iter()
-        .find(|(shift, _)| bytes != 0 && bytes.is_multiple_of(1 << shift));
-    match unit {
-        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
-        None => bytes.to_string(),
     }
 }
 

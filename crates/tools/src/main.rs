@@ -2,11 +2,33 @@
 //!
 //! Each tool is a module with a `TOOL`: what it is called, how its command line looks (which gives
 //! help, man pages and completions), and what runs it. A tool gets its arguments unparsed, because
-//! `find` and `grep` have command lines of their own making.
+//! those that stand beside a GNU program take them as that one does (`gnu/`), and `find` and `grep`
+//! have command lines of their own making.
+//!
+//! What holds throughout:
+//! - A tool that stands beside a GNU program writes what that one writes, byte for byte, in any
+//!   order of reading; messages begin with `sleds TOOL` in place of its name, and exit codes are
+//!   its.
+//! - What is a character, a space or a capital is asked of the C library, in the user's locale
+//!   (`locale`).
 
+mod bench;
+mod calibrate;
+mod cat;
+mod documents;
 mod find;
 mod fits;
+mod gnu;
 mod grep;
+mod input;
+mod locale;
+mod output;
+mod plan;
+mod quantity;
+mod show;
+mod signals;
+mod strip;
+mod watch;
 mod wc;
 
 use std::ffi::OsString;
@@ -23,7 +45,19 @@ struct Tool {
     run: fn(Vec<OsString>) -> ExitCode,
 }
 
-const TOOLS: [Tool; 4] = [wc::TOOL, grep::TOOL, find::TOOL, fits::TOOL];
+const TOOLS: &[Tool] = &[
+    show::TOOL,
+    calibrate::TOOL,
+    watch::TOOL,
+    wc::TOOL,
+    grep::TOOL,
+    find::TOOL,
+    cat::TOOL,
+    fits::TOOL,
+    bench::TOOL,
+    documents::MAN,
+    documents::COMPLETIONS,
+];
 
 fn command() -> Command {
     Command::new("sleds")
@@ -32,9 +66,14 @@ fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(TOOLS.iter().map(|tool| (tool.command)()))
+        .after_help(
+            "Exit codes: those of the GNU program of the same name where there is one; otherwise \
+             0, done; 1, failed; 2, wrong usage.",
+        )
 }
 
 fn main() -> ExitCode {
+    signals::end_quietly_when_nobody_reads();
     let mut args = std::env::args_os().skip(1);
     let name = args.next();
     let tool = TOOLS

@@ -1,23 +1,199 @@
-//! `sleds wc`.
+//! `sleds wc`: GNU's `wc`, in the order that costs least.
+//!
+//! A file is counted in pieces, in any order (`scan.rs`), and what the pieces come to is joined
+//! (`summary.rs`). Behaviour is that of coreutils 9.1; `--total` is from later ones. One difference
+//! is meant: of a file that is not read from its beginning, and whose size is a multiple of a page,
+//! GNU's `wc -c` counts too little.
 
-use std::ffi::OsString;
+mod args;
+mod classes;
+mod count;
+mod names;
+mod report;
+mod scan;
+mod sequence;
+mod summary;
+#[cfg(test)]
+mod summary_tests;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
+use std::io::{Seek as _, SeekFrom};
 use std::process::ExitCode;
 
-use clap::Command;
+use sleds::Plan;
 
-use crate::Tool;
+use crate::gnu::{self, Complaints, quoted, quoted_if_needed};
+use crate::{Tool, input};
+use args::{Asked, Job, Total};
+use count::{Counted, Counter};
+use names::Names;
+use report::{Figures, Report, digits};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "wc",
-    command,
+    command: args::command,
     run,
 };
 
-fn command() -> Command {
-    Command::new("wc").about("(not there yet)")
+fn run(args: Vec<OsString>) -> ExitCode {
+    let mut complaints = Complaints::new("wc");
+    match args::parse(args, gnu::permutes()) {
+        Ok(Asked::Help) => gnu::print_help(args::command(), &mut complaints),
+        Ok(Asked::Version) => gnu::print_version(&mut complaints),
+        Ok(Asked::Count(job)) => count(&job, &mut complaints),
+        Err(usage) => complaints.wrong_usage(&usage),
+    }
+    ExitCode::from(u8::from(complaints.any()))
 }
 
-fn run(_args: Vec<OsString>) -> ExitCode {
-    eprintln!("sleds wc: not there yet");
-    ExitCode::from(2)
+fn count(job: &Job, complaints: &mut Complaints) {
+    let mut names = match &job.files0_from {
+        None => {
+            let none = job.files.is_empty().then(|| OsString::from("-"));
+            let names: Vec<OsString> = job.files.iter().cloned().chain(none).collect();
+            Names::Known(names.into_iter())
+        }
+        Some(from) => match Names::listed(from) {
+            Ok(names) => names,
+            Err(text) => return complaints.say(text),
+        },
+    };
+    let mut report = Report {
+        columns: job.columns,
+        digits: column_width(job, &names),
+        failed: false,
+    };
+    let mut counter = Counter::new(job.columns, job.plan);
+    let mut total = Figures::default();
+    let mut number: u64 = 0;
+    loop {
+        let name = match names.next() {
+            Ok(Some(name)) => name,
+            Ok(None) => break,
+            Err(error) => {
+                let from = job.files0_from.as_deref().unwrap_or_default();
+                let why = gnu::reason(&error);
+                let text = [
+                    &quoted_if_needed(from)[..],
+                    b": read error: ",
+                    why.as_bytes(),
+                ];
+                complaints.say(text.concat());
+                break;
+            }
+        };
+        number += 1;
+        if !is_name(&name, number, job, complaints) {
+            continue;
+        }
+        if let Some(figures) = one(&name, job, &mut counter, complaints) {
+            total.add(figures);
+            if job.total != Total::Only {
+                let shown = !job.files.is_empty() || job.files0_from.is_some();
+                report.line(&figures, shown.then_some(&name));
+            }
+        }
+    }
+    match job.total {
+        Total::Auto if number <= 1 => {}
+        Total::Never => {}
+        Total::Only => report.line(&total, None),
+        Total::Auto | Total::Always => report.line(&total, Some(OsStr::new("total"))),
+    }
+    if report.failed {
+        complaints.say("write error");
+    }
+}
+
+/// Counts the file called `name`; `None` if it cannot be opened.
+fn one(
+    name: &OsStr,
+    job: &Job,
+    counter: &mut Counter,
+    complaints: &mut Complaints,
+) -> Option<Figures> {
+    let unnamed = job.files.is_empty() && job.files0_from.is_none();
+    let shown = if unnamed {
+        OsStr::new("standard input")
+    } else {
+        name
+    };
+    let file = match input::open(name) {
+        Ok(file) => file,
+        Err(error) => {
+            complaints.about(shown, &error);
+            return None;
+        }
+    };
+    let start = (name == "-")
+        .then(|| (&file).stream_position().ok())
+        .flatten();
+    let Counted {
+        figures,
+        plan,
+        trouble,
+    } = counter.count(&file);
+    if let (Some(start), Some(_)) = (start, plan) {
+        // Whoever reads on from here expects the end, whatever was read last.
+        let _ = (&file).seek(SeekFrom::Start(start + figures.bytes));
+    }
+    if job.debug {
+        let how = match plan {
+            None => "by its size",
+            Some(Plan::Linear) => "from the first byte to the last",
+            Some(_) => "in the order that costs least",
+        };
+        let name = quoted_if_needed(shown);
+        complaints.note([&name[..], b": counted ", how.as_bytes()].concat());
+    }
+    if let Some(error) = trouble {
+        complaints.about(shown, &error);
+    }
+    Some(figures)
+}
+
+/// True if the file called so can be asked for; else says what is wrong with it.
+fn is_name(name: &OsStr, number: u64, job: &Job, complaints: &mut Complaints) -> bool {
+    if job.files0_from.as_deref() == Some(OsStr::new("-")) && name == "-" {
+        let name = quoted(name);
+        complaints.say(
+            [
+                b"when reading file names from stdin, no file name of ",
+                &name[..],
+                b" allowed",
+            ]
+            .concat(),
+        );
+        return false;
+    }
+    if name.is_empty() {
+        let what = "invalid zero-length file name";
+        let place = job.files0_from.as_ref().map_or(Vec::new(), |from| {
+            let mut place = quoted_if_needed(from);
+            place.extend_from_slice(format!(":{number}: ").as_bytes());
+            place
+        });
+        complaints.say([&place[..], what.as_bytes()].concat());
+        return false;
+    }
+    true
+}
+
+/// The digits of a column. A single figure needs no alignment, and of unknown files nothing is known.
+fn column_width(job: &Job, names: &Names) -> usize {
+    let Some(names) = names.known() else { return 1 };
+    if job.total == Total::Only || (names.len() == 1 && job.columns.number() == 1) {
+        return 1;
+    }
+    let list = job.files0_from.as_deref();
+    let examine = |name: &OsString| -> Option<Metadata> {
+        match name == "-" {
+            // It was the list, and cannot be a file of it.
+            true if list == Some(OsStr::new("-")) => None,
+            true => input::standard_input().and_then(|f| f.metadata()).ok(),
+            false => std::fs::metadata(name).ok(),
+        }
+    };
+    digits(names.iter().filter_map(examine))
 }

@@ -1,0 +1,284 @@
+//! How long a whole file takes: the paper's `sleds_total_delivery_time` (section 4.2).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
+
+use serde::Serialize;
+
+use crate::describe::{DescribeError, Describer, Level, Sled, length, on_device, unknown};
+use crate::memory;
+use crate::read::Plan;
+use crate::residency::{Presence, residency};
+use crate::sys;
+use crate::table::{Rates, Spread};
+
+/// Requests that the reader keeps in flight on a device; that many latencies pass at once.
+pub(crate) const DEPTH: usize = 4;
+/// A device whose first byte takes this long has an arm, or a robot: it serves one at a time.
+const ONE_AT_A_TIME_S: f64 = 2e-3;
+
+/// How long reading takes.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Delivery {
+    /// Seconds, for all but the bytes of which nothing is known.
+    pub seconds: Spread,
+    /// Bytes of which nothing is known.
+    pub unknown_bytes: u64,
+}
+
+impl Delivery {
+    const NOTHING: Delivery = Delivery {
+        seconds: Spread::exactly(0.0),
+        unknown_bytes: 0,
+    };
+
+    /// The estimate; `None` if there are bytes of which nothing is known.
+    pub fn known(&self) -> Option<Spread> {
+        (self.unknown_bytes == 0).then_some(self.seconds)
+    }
+
+    /// `length` more bytes, of which `latencies` are waited for.
+    fn add(&mut self, rates: Option<Rates>, length: u64, latencies: f64) {
+        let Some(rates) = rates else {
+            self.unknown_bytes += length;
+            return;
+        };
+        let transfer = Rates {
+            latency_s: Spread::exactly(0.0),
+            ..rates
+        }
+        .seconds(length);
+        self.seconds.low += transfer.low + latencies * rates.latency_s.low;
+        self.seconds.median += transfer.median + latencies * rates.latency_s.median;
+        self.seconds.high += transfer.high + latencies * rates.latency_s.high;
+    }
+}
+
+/// The estimated time to read all that `sleds` describe by a plan; the lesser of both for
+/// [`Plan::Auto`].
+///
+/// The linear plan waits for a latency at each SLED, as the kernel's read-ahead begins anew there.
+/// If the cache has no room for what is read, cached parts are gone when the linear plan gets to
+/// them (the paper's figure 3), and count as on the device. The best plan reads each level at one
+/// go, with several requests in flight.
+pub fn delivery_time(sleds: &[Sled], plan: Plan) -> Delivery {
+    delivery_time_in(sleds, plan, room(sleds))
+}
+
+/// [`delivery_time`] if `room` bytes more can be read before the cache takes from what it has of
+/// this file; `None` if nothing is lost.
+pub fn delivery_time_in(sleds: &[Sled], plan: Plan, room: Option<u64>) -> Delivery {
+    match plan {
+        Plan::Linear => linear(sleds, room),
+        Plan::Best => best(sleds),
+        Plan::Auto => {
+            let (linear, best) = (linear(sleds, room), best(sleds));
+            match linear.seconds.median < best.seconds.median {
+                true => linear,
+                false => best,
+            }
+        }
+    }
+}
+
+/// How much of the cache is free for reading the rest of a file without losing what is cached of
+/// it; `None` if it makes no difference, or nothing says.
+pub(crate) fn room(sleds: &[Sled]) -> Option<u64> {
+    let sum = |memory: bool| -> u64 {
+        let parts = sleds
+            .iter()
+            .filter(|sled| (sled.level == Level::Memory) == memory);
+        parts.map(|sled| sled.length).sum()
+    };
+    let (cached, rest) = (sum(true), sum(false));
+    if cached == 0 || rest == 0 {
+        return None;
+    }
+    let capacity = memory::cache_capacity()?;
+    Some(capacity.saturating_sub(cached))
+}
+
+fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
+    let mut delivery = Delivery::NOTHING;
+    let (mut read, mut cached) = (0_u64, 0_u64);
+    let mut device = sleds.iter().find(|sled| sled.level != Level::Memory);
+    let mut before: Option<&Level> = None;
+    for sled in sleds {
+        // Oldest pages go first, and those of a file that was read through are its first.
+        let lost = sled.level == Level::Memory
+            && room.is_some_and(|room| read.saturating_sub(room) > cached);
+        let from = match lost {
+            true => device.unwrap_or(sled),
+            false => sled,
+        };
+        if sled.level == Level::Memory {
+            cached += sled.length;
+        } else {
+            device = Some(sled);
+        }
+        if from.level != Level::Memory {
+            read += sled.length;
+        }
+        let latencies = f64::from(u8::from(before != Some(&from.level)));
+        delivery.add(from.rates(), sled.length, latencies);
+        before = Some(&from.level);
+    }
+    delivery
+}
+
+fn best(sleds: &[Sled]) -> Delivery {
+    let mut delivery = Delivery::NOTHING;
+    let mut seen: Vec<&Level> = Vec::new();
+    for sled in sleds {
+        let first = !seen.contains(&&sled.level);
+        if first {
+            seen.push(&sled.level);
+        }
+        let arm = sled
+            .latency_s
+            .is_some_and(|latency| latency.median >= ONE_AT_A_TIME_S);
+        let latencies = match (first, arm || sled.level == Level::Memory) {
+            (true, _) | (_, true) => 1.0,
+            (false, false) => 1.0 / DEPTH as f64,
+        };
+        delivery.add(sled.rates(), sled.length, latencies);
+    }
+    delivery
+}
+
+/// What a file takes, estimated without looking at each page.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Estimate {
+    /// Bytes in the file.
+    pub length: u64,
+    /// Bytes of it in memory; `None` if the kernel does not tell.
+    pub cached: Option<u64>,
+    /// The level that the rest comes from; [`Level::Memory`] if there is none.
+    pub level: Level,
+    /// The time to read it, in file order.
+    pub delivery: Delivery,
+}
+
+/// Estimates for many files: one `fstat` and one `cachestat` a file, devices looked up once.
+///
+/// Where a part of a file is cached, [`describe`](crate::describe) knows which one, and this does
+/// not. Holes count as what the filesystem did not allocate.
+pub struct Estimator {
+    describer: Describer,
+}
+
+impl Default for Estimator {
+    fn default() -> Estimator {
+        Estimator::new()
+    }
+}
+
+impl Estimator {
+    /// By this machine's table, or defaults: see [`Describer::problem`].
+    pub fn new() -> Estimator {
+        Estimator {
+            describer: Describer::new(),
+        }
+    }
+
+    /// By the table of a describer.
+    pub fn with(describer: Describer) -> Estimator {
+        Estimator { describer }
+    }
+
+    /// The describer used.
+    pub fn describer(&self) -> &Describer {
+        &self.describer
+    }
+
+    /// What `file`, open for reading, takes.
+    ///
+    /// # Errors
+    /// If it is not a file with a length, or cannot be examined.
+    pub fn estimate(&mut self, file: &File) -> Result<Estimate, DescribeError> {
+        let length = length(file)?;
+        let nothing = Estimate {
+            length,
+            cached: Some(0),
+            level: Level::Memory,
+            delivery: Delivery::NOTHING,
+        };
+        if length == 0 {
+            return Ok(nothing);
+        }
+        let pages = length.div_ceil(sys::page_size());
+        let stat = match sys::cachestat(file.as_fd(), 0, length) {
+            Ok(stat) if stat.cached > 0 || !self.may_hide_pages(file)? => stat,
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                let delivery = delivery_time_in(&[unknown(0, length)], Plan::Linear, None);
+                return Ok(Estimate {
+                    cached: None,
+                    level: Level::Unknown,
+                    delivery,
+                    ..nothing
+                });
+            }
+            _ => return self.exactly(file),
+        };
+        let cached = (stat.cached.min(pages) * sys::page_size()).min(length);
+        Ok(self.of_parts(file, nothing, cached)?)
+    }
+
+    fn of_parts(&mut self, file: &File, of: Estimate, cached: u64) -> io::Result<Estimate> {
+        let length = of.length;
+        let located = self.describer.locate(file)?;
+        let meta = file.metadata()?;
+        let on_disk = match meta.mode() & libc::S_IFMT {
+            libc::S_IFREG => meta.blocks().saturating_mul(512),
+            _ => length,
+        };
+        // A hole that is cached is not told apart from data that is.
+        let rest = (length - cached).min(on_disk);
+        let zone = located.zone(None);
+        let mut sleds = Vec::with_capacity(2);
+        if rest > 0 {
+            sleds.push(on_device(0, rest, zone));
+        }
+        if length > rest {
+            sleds.push(self.describer.memory(rest, length - rest));
+        }
+        Ok(Estimate {
+            cached: Some(cached),
+            level: sleds[0].level.clone(),
+            delivery: delivery_time_in(&sleds, Plan::Linear, None),
+            ..of
+        })
+    }
+
+    /// Whether "nothing cached" may be wrong: on overlayfs the pages are another inode's.
+    fn may_hide_pages(&mut self, file: &File) -> io::Result<bool> {
+        Ok(self
+            .describer
+            .locate(file)?
+            .place
+            .top()
+            .identity
+            .starts_with("mount:overlay:"))
+    }
+
+    fn exactly(&mut self, file: &File) -> Result<Estimate, DescribeError> {
+        let sleds = self.describer.describe(file)?;
+        let mut cached = Some(0);
+        for run in residency(file, 0, sleds.last().map_or(0, Sled::end))? {
+            cached = match run.presence {
+                Presence::Cached => cached.map(|cached| cached + run.length),
+                Presence::Absent => cached,
+                Presence::Unknown => None,
+            };
+        }
+        let level = sleds.iter().map(|sled| &sled.level).max();
+        Ok(Estimate {
+            length: sleds.last().map_or(0, Sled::end),
+            cached,
+            level: level.cloned().unwrap_or(Level::Memory),
+            delivery: delivery_time_in(&sleds, Plan::Linear, None),
+        })
+    }
+}

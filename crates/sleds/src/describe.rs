@@ -1,0 +1,450 @@
+//! A file's SLEDs: residency × device × table (the paper's section 4.1, without its kernel).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use serde::{Serialize, Serializer};
+
+use crate::device::{Class, Place};
+use crate::extents::{self, Under};
+use crate::observed;
+use crate::residency::{self, Presence};
+use crate::table::{Rates, Source, Spread, Table, TableError, usual};
+use crate::{format, sys};
+
+/// Where a part of a file has to come from.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// The page cache; or nowhere, for holes.
+    Memory,
+    /// A device, by its name in the table, with that of the zone behind a colon.
+    Device(Arc<str>),
+    /// The kernel does not tell this caller, or nothing is known of the device.
+    Unknown,
+}
+
+impl Level {
+    /// `memory`, `unknown`, or the device's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Level::Memory => "memory",
+            Level::Device(name) => name,
+            Level::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for Level {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// A storage latency estimation descriptor (the paper's figure 2): what it takes to read a part of
+/// a file.
+///
+/// The SLEDs of a file are in order, cover it exactly, and neighbours differ in more than place.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[expect(non_snake_case, reason = "B is the unit's symbol: bytes, not bits")]
+pub struct Sled {
+    /// Its first byte.
+    pub offset: u64,
+    /// Bytes in it; never 0.
+    pub length: u64,
+    /// Seconds until the first byte; `None` if that is not known.
+    pub latency_s: Option<Spread>,
+    /// Bytes per second after that; `None` if that is not known.
+    pub bandwidth_Bps: Option<Spread>,
+    /// Where it comes from.
+    pub level: Level,
+    /// Where the two numbers are from.
+    pub source: Source,
+}
+
+impl Sled {
+    /// The byte after its last.
+    pub fn end(&self) -> u64 {
+        self.offset + self.length
+    }
+
+    /// Latency and bandwidth together; `None` if they are not known.
+    pub fn rates(&self) -> Option<Rates> {
+        Some(Rates {
+            latency_s: self.latency_s?,
+            bandwidth_Bps: self.bandwidth_Bps?,
+        })
+    }
+
+    fn is_like(&self, other: &Sled) -> bool {
+        self.level == other.level && self.rates() == other.rates() && self.source == other.source
+    }
+}
+
+/// Why a file has no SLEDs.
+#[derive(thiserror::Error, Debug)]
+pub enum DescribeError {
+    /// It is a directory.
+    #[error("is a directory")]
+    Directory,
+    /// It is a pipe, a socket or a terminal: what it will deliver is not there yet. Or a file that
+    /// the kernel makes up as it is read (`/proc`, `/sys`).
+    #[error("has no length: a pipe, a socket, a terminal, or made up as it is read")]
+    Stream,
+    /// It cannot be examined.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What has a part of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Holder {
+    Cache,
+    /// It is a hole, or was never written.
+    Nothing,
+    /// The device, at this byte of it if known.
+    Device(Option<u64>),
+    Unknown,
+}
+
+/// A part of a file that one thing has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    pub(crate) offset: u64,
+    pub(crate) end: u64,
+    pub(crate) holder: Holder,
+}
+
+/// Residency × extents, of bytes `from` to `to`.
+pub(crate) fn parts(file: &File, from: u64, to: u64) -> io::Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    let mut add = |offset, end, holder| {
+        parts.push(Part {
+            offset,
+            end,
+            holder,
+        })
+    };
+    for run in residency::residency(file, from, to)? {
+        match run.presence {
+            Presence::Cached => add(run.offset, run.end(), Holder::Cache),
+            Presence::Unknown => add(run.offset, run.end(), Holder::Unknown),
+            Presence::Absent => {
+                for extent in extents::extents(file, run.offset, run.end()) {
+                    let holder = match extent.under {
+                        Under::Nothing => Holder::Nothing,
+                        Under::Data(at) => Holder::Device(at),
+                    };
+                    add(extent.offset, extent.end, holder);
+                }
+            }
+        }
+    }
+    Ok(parts)
+}
+
+/// A part of a device, as SLEDs show it.
+#[derive(Clone, Debug)]
+pub(crate) struct ZoneRates {
+    pub(crate) start: u64,
+    pub(crate) level: Level,
+    pub(crate) rates: Option<Rates>,
+    pub(crate) source: Source,
+    /// What observations are kept under.
+    pub(crate) key: Arc<str>,
+}
+
+/// A device that files lie on, with what the table says of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub(crate) place: Place,
+    pub(crate) zones: Vec<ZoneRates>,
+}
+
+impl Located {
+    /// The zone that byte `at` of the file's device lies in.
+    pub(crate) fn zone(&self, at: Option<u64>) -> &ZoneRates {
+        let at = match (at, self.place.start) {
+            (Some(at), Some(start)) => at.saturating_add(start),
+            _ => 0,
+        };
+        let after = self.zones.partition_point(|zone| zone.start <= at);
+        &self.zones[after.saturating_sub(1)]
+    }
+}
+
+/// Makes SLEDs by one table, remembering the devices it has looked up.
+pub struct Describer {
+    table: Table,
+    problem: Option<TableError>,
+    path: Option<PathBuf>,
+    located: HashMap<u64, Arc<Located>>,
+    /// Which observations `located` takes into account.
+    observed: u64,
+}
+
+impl Default for Describer {
+    fn default() -> Describer {
+        Describer::new()
+    }
+}
+
+impl Describer {
+    /// By this machine's table; by defaults if there is none to be used: see
+    /// [`Describer::problem`].
+    pub fn new() -> Describer {
+        match format::load() {
+            Ok((table, path)) => {
+                observed::load(&observed::path_beside(&path));
+                Describer {
+                    path: Some(path),
+                    ..Describer::with_table(table)
+                }
+            }
+            Err(problem) => Describer {
+                problem: Some(problem),
+                ..Describer::with_table(Table::default())
+            },
+        }
+    }
+
+    /// By a given table.
+    pub fn with_table(table: Table) -> Describer {
+        Describer {
+            table,
+            problem: None,
+            path: None,
+            located: HashMap::new(),
+            observed: 0,
+        }
+    }
+
+    /// Why the machine's table is not used.
+    pub fn problem(&self) -> Option<&TableError> {
+        self.problem.as_ref()
+    }
+
+    /// The file that the table is from.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The table used.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The device `file` lies on, looked up once for each filesystem.
+    pub(crate) fn locate(&mut self, file: &File) -> io::Result<Arc<Located>> {
+        let meta = file.metadata()?;
+        let number = match meta.mode() & libc::S_IFMT {
+            libc::S_IFBLK => meta.rdev(),
+            _ => meta.dev(),
+        };
+        let observed = observed::generation();
+        if observed != self.observed {
+            self.located.clear();
+            self.observed = observed;
+        }
+        if let Some(found) = self.located.get(&number) {
+            return Ok(Arc::clone(found));
+        }
+        let place = Place::of(file)?;
+        let zones = self.zones(&place);
+        let located = Arc::new(Located { place, zones });
+        self.located.insert(number, Arc::clone(&located));
+        Ok(located)
+    }
+
+    /// The level that the file's uncached parts come from, and where its numbers are from; of a
+    /// device with zones, the first one's.
+    ///
+    /// # Errors
+    /// If the file cannot be examined.
+    pub fn level_of(&mut self, file: &File) -> io::Result<(Level, Source)> {
+        let located = self.locate(file)?;
+        let zone = located.zone(None);
+        Ok((zone.level.clone(), zone.source))
+    }
+
+    fn zones(&self, place: &Place) -> Vec<ZoneRates> {
+        let top = place.top();
+        if top.class == Class::Memory && self.table.find(&place.chain).is_none() {
+            return vec![ZoneRates {
+                start: 0,
+                level: Level::Memory,
+                rates: Some(self.table.memory),
+                source: self.table.memory_source,
+                key: top.identity.as_str().into(),
+            }];
+        }
+        let Some(entry) = self.table.find(&place.chain) else {
+            let class = place.class();
+            let rates = usual(class);
+            let level = match rates {
+                Some(_) => Level::Device(top.name.as_str().into()),
+                None => Level::Unknown,
+            };
+            let source = rates.map_or(Source::Unknown, |_| Source::Default);
+            let key: Arc<str> = top.identity.as_str().into();
+            return vec![refreshed(ZoneRates {
+                start: 0,
+                level,
+                rates,
+                source,
+                key,
+            })];
+        };
+        let zones = entry.zones.iter().map(|zone| {
+            let name = match zone.name.as_str() {
+                "" => entry.name.clone(),
+                zone => format!("{}:{zone}", entry.name),
+            };
+            refreshed(ZoneRates {
+                start: zone.start,
+                level: Level::Device(name.into()),
+                rates: Some(zone.rates()),
+                source: Source::Measured,
+                key: format!("{}#{}", entry.identity, zone.start).into(),
+            })
+        });
+        // Zones are places on the device itself: they say nothing of a device made of it.
+        match entry.identity == top.identity {
+            true => zones.collect(),
+            false => zones.take(1).collect(),
+        }
+    }
+
+    /// A file's SLEDs: none if it is empty.
+    ///
+    /// # Errors
+    /// If it is not a file with a length, or cannot be examined. That the kernel does not tell is
+    /// no error but [`Level::Unknown`].
+    pub fn describe(&mut self, file: &File) -> Result<Vec<Sled>, DescribeError> {
+        let length = length(file)?;
+        self.describe_part(file, 0, length)
+    }
+
+    /// The SLEDs of bytes `from` to `to`.
+    pub(crate) fn describe_part(
+        &mut self,
+        file: &File,
+        from: u64,
+        to: u64,
+    ) -> Result<Vec<Sled>, DescribeError> {
+        let located = self.locate(file)?;
+        let mut sleds = Vec::new();
+        for part in parts(file, from, to)? {
+            let (offset, length) = (part.offset, part.end - part.offset);
+            let sled = match part.holder {
+                Holder::Cache | Holder::Nothing => self.memory(offset, length),
+                Holder::Device(at) => on_device(offset, length, located.zone(at)),
+                Holder::Unknown => unknown(offset, length),
+            };
+            push(&mut sleds, sled);
+        }
+        Ok(sleds)
+    }
+
+    pub(crate) fn memory(&self, offset: u64, length: u64) -> Sled {
+        Sled {
+            offset,
+            length,
+            latency_s: Some(self.table.memory.latency_s),
+            bandwidth_Bps: Some(self.table.memory.bandwidth_Bps),
+            level: Level::Memory,
+            source: self.table.memory_source,
+        }
+    }
+}
+
+/// With what reads really took, once enough of them were seen.
+fn refreshed(mut zone: ZoneRates) -> ZoneRates {
+    if let (Some(rates), Some(seen)) = (&mut zone.rates, observed::bandwidth(&zone.key)) {
+        rates.bandwidth_Bps = seen;
+        zone.source = Source::Observed;
+    }
+    zone
+}
+
+pub(crate) fn on_device(offset: u64, length: u64, zone: &ZoneRates) -> Sled {
+    Sled {
+        offset,
+        length,
+        latency_s: zone.rates.map(|rates| rates.latency_s),
+        bandwidth_Bps: zone.rates.map(|rates| rates.bandwidth_Bps),
+        level: zone.level.clone(),
+        source: zone.source,
+    }
+}
+
+pub(crate) fn unknown(offset: u64, length: u64) -> Sled {
+    Sled {
+        offset,
+        length,
+        latency_s: None,
+        bandwidth_Bps: None,
+        level: Level::Unknown,
+        source: Source::Unknown,
+    }
+}
+
+fn push(sleds: &mut Vec<Sled>, sled: Sled) {
+    match sleds.last_mut() {
+        Some(last) if last.is_like(&sled) => last.length += sled.length,
+        _ => sleds.push(sled),
+    }
+}
+
+/// Bytes in a file or block device.
+pub(crate) fn length(file: &File) -> Result<u64, DescribeError> {
+    let meta = file.metadata()?;
+    match meta.mode() & libc::S_IFMT {
+        libc::S_IFREG if is_made_up(file) => Err(DescribeError::Stream),
+        libc::S_IFREG => Ok(meta.len()),
+        libc::S_IFDIR => Err(DescribeError::Directory),
+        libc::S_IFBLK => Ok(sys::block_device_bytes(file.as_fd())?),
+        _ => Err(DescribeError::Stream),
+    }
+}
+
+/// Whether a file's content comes to be as it is read, whatever length it says it has.
+fn is_made_up(file: &File) -> bool {
+    const PROC: i64 = 0x9fa0;
+    const SYSFS: i64 = 0x6265_6572;
+    const DEBUGFS: i64 = 0x6462_6720;
+    const TRACEFS: i64 = 0x7472_6163;
+    const CGROUP: i64 = 0x27_e0eb;
+    const CGROUP2: i64 = 0x6367_7270;
+    let made_up = [PROC, SYSFS, DEBUGFS, TRACEFS, CGROUP, CGROUP2];
+    rustix::fs::fstatfs(file).is_ok_and(|fs| made_up.contains(&fs.f_type))
+}
+
+/// The process's own describer, with this machine's table.
+pub(crate) fn shared() -> MutexGuard<'static, Describer> {
+    static SHARED: OnceLock<Mutex<Describer>> = OnceLock::new();
+    let shared = SHARED.get_or_init(|| Mutex::new(Describer::new()));
+    shared
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A file's SLEDs by this machine's table (the paper's `FSLEDS_GET`); none if it is empty.
+///
+/// # Errors
+/// If it is not a file with a length, or cannot be examined. That the kernel does not tell is no
+/// error but [`Level::Unknown`].
+pub fn describe(file: &File) -> Result<Vec<Sled>, DescribeError> {
+    shared().describe(file)
+}

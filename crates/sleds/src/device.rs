@@ -1,0 +1,284 @@
+//! Which device a file lies on, and by what that device is known again after a reboot.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, makedev, minor};
+use serde::{Deserialize, Serialize};
+
+use crate::mounts::{self, Mount};
+
+/// Loop devices over files on loop devices are followed so far down.
+const DEPTH_MAX: usize = 8;
+
+/// What kind of a thing a device is; decides what is assumed of one that was not calibrated.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// A filesystem in memory.
+    Memory,
+    /// A disk without moving parts.
+    Ssd,
+    /// A disk of a virtual machine, whose own kind the guest cannot see.
+    Virtual,
+    /// A disk with an arm.
+    Rotational,
+    /// A CD, DVD or the like.
+    Optical,
+    /// A file server.
+    Network,
+    /// Nothing is known, so nothing is assumed.
+    Unknown,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::Memory => "memory",
+            Class::Ssd => "ssd",
+            Class::Virtual => "virtual",
+            Class::Rotational => "rotational",
+            Class::Optical => "optical",
+            Class::Network => "network",
+            Class::Unknown => "unknown",
+        })
+    }
+}
+
+/// A device, or a mount that has none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// What it is called now: `vda`, `loop0`, `nfs:server:/export`.
+    pub name: String,
+    /// What it is known by, the same after a reboot: `serial:…`, `wwid:…`, `mount:…`.
+    pub identity: String,
+    /// Its kind.
+    pub class: Class,
+    /// Its length in bytes, if it has one.
+    pub bytes: Option<u64>,
+}
+
+/// Where a file lies: a device, and those that it is made of, from the top down.
+///
+/// A loop device is followed to the device its file lies on, `dm` and `md` to their members. Any of
+/// the chain may be in the table; the topmost that is, counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The devices, the file's own first; never empty.
+    pub chain: Vec<Device>,
+    /// Where byte 0 of the file's own device lies on `chain[0]`: the partition's start, in bytes.
+    /// `None` where addresses cannot be translated.
+    pub start: Option<u64>,
+}
+
+impl Place {
+    /// The device that the file is on.
+    pub fn top(&self) -> &Device {
+        &self.chain[0]
+    }
+
+    /// The kind of the slowest device in the chain of which something is known.
+    pub fn class(&self) -> Class {
+        let known = self.chain.iter().map(|device| device.class);
+        let known = known.filter(|class| *class != Class::Unknown);
+        known.max().unwrap_or(Class::Unknown)
+    }
+
+    /// Where `file` lies.
+    ///
+    /// # Errors
+    /// If it cannot be examined.
+    pub fn of(file: &File) -> io::Result<Place> {
+        let meta = file.metadata()?;
+        let mode = rustix::fs::FileType::from_raw_mode(meta.mode());
+        Ok(match mode {
+            rustix::fs::FileType::BlockDevice => of_number(meta.rdev(), None, 0),
+            _ => of_number(meta.dev(), magic_class(file), 0),
+        })
+    }
+}
+
+/// What the filesystem's kind alone says.
+fn magic_class(file: &File) -> Option<Class> {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    const HUGETLBFS: i64 = 0x9584_58f6;
+    match rustix::fs::fstatfs(file).ok()?.f_type {
+        TMPFS | RAMFS | HUGETLBFS => Some(Class::Memory),
+        _ => None,
+    }
+}
+
+fn of_number(number: u64, class: Option<Class>, depth: usize) -> Place {
+    let (high, low) = (major(number), minor(number));
+    let node = PathBuf::from(format!("/sys/dev/block/{high}:{low}"));
+    let Ok(node) = fs::canonicalize(node) else {
+        return mounted(number, class, depth);
+    };
+    let (disk, start) = match node.join("partition").exists() {
+        true => {
+            let start = read_number(&node.join("start")).map(|sectors| sectors.saturating_mul(512));
+            (node.parent().unwrap_or(&node).to_owned(), start)
+        }
+        false => (node, Some(0)),
+    };
+    let mut chain = vec![block_device(&disk)];
+    if depth < DEPTH_MAX {
+        below(&disk, depth, &mut chain);
+    }
+    Place { chain, start }
+}
+
+/// Adds the devices that `disk` is made of.
+fn below(disk: &Path, depth: usize, chain: &mut Vec<Device>) {
+    if let Some(file) = read_text(&disk.join("loop/backing_file"))
+        && let Ok(meta) = fs::metadata(&file)
+    {
+        let number = match meta.rdev() {
+            0 => meta.dev(),
+            number => number,
+        };
+        chain.extend(of_number(number, None, depth + 1).chain);
+    }
+    let members: BTreeSet<PathBuf> = fs::read_dir(disk.join("slaves"))
+        .map(|dir| dir.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    for member in members {
+        if let Some(number) = read_text(&member.join("dev")).and_then(|text| parse_number(&text)) {
+            chain.extend(of_number(number, None, depth + 1).chain);
+        }
+    }
+}
+
+fn parse_number(text: &str) -> Option<u64> {
+    let (high, low) = text.split_once(':')?;
+    Some(makedev(high.parse().ok()?, low.parse().ok()?))
+}
+
+fn block_device(disk: &Path) -> Device {
+    let name = disk.file_name().unwrap_or_default();
+    let name = name.to_string_lossy().replace('!', "/");
+    Device {
+        identity: identity(disk, &name),
+        class: block_class(disk, &name),
+        bytes: read_number(&disk.join("size")).map(|sectors| sectors.saturating_mul(512)),
+        name,
+    }
+}
+
+/// What a disk is known by: what it says itself, else where it is plugged in and how long it is.
+fn identity(disk: &Path, name: &str) -> String {
+    const SAYS: [(&str, &str); 7] = [
+        ("wwid", "wwid"),
+        ("device/wwid", "wwid"),
+        ("serial", "serial"),
+        ("device/serial", "serial"),
+        ("dm/uuid", "dm"),
+        ("md/uuid", "md"),
+        ("loop/backing_file", "loop"),
+    ];
+    for (file, kind) in SAYS {
+        if let Some(text) = read_text(&disk.join(file)).filter(|text| !text.is_empty()) {
+            return format!("{kind}:{text}");
+        }
+    }
+    let size = read_text(&disk.join("size")).unwrap_or_default();
+    let plugged = fs::canonicalize(disk.join("device")).unwrap_or_default();
+    let plugged = plugged.strip_prefix("/sys/devices").unwrap_or(&plugged);
+    match plugged.as_os_str().is_empty() {
+        true => format!("name:{name},{size}"),
+        false => format!("at:{},{size}", plugged.display()),
+    }
+}
+
+fn block_class(disk: &Path, name: &str) -> Class {
+    let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    // The kernel calls these rotational for want of better knowledge.
+    if starts(&["vd", "xvd"]) {
+        return Class::Virtual;
+    }
+    if starts(&["sr", "scd"]) {
+        return Class::Optical;
+    }
+    if starts(&["nbd", "rbd", "drbd"]) {
+        return Class::Network;
+    }
+    if starts(&["ram", "zram", "pmem"]) {
+        return Class::Memory;
+    }
+    // What these are lies below them.
+    if starts(&["loop", "dm-", "md"]) {
+        return Class::Unknown;
+    }
+    match read_number(&disk.join("queue/rotational")) {
+        Some(0) => Class::Ssd,
+        Some(_) => Class::Rotational,
+        None => Class::Unknown,
+    }
+}
+
+/// A filesystem whose `st_dev` is no block device is known by its mount.
+fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
+    let mount = mounts::of_number(number).unwrap_or_else(|| Mount {
+        kind: "unknown".to_owned(),
+        source: format!("{}:{}", major(number), minor(number)),
+        point: PathBuf::new(),
+        options: String::new(),
+    });
+    let network = [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "ceph",
+        "9p",
+        "afs",
+        "virtiofs",
+        "fuse.sshfs",
+        "lustre",
+    ];
+    let class = class.unwrap_or(match mount.kind.as_str() {
+        "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs" | "proc" | "sysfs" => Class::Memory,
+        kind if network.contains(&kind) => Class::Network,
+        _ => Class::Unknown,
+    });
+    let mut chain = vec![Device {
+        name: format!("{}:{}", mount.kind, mount.point.display()),
+        identity: format!(
+            "mount:{}:{}:{}",
+            mount.kind,
+            mount.source,
+            mount.point.display()
+        ),
+        class,
+        bytes: None,
+    }];
+    // btrfs and the like name the disk they are on, or one of them.
+    let below = fs::metadata(&mount.source).map(|meta| meta.rdev());
+    if let Some(number) = below.ok().filter(|number| *number != 0)
+        && depth < DEPTH_MAX
+        && mount.source.starts_with("/dev/")
+    {
+        chain.extend(of_number(number, None, depth + 1).chain);
+    }
+    // An overlay is on what its layers are on, if they can be seen from here.
+    if let Some(meta) = mount.overlaid().and_then(|path| fs::metadata(path).ok())
+        && depth < DEPTH_MAX
+    {
+        chain.extend(of_number(meta.dev(), None, depth + 1).chain);
+    }
+    Place { chain, start: None }
+}
+
+fn read_text(path: &Path) -> Option<String> {
+    let text = fs::read(path).ok()?;
+    Some(String::from_utf8_lossy(&text).trim().to_owned())
+}
+
+fn read_number(path: &Path) -> Option<u64> {
+    read_text(path)?.parse().ok()
+}

@@ -1,0 +1,80 @@
+//! Where on its device a file lies.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use crate::sys;
+
+const LAST: u32 = 0x1;
+/// The place is not known: unknown, delayed, encoded, not aligned, inline or in a tail.
+const NO_PLACE: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400;
+const UNWRITTEN: u32 = 0x800;
+
+/// Extents looked at; a file in more pieces counts as lying on its device in one from there on.
+const EXTENTS_MAX: usize = 1 << 20;
+
+/// What lies under a part of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Under {
+    /// Nothing, or space that was never written: read as zeroes, without the device.
+    Nothing,
+    /// Data, at this byte of the device if known.
+    Data(Option<u64>),
+}
+
+/// A part of a file with one thing under it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    pub(crate) offset: u64,
+    pub(crate) end: u64,
+    pub(crate) under: Under,
+}
+
+/// The extents of bytes `from` to `to`, in order and without gaps; one, of data at no known place,
+/// where the filesystem does not tell.
+pub(crate) fn extents(file: &File, from: u64, to: u64) -> Vec<Extent> {
+    let mut found: Vec<Extent> = Vec::new();
+    let mut at = from;
+    'calls: while at < to && found.len() < EXTENTS_MAX {
+        let Ok(raw) = sys::fiemap(file.as_fd(), at, to - at) else {
+            break;
+        };
+        if raw.is_empty() {
+            found.push(extent(at, to, Under::Nothing));
+            at = to;
+        }
+        let before = at;
+        for one in raw {
+            let (start, end) = (one.logical, one.logical.saturating_add(one.length));
+            if start > at {
+                found.push(extent(at, start.min(to), Under::Nothing));
+                at = start.min(to);
+            }
+            if end > at && at < to {
+                let under = match one.flags {
+                    flags if flags & UNWRITTEN != 0 => Under::Nothing,
+                    flags if flags & NO_PLACE != 0 => Under::Data(None),
+                    _ => Under::Data(one.physical.checked_add(at - start)),
+                };
+                found.push(extent(at, end.min(to), under));
+                at = end.min(to);
+            }
+            if one.flags & LAST != 0 && at < to {
+                found.push(extent(at, to, Under::Nothing));
+                at = to;
+                break 'calls;
+            }
+        }
+        if at == before {
+            break;
+        }
+    }
+    if at < to {
+        found.push(extent(at, to, Under::Data(None)));
+    }
+    found
+}
+
+fn extent(offset: u64, end: u64, under: Under) -> Extent {
+    Extent { offset, end, under }
+}

@@ -1,0 +1,189 @@
+//! The table as a file: TOML, described in docs/format/sleds-table.md.
+
+use std::env;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::table::{Entry, Rates, Source, Table, TableError, machine};
+
+/// The version of the form.
+pub const VERSION: u32 = 1;
+/// A longer file is no table.
+const BYTES_MAX: u64 = 1 << 20;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    version: u32,
+    machine: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Rates>,
+    #[serde(default, rename = "device", skip_serializing_if = "Vec::is_empty")]
+    devices: Vec<Entry>,
+}
+
+/// The environment variable that names the table's file.
+pub const TABLE_VARIABLE: &str = "SLEDS_TABLE";
+
+/// Where a table may be, in the order in which they are looked for: what `$SLEDS_TABLE` names and
+/// nothing else; or the user's, then the system's.
+pub fn paths() -> Vec<PathBuf> {
+    if let Some(path) = env::var_os(TABLE_VARIABLE).filter(|path| !path.is_empty()) {
+        return vec![path.into()];
+    }
+    let absolute = |name: &str| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+    };
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    let user = state.map(|state| state.join("forebay/sleds.toml"));
+    let system = PathBuf::from("/var/lib/forebay/sleds.toml");
+    user.into_iter().chain([system]).collect()
+}
+
+/// Where `sleds calibrate` writes: root for all, anybody else for themselves.
+pub fn path_to_write() -> PathBuf {
+    let mut paths = paths();
+    match rustix::process::geteuid().is_root() {
+        true => paths.pop().expect("there is always a path"),
+        false => paths.swap_remove(0),
+    }
+}
+
+/// The table of this machine, and where it was found.
+///
+/// # Errors
+/// If there is none, or none to be used; [`Table::default`] is what there is, then.
+pub fn load() -> Result<(Table, PathBuf), TableError> {
+    let looked = paths();
+    let mut elsewhere = None;
+    for path in &looked {
+        match load_from(path) {
+            Err(TableError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            // A home directory may be shared between machines.
+            Err(error @ TableError::OtherMachine { .. }) => elsewhere = elsewhere.or(Some(error)),
+            Err(error) => return Err(error),
+            Ok(table) => return Ok((table, path.clone())),
+        }
+    }
+    Err(elsewhere.unwrap_or(TableError::Missing { looked }))
+}
+
+/// The table in a file.
+///
+/// # Errors
+/// If it cannot be read, is broken, or of another machine.
+pub fn load_from(path: &Path) -> Result<Table, TableError> {
+    let fail = |source| TableError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let file = fs::File::open(path).map_err(fail)?;
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
+    let broken = |why: String| TableError::Broken {
+        path: path.to_owned(),
+        why,
+    };
+    let table = parse(&bytes).map_err(broken)?;
+    let ours = machine();
+    if table.machine != ours {
+        return Err(TableError::OtherMachine {
+            path: path.to_owned(),
+            theirs: table.machine,
+            ours,
+        });
+    }
+    Ok(table)
+}
+
+/// Reads a table.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn parse(bytes: &[u8]) -> Result<Table, String> {
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(format!("longer than {BYTES_MAX} bytes"));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| "not text in UTF-8".to_owned())?;
+    #[derive(Deserialize)]
+    struct Head {
+        version: u32,
+    }
+    // The version first, so that a later form is not called broken for what it has more.
+    let head: Head = toml::from_str(text).map_err(|error| one_line(&error))?;
+    if head.version != VERSION {
+        let theirs = head.version;
+        return Err(format!(
+            "its form is version {theirs}, this program reads {VERSION}"
+        ));
+    }
+    let document: Document = toml::from_str(text).map_err(|error| one_line(&error))?;
+    let usual = Table::default();
+    let table = Table {
+        machine: document.machine,
+        memory: document.memory.unwrap_or(usual.memory),
+        memory_source: document
+            .memory
+            .map_or(Source::Default, |_| Source::Measured),
+        devices: document.devices,
+    };
+    match table.fault() {
+        Some(fault) => Err(fault),
+        None => Ok(table),
+    }
+}
+
+/// A TOML error draws a picture of several lines; what is wrong is its message.
+fn one_line(error: &toml::de::Error) -> String {
+    let at = error.span().map_or(0, |span| span.start);
+    format!("{} (at byte {at})", error.message().replace('\n', " "))
+}
+
+/// The text of a table's file.
+pub fn print(table: &Table) -> String {
+    let document = Document {
+        version: VERSION,
+        machine: table.machine.clone(),
+        memory: (table.memory_source != Source::Default).then_some(table.memory),
+        devices: table.devices.clone(),
+    };
+    let body = toml::to_string(&document).expect("a table has only what TOML can say");
+    format!("# What reading costs on this machine, as `sleds calibrate` measured it.\n\n{body}")
+}
+
+/// Writes a table, whole or not at all.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn save(table: &Table, path: &Path) -> Result<(), TableError> {
+    let fail = |source| TableError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    write_whole(path, print(table).as_bytes()).map_err(fail)
+}
+
+/// Replaces a file by one with this content.
+pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    let directory = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let temporary = format!(".{}.{}", name.to_string_lossy(), std::process::id());
+    let temporary = directory.join(temporary);
+    let written = fs::File::create(&temporary)
+        .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}

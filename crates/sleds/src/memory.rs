@@ -1,0 +1,75 @@
+//! How much can be read into the page cache before it takes from what is there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::mounts;
+
+/// Bytes that the page cache of this process can hold: free memory, and what is in the cache
+/// already, of the machine or of its memory cgroup, whichever is less. `None` if nothing says.
+pub fn cache_capacity() -> Option<u64> {
+    let machine = machine();
+    let group = group_v1().or_else(group_v2);
+    machine.into_iter().chain(group).min()
+}
+
+fn machine() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The path of this process in the hierarchy of `controller` (empty: version 2), and its mount.
+fn group(controller: &str) -> Option<(PathBuf, PathBuf)> {
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let controllers = parts.next()?;
+        let fits = controllers.split(',').any(|one| one == controller);
+        fits.then(|| parts.next()).flatten()
+    })?;
+    Some((mounts::cgroup(controller)?, PathBuf::from(path)))
+}
+
+fn group_v1() -> Option<u64> {
+    let names = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
+    least(
+        group("memory")?,
+        names,
+        &["total_inactive_file", "total_active_file"],
+    )
+}
+
+fn group_v2() -> Option<u64> {
+    let names = ["memory.max", "memory.current"];
+    least(group("")?, names, &["inactive_file", "active_file"])
+}
+
+/// The least of the process's group and all those above it.
+fn least((mount, path): (PathBuf, PathBuf), names: [&str; 2], file: &[&str]) -> Option<u64> {
+    let path = path.strip_prefix("/").unwrap_or(&path);
+    path.ancestors()
+        .filter_map(|part| of_group(&mount.join(part), names, file))
+        .min()
+}
+
+/// `None` if the group has no limit.
+fn of_group(dir: &Path, [limit, usage]: [&str; 2], file: &[&str]) -> Option<u64> {
+    let number = |name: &str| -> Option<u64> {
+        fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok()
+    };
+    // Version 1 writes "no limit" as a number near the largest there is.
+    let limit = number(limit).filter(|limit| *limit < 1 << 60)?;
+    let usage = number(usage)?;
+    let stat = fs::read_to_string(dir.join("memory.stat")).ok()?;
+    let in_cache: u64 = stat
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(name, _)| file.contains(name))
+        .filter_map(|(_, value)| value.parse::<u64>().ok())
+        .sum();
+    Some(limit.saturating_sub(usage).saturating_add(in_cache))
+}

@@ -1,0 +1,125 @@
+//! What is mounted where.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::fs::makedev;
+
+/// A line of `/proc/self/mountinfo`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Mount {
+    pub(crate) kind: String,
+    pub(crate) source: String,
+    pub(crate) point: PathBuf,
+    /// The filesystem's own options, with commas between them.
+    pub(crate) options: String,
+}
+
+impl Mount {
+    /// The directory that an overlay writes to, or its topmost one.
+    pub(crate) fn overlaid(&self) -> Option<PathBuf> {
+        let value = |name: &str| {
+            let mut options = self.options.split(',');
+            options.find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+        };
+        let top = value("upperdir").or_else(|| value("lowerdir")?.split(':').next());
+        (self.kind == "overlay").then_some(PathBuf::from(top?))
+    }
+}
+
+/// The first mount of the filesystem with this `st_dev`.
+pub(crate) fn of_number(number: u64) -> Option<Mount> {
+    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let found = text.lines().filter_map(parse);
+    found
+        .filter(|(one, _)| *one == number)
+        .map(|(_, mount)| mount)
+        .next()
+}
+
+/// Where the cgroup hierarchy that has `controller` is mounted: `Some("")` asks for version 2.
+pub(crate) fn cgroup(controller: &str) -> Option<PathBuf> {
+    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    text.lines().find_map(|line| {
+        let (_, mount) = parse(line)?;
+        let fits = match controller {
+            "" => mount.kind == "cgroup2",
+            one => mount.kind == "cgroup" && mount.options.split(',').any(|option| option == one),
+        };
+        fits.then_some(mount.point)
+    })
+}
+
+fn parse(line: &str) -> Option<(u64, Mount)> {
+    let (front, back) = line.split_once(" - ")?;
+    let mut front = front.split(' ');
+    let (high, low) = front.nth(2)?.split_once(':')?;
+    let point = front.nth(1)?;
+    let mut back = back.split(' ');
+    let mount = Mount {
+        kind: back.next()?.to_owned(),
+        source: unescape(back.next()?),
+        point: PathBuf::from(unescape(point)),
+        options: unescape(back.next().unwrap_or_default()),
+    };
+    Some((makedev(high.parse().ok()?, low.parse().ok()?), mount))
+}
+
+/// Spaces, tabs, newlines and backslashes are written as three octal digits.
+fn unescape(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let octal = after
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match (first, octal) {
+            (b'\\', Some(byte)) => {
+                out.push(byte);
+                rest = &after[3..];
+            }
+            _ => {
+                out.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_point_with_a_space_is_read_as_it_is_called() {
+        let line = "36 35 0:44 / /mnt/a\\040b\\134 rw shared:1 master:2 - nfs4 host:/x rw,vers=4";
+        let (number, mount) = parse(line).unwrap();
+        assert_eq!(number, makedev(0, 44));
+        assert_eq!(mount.point, PathBuf::from("/mnt/a b\\"));
+        assert_eq!(
+            (mount.kind.as_str(), mount.source.as_str()),
+            ("nfs4", "host:/x")
+        );
+    }
+
+    #[test]
+    fn an_overlay_is_on_what_it_writes_to_or_on_its_topmost_layer() {
+        let overlaid = |options: &str| {
+            let line = format!("1 2 0:9 / /x rw - overlay overlay {options}");
+            parse(&line).unwrap().1.overlaid()
+        };
+        let both = overlaid("rw,lowerdir=/a:/b,upperdir=/u\\040p,workdir=/w");
+        assert_eq!(both, Some(PathBuf::from("/u p")));
+        assert_eq!(overlaid("ro,lowerdir=/a:/b"), Some(PathBuf::from("/a")));
+        assert_eq!(overlaid("ro"), None);
+    }
+
+    #[test]
+    fn lines_that_are_none_are_passed_over() {
+        assert_eq!(parse(""), None);
+        assert_eq!(parse("1 2 x:y / / rw - ext4 /dev/a rw"), None);
+        assert_eq!(parse("1 2 3:4 / / rw - ext4"), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! What reads really took, which refreshes the table's estimates.
+//!
+//! Kept for the process, and in a small file beside the table where there is one that may be
+//! written: a bandwidth a line, `KEY<tab>BYTES_PER_SECOND`, newest last.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::table::Spread;
+
+/// Observations of a device that count.
+const KEPT: usize = 32;
+/// Fewer say nothing.
+const ENOUGH: usize = 3;
+/// Shorter reads measure latency and luck.
+pub(crate) const BYTES_MIN: u64 = 4 << 20;
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+struct Observed {
+    bandwidths: BTreeMap<String, VecDeque<f64>>,
+    generation: u64,
+    /// The file to be kept up to date.
+    path: Option<PathBuf>,
+}
+
+static OBSERVED: Mutex<Observed> = Mutex::new(Observed {
+    bandwidths: BTreeMap::new(),
+    generation: 0,
+    path: None,
+});
+
+fn lock() -> MutexGuard<'static, Observed> {
+    OBSERVED
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Observed {
+    fn add(&mut self, key: &str, bandwidth: f64) {
+        let kept = self.bandwidths.entry(key.to_owned()).or_default();
+        kept.push_back(bandwidth);
+        if kept.len() > KEPT {
+            kept.pop_front();
+        }
+        if kept.len() >= ENOUGH {
+            self.generation += 1;
+        }
+    }
+}
+
+/// Changes whenever [`bandwidth`] may answer otherwise.
+pub(crate) fn generation() -> u64 {
+    lock().generation
+}
+
+/// The bandwidth seen, in bytes per second, if it was seen often enough.
+pub(crate) fn bandwidth(key: &str) -> Option<Spread> {
+    let observed = lock();
+    let kept = observed.bandwidths.get(key)?;
+    if kept.len() < ENOUGH {
+        return None;
+    }
+    Spread::of(&kept.iter().copied().collect::<Vec<_>>())
+}
+
+/// Notes that `bytes` came from the device `key` in `seconds` in which nothing else was waited for.
+pub(crate) fn note(key: &str, bytes: u64, seconds: f64) {
+    let bandwidth = bytes as f64 / seconds;
+    if bytes < BYTES_MIN || !bandwidth.is_finite() {
+        return;
+    }
+    let mut observed = lock();
+    observed.add(key, bandwidth);
+    if let Some(path) = observed.path.clone() {
+        let text = print(&observed.bandwidths);
+        drop(observed);
+        // Another program may write at the same time; either content is good. So is none.
+        let _ = crate::format::write_whole(&path, text.as_bytes());
+    }
+}
+
+/// Where observations are kept if the table is `table`.
+pub(crate) fn path_beside(table: &Path) -> PathBuf {
+    table.with_extension("observed")
+}
+
+/// Takes in what earlier programs observed, and keeps the file from now on if it may be written.
+pub(crate) fn load(path: &Path) {
+    let mut observed = lock();
+    if observed.path.is_some() {
+        return;
+    }
+    if fs::metadata(path).is_ok_and(|meta| meta.len() <= FILE_BYTES_MAX)
+        && let Ok(text) = fs::read_to_string(path)
+    {
+        for (key, bandwidth) in text.lines().filter_map(parse) {
+            observed.add(key, bandwidth);
+        }
+    }
+    let directory = path.parent().unwrap_or(Path::new("."));
+    if rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok() {
+        observed.path = Some(path.to_owned());
+    }
+}
+
+/// Forgets what was observed, also what is in the file: after calibrating it is out of date.
+pub fn forget(table: &Path) {
+    let mut observed = lock();
+    observed.bandwidths.clear();
+    observed.generation += 1;
+    let _ = fs::remove_file(path_beside(table));
+}
+
+fn parse(line: &str) -> Option<(&str, f64)> {
+    let (key, bandwidth) = line.rsplit_once('\t')?;
+    let bandwidth: f64 = bandwidth.parse().ok()?;
+    (bandwidth > 0.0 && bandwidth < 1e18).then_some((key, bandwidth))
+}
+
+fn print(bandwidths: &BTreeMap<String, VecDeque<f64>>) -> String {
+    let lines = bandwidths.iter().flat_map(|(key, kept)| {
+        let key = key.replace(['\t', '\n'], " ");
+        kept.iter()
+            .map(move |bandwidth| format!("{key}\t{bandwidth:.0}\n"))
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_observation_counts_once_there_are_enough_and_old_ones_fall_out() {
+        let key = "test:counting";
+        for n in 1..ENOUGH {
+            note(key, BYTES_MIN, n as f64);
+        }
+        assert_eq!(bandwidth(key), None);
+        for _ in 0..KEPT {
+            note(key, BYTES_MIN, 1.0);
+        }
+        assert_eq!(bandwidth(key), Some(Spread::exactly(BYTES_MIN as f64)));
+    }
+
+    #[test]
+    fn short_and_impossible_reads_do_not_count() {
+        let key = "test:short";
+        for _ in 0..2 * ENOUGH {
+            note(key, BYTES_MIN - 1, 1.0);
+            note(key, BYTES_MIN, 0.0);
+        }
+        assert_eq!(bandwidth(key), None);
+    }
+
+    #[test]
+    fn lines_are_read_as_they_are_written_and_others_passed_over() {
+        let kept = BTreeMap::from([("serial:a b".to_owned(), VecDeque::from([5.0, 7.0]))]);
+        let text = print(&kept);
+        let read: Vec<_> = text.lines().filter_map(parse).collect();
+        assert_eq!(read, [("serial:a b", 5.0), ("serial:a b", 7.0)]);
+        for bad in ["", "x", "x\t", "x\t-1", "x\tnan", "x\tinf"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Reading what is cheap first.
+//!
+//! Two lanes: what is cached, and what has to come from the device. The cached one goes first; but
+//! a block that has come from the device meanwhile is as cheap as a cached one, so it is given out
+//! at once, and the device goes on to the next. So the device works while the caller does.
+
+use std::fs::File;
+use std::io;
+
+use super::assemble::Assembly;
+use super::cached::CachedLane;
+use super::device::DeviceLane;
+use super::ground::{Ground, Step};
+use super::linear::Linear;
+use super::{Piece, ReadOptions};
+
+/// Reads bytes `from` to `to` in best order, then what was added since.
+///
+/// Invariant: every byte before `to` is given out, or in exactly one of the lanes or the schedule;
+/// or after `tail`, once the lanes are done.
+pub(super) struct Best<'f> {
+    ground: Ground<'f>,
+    cached: CachedLane,
+    device: DeviceLane,
+    /// The device works while the cached part is given out.
+    ahead: bool,
+    /// Reads what comes after the lanes.
+    last: Option<Linear<'f>>,
+}
+
+impl<'f> Best<'f> {
+    pub(super) fn new(
+        file: &'f File,
+        from: u64,
+        to: u64,
+        options: ReadOptions,
+        may_stop: bool,
+    ) -> io::Result<Best<'f>> {
+        let assembly = || Assembly::new(options.unit, options.chunk, from);
+        Ok(Best {
+            ground: Ground::new(file, from, to, options)?,
+            cached: CachedLane::new(assembly()),
+            device: DeviceLane::new(assembly()),
+            ahead: !may_stop,
+            last: None,
+        })
+    }
+
+    /// The byte after the last that was there.
+    pub(super) fn end(&self) -> u64 {
+        self.last.as_ref().map_or(self.ground.to, Linear::end)
+    }
+
+    pub(super) fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
+        while self.last.is_none() {
+            if self.ahead {
+                self.device.ask(&mut self.ground)?;
+                if self.device.is_ready() && self.device.step(&mut self.ground)? == Step::Piece {
+                    return Ok(Some(self.device.assembly.piece()));
+                }
+            }
+            match self.cached.step(&mut self.ground)? {
+                Step::Piece => return Ok(Some(self.cached.assembly.piece())),
+                Step::More => continue,
+                Step::Done => {}
+            }
+            match self.device.step(&mut self.ground)? {
+                Step::Piece => return Ok(Some(self.device.assembly.piece())),
+                Step::More => {}
+                Step::Done => {
+                    let Ground {
+                        file,
+                        tail,
+                        options,
+                        ..
+                    } = self.ground;
+                    self.last = Some(Linear::at(file, tail, options));
+                }
+            }
+        }
+        match &mut self.last {
+            Some(last) => last.next_piece(),
+            None => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The lane of what is in the page cache.
+
+use std::io;
+
+use crate::schedule::Cost;
+
+use super::assemble::Assembly;
+use super::ground::{Ground, Step};
+
+/// After so many surprises the residency is no longer looked up again: it changes faster than we
+/// read, and what is not there any more is faulted in.
+const RECONSIDERED_MAX: u32 = 1000;
+
+/// Takes cached stretches, looking before each piece whether it still is there.
+pub(super) struct CachedLane {
+    /// The stretch at hand: read up to the first, ends at the second.
+    current: Option<(u64, u64)>,
+    pub(super) assembly: Assembly,
+    reconsidered: u32,
+}
+
+impl CachedLane {
+    pub(super) fn new(assembly: Assembly) -> CachedLane {
+        CachedLane {
+            current: None,
+            assembly,
+            reconsidered: 0,
+        }
+    }
+
+    pub(super) fn step(&mut self, ground: &mut Ground<'_>) -> io::Result<Step> {
+        match self.current {
+            None => {
+                let first = ground.schedule.first(Cost::CACHED);
+                let Some(stretch) = first.filter(|one| one.cost == Cost::CACHED) else {
+                    return Ok(Step::Done);
+                };
+                ground.schedule.take(stretch, stretch.end);
+                self.assembly.restart(stretch.offset);
+                self.current = Some((stretch.offset, stretch.end));
+                Ok(Step::More)
+            }
+            Some((at, end)) if at < end => self.load(ground, at, end),
+            Some((_, end)) => {
+                self.current = None;
+                Ok(ground.end_stretch(&mut self.assembly, end))
+            }
+        }
+    }
+
+    /// The next part of the stretch, if it is still there; else back to the schedule with what is
+    /// left of the stretch.
+    fn load(&mut self, ground: &mut Ground<'_>, at: u64, end: u64) -> io::Result<Step> {
+        let to = end.min(at + ground.options.chunk.max(1) as u64);
+        if self.reconsidered < RECONSIDERED_MAX && !ground.is_cached(at, to)? {
+            self.reconsidered += 1;
+            let from = self.assembly.at();
+            self.assembly.restart(from);
+            self.current = None;
+            ground.consider(from, end)?;
+            return Ok(Step::More);
+        }
+        let got = ground.load(&mut self.assembly, at, to)?;
+        // Less than asked for: the file was cut off here.
+        let at = if got < to - at { end } else { to };
+        self.current = Some((at, end));
+        match self.assembly.cut(false) {
+            true => Ok(Step::Piece),
+            false => Ok(Step::More),
+        }
+    }
+}

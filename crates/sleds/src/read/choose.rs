@@ -1,0 +1,55 @@
+//! Whether another order than the file's pays.
+
+use std::fs::File;
+
+use crate::delivery::{delivery_time_in, room};
+use crate::describe::{Level, shared};
+use crate::residency::{self, Presence};
+
+use super::Plan;
+
+/// Looking costs more than is to be gained from files up to this many bytes.
+const SMALL: u64 = 1 << 20;
+/// The best plan must be estimated to take less than this share of the linear one's time.
+const SHARE: f64 = 0.95;
+
+/// Whether reading bytes `from` to `to` in best order is worth it.
+///
+/// It is if a part is cached and the rest would evict it before linear reading gets there, and the
+/// estimates agree. All cached, or nothing: the order makes no difference, and plain reading has
+/// the kernel's read-ahead. With room for all of it in the cache, plain reading loses nothing, and
+/// leaves more in the cache for the next one.
+///
+/// Who may stop at the first hit gains if there is a cached part at all.
+pub(super) fn best_pays(file: &File, from: u64, to: u64, may_stop: bool) -> bool {
+    if to.saturating_sub(from) < SMALL {
+        return false;
+    }
+    let Ok(means) = residency::means(file) else {
+        return false;
+    };
+    match residency::uniform(file, means, from, to) {
+        Ok(None) => {}
+        Ok(Some(Presence::Cached | Presence::Absent | Presence::Unknown)) | Err(_) => return false,
+    }
+    let Ok(sleds) = shared().describe_part(file, from, to) else {
+        return false;
+    };
+    if sleds.iter().all(|sled| sled.level == Level::Memory) {
+        return false;
+    }
+    if may_stop {
+        return true;
+    }
+    let Some(room) = room(&sleds) else {
+        return false;
+    };
+    let linear = delivery_time_in(&sleds, Plan::Linear, Some(room));
+    let best = delivery_time_in(&sleds, Plan::Best, Some(room));
+    match (linear.known(), best.known()) {
+        (Some(linear), Some(best)) => best.median < linear.median * SHARE,
+        // Nothing is known of the device, but that it is not memory; what counts is how much of the
+        // cached part would be lost.
+        _ => sleds.iter().map(|sled| sled.length).sum::<u64>() > room,
+    }
+}

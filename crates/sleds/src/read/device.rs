@@ -1,0 +1,193 @@
+//! The lane of what has to come from the device.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::delivery::DEPTH;
+use crate::observed;
+use crate::schedule::{Cost, Stretch};
+
+use super::assemble::Assembly;
+use super::ground::{Ground, Step};
+use super::pool::Pool;
+
+/// Bytes of a request to the device. As many as [`DEPTH`] are in memory at once, which is taken
+/// from the page cache where memory is short.
+pub(crate) const BLOCK: u64 = 256 << 10;
+/// Observations count if waiting for the device was this share of the time.
+const WAITING: f64 = 0.7;
+
+/// A part of the file that was asked for.
+struct Asked {
+    from: u64,
+    to: u64,
+    /// Somebody else read it into the page cache meanwhile: it is taken from there.
+    cached: bool,
+}
+
+/// Takes stretches from the device, cheapest first, with several requests in flight.
+///
+/// Invariant after [`DeviceLane::ask`]: `current` ends where the stretch does, or the next block of
+/// it is first in `asked`.
+pub(super) struct DeviceLane {
+    /// The stretch at hand: taken up to the first, asked for up to the second.
+    current: Option<(u64, u64)>,
+    pub(super) assembly: Assembly,
+    /// Blocks on their way, in the order in which they will be given out.
+    asked: VecDeque<Asked>,
+    /// The stretches that these blocks are of, without the current one: first byte, and the byte
+    /// after the last that was asked for.
+    stretches: VecDeque<(u64, u64)>,
+    /// What was not asked for yet of the last stretch in `asked`. It goes on before any other, also
+    /// one that comes before it in the file, since units lie across its blocks.
+    begun: Option<Stretch>,
+    /// The file ended inside the current stretch.
+    cut_off: bool,
+    pool: Option<Pool>,
+    clock: Clock,
+}
+
+/// What the device took.
+#[derive(Default)]
+struct Clock {
+    begun: Option<Instant>,
+    waited: Duration,
+    bytes: u64,
+}
+
+impl DeviceLane {
+    pub(super) fn new(assembly: Assembly) -> DeviceLane {
+        DeviceLane {
+            current: None,
+            assembly,
+            asked: VecDeque::new(),
+            stretches: VecDeque::new(),
+            begun: None,
+            cut_off: false,
+            pool: None,
+            clock: Clock::default(),
+        }
+    }
+
+    /// Whether the next block has come, so that taking it makes nobody wait.
+    pub(super) fn is_ready(&self) -> bool {
+        match (self.asked.front(), &self.pool) {
+            (Some(asked), _) if asked.cached => true,
+            (Some(_), Some(pool)) => pool.is_ready(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn step(&mut self, ground: &mut Ground<'_>) -> io::Result<Step> {
+        self.ask(ground)?;
+        match self.current {
+            None => {
+                let Some((from, end)) = self.stretches.pop_front() else {
+                    self.note(ground);
+                    return Ok(Step::Done);
+                };
+                self.assembly.restart(from);
+                self.cut_off = false;
+                self.current = Some((from, end));
+                Ok(Step::More)
+            }
+            Some((at, end)) if at < end => {
+                self.load(ground, end)?;
+                match self.assembly.cut(false) {
+                    true => Ok(Step::Piece),
+                    false => Ok(Step::More),
+                }
+            }
+            Some((_, end)) => {
+                self.current = None;
+                Ok(ground.end_stretch(&mut self.assembly, end))
+            }
+        }
+    }
+
+    /// Keeps the device busy: afterwards enough blocks are asked for, or all.
+    pub(super) fn ask(&mut self, ground: &mut Ground<'_>) -> io::Result<()> {
+        while self.asked.len() < DEPTH {
+            let Some(stretch) = self.begun.take().or_else(|| take_dear(ground)) else {
+                return Ok(());
+            };
+            let (from, end) = (stretch.offset, stretch.end);
+            let to = end.min((from / BLOCK + 1) * BLOCK);
+            self.begun = (to < end).then_some(Stretch {
+                offset: to,
+                ..stretch
+            });
+            match (self.stretches.back_mut(), &mut self.current) {
+                (Some((_, end)), _) if *end == from => *end = to,
+                (None, Some((_, end))) if *end == from => *end = to,
+                _ => self.stretches.push_back((from, to)),
+            }
+            let cached = ground.is_cached(from, to)?;
+            self.asked.push_back(Asked { from, to, cached });
+            if cached {
+                continue;
+            }
+            if self.pool.is_none() {
+                self.pool = Some(Pool::new(ground.file, BLOCK as usize)?);
+            }
+            self.pool.as_mut().expect("just made").ask(from, to);
+        }
+        Ok(())
+    }
+
+    /// The next block of the current stretch.
+    fn load(&mut self, ground: &mut Ground<'_>, end: u64) -> io::Result<()> {
+        let asked = self
+            .asked
+            .pop_front()
+            .expect("blocks until the end of the stretch");
+        self.current = Some((asked.to, end));
+        let got = match asked.cached {
+            true if self.cut_off => 0,
+            true => ground.load(&mut self.assembly, asked.from, asked.to)?,
+            false => self.load_from_pool()?,
+        };
+        self.cut_off |= got < asked.to - asked.from;
+        self.ask(ground)
+    }
+
+    fn load_from_pool(&mut self) -> io::Result<u64> {
+        let pool = self.pool.as_mut().expect("asked for a block");
+        let begun = Instant::now();
+        self.clock.begun.get_or_insert(begun);
+        let block = pool.wait()?;
+        self.clock.waited += begun.elapsed();
+        self.clock.bytes += block.length as u64;
+        if !self.cut_off {
+            self.assembly.append(block.bytes());
+        }
+        let length = block.length as u64;
+        pool.recycle(block);
+        Ok(length)
+    }
+
+    /// What the device really took refreshes the estimates.
+    fn note(&mut self, ground: &Ground<'_>) {
+        let Clock {
+            begun: Some(begun),
+            waited,
+            bytes,
+        } = std::mem::take(&mut self.clock)
+        else {
+            return;
+        };
+        let took = begun.elapsed().as_secs_f64();
+        if let [zone] = &ground.located.zones[..]
+            && waited.as_secs_f64() >= took * WAITING
+        {
+            observed::note(&zone.key, bytes, took);
+        }
+    }
+}
+
+fn take_dear(ground: &mut Ground<'_>) -> Option<Stretch> {
+    let stretch = ground.schedule.first(Cost::HOLE)?;
+    ground.schedule.take(stretch, stretch.end);
+    Some(stretch)
+}

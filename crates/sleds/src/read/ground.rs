@@ -1,0 +1,120 @@
+//! What both lanes of reading in best order stand on.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use crate::describe::{Holder, Located, parts, shared};
+use crate::records::{Peek, with_boundaries};
+use crate::residency::{self, Means, Presence};
+use crate::schedule::{Cost, Schedule, Stretch, settle};
+
+use super::assemble::Assembly;
+use super::{ReadOptions, Unit};
+
+/// What a step of a lane led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// The lane's assembly has a piece.
+    Piece,
+    /// There is more to do before there is one.
+    More,
+    /// The lane has nothing left.
+    Done,
+}
+
+/// The file, and what of it is still to be read.
+pub(super) struct Ground<'f> {
+    pub(super) file: &'f File,
+    pub(super) options: ReadOptions,
+    /// The end of the file when reading began.
+    pub(super) to: u64,
+    pub(super) located: Arc<Located>,
+    /// Stretches that no lane has begun. They begin and end at boundaries of units, but for the end
+    /// of the file.
+    pub(super) schedule: Schedule,
+    /// Where reading goes on in the end: at `to`, or at the last unit if it is not whole.
+    pub(super) tail: u64,
+    means: Means,
+    peek: Peek<'f>,
+}
+
+impl<'f> Ground<'f> {
+    pub(super) fn new(
+        file: &'f File,
+        from: u64,
+        to: u64,
+        options: ReadOptions,
+    ) -> io::Result<Ground<'f>> {
+        let mut ground = Ground {
+            file,
+            options,
+            to,
+            located: shared().locate(file)?,
+            schedule: Schedule::default(),
+            tail: to,
+            means: residency::means(file)?,
+            peek: Peek::new(file, from, to),
+        };
+        ground.consider(from, to)?;
+        Ok(ground)
+    }
+
+    /// Looks up where bytes `from` to `to` are, and puts them into the schedule.
+    pub(super) fn consider(&mut self, from: u64, to: u64) -> io::Result<()> {
+        let located = Arc::clone(&self.located);
+        let parts = parts(self.file, from, to)?;
+        let stretches = parts.into_iter().map(|part| Stretch {
+            offset: part.offset,
+            end: part.end,
+            cost: match part.holder {
+                Holder::Cache => Cost::CACHED,
+                Holder::Nothing => Cost::HOLE,
+                Holder::Unknown => Cost::device(None),
+                Holder::Device(at) => {
+                    Cost::device(located.zone(at).rates.map(|rates| rates.latency_s.median))
+                }
+            },
+        });
+        let settled = with_boundaries(self.options.unit, &mut self.peek, |boundaries| {
+            settle(stretches, boundaries)
+        })?;
+        self.schedule.add(settled);
+        Ok(())
+    }
+
+    /// Whether all of bytes `from` to `to` is in the page cache now.
+    pub(super) fn is_cached(&self, from: u64, to: u64) -> io::Result<bool> {
+        let presence = residency::uniform(self.file, self.means, from, to)?;
+        Ok(presence == Some(Presence::Cached))
+    }
+
+    /// Adds bytes `from` to `to` to `assembly`, without read-ahead; how many there were.
+    pub(super) fn load(&mut self, assembly: &mut Assembly, from: u64, to: u64) -> io::Result<u64> {
+        let mut at = from;
+        while at < to {
+            let room = assembly.make_room();
+            let length = room.len().min((to - at) as usize);
+            let n = self.peek.read(at, &mut room[..length])?;
+            assembly.add(n);
+            at += n as u64;
+            if n < length {
+                break;
+            }
+        }
+        Ok(at - from)
+    }
+
+    /// A stretch that ends at `end` was read. What it has of a unit that goes on beyond the end of
+    /// the file is left for the tail, since the file may have grown.
+    pub(super) fn end_stretch(&mut self, assembly: &mut Assembly, end: u64) -> Step {
+        if end == self.to && self.options.unit != Unit::Bytes {
+            self.tail = assembly.at();
+            assembly.restart(self.tail);
+        }
+        match assembly.cut(true) {
+            true => Step::Piece,
+            false => Step::More,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Reading from the first byte to the last, as any program does.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
+
+use super::assemble::Assembly;
+use super::{Piece, ReadOptions};
+
+/// How to get at the bytes that follow.
+enum Source {
+    /// By `read`, at the position that the file has.
+    Position,
+    /// By `pread`, from here on, so that the position is left alone.
+    Offset(u64),
+}
+
+/// Reads what follows a place, to the end of the file.
+pub(super) struct Linear<'f> {
+    file: &'f File,
+    source: Source,
+    assembly: Assembly,
+    ended: bool,
+}
+
+impl<'f> Linear<'f> {
+    /// From the file's position on, which is `at`.
+    pub(super) fn stream(file: &'f File, at: u64, options: ReadOptions) -> Linear<'f> {
+        Linear {
+            file,
+            source: Source::Position,
+            assembly: Assembly::new(options.unit, options.chunk, at),
+            ended: false,
+        }
+    }
+
+    /// From `at` on, leaving the position.
+    pub(super) fn at(file: &'f File, at: u64, options: ReadOptions) -> Linear<'f> {
+        Linear {
+            source: Source::Offset(at),
+            ..Linear::stream(file, at, options)
+        }
+    }
+
+    /// The byte after the last one read.
+    pub(super) fn end(&self) -> u64 {
+        self.assembly.at() + self.assembly.rest() as u64
+    }
+
+    pub(super) fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
+        loop {
+            if self.ended {
+                let any = self.assembly.cut(true);
+                return Ok(any.then(|| self.assembly.piece()));
+            }
+            let room = self.assembly.make_room();
+            let read = match &self.source {
+                Source::Position => self.file.read(room),
+                Source::Offset(at) => self.file.read_at(room, *at),
+            };
+            match read {
+                Ok(0) => self.ended = true,
+                Ok(n) => {
+                    if let Source::Offset(at) = &mut self.source {
+                        *at += n as u64;
+                    }
+                    self.assembly.add(n);
+                    if self.assembly.cut(false) {
+                        return Ok(Some(self.assembly.piece()));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Reading a file piece by piece, in the order that costs least.
+
+mod assemble;
+mod best;
+mod cached;
+mod choose;
+pub(crate) mod device;
+mod ground;
+mod linear;
+pub(crate) mod pool;
+
+use std::fs::File;
+use std::io::{self, Seek as _, SeekFrom};
+
+use crate::describe::{DescribeError, length};
+
+use best::Best;
+use linear::Linear;
+
+/// In which order to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Plan {
+    /// From the first byte to the last.
+    Linear,
+    /// Cheapest first.
+    Best,
+    /// [`Plan::Best`] where the estimates say that it pays, else [`Plan::Linear`].
+    #[default]
+    Auto,
+}
+
+/// What must not be cut in two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unit {
+    /// Pieces begin and end anywhere.
+    #[default]
+    Bytes,
+    /// A piece holds whole records, each ended by this byte; the last one of a file may lack it.
+    Records(u8),
+    /// A piece holds whole elements of `size` bytes, the first at byte `start`. What is left at the
+    /// end of the file, less than an element, is in a piece of its own or at the end of one.
+    Elements {
+        /// Byte of the first element; what lies before it is not read.
+        start: u64,
+        /// Bytes of an element.
+        size: u32,
+    },
+}
+
+/// How to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadOptions {
+    /// The order.
+    pub plan: Plan,
+    /// What must not be cut.
+    pub unit: Unit,
+    /// Bytes a piece should have. A single record that is longer makes a longer piece.
+    pub chunk: usize,
+}
+
+impl Default for ReadOptions {
+    fn default() -> ReadOptions {
+        ReadOptions {
+            plan: Plan::Auto,
+            unit: Unit::Bytes,
+            chunk: 256 << 10,
+        }
+    }
+}
+
+/// A part of the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// Where in the file it begins, in bytes from the file's first; for things without a length,
+    /// from where reading began.
+    pub offset: u64,
+    /// What it holds; never empty.
+    pub data: &'a [u8],
+}
+
+/// Gives out a file, every byte once.
+///
+/// Reads to the end of the file as it is when it gets there: of a file that grows, also what was
+/// added; of one that shrinks, what is left. Things without a size (pipes, `/proc`) are read from
+/// their position on, in linear order.
+///
+/// In linear order it makes the `read` calls that any program makes. In best order it takes from
+/// the page cache what is there, looking again before each piece whether it still is, and without
+/// read-ahead; and the rest from the device, several requests at a time, past the page cache, so
+/// that reading it does not evict the part that is cached.
+///
+/// After the last piece the file's position is at its end. In best order it is not moved before.
+pub struct Reader<'f> {
+    file: &'f File,
+    from: u64,
+    state: State<'f>,
+}
+
+enum State<'f> {
+    Linear(Linear<'f>),
+    Best(Box<Best<'f>>),
+}
+
+impl<'f> Reader<'f> {
+    /// A reader of `file`, from its position on.
+    ///
+    /// # Errors
+    /// If the file cannot be examined.
+    pub fn new(file: &'f File, options: ReadOptions) -> io::Result<Reader<'f>> {
+        Reader::begin(file, options, false)
+    }
+
+    /// A reader for one who will stop at the first hit, and so gains from any part that is cached:
+    /// [`Plan::Auto`] is [`Plan::Best`] wherever there is one. Nothing is requested from the device
+    /// before the cached part was given out.
+    ///
+    /// # Errors
+    /// If the file cannot be examined.
+    pub fn for_first_hit(file: &'f File, options: ReadOptions) -> io::Result<Reader<'f>> {
+        Reader::begin(file, options, true)
+    }
+
+    fn begin(file: &'f File, options: ReadOptions, may_stop: bool) -> io::Result<Reader<'f>> {
+        let mut handle = file;
+        let position = handle.stream_position().ok();
+        let length = length(file);
+        let (Some(mut from), Ok(length)) = (position, &length) else {
+            // A directory cannot be read, and says so at the first read, as it does to others.
+            let at = match length {
+                Err(DescribeError::Io(error)) => return Err(error),
+                _ => position.unwrap_or(0),
+            };
+            let state = State::Linear(Linear::stream(file, at, options));
+            return Ok(Reader {
+                file,
+                from: at,
+                state,
+            });
+        };
+        if let Unit::Elements { start, .. } = options.unit
+            && start != from
+        {
+            handle.seek(SeekFrom::Start(start))?;
+            from = start;
+        }
+        let best = match options.plan {
+            Plan::Linear => false,
+            Plan::Best => from < *length,
+            Plan::Auto => choose::best_pays(file, from, *length, may_stop),
+        };
+        let state = match best {
+            true => State::Best(Box::new(Best::new(file, from, *length, options, may_stop)?)),
+            false => State::Linear(Linear::stream(file, from, options)),
+        };
+        Ok(Reader { file, from, state })
+    }
+
+    /// The order in which it reads: [`Plan::Linear`] or [`Plan::Best`].
+    pub fn plan(&self) -> Plan {
+        match self.state {
+            State::Linear(_) => Plan::Linear,
+            State::Best(_) => Plan::Best,
+        }
+    }
+
+    /// Where in the file reading began: its position, or the first element.
+    pub fn start(&self) -> u64 {
+        self.from
+    }
+
+    /// The next piece; `None` after the last.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
+        match &mut self.state {
+            State::Linear(linear) => linear.next_piece(),
+            State::Best(best) => {
+                let end = best.end();
+                let piece = best.next_piece()?;
+                if piece.is_none() {
+                    let mut handle = self.file;
+                    // Of use to who shares the position; nothing is lost where it cannot be.
+                    let _ = handle.seek(SeekFrom::Start(end));
+                }
+                Ok(piece)
+            }
+        }
+    }
+}

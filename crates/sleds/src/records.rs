@@ -1,0 +1,119 @@
+//! Where records end in a file, found without read-ahead.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt as _;
+
+use crate::read::Unit;
+use crate::schedule::{Anywhere, Boundaries, Elements};
+use crate::sys::{self, Mapping};
+
+/// The bytes looked at first; the search doubles them until it finds something.
+const STEP_MIN: u64 = 4 << 10;
+const STEP_MAX: u64 = 256 << 10;
+
+/// A part of a file, read in random order without read-ahead, which would evict from the cache what
+/// is to be read next.
+pub(crate) struct Peek<'f> {
+    file: &'f File,
+    mapping: Option<Mapping>,
+}
+
+impl<'f> Peek<'f> {
+    /// Of bytes `from` to `to`.
+    pub(crate) fn new(file: &'f File, from: u64, to: u64) -> Peek<'f> {
+        let start = from / sys::page_size() * sys::page_size();
+        let mapping = Mapping::new(file.as_fd(), start, to.max(start + 1) - start).ok();
+        Peek { file, mapping }
+    }
+
+    /// Fills `buf` from `at` on; fewer bytes only at the end of the file.
+    pub(crate) fn read(&mut self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        if let Some(mapping) = &self.mapping {
+            match mapping.copy(at, buf) {
+                // The page that holds the end of the file is copied with the zeroes after it.
+                Ok(copied) => filled = (self.left(at)?.min(copied as u64)) as usize,
+                // A sandbox may forbid the call.
+                Err(_) => self.mapping = None,
+            }
+        }
+        // What the mapping does not have is past the end, or cannot be read: this tells which.
+        while filled < buf.len() {
+            match self.file.read_at(&mut buf[filled..], at + filled as u64) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn left(&self, at: u64) -> io::Result<u64> {
+        let meta = self.file.metadata()?;
+        match meta.file_type().is_file() {
+            true => Ok(meta.len().saturating_sub(at)),
+            false => Ok(u64::MAX),
+        }
+    }
+}
+
+/// Records of a file that end with a byte.
+pub(crate) struct Records<'p, 'f> {
+    pub(crate) peek: &'p mut Peek<'f>,
+    pub(crate) end: u8,
+}
+
+impl Boundaries for Records<'_, '_> {
+    fn end_after(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
+        let (mut at, mut step) = (from, STEP_MIN);
+        let mut buf = Vec::new();
+        while at < limit {
+            buf.resize(step.min(limit - at) as usize, 0);
+            let n = self.peek.read(at, &mut buf)?;
+            if let Some(found) = buf[..n].iter().position(|byte| *byte == self.end) {
+                return Ok(Some(at + found as u64 + 1));
+            }
+            if n < buf.len() {
+                break;
+            }
+            at += n as u64;
+            step = (step * 2).min(STEP_MAX);
+        }
+        Ok(None)
+    }
+
+    fn end_before(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
+        let (mut at, mut step) = (from, STEP_MIN);
+        let mut buf = Vec::new();
+        while at > limit {
+            let start = at.saturating_sub(step).max(limit);
+            buf.resize((at - start) as usize, 0);
+            let n = self.peek.read(start, &mut buf)?;
+            if let Some(found) = buf[..n].iter().rposition(|byte| *byte == self.end) {
+                return Ok(Some(start + found as u64 + 1));
+            }
+            at = start;
+            step = (step * 2).min(STEP_MAX);
+        }
+        Ok(None)
+    }
+}
+
+/// Calls `then` with the boundaries of `unit`.
+pub(crate) fn with_boundaries<T>(
+    unit: Unit,
+    peek: &mut Peek<'_>,
+    then: impl FnOnce(&mut dyn Boundaries) -> T,
+) -> T {
+    match unit {
+        Unit::Bytes => then(&mut Anywhere),
+        Unit::Records(end) => then(&mut Records { peek, end }),
+        Unit::Elements { start, size } => then(&mut Elements {
+            start,
+            size: u64::from(size.max(1)),
+        }),
+    }
+}

@@ -1,0 +1,244 @@
+//! Which bytes of a file are in the page cache.
+//!
+//! `cachestat` over the whole file first, then over windows, then `mincore` on those windows that
+//! are mixed. Halving intervals with `cachestat` alone degenerates on mixed files, and reading with
+//! `RWF_NOWAIT` to see what comes back starts real read-ahead; neither is done.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{Access, AtFlags};
+
+use crate::sys::{self, Mapping};
+
+/// Bytes that one call of `cachestat` decides about at a time.
+const WINDOW_BYTES: u64 = 1 << 20;
+const OVERLAYFS_MAGIC: i64 = 0x794c_7630;
+
+/// Whether bytes are in the page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Presence {
+    /// They are.
+    Cached,
+    /// They are not.
+    Absent,
+    /// The kernel does not tell the caller, who neither owns the file nor may write to it.
+    Unknown,
+}
+
+/// A part of a file that is cached, or not, as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// Its first byte.
+    pub offset: u64,
+    /// Bytes in it.
+    pub length: u64,
+    /// Where they are.
+    pub presence: Presence,
+}
+
+impl Run {
+    /// The byte after its last.
+    pub fn end(&self) -> u64 {
+        self.offset + self.length
+    }
+}
+
+/// How one may ask for the residency of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Means {
+    Cachestat,
+    /// Overlayfs, whose own inode has no pages; and kernels before 6.5.
+    Mincore,
+    Forbidden,
+}
+
+/// How to ask for the residency of `file`.
+pub(crate) fn means(file: &File) -> io::Result<Means> {
+    // `mincore` says "all resident" to those who may not know; only `cachestat` tells them so.
+    match sys::cachestat(file.as_fd(), 0, 1) {
+        Ok(_) if is_overlay(file) => Ok(Means::Mincore),
+        Ok(_) => Ok(Means::Cachestat),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EPERM) => Ok(Means::Forbidden),
+            Some(libc::ENOSYS | libc::EOPNOTSUPP) if may_ask(file) => Ok(Means::Mincore),
+            Some(libc::ENOSYS | libc::EOPNOTSUPP) => Ok(Means::Forbidden),
+            _ => Err(error),
+        },
+    }
+}
+
+fn is_overlay(file: &File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type == OVERLAYFS_MAGIC)
+}
+
+/// The kernel's own rule for `mincore` and `cachestat`: owner, or may write.
+fn may_ask(file: &File) -> bool {
+    use std::os::fd::AsRawFd;
+    let owner = rustix::fs::fstat(file).map(|stat| stat.st_uid);
+    if owner.is_ok_and(|uid| uid == rustix::process::geteuid().as_raw()) {
+        return true;
+    }
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::accessat(rustix::fs::CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+}
+
+/// What is cached of bytes `from` to `to` of a file, in order, without gaps; neighbours differ.
+/// Edges are at page boundaries, or at `from` and `to`.
+///
+/// # Errors
+/// If the file has no page cache one could ask about (a pipe), or is not open for reading.
+pub fn residency(file: &File, from: u64, to: u64) -> io::Result<Vec<Run>> {
+    let mut runs = Runs {
+        from,
+        to,
+        runs: Vec::new(),
+    };
+    if from >= to {
+        return Ok(runs.runs);
+    }
+    let mut scan = Scan::new(file, from, to);
+    match means(file)? {
+        Means::Forbidden => runs.push(to, Presence::Unknown),
+        Means::Mincore => scan.pages(scan.start, scan.end, &mut runs)?,
+        Means::Cachestat => match scan.uniform(scan.start, scan.end)? {
+            Some(presence) => runs.push(to, presence),
+            None => scan.windows(&mut runs)?,
+        },
+    }
+    Ok(runs.runs)
+}
+
+/// Whether all of a range that is not empty is cached, nothing of it (`Absent`), or neither
+/// (`None`).
+pub(crate) fn uniform(
+    file: &File,
+    means: Means,
+    from: u64,
+    to: u64,
+) -> io::Result<Option<Presence>> {
+    let mut scan = Scan::new(file, from, to);
+    match means {
+        Means::Forbidden => Ok(Some(Presence::Unknown)),
+        Means::Cachestat => scan.uniform(scan.start, scan.end),
+        Means::Mincore => {
+            let mut runs = Runs {
+                from,
+                to,
+                runs: Vec::new(),
+            };
+            scan.pages(scan.start, scan.end, &mut runs)?;
+            Ok((runs.runs.len() == 1).then(|| runs.runs[0].presence))
+        }
+    }
+}
+
+/// The runs so far.
+struct Runs {
+    from: u64,
+    to: u64,
+    runs: Vec<Run>,
+}
+
+impl Runs {
+    /// The bytes up to `end` that were not told of yet.
+    fn push(&mut self, end: u64, presence: Presence) {
+        let offset = self.runs.last().map_or(self.from, Run::end);
+        let end = end.min(self.to);
+        if end <= offset {
+            return;
+        }
+        match self.runs.last_mut() {
+            Some(last) if last.presence == presence => last.length = end - last.offset,
+            _ => self.runs.push(Run {
+                offset,
+                length: end - offset,
+                presence,
+            }),
+        }
+    }
+}
+
+/// The pages asked about: `start` and `end` are page boundaries.
+struct Scan<'f> {
+    file: &'f File,
+    start: u64,
+    end: u64,
+    mapping: Option<Mapping>,
+}
+
+impl<'f> Scan<'f> {
+    fn new(file: &'f File, from: u64, to: u64) -> Scan<'f> {
+        let page = sys::page_size();
+        Scan {
+            file,
+            start: from / page * page,
+            end: to.next_multiple_of(page),
+            mapping: None,
+        }
+    }
+
+    fn uniform(&self, from: u64, to: u64) -> io::Result<Option<Presence>> {
+        let cached = sys::cachestat(self.file.as_fd(), from, to - from)?.cached;
+        Ok(match cached {
+            0 => Some(Presence::Absent),
+            n if n >= (to - from) / sys::page_size() => Some(Presence::Cached),
+            _ => None,
+        })
+    }
+
+    fn windows(&mut self, runs: &mut Runs) -> io::Result<()> {
+        // Mixed windows that follow each other make one call of `mincore`.
+        let mut mixed: Option<u64> = None;
+        let mut at = self.start;
+        while at < self.end {
+            let end = (at / WINDOW_BYTES * WINDOW_BYTES + WINDOW_BYTES).min(self.end);
+            match self.uniform(at, end)? {
+                Some(presence) => {
+                    if let Some(from) = mixed.take() {
+                        self.pages(from, at, runs)?;
+                    }
+                    runs.push(end, presence);
+                }
+                None => mixed = mixed.or(Some(at)),
+            }
+            at = end;
+        }
+        match mixed {
+            Some(from) => self.pages(from, self.end, runs),
+            None => Ok(()),
+        }
+    }
+
+    /// Page by page, by `mincore`; by `cachestat` where the file cannot be mapped.
+    fn pages(&mut self, from: u64, to: u64, runs: &mut Runs) -> io::Result<()> {
+        const PAGES_MAX: usize = 64 << 10;
+        if self.mapping.is_none() {
+            self.mapping = Mapping::new(self.file.as_fd(), self.start, self.end - self.start).ok();
+        }
+        let page = sys::page_size();
+        let Some(mapping) = &self.mapping else {
+            for at in (from..to).step_by(page as usize) {
+                let presence = self.uniform(at, at + page)?.unwrap_or(Presence::Absent);
+                runs.push(at + page, presence);
+            }
+            return Ok(());
+        };
+        let mut pages = vec![0; (((to - from) / page) as usize).min(PAGES_MAX)];
+        let mut at = from;
+        while at < to {
+            let count = (((to - at) / page) as usize).min(PAGES_MAX);
+            mapping.residency(at, &mut pages[..count])?;
+            for same in pages[..count].chunk_by(|a, b| a & 1 == b & 1) {
+                at += same.len() as u64 * page;
+                let presence = match same[0] & 1 {
+                    0 => Presence::Absent,
+                    _ => Presence::Cached,
+                };
+                runs.push(at, presence);
+            }
+        }
+        Ok(())
+    }
+}

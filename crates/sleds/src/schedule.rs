@@ -1,0 +1,184 @@
+//! The order of reading: lowest latency first, lowest offset among equals, every byte once (the
+//! paper's section 4.2). No I/O but through [`Boundaries`].
+
+use std::collections::BTreeMap;
+use std::io;
+
+/// How dear a part of a file is; only the order counts.
+///
+/// A latency in seconds. Positive floating-point numbers are ordered as their bits are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Cost(u64);
+
+impl Cost {
+    /// In the page cache.
+    pub(crate) const CACHED: Cost = Cost(0);
+    /// Nowhere: a hole.
+    pub(crate) const HOLE: Cost = Cost(1);
+
+    /// On a device with this latency in seconds; dearest if it is not known.
+    pub(crate) fn device(latency_s: Option<f64>) -> Cost {
+        let latency = latency_s.filter(|latency| *latency >= 0.0);
+        Cost(latency.unwrap_or(f64::INFINITY).to_bits().max(2))
+    }
+}
+
+/// A part of a file that is equally dear throughout; never empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stretch {
+    pub(crate) offset: u64,
+    pub(crate) end: u64,
+    pub(crate) cost: Cost,
+}
+
+/// Where units that must not be cut begin and end.
+pub(crate) trait Boundaries {
+    /// The first place in `from..=limit` where a unit ends that is seen to end there.
+    fn end_after(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>>;
+    /// The last place in `limit + 1..=from` where a unit ends.
+    fn end_before(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>>;
+}
+
+/// Units of single bytes.
+pub(crate) struct Anywhere;
+
+impl Boundaries for Anywhere {
+    fn end_after(&mut self, from: u64, _limit: u64) -> io::Result<Option<u64>> {
+        Ok(Some(from))
+    }
+
+    fn end_before(&mut self, from: u64, _limit: u64) -> io::Result<Option<u64>> {
+        Ok(Some(from))
+    }
+}
+
+/// Units of `size` bytes, the first at `start`.
+pub(crate) struct Elements {
+    pub(crate) start: u64,
+    pub(crate) size: u64,
+}
+
+impl Boundaries for Elements {
+    fn end_after(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
+        let into = from.saturating_sub(self.start);
+        let end = into
+            .checked_next_multiple_of(self.size)
+            .map(|at| at + self.start);
+        Ok(end.filter(|end| *end <= limit))
+    }
+
+    fn end_before(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
+        let into = from.saturating_sub(self.start);
+        let end = into - into % self.size + self.start;
+        Ok((end > limit).then_some(end))
+    }
+}
+
+/// Moves the edges between stretches to boundaries of units: a unit belongs to the dearest stretch
+/// that it touches (the paper's figure 4). A stretch without a boundary in it goes to the dearer
+/// one beside it.
+///
+/// Looks only at the cheaper side of an edge. Whether a record ends exactly at the edge is seen in
+/// the byte before it; if that is on the dear side it is not looked at, and the first record of the
+/// cheap side goes to the dear one in any case.
+///
+/// The outer edges must be boundaries, and stay.
+pub(crate) fn settle(
+    stretches: impl IntoIterator<Item = Stretch>,
+    boundaries: &mut dyn Boundaries,
+) -> io::Result<Vec<Stretch>> {
+    let mut out: Vec<Stretch> = Vec::new();
+    for mut next in stretches {
+        // Whether the edge between the last and the next one is a boundary already.
+        let mut settled = false;
+        loop {
+            let Some(last) = out.last_mut() else {
+                out.push(next);
+                break;
+            };
+            if last.cost == next.cost {
+                last.end = next.end;
+                break;
+            }
+            if settled {
+                out.push(next);
+                break;
+            }
+            if last.cost > next.cost {
+                let edge = boundaries.end_after(next.offset, next.end)?;
+                last.end = edge.unwrap_or(next.end);
+                if last.end < next.end {
+                    next.offset = last.end;
+                    out.push(next);
+                }
+                break;
+            }
+            match boundaries.end_before(next.offset, last.offset)? {
+                Some(edge) => {
+                    last.end = edge;
+                    next.offset = edge;
+                    out.push(next);
+                    break;
+                }
+                None => {
+                    next.offset = last.offset;
+                    out.pop();
+                    settled = true;
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// What is still to be read, dearest last.
+#[derive(Default, Debug)]
+pub(crate) struct Schedule {
+    /// Ends by cost and offset.
+    stretches: BTreeMap<(Cost, u64), u64>,
+}
+
+impl Schedule {
+    pub(crate) fn add(&mut self, stretches: impl IntoIterator<Item = Stretch>) {
+        for one in stretches {
+            self.stretches.insert((one.cost, one.offset), one.end);
+        }
+    }
+
+    /// The cheapest stretch at least as dear as `least`; the first of those equally cheap.
+    pub(crate) fn first(&self, least: Cost) -> Option<Stretch> {
+        let mut from = self.stretches.range((least, 0)..);
+        let (&(cost, offset), &end) = from.next()?;
+        Some(Stretch { offset, end, cost })
+    }
+
+    /// Takes the bytes of `stretch`, as [`Schedule::first`] gave it, before `end`.
+    pub(crate) fn take(&mut self, stretch: Stretch, end: u64) {
+        self.stretches.remove(&(stretch.cost, stretch.offset));
+        if end < stretch.end {
+            self.stretches.insert((stretch.cost, end), stretch.end);
+        }
+    }
+
+    /// Empties it; what it held, by offset, joined.
+    pub(crate) fn drain(&mut self) -> Vec<(u64, u64)> {
+        let stretches = std::mem::take(&mut self.stretches);
+        let mut all: Vec<_> = stretches
+            .into_iter()
+            .map(|((_, at), end)| (at, end))
+            .collect();
+        all.sort_unstable();
+        let mut joined: Vec<(u64, u64)> = Vec::new();
+        for (at, end) in all {
+            match joined.last_mut() {
+                Some(last) if last.1 == at => last.1 = end,
+                _ => joined.push((at, end)),
+            }
+        }
+        joined
+    }
+}
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

@@ -1,0 +1,220 @@
+//! The order of reading against its definition, over files in memory.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Lines of a text in memory, and where the search looked.
+struct Lines<'t> {
+    text: &'t [u8],
+    looked: Vec<(u64, u64)>,
+}
+
+impl Boundaries for Lines<'_> {
+    fn end_after(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
+        self.looked.push((from, limit));
+        let part = &self.text[from as usize..limit as usize];
+        Ok(part
+            .iter()
+            .position(|b| *b == b'\n')
+            .map(|n| from + n as u64 + 1))
+    }
+
+    fn end_before(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
+        self.looked.push((limit, from));
+        let part = &self.text[limit as usize..from as usize];
+        Ok(part
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map(|n| limit + n as u64 + 1))
+    }
+}
+
+/// Stretches of these lengths and costs, one after the other.
+fn stretches(of: &[(u64, u8)]) -> Vec<Stretch> {
+    let mut at = 0;
+    let mut all = Vec::new();
+    for &(length, cost) in of {
+        let cost = match cost {
+            0 => Cost::CACHED,
+            1 => Cost::HOLE,
+            n => Cost::device(Some(f64::from(n))),
+        };
+        all.push(Stretch {
+            offset: at,
+            end: at + length,
+            cost,
+        });
+        at += length;
+    }
+    all
+}
+
+fn covers(stretches: &[Stretch], length: u64) -> bool {
+    let mut at = 0;
+    for one in stretches {
+        if one.offset != at || one.end <= at {
+            return false;
+        }
+        at = one.end;
+    }
+    at == length
+}
+
+#[test]
+fn a_line_across_an_edge_goes_to_the_dear_side_whichever_side_that_is() {
+    let text = b"aaaa\nbbbb\ncccc\ndddd\n";
+    for (costs, edge) in [([0, 9], 5), ([9, 0], 10)] {
+        let given = stretches(&[(7, costs[0]), (13, costs[1])]);
+        let mut lines = Lines {
+            text,
+            looked: Vec::new(),
+        };
+        let settled = settle(given, &mut lines).unwrap();
+        assert_eq!(settled[0].end, edge, "{costs:?}");
+        assert!(covers(&settled, 20));
+    }
+}
+
+#[test]
+fn a_cheap_stretch_inside_one_line_goes_with_the_line() {
+    let text = b"a\nbbbbbbbbbbbbbbbb\nc\n";
+    let given = stretches(&[(4, 9), (5, 0), (12, 9)]);
+    let mut lines = Lines {
+        text,
+        looked: Vec::new(),
+    };
+    let settled = settle(given, &mut lines).unwrap();
+    assert_eq!(settled.len(), 1);
+    assert!(covers(&settled, 21));
+}
+
+#[test]
+fn an_unknown_latency_is_the_dearest_and_a_hole_is_dearer_than_memory_only() {
+    assert!(Cost::CACHED < Cost::HOLE);
+    assert!(Cost::HOLE < Cost::device(Some(0.0)));
+    assert!(Cost::device(Some(1e-9)) < Cost::device(Some(1e3)));
+    assert!(Cost::device(Some(1e30)) < Cost::device(None));
+    assert_eq!(Cost::device(Some(f64::NAN)), Cost::device(None));
+}
+
+fn text() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop_oneof![4 => Just(b'x'), 1 => Just(b'\n')], 1..200)
+}
+
+fn costs() -> impl Strategy<Value = Vec<(u64, u8)>> {
+    prop::collection::vec((1_u64..20, 0_u8..4), 1..30)
+}
+
+/// `of`, cut or stretched to `length` bytes.
+fn fitted(of: &[(u64, u8)], length: u64) -> Vec<Stretch> {
+    let mut all = stretches(of);
+    all.retain(|one| one.offset < length);
+    let last = all.last_mut().unwrap();
+    last.end = length;
+    all
+}
+
+proptest! {
+    #[test]
+    fn every_byte_is_taken_once_cheapest_first_and_in_order_among_equals(
+        of in costs(), chunk in 1_u64..16,
+    ) {
+        let all = fitted(&of, of.iter().map(|(length, _)| length).sum());
+        let length = all.last().unwrap().end;
+        let settled = settle(all.clone(), &mut Anywhere).unwrap();
+        prop_assert!(covers(&settled, length));
+        let mut schedule = Schedule::default();
+        schedule.add(settled);
+        let mut taken: Vec<(Cost, u64, u64)> = Vec::new();
+        while let Some(first) = schedule.first(Cost::CACHED) {
+            let end = first.end.min(first.offset + chunk);
+            schedule.take(first, end);
+            taken.push((first.cost, first.offset, end));
+        }
+        prop_assert!(taken.is_sorted());
+        for at in 0..length {
+            let by: Vec<_> = taken.iter().filter(|(_, from, to)| (*from..*to).contains(&at)).collect();
+            prop_assert_eq!(by.len(), 1);
+            let cost = all.iter().find(|one| (one.offset..one.end).contains(&at)).unwrap().cost;
+            prop_assert_eq!(by[0].0, cost);
+        }
+    }
+
+    #[test]
+    fn edges_are_ends_of_lines_and_each_line_goes_to_the_dearest_stretch_it_touches(
+        text in text(), of in costs(),
+    ) {
+        let length = text.len() as u64;
+        let all = fitted(&of, length);
+        let mut lines = Lines { text: &text, looked: Vec::new() };
+        let settled = settle(all.clone(), &mut lines).unwrap();
+        prop_assert!(covers(&settled, length));
+        let cost_at = |at: u64, of: &[Stretch]| {
+            of.iter().find(|one| (one.offset..one.end).contains(&at)).unwrap().cost
+        };
+        let mut start = 0;
+        for line in text.split_inclusive(|b| *b == b'\n') {
+            let end = start + line.len() as u64;
+            let dearest = (start..end).map(|at| cost_at(at, &all)).max().unwrap();
+            let given = cost_at(start, &settled);
+            prop_assert!((start..end).all(|at| cost_at(at, &settled) == given), "line cut");
+            // Dearer only if it begins at an edge whose other side is that dear: whether it does is
+            // not looked up there.
+            let before = start.checked_sub(1).map(|at| cost_at(at, &settled));
+            prop_assert!(given == dearest || (given > dearest && before == Some(given)));
+            start = end;
+        }
+    }
+
+    #[test]
+    fn no_search_looks_at_a_byte_of_the_dearest_level(text in text(), of in costs()) {
+        let all = fitted(&of, text.len() as u64);
+        let mut lines = Lines { text: &text, looked: Vec::new() };
+        settle(all.clone(), &mut lines).unwrap();
+        let dearest = all.iter().map(|one| one.cost).max().unwrap();
+        for (from, to) in lines.looked {
+            for one in all.iter().filter(|one| one.cost == dearest) {
+                prop_assert!(to <= one.offset || one.end <= from, "{from}..{to} in {one:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn elements_are_never_cut_but_at_the_end(
+        of in costs(), size in 1_u64..20, start in 0_u64..10,
+    ) {
+        let mut all = stretches(&of);
+        let length = all.last().unwrap().end;
+        prop_assume!(start < length);
+        all.retain(|one| one.end > start);
+        all[0].offset = start;
+        let settled = settle(all, &mut Elements { start, size }).unwrap();
+        prop_assert_eq!(settled[0].offset, start);
+        prop_assert_eq!(settled.last().unwrap().end, length);
+        for pair in settled.windows(2) {
+            prop_assert_eq!(pair[0].end, pair[1].offset);
+            prop_assert_eq!((pair[1].offset - start) % size, 0);
+        }
+    }
+
+    #[test]
+    fn what_is_drained_is_what_was_not_taken(of in costs(), takes in 0_usize..10) {
+        let all = fitted(&of, of.iter().map(|(length, _)| length).sum());
+        let mut schedule = Schedule::default();
+        schedule.add(settle(all, &mut Anywhere).unwrap());
+        let mut taken: Vec<(u64, u64)> = Vec::new();
+        for _ in 0..takes {
+            if let Some(first) = schedule.first(Cost::CACHED) {
+                let end = first.end.min(first.offset + 3);
+                schedule.take(first, end);
+                taken.push((first.offset, end));
+            }
+        }
+        let mut all = schedule.drain();
+        prop_assert!(all.windows(2).all(|pair| pair[0].1 < pair[1].0));
+        all.extend(taken);
+        all.sort_unstable();
+        prop_assert!(all.windows(2).all(|pair| pair[0].1 == pair[1].0));
+    }
+}

@@ -1,0 +1,299 @@
+//! What reading costs on which device: the paper's `sleds_table` (section 4.1), kept in a file.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::{Class, Device};
+
+/// An estimate and how far it may be off: the 10th, 50th and 90th percentile of what was measured.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spread {
+    /// One in ten is lower.
+    pub low: f64,
+    /// Half are lower.
+    pub median: f64,
+    /// One in ten is higher.
+    pub high: f64,
+}
+
+impl Spread {
+    /// Exactly one value.
+    pub const fn exactly(value: f64) -> Spread {
+        Spread {
+            low: value,
+            median: value,
+            high: value,
+        }
+    }
+
+    /// Of samples, in any order; `None` of none.
+    pub fn of(samples: &[f64]) -> Option<Spread> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at =
+            |share: f64| Some(*sorted.get(((sorted.len() as f64 - 1.0) * share).round() as usize)?);
+        Some(Spread {
+            low: at(0.1)?,
+            median: at(0.5)?,
+            high: at(0.9)?,
+        })
+    }
+
+    /// Whether the numbers are in order and could be real: positive and finite.
+    pub fn is_sane(&self) -> bool {
+        self.low > 0.0 && self.low <= self.median && self.median <= self.high && self.high < 1e18
+    }
+}
+
+/// What reading costs at one level.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(non_snake_case, reason = "B is the unit's symbol: bytes, not bits")]
+pub struct Rates {
+    /// Seconds until the first byte.
+    pub latency_s: Spread,
+    /// Bytes per second after that.
+    pub bandwidth_Bps: Spread,
+}
+
+impl Rates {
+    /// Seconds that `length` bytes take, the first and the last of a range of estimates.
+    pub fn seconds(&self, length: u64) -> Spread {
+        let length = length as f64;
+        Spread {
+            low: self.latency_s.low + length / self.bandwidth_Bps.high,
+            median: self.latency_s.median + length / self.bandwidth_Bps.median,
+            high: self.latency_s.high + length / self.bandwidth_Bps.low,
+        }
+    }
+
+    fn is_sane(&self) -> bool {
+        self.latency_s.is_sane() && self.bandwidth_Bps.is_sane()
+    }
+}
+
+/// A part of a device with rates of its own: the outer tracks of a disk are faster than the inner.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(non_snake_case, reason = "B is the unit's symbol: bytes, not bits")]
+pub struct Zone {
+    /// What it is called: `outer`, `inner`; empty if it is the whole device.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Its first byte on the device.
+    #[serde(default)]
+    pub start: u64,
+    /// Seconds until the first byte.
+    pub latency_s: Spread,
+    /// Bytes per second after that.
+    pub bandwidth_Bps: Spread,
+}
+
+impl Zone {
+    /// What reading there costs.
+    pub fn rates(&self) -> Rates {
+        Rates {
+            latency_s: self.latency_s,
+            bandwidth_Bps: self.bandwidth_Bps,
+        }
+    }
+}
+
+/// A device of the table.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The level's name, as [`Level`](crate::Level) shows it.
+    pub name: String,
+    /// What the device is known by ([`Device::identity`]).
+    pub identity: String,
+    /// Its kind.
+    pub class: Class,
+    /// When it was measured, in seconds since 1970.
+    #[serde(default)]
+    pub measured: u64,
+    /// Its parts, by where they begin; the first begins at 0.
+    #[serde(rename = "zone")]
+    pub zones: Vec<Zone>,
+}
+
+impl Entry {
+    /// The part that holds byte `at` of the device; the first if the place is not known.
+    pub fn zone(&self, at: Option<u64>) -> &Zone {
+        let at = at.unwrap_or(0);
+        let after = self.zones.partition_point(|zone| zone.start <= at);
+        &self.zones[after.saturating_sub(1)]
+    }
+}
+
+/// Where the numbers of a level are from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// `sleds calibrate` measured them.
+    Measured,
+    /// They are what is usual for the device's class; nobody measured.
+    Default,
+    /// Reads on this machine really took so since.
+    Observed,
+    /// There are none.
+    Unknown,
+}
+
+/// What reading costs on each device of a machine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Table {
+    /// The machine it was measured on (see [`machine`]).
+    pub machine: String,
+    /// What reading costs that goes to the page cache only.
+    pub memory: Rates,
+    /// Whether `memory` was measured.
+    pub memory_source: Source,
+    /// The devices.
+    pub devices: Vec<Entry>,
+}
+
+impl Default for Table {
+    /// A table of no devices: everything is the default of its class.
+    fn default() -> Table {
+        Table {
+            machine: machine(),
+            memory: usual(Class::Memory).expect("memory has a default"),
+            memory_source: Source::Default,
+            devices: Vec::new(),
+        }
+    }
+}
+
+impl Table {
+    /// The entry of the topmost device in `chain` that is in the table.
+    pub fn find(&self, chain: &[Device]) -> Option<&Entry> {
+        let mut chain = chain.iter();
+        chain.find_map(|device| {
+            let mut entries = self.devices.iter();
+            entries.find(|entry| entry.identity == device.identity)
+        })
+    }
+
+    /// Puts in an entry, in place of one of the same device.
+    pub fn put(&mut self, entry: Entry) {
+        self.devices.retain(|one| one.identity != entry.identity);
+        self.devices.push(entry);
+        self.devices.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
+    /// What is wrong with it, in words; `None` if nothing is.
+    pub fn fault(&self) -> Option<String> {
+        if !self.memory.is_sane() {
+            return Some("the rates of memory are no possible numbers".to_owned());
+        }
+        self.devices.iter().find_map(entry_fault)
+    }
+}
+
+fn entry_fault(entry: &Entry) -> Option<String> {
+    let name = &entry.name;
+    if name.is_empty() || name.contains(char::is_control) {
+        return Some(format!("a device is called {name:?}"));
+    }
+    if ["memory", "unknown"].contains(&name.as_str()) {
+        return Some(format!(
+            "a device is called \"{name}\", which is another level's name"
+        ));
+    }
+    if entry.zones.first().is_none_or(|zone| zone.start != 0) {
+        return Some(format!(
+            "the first zone of device \"{name}\" does not begin at 0"
+        ));
+    }
+    if !entry.zones.is_sorted_by(|a, b| a.start < b.start) {
+        return Some(format!("the zones of device \"{name}\" are not in order"));
+    }
+    let bad = entry.zones.iter().any(|zone| !zone.rates().is_sane());
+    bad.then(|| {
+        format!(
+            "the rates of device \"{name}\" are no possible numbers (0 < low <= median <= high)"
+        )
+    })
+}
+
+/// What reading usually costs on devices of a class, for want of measurements: wide ranges, since
+/// devices differ. `None` for [`Class::Unknown`].
+pub fn usual(class: Class) -> Option<Rates> {
+    let (latency, bandwidth) = match class {
+        Class::Memory => ((2e-7, 1e-6, 4e-6), (2e9, 6e9, 1.5e10)),
+        Class::Ssd => ((4e-5, 1e-4, 4e-4), (3e8, 1e9, 5e9)),
+        Class::Virtual => ((8e-5, 3e-4, 2e-3), (1e8, 5e8, 2e9)),
+        Class::Rotational => ((4e-3, 1.2e-2, 2.5e-2), (5e7, 1.2e8, 2.5e8)),
+        Class::Optical => ((8e-2, 1.3e-1, 5e-1), (1e6, 5e6, 2e7)),
+        Class::Network => ((2e-4, 1e-3, 2e-2), (1e7, 1e8, 1e9)),
+        Class::Unknown => return None,
+    };
+    let spread = |(low, median, high)| Spread { low, median, high };
+    Some(Rates {
+        latency_s: spread(latency),
+        bandwidth_Bps: spread(bandwidth),
+    })
+}
+
+/// What the machine is known by, whatever it was booted into: its machine id, else its name.
+pub fn machine() -> String {
+    let id = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
+    let mut id = id
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok());
+    match id.find(|id| !id.trim().is_empty()) {
+        Some(id) => id.trim().to_owned(),
+        None => rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned(),
+    }
+}
+
+/// Why there is no table to be used. The defaults are, then.
+#[derive(thiserror::Error, Debug)]
+pub enum TableError {
+    /// Nobody calibrated yet.
+    #[error("no device table; run `sleds calibrate` to measure this machine (looked for {})", list(.looked))]
+    Missing {
+        /// Where one would be.
+        looked: Vec<PathBuf>,
+    },
+    /// It cannot be read or written.
+    #[error("device table {path}: {source}", path = .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not a table, or its numbers cannot be.
+    #[error("device table {path} is broken: {why}; run `sleds calibrate` to write a new one", path = .path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// It was measured elsewhere.
+    #[error("device table {path} is of another machine ({theirs}, this one is {ours}); run `sleds calibrate` here", path = .path.display())]
+    OtherMachine {
+        /// The file.
+        path: PathBuf,
+        /// The machine it was measured on.
+        theirs: String,
+        /// This one.
+        ours: String,
+    },
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let paths: Vec<_> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    paths.join(", ")
+}

@@ -1,0 +1,332 @@
+//! The reader gives out every byte once, whatever is cached and whatever happens to the file.
+
+mod common;
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::process::{Command, Stdio};
+
+use common::{
+    PAGE, Random, assert_whole, can_evict, cold, evict, joined, mix, path, pieces, scratch,
+    skipped, text, warm,
+};
+use sleds::{Plan, Presence, ReadOptions, Reader, Unit, residency};
+
+fn options(plan: Plan, unit: Unit, chunk: usize) -> ReadOptions {
+    ReadOptions { plan, unit, chunk }
+}
+
+#[test]
+fn every_byte_comes_once_and_no_unit_is_cut_whatever_is_cached() {
+    let dir = scratch();
+    let seed = 1;
+    let mut random = Random(seed);
+    for round in 0..40 {
+        let length = 1 + random.below(3 << 20) as usize;
+        let content = text(&mut random, length);
+        let file = cold(&path(&dir, "file"), &content);
+        mix(&file, &mut random, [3, 40, 300][round % 3]);
+        let start = random.below(length as u64);
+        let size = 1 + random.below(100) as u32;
+        let unit = match round % 4 {
+            0 => Unit::Bytes,
+            1 => Unit::Elements { start, size },
+            _ => Unit::Records(b'\n'),
+        };
+        let chunk = 1 + random.below(300_000) as usize;
+        for plan in [Plan::Best, Plan::Linear, Plan::Auto] {
+            let mut handle = &file;
+            handle.rewind().unwrap();
+            let got = pieces(&file, options(plan, unit, chunk));
+            let from = if let Unit::Elements { start, .. } = unit {
+                start
+            } else {
+                0
+            };
+            let why = format!("seed {seed}, round {round}, {plan:?} {unit:?} chunk {chunk}");
+            assert!(joined(&got, from) == content[from as usize..], "{why}");
+            assert_whole(&got, unit, &content);
+            assert_eq!(handle.stream_position().unwrap(), length as u64, "{why}");
+        }
+    }
+}
+
+#[test]
+fn the_cached_part_comes_first_and_each_part_in_file_order() {
+    let dir = scratch();
+    if !can_evict(dir.path()) {
+        return skipped(
+            "the_cached_part_comes_first",
+            "pages cannot be evicted here",
+        );
+    }
+    let content = vec![7; 2 << 20];
+    let file = cold(&path(&dir, "file"), &content);
+    warm(&file, 100..200);
+    warm(&file, 400..450);
+    let runs = residency(&file, 0, 2 << 20).unwrap();
+    let reading = options(Plan::Best, Unit::Bytes, 64 << 10);
+    let mut reader = Reader::for_first_hit(&file, reading).unwrap();
+    let mut got = Vec::new();
+    while let Some(piece) = reader.next_piece().unwrap() {
+        got.push((piece.offset, piece.data.to_vec()));
+    }
+    let cached = |at: u64| {
+        let run = runs
+            .iter()
+            .find(|run| (run.offset..run.end()).contains(&at))
+            .unwrap();
+        run.presence == Presence::Cached
+    };
+    let order: Vec<(bool, u64)> = got.iter().map(|(at, _)| (!cached(*at), *at)).collect();
+    assert!(order.is_sorted(), "{order:?}");
+    assert_eq!(got[0].0, 100 * PAGE);
+}
+
+#[test]
+fn reading_in_best_order_leaves_the_cache_as_it_was() {
+    let dir = scratch();
+    if !can_evict(dir.path()) {
+        return skipped("leaves_the_cache_as_it_was", "pages cannot be evicted here");
+    }
+    let file = cold(&path(&dir, "file"), &vec![b'x'; 8 << 20]);
+    warm(&file, 1000..1500);
+    let before = residency(&file, 0, 8 << 20).unwrap();
+    pieces(&file, options(Plan::Best, Unit::Bytes, 256 << 10));
+    assert_eq!(residency(&file, 0, 8 << 20).unwrap(), before);
+}
+
+#[test]
+fn auto_reads_linearly_what_is_all_cached_or_not_at_all_and_what_is_small() {
+    let dir = scratch();
+    let file = cold(&path(&dir, "file"), &vec![b'x'; 4 << 20]);
+    let plan = |file: &File| Reader::new(file, ReadOptions::default()).unwrap().plan();
+    assert_eq!(plan(&file), Plan::Linear);
+    warm(&file, 0..1024);
+    assert_eq!(plan(&file), Plan::Linear);
+    let small = cold(&path(&dir, "small"), &vec![b'x'; 64 << 10]);
+    warm(&small, 4..8);
+    assert_eq!(plan(&small), Plan::Linear);
+}
+
+#[test]
+fn who_looks_for_a_first_hit_gets_what_is_cached_first() {
+    let dir = scratch();
+    if !can_evict(dir.path()) {
+        return skipped("who_looks_for_a_first_hit", "pages cannot be evicted here");
+    }
+    let file = cold(&path(&dir, "file"), &vec![b'x'; 4 << 20]);
+    warm(&file, 512..600);
+    let mut reader = Reader::for_first_hit(&file, ReadOptions::default()).unwrap();
+    assert_eq!(reader.plan(), Plan::Best);
+    assert_eq!(reader.next_piece().unwrap().unwrap().offset, 512 * PAGE);
+}
+
+#[test]
+fn reading_begins_at_the_position_of_the_file() {
+    let dir = scratch();
+    let content = text(&mut Random(3), 1 << 20);
+    let mut file = cold(&path(&dir, "file"), &content);
+    warm(&file, 50..90);
+    for plan in [Plan::Linear, Plan::Best] {
+        file.seek(SeekFrom::Start(12_345)).unwrap();
+        let mut reader = Reader::new(&file, options(plan, Unit::Bytes, 10_000)).unwrap();
+        assert_eq!(reader.start(), 12_345);
+        let mut got = Vec::new();
+        while let Some(piece) = reader.next_piece().unwrap() {
+            got.push((piece.offset, piece.data.to_vec()));
+        }
+        assert!(joined(&got, 12_345) == content[12_345..]);
+        file.seek(SeekFrom::Start(content.len() as u64 + 5))
+            .unwrap();
+        assert!(pieces(&file, options(plan, Unit::Bytes, 100)).is_empty());
+    }
+}
+
+#[test]
+fn a_pipe_is_read_to_its_end() {
+    let content = text(&mut Random(4), 300_000);
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let sent = content.clone();
+    let writer = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
+    let pipe = File::from(std::os::fd::OwnedFd::from(child.stdout.take().unwrap()));
+    let got = pieces(&pipe, options(Plan::Best, Unit::Records(b'\n'), 4096));
+    writer.join().unwrap();
+    child.wait().unwrap();
+    assert!(joined(&got, 0) == content);
+    assert_whole(&got, Unit::Records(b'\n'), &content);
+}
+
+#[test]
+fn a_file_of_proc_that_says_it_is_empty_is_read() {
+    let file = File::open("/proc/self/status").unwrap();
+    for plan in [Plan::Linear, Plan::Best, Plan::Auto] {
+        let mut handle = &file;
+        handle.rewind().unwrap();
+        let all = joined(&pieces(&file, options(plan, Unit::Bytes, 100)), 0);
+        assert!(
+            String::from_utf8(all).unwrap().contains("\nPid:"),
+            "{plan:?}"
+        );
+    }
+}
+
+#[test]
+fn a_directory_is_an_error_and_no_surprise() {
+    let dir = scratch();
+    let file = File::open(dir.path()).unwrap();
+    let mut reader = Reader::new(&file, ReadOptions::default()).unwrap();
+    let error = reader.next_piece().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::IsADirectory);
+}
+
+#[test]
+fn an_empty_file_has_no_pieces() {
+    let dir = scratch();
+    let file = cold(&path(&dir, "file"), b"");
+    for plan in [Plan::Linear, Plan::Best, Plan::Auto] {
+        assert!(pieces(&file, options(plan, Unit::Bytes, 10)).is_empty());
+    }
+}
+
+#[test]
+fn what_is_added_while_reading_is_read_and_a_line_that_goes_on_stays_whole() {
+    let dir = scratch();
+    let mut content = text(&mut Random(5), 1 << 20);
+    content.extend(b"begun");
+    let file = cold(&path(&dir, "file"), &content);
+    // The end is cached, so it is read first, before the rest of its last line is there.
+    warm(&file, 200..257);
+    let reading = options(Plan::Best, Unit::Records(b'\n'), 16 << 10);
+    let mut reader = Reader::new(&file, reading).unwrap();
+    let mut got = Vec::new();
+    let first = reader.next_piece().unwrap().unwrap();
+    got.push((first.offset, first.data.to_vec()));
+    let added = b" and ended\nanother\n";
+    file.write_all_at(added, content.len() as u64).unwrap();
+    content.extend(added);
+    while let Some(piece) = reader.next_piece().unwrap() {
+        got.push((piece.offset, piece.data.to_vec()));
+    }
+    assert!(joined(&got, 0) == content);
+    assert_whole(&got, Unit::Records(b'\n'), &content);
+}
+
+#[test]
+fn of_a_file_that_shrinks_while_it_is_read_comes_what_is_left_and_nobody_dies() {
+    let dir = scratch();
+    let seed = 6;
+    let mut random = Random(seed);
+    for round in 0..30 {
+        let content = text(&mut random, 1 << 20);
+        let file = cold(&path(&dir, "file"), &content);
+        mix(&file, &mut random, 60);
+        let unit = [Unit::Bytes, Unit::Records(b'\n')][round % 2];
+        let mut reader = Reader::new(&file, options(Plan::Best, unit, 20_000)).unwrap();
+        let left = random.below(1 << 20);
+        let mut seen = vec![false; content.len()];
+        for n in 0.. {
+            if n == 5 {
+                file.set_len(left).unwrap();
+            }
+            let Some(piece) = reader.next_piece().unwrap() else {
+                break;
+            };
+            for (index, byte) in piece.data.iter().enumerate() {
+                let at = piece.offset as usize + index;
+                assert!(!seen[at], "seed {seed}, round {round}: byte {at} twice");
+                assert_eq!(*byte, content[at], "seed {seed}, round {round}: byte {at}");
+                seen[at] = true;
+            }
+        }
+        let missing = seen[..left as usize].iter().position(|seen| !seen);
+        assert_eq!(missing, None, "seed {seed}, round {round}, cut at {left}");
+    }
+}
+
+#[test]
+fn pages_evicted_while_reading_are_read_all_the_same() {
+    let dir = scratch();
+    let mut random = Random(7);
+    let content = text(&mut random, 4 << 20);
+    let file = cold(&path(&dir, "file"), &content);
+    for unit in [
+        Unit::Bytes,
+        Unit::Records(b'\n'),
+        Unit::Elements { start: 3, size: 7 },
+    ] {
+        mix(&file, &mut random, 200);
+        let mut reader = Reader::new(&file, options(Plan::Best, unit, 30_000)).unwrap();
+        let mut got = Vec::new();
+        while let Some(piece) = reader.next_piece().unwrap() {
+            got.push((piece.offset, piece.data.to_vec()));
+            match got.len() % 7 {
+                0 => evict(&file),
+                3 => warm(&file, 0..500),
+                _ => {}
+            }
+        }
+        let from = reader.start();
+        assert!(joined(&got, from) == content[from as usize..], "{unit:?}");
+        assert_whole(&got, unit, &content);
+    }
+}
+
+#[test]
+fn holes_read_as_zeroes() {
+    let dir = scratch();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path(&dir, "sparse"))
+        .unwrap();
+    file.set_len(5 << 20).unwrap();
+    file.write_all_at(&[1; 10_000], 1 << 20).unwrap();
+    file.write_all_at(&[2; 10_000], 4 << 20).unwrap();
+    evict(&file);
+    let mut content = Vec::new();
+    File::open(path(&dir, "sparse"))
+        .unwrap()
+        .read_to_end(&mut content)
+        .unwrap();
+    evict(&file);
+    warm(&file, 250..260);
+    let got = pieces(&file, options(Plan::Best, Unit::Bytes, 100_000));
+    assert!(joined(&got, 0) == content);
+}
+
+#[test]
+fn a_record_longer_than_a_piece_comes_whole() {
+    let dir = scratch();
+    let mut content = vec![b'x'; 3 << 20];
+    content[100] = b'\n';
+    content[2_500_000] = b'\n';
+    let file = cold(&path(&dir, "file"), &content);
+    warm(&file, 300..400);
+    let got = pieces(&file, options(Plan::Best, Unit::Records(b'\n'), 1000));
+    assert!(joined(&got, 0) == content);
+    assert_whole(&got, Unit::Records(b'\n'), &content);
+}
+
+#[test]
+fn a_file_in_memory_is_read() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return skipped("a_file_in_memory_is_read", "no /dev/shm");
+    };
+    let content = text(&mut Random(8), 1 << 20);
+    std::fs::write(dir.path().join("file"), &content).unwrap();
+    let file = File::open(dir.path().join("file")).unwrap();
+    for plan in [Plan::Linear, Plan::Best, Plan::Auto] {
+        let mut handle = &file;
+        handle.rewind().unwrap();
+        let got = pieces(&file, options(plan, Unit::Records(b'\n'), 10_000));
+        assert!(joined(&got, 0) == content);
+    }
+}

@@ -1,0 +1,212 @@
+//! `sleds cat`: files to standard output; with `--unordered`, their lines in the order that costs
+//! least to read.
+
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io::{self, Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::process::ExitCode;
+
+use clap::Command;
+use rustix::fd::AsFd as _;
+use sleds::{Plan, ReadOptions, Reader, Unit};
+
+use crate::gnu::{self, Arg, Complaints, Item, Opt, Usage, quoted_if_needed, reason};
+use crate::{Tool, input, plan};
+
+pub(crate) const TOOL: Tool = Tool {
+    name: "cat",
+    command,
+    run,
+};
+
+/// Bytes read and written at once.
+const CHUNK: usize = 128 << 10;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Id {
+    Unordered,
+    Null,
+    Unbuffered,
+    Plan,
+    Help,
+    Version,
+}
+
+const fn flag(
+    id: Id,
+    short: Option<u8>,
+    long: Option<&'static str>,
+    help: &'static str,
+) -> Opt<Id> {
+    Opt {
+        id,
+        short,
+        long,
+        arg: Arg::None,
+        help,
+        ours: true,
+    }
+}
+
+const TABLE: [Opt<Id>; 6] = [
+    flag(
+        Id::Unordered,
+        None,
+        Some("unordered"),
+        "Write the lines of each file in the order that costs least to read; none is cut",
+    ),
+    flag(
+        Id::Null,
+        Some(b'z'),
+        Some("null-data"),
+        "With --unordered, records end with a NUL instead of a newline",
+    ),
+    flag(
+        Id::Unbuffered,
+        Some(b'u'),
+        None,
+        "Does nothing: output is never held back",
+    ),
+    plan::option(Id::Plan),
+    Opt {
+        ours: false,
+        ..flag(Id::Help, None, Some("help"), "Print this help")
+    },
+    Opt {
+        ours: false,
+        ..flag(Id::Version, None, Some("version"), "Print the version")
+    },
+];
+
+fn command() -> Command {
+    let base = Command::new("cat")
+        .about("Writes files to standard output, in any order of lines if that is free")
+        .override_usage("sleds cat [OPTION]... [FILE]...")
+        .arg(
+            clap::Arg::new("FILE")
+                .num_args(0..)
+                .help("Files; '-' and none at all mean standard input"),
+        )
+        .after_help(
+            "Without --unordered, and from pipes, everything comes in the order of the files, and \
+             --plan changes nothing.\n\nExit codes: 0, done; 1, something could not be read or \
+             written, or wrong usage.",
+        );
+    gnu::command(base, &TABLE)
+}
+
+struct Job {
+    files: Vec<OsString>,
+    plan: Plan,
+    /// What ends a record, if the order is free.
+    unordered: Option<u8>,
+}
+
+enum Asked {
+    Help,
+    Version,
+    Copy(Job),
+}
+
+fn parse(args: Vec<OsString>) -> Result<Asked, Usage> {
+    let mut files = Vec::new();
+    let (mut unordered, mut end, mut plan) = (false, b'\n', Plan::Auto);
+    for item in gnu::parse(&TABLE, args, gnu::permutes())? {
+        match item {
+            Item::Operand(file) => files.push(file),
+            Item::Option(Id::Unordered, _) => unordered = true,
+            Item::Option(Id::Null, _) => end = 0,
+            Item::Option(Id::Unbuffered, _) => {}
+            Item::Option(Id::Plan, name) => plan = plan::named(&name.unwrap_or_default())?,
+            Item::Option(Id::Help, _) => return Ok(Asked::Help),
+            Item::Option(Id::Version, _) => return Ok(Asked::Version),
+        }
+    }
+    if files.is_empty() {
+        files.push("-".into());
+    }
+    Ok(Asked::Copy(Job {
+        files,
+        plan: if unordered { plan } else { Plan::Linear },
+        unordered: unordered.then_some(end),
+    }))
+}
+
+fn run(args: Vec<OsString>) -> ExitCode {
+    let mut complaints = Complaints::new("cat");
+    match parse(args) {
+        Ok(Asked::Help) => gnu::print_help(command(), &mut complaints),
+        Ok(Asked::Version) => gnu::print_version(&mut complaints),
+        Ok(Asked::Copy(job)) => {
+            if let Err(error) = copy_all(&job, &mut complaints) {
+                complaints.say(format!("write error: {}", reason(&error)));
+            }
+        }
+        Err(usage) => complaints.wrong_usage(&usage),
+    }
+    ExitCode::from(u8::from(complaints.any()))
+}
+
+/// Copies every file it can; fails only if the output does.
+fn copy_all(job: &Job, complaints: &mut Complaints) -> io::Result<()> {
+    let out = rustix::io::fcntl_dupfd_cloexec(io::stdout().as_fd(), 0)?;
+    let out = File::from(out);
+    let target = out.metadata()?;
+    for name in &job.files {
+        let file = match input::open(name) {
+            Ok(file) => file,
+            Err(error) => {
+                complaints.about(name, &error);
+                continue;
+            }
+        };
+        if feeds_itself(&file, &target) {
+            let name = quoted_if_needed(name);
+            complaints.say([&name[..], b": input file is output file"].concat());
+            continue;
+        }
+        match copy(&file, &out, job) {
+            Ok(()) => {}
+            Err(Trouble::Reading(error)) => complaints.about(name, &error),
+            Err(Trouble::Writing(error)) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// True if what is written would be there to read, without end.
+fn feeds_itself(mut file: &File, target: &Metadata) -> bool {
+    let same = |from: &Metadata| (from.dev(), from.ino()) == (target.dev(), target.ino());
+    let (Ok(from), Ok(position)) = (file.metadata(), file.stream_position()) else {
+        return false;
+    };
+    target.is_file() && same(&from) && position < from.len()
+}
+
+enum Trouble {
+    Reading(io::Error),
+    Writing(io::Error),
+}
+
+fn copy(file: &File, mut out: &File, job: &Job) -> Result<(), Trouble> {
+    let unit = job.unordered.map_or(Unit::Bytes, Unit::Records);
+    let options = ReadOptions {
+        plan: job.plan,
+        unit,
+        chunk: CHUNK,
+    };
+    let mut reader = Reader::new(file, options).map_err(Trouble::Reading)?;
+    // The last record may lack its end, and would run into what is read after it.
+    let mut unended = Vec::new();
+    while let Some(piece) = reader.next_piece().map_err(Trouble::Reading)? {
+        let whole = match job.unordered {
+            None => piece.data.len(),
+            Some(end) => memchr::memrchr(end, piece.data).map_or(0, |at| at + 1),
+        };
+        let (records, rest) = piece.data.split_at(whole);
+        out.write_all(records).map_err(Trouble::Writing)?;
+        unended.extend_from_slice(rest);
+    }
+    out.write_all(&unended).map_err(Trouble::Writing)
+}

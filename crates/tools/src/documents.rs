@@ -1,0 +1,102 @@
+//! `sleds completions` and `sleds man`: the command line, told to shells and to `man`.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::{ffi::OsString, fs, process::ExitCode};
+
+use anyhow::{Context as _, Result};
+use clap::{Arg, ArgMatches, Command, value_parser};
+use clap_complete::Shell;
+
+use crate::Tool;
+
+pub(crate) const MAN: Tool = Tool {
+    name: "man",
+    command: man_command,
+    run: |args| run(man_command(), args, man),
+};
+
+pub(crate) const COMPLETIONS: Tool = Tool {
+    name: "completions",
+    command: completions_command,
+    run: |args| run(completions_command(), args, completions),
+};
+
+fn man_command() -> Command {
+    Command::new("man")
+        .about("Prints the manual page, or writes all of them to a directory")
+        .arg(
+            Arg::new("out")
+                .long("out")
+                .value_name("DIR")
+                .help("Write the pages of the program and of each tool here")
+                .value_parser(value_parser!(PathBuf)),
+        )
+}
+
+fn completions_command() -> Command {
+    Command::new("completions")
+        .about("Prints completions for a shell")
+        .arg(
+            Arg::new("shell")
+                .value_name("SHELL")
+                .required(true)
+                .value_parser(value_parser!(Shell)),
+        )
+}
+
+fn run(command: Command, args: Vec<OsString>, what: fn(&ArgMatches) -> Result<()>) -> ExitCode {
+    let name = command.get_name().to_owned();
+    let command = command.bin_name(format!("sleds {name}"));
+    let args = std::iter::once(OsString::from(&name)).chain(args);
+    match what(&command.get_matches_from(args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sleds {name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn completions(matches: &ArgMatches) -> Result<()> {
+    let shell = *matches.get_one::<Shell>("shell").context("no shell")?;
+    let mut out = Vec::new();
+    clap_complete::generate(shell, &mut crate::command(), "sleds", &mut out);
+    print(&out)
+}
+
+fn man(matches: &ArgMatches) -> Result<()> {
+    let mut command = crate::command();
+    command.build();
+    match matches.get_one::<PathBuf>("out") {
+        None => print(&page(command, "sleds")?),
+        Some(dir) => {
+            write_pages(command, dir, "sleds").with_context(|| format!("{}", dir.display()))
+        }
+    }
+}
+
+fn print(text: &[u8]) -> Result<()> {
+    io::stdout().write_all(text).context("standard output")
+}
+
+/// Writes the page of `command` and of each command below it.
+fn write_pages(command: Command, dir: &Path, name: &str) -> Result<()> {
+    fs::create_dir_all(dir)?;
+    let below: Vec<Command> = command.get_subcommands().cloned().collect();
+    fs::write(dir.join(format!("{name}.1")), page(command, name)?)?;
+    for command in below.into_iter().filter(|c| c.get_name() != "help") {
+        let name = format!("{name}-{}", command.get_name());
+        write_pages(command, dir, &name)?;
+    }
+    Ok(())
+}
+
+fn page(command: Command, name: &str) -> Result<Vec<u8>> {
+    let page = clap_mangen::Man::new(command.name(name.to_owned()))
+        .title(name.to_uppercase())
+        .source(concat!("Forebay ", env!("CARGO_PKG_VERSION")));
+    let mut out = Vec::new();
+    page.render(&mut out)?;
+    Ok(out)
+}

@@ -1,0 +1,207 @@
+//! `-latency` and `-level`: what it would take to read a file, and from where (the paper's section
+//! 4.3 on `find`).
+
+use std::fs::File;
+
+use rustix::fs::{FileType, Mode, OFlags};
+use sleds::{DescribeError, Estimate, Estimator};
+
+use super::entry::Entry;
+use super::expr::Compare;
+use super::report;
+
+/// Estimates for the files of a walk, and what was passed over because of them.
+#[derive(Default)]
+pub(super) struct Costs {
+    /// Made when first needed, as it reads the table of devices.
+    estimator: Option<Estimator>,
+    /// The last file asked about, by path.
+    last: Option<(Vec<u8>, Option<Estimate>)>,
+    skipped: Skipped,
+    unknown: u64,
+}
+
+/// Files that `-latency` or `-level` turned down.
+#[derive(Default)]
+struct Skipped {
+    files: u64,
+    bytes: u64,
+    seconds: f64,
+    /// Bytes of which no time is known.
+    unknown_bytes: u64,
+    last: Option<Vec<u8>>,
+}
+
+/// Whether a time in seconds is less than, more than, or (rounded to the unit) equal to a number
+/// of units.
+pub(super) fn compares(seconds: f64, compare: Compare, value: f64, unit_s: f64) -> bool {
+    let units = seconds / unit_s;
+    match compare {
+        Compare::Equal => units.round() == value,
+        _ => compare.holds(units, value),
+    }
+}
+
+impl Costs {
+    /// What reading the file takes; `None` if it is nothing that is read, or cannot be examined.
+    fn estimate(&mut self, entry: &Entry<'_>) -> Option<&Estimate> {
+        let is_known = |last: &(Vec<u8>, Option<Estimate>)| last.0 == entry.path;
+        if !self.last.as_ref().is_some_and(is_known) {
+            let estimate = self.examine(entry);
+            self.last = Some((entry.path.to_vec(), estimate));
+        }
+        self.last
+            .as_ref()
+            .and_then(|(_, estimate)| estimate.as_ref())
+    }
+
+    fn examine(&mut self, entry: &Entry<'_>) -> Option<Estimate> {
+        match entry.kind() {
+            Ok(FileType::RegularFile | FileType::BlockDevice) => {}
+            Ok(_) => return None,
+            Err(errno) => {
+                report::file_error(entry.path, errno);
+                return None;
+            }
+        }
+        let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        if !entry.follow {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let file = match rustix::fs::openat(entry.dir, entry.name, flags, Mode::empty()) {
+            Ok(fd) => File::from(fd),
+            Err(errno) => {
+                report::file_error(entry.path, errno);
+                return None;
+            }
+        };
+        let estimator = self.estimator.get_or_insert_with(estimator);
+        match estimator.estimate(&file) {
+            Ok(estimate) => {
+                self.unknown += u64::from(estimate.delivery.known().is_none());
+                Some(estimate)
+            }
+            Err(DescribeError::Directory | DescribeError::Stream) => None,
+            Err(DescribeError::Io(error)) => {
+                report::file_error(entry.path, report::errno_of(&error));
+                None
+            }
+        }
+    }
+
+    /// Whether `ask` says yes to the time in seconds that reading the file takes; no if that is
+    /// not known.
+    pub(super) fn latency(&mut self, entry: &Entry<'_>, ask: impl Fn(f64) -> bool) -> bool {
+        let estimate = self.estimate(entry);
+        let known = estimate.and_then(|estimate| estimate.delivery.known());
+        known.is_some_and(|seconds| ask(seconds.median))
+    }
+
+    /// Whether the slowest level that the file needs has this name; that of a zone is behind a
+    /// colon, and may be left out.
+    pub(super) fn level(&mut self, entry: &Entry<'_>, name: &str) -> bool {
+        self.estimate(entry).is_some_and(|estimate| {
+            let level = estimate.level.name();
+            level == name
+                || level
+                    .split_once(':')
+                    .is_some_and(|(device, _)| device == name)
+        })
+    }
+
+    /// The file was turned down.
+    pub(super) fn skip(&mut self, entry: &Entry<'_>) {
+        if self.skipped.last.as_deref() == Some(entry.path) {
+            return;
+        }
+        let Some(estimate) = self.estimate(entry).cloned() else {
+            return;
+        };
+        self.skipped.last = Some(entry.path.to_vec());
+        self.skipped.files += 1;
+        self.skipped.bytes += estimate.length;
+        self.skipped.seconds += estimate.delivery.seconds.median;
+        self.skipped.unknown_bytes += estimate.delivery.unknown_bytes;
+    }
+
+    /// What there is to say at the end.
+    pub(super) fn finish(&self, report: bool) {
+        if self.unknown > 0 {
+            let files = match self.unknown {
+                1 => "1 file".to_owned(),
+                n => format!("{n} files"),
+            };
+            let text = format!(
+                "warning: the time for {files} is not known, because the kernel tells only the \
+                 owner what is cached; -latency matches none of them"
+            );
+            report::say(text.as_bytes());
+        }
+        if report {
+            report::say(self.skipped.text().as_bytes());
+        }
+    }
+}
+
+/// An estimator by this machine's table; says what is wrong with that.
+fn estimator() -> Estimator {
+    let estimator = Estimator::new();
+    if let Some(problem) = estimator.describer().problem() {
+        report::say(format!("warning: {problem}").as_bytes());
+    }
+    estimator
+}
+
+impl Skipped {
+    fn text(&self) -> String {
+        let files = match self.files {
+            1 => "1 file".to_owned(),
+            n => format!("{n} files"),
+        };
+        let mut text = format!(
+            "skipped {files}, {}, about {}",
+            bytes_text(self.bytes),
+            time_text(self.seconds)
+        );
+        if self.unknown_bytes > 0 {
+            let unknown = bytes_text(self.unknown_bytes);
+            text.push_str(&format!(", and a time not known for {unknown}"));
+        }
+        text
+    }
+}
+
+/// Bytes in decimal units, as `1.5 GB`.
+fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64;
+    let mut unit = "B";
+    for name in UNITS {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1000.0;
+        unit = name;
+    }
+    match value < 9.95 {
+        true => format!("{value:.1} {unit}"),
+        false => format!("{value:.0} {unit}"),
+    }
+}
+
+/// Seconds in the unit that suits them.
+fn time_text(seconds: f64) -> String {
+    match seconds {
+        0.0 => "0 s".to_owned(),
+        s if s < 0.9995e-3 => format!("{:.0} µs", s * 1e6),
+        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 119.5 => format!("{s:.0} s"),
+        s if s < 7170.0 => format!("{:.0} min", s / 60.0),
+        s if s < 35_820.0 => format!("{:.1} h", s / 3600.0),
+        s => format!("{:.0} h", s / 3600.0),
+    }
+}

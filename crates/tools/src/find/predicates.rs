@@ -1,0 +1,643 @@
+//! The words of an expression and their arguments.
+
+use std::cell::RefCell;
+use std::ffi::CString;
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{Access, AtFlags, CWD};
+
+use super::command::{Runner, unsafe_path};
+use super::entry::{Clock, Moment, birth_at, stat_at};
+use super::expr::{Action, Compare, Node, Number, PermMatch, Test};
+use super::parse::{DAY_S, Parser, Wrong, test};
+use super::sys::{self, LocalTime, Regex};
+use super::walk::Follow;
+use super::{dates, numbers, perm, printf, report};
+
+/// The syntaxes of regular expressions, with their `RE_…` bits of `<regex.h>`.
+const SYNTAXES: [(&str, u64); 13] = [
+    ("findutils-default", 1 << 6),
+    ("ed", 0x101_02c6),
+    ("emacs", 0),
+    ("gnu-awk", 0x23_b24d),
+    ("grep", 0x1_0a46),
+    ("posix-awk", 0x2b_b2fd),
+    ("awk", 0xb_e0cd),
+    ("posix-basic", 0x101_02c6),
+    ("posix-egrep", 0x23_ba5c),
+    ("egrep", 0x23_ba5c),
+    ("posix-extended", 0x3_b2fc),
+    ("posix-minimal-basic", 0x1_06c4),
+    ("sed", 0x101_02c6),
+];
+
+/// Emacs's syntax. What is called the default differs: a dot matches a newline too.
+pub(super) const SYNTAX_DEFAULT: u64 = 0;
+
+/// `invalid argument `ARG' to `NAME'`.
+fn invalid(name: &[u8], arg: &[u8]) -> Wrong {
+    [b"invalid argument `", arg, b"' to `", name, b"'"].concat()
+}
+
+fn lossy(arg: &[u8]) -> String {
+    String::from_utf8_lossy(arg).into_owned()
+}
+
+impl Parser {
+    /// The argument of a word.
+    fn argument(&mut self, name: &[u8]) -> Result<Vec<u8>, Wrong> {
+        self.next()
+            .ok_or_else(|| [b"missing argument to `", name, b"'"].concat())
+    }
+
+    fn pattern(&mut self, name: &[u8]) -> Result<CString, Wrong> {
+        let arg = self.argument(name)?;
+        Ok(CString::new(arg).expect("arguments have no zero bytes"))
+    }
+
+    fn number(&mut self, name: &[u8]) -> Result<Number, Wrong> {
+        let arg = self.argument(name)?;
+        numbers::number(&lossy(&arg)).ok_or_else(|| invalid(name, &arg))
+    }
+
+    /// A word that begins with a dash. `None` for options, which are always true and no part of
+    /// the expression's shape... except that they stand where a test may stand.
+    pub(super) fn primary(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+        // What GNU find also takes with two dashes.
+        let word = match name {
+            b"--help" | b"--version" => &name[1..],
+            _ => name,
+        };
+        if self.option(word)? {
+            return Ok(Some(test(Test::True)));
+        }
+        if self.first_test.is_none() {
+            self.first_test = Some(name.to_vec());
+        }
+        if let Some(node) = self.name_test(word)? {
+            return Ok(Some(node));
+        }
+        if let Some(node) = self.status_test(word)? {
+            return Ok(Some(node));
+        }
+        if let Some(node) = self.time_test(word)? {
+            return Ok(Some(node));
+        }
+        if let Some(node) = self.action(word)? {
+            return Ok(Some(node));
+        }
+        Err([b"unknown predicate `", name, b"'"].concat())
+    }
+
+    /// Options: true, and of effect on the whole walk or on what follows.
+    fn option(&mut self, name: &[u8]) -> Result<bool, Wrong> {
+        match name {
+            b"-daystart" => self.start_of_day(),
+            b"-follow" => self.walk.follow = Follow::Always,
+            b"-warn" => self.warnings = true,
+            b"-nowarn" => self.warnings = false,
+            b"-regextype" => self.regex_type()?,
+            b"-report" | b"--report" => self.report = true,
+            b"-files0-from" => self.paths_from = Some(self.argument(name)?),
+            _ => return self.global_option(name),
+        }
+        Ok(true)
+    }
+
+    fn global_option(&mut self, name: &[u8]) -> Result<bool, Wrong> {
+        match name {
+            b"-depth" | b"-d" => {
+                self.walk.depth_first = true;
+                self.depth_given = true;
+                if name == b"-d" {
+                    self.warn(
+                        b"the -d option is deprecated; please use -depth instead, because the \
+                        latter is a POSIX-compliant feature.",
+                    );
+                }
+            }
+            b"-maxdepth" => self.walk.depth_max = self.levels(name)?,
+            b"-mindepth" => self.walk.depth_min = self.levels(name)?,
+            b"-mount" | b"-xdev" => self.walk.one_filesystem = true,
+            b"-noleaf" => {}
+            b"-ignore_readdir_race" => self.walk.ignore_race = true,
+            b"-noignore_readdir_race" => self.walk.ignore_race = false,
+            _ => return Ok(false),
+        }
+        if let Some(first) = &self.first_test {
+            let (name, first) = (lossy(name), lossy(first));
+            self.warn(
+                format!(
+                    "you have specified the global option {name} after the argument {first}, but \
+                     global options are not positional, i.e., {name} affects tests specified \
+                     before it as well as those specified after it.  Please specify global \
+                     options before other arguments."
+                )
+                .as_bytes(),
+            );
+        }
+        Ok(true)
+    }
+
+    fn levels(&mut self, name: &[u8]) -> Result<usize, Wrong> {
+        let arg = self.argument(name)?;
+        let text = lossy(&arg);
+        if text.is_empty() || text.bytes().any(|b| !b.is_ascii_digit()) {
+            let mut wrong = b"Expected a positive decimal integer argument to ".to_vec();
+            wrong.extend_from_slice(name);
+            wrong.extend_from_slice(b", but got ");
+            wrong.extend_from_slice(&report::quote(&arg));
+            return Err(wrong);
+        }
+        match text.parse::<i32>() {
+            Ok(levels) => Ok(levels as usize),
+            Err(_) => Err(format!("{text}: {}", sys_range()).into_bytes()),
+        }
+    }
+
+    /// Ages in days are counted from the beginning of today.
+    fn start_of_day(&mut self) {
+        if self.whole_days {
+            return;
+        }
+        self.whole_days = true;
+        let now = self.now.seconds;
+        let into = LocalTime::new(now).map_or(now.rem_euclid(DAY_S), |local| {
+            let [hour, minute, second] = local.time();
+            hour * 3600 + minute * 60 + second
+        });
+        self.day_start = Moment {
+            seconds: now - into,
+            nanos: 0,
+        };
+    }
+
+    fn regex_type(&mut self) -> Result<(), Wrong> {
+        let arg = self.argument(b"-regextype")?;
+        let found = SYNTAXES.iter().find(|(name, _)| name.as_bytes() == arg);
+        let Some((_, syntax)) = found else {
+            let mut text = b"Unknown regular expression type ".to_vec();
+            text.extend_from_slice(&report::quote(&arg));
+            text.extend_from_slice(b"; valid types are ");
+            for (at, (name, _)) in SYNTAXES.iter().enumerate() {
+                let between: &[u8] = if at == 0 { b"" } else { b", " };
+                text.extend_from_slice(between);
+                text.extend_from_slice(&report::quote(name.as_bytes()));
+            }
+            text.push(b'.');
+            return Err(text);
+        };
+        self.regex_syntax = *syntax;
+        Ok(())
+    }
+
+    /// Tests for which the name is enough.
+    fn name_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+        let fold = name.starts_with(b"-i");
+        Ok(Some(test(match name {
+            b"-true" => Test::True,
+            b"-false" => Test::False,
+            b"-name" | b"-iname" => {
+                let pattern = self.pattern(name)?;
+                self.warn_of_slash(name, &pattern);
+                Test::Name { pattern, fold }
+            }
+            b"-path" | b"-ipath" | b"-wholename" | b"-iwholename" => {
+                let pattern = self.pattern(name)?;
+                if pattern.to_bytes().ends_with(b"/") && pattern.to_bytes() != b"/" {
+                    let pattern = pattern.to_bytes();
+                    let text = [
+                        name,
+                        b" ",
+                        pattern,
+                        b" will not match anything because it ends with /.",
+                    ];
+                    self.warn(&text.concat());
+                }
+                Test::Path { pattern, fold }
+            }
+            b"-lname" | b"-ilname" => Test::Link {
+                pattern: self.pattern(name)?,
+                fold,
+            },
+            b"-regex" | b"-iregex" => {
+                let arg = self.argument(name)?;
+                let case = if fold { sys::IGNORE_CASE } else { 0 };
+                let regex = Regex::new(&arg, self.regex_syntax | case).map_err(|error| {
+                    let mut text = b"failed to compile regular expression '".to_vec();
+                    text.extend_from_slice(&arg);
+                    text.extend_from_slice(format!("': {error}").as_bytes());
+                    text
+                })?;
+                Test::Regex(RefCell::new(regex))
+            }
+            b"-type" => Test::Kind(self.kinds(name)?),
+            b"-xtype" => Test::OtherKind(self.kinds(name)?),
+            _ => return Ok(None),
+        })))
+    }
+
+    fn warn_of_slash(&self, name: &[u8], pattern: &CString) {
+        let pattern = pattern.to_bytes();
+        if !pattern.contains(&b'/') || pattern == b"/" {
+            return;
+        }
+        let other: &[u8] = match name {
+            b"-name" => b"-wholename",
+            _ => b"-iwholename",
+        };
+        let mut text = report::quote(name);
+        text.extend_from_slice(
+            b" matches against basenames only, but the given pattern contains a directory \
+            separator (",
+        );
+        text.extend_from_slice(&report::quote(b"/"));
+        text.extend_from_slice(
+            b"), thus the expression will evaluate to false all the time.  Did you mean ",
+        );
+        text.extend_from_slice(&report::quote(other));
+        text.push(b'?');
+        self.warn(&text);
+    }
+
+    /// Letters of kinds, with commas between.
+    fn kinds(&mut self, name: &[u8]) -> Result<Vec<u8>, Wrong> {
+        let arg = self.argument(name)?;
+        let wrong = |text: &str| Err(text.replace("NAME", &lossy(name)).into_bytes());
+        if arg.is_empty() {
+            return wrong("Arguments to NAME should contain at least one letter");
+        }
+        let mut kinds = Vec::new();
+        let mut rest = &arg[..];
+        loop {
+            let letter = rest[0];
+            if !b"bcdpflsD".contains(&letter) {
+                let text = format!("Unknown argument to {}: {}", lossy(name), letter as char);
+                return Err(text.into_bytes());
+            }
+            if letter == b'D' {
+                return wrong(
+                    "NAME D is not supported because Solaris doors are not supported on \
+                    the platform find was compiled on.",
+                );
+            }
+            if kinds.contains(&letter) {
+                let text = format!(
+                    "Duplicate file type '{}' in the argument list to {}.",
+                    letter as char,
+                    lossy(name)
+                );
+                return Err(text.into_bytes());
+            }
+            kinds.push(letter);
+            match &rest[1..] {
+                [] => return Ok(kinds),
+                [b','] => {
+                    return wrong(
+                        "Last file type in list argument to NAME is missing, i.e., list is ending \
+                         on: ','",
+                    );
+                }
+                [b',', ..] => rest = &rest[2..],
+                _ => return wrong("Must separate multiple arguments to NAME using: ','"),
+            }
+        }
+    }
+
+    /// Tests of what the status says.
+    fn status_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+        Ok(Some(test(match name {
+            b"-size" => {
+                let arg = self.argument(name)?;
+                let (number, unit) = numbers::size(&lossy(&arg)).map_err(String::into_bytes)?;
+                Test::Size { number, unit }
+            }
+            b"-empty" => Test::Empty,
+            b"-perm" => self.perm_test()?,
+            b"-links" => Test::Links(self.number(name)?),
+            b"-inum" => Test::Inode(self.number(name)?),
+            b"-uid" => Test::User(self.number(name)?),
+            b"-gid" => Test::Group(self.number(name)?),
+            b"-user" => Test::User(self.owner(name, sys::user_id, "a known user")?),
+            b"-group" => Test::Group(self.owner(name, sys::group_id, "an existing group")?),
+            b"-nouser" => Test::NoUser,
+            b"-nogroup" => Test::NoGroup,
+            b"-samefile" => {
+                let stat = self.reference(name)?.0;
+                Test::SameFile {
+                    device: stat.st_dev,
+                    inode: stat.st_ino,
+                }
+            }
+            b"-fstype" => Test::FileSystem(self.argument(name)?),
+            b"-readable" => Test::May(Access::READ_OK),
+            b"-writable" => Test::May(Access::WRITE_OK),
+            b"-executable" => Test::May(Access::EXEC_OK),
+            b"-context" => {
+                self.argument(name)?;
+                return Err(b"invalid predicate -context: SELinux is not enabled.".to_vec());
+            }
+            b"-latency" => {
+                let arg = self.argument(name)?;
+                let parsed = numbers::latency(&lossy(&arg));
+                let (compare, value, unit_s) = parsed.ok_or_else(|| invalid(name, &arg))?;
+                Test::Latency {
+                    compare,
+                    value,
+                    unit_s,
+                }
+            }
+            b"-level" => Test::Level(lossy(&self.argument(name)?)),
+            _ => return Ok(None),
+        })))
+    }
+
+    fn owner(
+        &mut self,
+        name: &[u8],
+        find: fn(&std::ffi::CStr) -> Option<u32>,
+        what: &str,
+    ) -> Result<Number, Wrong> {
+        let arg = self.pattern(name)?;
+        let text = lossy(arg.to_bytes());
+        if text.is_empty() {
+            return Err(match name {
+                b"-user" => b"The argument to -user should not be empty".to_vec(),
+                _ => b"argument to -group is empty, but should be a group name".to_vec(),
+            });
+        }
+        let value = find(&arg).map(u64::from).or_else(|| numbers::whole(&text));
+        let Some(value) = value else {
+            let mut wrong = report::quote(arg.to_bytes());
+            wrong.extend_from_slice(format!(" is not the name of {what}").as_bytes());
+            return Err(wrong);
+        };
+        Ok(Number {
+            compare: Compare::Equal,
+            value,
+        })
+    }
+
+    fn perm_test(&mut self) -> Result<Test, Wrong> {
+        let arg = self.argument(b"-perm")?;
+        let text = lossy(&arg);
+        let (how, mode) = match arg.first() {
+            Some(b'-') => (PermMatch::All, &text[1..]),
+            Some(b'/') => (PermMatch::Any, &text[1..]),
+            _ => (PermMatch::Exactly, &text[..]),
+        };
+        let Some((file, dir)) = perm::parse(mode, how == PermMatch::Exactly) else {
+            return Err([b"invalid mode ", &report::quote(&arg)[..]].concat());
+        };
+        if how == PermMatch::Any && file == 0 && dir == 0 {
+            report::say(
+                format!(
+                    "warning: you have specified a mode pattern {text} (which is equivalent to \
+                     /000). The meaning of -perm /000 has now been changed to be consistent with \
+                     -perm -000; that is, while it used to match no files, it now matches all \
+                     files."
+                )
+                .as_bytes(),
+            );
+            return Ok(Test::Perm {
+                file,
+                dir,
+                how: PermMatch::All,
+            });
+        }
+        Ok(Test::Perm { file, dir, how })
+    }
+
+    /// The status of a file named in the expression.
+    fn reference(&mut self, name: &[u8]) -> Result<(rustix::fs::Stat, CString), Wrong> {
+        let path = self.pattern(name)?;
+        let follow = self.walk.follow != Follow::Never;
+        let stat =
+            stat_at(CWD, &path, follow).map_err(|errno| report::about(path.to_bytes(), errno))?;
+        Ok((stat, path))
+    }
+
+    /// Tests of the file's times.
+    fn time_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+        let newer = |clock, than| test(Test::Newer { clock, than });
+        let modified = |stat: &rustix::fs::Stat| Moment {
+            seconds: stat.st_mtime as i64,
+            nanos: stat.st_mtime_nsec as i64,
+        };
+        Ok(Some(match name {
+            b"-newer" => newer(Clock::Modification, modified(&self.reference(name)?.0)),
+            b"-anewer" => newer(Clock::Access, modified(&self.reference(name)?.0)),
+            b"-cnewer" => newer(Clock::Change, modified(&self.reference(name)?.0)),
+            b"-atime" => self.age(name, Clock::Access, DAY_S)?,
+            b"-ctime" => self.age(name, Clock::Change, DAY_S)?,
+            b"-mtime" => self.age(name, Clock::Modification, DAY_S)?,
+            b"-amin" => self.age(name, Clock::Access, 60)?,
+            b"-cmin" => self.age(name, Clock::Change, 60)?,
+            b"-mmin" => self.age(name, Clock::Modification, 60)?,
+            b"-used" => {
+                let arg = self.argument(name)?;
+                let parsed = numbers::fraction(&lossy(&arg));
+                let Some((compare, days)) = parsed else {
+                    let text = [b"Invalid argument ", &arg[..], b" to -used"].concat();
+                    return Err(text);
+                };
+                let nanos = (days * DAY_S as f64 * 1e9) as i128;
+                test(Test::Used { compare, nanos })
+            }
+            [b'-', b'n', b'e', b'w', b'e', b'r', x, y] => self.newer_xy(name, *x, *y)?,
+            _ => return Ok(None),
+        }))
+    }
+
+    /// `-newerXY`.
+    fn newer_xy(&mut self, name: &[u8], x: u8, y: u8) -> Result<Node, Wrong> {
+        let wrong = || [b"invalid predicate `", name, b"'"].concat();
+        let clock_of = |letter| match letter {
+            b'a' => Some(Clock::Access),
+            b'B' => Some(Clock::Birth),
+            b'c' => Some(Clock::Change),
+            b'm' => Some(Clock::Modification),
+            _ => None,
+        };
+        let clock = clock_of(x).ok_or_else(wrong)?;
+        if y == b't' {
+            let arg = self.argument(name)?;
+            let Some(than) = dates::parse(&lossy(&arg), self.now) else {
+                let mut text = b"I cannot figure out how to interpret ".to_vec();
+                text.extend_from_slice(&report::quote(&arg));
+                text.extend_from_slice(b" as a date or time");
+                return Err(text);
+            };
+            return Ok(test(Test::Newer { clock, than }));
+        }
+        let of = clock_of(y).ok_or_else(wrong)?;
+        let (stat, path) = self.reference(name)?;
+        let than = match of {
+            Clock::Access => (stat.st_atime as i64, stat.st_atime_nsec as i64),
+            Clock::Change => (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            Clock::Modification => (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            Clock::Birth => {
+                let flags = match self.walk.follow {
+                    Follow::Never => AtFlags::SYMLINK_NOFOLLOW,
+                    _ => AtFlags::empty(),
+                };
+                let born = birth_at(CWD.as_fd(), &path, flags).ok().flatten();
+                let Some(born) = born else {
+                    let mut text = b"Cannot obtain birth time of file ".to_vec();
+                    text.extend_from_slice(&report::quote(path.to_bytes()));
+                    return Err(text);
+                };
+                (born.seconds, born.nanos)
+            }
+        };
+        let than = Moment {
+            seconds: than.0,
+            nanos: than.1,
+        };
+        Ok(test(Test::Newer { clock, than }))
+    }
+
+    /// An age in days or minutes.
+    fn age(&mut self, name: &[u8], clock: Clock, unit: i64) -> Result<Node, Wrong> {
+        let arg = self.argument(name)?;
+        let parsed = numbers::fraction(&lossy(&arg));
+        let (compare, value) = parsed.ok_or_else(|| invalid(name, &arg))?;
+        let mut origin = self.day_start;
+        if unit != DAY_S {
+            origin.seconds += DAY_S;
+        } else if compare == Compare::Less {
+            // Days begun count as whole, but for the second that today began with.
+            origin.seconds += DAY_S - 1;
+        }
+        // A greater age is an earlier time.
+        let compare = match compare {
+            Compare::Less => Compare::More,
+            Compare::Equal => Compare::Equal,
+            Compare::More => Compare::Less,
+        };
+        Ok(test(Test::Age {
+            clock,
+            compare,
+            reference: numbers::before(origin, value, unit as f64),
+            window: unit,
+        }))
+    }
+
+    /// What does something.
+    fn action(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+        Ok(Some(Node::Do(match name {
+            b"-print" => Action::Print { to: 0, end: b'\n' },
+            b"-print0" => Action::Print { to: 0, end: 0 },
+            b"-fprint" => Action::Print {
+                to: self.file(name)?,
+                end: b'\n',
+            },
+            b"-fprint0" => Action::Print {
+                to: self.file(name)?,
+                end: 0,
+            },
+            b"-printf" => {
+                let format = self.argument(name)?;
+                let format = printf::parse(&format, &printf::warn)?;
+                Action::Format { to: 0, format }
+            }
+            b"-fprintf" => {
+                let file = self.argument(name)?;
+                let Some(format) = self.next() else {
+                    return Err(invalid(name, &file));
+                };
+                let to = self.open(&file)?;
+                let format = printf::parse(&format, &printf::warn)?;
+                Action::Format { to, format }
+            }
+            b"-ls" => Action::List { to: 0 },
+            b"-fls" => Action::List {
+                to: self.file(name)?,
+            },
+            b"-prune" => {
+                self.prunes = true;
+                Action::Prune
+            }
+            b"-quit" => Action::Quit,
+            b"-delete" => {
+                self.deletes = true;
+                Action::Delete
+            }
+            b"-exec" => self.command(name, false, false)?,
+            b"-execdir" => self.command(name, true, false)?,
+            b"-ok" => self.command(name, false, true)?,
+            b"-okdir" => self.command(name, true, true)?,
+            _ => return Ok(None),
+        })))
+    }
+
+    fn file(&mut self, name: &[u8]) -> Result<usize, Wrong> {
+        let path = self.argument(name)?;
+        self.open(&path)
+    }
+
+    fn open(&mut self, path: &[u8]) -> Result<usize, Wrong> {
+        let opened = self.outputs.open(path);
+        opened.map_err(|errno| report::about(path, errno))
+    }
+
+    /// The words of a command up to `;`, or up to `{} +`.
+    fn command(&mut self, name: &[u8], in_dir: bool, ask: bool) -> Result<Action, Wrong> {
+        if in_dir {
+            if let Some(why) = unsafe_path(&lossy(name)) {
+                return Err(why);
+            }
+        }
+        self.asks |= ask;
+        let mut words: Vec<Vec<u8>> = Vec::new();
+        let many = loop {
+            let Some(word) = self.next() else {
+                return Err([b"missing argument to `", name, b"'"].concat());
+            };
+            match word.as_slice() {
+                b";" => break false,
+                b"+" if !ask && words.last().is_some_and(|last| last == b"{}") => break true,
+                b"+" if !ask && words.last().is_some_and(|last| contains(last)) => {
+                    return Err(self.not_alone(name, &words));
+                }
+                _ => words.push(word),
+            }
+        };
+        if words.is_empty() {
+            return Err(invalid(name, b";"));
+        }
+        if many {
+            words.pop();
+            if words.iter().any(|word| contains(word)) {
+                let text = [
+                    "Only one instance of {} is supported with ",
+                    &lossy(name),
+                    " ... +",
+                ];
+                return Err(text.concat().into_bytes());
+            }
+        }
+        self.runners.push(Runner::new(words, in_dir, ask, many));
+        Ok(Action::Run(self.runners.len() - 1))
+    }
+
+    fn not_alone(&self, name: &[u8], words: &[Vec<u8>]) -> Wrong {
+        let whole = [name, b" ... {} +"].concat();
+        let last = words.last().map_or(&[][..], |word| word);
+        let mut text = b"In ".to_vec();
+        text.extend_from_slice(&report::quote(&whole));
+        text.extend_from_slice(b" the ");
+        text.extend_from_slice(&report::quote(b"{}"));
+        text.extend_from_slice(b" must appear by itself, but you specified ");
+        text.extend_from_slice(&report::quote(last));
+        text
+    }
+}
+
+fn contains(word: &[u8]) -> bool {
+    word.windows(2).any(|two| two == b"{}")
+}
+
+fn sys_range() -> String {
+    report::error_text(rustix::io::Errno::RANGE)
+}

@@ -1,0 +1,1 @@
+//! Parts of find that need no files.

@@ -1,0 +1,105 @@
+use std::ffi::OsString;
+
+use super::options::{Arg, Item, Opt, Usage, one_of, parse};
+
+const fn opt(id: char, short: u8, long: &'static str, arg: Arg) -> Opt<char> {
+    Opt {
+        id,
+        short: Some(short),
+        long: Some(long),
+        arg,
+        help: "",
+        ours: false,
+    }
+}
+
+const TABLE: [Opt<char>; 6] = [
+    opt('l', b'l', "lines", Arg::None),
+    opt('e', b'e', "regexp", Arg::Required("RE")),
+    opt('c', b'k', "color", Arg::Optional("WHEN")),
+    opt('c', b'K', "colour", Arg::Optional("WHEN")),
+    opt('r', b'r', "recursive", Arg::None),
+    Opt {
+        ours: true,
+        ..opt('p', b'p', "links", Arg::None)
+    },
+];
+
+fn taken(args: &[&str], permute: bool) -> Result<String, String> {
+    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    let text = |os: OsString| os.into_string().unwrap();
+    let items = parse(&TABLE, args, permute).map_err(|Usage(t)| String::from_utf8(t).unwrap())?;
+    let shown = items.into_iter().map(|item| match item {
+        Item::Operand(o) => format!("[{}]", text(o)),
+        Item::Option(id, None) => id.to_string(),
+        Item::Option(id, Some(value)) => format!("{id}={}", text(value)),
+    });
+    Ok(shown.collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn options_may_stand_between_operands_unless_posix_is_asked_for() {
+    assert_eq!(
+        taken(&["a", "-l", "b", "--", "-l"], true).unwrap(),
+        "[a] l [b] [-l]"
+    );
+    assert_eq!(taken(&["-l", "a", "-l"], false).unwrap(), "l [a] [-l]");
+    assert_eq!(taken(&["-", "-l"], true).unwrap(), "[-] l");
+}
+
+#[test]
+fn letters_may_be_joined_and_the_last_may_have_its_argument_behind_it() {
+    assert_eq!(
+        taken(&["-lex", "-e", "y", "-kl"], true).unwrap(),
+        "l e=x e=y c=l"
+    );
+}
+
+#[test]
+fn long_options_may_be_shortened_while_they_mean_one_thing() {
+    assert_eq!(
+        taken(&["--li", "--col=x", "--reg", "z"], true).unwrap(),
+        "l c=x e=z"
+    );
+    assert!(
+        taken(&["--re=1"], true)
+            .unwrap_err()
+            .contains("'--re=1' is ambiguous; possibilities: '--regexp' '--recursive'")
+    );
+}
+
+#[test]
+fn options_that_only_we_have_must_be_spelled_out() {
+    assert_eq!(taken(&["--links"], true).unwrap(), "p");
+    assert_eq!(taken(&["--lin"], true).unwrap(), "l");
+    assert_eq!(
+        taken(&["--link"], true).unwrap_err(),
+        "unrecognized option '--link'"
+    );
+}
+
+#[test]
+fn a_wrong_command_line_is_refused_in_getopts_words() {
+    for (args, words) in [
+        (&["-z"][..], "invalid option -- 'z'"),
+        (&["-le"], "option requires an argument -- 'e'"),
+        (&["--regexp"], "option '--regexp' requires an argument"),
+        (&["--line=3"], "option '--lines' doesn't allow an argument"),
+        (&["--what=3"], "unrecognized option '--what=3'"),
+    ] {
+        assert_eq!(taken(args, true).unwrap_err(), words);
+    }
+}
+
+#[test]
+fn a_word_of_a_list_may_be_shortened_and_the_list_is_told_if_it_is_none() {
+    let table = [("auto", 1), ("always", 2), ("only", 3)];
+    assert_eq!(one_of("--total", "o".as_ref(), &table), Ok(3));
+    let Usage(text) = one_of("--total", "a".as_ref(), &table).unwrap_err();
+    let text = String::from_utf8(text).unwrap();
+    assert!(
+        text.starts_with("ambiguous argument") && text.contains("- "),
+        "{text}"
+    );
+    assert!(one_of("--total", "never".as_ref(), &table).is_err());
+}

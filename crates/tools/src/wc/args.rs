@@ -1,0 +1,199 @@
+//! The command line of `sleds wc`.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::Command;
+use sleds::Plan;
+
+use crate::gnu::{self, Arg, Item, Opt, Usage};
+use crate::plan;
+
+/// What an option is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Id {
+    Bytes,
+    Chars,
+    Lines,
+    Width,
+    Words,
+    Files0From,
+    Total,
+    Debug,
+    Plan,
+    Help,
+    Version,
+}
+
+const fn flag(id: Id, short: Option<u8>, long: &'static str, help: &'static str) -> Opt<Id> {
+    Opt {
+        id,
+        short,
+        long: Some(long),
+        arg: Arg::None,
+        help,
+        ours: false,
+    }
+}
+
+pub(super) const TABLE: [Opt<Id>; 11] = [
+    flag(Id::Bytes, Some(b'c'), "bytes", "Print the byte counts"),
+    flag(Id::Chars, Some(b'm'), "chars", "Print the character counts"),
+    flag(Id::Lines, Some(b'l'), "lines", "Print the newline counts"),
+    flag(
+        Id::Width,
+        Some(b'L'),
+        "max-line-length",
+        "Print the width of the longest line",
+    ),
+    flag(Id::Words, Some(b'w'), "words", "Print the word counts"),
+    Opt {
+        id: Id::Files0From,
+        short: None,
+        long: Some("files0-from"),
+        arg: Arg::Required("F"),
+        help: "Read the files whose names, each ended by a NUL, are in F; if F is '-', on standard \
+               input",
+        ours: false,
+    },
+    Opt {
+        id: Id::Total,
+        short: None,
+        long: Some("total"),
+        arg: Arg::Required("WHEN"),
+        help: "When to print a line with the total: auto, always, only or never",
+        ours: false,
+    },
+    flag(
+        Id::Debug,
+        None,
+        "debug",
+        "Say on standard error in which order each file is read",
+    ),
+    plan::option(Id::Plan),
+    flag(Id::Help, None, "help", "Print this help"),
+    flag(Id::Version, None, "version", "Print the version"),
+];
+
+pub(super) fn command() -> Command {
+    let base = Command::new("wc")
+        .about("Counts lines, words and bytes, as GNU wc does, reading what is cheap first")
+        .override_usage(
+            "sleds wc [OPTION]... [FILE]...\n       sleds wc [OPTION]... --files0-from=F",
+        )
+        .arg(
+            clap::Arg::new("FILE")
+                .num_args(0..)
+                .help("Files; '-' and none at all mean standard input"),
+        )
+        .after_help(
+            "Without an option it prints lines, words and bytes; counts come in the order lines, \
+             words, characters, bytes, width. A word is a run of characters that can be shown, \
+             between white space.\n\nExit codes: 0, done; 1, something could not be read, or wrong \
+             usage.",
+        );
+    gnu::command(base, &TABLE)
+}
+
+/// When to print the total.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Total {
+    Auto,
+    Always,
+    Only,
+    Never,
+}
+
+/// Which counts to print.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Columns {
+    pub(super) lines: bool,
+    pub(super) words: bool,
+    pub(super) chars: bool,
+    pub(super) bytes: bool,
+    pub(super) width: bool,
+}
+
+impl Columns {
+    pub(super) fn number(self) -> usize {
+        let all = [self.lines, self.words, self.chars, self.bytes, self.width];
+        all.iter().filter(|shown| **shown).count()
+    }
+}
+
+/// What to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Job {
+    pub(super) columns: Columns,
+    pub(super) files: Vec<OsString>,
+    pub(super) files0_from: Option<OsString>,
+    pub(super) total: Total,
+    pub(super) debug: bool,
+    pub(super) plan: Plan,
+}
+
+/// What the command line asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Asked {
+    Help,
+    Version,
+    Count(Job),
+}
+
+pub(super) fn parse(args: Vec<OsString>, permute: bool) -> Result<Asked, Usage> {
+    let mut job = Job {
+        columns: Columns::default(),
+        files: Vec::new(),
+        files0_from: None,
+        total: Total::Auto,
+        debug: false,
+        plan: Plan::Auto,
+    };
+    for item in gnu::parse(&TABLE, args, permute)? {
+        let (id, value) = match item {
+            Item::Operand(file) => {
+                job.files.push(file);
+                continue;
+            }
+            Item::Option(id, value) => (id, value.unwrap_or_default()),
+        };
+        match id {
+            Id::Bytes => job.columns.bytes = true,
+            Id::Chars => job.columns.chars = true,
+            Id::Lines => job.columns.lines = true,
+            Id::Width => job.columns.width = true,
+            Id::Words => job.columns.words = true,
+            Id::Files0From => job.files0_from = Some(value),
+            Id::Total => job.total = total(&value)?,
+            Id::Debug => job.debug = true,
+            Id::Plan => job.plan = plan::named(&value)?,
+            Id::Help => return Ok(Asked::Help),
+            Id::Version => return Ok(Asked::Version),
+        }
+    }
+    if job.columns.number() == 0 {
+        job.columns = Columns {
+            lines: true,
+            words: true,
+            bytes: true,
+            ..Columns::default()
+        };
+    }
+    if let (Some(_), Some(extra)) = (&job.files0_from, job.files.first()) {
+        let mut text = b"extra operand ".to_vec();
+        text.extend_from_slice(&gnu::quoted(extra));
+        text.extend_from_slice(b"\nfile operands cannot be combined with --files0-from");
+        return Err(Usage(text));
+    }
+    Ok(Asked::Count(job))
+}
+
+const TOTALS: [(&str, Total); 4] = [
+    ("auto", Total::Auto),
+    ("always", Total::Always),
+    ("only", Total::Only),
+    ("never", Total::Never),
+];
+
+fn total(word: &OsStr) -> Result<Total, Usage> {
+    gnu::one_of("--total", word, &TOTALS)
+}

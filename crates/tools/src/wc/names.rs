@@ -1,0 +1,76 @@
+//! Which files are read: those on the command line, or in a list.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::os::unix::ffi::OsStringExt as _;
+
+use crate::gnu::{quoted, reason};
+use crate::input;
+
+/// A list this long or longer is not read as a whole first.
+const LIST_BYTES_MAX: u64 = 10 << 20;
+
+/// The names, in order. Those of a list are numbered from 1.
+pub(super) enum Names {
+    Known(std::vec::IntoIter<OsString>),
+    /// More than one wants to hold, or from a pipe.
+    Streamed(BufReader<File>),
+}
+
+impl Names {
+    /// Those in the list `from` ("-": standard input).
+    ///
+    /// # Errors
+    /// With what to say.
+    pub(super) fn listed(from: &OsStr) -> Result<Names, Vec<u8>> {
+        let trouble = |before: &str, after: &str| {
+            [before.as_bytes(), &quoted(from), after.as_bytes()].concat()
+        };
+        let mut list = input::open(from).map_err(|error| {
+            let why = reason(&error);
+            trouble("cannot open ", &format!(" for reading: {why}"))
+        })?;
+        let short = |m: Metadata| m.is_file() && m.len() <= LIST_BYTES_MAX;
+        if !list.metadata().is_ok_and(short) {
+            return Ok(Names::Streamed(BufReader::new(list)));
+        }
+        let mut bytes = Vec::new();
+        list.read_to_end(&mut bytes)
+            .map_err(|_| trouble("cannot read file names from ", ""))?;
+        if bytes.last() == Some(&0) {
+            bytes.pop();
+        } else if bytes.is_empty() {
+            return Ok(Names::Known(Vec::new().into_iter()));
+        }
+        let names = bytes
+            .split(|b| *b == 0)
+            .map(|n| OsString::from_vec(n.into()));
+        Ok(Names::Known(names.collect::<Vec<_>>().into_iter()))
+    }
+
+    /// The names still to come, if they are known.
+    pub(super) fn known(&self) -> Option<&[OsString]> {
+        match self {
+            Names::Known(names) => Some(names.as_slice()),
+            Names::Streamed(_) => None,
+        }
+    }
+
+    /// The next name.
+    ///
+    /// # Errors
+    /// If the list cannot be read.
+    pub(super) fn next(&mut self) -> io::Result<Option<OsString>> {
+        let list = match self {
+            Names::Known(names) => return Ok(names.next()),
+            Names::Streamed(list) => list,
+        };
+        let mut name = Vec::new();
+        let n = list.read_until(0, &mut name)?;
+        if name.last() == Some(&0) {
+            name.pop();
+        }
+        Ok((n > 0).then(|| OsString::from_vec(name)))
+    }
+}

@@ -1,0 +1,83 @@
+//! Lines of counts.
+
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+
+use crate::gnu::quoted_if_needed;
+use crate::wc::args::Columns;
+
+/// Counts of a file, or of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Figures {
+    pub(super) lines: u64,
+    pub(super) words: u64,
+    pub(super) chars: u64,
+    pub(super) bytes: u64,
+    pub(super) width: u64,
+}
+
+impl Figures {
+    pub(super) fn add(&mut self, more: Figures) {
+        self.lines = self.lines.wrapping_add(more.lines);
+        self.words = self.words.wrapping_add(more.words);
+        self.chars = self.chars.wrapping_add(more.chars);
+        self.bytes = self.bytes.wrapping_add(more.bytes);
+        self.width = self.width.max(more.width);
+    }
+}
+
+/// Least width of a column where it is not known how large the figures will be.
+const UNKNOWN_WIDTH: usize = 7;
+
+/// Digits that the figures of these files will need: `files` is about those that could be examined.
+pub(super) fn digits(files: impl Iterator<Item = Metadata>) -> usize {
+    let mut least = 1;
+    let mut bytes: u64 = 0;
+    for file in files {
+        match file.is_file() {
+            true => bytes = bytes.wrapping_add(file.len()),
+            false => least = UNKNOWN_WIDTH,
+        }
+    }
+    bytes.to_string().len().max(least)
+}
+
+/// Writes lines to standard output, each at once.
+pub(super) struct Report {
+    pub(super) columns: Columns,
+    pub(super) digits: usize,
+    /// A line could not be written.
+    pub(super) failed: bool,
+}
+
+impl Report {
+    pub(super) fn line(&mut self, figures: &Figures, name: Option<&OsStr>) {
+        let columns = [
+            (self.columns.lines, figures.lines),
+            (self.columns.words, figures.words),
+            (self.columns.chars, figures.chars),
+            (self.columns.bytes, figures.bytes),
+            (self.columns.width, figures.width),
+        ];
+        let mut line = Vec::new();
+        for (_, figure) in columns.iter().filter(|(shown, _)| *shown) {
+            if !line.is_empty() {
+                line.push(b' ');
+            }
+            line.extend_from_slice(format!("{figure:>0$}", self.digits).as_bytes());
+        }
+        if let Some(name) = name {
+            line.push(b' ');
+            match name.as_bytes().contains(&b'\n') {
+                true => line.extend_from_slice(&quoted_if_needed(name)),
+                false => line.extend_from_slice(name.as_bytes()),
+            }
+        }
+        line.push(b'\n');
+        let mut out = io::stdout().lock();
+        let written = out.write_all(&line).and_then(|()| out.flush());
+        self.failed |= written.is_err();
+    }
+}

@@ -1,0 +1,303 @@
+//! Counting in a run of bytes.
+
+use crate::locale::{Charset, Decoded};
+use crate::wc::classes::{Class, Classes, decode, length};
+use crate::wc::summary::{Counts, Edges, Few, Joint, Kind, LONGEST, Line, Span, Summary, Words};
+
+/// What has to be found out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) words: bool,
+    pub(super) chars: bool,
+    pub(super) width: bool,
+}
+
+impl Wanted {
+    /// Lines (and bytes) are enough.
+    fn only_lines(self) -> bool {
+        self == Wanted::default()
+    }
+}
+
+/// Bytes looked at together where they are plain ASCII. Sums of as many ones must fit into a byte.
+const CHUNK: usize = 128;
+
+/// Makes summaries, of single-byte character sets and of UTF-8.
+pub(super) struct Scanner {
+    classes: Classes,
+    utf8: bool,
+    plain: bool,
+    wanted: Wanted,
+}
+
+impl Scanner {
+    pub(super) fn new(classes: Classes, charset: Charset, wanted: Wanted) -> Scanner {
+        let plain = classes.ascii_is_plain();
+        let utf8 = charset == Charset::Utf8;
+        Scanner {
+            classes,
+            utf8,
+            plain,
+            wanted,
+        }
+    }
+
+    /// About `bytes`, wherever they are from.
+    pub(super) fn summary(&mut self, bytes: &[u8]) -> Summary {
+        if bytes.is_empty() {
+            return Summary::default();
+        }
+        if !self.utf8 || self.wanted.only_lines() {
+            let edges = Edges {
+                only_head: false,
+                ..Edges::default()
+            };
+            let body = self.counts(bytes);
+            return Summary { body, edges };
+        }
+        let (head, body, tail) = cut_edges(bytes);
+        Summary {
+            body: self.counts(body),
+            edges: Edges {
+                head: Few::first_of(head),
+                tail: Few::first_of(tail),
+                only_head: head.len() == bytes.len(),
+            },
+        }
+    }
+
+    /// About the run of `left` and of `right` behind it.
+    pub(super) fn join(&mut self, left: Summary, right: Summary) -> Summary {
+        left.join(right, |middle| match decode(middle) {
+            Decoded::Incomplete => Joint::Unfinished,
+            _ => Joint::Counted(self.counts(middle)),
+        })
+    }
+
+    /// Counts in `bytes`, of which nothing is open: characters that are not whole are none.
+    fn counts(&mut self, bytes: &[u8]) -> Counts {
+        match self.wanted {
+            wanted if wanted.only_lines() => Counts {
+                lines: newlines(bytes),
+                ..Counts::default()
+            },
+            Wanted { width: true, .. } => self.count::<true>(bytes),
+            _ => self.count::<false>(bytes),
+        }
+    }
+
+    fn count<const WIDTH: bool>(&mut self, bytes: &[u8]) -> Counts {
+        let mut tally = Tally::default();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if let Some(chunk) = rest.first_chunk::<CHUNK>()
+                && self.plain
+                && !WIDTH
+                && tally.plain(chunk)
+            {
+                rest = &rest[CHUNK..];
+                continue;
+            }
+            let n = rest.len().min(CHUNK);
+            let read = match self.utf8 {
+                true => self.chars::<WIDTH>(rest, n, &mut tally),
+                false => self.bytes::<WIDTH>(&rest[..n], &mut tally),
+            };
+            rest = &rest[read..];
+        }
+        tally.done()
+    }
+
+    /// Counts `bytes`, which are a character each.
+    fn bytes<const WIDTH: bool>(&self, bytes: &[u8], tally: &mut Tally) -> usize {
+        for byte in bytes {
+            tally.lines += u64::from(*byte == b'\n');
+            tally.class::<WIDTH>(self.classes.of_byte(*byte));
+        }
+        tally.chars += bytes.len() as u64;
+        bytes.len()
+    }
+
+    /// Counts the characters that begin in the first `n` bytes; how many bytes they have.
+    fn chars<const WIDTH: bool>(&mut self, bytes: &[u8], n: usize, tally: &mut Tally) -> usize {
+        let mut at = 0;
+        while at < n {
+            let byte = bytes[at];
+            if byte < 0x80 {
+                tally.lines += u64::from(byte == b'\n');
+                tally.chars += 1;
+                tally.class::<WIDTH>(self.classes.of_byte(byte));
+                at += 1;
+                continue;
+            }
+            match decode(&bytes[at..]) {
+                Decoded::Char(c, length) => {
+                    tally.chars += 1;
+                    tally.class::<WIDTH>(self.classes.of_char(c));
+                    at += length;
+                }
+                // No character, and nothing to words and widths either.
+                Decoded::Invalid | Decoded::Incomplete => at += 1,
+            }
+        }
+        at
+    }
+}
+
+/// Bytes compared side by side; each has a sum of its own, which must fit into a byte.
+const LANES: usize = 64;
+
+/// How many newlines there are. Made so that the compiler finds vectors in it.
+fn newlines(bytes: &[u8]) -> u64 {
+    let one = |b: &u8| u8::from(*b == b'\n');
+    let mut total = 0;
+    for block in bytes.chunks(LANES * usize::from(u8::MAX)) {
+        let (rows, rest) = block.as_chunks::<LANES>();
+        let mut sums = [0u8; LANES];
+        for row in rows {
+            for (sum, byte) in sums.iter_mut().zip(row) {
+                *sum += one(byte);
+            }
+        }
+        let sums = sums.iter().map(|sum| u64::from(*sum)).sum::<u64>();
+        total += sums + rest.iter().map(|b| u64::from(one(b))).sum::<u64>();
+    }
+    total
+}
+
+/// `bytes` as continuing bytes in front, the middle, and an unfinished character.
+fn cut_edges(bytes: &[u8]) -> (&[u8], &[u8], &[u8]) {
+    let continues = |b: &u8| b & 0xc0 == 0x80;
+    let head = bytes.iter().take_while(|b| continues(b)).count();
+    let (head, rest) = bytes.split_at(head);
+    let from = rest.len() - rest.len().min(LONGEST - 1);
+    let last = rest[from..].iter().rposition(|b| !continues(b));
+    let cut = match last {
+        Some(at) if length(rest[from + at]) > rest.len() - from - at => from + at,
+        _ => rest.len(),
+    };
+    let (body, tail) = rest.split_at(cut);
+    (head, body, tail)
+}
+
+/// Counts so far, of one character after the other.
+#[derive(Default)]
+pub(super) struct Tally {
+    lines: u64,
+    chars: u64,
+    words: u64,
+    in_word: bool,
+    first: Option<Kind>,
+    line: Line,
+    /// The run since the last tab or end of line.
+    columns: u64,
+}
+
+impl Tally {
+    /// Counts all there is to count of `c`.
+    pub(super) fn char(&mut self, c: u32, class: Class) {
+        self.lines += u64::from(c == u32::from(b'\n'));
+        self.chars += 1;
+        self.class::<true>(class);
+    }
+
+    #[inline]
+    fn class<const WIDTH: bool>(&mut self, class: Class) {
+        let (word, space) = (class.is_word(), class.is_space());
+        self.words += u64::from(word & !self.in_word);
+        self.in_word = (self.in_word & !space) | word;
+        if self.first.is_none() {
+            self.first = match (word, space) {
+                (true, _) => Some(Kind::Word),
+                (_, true) => Some(Kind::Space),
+                _ => None,
+            };
+        }
+        if WIDTH {
+            self.columns += class.width();
+            if class.moves() {
+                self.turn(class);
+            }
+        }
+    }
+
+    /// Counts `chunk` if it is nothing but graphic and white ASCII.
+    #[inline]
+    fn plain(&mut self, chunk: &[u8; CHUNK]) -> bool {
+        let mut white = [0u8; CHUNK];
+        let (mut odd, mut lines, mut ends) = (0, 0, 0);
+        for (byte, white) in chunk.iter().zip(&mut white) {
+            let graphic = u8::from(byte.wrapping_sub(b'!') <= b'~' - b'!');
+            *white = u8::from(*byte == b' ') | u8::from(byte.wrapping_sub(b'\t') <= b'\r' - b'\t');
+            odd |= (graphic | *white) ^ 1;
+            lines += u8::from(*byte == b'\n');
+        }
+        if odd != 0 {
+            return false;
+        }
+        for at in 1..CHUNK {
+            ends += white[at - 1] & (white[at] ^ 1);
+        }
+        let kind = |white: u8| if white == 1 { Kind::Space } else { Kind::Word };
+        let begins = !self.in_word && white[0] == 0;
+        self.words += u64::from(ends) + u64::from(begins);
+        self.in_word = white[CHUNK - 1] == 0;
+        self.first = self.first.or(Some(kind(white[0])));
+        self.lines += u64::from(lines);
+        self.chars += CHUNK as u64;
+        true
+    }
+
+    /// A tab or an end of line.
+    fn turn(&mut self, class: Class) {
+        self.settle();
+        if class.is_tab() {
+            match &mut self.line.rest {
+                None => {
+                    let first = &mut self.line.first;
+                    *first = Span {
+                        after: Some(first.after.map_or(0, |after| after - after % 8 + 8)),
+                        ..*first
+                    };
+                }
+                Some((_, column)) => *column = *column - *column % 8 + 8,
+            }
+        } else {
+            debug_assert!(class.is_reset());
+            let (longest, column) = self.line.rest.unwrap_or_default();
+            self.line.rest = Some((longest.max(column), 0));
+        }
+    }
+
+    /// Adds the columns since the last turn to the line.
+    fn settle(&mut self) {
+        let columns = std::mem::take(&mut self.columns);
+        match (&mut self.line.rest, &mut self.line.first) {
+            (Some((_, column)), _) => *column += columns,
+            (
+                None,
+                Span {
+                    after: Some(after), ..
+                },
+            ) => *after += columns,
+            (None, Span { before, .. }) => *before += columns,
+        }
+    }
+
+    pub(super) fn done(mut self) -> Counts {
+        self.settle();
+        let last = match self.in_word {
+            true => Kind::Word,
+            false => Kind::Space,
+        };
+        Counts {
+            lines: self.lines,
+            chars: self.chars,
+            words: Words {
+                count: self.words,
+                ends: self.first.map(|first| (first, last)),
+            },
+            line: self.line,
+        }
+    }
+}

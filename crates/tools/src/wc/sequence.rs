@@ -1,0 +1,90 @@
+//! Counting from the first byte to the last, for character sets in which only that tells where
+//! characters begin (EUC, Shift JIS, GBK and the like). The C library decodes.
+
+use crate::locale::{Decoded, Locale, State};
+use crate::wc::classes::Classes;
+use crate::wc::scan::Tally;
+use crate::wc::summary::Counts;
+
+/// Longest sequence of bytes that may be kept as an unfinished character; beyond this it is taken
+/// for a shift that leads nowhere, and its first byte dropped.
+const LONGEST: usize = 16 << 10;
+
+/// Counts the bytes that it is given one after the other.
+pub(super) struct Sequence {
+    locale: Locale,
+    classes: Classes,
+    state: State,
+    /// Bytes of an unfinished character.
+    kept: Vec<u8>,
+    tally: Tally,
+}
+
+impl Sequence {
+    pub(super) fn new(locale: Locale, classes: Classes) -> Sequence {
+        Sequence {
+            locale,
+            classes,
+            state: State::default(),
+            kept: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Counts `bytes`, which follow those given before.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        if self.kept.is_empty() {
+            let used = self.decode(bytes);
+            self.kept.extend_from_slice(&bytes[used..]);
+        } else {
+            let mut kept = std::mem::take(&mut self.kept);
+            kept.extend_from_slice(bytes);
+            let used = self.decode(&kept);
+            kept.drain(..used);
+            self.kept = kept;
+        }
+    }
+
+    /// How many bytes are counted; the rest is an unfinished character.
+    fn decode(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while at < bytes.len() {
+            let byte = bytes[at];
+            if is_basic(byte) && !self.state.is_shifted() {
+                // What it is called as a byte: in Shift JIS, 5c is a yen sign.
+                self.tally.char(u32::from(byte), self.classes.of_byte(byte));
+                at += 1;
+                continue;
+            }
+            let before = self.state;
+            match self.locale.decode_from(&bytes[at..], &mut self.state) {
+                Decoded::Char(c, length) => {
+                    self.tally.char(c, self.classes.of_char(c));
+                    at += length;
+                }
+                Decoded::Invalid => {
+                    self.state = before;
+                    at += 1;
+                }
+                Decoded::Incomplete => {
+                    self.state = before;
+                    if bytes.len() - at < LONGEST {
+                        break;
+                    }
+                    at += 1;
+                }
+            }
+        }
+        at
+    }
+
+    /// The counts, at the end of the file.
+    pub(super) fn done(self) -> Counts {
+        self.tally.done()
+    }
+}
+
+/// C's basic characters, a byte each in every character set.
+fn is_basic(byte: u8) -> bool {
+    matches!(byte, b'\t'..=b'\r' | b' '..=b'#' | b'%'..=b'?' | b'A'..=b'_' | b'a'..=b'~')
+}

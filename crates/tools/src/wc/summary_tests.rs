@@ -1,0 +1,157 @@
+//! Any cuts, any order: the same counts as one byte after the other.
+
+use proptest::prelude::*;
+
+use super::classes::{Classes, decode};
+use super::count::Parts;
+use super::scan::{Scanner, Tally, Wanted};
+use super::summary::{Counts, LONGEST, Summary};
+use crate::locale::{Charset, Decoded, Locale};
+
+const ALL: Wanted = Wanted {
+    words: true,
+    chars: true,
+    width: true,
+};
+
+/// Counts one character after the other, as simply as it can be said.
+fn in_sequence(bytes: &[u8], utf8: bool) -> Counts {
+    let mut classes = classes();
+    let mut tally = Tally::default();
+    let mut rest = bytes;
+    while let [first, ..] = rest {
+        let (c, length) = match (utf8, decode(rest)) {
+            (false, _) => (Some((u32::from(*first), classes.of_byte(*first))), 1),
+            (true, Decoded::Char(c, length)) => (Some((c, classes.of_char(c))), length),
+            (true, _) => (None, 1),
+        };
+        if let Some((c, class)) = c {
+            tally.char(c, class);
+        }
+        rest = &rest[length..];
+    }
+    tally.done()
+}
+
+fn classes() -> Classes {
+    Classes::new(Locale::of_environment(), false)
+}
+
+fn scanner(utf8: bool, wanted: Wanted) -> Scanner {
+    let charset = if utf8 {
+        Charset::Utf8
+    } else {
+        Charset::SingleByte
+    };
+    Scanner::new(classes(), charset, wanted)
+}
+
+/// What matters of `counts` in the end.
+fn figures(counts: Counts) -> (u64, u64, u64, u64) {
+    let line = counts.line.longest();
+    (counts.lines, counts.words.count, counts.chars, line)
+}
+
+/// Bytes that are often parts of characters, ends of lines and tabs.
+fn bytes(longest: usize) -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        4 => prop::sample::select(&b"ab \n\t\r\x0b\x0c\0\x1b"[..]).prop_map(|b| vec![b]),
+        2 => any::<u8>().prop_map(|b| vec![b]),
+        3 => any::<char>().prop_map(|c| c.to_string().into_bytes()),
+        2 => prop::sample::select(&["é", "世", "😀", "\u{a0}", "\u{2028}", "\u{301}"][..])
+            .prop_map(|s| s.as_bytes().to_vec()),
+        1 => prop::sample::select(&[0x80u8, 0xbf, 0xc3, 0xe2, 0xed, 0xf0, 0xf8, 0xfc, 0xff][..])
+            .prop_map(|b| vec![b]),
+        1 => (0usize..300).prop_map(|n| vec![b'x'; n]),
+        1 => Just(b"\xfc\x84\x80\x80\x80\x80".to_vec()),
+    ];
+    prop::collection::vec(piece, 0..longest).prop_map(|v| v.concat())
+}
+
+/// Where to cut, as shares of the whole, and in which order to take the pieces.
+fn cuts() -> impl Strategy<Value = Vec<(prop::sample::Index, u32)>> {
+    prop::collection::vec((any::<prop::sample::Index>(), any::<u32>()), 0..12)
+}
+
+/// The pieces of `bytes`, each with its place, in the order to take them.
+fn pieces<'b>(bytes: &'b [u8], cuts: &[(prop::sample::Index, u32)]) -> Vec<(u32, usize, &'b [u8])> {
+    let mut at: Vec<(usize, u32)> = cuts
+        .iter()
+        .map(|(index, order)| (index.index(bytes.len() + 1), *order))
+        .collect();
+    at.push((bytes.len(), 0));
+    at.sort_unstable();
+    let mut from = 0;
+    let mut pieces = Vec::new();
+    for (to, order) in at {
+        if to > from {
+            pieces.push((order, from, &bytes[from..to]));
+            from = to;
+        }
+    }
+    pieces.sort_unstable();
+    pieces
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn pieces_in_any_order_count_as_the_whole_does(
+        bytes in bytes(120), cuts in cuts(), utf8 in any::<bool>(), width in any::<bool>(),
+    ) {
+        let wanted = Wanted { width, ..ALL };
+        let mut scanner = scanner(utf8, wanted);
+        let mut parts = Parts::default();
+        for (_, at, piece) in pieces(&bytes, &cuts) {
+            let summary = scanner.summary(piece);
+            parts.add(at as u64, piece.len(), summary, &mut scanner);
+        }
+        let got = figures(parts.whole(&mut scanner));
+        let (lines, words, chars, longest) = figures(in_sequence(&bytes, utf8));
+        let expected = (lines, words, chars, if width { longest } else { 0 });
+        prop_assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn joining_is_associative_and_nothing_joined_changes_nothing(
+        a in bytes(12), b in bytes(12), c in bytes(12), utf8 in any::<bool>(),
+    ) {
+        let mut s = scanner(utf8, ALL);
+        let (x, y, z) = (s.summary(&a), s.summary(&b), s.summary(&c));
+        let (xy, yz) = (s.join(x, y), s.join(y, z));
+        prop_assert_eq!(s.join(xy, z), s.join(x, yz));
+        prop_assert_eq!(s.join(x, Summary::default()), x);
+        prop_assert_eq!(s.join(Summary::default(), x), x);
+    }
+}
+
+#[test]
+fn a_character_of_any_length_may_be_cut_everywhere() {
+    let longest = [0xfc, 0x84, 0x80, 0x80, 0x80, 0x80];
+    assert_eq!(longest.len(), LONGEST);
+    let mut scanner = scanner(true, ALL);
+    for text in [
+        &b"w"[..],
+        "é".as_bytes(),
+        "世".as_bytes(),
+        "😀".as_bytes(),
+        &longest,
+    ] {
+        let whole = [b"a ", text, text, b"b"].concat();
+        let expected = figures(in_sequence(&whole, true));
+        for first in 0..=whole.len() {
+            for second in first..=whole.len() {
+                let parts = [&whole[..first], &whole[first..second], &whole[second..]];
+                let [x, y, z] = parts.map(|part| scanner.summary(part));
+                let yz = scanner.join(y, z);
+                let got = scanner.join(x, yz).body;
+                assert_eq!(
+                    figures(got),
+                    expected,
+                    "{text:?} cut at {first} and {second}"
+                );
+            }
+        }
+    }
+}

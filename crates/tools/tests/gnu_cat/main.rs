@@ -1,0 +1,163 @@
+//! `sleds cat` against GNU's `cat`, and its free order of lines.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use support::content::{any, write};
+use support::rng::Rng;
+use support::{Case, Input, cool, is_gnu, scratch, seed, settle};
+
+#[test]
+fn files_come_out_as_from_gnus_cat() {
+    if !is_gnu("files_come_out_as_from_gnus_cat", "cat") {
+        return;
+    }
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let dir = scratch();
+    let names: Vec<String> = (0..150).map(|n| format!("f{n}")).collect();
+    for name in &names {
+        let bytes = any(&mut rng);
+        write(&dir.path().join(name), &bytes, &mut rng);
+    }
+    settle(dir.path());
+    for _ in 0..60 {
+        let mut operands: Vec<&str> = (0..rng.below(5))
+            .map(|_| rng.pick(&names).as_str())
+            .collect();
+        if rng.chance(3) {
+            operands.push(*rng.pick(&["-", ".", "nope", "-u", "no pe", "/proc/version"]));
+            rng.shuffle(&mut operands);
+        }
+        for name in &names {
+            cool(&dir.path().join(name), &mut rng);
+        }
+        let file = dir.path().join(rng.pick(&names));
+        let bytes = fs::read(&file).unwrap();
+        let from = rng.below(bytes.len() as u64 + 1);
+        let inputs = [
+            Input::Pipe(bytes),
+            Input::File(file.clone()),
+            Input::FileAt(file, from),
+        ];
+        let plan = *rng.pick(&["auto", "best", "linear"]);
+        Case::new("cat", dir.path())
+            .ours(["--plan", plan])
+            .args(operands)
+            .input(rng.pick(&inputs).clone())
+            .env("LC_ALL", "C")
+            .check(seed);
+    }
+}
+
+#[test]
+fn lines_in_free_order_are_all_there_and_none_is_cut() {
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let dir = scratch();
+    let path = dir.path().join("f");
+    for round in 0..40 {
+        let (flag, end): (&[&str], u8) = if round % 2 == 0 {
+            (&[], b'\n')
+        } else {
+            (&["-z"], 0)
+        };
+        let bytes = any(&mut rng);
+        write(&path, &bytes, &mut rng);
+        settle(dir.path());
+        cool(&path, &mut rng);
+        let outcome = Case::new("cat", dir.path())
+            .ours(["--unordered", "--plan=best"])
+            .args(flag)
+            .args(["f"])
+            .run_ours();
+        assert_eq!(
+            (outcome.code, outcome.err.as_slice()),
+            (Some(0), &b""[..]),
+            "seed {seed}"
+        );
+        let sorted = |bytes: &[u8]| {
+            let mut lines: Vec<Vec<u8>> = bytes
+                .split_inclusive(|b| *b == end)
+                .map(Vec::from)
+                .collect();
+            lines.sort_unstable();
+            lines
+        };
+        let whole = fs::read(&path).unwrap();
+        assert!(
+            sorted(&outcome.out) == sorted(&whole),
+            "seed {seed}, round {round}"
+        );
+    }
+}
+
+#[test]
+fn a_file_is_not_copied_to_itself() {
+    if !is_gnu("a_file_is_not_copied_to_itself", "cat") {
+        return;
+    }
+    let dir = scratch();
+    for (name, text) in [("f", "text\n"), ("other", "more\n"), ("empty", "")] {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    for operands in [&["f"][..], &["other", "f"], &["f", "other"], &["empty"]] {
+        for out in ["f", "empty"] {
+            let case = Case::new("cat", dir.path())
+                .args(operands)
+                .output(dir.path().join(out));
+            let read = || fs::read(dir.path().join(out)).unwrap();
+            let before = read();
+            let gnu = case.run_gnu();
+            let after_gnu = read();
+            fs::write(dir.path().join(out), &before).unwrap();
+            let mut ours = case.run_ours();
+            assert_eq!(read(), after_gnu, "{operands:?} into {out}");
+            fs::write(dir.path().join(out), &before).unwrap();
+            if let Some(at) = ours.err.windows(6).position(|w| w == b"sleds ") {
+                ours.err.drain(at..at + 6);
+            }
+            if let Some(what) = case.between(&gnu, &ours) {
+                panic!("{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_in_gnus_words() {
+    if !is_gnu(
+        "output_that_cannot_be_written_is_an_error_in_gnus_words",
+        "cat",
+    ) {
+        return;
+    }
+    let dir = scratch();
+    fs::write(dir.path().join("f"), "text\n").unwrap();
+    Case::new("cat", dir.path())
+        .args(["f", "nope", "f"])
+        .output("/dev/full")
+        .check(0);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_without_a_word() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let dir = scratch();
+    let path = dir.path().join("f");
+    fs::write(&path, "more than a pipe can hold\n".repeat(100_000)).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sleds"))
+        .args(["cat", "--unordered"])
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(13), "{:?}", output.status);
+    assert!(output.stderr.is_empty());
+}

@@ -1,0 +1,129 @@
+//! What a user meets who may not look everywhere.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::rng::Rng;
+use crate::support::{is_gnu, skip};
+use crate::tree;
+
+/// A user without rights of any kind.
+const NOBODY: u32 = 65_534;
+
+fn run(program: &Path, args: &[&str], dir: &Path) -> (Option<i32>, String, String) {
+    let output = Command::new(program)
+        .args(args)
+        .current_dir(dir)
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(std::process::Stdio::null())
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output()
+        .expect("a program to run");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace("sleds find", "find");
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn forbidden_files_and_folders_are_named_as_gnu_find_names_them() {
+    let test = "forbidden_files_and_folders_are_named_as_gnu_find_names_them";
+    if !is_gnu(test, "find") {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip(test, "becoming another user needs root");
+    }
+    // The build may lie where others cannot look.
+    let dir = tempfile::tempdir().expect("a folder");
+    let open = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    open(dir.path(), 0o755);
+    let program = dir.path().join("sleds");
+    fs::copy(env!("CARGO_BIN_EXE_sleds"), &program).expect("a copy");
+    let root = dir.path().join("tree");
+    fs::create_dir(&root).expect("a folder");
+    tree::grow(&root, &mut Rng::new(7), 40, true);
+    for (name, mode) in [
+        ("shut", 0o700),
+        ("list", 0o744),
+        ("enter", 0o711),
+        ("sticky", 0o1777),
+    ] {
+        let folder = root.join(name);
+        fs::create_dir_all(folder.join("sub/sub")).expect("a folder");
+        fs::write(folder.join("file"), "x").expect("a file");
+        std::os::unix::fs::symlink("file", folder.join("link")).expect("a link");
+        open(&folder, mode);
+    }
+    fs::write(root.join("secret"), "x").expect("a file");
+    open(&root.join("secret"), 0o600);
+    for args in [
+        &["."][..],
+        &[".", "-depth"],
+        &["-L", "."],
+        &[".", "-size", "1c"],
+        &[".", "-empty"],
+        &[".", "-printf", "%p %y %Y %s %l\\n"],
+        &[".", "-ls"],
+        &[".", "-xtype", "f"],
+        &[".", "-lname", "*"],
+        &[".", "-readable"],
+        &[".", "!", "-readable", "-prune", "-o", "-print"],
+        &[".", "-writable", "-o", "-executable"],
+        &["shut/file", "enter/file", "list/file", "secret"],
+        &["enter", "-maxdepth", "1", "-ls"],
+        &["list", "-type", "f"],
+        &["list", "-newer", "secret"],
+        &[".", "-newer", "shut/file"],
+        &["sticky", "secret", "-delete"],
+        &["list", "-exec", "echo", "{}", "+"],
+        &["secret", "-exec", "cat", "{}", ";"],
+        &["-files0-from", "secret"],
+        &[".", "-fprint", "shut/out"],
+    ] {
+        let gnu = run(Path::new("find"), args, &root);
+        let ours = run(&program, &[&["find"], args].concat(), &root);
+        assert_eq!(gnu, ours, "{args:?}");
+    }
+}
+
+#[test]
+fn the_time_of_a_file_of_somebody_else_is_said_not_to_be_known() {
+    let test = "the_time_of_a_file_of_somebody_else_is_said_not_to_be_known";
+    if !rustix::process::geteuid().is_root() {
+        return skip(test, "becoming another user needs root");
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
+    let program = dir.path().join("sleds");
+    fs::copy(env!("CARGO_BIN_EXE_sleds"), &program).expect("a copy");
+    let file = dir.path().join("theirs");
+    fs::write(&file, vec![1; 100_000]).expect("a file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("a mode");
+    let (code, out, _) = run(
+        &program,
+        &["find", "theirs", "-level", "unknown"],
+        dir.path(),
+    );
+    if out.is_empty() {
+        return skip(test, "the kernel tells everybody what is cached here");
+    }
+    assert_eq!((code, out.as_str()), (Some(0), "theirs\n"));
+    for compare in ["-1000", "+0"] {
+        let (code, out, err) = run(
+            &program,
+            &["find", "theirs", "-latency", compare],
+            dir.path(),
+        );
+        assert_eq!((code, out.as_str()), (Some(0), ""));
+        assert!(err.contains("the time for 1 file is not known"), "{err}");
+    }
+}

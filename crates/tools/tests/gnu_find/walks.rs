@@ -1,0 +1,271 @@
+//! Walks that are long, deep, or that change what they walk through.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::support::rng::Rng;
+use crate::support::{Case, is_gnu, scratch, seed};
+use crate::tree;
+
+#[test]
+fn a_folder_of_many_files_is_walked_in_the_same_order() {
+    if !is_gnu("a_folder_of_many_files_is_walked_in_the_same_order", "find") {
+        return;
+    }
+    let dir = scratch();
+    // More than what is sorted by inode; names whose hashes are not in the order of making.
+    for n in 0..10_050 {
+        fs::File::create(dir.path().join(format!("{:x}", n * 7919 % 104_729))).expect("a file");
+    }
+    for args in [&["."][..], &[".", "-exec", "echo", "{}", "+"]] {
+        Case::new("find", dir.path()).args(args).check(0);
+    }
+}
+
+#[test]
+fn folders_deeper_than_a_path_may_be_long_are_walked_to_the_end() {
+    if !is_gnu(
+        "folders_deeper_than_a_path_may_be_long_are_walked_to_the_end",
+        "find",
+    ) {
+        return;
+    }
+    let dir = scratch();
+    let name = "n".repeat(200);
+    let mut at = fs::File::open(dir.path()).expect("the folder");
+    use rustix::fs::{Mode, OFlags, mkdirat, openat};
+    for _ in 0..150 {
+        mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o755)).expect("a folder");
+        mkdirat(&at, "z", Mode::from_raw_mode(0o755)).expect("a folder");
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        at = openat(&at, name.as_str(), flags, Mode::empty())
+            .expect("a folder")
+            .into();
+    }
+    for args in [
+        &["."][..],
+        &[".", "-depth"],
+        &[".", "-name", "z", "-empty", "-printf", "%d\\n"],
+    ] {
+        Case::new("find", dir.path()).args(args).check(0);
+    }
+    // Nothing else can take it away.
+    let ours = Case::new("find", dir.path()).args([".", "-mindepth", "1", "-delete"]);
+    let ended = ours.run_ours();
+    assert_eq!((ended.code, ended.err.as_slice()), (Some(0), &b""[..]));
+    assert_eq!(fs::read_dir(dir.path()).expect("the folder").count(), 0);
+}
+
+/// Paths under `root`.
+fn all(root: &Path) -> BTreeSet<Vec<u8>> {
+    let listed = Case::new("find", root).args([".", "-print0"]).run_gnu();
+    listed.out.split(|b| *b == 0).map(<[u8]>::to_vec).collect()
+}
+
+#[test]
+fn delete_takes_away_what_gnu_find_takes_away() {
+    if !is_gnu("delete_takes_away_what_gnu_find_takes_away", "find") {
+        return;
+    }
+    let seed = seed();
+    let expressions = [
+        ". -type f -delete",
+        ". -name a* -delete",
+        ". -name a* -delete -print",
+        ". -depth -type d -empty -delete",
+        "-L . -type l -delete",
+        "-L . -type f -delete",
+        ". -mindepth 2 -delete",
+        ". -not -name b -delete",
+        "a b -delete",
+        ". -delete",
+    ];
+    for (at, expression) in expressions.iter().enumerate() {
+        let dir = scratch();
+        let mut outcomes = Vec::new();
+        for program in ["gnu", "ours"] {
+            let root = dir.path().join(program).join("same");
+            fs::create_dir_all(&root).expect("a folder");
+            // The links inside lead to paths inside; those of the one tree must not be the other's.
+            let mut rng = Rng::new(seed + at as u64);
+            tree::grow(&root, &mut rng, 50, true);
+            let case = Case::new("find", &root).args(expression.split(' '));
+            let mut ended = match program {
+                "gnu" => case.run_gnu(),
+                _ => case.run_ours(),
+            };
+            let mut lines: Vec<_> = ended.out.split(|b| *b == b'\n').collect();
+            lines.sort_unstable();
+            ended.out = lines.concat();
+            let text = String::from_utf8_lossy(&ended.err).replace("sleds find", "find");
+            let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+            lines.sort_unstable();
+            outcomes.push((ended.code, ended.out, lines, all(&root)));
+        }
+        assert_eq!(outcomes[0], outcomes[1], "seed {seed}: {expression}");
+    }
+}
+
+#[test]
+fn a_folder_that_a_command_removes_is_missed_as_gnu_find_misses_it() {
+    if !is_gnu(
+        "a_folder_that_a_command_removes_is_missed_as_gnu_find_misses_it",
+        "find",
+    ) {
+        return;
+    }
+    let args = [
+        ".", "-name", "gone", "-exec", "rm", "-r", "{}", ";", "-print",
+    ];
+    for more in [&[][..], &["-ignore_readdir_race"]] {
+        let dir = scratch();
+        let mut outcomes = Vec::new();
+        for ours in [false, true] {
+            fs::create_dir_all(dir.path().join("gone/inner")).expect("a folder");
+            let case = Case::new("find", dir.path()).args(args).args(more);
+            let ended = if ours {
+                case.run_ours()
+            } else {
+                case.run_gnu()
+            };
+            let text = String::from_utf8_lossy(&ended.err).replace("sleds find", "find");
+            outcomes.push((ended.code, ended.out, text));
+        }
+        assert_eq!(outcomes[0], outcomes[1]);
+    }
+}
+
+#[test]
+fn a_full_output_is_an_error() {
+    if !is_gnu("a_full_output_is_an_error", "find") {
+        return;
+    }
+    let dir = scratch();
+    for args in [
+        &[".", "-fprint", "/dev/full"][..],
+        &[".", "-fprintf", "/dev/full", "%p"],
+    ] {
+        Case::new("find", dir.path()).args(args).check(0);
+    }
+}
+
+#[test]
+fn special_folders_are_walked_as_gnu_find_walks_them() {
+    if !is_gnu("special_folders_are_walked_as_gnu_find_walks_them", "find") {
+        return;
+    }
+    let dir = scratch();
+    for args in [
+        &[
+            "/dev",
+            "-maxdepth",
+            "1",
+            "-type",
+            "c",
+            "-name",
+            "null",
+            "-ls",
+        ][..],
+        &["/proc/self/", "-maxdepth", "0"],
+        &[
+            "/proc/1",
+            "-maxdepth",
+            "1",
+            "-name",
+            "s*",
+            "-printf",
+            "%p %s %y\\n",
+        ],
+        &["/", "-maxdepth", "1", "-printf", "%p|%f|%h|%P|%F\\n"],
+        &[
+            "/",
+            "//",
+            "/..",
+            "-maxdepth",
+            "0",
+            "-printf",
+            "%p|%f|%h|%P\\n",
+        ],
+        &[
+            "/sys/block",
+            "-xdev",
+            "-name",
+            "loop0",
+            "-printf",
+            "%p %Y\\n",
+        ],
+    ] {
+        Case::new("find", dir.path()).args(args).check(0);
+    }
+}
+
+/// A small tree with one of everything.
+pub(crate) fn known_tree(root: &Path) {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let at = |name: &str| root.join(name);
+    for folder in ["a/b", "c", "a/-x"] {
+        fs::create_dir_all(at(folder)).expect("a folder");
+    }
+    fs::write(at("f"), "hi\n").expect("a file");
+    for (to, name) in [
+        ("f", "l"),
+        ("nowhere", "brk"),
+        ("loop", "loop"),
+        ("..", "a/up"),
+    ] {
+        symlink(to, at(name)).expect("a link");
+    }
+    let kind = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::from_raw_mode(0o644);
+    rustix::fs::mknodat(rustix::fs::CWD, at("p"), kind, mode, 0).expect("a pipe");
+    for name in [
+        "sp ace",
+        "new\nline",
+        "q'u\"o\\te\t\x07\x7f",
+        "a/-x/q",
+        "old",
+        "f59",
+        "f61",
+    ] {
+        fs::write(at(name), "").expect("a file");
+    }
+    fs::write(root.join(OsStr::from_bytes(b"\xff\xc3\xa9")), "x\n").expect("a file");
+    fs::File::create(at("big"))
+        .and_then(|f| f.set_len(5 << 30))
+        .expect("a hole");
+    let now = std::time::SystemTime::now();
+    let minutes = |n: u64| std::time::Duration::from_secs(n * 60);
+    let set = |name: &str, time| {
+        let file = fs::File::options()
+            .write(true)
+            .open(at(name))
+            .expect("a file");
+        file.set_modified(time).expect("a time");
+    };
+    set(
+        "old",
+        std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_577_836_800),
+    );
+    set("f59", now + minutes(59));
+    set("f61", now + minutes(61));
+    for days in [179, 180, 181] {
+        let name = format!("o{days}");
+        fs::write(at(&name), "").expect("a file");
+        // Not on the edge between two days.
+        set(&name, now - minutes(days * 1440 + 5));
+    }
+    for (name, mode) in [
+        ("sp ace", 0o7000),
+        ("c", 0o1777),
+        ("q'u\"o\\te\t\x07\x7f", 0o2604),
+    ] {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).expect("a mode");
+    }
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(at("old"), Some(12_345), Some(54_321)).expect("an owner");
+    }
+    tree::settle(root);
+}

@@ -1,0 +1,166 @@
+//! Files of all kinds, in all states of the page cache.
+
+use std::path::{Path, PathBuf};
+
+use crate::can_compare;
+use crate::support::content::{any, write};
+use crate::support::rng::Rng;
+use crate::support::{Case, Input, cool, scratch, seed, settle};
+
+const FILES: usize = 2500;
+const CALLS: usize = 200;
+const FILES_A_CALL: u64 = 80;
+
+/// Some of the options for counts.
+pub(crate) fn columns(rng: &mut Rng) -> Vec<&'static str> {
+    let all = ["-c", "-m", "-l", "-L", "-w"];
+    all.into_iter().filter(|_| rng.chance(3)).collect()
+}
+
+/// Some environment.
+fn environment(case: Case, rng: &mut Rng) -> Case {
+    let name = *rng.pick(&["LC_ALL", "LC_CTYPE", "LANG"]);
+    let value = *rng.pick(&["C", "C.UTF-8", "C.UTF-8", "POSIX", "xx_XX.UTF-8"]);
+    let case = case.env(name, value);
+    match rng.chance(8) {
+        true => case.env("POSIXLY_CORRECT", "1"),
+        false => case,
+    }
+}
+
+fn files(dir: &Path, number: usize, rng: &mut Rng) -> Vec<PathBuf> {
+    let make = |n: usize| {
+        let path = dir.join(format!("f{n}"));
+        let bytes = any(rng);
+        write(&path, &bytes, rng);
+        path
+    };
+    let files = (0..number).map(make).collect();
+    settle(dir);
+    files
+}
+
+#[test]
+fn counts_are_gnus_whatever_is_in_the_files_and_wherever_they_are() {
+    if !can_compare("counts_are_gnus_whatever_is_in_the_files_and_wherever_they_are") {
+        return;
+    }
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let dir = scratch();
+    let files = files(dir.path(), FILES, &mut rng);
+    for _ in 0..CALLS {
+        let number = 1 + rng.below(FILES_A_CALL);
+        let some: Vec<&PathBuf> = (0..number).map(|_| rng.pick(&files)).collect();
+        for file in &some {
+            cool(file, &mut rng);
+        }
+        let plan = *rng.pick(&["auto", "best", "best", "linear"]);
+        let case = Case::new("wc", dir.path())
+            .ours(["--plan", plan])
+            .args(columns(&mut rng));
+        let names = some.iter().map(|path| path.file_name().unwrap());
+        environment(case, &mut rng).args(names).check(seed);
+    }
+}
+
+#[test]
+fn one_file_and_standard_input_are_counted_as_gnu_does() {
+    if !can_compare("one_file_and_standard_input_are_counted_as_gnu_does") {
+        return;
+    }
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let dir = scratch();
+    let files = files(dir.path(), 60, &mut rng);
+    for file in &files {
+        let bytes = std::fs::read(file).unwrap();
+        let columns = columns(&mut rng);
+        // Of a file whose size is a multiple of a page, GNU's -c counts too little from the middle.
+        let from = match bytes.len() % 4096 == 0 {
+            true => 0,
+            false => rng.below(bytes.len() as u64 + 10),
+        };
+        for input in [
+            Input::Nothing,
+            Input::File(file.clone()),
+            Input::FileAt(file.clone(), from),
+            Input::Pipe(bytes),
+        ] {
+            cool(file, &mut rng);
+            let operands = rng.pick::<&[&str]>(&[&[], &["-"], &["-", "-"], &["f0", "-"]]);
+            let case = Case::new("wc", dir.path())
+                .ours(["--plan=best"])
+                .args(&columns)
+                .args(*operands);
+            environment(case, &mut rng).input(input).check(seed);
+        }
+    }
+}
+
+#[test]
+fn a_character_may_be_cut_at_every_byte() {
+    if !can_compare("a_character_may_be_cut_at_every_byte") {
+        return;
+    }
+    let dir = scratch();
+    let cuts = [4096usize, 16 << 10, 64 << 10, 128 << 10, 256 << 10];
+    let odd: [&[u8]; 5] = [
+        "\u{a0}w".as_bytes(),
+        "w\u{2003}世".as_bytes(),
+        "w😀\t".as_bytes(),
+        b"\xfc\x84\x80\x80\x80\x80 ",
+        b"\xf0\x9f\x98\xf0\x9f\x98\x80\x80",
+    ];
+    let mut names = Vec::new();
+    for cut in cuts {
+        for (number, odd) in odd.iter().enumerate() {
+            for early in 0..=odd.len() {
+                let name = format!("{cut}-{number}-{early}");
+                let filler = if number % 2 == 0 { b'x' } else { b' ' };
+                let bytes = [&vec![filler; cut - early][..], odd, b"x y"].concat();
+                std::fs::write(dir.path().join(&name), bytes).unwrap();
+                names.push(name);
+            }
+        }
+    }
+    for locale in ["C", "C.UTF-8"] {
+        for plan in ["best", "linear"] {
+            Case::new("wc", dir.path())
+                .ours(["--plan", plan])
+                .args(["-lwmcL"])
+                .args(&names)
+                .env("LC_ALL", locale)
+                .check(0);
+        }
+    }
+}
+
+#[test]
+fn every_character_there_is_counts_as_it_does_for_gnu() {
+    if !can_compare("every_character_there_is_counts_as_it_does_for_gnu") {
+        return;
+    }
+    let dir = scratch();
+    let mut names = Vec::new();
+    // Each between letters, so that what parts words shows; as many files as show where it differs.
+    for first in (0..=0x10_ffffu32).step_by(0x1000) {
+        let text: String = (first..first + 0x1000)
+            .filter_map(char::from_u32)
+            .map(|c| format!("a{c}b{c}\n"))
+            .collect();
+        let name = format!("{first:x}");
+        std::fs::write(dir.path().join(&name), text).unwrap();
+        names.push(name);
+    }
+    for posix in [false, true] {
+        let mut case = Case::new("wc", dir.path())
+            .args(["-wLm"])
+            .args(&names)
+            .env("LC_ALL", "C.UTF-8");
+        if posix {
+            case = case.env("POSIXLY_CORRECT", "1");
+        }
+        case.check(0);
+    }
+}

@@ -1,0 +1,239 @@
+//! Files that are none, that may not be read, that go away, and those of odd filesystems.
+
+use std::fs::{self, File, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use crate::can_compare;
+use crate::support::content::{any, write};
+use crate::support::rng::Rng;
+use crate::support::{Case, cool, scratch, seed, settle, skip};
+
+const COLUMNS: [&[&str]; 5] = [&[], &["-c"], &["-l"], &["-m"], &["-wL"]];
+
+#[test]
+fn what_is_no_ordinary_file_is_treated_as_gnu_does() {
+    if !can_compare("what_is_no_ordinary_file_is_treated_as_gnu_does") {
+        return;
+    }
+    let dir = scratch();
+    fs::create_dir(dir.path().join("dir")).unwrap();
+    fs::write(dir.path().join("f"), "a word\n").unwrap();
+    symlink("loop", dir.path().join("loop")).unwrap();
+    symlink("gone", dir.path().join("dangling")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+    let long = "n".repeat(300);
+    for columns in COLUMNS {
+        for operands in [
+            &["dir"][..],
+            &["dir", "f"],
+            &["f", "dir", "nope", "f"],
+            &["loop", "dangling", "socket", "f/x", &long, "f"],
+            &["/dev/null", "f"],
+            &[""],
+        ] {
+            Case::new("wc", dir.path())
+                .args(columns)
+                .args(operands)
+                .check(0);
+        }
+        let input = crate::support::Input::File(dir.path().join("dir"));
+        Case::new("wc", dir.path())
+            .args(columns)
+            .input(input)
+            .check(0);
+    }
+}
+
+#[test]
+fn files_that_the_kernel_makes_up_are_read_to_their_end() {
+    if !can_compare("files_that_the_kernel_makes_up_are_read_to_their_end") {
+        return;
+    }
+    let dir = scratch();
+    let files = [
+        "/proc/version",
+        "/proc/filesystems",
+        "/proc/devices",
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+        "/sys/kernel/notes",
+    ];
+    let there: Vec<&str> = files
+        .into_iter()
+        .filter(|f| Path::new(f).exists())
+        .collect();
+    assert!(!there.is_empty());
+    for columns in COLUMNS {
+        for plan in ["best", "linear"] {
+            let case = Case::new("wc", dir.path())
+                .ours(["--plan", plan])
+                .args(columns);
+            case.clone().args(&there).check(0);
+            case.args(&there[..1]).check(0);
+        }
+    }
+}
+
+#[test]
+fn a_pipe_with_a_name_is_read_and_a_file_that_vanishes_meanwhile_is_missed() {
+    if !can_compare("a_pipe_with_a_name_is_read_and_a_file_that_vanishes_meanwhile_is_missed") {
+        return;
+    }
+    let dir = scratch();
+    let (pipe, file) = (dir.path().join("pipe"), dir.path().join("file"));
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let case = Case::new("wc", dir.path()).args(["pipe", "file"]);
+    let vanish = |run: fn(&Case) -> crate::support::Outcome| {
+        fs::write(&file, "words in a file\n").unwrap();
+        let (pipe, file) = (pipe.clone(), file.clone());
+        // Opening the pipe waits until the program has it open; the file was looked at before.
+        let writer = std::thread::spawn(move || {
+            let mut pipe = File::options().write(true).open(pipe).unwrap();
+            fs::remove_file(file).unwrap();
+            pipe.write_all(b"through a pipe\n").unwrap();
+        });
+        let outcome = run(&case);
+        writer.join().unwrap();
+        outcome
+    };
+    let gnu = vanish(Case::run_gnu);
+    let mut ours = vanish(Case::run_ours);
+    assert!(ours.err.starts_with(b"sleds wc: file: No such file"));
+    ours.err.drain(..b"sleds ".len());
+    if let Some(what) = case.between(&gnu, &ours) {
+        panic!("{what}");
+    }
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_refused_as_by_gnu() {
+    let test = "a_file_that_may_not_be_read_is_refused_as_by_gnu";
+    if !can_compare(test) {
+        return;
+    }
+    let dir = scratch();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let root = rustix::process::geteuid().is_root();
+    // Written by its owner, read by all: what of it is cached is not told to others.
+    for (name, mode) in [("closed", 0o000), ("open", 0o444)] {
+        let path = dir.path().join(name);
+        fs::write(&path, "some words\n".repeat(50_000)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    }
+    if root && !nobody_gets_here(dir.path()) {
+        return skip(test, "nobody may not go where the build is");
+    }
+    for columns in COLUMNS {
+        let case = Case::new("wc", dir.path())
+            .ours(["--plan=best"])
+            .args(columns)
+            .args(["open", "closed", "open"]);
+        let case = if root { case.by_nobody() } else { case };
+        case.check(0);
+    }
+}
+
+/// True if the program and the files can be reached without being root.
+fn nobody_gets_here(dir: &Path) -> bool {
+    let program = Path::new(env!("CARGO_BIN_EXE_sleds"));
+    let open = |path: &Path| fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 1 != 0);
+    program.ancestors().chain(dir.ancestors()).all(open)
+}
+
+/// Compares a few files in `dir`.
+fn compare_in(dir: &Path) {
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let names: Vec<String> = (0..60).map(|n| format!("f{n}")).collect();
+    for name in &names {
+        let bytes = any(&mut rng);
+        write(&dir.join(name), &bytes, &mut rng);
+    }
+    settle(dir);
+    for columns in COLUMNS {
+        for name in &names {
+            cool(&dir.join(name), &mut rng);
+        }
+        let plan = *rng.pick(&["auto", "best"]);
+        Case::new("wc", dir)
+            .ours(["--plan", plan])
+            .args(columns)
+            .args(&names)
+            .env("LC_ALL", "C.UTF-8")
+            .check(seed);
+    }
+}
+
+#[test]
+fn on_tmpfs_counts_are_gnus() {
+    let test = "on_tmpfs_counts_are_gnus";
+    if !can_compare(test) {
+        return;
+    }
+    match tempfile::tempdir_in("/dev/shm") {
+        Ok(dir) => compare_in(dir.path()),
+        Err(error) => skip(test, &format!("no /dev/shm: {error}")),
+    }
+}
+
+/// An overlay, unmounted when dropped.
+struct Overlay(String);
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn on_an_overlay_counts_are_gnus() {
+    let test = "on_an_overlay_counts_are_gnus";
+    if !can_compare(test) {
+        return;
+    }
+    let dir = scratch();
+    let place = |name: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (lower, upper, work, merged) = (
+        place("lower"),
+        place("upper"),
+        place("work"),
+        place("merged"),
+    );
+    // Half of what is compared lies below.
+    fs::write(
+        Path::new(&lower).join("below"),
+        "from below\n".repeat(30_000),
+    )
+    .unwrap();
+    let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+    let mount = Command::new("mount")
+        .args(["-t", "overlay", "overlay", "-o", &options, &merged])
+        .output();
+    if !mount.is_ok_and(|m| m.status.success()) {
+        return skip(test, "overlay cannot be mounted here");
+    }
+    let overlay = Overlay(merged);
+    let merged = Path::new(&overlay.0);
+    compare_in(merged);
+    for columns in COLUMNS {
+        cool(&merged.join("below"), &mut Rng::new(1));
+        Case::new("wc", merged)
+            .ours(["--plan=best"])
+            .args(columns)
+            .args(["below"])
+            .check(0);
+    }
+}

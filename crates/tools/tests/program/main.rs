@@ -1,0 +1,66 @@
+//! Help, completions and manual pages of the whole program.
+
+use std::process::{Command, Output};
+
+fn sleds(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sleds"));
+    command.args(args).output().expect("sleds to run")
+}
+
+/// What it prints, if it succeeds.
+fn told(args: &[&str]) -> String {
+    let output = sleds(args);
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn help_names_every_tool_and_each_tool_has_help() {
+    let help = told(&["--help"]);
+    for tool in ["wc", "cat", "grep", "find"] {
+        assert!(help.contains(&format!("  {tool} ")), "{tool}: {help}");
+    }
+    assert!(told(&["wc", "--help"]).contains("--files0-from <F>"));
+    assert!(told(&["wc", "--help"]).contains("Exit codes"));
+    assert!(told(&["cat", "--help"]).contains("--unordered"));
+    assert!(told(&["wc", "--version"]).starts_with("sleds wc (Forebay) "));
+}
+
+#[test]
+fn a_tool_that_there_is_not_is_wrong_usage() {
+    let output = sleds(&["wcc"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("wc"));
+}
+
+#[test]
+fn a_plan_that_there_is_not_is_refused_and_the_plans_are_named() {
+    let output = sleds(&["wc", "--plan=fast", "/dev/null"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("'fast'") && said.contains("linear"), "{said}");
+}
+
+#[test]
+fn completions_come_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let completions = told(&["completions", shell]);
+        assert!(completions.contains("files0-from"), "{shell}");
+    }
+    assert_eq!(sleds(&["completions", "dos"]).status.code(), Some(2));
+}
+
+#[test]
+fn manual_pages_come_one_or_all() {
+    let page = told(&["man"]);
+    assert!(page.contains(".TH SLEDS 1"), "{page}");
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let out = dir.path().join("pages");
+    told(&["man", "--out", out.to_str().unwrap()]);
+    let wc = std::fs::read_to_string(out.join("sleds-wc.1")).unwrap();
+    assert!(
+        wc.contains("files0") && wc.contains(".TH SLEDS-WC 1"),
+        "{wc}"
+    );
+    assert!(out.join("sleds-cat.1").exists());
+}

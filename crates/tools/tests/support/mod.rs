@@ -1,0 +1,314 @@
+//! Runs a tool of ours and the GNU program it stands beside on the same input, and holds the one
+//! against the other. Used by the tests of `wc`, `grep` and `find`: `mod support` by `#[path]`.
+
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+pub(crate) mod content;
+pub(crate) mod rng;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{Advice, fadvise};
+
+use rng::Rng;
+
+/// Says loudly that a test did not run. The test runner does not capture this.
+pub(crate) fn skip(test: &str, why: &str) {
+    let _ = std::io::stderr().write_all(format!("SKIPPED: {test}: {why}\n").as_bytes());
+}
+
+/// True if `program` is there and is GNU's; says loudly if not.
+pub(crate) fn is_gnu(test: &str, program: &str) -> bool {
+    let version = Command::new(program).arg("--version").output();
+    let gnu = version.is_ok_and(|v| String::from_utf8_lossy(&v.stdout).contains("GNU"));
+    if !gnu {
+        skip(test, &format!("{program} is not there, or not GNU's"));
+    }
+    gnu
+}
+
+/// A directory of its own for a test, on the disk where the build is, removed when dropped.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory")
+}
+
+/// Whom [`Case::by_nobody`] runs as.
+const NOBODY: u32 = 65534;
+
+/// What a case gives as standard input.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    Nothing,
+    /// A file, opened anew for each program.
+    File(PathBuf),
+    /// A file, from this byte on.
+    FileAt(PathBuf, u64),
+    /// Bytes through a pipe.
+    Pipe(Vec<u8>),
+}
+
+/// One call, made of both programs.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    /// GNU's program, and our tool.
+    pub(crate) tool: &'static str,
+    /// Arguments for both.
+    pub(crate) args: Vec<OsString>,
+    /// Arguments for ours only, before the others.
+    pub(crate) ours: Vec<OsString>,
+    /// Environment; `LC_ALL` and the like are otherwise unset.
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) input: Input,
+    /// Where they run.
+    pub(crate) dir: PathBuf,
+    /// Where output goes instead of into the [`Outcome`].
+    pub(crate) output: Option<PathBuf>,
+    /// Run as nobody. Only root can.
+    pub(crate) as_nobody: bool,
+}
+
+/// What a program did.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: Vec<u8>,
+}
+
+impl Case {
+    pub(crate) fn new(tool: &'static str, dir: &Path) -> Case {
+        Case {
+            tool,
+            args: Vec::new(),
+            ours: Vec::new(),
+            env: Vec::new(),
+            input: Input::Nothing,
+            dir: dir.to_owned(),
+            output: None,
+            as_nobody: false,
+        }
+    }
+
+    pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Case {
+        let args = args.into_iter().map(|a| a.as_ref().to_owned());
+        self.args.extend(args);
+        self
+    }
+
+    pub(crate) fn ours<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Case {
+        let args = args.into_iter().map(|a| a.as_ref().to_owned());
+        self.ours.extend(args);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Case {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn output(mut self, path: impl Into<PathBuf>) -> Case {
+        self.output = Some(path.into());
+        self
+    }
+
+    pub(crate) fn by_nobody(mut self) -> Case {
+        self.as_nobody = true;
+        self
+    }
+
+    pub(crate) fn input(mut self, input: Input) -> Case {
+        self.input = input;
+        self
+    }
+
+    /// Runs our tool.
+    pub(crate) fn run_ours(&self) -> Outcome {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sleds"));
+        command.arg(self.tool).args(&self.ours);
+        self.run(command)
+    }
+
+    /// Runs GNU's program.
+    pub(crate) fn run_gnu(&self) -> Outcome {
+        self.run(Command::new(self.tool))
+    }
+
+    fn run(&self, mut command: Command) -> Outcome {
+        for name in [
+            "LC_ALL",
+            "LC_CTYPE",
+            "LC_MESSAGES",
+            "LANG",
+            "POSIXLY_CORRECT",
+        ] {
+            command.env_remove(name);
+        }
+        command.args(&self.args).current_dir(&self.dir);
+        command.envs(self.env.iter().map(|(n, v)| (n, v)));
+        command.stderr(Stdio::piped());
+        command.stdout(match &self.output {
+            None => Stdio::piped(),
+            Some(path) => {
+                let file = File::options().append(true).open(path);
+                Stdio::from(file.expect("the output"))
+            }
+        });
+        if self.as_nobody {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.stdin(match &self.input {
+            Input::Nothing => Stdio::null(),
+            Input::File(path) => Stdio::from(File::open(path).expect("the input")),
+            Input::FileAt(path, at) => {
+                let mut file = File::open(path).expect("the input");
+                file.seek(SeekFrom::Start(*at)).expect("seek");
+                Stdio::from(file)
+            }
+            Input::Pipe(_) => Stdio::piped(),
+        });
+        let mut child = command.spawn().expect("a program to start");
+        let pipe = child.stdin.take();
+        let bytes = match &self.input {
+            Input::Pipe(bytes) => bytes.clone(),
+            _ => Vec::new(),
+        };
+        let feeder = std::thread::spawn(move || {
+            // A program that stops early closes the pipe; what it says is looked at below.
+            pipe.map(|mut pipe| pipe.write_all(&bytes));
+        });
+        let output = child.wait_with_output().expect("a program to end");
+        feeder.join().expect("the feeder");
+        Outcome {
+            code: output.status.code(),
+            signal: output.status.signal(),
+            out: output.stdout,
+            err: output.stderr,
+        }
+    }
+
+    /// Runs both; what differs, if anything does. Messages of ours say `sleds TOOL` where those of
+    /// the other say `TOOL`.
+    pub(crate) fn difference(&self) -> Option<String> {
+        let gnu = self.run_gnu();
+        let mut ours = self.run_ours();
+        let name = format!("sleds {}", self.tool);
+        ours.err = replace(&ours.err, name.as_bytes(), self.tool.as_bytes());
+        self.between(&gnu, &ours)
+    }
+
+    /// What differs between two outcomes of this case.
+    pub(crate) fn between(&self, gnu: &Outcome, ours: &Outcome) -> Option<String> {
+        if gnu == ours {
+            return None;
+        }
+        Some(format!(
+            "env {:?} sleds {} {:?} {:?}\n  in {}, input {}\n  ends:   {:?} {:?}\n  GNU's:  {:?} \
+             {:?}\n  output: {}\n  errors: {}",
+            self.env,
+            self.tool,
+            self.ours,
+            self.args,
+            self.dir.display(),
+            match &self.input {
+                Input::Pipe(bytes) => format!("a pipe with {} bytes", bytes.len()),
+                other => format!("{other:?}"),
+            },
+            ours.code,
+            ours.signal,
+            gnu.code,
+            gnu.signal,
+            first_difference(&gnu.out, &ours.out),
+            first_difference(&gnu.err, &ours.err),
+        ))
+    }
+
+    /// Panics with `seed` if both programs do not do the same.
+    pub(crate) fn check(&self, seed: u64) {
+        if let Some(what) = self.difference() {
+            panic!("seed {seed}: {what}");
+        }
+    }
+}
+
+fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.first() {
+        match rest.strip_prefix(from) {
+            Some(after) => {
+                out.extend_from_slice(to);
+                rest = after;
+            }
+            None => {
+                out.push(*first);
+                rest = &rest[1..];
+            }
+        }
+    }
+    out
+}
+
+/// The first line that differs.
+fn first_difference(gnu: &[u8], ours: &[u8]) -> String {
+    if gnu == ours {
+        return "the same".into();
+    }
+    let mut both = (gnu.split(|b| *b == b'\n'), ours.split(|b| *b == b'\n'));
+    for number in 1.. {
+        let (g, o) = (both.0.next(), both.1.next());
+        if g != o {
+            let show = |line: Option<&[u8]>| match line {
+                Some(line) => format!(
+                    "{:?}",
+                    String::from_utf8_lossy(&line[..line.len().min(400)])
+                ),
+                None => "nothing".into(),
+            };
+            return format!("line {number}: GNU {}, ours {}", show(g), show(o));
+        }
+    }
+    unreachable!()
+}
+
+/// Where tests get their random choices from: `FOREBAY_SEED`, or the clock. Each says its seed when
+/// it fails.
+pub(crate) fn seed() -> u64 {
+    let given = std::env::var("FOREBAY_SEED").ok();
+    given.and_then(|s| s.parse().ok()).unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.expect("a clock after 1970").as_nanos() as u64
+    })
+}
+
+/// Writes what is dirty on the filesystem of `dir`, so that it can leave the page cache.
+pub(crate) fn settle(dir: &Path) {
+    let dir = File::open(dir).expect("the directory");
+    rustix::fs::syncfs(&dir).expect("syncfs");
+}
+
+/// Puts `path` into a random state: cached as it is, not at all, or in some places. Call [`settle`]
+/// before.
+pub(crate) fn cool(path: &Path, rng: &mut Rng) {
+    let Ok(file) = File::open(path) else { return };
+    let length = fs::metadata(path).map_or(0, |m| m.len());
+    let evict = |at: u64, n: u64| {
+        let n = std::num::NonZeroU64::new(n);
+        fadvise(&file, at, n, Advice::DontNeed).expect("fadvise");
+    };
+    match rng.below(4) {
+        0 => {}
+        1 => evict(0, 0),
+        _ => {
+            for _ in 0..1 + rng.below(4) {
+                let at = rng.below(length + 1) & !4095;
+                evict(at, 4096 * (1 + rng.below(length / 4096 + 1)));
+            }
+        }
+    }
+}
