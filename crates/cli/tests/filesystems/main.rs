@@ -5,7 +5,7 @@
 //! `crash.rs` kills the daemon at random moments under ext4, xfs and btrfs and holds what is found
 //! after recovery against what `fsync` promised (`users.rs`). `drop_in.rs` takes an image that was
 //! there before, and looks at it alone afterwards. `stops.rs` ends the daemon in other ways.
-//! `clients.rs` has the usual NBD clients.
+//! `clients.rs` has the usual NBD clients, `tries.rs` the demonstration.
 //!
 //! `FOREBAY_ROUNDS` sets how often the daemon is killed under each filesystem, `FOREBAY_SEED` repeats
 //! the choices of a run (though not its timing).
@@ -15,6 +15,7 @@ mod crash;
 mod drop_in;
 mod kinds;
 mod stops;
+mod tries;
 mod users;
 
 #[path = "../../src/scratch/nbd_client.rs"]
