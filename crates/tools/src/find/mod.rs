@@ -112,12 +112,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
     };
     let mut finder = Finder {
         expr: parsed.expr,
-        state: State::new(
-            parsed.outputs,
-            parsed.runners,
-            parsed.now,
-            &parsed.walk,
-        ),
+        state: State::new(parsed.outputs, parsed.runners, parsed.now, &parsed.walk),
     };
     match &parsed.paths_from {
         None => walk_all(parsed.paths, &parsed.walk, &mut finder),
