@@ -330,17 +330,20 @@ def hist():
             continue
         span = float(values.max() - values.min()) or 1.0
         size = span / random.choice([1, 7, 100, 1000.5])
-        check_hist(source, number, None, None, size, "-")
         middle = float(np.median(values))
-        check_hist(source, number, middle, None, size, "%r:" % middle)
-        check_hist(source, number, None, middle, size, "INDEF,%r" % middle)
-        check_hist(source, number, middle, middle + span / 3, size,
-                   "%r:%r" % (middle, middle + span / 3))
+        ranges = [
+            (None, None, "-"),
+            (middle, None, "%r:" % middle),
+            (None, middle, "INDEF,%r" % middle),
+            (middle, middle + span / 3, "%r:%r" % (middle, middle + span / 3)),
+        ]
+        for low, high, text in random.sample(ranges, 2):
+            check_hist(source, number, low, high, size, text)
 
 
 def rebin():
     for source, number in generated():
-        for _ in range(4):
+        for _ in range(2):
             x, y = random.choice([1, 2, 3, 4, 7]), random.choice([None, 1, 2, 5])
             check_bin(source, number, x, y, random.random() < 0.4,
                       random.choice([None, None, 8, 16, 32, 64, -32, -64]))
@@ -354,8 +357,8 @@ def samples():
             with fits.open(source, do_not_scale_image_data=True, disable_image_compression=True) as file:
                 file.verify("exception")
                 images = [n for n, hdu in enumerate(file)
-                          if hdu.is_image and hdu.data is not None and hdu.data.size
-                          and not isinstance(hdu, fits.GroupsHDU)]
+                          if type(hdu) in (fits.PrimaryHDU, fits.ImageHDU)
+                          and hdu.data is not None and hdu.data.size]
                 count = len(file)
         except Exception:
             # Broken on purpose: an answer is wanted, no crash.

@@ -52,12 +52,12 @@ fn check(test: &str, what: &str, least: u64) {
 
 #[test]
 fn histograms_are_those_that_numpy_counts() {
-    check("histograms_are_those_that_numpy_counts", "hist", 300);
+    check("histograms_are_those_that_numpy_counts", "hist", 150);
 }
 
 #[test]
 fn rebinned_images_are_those_that_numpy_adds_up() {
-    check("rebinned_images_are_those_that_numpy_adds_up", "bin", 400);
+    check("rebinned_images_are_those_that_numpy_adds_up", "bin", 200);
 }
 
 #[test]
