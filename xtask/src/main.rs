@@ -1,19 +1,28 @@
 //! Chores of the project, run as `cargo xtask CHORE`.
 //!
-//! There is one so far: `tidy`, which checks what neither the compiler nor clippy does. Start in
-//! `tidy.rs`; every check is a function from the tree of tracked files to a list of problems.
+//! - `tidy` checks what neither the compiler nor clippy does. Start in `tidy.rs`; every check is a
+//!   function from the tree of tracked files to a list of problems.
+//! - `mutants` proves that the simulator sees: it breaks the code on purpose, in a copy. Start in
+//!   `mutants.rs`.
 
+mod mutants;
 mod tables;
 mod tidy;
 
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask tidy";
+use anyhow::{Context, Result, ensure};
+
+const USAGE: &str = "\
+usage: cargo xtask tidy
+       cargo xtask mutants [NAME...] [--seconds N] [--seed N] [--build]";
 
 fn main() -> ExitCode {
     let chore: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = match chore.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["tidy"] => tidy::run(),
+    let outcome = match chore.split_first() {
+        Some((name, [])) if name == "tidy" => tidy::run(),
+        Some((name, rest)) if name == "mutants" => mutants::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -27,4 +36,35 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The project's root. Asked when it runs: a target directory that two checkouts share may hold a
+/// program that was built in the other.
+fn root() -> Result<PathBuf> {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").context("run me by cargo xtask")?;
+    let root = Path::new(&manifest).parent();
+    Ok(root.context("xtask lies in the project's root")?.to_owned())
+}
+
+/// Every file that git tracks or would add, by its path from `root`.
+fn tracked(root: &Path) -> Result<Vec<String>> {
+    let list = Command::new("git")
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
+        .current_dir(root)
+        .output()
+        .context("git lists the tracked files, and could not be run")?;
+    ensure!(
+        list.status.success(),
+        "git ls-files in {}: {}",
+        root.display(),
+        String::from_utf8_lossy(&list.stderr).trim()
+    );
+    let paths = String::from_utf8(list.stdout)?;
+    Ok(paths.split_terminator('\0').map(str::to_owned).collect())
 }

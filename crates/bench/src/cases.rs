@@ -21,7 +21,7 @@ pub(crate) struct Bench {
 const SMALL: u64 = 4096;
 const LARGE: u64 = 1 << 20;
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

@@ -5,6 +5,7 @@
 //! `docs/performance.md` holds the figures and the commands.
 
 mod cases;
+mod emulated;
 mod load;
 mod place;
 
@@ -41,6 +42,9 @@ enum Case {
     Full,
     /// Memory of the map, and the time to recover a full 16 GiB log.
     Recovery,
+    /// An emulated disk: how late its answers are on the wall clock, and requests simulated a second
+    /// on the virtual one.
+    Emulated,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -58,6 +62,7 @@ fn main() -> anyhow::Result<()> {
         Case::Misses,
         Case::Full,
         Case::Recovery,
+        Case::Emulated,
     ];
     for case in all
         .into_iter()
@@ -69,6 +74,7 @@ fn main() -> anyhow::Result<()> {
             Case::Misses => bench.misses()?,
             Case::Full => bench.full()?,
             Case::Recovery => bench.recovery()?,
+            Case::Emulated => bench.emulated()?,
         }
     }
     Ok(())

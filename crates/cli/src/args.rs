@@ -1,8 +1,10 @@
 //! The command line. Help, man pages and completions all come from here.
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::str::FromStr;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use forebay_stack::{Bypass, Durability, Listen, Metrics, Name, Spec, Via};
+use forebay_stack::{Bypass, Durability, Listen, Metrics, Model, ModelError, Name, Spec, Via};
 use forebay_units::{ByteLen, TimeSpan};
 
 const EXIT_CODES: &str = "\
@@ -22,6 +24,25 @@ Environment:
                        else $XDG_RUNTIME_DIR/forebay)
   RUST_LOG             what to log, for example forebay=debug";
 
+/// What stands below the help of the whole program.
+fn after_help() -> String {
+    let models: Vec<&str> = forebay_model::disk::names().map(|(name, _)| name).collect();
+    format!(
+        "\
+Devices (PATH):
+  PATH                   a block device or a regular file
+  PATH@OFFSET+LENGTH     a part of it, for example disk.img@64MiB+1GiB
+  model:MODEL:PATH       (also with a part) what is at PATH, with the timing of an old disk:
+                         {}
+    MODEL may be followed by ,cache=off|read|on|own (the drive's own cache; off)
+                             ,queue=fcfs|elevator|sptf (the order in which it works; fcfs)
+                             ,phase=0.25 (where in its turn it begins; 0)
+
+{EXIT_CODES}",
+        models.join(", ")
+    )
+}
+
 const CHECK_EXIT_CODES: &str = "\
 Exit codes:
   0  clean: everything is on the data device
@@ -32,7 +53,7 @@ Exit codes:
 /// A write cache for block devices: small writes are gathered, appended to a log device in large
 /// pieces, and moved to their place on the data device when there is time.
 #[derive(Parser, Debug)]
-#[command(name = "forebay", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "forebay", version, after_help = after_help(), max_term_width = 100)]
 pub(crate) struct Cli {
     /// Log more (again: even more). RUST_LOG overrides it.
     #[arg(short, long, global = true, action = ArgAction::Count)]
@@ -45,9 +66,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show what Forebay does, end to end, on scratch images.
     ///
-    /// Makes a data and a log image, runs a filesystem on them with and without the cache, kills the
-    /// daemon in the middle of writing, recovers, checks everything, and prints a table. Without
-    /// root it does the same at block level over NBD.
+    /// Makes images that behave like old disks, runs a filesystem on one alone, on one with the log in
+    /// front of the data (a logical DCD) and on two (a physical DCD), kills the daemon in the middle
+    /// of writing, recovers, checks everything, and prints a table. Takes about three minutes.
+    /// Without root it does the same at block level over NBD.
     Try(TryArgs),
     /// Make a volume of a data device and a log device.
     ///
@@ -89,10 +111,33 @@ pub(crate) enum Command {
 }
 
 /// What `try --disk` accepts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum DiskModel {
-    /// The images as they are. (Emulated disks come with a later version.)
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum TryDisk {
+    /// The images as they are.
     None,
+    /// Emulated disks of that kind.
+    Model(Model),
+}
+
+/// How a disk is set where nothing is said: with read-ahead and a queue of its own, as disks were in
+/// servers of that time, and without answering writes early.
+const TRY_DISK_OPTIONS: &str = "cache=read,queue=elevator";
+
+impl FromStr for TryDisk {
+    type Err = ModelError;
+
+    fn from_str(text: &str) -> Result<TryDisk, ModelError> {
+        if text == "none" {
+            return Ok(TryDisk::None);
+        }
+        let model: Model = text.parse()?;
+        if text.contains(',') {
+            return Ok(TryDisk::Model(model));
+        }
+        format!("{text},{TRY_DISK_OPTIONS}")
+            .parse()
+            .map(TryDisk::Model)
+    }
 }
 
 #[derive(Args, Debug)]
@@ -103,9 +148,10 @@ pub(crate) struct TryArgs {
     /// Keep the scratch directory.
     #[arg(long)]
     pub(crate) keep: bool,
-    /// The disk to emulate under the data image.
-    #[arg(long, value_enum, default_value_t = DiskModel::None)]
-    pub(crate) disk: DiskModel,
+    /// The disk to emulate: MODEL[,OPTION…] as in model:MODEL:PATH, or none for the images as they
+    /// are. Without options: with cache=read,queue=elevator.
+    #[arg(long, value_name = "MODEL", default_value = "barracuda")]
+    pub(crate) disk: TryDisk,
     /// Where to make the scratch directory (default: ./target, else $TMPDIR, else /var/tmp).
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<std::path::PathBuf>,
@@ -113,7 +159,8 @@ pub(crate) struct TryArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
-    /// The data device: a block device, a regular file, or a part (PATH@OFFSET+LENGTH).
+    /// The data device: a block device, a regular file, or a part (PATH@OFFSET+LENGTH); behind
+    /// model:MODEL: as slow as that disk.
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Spec,
     /// The log device, which is overwritten.

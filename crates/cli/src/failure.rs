@@ -95,7 +95,10 @@ impl From<StackError> for Failure {
                     "{error}; see `forebay check`, or give up what is lost with --accept-loss"
                 ));
             }
-            StackError::PastTheEnd { .. } | StackError::Unaligned { .. } => Code::Usage,
+            StackError::PastTheEnd { .. }
+            | StackError::Unaligned { .. }
+            | StackError::TooLarge { .. }
+            | StackError::TwoModels { .. } => Code::Usage,
             StackError::SameDevice { .. } => Code::Refused,
             StackError::Attach { ref error, .. } => match error {
                 AttachError::Log(error) => code_of_log(error),

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use forebay_dcd::{InspectError, VolumeInfo};
 use forebay_device::Device;
 use forebay_os::{OpenOptions, Ring};
+use forebay_rt::Rt;
 use forebay_stack::{Name, Options, Spec, open_one};
 
 use crate::args::TargetArgs;
@@ -26,7 +27,12 @@ pub(crate) struct Target {
 
 impl Target {
     /// By description, or by what the log says of itself.
-    pub(crate) async fn find(args: &TargetArgs, dirs: &Dirs, ring: &Rc<Ring>) -> Outcome<Target> {
+    pub(crate) async fn find(
+        args: &TargetArgs,
+        dirs: &Dirs,
+        rt: &Rt,
+        ring: &Rc<Ring>,
+    ) -> Outcome<Target> {
         if let Some(name) = &args.name {
             let description = dirs.description(name)?;
             return Ok(Target {
@@ -42,7 +48,7 @@ impl Target {
             .log
             .clone()
             .ok_or_else(|| Failure::usage("say which volume: its name, or --log PATH"))?;
-        let part = open_one(ring, &log, OpenOptions { read_only: true })?;
+        let part = open_one(rt, ring, &log, OpenOptions { read_only: true })?;
         let info = inspect(&log, part.device).await?;
         let data = match &args.data {
             Some(data) => data.clone(),

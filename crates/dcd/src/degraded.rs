@@ -13,7 +13,7 @@ use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
 use forebay_log::RangeKind;
 
 use crate::engine::{Engine, Rescue, sectors};
-use crate::home::Loaded;
+use crate::home::{Haste, Loaded};
 use crate::map::Piece;
 use crate::policy;
 use crate::ranges::Mark;
@@ -69,7 +69,7 @@ impl Engine {
             for (range, mark) in &marks {
                 self.mark_at_home(*mark, range.clone()).await?;
             }
-            self.data.flush().await
+            self.flush_data().await
         })
         .await;
     }
@@ -93,12 +93,11 @@ impl Engine {
                     None => on_device.push(piece),
                 }
             }
-            let loaded = self.load(on_device).await;
+            let loaded = self.load(on_device, Haste::Rescue).await;
             ready.extend(loaded.sound);
             self.persist(|| async {
-                self.write_pieces_home(ready.clone(), || std::future::ready(Ok(())))
-                    .await?;
-                self.data.flush().await
+                self.write_pieces_home(ready.clone(), Haste::Rescue).await?;
+                self.flush_data().await
             })
             .await;
             self.give_up(&loaded.damaged);
@@ -192,6 +191,9 @@ impl Engine {
             Durability::Flush
         };
         self.data.write(at, buf, durability).await?;
+        if !durable {
+            self.note_bypassed();
+        }
         // What was lost there has been written anew.
         self.map.borrow_mut().mark(range, None);
         Ok(())
@@ -203,6 +205,7 @@ impl Engine {
         self.until_rescued(op, Some(&range)).await?;
         let _turn = self.home.lock(range.clone()).await;
         self.change_home(kind, range.clone()).await?;
+        self.note_bypassed();
         if op == Op::WriteZeroes {
             self.map.borrow_mut().mark(range, None);
         }
@@ -216,6 +219,6 @@ impl Engine {
             let cause = "data that was not yet durable was lost with the log device".into();
             return Err(DeviceError::Failed { op, cause });
         }
-        self.data.flush().await
+        self.make_bypassed_durable(op).await
     }
 }

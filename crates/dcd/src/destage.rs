@@ -16,13 +16,13 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Device, DeviceError, Op};
+use forebay_device::{DeviceError, Op};
 use forebay_log::{Addr, Entry, LogError, Placed, RangeKind};
 use forebay_units::{Line, RecordSeq, SegmentSeq};
 use futures_util::StreamExt;
 
 use crate::engine::Engine;
-use crate::home::LoadedPieces;
+use crate::home::{Haste, LoadedPieces};
 use crate::map::Piece;
 use crate::policy::{self, Decision};
 use crate::ranges::Mark;
@@ -160,7 +160,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the volume is closing: what is not home by then stays in the log.
-    async fn yield_to_users(&self, urgent: bool) -> Result<(), DeviceError> {
+    pub(crate) async fn yield_to_users(&self, urgent: bool) -> Result<(), DeviceError> {
         loop {
             if self.closed.get() {
                 return Err(DeviceError::Closed { op: Op::Write });
@@ -189,7 +189,8 @@ impl Engine {
             self.ripen().await?;
         }
         let mut before: Option<Written> = None;
-        let mut ready = Some(self.read_window(self.log.tail()).await);
+        let urgent = policy::decide(&self.observe()) == Decision::Destage { urgent: true };
+        let mut ready = Some(self.read_window(self.log.tail(), urgent).await);
         while let Some(current) = ready.take() {
             let Decision::Destage { urgent } = policy::decide(&self.observe()) else {
                 break;
@@ -198,7 +199,7 @@ impl Engine {
             let window = current.window.clone();
             let read_next = async {
                 match urgent && !self.window(window.end).is_empty() {
-                    true => Some(self.read_window(window.end).await),
+                    true => Some(self.read_window(window.end, urgent).await),
                     false => None,
                 }
             };
@@ -215,12 +216,12 @@ impl Engine {
         self.commit(before, true).await
     }
 
-    async fn read_window(&self, start: SegmentSeq) -> Ready {
+    async fn read_window(&self, start: SegmentSeq, urgent: bool) -> Ready {
         let window = self.window(start);
         let pieces = self.live_in_window(&window).await;
         Ready {
             window,
-            loaded: self.load(pieces).await,
+            loaded: self.load(pieces, Haste::Destage { urgent }).await,
         }
     }
 
@@ -245,7 +246,7 @@ impl Engine {
             .map(|l| (l.piece.line, l.piece.addr))
             .collect();
         let bytes = self
-            .write_pieces_home(loaded.sound, || self.yield_to_users(urgent))
+            .write_pieces_home(loaded.sound, Haste::Destage { urgent })
             .await?;
         self.counters.borrow_mut().destaged_bytes += bytes;
         Ok(Written {
@@ -262,7 +263,7 @@ impl Engine {
         let Some(written) = written else {
             return Ok(());
         };
-        self.data.flush().await?;
+        self.flush_data().await?;
         self.log.flush(written.superseded_by).await?;
         self.move_tail(&written, last).await?;
         self.settled.notify_all();

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::format::Payload;
 use crate::map::Map;
 use crate::policy;
+use crate::speed::Speed;
 use crate::stats::Counters;
 
 /// When a write is acknowledged.
@@ -88,6 +89,8 @@ pub(crate) struct Engine {
     pub(crate) pace_at: Cell<Instant>,
     /// How fast the log was emptied lately, in bytes of log a second; 0 while unknown.
     pub(crate) empty_rate: Cell<f64>,
+    /// How fast the devices have been, for those who must not keep users waiting.
+    pub(crate) speed: Speed,
     users: Cell<u32>,
     last_user: Cell<Instant>,
     /// The destager has something to look at.
@@ -98,10 +101,13 @@ pub(crate) struct Engine {
     pub(crate) closed: Cell<bool>,
     /// Home writes may be under way.
     pub(crate) destaging: Cell<bool>,
-    /// How many bypassing writes have completed that need a flush of the data device, and how many
-    /// of them had one. Not a flag: who comes while the flush is under way must wait, too.
+    /// How many changes past the log have completed that need a flush of the data device, and how
+    /// many of them had one. Not a flag: who comes while the flush is under way must wait, too.
     pub(crate) bypassed: Cell<u64>,
     pub(crate) bypassed_durable: Cell<u64>,
+    /// A flush of the data device failed that some of those needed. Whether they are there nobody
+    /// knows, and a later flush that succeeds does not say so; none is acknowledged after that.
+    pub(crate) bypassed_lost: RefCell<Option<Arc<str>>>,
     /// Why the data device does not take what is destaged.
     pub(crate) trouble: RefCell<Option<Arc<str>>>,
     pub(crate) rescue: Cell<Rescue>,
@@ -172,6 +178,7 @@ impl Engine {
             starved: Cell::new(false),
             pace_at: Cell::default(),
             empty_rate: Cell::new(0.0),
+            speed: Speed::new(),
             users: Cell::new(0),
             wake: Event::new(),
             settled: Event::new(),
@@ -180,6 +187,7 @@ impl Engine {
             destaging: Cell::new(false),
             bypassed: Cell::new(0),
             bypassed_durable: Cell::new(0),
+            bypassed_lost: RefCell::new(None),
             trouble: RefCell::new(None),
             rescue: Cell::new(Rescue::NotNeeded),
             lost_unflushed: Cell::new(false),

@@ -72,20 +72,14 @@ impl Payload {
         for crc in &mut crcs {
             *crc = u32::from_le_bytes(take(4)?.try_into().ok()?);
         }
-        let mut text = || {
-            let len = u16::from_le_bytes(take(2)?.try_into().ok()?) as usize;
-            String::from_utf8(take(len)?.to_vec()).ok()
-        };
-        let (name, path) = (text()?, text()?);
-        let count = take(1)?[0];
-        let mut names = Vec::new();
-        for _ in 0..count {
-            let len = u16::from_le_bytes(take(2)?.try_into().ok()?) as usize;
-            names.push(String::from_utf8(take(len)?.to_vec()).ok()?);
+        let (name, path) = (text(&mut take)?, text(&mut take)?);
+        let count = usize::from(take(1)?[0]);
+        if count > NAMES_MAX {
+            return None;
         }
-        let sane = matches!(block_size, 512 | 4096)
-            && len.is_multiple_of(block_size.into())
-            && usize::from(count) <= NAMES_MAX;
+        let names: Option<Vec<String>> = (0..count).map(|_| text(&mut take)).collect();
+        let names = names?;
+        let sane = matches!(block_size, 512 | 4096) && len.is_multiple_of(block_size.into());
         sane.then_some(Payload {
             name,
             data: DataIdentity { len, path, names },
@@ -94,6 +88,15 @@ impl Payload {
             lost_sectors,
         })
     }
+}
+
+/// A text; none that is longer than one is written.
+fn text<'a>(take: &mut impl FnMut(usize) -> Option<&'a [u8]>) -> Option<String> {
+    let len = usize::from(u16::from_le_bytes(take(2)?.try_into().ok()?));
+    if len > TEXT_BYTES_MAX {
+        return None;
+    }
+    String::from_utf8(take(len)?.to_vec()).ok()
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -125,6 +128,19 @@ mod tests {
             let back = Payload::decode(&bytes).unwrap();
             prop_assert!(payload.data.path.starts_with(&back.data.path));
             prop_assert_eq!(Payload { data: DataIdentity { path: payload.data.path.clone(), ..back.data.clone() }, ..back }, payload);
+        }
+
+        #[test]
+        fn a_text_longer_than_one_is_written_is_refused(len in 513..3000u16) {
+            let data = DataIdentity { len: 512, path: String::new(), names: Vec::new() };
+            let fingerprint = Fingerprint::default();
+            let payload = Payload { name: String::new(), data, block_size: 512, fingerprint, lost_sectors: 0 };
+            let mut bytes = payload.encode();
+            let name_at = 220;
+            bytes[name_at..name_at + 2].copy_from_slice(&len.to_le_bytes());
+            let text = vec![b'a'; len.into()];
+            bytes.splice(name_at + 2..name_at + 2, text);
+            prop_assert_eq!(Payload::decode(&bytes), None);
         }
 
         #[test]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Result};
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result};
 use forebay_log::{Log, RangeKind};
 use forebay_units::SECTOR_BYTES;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -11,12 +11,15 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::engine::Engine;
 use crate::fingerprint::Fingerprint;
 use crate::map::Piece;
+use crate::policy;
 use crate::ranges::Mark;
 
 /// Home writes under way at once.
 const DEPTH: usize = 64;
-/// The longest home write, in sectors.
+/// The longest home write, and the longest read of the log, in sectors.
 const RUN_SECTORS_MAX: u64 = 2048;
+/// Reads of the log are not cut shorter than this, in sectors: then positioning would be most of it.
+const RUN_SECTORS_MIN: u64 = 256;
 /// The most that lies unread between two pieces read in one request, in sectors.
 const GAP_SECTORS: u64 = 64;
 /// How long to wait before what could not be read from the log is read again, and again.
@@ -48,7 +51,19 @@ struct Run {
     sectors: u64,
 }
 
-fn runs(log: &Log, mut pieces: Vec<Piece>) -> Vec<Run> {
+/// Who brings pieces home.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Haste {
+    /// Destaging, which lets users go first, unless it is urgent.
+    Destage {
+        /// The log is filling up.
+        urgent: bool,
+    },
+    /// The rescue from a failed log.
+    Rescue,
+}
+
+fn runs(log: &Log, mut pieces: Vec<Piece>, sectors_max: u64) -> Vec<Run> {
     pieces.sort_unstable_by_key(|piece| piece.addr);
     let layout = log.layout();
     let mut runs: Vec<Run> = Vec::new();
@@ -58,7 +73,7 @@ fn runs(log: &Log, mut pieces: Vec<Piece>) -> Vec<Run> {
             let start = run.pieces[0].addr;
             let near = piece.addr.0 <= start.0 + run.sectors + GAP_SECTORS
                 && layout.slot_of(start) == layout.slot_of(piece.addr)
-                && end - start.0 <= RUN_SECTORS_MAX;
+                && end - start.0 <= sectors_max;
             if near {
                 run.sectors = end - start.0;
                 run.pieces.push(piece);
@@ -77,8 +92,8 @@ impl Engine {
     /// Reads pieces from the log, in large requests, and checks each. A piece that cannot be read,
     /// though tried again after a while, counts as damaged: a path that comes back, or a disk that is
     /// reset, is no loss.
-    pub(crate) async fn load(&self, pieces: Vec<Piece>) -> LoadedPieces {
-        let (mut out, mut unreadable) = self.load_once(pieces).await;
+    pub(crate) async fn load(&self, pieces: Vec<Piece>, haste: Haste) -> LoadedPieces {
+        let (mut out, mut unreadable) = self.load_once(pieces, haste).await;
         for pause in READ_AGAIN {
             if unreadable.is_empty() {
                 return out;
@@ -88,7 +103,7 @@ impl Engine {
                 "the log cannot be read; will retry"
             );
             self.rt.sleep(pause).await;
-            let (more, rest) = self.load_once(unreadable).await;
+            let (more, rest) = self.load_once(unreadable, haste).await;
             out.sound.extend(more.sound);
             out.damaged.extend(more.damaged);
             unreadable = rest;
@@ -98,14 +113,25 @@ impl Engine {
     }
 
     /// One try; gives the pieces apart for which the device gave an error.
-    async fn load_once(&self, pieces: Vec<Piece>) -> (LoadedPieces, Vec<Piece>) {
+    async fn load_once(&self, pieces: Vec<Piece>, haste: Haste) -> (LoadedPieces, Vec<Piece>) {
         let (mut out, mut unreadable) = (LoadedPieces::default(), Vec::new());
-        let reads = runs(&self.log, pieces).into_iter().map(|run| async {
-            let start = run.pieces[0].addr;
+        let most = self.speed.log_bytes(self.patience(haste)) / SECTOR_BYTES;
+        let sectors_max = (most / 2).clamp(RUN_SECTORS_MIN, RUN_SECTORS_MAX);
+        let depth = (most / sectors_max).clamp(1, READS as u64) as usize;
+        let runs = runs(&self.log, pieces, sectors_max);
+        let reads = runs.into_iter().map(|run| async move {
+            // Closing is no reason not to read, and never one to count anything as damaged.
+            let _ = self.give_way(haste).await;
+            let (start, began) = (run.pieces[0].addr, self.rt.now());
             let bytes = self.log.read(start, run.sectors).await.ok();
+            if run.sectors >= RUN_SECTORS_MIN / 2 {
+                let span = self.rt.now().since(began);
+                let bytes = run.sectors * SECTOR_BYTES;
+                self.speed.note_log_read(bytes, depth, span);
+            }
             (run, bytes)
         });
-        let mut reads = futures_util::stream::iter(reads).buffer_unordered(READS);
+        let mut reads = futures_util::stream::iter(reads).buffer_unordered(depth);
         while let Some((run, bytes)) = reads.next().await {
             let start = run.pieces[0].addr;
             for piece in run.pieces {
@@ -128,31 +154,39 @@ impl Engine {
     }
 
     /// Writes the live parts of pieces home, in the order of their addresses, neighbours together.
-    /// Before each write `gate` is awaited, which may end it. Does not flush. When it returns, no
-    /// write is under way.
+    /// Destaging gives way to users before each. Does not flush. When it returns, no write is under
+    /// way.
     ///
     /// # Errors
-    /// The first of the data device's or the gate's.
-    pub(crate) async fn write_pieces_home<F: Future<Output = Result<()>>>(
+    /// The data device's first, or that the volume is closing.
+    pub(crate) async fn write_pieces_home(
         &self,
         mut loaded: Vec<Loaded>,
-        gate: impl Fn() -> F,
+        haste: Haste,
     ) -> Result<u64> {
         loaded.sort_unstable_by_key(|loaded| loaded.piece.sector());
         let mut under_way = FuturesUnordered::new();
         let (mut next, mut written, mut failed) = (0, 0, Ok(()));
         while next < loaded.len() && failed.is_ok() {
-            failed = gate().await;
+            failed = self.give_way(haste).await;
             if failed.is_err() {
                 break;
             }
             let end = next + neighbours(&loaded[next..]);
-            under_way.push(self.write_run_home(&loaded[next..end]));
+            let (run, depth) = (&loaded[next..end], under_way.len() + 1);
+            under_way.push(async move {
+                let began = self.rt.now();
+                let written = self.write_run_home(run).await;
+                let span = self.rt.now().since(began);
+                self.speed.note_home_write(depth, span);
+                written
+            });
             next = end;
-            if under_way.len() >= DEPTH
+            let most = self.speed.home_writes(self.patience(haste)).min(DEPTH);
+            while under_way.len() >= most
                 && let Some(done) = under_way.next().await
             {
-                failed = done.map(|n| written += n);
+                failed = failed.and(done.map(|n| written += n));
             }
         }
         while let Some(done) = under_way.next().await {
@@ -160,6 +194,21 @@ impl Engine {
             failed = failed.and(done);
         }
         failed.map(|()| written)
+    }
+
+    async fn give_way(&self, haste: Haste) -> Result<()> {
+        match haste {
+            Haste::Destage { urgent } => self.yield_to_users(urgent).await,
+            Haste::Rescue => Ok(()),
+        }
+    }
+
+    /// How long what is under way may keep users waiting.
+    fn patience(&self, haste: Haste) -> Option<Duration> {
+        match haste {
+            Haste::Destage { urgent } => policy::patience(urgent, self.observe().pressed),
+            Haste::Rescue => None,
+        }
     }
 
     /// Writes what is still live of neighbouring pieces, under the lock of their range (I6).
@@ -200,6 +249,49 @@ impl Engine {
                 .await?;
         }
         Ok(written)
+    }
+
+    /// Notes that a change went past the log and needs a flush of the data device.
+    pub(crate) fn note_bypassed(&self) {
+        self.bypassed.set(self.bypassed.get() + 1);
+    }
+
+    /// Flushes the data device, whoever needs it. If that fails, what went past the log since the
+    /// last flush may be gone, and there is no copy of it.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) async fn flush_data(&self) -> Result<()> {
+        let covered = self.bypassed.get();
+        match self.data.flush().await {
+            Ok(()) => {
+                let durable = self.bypassed_durable.get().max(covered);
+                self.bypassed_durable.set(durable);
+                Ok(())
+            }
+            Err(error) => {
+                if self.bypassed_durable.get() < self.bypassed.get() {
+                    tracing::error!(%error, "data that went past the log may be lost");
+                    let cause = format!("a flush of the data device failed: {error}");
+                    self.bypassed_lost.replace(Some(cause.into()));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes what went past the log durable.
+    ///
+    /// # Errors
+    /// The device's; and for ever, once a flush failed that it needed.
+    pub(crate) async fn make_bypassed_durable(&self, op: Op) -> Result<()> {
+        if self.bypassed_durable.get() < self.bypassed.get() {
+            self.flush_data().await?;
+        }
+        match self.bypassed_lost.borrow().clone() {
+            Some(cause) => Err(DeviceError::Failed { op, cause }),
+            None => Ok(()),
+        }
     }
 
     /// The parts of a range for which this mark still counts: not marked anew, no data on top.

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::format::{DataIdentity, Payload};
 use crate::map::{Map, Piece};
-use crate::recover::{AttachError, VolumeInfo, apply, info, judge};
+use crate::recover::{AttachError, VolumeInfo, apply, fits, info, judge};
 
 /// The most that is read at once while checking, in bytes.
 const STEP: u64 = 1 << 20;
@@ -151,15 +151,19 @@ pub async fn check(
     if superblock.abandoned {
         problems.push("the log failed in use and was given up".into());
     }
-    let (have, need) = (log.geometry().len, superblock.len);
-    if have < need {
-        return Err(OpenError::Truncated { have, need }.into());
-    }
+    forebay_log::fits_device(&superblock, &*log)?;
     let map = RefCell::new(Map::new(Layout::of(&superblock)));
+    let mut unfit = None;
     let scan = forebay_log::scan(&*log, &superblock, &mut |record| {
-        apply(&mut map.borrow_mut(), record);
+        match fits(record, &payload) {
+            Ok(()) => apply(&mut map.borrow_mut(), record),
+            Err(why) => drop(unfit.get_or_insert((record.seq, why))),
+        };
     })
     .await?;
+    if let Some((record, why)) = unfit {
+        problems.push(OpenError::Unfit { record, why }.to_string());
+    }
     let map = map.into_inner();
     let mut unapplied = Vec::new();
     if let Some(damage) = &scan.damage {
@@ -294,10 +298,7 @@ pub async fn dump(log: Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Result<
         out(DumpItem::Superblock { copy, info, error });
     }
     let superblock = copies.newest()?.clone();
-    let (have, need) = (log.geometry().len, superblock.len);
-    if have < need {
-        return Err(OpenError::Truncated { have, need }.into());
-    }
+    forebay_log::fits_device(&superblock, &*log)?;
     let scan =
         forebay_log::scan(&*log, &superblock, &mut |record| out(dump_record(record))).await?;
     out(DumpItem::End {

@@ -32,6 +32,7 @@ mod policy;
 mod ranges;
 mod read;
 mod recover;
+mod speed;
 mod stats;
 mod table;
 mod volume;

@@ -139,6 +139,11 @@ impl Map {
         self.absorbed_sectors
     }
 
+    /// Counts from here on: what recovery replays was absorbed in another life.
+    pub(crate) fn count_from_here(&mut self) {
+        self.absorbed_sectors = 0;
+    }
+
     /// Sectors of a segment that are still the newest.
     pub(crate) fn live_in(&self, segment: SegmentSeq) -> u32 {
         self.live[self.layout.slot(segment) as usize]

@@ -11,6 +11,8 @@ pub(crate) const PACE_FROM: f64 = 0.80;
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
 const IDLE_EMPTY: f64 = 1.0;
 const IDLE_FULL: f64 = 0.001;
+const PATIENCE_IDLE: Duration = Duration::from_millis(20);
+const PATIENCE_URGENT: Duration = Duration::from_millis(100);
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
@@ -75,6 +77,17 @@ pub(crate) fn decide(seen: &Observed) -> Decision {
         Decision::Wait(QUIET - seen.idle)
     } else {
         Decision::Rest
+    }
+}
+
+/// How long what destaging has under way may keep a device busy, which is how long a user's request
+/// that comes then waits behind it: not noticeably while users are merely idle, longer while the log is
+/// filling up, and without bound when somebody waits for the destaging itself.
+pub(crate) fn patience(urgent: bool, pressed: bool) -> Option<Duration> {
+    match (urgent, pressed) {
+        (_, true) => None,
+        (true, false) => Some(PATIENCE_URGENT),
+        (false, false) => Some(PATIENCE_IDLE),
     }
 }
 

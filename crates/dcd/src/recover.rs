@@ -193,7 +193,37 @@ pub async fn create(
     Ok(info(superblock, &payload))
 }
 
-/// Applies one recovered record to the map.
+/// Whether a recovered record stays within the volume and its blocks. One that does not was written
+/// for another data device, or by somebody who wishes us ill: it could never go home.
+pub(crate) fn fits(record: &RecoveredRecord, payload: &Payload) -> Result<(), String> {
+    let (len, block) = (payload.data.len, u64::from(payload.block_size));
+    for placed in &record.entries {
+        let (start, sectors) = match placed.entry {
+            Entry::Data {
+                sector, sectors, ..
+            } => (sector.bytes(), u64::from(sectors)),
+            Entry::Range {
+                sector, sectors, ..
+            } => (sector.bytes(), sectors),
+        };
+        let end = start + sectors * SECTOR_BYTES;
+        if end > len {
+            return Err(format!(
+                "it is about bytes {start}..{end}, and the volume ends at {len}; the log was not \
+                 written for this data device, or was tampered with"
+            ));
+        }
+        if !start.is_multiple_of(block) || !end.is_multiple_of(block) {
+            return Err(format!(
+                "it is about bytes {start}..{end}, and the data device has blocks of {block}; the \
+                 log was not written for it, or was tampered with"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Applies one recovered record, which [`fits`], to the map.
 pub(crate) fn apply(map: &mut Map, record: &RecoveredRecord) {
     for placed in &record.entries {
         match placed.entry {
@@ -213,7 +243,7 @@ pub(crate) fn apply(map: &mut Map, record: &RecoveredRecord) {
                     kind,
                     record: record.seq,
                 };
-                map.mark(start..start.saturating_add(sectors), Some(mark));
+                map.mark(start..start + sectors, Some(mark));
             }
         }
     }
@@ -281,6 +311,7 @@ impl Volume {
         let data: Rc<dyn Device> = Rc::new(Checked::new(data, "data"));
         let copies = forebay_log::read_superblocks(&*log).await?;
         let superblock = copies.newest()?;
+        forebay_log::fits_device(superblock, &*log)?;
         let mut payload = Payload::decode(&superblock.layer).ok_or(AttachError::NotOurs)?;
         if superblock.abandoned {
             let lost = ByteLen(payload.lost_sectors * SECTOR_BYTES);
@@ -310,7 +341,11 @@ impl Volume {
             },
             superblock,
             options.accept_loss,
-            &mut |record| apply(&mut map.borrow_mut(), record),
+            &mut |record| {
+                fits(record, &payload)?;
+                apply(&mut map.borrow_mut(), record);
+                Ok(())
+            },
             |superblock| superblock.layer = layer,
         )
         .await?;
@@ -320,7 +355,8 @@ impl Volume {
                 damage.record
             ));
         }
-        let map = map.into_inner();
+        let mut map = map.into_inner();
+        map.count_from_here();
         let report = AttachReport {
             was_clean: recovery.was_clean,
             records: recovery.scan.records,

@@ -174,13 +174,7 @@ impl Engine {
         if self.log.failure().is_some() || self.log.flush(target).await.is_err() {
             return self.flush_home(Op::Flush).await;
         }
-        let bypassed = self.bypassed.get();
-        if self.bypassed_durable.get() < bypassed {
-            self.data.flush().await?;
-            let durable = self.bypassed_durable.get().max(bypassed);
-            self.bypassed_durable.set(durable);
-        }
-        Ok(())
+        self.make_bypassed_durable(Op::Flush).await
     }
 
     /// Takes a large write straight home, if that is wished and nothing of its range is cached.
@@ -204,7 +198,9 @@ impl Engine {
             Durability::Flush
         };
         self.data.write(at, buf.clone(), durability).await?;
-        self.bypassed.set(self.bypassed.get() + u64::from(!durable));
+        if !durable {
+            self.note_bypassed();
+        }
         self.counters.borrow_mut().bypass_bytes += len;
         Ok(true)
     }

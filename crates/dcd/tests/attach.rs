@@ -1,7 +1,5 @@
 //! Attaching: what is taken up, what is refused and why, and that nothing was touched by it.
 
-mod support;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,8 +10,10 @@ use forebay_dcd::{
 };
 use forebay_device::{BufMut, Device, Durability, RamDevice};
 use forebay_log::{FormatError, OpenError, Superblock};
+use forebay_sim::disk::Coin;
+use forebay_sim::lab::{Images, LOG_BYTES, World, checked, identity, read_all};
+use forebay_sim::stamp::stamp;
 use forebay_units::ByteLen;
-use support::{Coin, Images, LOG_BYTES, World, checked, identity, read_all, stamp};
 
 const DATA_BYTES: u64 = 1 << 20;
 const LINE: u64 = 4096;

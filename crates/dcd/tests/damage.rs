@@ -4,8 +4,6 @@
 //! wrong data, never a panic; nothing wrong comes home; and what is lost stays lost until it is
 //! written again.
 
-mod support;
-
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -14,8 +12,11 @@ use std::time::Duration;
 
 use forebay_dcd::{AttachError, AttachOptions, DrainError, Volume};
 use forebay_device::{BufMut, Device, DeviceError, Durability};
-use support::history::{Action, History, Shared, extent, perform, random_action};
-use support::{Coin, Images, Rng, checked, stamp};
+use forebay_sim::Rng;
+use forebay_sim::disk::Coin;
+use forebay_sim::history::{Action, History, Shared, extent, perform, random_action};
+use forebay_sim::lab::{Images, checked};
+use forebay_sim::stamp::stamp;
 
 const DATA_BYTES: u64 = 512 << 10;
 const WHOLE: Range<u64> = 0..DATA_BYTES;

@@ -1,16 +1,16 @@
 //! Drop-in: any device can be cached, and is the volume again once drained.
 
-mod support;
-
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use forebay_dcd::{AttachOptions, CheckVerdict, CreateOptions, Volume, VolumeId};
 use forebay_device::{BufMut, Device, Durability, Geometry, RamDevice};
+use forebay_sim::Rng;
+use forebay_sim::history::{History, Shared, perform, random_action};
+use forebay_sim::lab::{Images, LOG_BYTES, World, checked, fresh_log, identity, read_all};
+use forebay_sim::stamp::stamp;
 use forebay_units::ByteLen;
-use support::history::{History, Shared, perform, random_action};
-use support::{Images, LOG_BYTES, Rng, World, checked, fresh_log, identity, read_all, stamp};
 
 const DATA_BYTES: u64 = 1 << 20;
 const LINE: u64 = 4096;

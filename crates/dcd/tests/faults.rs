@@ -1,7 +1,5 @@
 //! A device that fails at any one of its requests, for once or for good, and then a power cut.
 
-mod support;
-
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,8 +7,10 @@ use std::time::Duration;
 
 use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
 use forebay_device::{BufMut, Device, DeviceError, Op};
-use support::history::{Action, History, Shared, perform, random_action};
-use support::{Coin, Disk, Images, Rng, World, checked};
+use forebay_sim::Rng;
+use forebay_sim::disk::{Coin, Disk};
+use forebay_sim::history::{Action, History, Shared, perform, random_action};
+use forebay_sim::lab::{Images, World, checked};
 
 const DATA_BYTES: u64 = 1 << 20;
 const WHOLE: Range<u64> = 0..DATA_BYTES;

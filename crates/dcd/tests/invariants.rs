@@ -1,7 +1,5 @@
 //! One test for each invariant, looking from outside at what the devices are asked.
 
-mod support;
-
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,10 +8,13 @@ use std::time::Duration;
 use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
 use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op};
 use forebay_log::{Record, Superblock};
+use forebay_sim::Rng;
+use forebay_sim::disk::Coin;
+use forebay_sim::history::{Action, History, Shared, perform, random_action};
+use forebay_sim::lab::{Images, World, checked, identity, read_all};
+use forebay_sim::stamp::stamp;
 use forebay_units::{ByteLen, SegmentSeq};
 use futures_util::future::join_all;
-use support::history::{Action, History, Shared, perform, random_action};
-use support::{Coin, Images, Rng, World, checked, identity, read_all, stamp};
 
 const DATA_BYTES: u64 = 2 << 20;
 const WHOLE: Range<u64> = 0..DATA_BYTES;

@@ -1,15 +1,15 @@
 //! Random requests against an array of bytes, with destaging and wraps of the log going on.
 
-mod support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{AttachOptions, Volume};
 use forebay_device::{BufMut, Device, Durability};
+use forebay_sim::Rng;
+use forebay_sim::lab::{LOG_BYTES, World, checked, fresh_log, read_all};
+use forebay_sim::stamp::stamp;
 use forebay_units::ByteLen;
-use support::{LOG_BYTES, Rng, World, checked, fresh_log, read_all, stamp};
 
 const DATA_BYTES: u64 = 3 << 20;
 

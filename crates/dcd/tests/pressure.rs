@@ -1,7 +1,5 @@
 //! A full log, a slow data device, and endings with requests in flight.
 
-mod support;
-
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,9 +7,12 @@ use std::time::Duration;
 
 use forebay_dcd::{AttachOptions, DrainError, Volume};
 use forebay_device::{BufMut, Device, DeviceError, Durability, Op};
+use forebay_sim::Rng;
+use forebay_sim::disk::Coin;
+use forebay_sim::history::{Action, History, Shared, perform, random_action};
+use forebay_sim::lab::{Images, World, checked, read_all};
+use forebay_sim::stamp::stamp;
 use futures_util::future::{join, join_all};
-use support::history::{Action, History, Shared, perform, random_action};
-use support::{Coin, Images, Rng, World, checked, read_all, stamp};
 
 const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;

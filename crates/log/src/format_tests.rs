@@ -44,7 +44,7 @@ fn entries(most: usize) -> impl Strategy<Value = (Vec<Entry>, u32)> {
 fn superblock() -> impl Strategy<Value = Superblock> {
     let counters = vec(0..1u64 << 60, 6);
     let layer = vec(any::<u8>(), 0..=LAYER_BYTES_MAX);
-    let ring = (17..27u32, 1..1u64 << 30, 9..13u32, 0..5000u64);
+    let ring = (17..27u32, 32..1u64 << 30, 9..13u32, 0..5000u64);
     (volume(), counters, ring, any::<[bool; 2]>(), layer).prop_map(
         |(volume, n, (segment, segment_count, block, more), [clean, abandoned], layer)| {
             let segment_bytes = 1 << segment;
@@ -70,7 +70,7 @@ fn superblock() -> impl Strategy<Value = Superblock> {
 
 fn record() -> impl Strategy<Value = Record> {
     let entries = entries(RECORD_ENTRY_BYTES_MAX / RANGE_ENTRY_BYTES + 1);
-    let counters = any::<[u64; 4]>();
+    let counters = vec(0..1u64 << 60, 4);
     (volume(), counters, any::<u32>(), any::<bool>(), entries).prop_map(
         |(volume, n, offset, continues, (entries, payload_bytes))| Record {
             volume,
@@ -96,7 +96,7 @@ fn summary() -> impl Strategy<Value = Summary> {
             entries,
         },
     );
-    (volume(), any::<[u64; 4]>(), vec(listed, 1..20)).prop_map(|(volume, n, records)| Summary {
+    (volume(), vec(0..1u64 << 60, 4), vec(listed, 1..20)).prop_map(|(volume, n, records)| Summary {
         volume,
         epoch: Epoch(n[0]),
         segment: SegmentSeq(n[1]),
@@ -372,7 +372,12 @@ fn superblocks_that_contradict_themselves_are_refused() {
     refused(&|s| s.len -= 1);
     refused(&|s| s.segment_count = 33);
     refused(&|s| s.segment_count = u64::MAX);
+    // Found by fuzzing: fewer than a log is made with, and a write may never find room.
+    refused(&|s| s.segment_count = 31);
     refused(&|s| s.segment_count = 0);
+    refused(&|s| s.segment_bytes = 16 << 10);
+    refused(&|s| s.segment_bytes = 3 << 18);
+    refused(&|s| (s.segment_bytes, s.len) = (128 << 20, 8 << 30));
     refused(&|s| s.segment_bytes += 512);
     refused(&|s| s.segment_bytes = 0);
     refused(&|s| s.block = 768);
@@ -389,6 +394,32 @@ fn superblocks_that_contradict_themselves_are_refused() {
         let seen = Superblock::decode(&bytes);
         assert_eq!(seen, Err(FormatError::Content("superblock")));
     }
+}
+
+#[test]
+fn counters_that_no_log_gets_to_are_refused_so_that_the_next_number_is_one() {
+    // Found by fuzzing: recovery counted on from the highest epoch it saw.
+    let record = |change: &dyn Fn(&mut Record)| {
+        let mut bad = example_record();
+        change(&mut bad);
+        let what = "record header";
+        let seen = Record::decode(&bad.encode());
+        assert_eq!(seen, Err(FormatError::Content(what)), "{bad:?}");
+    };
+    record(&|r| r.epoch = Epoch(u64::MAX));
+    record(&|r| r.segment = SegmentSeq(1 << 60));
+    record(&|r| r.seq = RecordSeq(1 << 60));
+    record(&|r| r.stable = RecordSeq(u64::MAX));
+    let summary = |change: &dyn Fn(&mut Summary)| {
+        let mut bad = example_summary(1);
+        change(&mut bad);
+        let seen = Summary::decode(&bad.encode());
+        assert_eq!(seen, Err(FormatError::Content("summary")), "{bad:?}");
+    };
+    summary(&|s| s.epoch = Epoch(u64::MAX));
+    summary(&|s| s.segment = SegmentSeq(1 << 60));
+    summary(&|s| s.first = RecordSeq(1 << 60));
+    summary(&|s| s.stable = RecordSeq(u64::MAX));
 }
 
 #[test]

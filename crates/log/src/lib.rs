@@ -37,7 +37,7 @@ pub use format::{
 };
 pub use layout::{Addr, Layout, LayoutError, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MIN};
 pub use read::{Pin, Placed};
-pub use recover::{OpenError, Recovery, format_device, open};
+pub use recover::{OpenError, Recovery, fits_device, format_device, open};
 pub use scan::{Damage, RecoveredRecord, Scan, scan};
 pub use state::{SEGMENTS_RESERVED, UNSTABLE_SEGMENTS_MAX};
 pub use superblocks::{SuperblockCopies, read_superblocks};

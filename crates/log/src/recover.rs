@@ -46,6 +46,17 @@ pub enum OpenError {
         /// What the superblock says.
         need: u64,
     },
+    /// The device's blocks are larger than those the log on it was made for.
+    #[error(
+        "the log device has blocks of {have} bytes; the log on it was made for blocks of {want}, \
+         which this device cannot write"
+    )]
+    Block {
+        /// The device's.
+        have: u32,
+        /// What the superblock says.
+        want: u32,
+    },
     /// The two copies are of different volumes, both of them sound.
     #[error("the two superblocks belong to different volumes, {a} and {b}")]
     TwoVolumes {
@@ -57,6 +68,14 @@ pub enum OpenError {
     /// Something that was durable is gone.
     #[error("{0}")]
     Damaged(Damage),
+    /// A record is sound, and the layer above cannot apply it.
+    #[error("{record} cannot be applied: {why}")]
+    Unfit {
+        /// The record.
+        record: RecordSeq,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 /// Makes an empty log on `device`: wipes what other systems would recognise the device by (its first
@@ -91,6 +110,24 @@ pub async fn format_device(
     write_superblock(device, &superblock).await
 }
 
+/// Whether the log that `superblock` describes can lie on this device. To be asked before anything is
+/// done, or allocated, by its numbers.
+///
+/// # Errors
+/// If the device is too short or has larger blocks.
+pub fn fits_device(superblock: &Superblock, device: &dyn Device) -> Result<(), OpenError> {
+    let geometry = device.geometry();
+    let (have, need) = (geometry.len, superblock.len);
+    if have < need {
+        return Err(OpenError::Truncated { have, need });
+    }
+    let (have, want) = (geometry.block_size, superblock.block);
+    if !want.is_multiple_of(have) {
+        return Err(OpenError::Block { have, want });
+    }
+    Ok(())
+}
+
 /// What recovery found, for reports.
 #[derive(Clone, Debug)]
 pub struct Recovery {
@@ -101,28 +138,32 @@ pub struct Recovery {
 }
 
 /// Takes up the log that `superblock` describes: gives its records to `apply` in order, and begins a
-/// new epoch. `change` may set what the new superblock says beside that.
+/// new epoch. `change` may set what the new superblock says beside that. What `apply` cannot apply it
+/// says, and is given nothing after that.
 ///
 /// # Errors
-/// If the device fails, is too short, or something durable is missing and `accept_loss` is not
-/// given; then nothing on the device has been changed.
+/// If the device fails, is too short, holds a record that `apply` refuses, or something durable is
+/// missing and `accept_loss` is not given; then nothing on the device has been changed.
 pub async fn open(
     rt: Rt,
     device: Rc<dyn Device>,
     options: LogOptions,
     superblock: &Superblock,
     accept_loss: bool,
-    apply: &mut dyn FnMut(&RecoveredRecord),
+    apply: &mut dyn FnMut(&RecoveredRecord) -> Result<(), String>,
     change: impl FnOnce(&mut Superblock),
 ) -> Result<(Log, Workers, Recovery), OpenError> {
-    let have = device.geometry().len;
-    if have < superblock.len {
-        return Err(OpenError::Truncated {
-            have,
-            need: superblock.len,
-        });
+    fits_device(superblock, &*device)?;
+    let mut unfit = None;
+    let scan = scan(&*device, superblock, &mut |record| {
+        if unfit.is_none() {
+            unfit = apply(record).err().map(|why| (record.seq, why));
+        }
+    })
+    .await?;
+    if let Some((record, why)) = unfit {
+        return Err(OpenError::Unfit { record, why });
     }
-    let scan = scan(&*device, superblock, apply).await?;
     if let Some(damage) = &scan.damage
         && !accept_loss
     {

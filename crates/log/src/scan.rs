@@ -7,6 +7,8 @@
 //!   the chain: a torn tail, which is normal.
 //! - If the record at which the chain ends is not past the highest `stable`, something durable is
 //!   missing: that is damage, and the caller decides.
+//! - Nor is it a torn tail if the device cannot read what stands there: it may be a whole record,
+//!   flushed, and readable at the next try. To go on would make that an end for good.
 //!
 //! `stable` may stand in a later place than the record it covers, but not far: the writer keeps at
 //! most [`UNSTABLE_SEGMENTS_MAX`] segments not known durable, so that far ahead is looked, at
@@ -56,6 +58,8 @@ pub struct Damage {
     pub offset: u32,
     /// The newest record known to have been durable.
     pub stable: RecordSeq,
+    /// What stands there cannot be read, so whether it was durable is not known.
+    pub unreadable: bool,
     /// Ranges (first sector, sectors) that later records, which can be read but not be applied
     /// without the missing one, had written. Those of the missing record itself cannot be told.
     pub later: Vec<(Sector, u64)>,
@@ -128,6 +132,7 @@ pub async fn scan(
         records: 0,
         bytes_read: 0,
         summaries_lost: 0,
+        unreadable: Vec::new(),
     };
     let mut peeks = std::pin::pin!(peeks);
     let mut ahead: VecDeque<Peek> = VecDeque::new();
@@ -140,11 +145,7 @@ pub async fn scan(
             ahead.push_back(peeked);
         }
         let Some(peeked) = ahead.pop_front() else {
-            break End {
-                segment,
-                offset: 0,
-                bytes: None,
-            };
+            break End::nowhere(segment);
         };
         if let Some(end) = scanner.segment(&peeked).await? {
             ahead.push_front(peeked);
@@ -174,6 +175,8 @@ struct Scanner<'a> {
     records: u64,
     bytes_read: u64,
     summaries_lost: u64,
+    /// Blocks that the device could not read: of which segment, and how far into it.
+    unreadable: Vec<(SegmentSeq, u32)>,
 }
 
 impl Scanner<'_> {
@@ -207,17 +210,13 @@ impl Scanner<'_> {
                 complete,
             );
             let end = summary.records.get(sound).map(|record| record.offset);
-            return Ok(end.map(|offset| End {
-                segment,
-                offset,
-                bytes: Some(bytes),
-            }));
+            return Ok(end.map(|offset| self.end_within(segment, offset, bytes)));
         }
         if peeked.summary.is_some() || !self.may_begin(peeked.first.as_ref()) {
+            let unreadable = peeked.unreadable;
             return Ok(Some(End {
-                segment,
-                offset: 0,
-                bytes: None,
+                unreadable,
+                ..End::nowhere(segment)
             }));
         }
         self.by_headers(segment).await
@@ -296,12 +295,32 @@ impl Scanner<'_> {
                 self.summaries_lost += 1;
                 return Ok(None);
             }
+            if peeked.unreadable {
+                return Ok(Some(End {
+                    unreadable: true,
+                    ..End::nowhere(next)
+                }));
+            }
         }
-        Ok(Some(End {
+        Ok(Some(self.end_within(segment, at, bytes)))
+    }
+
+    /// The chain ends within a segment that has been read.
+    fn end_within(&self, segment: SegmentSeq, offset: u32, bytes: BufMut) -> End {
+        let header = header_at(&bytes, offset as usize, self.superblock.volume, segment)
+            .filter(|record| record.seq == self.expected);
+        let payload = header.map_or(0, |record| record.payload_bytes);
+        let needed = offset..offset + HEADER_BYTES as u32 + payload;
+        let block = HEADER_BYTES as u32;
+        let unreadable = self.unreadable.iter().any(|(in_segment, at)| {
+            *in_segment == segment && *at < needed.end && needed.start < *at + block
+        });
+        End {
             segment,
-            offset: at,
+            offset,
             bytes: Some(bytes),
-        }))
+            unreadable,
+        }
     }
 
     fn accept(
@@ -372,8 +391,9 @@ impl Scanner<'_> {
                 .device
                 .read(at + offset as u64, BufMut::zeroed(HEADER_BYTES))
                 .await;
-            if let Ok(block) = block {
-                whole[offset..offset + HEADER_BYTES].copy_from_slice(&block);
+            match block {
+                Ok(block) => whole[offset..offset + HEADER_BYTES].copy_from_slice(&block),
+                Err(_) => self.unreadable.push((segment, offset as u32)),
             }
         }
         whole

@@ -145,11 +145,11 @@ fn a_superblocks_fields_stand_where_the_page_says() {
 fn a_record_headers_fields_stand_where_the_page_says() {
     let record = Record {
         volume: VOLUME,
-        epoch: Epoch(0x1817_1615_1413_1211),
-        segment: SegmentSeq(0x2827_2625_2423_2221),
+        epoch: Epoch(0x0117_1615_1413_1211),
+        segment: SegmentSeq(0x0227_2625_2423_2221),
         offset: 0x3433_3231,
-        seq: RecordSeq(0x4847_4645_4443_4241),
-        stable: RecordSeq(0x5857_5655_5453_5251),
+        seq: RecordSeq(0x0447_4645_4443_4241),
+        stable: RecordSeq(0x0557_5655_5453_5251),
         payload_bytes: 0x6463_6200,
         continues: true,
         entries: vec![DATA, LOST, DATA],
@@ -237,10 +237,10 @@ fn a_summarys_fields_stand_where_the_page_says_however_long_it_is() {
     for long in [1usize, 1000] {
         let summary = Summary {
             volume: VOLUME,
-            epoch: Epoch(0x1817_1615_1413_1211),
-            segment: SegmentSeq(0x2827_2625_2423_2221),
-            first: RecordSeq(0x3837_3635_3433_3231),
-            stable: RecordSeq(0x4847_4645_4443_4241),
+            epoch: Epoch(0x0117_1615_1413_1211),
+            segment: SegmentSeq(0x0227_2625_2423_2221),
+            first: RecordSeq(0x0337_3635_3433_3231),
+            stable: RecordSeq(0x0447_4645_4443_4241),
             records: vec![listed(1, vec![DATA, LOST]), listed(2, vec![LOST; long])],
         };
         let bytes = summary.encode();

@@ -127,7 +127,10 @@ async fn try_open(
         LogOptions::default(),
         superblock,
         false,
-        &mut |record| records.push(record.clone()),
+        &mut |record| {
+            records.push(record.clone());
+            Ok(())
+        },
         |_| {},
     )
     .await?;

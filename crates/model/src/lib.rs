@@ -1,6 +1,17 @@
 //! Disk models: how long would a named real disk take?
 //!
 //! A model is plain state: requests go in with the instant they arrive, completions come out with
-//! the instant they are done. It does no waiting and holds no data.
+//! the instant they are done. It does no waiting and holds no data. [`Emulated`] does the waiting and
+//! has the data: a device that answers as the model says.
+//!
+//! Reading order: `disk`, the mechanical disk; `flash`, plain flash chips; `emulated.rs`.
 
 pub mod disk;
+mod drive;
+mod emulated;
+pub mod flash;
+mod lateness;
+
+pub use drive::Drive;
+pub use emulated::{Emulated, EmulatedError, Timing};
+pub use lateness::Lateness;

@@ -7,10 +7,12 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
 use async_task::Runnable;
 use futures_util::future::{Either, select};
+use slab::Slab;
 
 use crate::time::Timers;
 use crate::{Driver, Elapsed, Instant, Sleep, Turn, Unpark, Wait};
@@ -46,6 +48,22 @@ struct Inner {
     driver: Rc<dyn Driver>,
     ready: Arc<Ready>,
     timers: RefCell<Timers>,
+    /// Every task that has not ended, to be found when the executor goes.
+    tasks: RefCell<Slab<Waker>>,
+}
+
+/// Takes a task out of the list when its future goes.
+struct Listed {
+    inner: Rc<Inner>,
+    key: usize,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        // Its waker may be the last of the task; that must not find the list borrowed.
+        let waker = self.inner.tasks.borrow_mut().try_remove(self.key);
+        drop(waker);
+    }
 }
 
 /// A handle on the executor, for the tasks in it: spawn, tell the time, sleep.
@@ -70,6 +88,7 @@ impl Executor {
                 driver,
                 ready,
                 timers: RefCell::default(),
+                tasks: RefCell::default(),
             })),
         }
     }
@@ -151,9 +170,19 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        // Queued tasks hold their futures, which hold handles to this executor: break the circle.
-        let tasks = std::mem::take(&mut *self.rt.0.ready.queue());
-        drop(tasks);
+        // Tasks hold their futures, which hold handles to this executor and to what wakes them:
+        // break the circles. A task that is woken is queued, and one that is taken from the queue
+        // and not run is over.
+        let inner = &self.rt.0;
+        loop {
+            let waiting = inner.tasks.take();
+            waiting.into_iter().for_each(|(_, waker)| waker.wake());
+            let queued = std::mem::take(&mut *inner.ready.queue());
+            if queued.is_empty() {
+                return;
+            }
+            drop(queued);
+        }
     }
 }
 
@@ -165,7 +194,18 @@ impl Rt {
         F::Output: 'static,
     {
         let ready = Arc::clone(&self.0.ready);
-        let (runnable, task) = async_task::spawn_local(future, move |task| ready.push(task));
+        let mut tasks = self.0.tasks.borrow_mut();
+        let listed = Listed {
+            inner: Rc::clone(&self.0),
+            key: tasks.vacant_key(),
+        };
+        let whole = async move {
+            let _listed = listed;
+            future.await
+        };
+        let (runnable, task) = async_task::spawn_local(whole, move |task| ready.push(task));
+        tasks.insert(runnable.waker());
+        drop(tasks);
         runnable.schedule();
         task
     }

@@ -199,3 +199,31 @@ fn another_thread_can_wake_a_task() {
         std::task::Poll::Pending
     }));
 }
+
+/// Found by the simulator, which makes thousands of executors a second: a task that waited for an
+/// event it held itself, or for a timer, kept its executor and all it held for ever.
+#[test]
+fn an_executor_that_goes_takes_its_waiting_tasks_with_it() {
+    let held = Rc::new(());
+    {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let rt = executor.rt();
+        let event = Rc::new(Event::new());
+        let (waits, token) = (Rc::clone(&event), Rc::clone(&held));
+        rt.spawn(async move {
+            waits.listen().await;
+            drop(token);
+        })
+        .detach();
+        let (sleeper, token) = (rt.clone(), Rc::clone(&held));
+        rt.spawn(async move {
+            sleeper.sleep(Duration::from_secs(9)).await;
+            drop(token);
+        })
+        .detach();
+        drop(event);
+        executor.block_on(async move { rt.sleep(Duration::from_secs(1)).await });
+        assert_eq!(Rc::strong_count(&held), 3);
+    }
+    assert_eq!(Rc::strong_count(&held), 1);
+}

@@ -1,5 +1,11 @@
 //! `forebay-sim`: worlds in a seed, and disk models judged against real drives.
 
+mod commands;
+mod demerit;
+mod speed;
+
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Simulates Forebay and the disks it runs on.
@@ -14,12 +20,19 @@ struct Cli {
 enum Command {
     /// Replays a trace measured on a real drive through a model, and says how far apart they are.
     Demerit(demerit::Args),
+    /// Says how many requests a second a disk model simulates.
+    Speed(speed::Args),
+    /// Lives through one world after the other, until the time is up or something is wrong.
+    Explore(commands::Explore),
+    /// Lives through the world of a seed once more and tells what happens in it.
+    Replay(commands::Replay),
 }
 
-mod demerit;
-
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
-        Command::Demerit(args) => demerit::run(&args),
+        Command::Demerit(args) => demerit::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Speed(args) => speed::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Explore(args) => args.run(),
+        Command::Replay(args) => args.run(),
     }
 }

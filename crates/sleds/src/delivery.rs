@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::describe::{DescribeError, Describer, Level, Sled, length, on_device, unknown};
 use crate::memory;
 use crate::read::Plan;
+use crate::residency::{Presence, residency};
 use crate::sys;
 use crate::table::{Rates, Spread};
 
@@ -264,13 +265,18 @@ impl Estimator {
 
     fn exactly(&mut self, file: &File) -> Result<Estimate, DescribeError> {
         let sleds = self.describer.describe(file)?;
-        let cached = sleds.iter().filter(|sled| sled.level == Level::Memory);
-        let cached = cached.map(|sled| sled.length).sum();
-        let hidden = sleds.iter().any(|sled| sled.level == Level::Unknown);
+        let mut cached = Some(0);
+        for run in residency(file, 0, sleds.last().map_or(0, Sled::end))? {
+            cached = match run.presence {
+                Presence::Cached => cached.map(|cached| cached + run.length),
+                Presence::Absent => cached,
+                Presence::Unknown => None,
+            };
+        }
         let level = sleds.iter().map(|sled| &sled.level).max();
         Ok(Estimate {
             length: sleds.last().map_or(0, Sled::end),
-            cached: (!hidden).then_some(cached),
+            cached,
             level: level.cloned().unwrap_or(Level::Memory),
             delivery: delivery_time_in(&sleds, Plan::Linear, None),
         })

@@ -98,8 +98,9 @@ pub enum DescribeError {
     /// It is a directory.
     #[error("is a directory")]
     Directory,
-    /// It is a pipe, a socket or a terminal: what it will deliver is not there yet.
-    #[error("is not a file with a length (a pipe, socket or terminal)")]
+    /// It is a pipe, a socket or a terminal: what it will deliver is not there yet. Or a file that
+    /// the kernel makes up as it is read (`/proc`, `/sys`).
+    #[error("has no length: a pipe, a socket, a terminal, or made up as it is read")]
     Stream,
     /// It cannot be examined.
     #[error(transparent)]
@@ -266,6 +267,17 @@ impl Describer {
         Ok(located)
     }
 
+    /// The level that the file's uncached parts come from, and where its numbers are from; of a
+    /// device with zones, the first one's.
+    ///
+    /// # Errors
+    /// If the file cannot be examined.
+    pub fn level_of(&mut self, file: &File) -> io::Result<(Level, Source)> {
+        let located = self.locate(file)?;
+        let zone = located.zone(None);
+        Ok((zone.level.clone(), zone.source))
+    }
+
     fn zones(&self, place: &Place) -> Vec<ZoneRates> {
         let top = place.top();
         if top.class == Class::Memory && self.table.find(&place.chain).is_none() {
@@ -399,11 +411,24 @@ fn push(sleds: &mut Vec<Sled>, sled: Sled) {
 pub(crate) fn length(file: &File) -> Result<u64, DescribeError> {
     let meta = file.metadata()?;
     match meta.mode() & libc::S_IFMT {
+        libc::S_IFREG if is_made_up(file) => Err(DescribeError::Stream),
         libc::S_IFREG => Ok(meta.len()),
         libc::S_IFDIR => Err(DescribeError::Directory),
         libc::S_IFBLK => Ok(sys::block_device_bytes(file.as_fd())?),
         _ => Err(DescribeError::Stream),
     }
+}
+
+/// Whether a file's content comes to be as it is read, whatever length it says it has.
+fn is_made_up(file: &File) -> bool {
+    const PROC: i64 = 0x9fa0;
+    const SYSFS: i64 = 0x6265_6572;
+    const DEBUGFS: i64 = 0x6462_6720;
+    const TRACEFS: i64 = 0x7472_6163;
+    const CGROUP: i64 = 0x27_e0eb;
+    const CGROUP2: i64 = 0x6367_7270;
+    let made_up = [PROC, SYSFS, DEBUGFS, TRACEFS, CGROUP, CGROUP2];
+    rustix::fs::fstatfs(file).is_ok_and(|fs| made_up.contains(&fs.f_type))
 }
 
 /// The process's own describer, with this machine's table.

@@ -107,7 +107,7 @@ fn magic_class(file: &File) -> Option<Class> {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
     const HUGETLBFS: i64 = 0x9584_58f6;
-    match i64::from(rustix::fs::fstatfs(file).ok()?.f_type) {
+    match rustix::fs::fstatfs(file).ok()?.f_type {
         TMPFS | RAMFS | HUGETLBFS => Some(Class::Memory),
         _ => None,
     }
@@ -227,6 +227,7 @@ fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
         kind: "unknown".to_owned(),
         source: format!("{}:{}", major(number), minor(number)),
         point: PathBuf::new(),
+        options: String::new(),
     });
     let network = [
         "nfs",
@@ -263,6 +264,12 @@ fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
         && mount.source.starts_with("/dev/")
     {
         chain.extend(of_number(number, None, depth + 1).chain);
+    }
+    // An overlay is on what its layers are on, if they can be seen from here.
+    if let Some(meta) = mount.overlaid().and_then(|path| fs::metadata(path).ok())
+        && depth < DEPTH_MAX
+    {
+        chain.extend(of_number(meta.dev(), None, depth + 1).chain);
     }
     Place { chain, start: None }
 }

@@ -6,6 +6,7 @@
 //! Programs read a file through a [`Reader`], which gives out every byte once, in the order the
 //! [`Plan`] says.
 
+pub mod calibrate;
 mod delivery;
 mod describe;
 mod device;

@@ -11,6 +11,20 @@ pub(crate) struct Mount {
     pub(crate) kind: String,
     pub(crate) source: String,
     pub(crate) point: PathBuf,
+    /// The filesystem's own options, with commas between them.
+    pub(crate) options: String,
+}
+
+impl Mount {
+    /// The directory that an overlay writes to, or its topmost one.
+    pub(crate) fn overlaid(&self) -> Option<PathBuf> {
+        let value = |name: &str| {
+            let mut options = self.options.split(',');
+            options.find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+        };
+        let top = value("upperdir").or_else(|| value("lowerdir")?.split(':').next());
+        (self.kind == "overlay").then_some(PathBuf::from(top?))
+    }
 }
 
 /// The first mount of the filesystem with this `st_dev`.
@@ -28,10 +42,9 @@ pub(crate) fn cgroup(controller: &str) -> Option<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
     text.lines().find_map(|line| {
         let (_, mount) = parse(line)?;
-        let options = line.rsplit(' ').next()?;
         let fits = match controller {
             "" => mount.kind == "cgroup2",
-            one => mount.kind == "cgroup" && options.split(',').any(|option| option == one),
+            one => mount.kind == "cgroup" && mount.options.split(',').any(|option| option == one),
         };
         fits.then_some(mount.point)
     })
@@ -47,6 +60,7 @@ fn parse(line: &str) -> Option<(u64, Mount)> {
         kind: back.next()?.to_owned(),
         source: unescape(back.next()?),
         point: PathBuf::from(unescape(point)),
+        options: unescape(back.next().unwrap_or_default()),
     };
     Some((makedev(high.parse().ok()?, low.parse().ok()?), mount))
 }
@@ -88,6 +102,18 @@ mod tests {
             (mount.kind.as_str(), mount.source.as_str()),
             ("nfs4", "host:/x")
         );
+    }
+
+    #[test]
+    fn an_overlay_is_on_what_it_writes_to_or_on_its_topmost_layer() {
+        let overlaid = |options: &str| {
+            let line = format!("1 2 0:9 / /x rw - overlay overlay {options}");
+            parse(&line).unwrap().1.overlaid()
+        };
+        let both = overlaid("rw,lowerdir=/a:/b,upperdir=/u\\040p,workdir=/w");
+        assert_eq!(both, Some(PathBuf::from("/u p")));
+        assert_eq!(overlaid("ro,lowerdir=/a:/b"), Some(PathBuf::from("/a")));
+        assert_eq!(overlaid("ro"), None);
     }
 
     #[test]

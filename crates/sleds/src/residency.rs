@@ -70,7 +70,7 @@ pub(crate) fn means(file: &File) -> io::Result<Means> {
 }
 
 fn is_overlay(file: &File) -> bool {
-    rustix::fs::fstatfs(file).is_ok_and(|fs| i64::from(fs.f_type) == OVERLAYFS_MAGIC)
+    rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type == OVERLAYFS_MAGIC)
 }
 
 /// The kernel's own rule for `mincore` and `cachestat`: owner, or may write.

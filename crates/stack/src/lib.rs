@@ -7,11 +7,12 @@
 //! This crate reads no files but devices: the text of a description comes from the program and goes
 //! back to it.
 //!
-//! Reading order: `spec.rs`, `options.rs`, `description.rs`, `open.rs`, `attach.rs`.
+//! Reading order: `spec.rs`, `model.rs`, `options.rs`, `description.rs`, `open.rs`, `attach.rs`.
 
 mod attach;
 mod description;
 mod error;
+mod model;
 mod open;
 mod options;
 mod spec;
@@ -20,6 +21,7 @@ mod text;
 pub use attach::{Accept, Attached, attach};
 pub use description::{Description, DescriptionError, Name, NameError};
 pub use error::StackError;
+pub use model::{Model, ModelError};
 pub use open::{Pair, Part, open_one, open_pair};
 pub use options::{
     Bypass, Durability, Listen, ListenError, Metrics, Options, ParseBypassError, ParseChoiceError,

@@ -4,9 +4,11 @@ use std::rc::Rc;
 
 use forebay_dcd::DataIdentity;
 use forebay_device::{Device, Slice};
-use forebay_os::{DeviceIdentity, OpenOptions, Opened, Ring, same_device};
+use forebay_model::{Drive, Emulated, EmulatedError};
+use forebay_os::{DeviceIdentity, OpenOptions, Ring, same_device};
+use forebay_rt::Rt;
 
-use crate::{Spec, StackError};
+use crate::{Model, Spec, StackError};
 
 /// An opened device, or a part of one.
 pub struct Part {
@@ -14,6 +16,10 @@ pub struct Part {
     pub spec: Spec,
     /// To be read and written.
     pub device: Rc<dyn Device>,
+    /// The same without the model's timing, for what has to do with the file and not with the disk.
+    pub beneath: Rc<dyn Device>,
+    /// The disk that is emulated, if one is, of which this may be a part.
+    pub emulated: Option<Rc<Emulated>>,
     /// By what to know it again. Of a part, all names carry where it lies.
     pub identity: DataIdentity,
 }
@@ -28,20 +34,33 @@ pub struct Pair {
     pub shared: bool,
 }
 
+/// What is at a path, opened once, however many parts of it are used.
+struct Whole {
+    identity: DeviceIdentity,
+    data: Rc<dyn Device>,
+    emulated: Option<Rc<Emulated>>,
+}
+
 /// Opens what `spec` names.
 ///
 /// # Errors
-/// If it cannot be opened, or has no such part.
-pub fn open_one(ring: &Rc<Ring>, spec: &Spec, options: OpenOptions) -> Result<Part, StackError> {
-    let opened = forebay_os::open(ring, spec.path(), options)?;
-    part_of(&opened, spec)
+/// If it cannot be opened, has no such part, or does not fit on the disk it is to be like.
+pub fn open_one(
+    rt: &Rt,
+    ring: &Rc<Ring>,
+    spec: &Spec,
+    options: OpenOptions,
+) -> Result<Part, StackError> {
+    part_of(&open_whole(rt, ring, spec, spec.model(), options)?, spec)
 }
 
-/// Opens a log and its data. If both are parts of one device, it is opened once.
+/// Opens a log and its data. If both are parts of one device, it is opened once. That device is then
+/// one disk: if a model is named for one part, the other part is on that disk, too.
 ///
 /// # Errors
-/// If one cannot be opened, or they have bytes in common.
+/// If one cannot be opened, they have bytes in common, or they name different models of one disk.
 pub fn open_pair(
+    rt: &Rt,
     ring: &Rc<Ring>,
     log: &Spec,
     data: &Spec,
@@ -52,8 +71,8 @@ pub fn open_pair(
     let shared = same_device(log.path(), data.path()).unwrap_or(false);
     if !shared {
         return Ok(Pair {
-            log: open_one(ring, log, options)?,
-            data: open_one(ring, data, options)?,
+            log: open_one(rt, ring, log, options)?,
+            data: open_one(rt, ring, data, options)?,
             shared,
         });
     }
@@ -64,39 +83,85 @@ pub fn open_pair(
             in_part: log.part().is_some() || data.part().is_some(),
         });
     }
-    let opened = forebay_os::open(ring, log.path(), options)?;
+    let model = match (log.model(), data.model()) {
+        (Some(a), Some(b)) if a != b => {
+            return Err(StackError::TwoModels {
+                log: log.to_string(),
+                data: data.to_string(),
+            });
+        }
+        (a, b) => a.or(b),
+    };
+    let whole = open_whole(rt, ring, log, model, options)?;
     Ok(Pair {
-        log: part_of(&opened, log)?,
-        data: part_of(&opened, data)?,
+        log: part_of(&whole, log)?,
+        data: part_of(&whole, data)?,
         shared,
     })
 }
 
-fn part_of(opened: &Opened, spec: &Spec) -> Result<Part, StackError> {
-    let whole = opened.device.geometry();
-    let device: Rc<dyn Device> = match spec.part() {
-        None => Rc::clone(&opened.device),
-        Some(part) if part.end > whole.len => {
-            return Err(StackError::PastTheEnd {
-                spec: spec.to_string(),
-                len: whole.len,
-            });
-        }
-        Some(part) => {
-            let slice = Slice::new(Rc::clone(&opened.device), part.start, part.end - part.start);
-            Rc::new(slice.ok_or_else(|| StackError::Unaligned {
-                spec: spec.to_string(),
-                block_size: whole.block_size,
-            })?)
-        }
-    };
-    Ok(Part {
-        identity: identity_of(&opened.identity, spec, device.geometry().len),
-        spec: spec.clone(),
-        device,
+fn open_whole(
+    rt: &Rt,
+    ring: &Rc<Ring>,
+    spec: &Spec,
+    model: Option<&Model>,
+    options: OpenOptions,
+) -> Result<Whole, StackError> {
+    let opened = forebay_os::open(ring, spec.path(), options)?;
+    let emulated = model.map(|model| {
+        forebay_os::precise_timers();
+        let drive = Drive::new(model.spec(), model.options());
+        let emulated = Emulated::new(rt, Rc::clone(&opened.device), drive);
+        emulated.map(Rc::new).map_err(|error| match error {
+            EmulatedError::TooLarge { len, capacity } => StackError::TooLarge {
+                path: spec.path().into(),
+                len,
+                model: model.name().into(),
+                capacity,
+            },
+        })
+    });
+    Ok(Whole {
+        identity: opened.identity,
+        data: opened.device,
+        emulated: emulated.transpose()?,
     })
 }
 
+fn part_of(whole: &Whole, spec: &Spec) -> Result<Part, StackError> {
+    let beneath = slice_of(&whole.data, spec)?;
+    let device = match &whole.emulated {
+        Some(emulated) => slice_of(&(Rc::clone(emulated) as Rc<dyn Device>), spec)?,
+        None => Rc::clone(&beneath),
+    };
+    Ok(Part {
+        identity: identity_of(&whole.identity, spec, device.geometry().len),
+        spec: spec.clone(),
+        device,
+        beneath,
+        emulated: whole.emulated.clone(),
+    })
+}
+
+fn slice_of(device: &Rc<dyn Device>, spec: &Spec) -> Result<Rc<dyn Device>, StackError> {
+    let whole = device.geometry();
+    let Some(part) = spec.part() else {
+        return Ok(Rc::clone(device));
+    };
+    if part.end > whole.len {
+        return Err(StackError::PastTheEnd {
+            spec: spec.to_string(),
+            len: whole.len,
+        });
+    }
+    let slice = Slice::new(Rc::clone(device), part.start, part.end - part.start);
+    Ok(Rc::new(slice.ok_or_else(|| StackError::Unaligned {
+        spec: spec.to_string(),
+        block_size: whole.block_size,
+    })?))
+}
+
+/// The model is no part of it: the data is the same on any disk.
 fn identity_of(whole: &DeviceIdentity, spec: &Spec, len: u64) -> DataIdentity {
     let suffix = spec.suffix();
     let name = |name: &String| format!("{name}{suffix}");

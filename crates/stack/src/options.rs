@@ -6,6 +6,8 @@ use std::str::FromStr;
 use forebay_os::Address;
 use forebay_units::{ByteLen, TimeSpan};
 
+use crate::text::exact;
+
 /// Why a text is none of the choices there are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is none of {choices}")]
@@ -108,7 +110,8 @@ impl fmt::Display for Bypass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Bypass::Off => f.write_str("off"),
-            Bypass::From(size) => size.fmt(f),
+            // To the byte: a description is written with this, and read again.
+            Bypass::From(size) => f.write_str(&exact(size.0)),
         }
     }
 }
@@ -239,6 +242,11 @@ mod tests {
     fn a_bypass_is_off_or_a_size_worth_it() {
         assert_eq!("off".parse(), Ok(Bypass::Off));
         assert_eq!("64KiB".parse(), Ok(Bypass::From(ByteLen::kib(64))));
+        // Found by fuzzing: sizes that are no round number were written to descriptions rounded, which
+        // then said another size or could not be read.
+        for text in ["641100", "6100", "5KiB"] {
+            assert_eq!(text.parse::<Bypass>().unwrap().to_string(), text);
+        }
         assert_eq!("1".parse::<Bypass>(), Err(ParseBypassError::TooSmall));
         assert!("big".parse::<Bypass>().is_err());
     }

@@ -1,4 +1,5 @@
-//! What a user writes to name a device: a path, or a part of what is at one.
+//! What a user writes to name a device: a path, or a part of what is at one, perhaps as an emulated
+//! disk.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,13 +8,22 @@ use std::str::FromStr;
 
 use forebay_units::{ByteLen, ParseByteLenError};
 
-/// A device as it is named on the command line: `PATH`, or `PATH@OFFSET+LENGTH` for a part of it.
+use crate::text::exact;
+use crate::{Model, ModelError};
+
+/// What an emulated disk begins with.
+const MODEL: &str = "model:";
+
+/// A device as it is named on the command line: `PATH`, or `PATH@OFFSET+LENGTH` for a part of it;
+/// either behind `model:MODEL:`, with the timing of that disk.
 ///
 /// `PATH` is a block device or a regular file. Parts of one path share one opened device, so that a
 /// log and its data can lie on one disk and share its one queue. An `@` that is followed by anything
-/// but a digit belongs to the path.
+/// but a digit belongs to the path, and so does a `:` behind the model's. (A path that itself begins
+/// with `model:` can be written `./model:`…)
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spec {
+    model: Option<Model>,
     path: PathBuf,
     part: Option<Range<u64>>,
 }
@@ -22,14 +32,19 @@ pub struct Spec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// There is no path.
-    #[error("\"{0}\" has no path (write PATH or PATH@OFFSET+LENGTH)")]
-    NoPath(String),
-    /// An emulated disk, which this version cannot do.
     #[error(
-        "\"{0}\" asks for an emulated disk; disk models come with a later version; give the path \
-         alone"
+        "\"{0}\" has no path (write PATH, PATH@OFFSET+LENGTH, or model:MODEL:PATH for an emulated \
+         disk)"
     )]
-    Model(String),
+    NoPath(String),
+    /// There is no such emulated disk.
+    #[error("in \"{text}\": {error}")]
+    Model {
+        /// What was written.
+        text: String,
+        /// What is wrong with the model.
+        error: ModelError,
+    },
     /// The part is not `OFFSET+LENGTH`.
     #[error(
         "\"{0}\": the part after @ is not OFFSET+LENGTH (write for example disk.img@64MiB+1GiB)"
@@ -52,14 +67,20 @@ impl Spec {
     /// All of what is at `path`.
     pub fn whole(path: impl Into<PathBuf>) -> Spec {
         Spec {
+            model: None,
             path: path.into(),
             part: None,
         }
     }
 
-    /// The path, without the part.
+    /// The path, without model and part.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The disk that is emulated, if one is.
+    pub fn model(&self) -> Option<&Model> {
+        self.model.as_ref()
     }
 
     /// The part, in bytes, if it is not all.
@@ -67,16 +88,17 @@ impl Spec {
         self.part.as_ref()
     }
 
-    /// The same part of what is at another path.
+    /// The same part of what is at another path, on the same model.
     #[must_use]
     pub fn at(&self, path: impl Into<PathBuf>) -> Spec {
         Spec {
             path: path.into(),
-            part: self.part.clone(),
+            ..self.clone()
         }
     }
 
-    /// The suffix that names the part; empty for all.
+    /// The suffix that names the part; empty for all. It belongs to what the data is, and the model
+    /// does not.
     pub(crate) fn suffix(&self) -> String {
         match &self.part {
             None => String::new(),
@@ -93,21 +115,11 @@ impl Spec {
     }
 }
 
-/// A length in the largest unit that divides it, so that it reads back as itself. The same length
-/// always prints the same: it becomes part of a device's names.
-fn exact(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let unit = units
-        .into_iter()
-        .find(|(shift, _)| bytes != 0 && bytes.is_multiple_of(1 << shift));
-    match unit {
-        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
-        None => bytes.to_string(),
-    }
-}
-
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(model) = &self.model {
+            write!(f, "{MODEL}{model}:")?;
+        }
         write!(f, "{}{}", self.path.display(), self.suffix())
     }
 }
@@ -116,19 +128,28 @@ impl FromStr for Spec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Spec, SpecError> {
-        if text.starts_with("model:") {
-            return Err(SpecError::Model(text.into()));
-        }
-        let (path, part) = match text.rsplit_once('@') {
+        let (model, place) = match text.strip_prefix(MODEL) {
+            Some(rest) => {
+                let (model, place) = rest.split_once(':').unwrap_or((rest, ""));
+                let model = model.parse().map_err(|error| SpecError::Model {
+                    text: text.into(),
+                    error,
+                })?;
+                (Some(model), place)
+            }
+            None => (None, text),
+        };
+        let (path, part) = match place.rsplit_once('@') {
             Some((path, part)) if part.starts_with(|c: char| c.is_ascii_digit()) => {
                 (path, Some(part))
             }
-            _ => (text, None),
+            _ => (place, None),
         };
         if path.is_empty() {
             return Err(SpecError::NoPath(text.into()));
         }
         Ok(Spec {
+            model,
             path: path.into(),
             part: part.map(|part| parse_part(text, part)).transpose()?,
         })
@@ -179,6 +200,22 @@ mod tests {
     }
 
     #[test]
+    fn an_emulated_disk_has_a_model_and_a_path_that_may_have_colons() {
+        let text = "model:barracuda,cache=on:/mnt/a:b@c:d.img@64MiB+1GiB";
+        let spec: Spec = text.parse().unwrap();
+        assert_eq!(spec.model().map(Model::name), Some("barracuda"));
+        assert_eq!(spec.path(), Path::new("/mnt/a:b@c:d.img"));
+        assert_eq!(spec.part(), Some(&(64 << 20..(64 + 1024) << 20)));
+        assert_eq!(spec.to_string(), text);
+        let elsewhere = spec.at("/dev/sdb");
+        assert_eq!(
+            elsewhere.to_string(),
+            "model:barracuda,cache=on:/dev/sdb@64MiB+1GiB"
+        );
+        assert_eq!("./model:x".parse(), Ok(Spec::whole("./model:x")));
+    }
+
+    #[test]
     fn what_names_no_device_is_refused_with_the_reason() {
         for (text, reason) in [
             ("", "no path"),
@@ -187,10 +224,12 @@ mod tests {
             ("d@1floppy+2MiB", "unknown unit"),
             ("d@0+0", "empty"),
             ("d@16777215TiB+16777215TiB", "64 bits"),
-            (
-                "model:barracuda:disk.img",
-                "disk models come with a later version",
-            ),
+            ("model:barracuda", "no path"),
+            ("model:barracuda:", "no path"),
+            ("model:barracuda:@0+1MiB", "no path"),
+            ("model:floppy:disk.img", "there are dec_rz26, barracuda"),
+            ("model::disk.img", "no disk model \"\""),
+            ("model:barracuda,cache=big:d", "\"cache=big\" is no option"),
         ] {
             let error = text.parse::<Spec>().unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

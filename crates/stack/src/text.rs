@@ -1,4 +1,5 @@
-//! Values that stand in a description file as text, as they do on the command line.
+//! Values that stand in a description file as text, as they do on the command line: reading them,
+//! and writing lengths so that they read back.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -22,4 +23,17 @@ where
     T: FromStr<Err: Display>,
 {
     required(from).map(Some)
+}
+
+/// A length in the largest unit that divides it, so that it reads back as itself. The same length
+/// always prints the same: it becomes part of a device's names.
+pub(crate) fn exact(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units
+        .into_iter()
+        .find(|(shift, _)| bytes != 0 && bytes.is_multiple_of(1 << shift));
+    match unit {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
 }

@@ -12,6 +12,8 @@
 //! - What is a character, a space or a capital is asked of the C library, in the user's locale
 //!   (`locale`).
 
+mod bench;
+mod calibrate;
 mod cat;
 mod documents;
 mod find;
@@ -20,8 +22,13 @@ mod gnu;
 mod grep;
 mod input;
 mod locale;
+mod output;
 mod plan;
+mod quantity;
+mod show;
 mod signals;
+mod strip;
+mod watch;
 mod wc;
 
 use std::ffi::OsString;
@@ -38,12 +45,16 @@ struct Tool {
     run: fn(Vec<OsString>) -> ExitCode,
 }
 
-const TOOLS: [Tool; 7] = [
+const TOOLS: &[Tool] = &[
+    show::TOOL,
+    calibrate::TOOL,
+    watch::TOOL,
     wc::TOOL,
     grep::TOOL,
     find::TOOL,
     cat::TOOL,
     fits::TOOL,
+    bench::TOOL,
     documents::MAN,
     documents::COMPLETIONS,
 ];

@@ -24,6 +24,8 @@ struct Dependency {
     name: String,
     /// Where it lies, if it is one of the workspace.
     path: Option<String>,
+    /// `dev` if only tests use it.
+    kind: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -149,7 +151,10 @@ pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Problem> {
         };
         for dependency in &package.dependencies {
             let text = match &dependency.path {
-                Some(path) => refusal(row, &from_root(tree, path), &listed),
+                Some(path) => {
+                    let only_tests = dependency.kind.as_deref() == Some("dev");
+                    refusal(row, &from_root(tree, path), only_tests, &listed)
+                }
                 None => undocumented(tree, &dependency.name),
             };
             problems.extend(text.map(|text| Problem::new(&manifest, 0, text)));
@@ -165,11 +170,12 @@ pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Problem> {
     problems
 }
 
-/// Why `row`'s crate may not use the one at `path`, if so.
-fn refusal(row: &Listed, path: &str, listed: &[Listed]) -> Option<String> {
+/// Why `row`'s crate may not use the one at `path`, if so. Tests may use what does not ship.
+fn refusal(row: &Listed, path: &str, only_tests: bool, listed: &[Listed]) -> Option<String> {
     let name = path.rsplit('/').next().unwrap_or_default();
     let (user, below) = (&row.name, row.below);
     match listed.iter().find(|one| one.name == name)?.level {
+        None if only_tests => None,
         None => Some(format!("`{user}` uses `{name}`, which does not ship")),
         Some(level) if level >= below => Some(format!(
             "`{user}` may use crates below level {below}, and `{name}` is of level {level}"
@@ -239,6 +245,7 @@ mod tests {
         let dependency = |name: &&str| Dependency {
             path: name.contains('/').then(|| format!("/project/{name}")),
             name: name.replace("crates/", "forebay-"),
+            kind: None,
         };
         Package {
             manifest_path: format!("/project/crates/{name}/Cargo.toml"),
@@ -284,6 +291,12 @@ mod tests {
         packages[2] = package("right", &["crates/rig"]);
         let found = problems(TABLES, MANIFEST, &packages);
         assert!(found[0].contains("`rig`, which does not ship"), "{found:?}");
+        packages[2].dependencies[0].kind = Some("dev".into());
+        assert_eq!(
+            problems(TABLES, MANIFEST, &packages),
+            [""; 0],
+            "its tests may"
+        );
     }
 
     #[test]

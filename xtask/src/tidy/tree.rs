@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 
 /// The project's text files by their path from its root.
 pub(super) struct Tree {
@@ -15,38 +14,12 @@ pub(super) struct Tree {
 impl Tree {
     /// Every file that git tracks or would add. Those that are not UTF-8 have no text here.
     pub(super) fn open() -> Result<Tree> {
-        // Asked when it runs: a target directory that two checkouts share may hold a program that
-        // was built in the other.
-        let manifest = std::env::var_os("CARGO_MANIFEST_DIR").context("run me by cargo xtask")?;
-        let root = Path::new(&manifest)
-            .parent()
-            .context("xtask lies in the project's root")?
-            .to_owned();
-        let list = Command::new("git")
-            .args([
-                "ls-files",
-                "-z",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ])
-            .current_dir(&root)
-            .output()
-            .context("git lists the tracked files, and could not be run")?;
-        ensure!(
-            list.status.success(),
-            "git ls-files in {}: {}",
-            root.display(),
-            String::from_utf8_lossy(&list.stderr).trim()
-        );
+        let root = crate::root()?;
         let mut files = BTreeMap::new();
-        for path in String::from_utf8(list.stdout)?.split_terminator('\0') {
+        for path in crate::tracked(&root)? {
             // A file that is tracked and deleted is not there to be checked.
-            if let Ok(bytes) = std::fs::read(root.join(path)) {
-                files.insert(
-                    path.to_owned(),
-                    String::from_utf8(bytes).unwrap_or_default(),
-                );
+            if let Ok(bytes) = std::fs::read(root.join(&path)) {
+                files.insert(path, String::from_utf8(bytes).unwrap_or_default());
             }
         }
         Ok(Tree { root, files })

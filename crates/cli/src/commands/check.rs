@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use forebay_dcd::{CheckReport, CheckVerdict};
 use forebay_os::{OpenOptions, Ring};
+use forebay_rt::Rt;
 use forebay_stack::{open_one, open_pair};
 use forebay_units::ByteLen;
 use serde::Serialize;
@@ -29,7 +30,7 @@ struct Unusable {
 /// Returns the exit code.
 pub(crate) fn run(args: CheckArgs) -> Outcome<u8> {
     let json = args.json;
-    let checked = on_ring(move |_, ring| check(args, ring));
+    let checked = on_ring(move |rt, ring| check(args, rt, ring));
     let report = match checked {
         Ok(report) => report,
         Err(failure) => {
@@ -62,20 +63,20 @@ pub(crate) fn run(args: CheckArgs) -> Outcome<u8> {
     })
 }
 
-async fn check(args: CheckArgs, ring: Rc<Ring>) -> Outcome<CheckReport> {
+async fn check(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<CheckReport> {
     let read_only = OpenOptions { read_only: true };
     let target = &args.target;
     // The data device is looked at only if it is named: without it the log alone can be checked.
     let (spec, log, data) = if target.name.is_some() || target.data.is_some() {
-        let found = Target::find(target, &Dirs::new()?, &ring).await?;
-        let pair = open_pair(&ring, &found.log, &found.data, read_only)?;
+        let found = Target::find(target, &Dirs::new()?, &rt, &ring).await?;
+        let pair = open_pair(&rt, &ring, &found.log, &found.data, read_only)?;
         let data = (pair.data.device, pair.data.identity);
         (found.log, pair.log.device, Some(data))
     } else {
         let Some(spec) = target.log.clone() else {
             return Err(Failure::usage("say which volume: its name, or --log PATH"));
         };
-        let part = open_one(&ring, &spec, read_only)?;
+        let part = open_one(&rt, &ring, &spec, read_only)?;
         (spec, part.device, None)
     };
     let mut progress = Progress::new(format!("checking {spec}"));

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use forebay_dcd::{CreateOptions, VolumeInfo};
 use forebay_log::{Layout, VolumeId};
 use forebay_os::{DeviceKind, OpenOptions, Ring};
+use forebay_rt::Rt;
 use forebay_stack::{Description, Name, Options, Pair, Part, Spec, open_pair};
 use forebay_units::ByteLen;
 use rustix::fs::SeekFrom;
@@ -35,7 +36,7 @@ pub(crate) fn run(args: CreateArgs) -> Outcome {
     // Before anything is formatted, so that a volume is never made and then not described.
     let description = dirs.new_description(&name)?;
     let made = make_log_file(&args)?;
-    let created = on_ring(|_, ring| create(args, name, ring, description));
+    let created = on_ring(|rt, ring| create(args, name, (rt, ring), description));
     match created {
         Ok(text) => {
             result_line!("{text}");
@@ -99,10 +100,10 @@ fn make_log_file(args: &CreateArgs) -> Outcome<Option<std::path::PathBuf>> {
 async fn create(
     args: CreateArgs,
     name: Name,
-    ring: Rc<Ring>,
+    (rt, ring): (Rt, Rc<Ring>),
     description: NewDescription,
 ) -> Outcome<String> {
-    let pair = open_pair(&ring, &args.log, &args.data, OpenOptions::default())?;
+    let pair = open_pair(&rt, &ring, &args.log, &args.data, OpenOptions::default())?;
     let geometry = pair.log.device.geometry();
     Layout::for_device(&geometry, args.segment)
         .map_err(|error| Failure::usage(format!("cannot use {} as a log: {error}", args.log)))?;
@@ -197,9 +198,11 @@ fn has_holes(log: &Part) -> Outcome<bool> {
     Ok(hole.is_ok_and(|hole| hole < part.end))
 }
 
+/// Not by way of an emulated disk, which has no such filesystem, and would take its time.
 async fn zero(log: &Part) -> Outcome {
     let mut progress = Progress::new(format!("zeroing {}", log.spec));
-    let filled = forebay_os::zero_fill(&*log.device, |done, total| progress.set(done, total)).await;
+    let filled =
+        forebay_os::zero_fill(&*log.beneath, |done, total| progress.set(done, total)).await;
     progress.finish();
     filled.map_err(|error| {
         Failure::io(format!(

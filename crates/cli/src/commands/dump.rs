@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use forebay_dcd::DumpItem;
 use forebay_os::{OpenOptions, Ring};
+use forebay_rt::Rt;
 use forebay_stack::open_one;
 use serde_json::Value;
 
@@ -15,16 +16,16 @@ use crate::run::on_ring;
 use crate::target::not_usable;
 
 pub(crate) fn run(args: DumpArgs) -> Outcome {
-    on_ring(move |_, ring| dump(args, ring))
+    on_ring(move |rt, ring| dump(args, rt, ring))
 }
 
-async fn dump(args: DumpArgs, ring: Rc<Ring>) -> Outcome {
+async fn dump(args: DumpArgs, rt: Rt, ring: Rc<Ring>) -> Outcome {
     let spec = match (&args.target.name, &args.target.log) {
         (Some(name), _) => Dirs::new()?.description(name)?.log,
         (None, Some(log)) => log.clone(),
         (None, None) => return Err(Failure::usage("say which volume: its name, or --log PATH")),
     };
-    let part = open_one(&ring, &spec, OpenOptions { read_only: true })?;
+    let part = open_one(&rt, &ring, &spec, OpenOptions { read_only: true })?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
     let mut write = |item: DumpItem| {

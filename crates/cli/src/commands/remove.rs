@@ -30,10 +30,11 @@ pub(crate) fn run(args: RemoveArgs) -> Outcome {
 async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
     let signals = Signals::new(&ring).map_err(Failure::io)?;
     let dirs = Dirs::new()?;
-    let target = Target::find(&args.target, &dirs, &ring).await?;
+    let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
     let open = async || {
         Ok(open_pair(
+            &rt,
             &ring,
             &target.log,
             &target.data,

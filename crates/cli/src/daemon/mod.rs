@@ -106,7 +106,7 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) 
     let signals = Signals::new(&ring).map_err(Failure::io)?;
     forebay_os::io_flusher();
     let dirs = Dirs::new()?;
-    let target = Target::find(&args.target, &dirs, &ring).await?;
+    let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
     let options = options(&args).or(target.options.clone());
     let setting = start::Setting {

@@ -8,12 +8,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forebay_units::ByteLen;
-
 use super::Context;
+use super::drive::Volume;
 use super::nbd_client::NbdClient;
-use super::raw_server::{EXPORT, RawServer};
-use super::report::Report;
+use super::raw_server::{EXPORT, RawServer, Via};
+use super::report::{Report, Times};
+use super::setup::{Setup, Shape, move_home};
 use super::tree::Numbers;
 use crate::failure::{Failure, Outcome};
 use crate::output::result_line;
@@ -29,25 +29,42 @@ const CRASH_BATCH: u64 = 8;
 /// How long users write before the daemon is killed.
 const WRITING: Duration = Duration::from_secs(2);
 
-type Times = Vec<(&'static str, Duration)>;
+pub(super) fn run(context: &Context, report: &mut Report) -> Outcome {
+    for shape in Shape::ALL {
+        result_line!("{}: {} users work on it", shape.name(), context.users);
+        let setup = Setup::new(context, shape, false)?;
+        let times = match setup.volume(context, shape)? {
+            None => plain(context, report, &setup)?,
+            Some(volume) => cached(context, report, (shape, &setup, &volume))?,
+        };
+        report.times(shape.name(), times);
+        setup.remove(context);
+    }
+    Ok(())
+}
 
-pub(super) fn run(context: &mut Context, report: &mut Report) -> Outcome {
-    result_line!(
-        "without the cache: {} users write to {}",
-        context.users,
-        context.direct.display()
-    );
-    let without = {
-        let server = RawServer::start(&context.direct, context.scratch.dir().join("direct.sock"))?;
-        work(context, server.socket(), EXPORT)?
-    };
-    result_line!("with the cache: {} users do the same", context.users);
-    context.volume.attach("none")?;
-    let socket = context.volume.nbd_socket();
-    let with = work(context, &socket, "")?;
-    report.times(without, with);
-    let promised = crash(context, &socket)?;
-    recover(context, report, &socket, &promised)
+fn plain(context: &Context, report: &mut Report, setup: &Setup) -> Outcome<Times> {
+    let via = Via::Socket(context.scratch.dir().join("plain.sock"));
+    let server = RawServer::start(&setup.spec, via)?;
+    let times = work(context, server.at(), EXPORT)?;
+    context.note_lateness(report, server.stop()?);
+    Ok(times)
+}
+
+fn cached(
+    context: &Context,
+    report: &mut Report,
+    (shape, setup, volume): (Shape, &Setup, &Volume),
+) -> Outcome<Times> {
+    volume.attach("none")?;
+    let times = work(context, &volume.nbd_socket(), "")?;
+    if shape == Shape::Physical {
+        let promised = crash(context, volume)?;
+        recover(report, (setup, volume), &promised)?;
+    } else {
+        move_home(report, shape, volume)?;
+    }
+    Ok(times)
 }
 
 /// One user's part of the export.
@@ -71,7 +88,8 @@ impl Region {
 }
 
 fn work(context: &Context, socket: &Path, export: &str) -> Outcome<Times> {
-    let users = context.users;
+    let (users, writes) = (context.users, context.amount(WRITES));
+    let flushed_writes = context.amount(FLUSHED_WRITES);
     let mut times = Times::new();
     let mut phase =
         |name: &'static str,
@@ -91,21 +109,21 @@ fn work(context: &Context, socket: &Path, export: &str) -> Outcome<Times> {
             Ok(())
         };
     phase("10 KB writes, then flush", &|client, region, numbers| {
-        (0..WRITES).try_for_each(|_| {
+        (0..writes).try_for_each(|_| {
             let len = BLOCK * (1 + numbers.below(4) as usize);
             let at = region.at(numbers.below(region.blocks - 4));
             client.write(at, &numbers.bytes(len))
         })
     })?;
     phase("copy, then flush", &|client, region, numbers| {
-        (0..WRITES).try_for_each(|_| {
+        (0..writes).try_for_each(|_| {
             let from = region.at(numbers.below(region.blocks));
             let data = client.read(from, BLOCK as u32)?;
             client.write(region.at(numbers.below(region.blocks)), &data)
         })
     })?;
-    phase("100 writes, flush each", &|client, region, numbers| {
-        (0..FLUSHED_WRITES).try_for_each(|_| {
+    phase("writes, flush each", &|client, region, numbers| {
+        (0..flushed_writes).try_for_each(|_| {
             client.write(
                 region.at(numbers.below(region.blocks)),
                 &numbers.bytes(BLOCK),
@@ -153,8 +171,8 @@ fn version_of(data: &[u8]) -> Option<u64> {
 }
 
 /// Kills the daemon while users write; returns what they were promised.
-fn crash(context: &Context, socket: &Path) -> Outcome<Vec<Promise>> {
-    let users = context.users;
+fn crash(context: &Context, volume: &Volume) -> Outcome<Vec<Promise>> {
+    let (users, socket) = (context.users, &*volume.nbd_socket());
     result_line!("killing the daemon while {users} users write");
     let killed = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..users)
@@ -164,7 +182,7 @@ fn crash(context: &Context, socket: &Path) -> Outcome<Vec<Promise>> {
         while Instant::now() < until && !context.stop.is_set() {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let killed = context.volume.kill();
+        let killed = volume.kill();
         let join = |thread: std::thread::ScopedJoinHandle<'_, io::Result<Promise>>| {
             thread
                 .join()
@@ -207,32 +225,25 @@ fn write_until_it_fails(socket: &Path, user: u32, users: u32) -> io::Result<Prom
 }
 
 fn recover(
-    context: &mut Context,
     report: &mut Report,
-    socket: &Path,
+    (setup, volume): (&Setup, &Volume),
     promised: &[Promise],
 ) -> Outcome {
     result_line!("recovering");
     let started = Instant::now();
-    context.volume.attach("none")?;
+    volume.attach("none")?;
     report.note(format!(
         "recovery took {:.3} s",
         started.elapsed().as_secs_f64()
     ));
     let found = {
-        let mut client = NbdClient::connect(socket, "").map_err(Failure::io)?;
+        let mut client = NbdClient::connect(&volume.nbd_socket(), "").map_err(Failure::io)?;
         compare(report, "the recovered volume", promised, |at| {
             client.read(at, BLOCK as u32)
         })?
     };
-    let dirty = context.volume.status()?.dirty_bytes;
-    let took = context.volume.detach()?;
-    report.note(format!(
-        "moving {} home and detaching took {:.3} s",
-        ByteLen(dirty),
-        took.as_secs_f64()
-    ));
-    let image = File::open(context.volume.data()).map_err(Failure::io)?;
+    move_home(report, Shape::Physical, volume)?;
+    let image = File::open(&setup.data.path).map_err(Failure::io)?;
     let alone = compare(report, "the data image alone", promised, |at| {
         let mut data = vec![0; BLOCK];
         image.read_exact_at(&mut data, at).map(|()| data)

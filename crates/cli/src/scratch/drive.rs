@@ -1,6 +1,6 @@
 //! The scratch volume, driven through the program itself, as a user would.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -13,54 +13,31 @@ use crate::client::{Client, Process};
 use crate::failure::{Failure, Outcome};
 use crate::report::Report;
 
-const NAME: &str = "try";
 /// How long a daemon may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A volume in the scratch directory, with directories of its own for descriptions and sockets.
 pub(super) struct Volume {
     name: Name,
-    data: PathBuf,
     config: PathBuf,
     runtime: PathBuf,
 }
 
 impl Volume {
-    /// Makes the log and the volume.
-    pub(super) fn create(scratch: &Scratch, data: PathBuf, log_bytes: u64) -> Outcome<Volume> {
+    /// Formats the log and describes the volume.
+    pub(super) fn create(scratch: &Scratch, name: &str, data: &str, log: &str) -> Outcome<Volume> {
         let volume = Volume {
-            name: NAME.parse()?,
-            data,
+            name: name.parse()?,
             config: scratch.subdir("etc")?,
             runtime: scratch.subdir("run")?,
         };
-        let (data, log) = (
-            volume.data.display().to_string(),
-            scratch.dir().join("log.img"),
-        );
-        let (log, log_size) = (log.display().to_string(), log_bytes.to_string());
-        let args = [
-            "create",
-            "--name",
-            NAME,
-            "--data",
-            &data,
-            "--log",
-            &log,
-            "--log-size",
-        ];
-        volume.forebay(&[&args[..], &[&log_size]].concat())?;
+        volume.forebay(&["create", "--name", name, "--data", data, "--log", log])?;
         Ok(volume)
-    }
-
-    /// The data image.
-    pub(super) fn data(&self) -> &Path {
-        &self.data
     }
 
     /// The NBD server's socket.
     pub(super) fn nbd_socket(&self) -> PathBuf {
-        self.runtime.join(format!("{NAME}.nbd.sock"))
+        self.runtime.join(format!("{}.nbd.sock", self.name))
     }
 
     /// Runs this program on the volume's directories; returns the first line it prints.
@@ -77,7 +54,7 @@ impl Volume {
 
     /// Attaches it; returns the block device or URI.
     pub(super) fn attach(&self, via: &str) -> Outcome<String> {
-        self.forebay(&["attach", NAME, "--via", via])
+        self.forebay(&["attach", self.name.as_str(), "--via", via])
     }
 
     /// Kills its daemon, as a crash would.
@@ -93,12 +70,15 @@ impl Volume {
     /// Drains and detaches it; returns how long that took.
     pub(super) fn detach(&self) -> Outcome<Duration> {
         let started = Instant::now();
-        self.forebay(&["detach", NAME])?;
+        self.forebay(&["detach", self.name.as_str()])?;
         Ok(started.elapsed())
     }
 
     fn client(&self) -> Outcome<Client> {
-        Client::at(&self.runtime.join(format!("{NAME}.sock")), &self.name)
+        Client::at(
+            &self.runtime.join(format!("{}.sock", self.name)),
+            &self.name,
+        )
     }
 
     fn signal(&self, pid: u32, signal: Signal) -> Outcome {
@@ -122,7 +102,7 @@ impl Volume {
         {
             let _ = self.signal(pid, Signal::KILL);
         }
-        if let Err(error) = cleanup_stale(&self.runtime, NAME, InUse::Detach) {
+        if let Err(error) = cleanup_stale(&self.runtime, self.name.as_str(), InUse::Detach) {
             eprintln!("forebay: cannot clean up: {error}");
         }
     }

@@ -1,60 +1,109 @@
 //! With a real filesystem: ext4 on a loop device.
+//!
+//! On an emulated disk of the nineties it is used as filesystems were then: without a journal, and
+//! directories written at once when they change (`dirsync`). A journal is itself a log that gathers
+//! small writes; on a disk that has one, the cache has little left to win but the moving home.
+//! Surviving a crash is another matter: before the daemon is killed the filesystem gets a journal.
 
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use forebay_units::ByteLen;
-
-use super::report::Report;
-use super::system::{Loop, Mount, check_filesystem, make_filesystem};
+use super::Context;
+use super::drive::Volume;
+use super::raw_server::{RawServer, Via};
+use super::report::{Report, Times};
+use super::setup::{Setup, Shape, move_home};
+use super::system::{Loop, Mount, add_journal, check_filesystem};
 use super::tree::{Tree, digests};
 use super::writers::{Promised, write_and_fsync, write_durably};
-use super::{Context, Stop};
 use crate::failure::{Failure, Outcome};
 use crate::output::result_line;
 
 /// How long users write before the daemon is killed.
 const WRITING: Duration = Duration::from_secs(2);
+/// Files of each user's tree, about as many as the paper's has.
+const FILES: u32 = 500;
 /// Files each user writes with fsync in the measured phase.
 const MAILS: u32 = 100;
+/// With directories written at once when they change, as the paper's filesystem did, ...
+const SYNCHRONOUS: &str = "dirsync";
+/// ... or as ext4 does it by itself.
+const USUAL: &str = "defaults";
 
-type Times = Vec<(&'static str, Duration)>;
-
-pub(super) fn run(context: &mut Context, report: &mut Report) -> Outcome {
+pub(super) fn run(context: &Context, report: &mut Report) -> Outcome {
     let at = context.scratch.subdir("mnt")?;
-    result_line!(
-        "without the cache: {} users work on {}",
-        context.users,
-        context.direct.display()
-    );
-    let without = {
-        let direct = Loop::over(&context.direct)?;
-        make_filesystem(direct.device())?;
-        let mount = Mount::new(direct.device(), at.clone())?;
-        let times = work(mount.path(), context.users, &context.stop)?;
-        mount.unmount()?;
-        times
-    };
-    result_line!("with the cache: {} users do the same", context.users);
-    let device = context.volume.attach("loop")?;
-    make_filesystem(&device)?;
-    let mount = Mount::new(&device, at.clone())?;
-    let with = work(mount.path(), context.users, &context.stop)?;
-    report.times(without, with);
-    let promised = crash(context, mount)?;
-    recover(context, report, &at, &promised)
+    for shape in Shape::ALL {
+        result_line!("{}: {} users work on it", shape.name(), context.users);
+        let setup = Setup::new(context, shape, true)?;
+        let times = match setup.volume(context, shape)? {
+            None => plain(context, report, &setup, &at)?,
+            Some(volume) => cached(context, report, (shape, &setup, &volume), &at)?,
+        };
+        report.times(shape.name(), times);
+        setup.remove(context);
+    }
+    Ok(())
+}
+
+fn plain(context: &Context, report: &mut Report, setup: &Setup, at: &Path) -> Outcome<Times> {
+    if context.disk.is_none() {
+        let direct = Loop::over(&setup.data)?;
+        return work(context, direct.device(), at);
+    }
+    let via = Via::Loop(context.scratch.subdir("run")?);
+    let server = RawServer::start(&setup.spec, via)?;
+    let times = work(context, &server.at().display().to_string(), at)?;
+    context.note_lateness(report, server.stop()?);
+    Ok(times)
+}
+
+fn cached(
+    context: &Context,
+    report: &mut Report,
+    (shape, setup, volume): (Shape, &Setup, &Volume),
+    at: &Path,
+) -> Outcome<Times> {
+    let device = volume.attach("loop")?;
+    let times = work(context, &device, at)?;
+    if shape == Shape::Physical {
+        if context.disk.is_some() {
+            add_journal(&device)?;
+        }
+        let mount = Mount::new(&device, at.to_owned(), USUAL)?;
+        let promised = crash(context, volume, mount)?;
+        recover(context, report, (setup, volume), at, &promised)?;
+    } else {
+        move_home(report, shape, volume)?;
+        let alone = Loop::over(&setup.data)?;
+        let what = format!("fsck finds the data of the {} clean", shape.name());
+        report.check(what, check_filesystem(alone.device()));
+    }
+    Ok(times)
 }
 
 /// The measured phases; each ends with a sync of the filesystem.
-fn work(dir: &Path, users: u32, stop: &Stop) -> Outcome<Times> {
-    let trees: Vec<Tree> = (0..users).map(|user| Tree::generate(user.into())).collect();
+fn work(context: &Context, device: &str, at: &Path) -> Outcome<Times> {
+    let options = match context.disk {
+        Some(_) => SYNCHRONOUS,
+        None => USUAL,
+    };
+    let mount = Mount::new(device, at.to_owned(), options)?;
+    let times = phases(context, mount.path())?;
+    mount.unmount()?;
+    Ok(times)
+}
+
+fn phases(context: &Context, dir: &Path) -> Outcome<Times> {
+    let (users, files) = (context.users, context.amount(FILES));
+    let tree = |user: u32| Tree::generate(user.into(), files.into());
+    let trees: Vec<Tree> = (0..users).map(tree).collect();
     let home = |user: u32| dir.join(format!("user{user}"));
     let mut times = Times::new();
     let mut phase =
         |name: &'static str, each: &(dyn Fn(u32) -> io::Result<()> + Sync)| -> Outcome {
-            stop.check()?;
+            context.stop.check()?;
             let took = together(dir, users, each)
                 .map_err(|error| Failure::io(format!("{name} failed: {error}")))?;
             result_line!("  {name}: {:.3} s", took.as_secs_f64());
@@ -70,11 +119,12 @@ fn work(dir: &Path, users: u32, stop: &Stop) -> Outcome<Times> {
     phase("remove, then sync", &|user| {
         std::fs::remove_dir_all(home(user).join("tree"))
     })?;
-    phase("100 files, fsync each", &|user| {
+    let mails = context.amount(MAILS);
+    phase("small files, fsync each", &|user| {
         let mail = home(user).join("mail");
         std::fs::create_dir_all(&mail)?;
         let content = [user as u8; 4096];
-        (0..MAILS).try_for_each(|n| write_durably(&mail.join(n.to_string()), &content))
+        (0..mails).try_for_each(|n| write_durably(&mail.join(n.to_string()), &content))
     })?;
     Ok(times)
 }
@@ -105,7 +155,7 @@ fn together(
 }
 
 /// Kills the daemon while users write; returns what they were promised.
-fn crash(context: &Context, mount: Mount) -> Outcome<Promised> {
+fn crash(context: &Context, volume: &Volume, mount: Mount) -> Outcome<Promised> {
     result_line!("killing the daemon while {} users write", context.users);
     let dir = mount.path().join("crash");
     for user in 0..context.users {
@@ -122,7 +172,7 @@ fn crash(context: &Context, mount: Mount) -> Outcome<Promised> {
         while Instant::now() < until && !context.stop.is_set() {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let killed = context.volume.kill();
+        let killed = volume.kill();
         stop.store(true, Ordering::Relaxed);
         killed
     });
@@ -133,43 +183,43 @@ fn crash(context: &Context, mount: Mount) -> Outcome<Promised> {
     Ok(promised)
 }
 
-fn recover(context: &mut Context, report: &mut Report, at: &Path, promised: &Promised) -> Outcome {
+fn recover(
+    context: &Context,
+    report: &mut Report,
+    (setup, volume): (&Setup, &Volume),
+    at: &Path,
+    promised: &Promised,
+) -> Outcome {
     result_line!("recovering");
     let started = Instant::now();
-    let device = context.volume.attach("loop")?;
+    let device = volume.attach("loop")?;
     report.note(format!(
         "recovery took {:.3} s",
         started.elapsed().as_secs_f64()
     ));
     // Mounting replays the filesystem's own journal; fsck would otherwise complain of it.
-    let mount = Mount::new(&device, at.to_owned())?;
+    let mount = Mount::new(&device, at.to_owned(), USUAL)?;
     check_promises(report, "the recovered volume", mount.path(), promised);
-    let volume = digests(mount.path()).map_err(Failure::io)?;
+    let found = digests(mount.path()).map_err(Failure::io)?;
     mount.unmount()?;
     report.check("fsck finds the filesystem clean", check_filesystem(&device));
     context.stop.check()?;
-    let dirty = context.volume.status()?.dirty_bytes;
-    let took = context.volume.detach()?;
-    report.note(format!(
-        "moving {} home and detaching took {:.3} s",
-        ByteLen(dirty),
-        took.as_secs_f64()
-    ));
+    move_home(report, Shape::Physical, volume)?;
     result_line!("mounting the data image alone");
-    let alone = Loop::over(context.volume.data())?;
+    let alone = Loop::over(&setup.data)?;
     report.check(
         "fsck finds the image alone clean",
         check_filesystem(alone.device()),
     );
-    let mount = Mount::new(alone.device(), at.to_owned())?;
+    let mount = Mount::new(alone.device(), at.to_owned(), USUAL)?;
     check_promises(report, "the data image alone", mount.path(), promised);
     let image = digests(mount.path()).map_err(Failure::io)?;
     report.expect(
         format!(
             "all {} files on the image alone are as on the volume",
-            volume.len()
+            found.len()
         ),
-        image == volume,
+        image == found,
         "they differ",
     );
     mount.unmount()

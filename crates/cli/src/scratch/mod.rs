@@ -1,9 +1,10 @@
 //! `forebay try`: what the program is for, end to end, on scratch images.
 //!
 //! As root with a filesystem on a loop device (`filesystem.rs`), otherwise the same steps at block
-//! level over NBD (`blocks.rs`). Both measure the same work with and without the cache, kill the
-//! daemon in the middle of writing, recover, and check that nothing that was flushed is missing,
-//! neither in the volume nor, after a detach, on the data image alone.
+//! level over NBD (`blocks.rs`). Both measure the same work on a disk alone and on the write cache in
+//! its two shapes (`setup.rs`), kill the daemon in the middle of writing, recover, and check that
+//! nothing that was flushed is missing, neither in the volume nor, after a detach, on the data image
+//! alone. The disks are emulated ones, unless told otherwise.
 //!
 //! The work is done on a thread of its own, so that a signal can be heard: it sets [`Stop`], and the
 //! work comes to its end through its ordinary way out, which cleans up.
@@ -15,29 +16,30 @@ mod nbd_client;
 mod place;
 mod raw_server;
 mod report;
+mod setup;
 mod system;
 mod tree;
 mod writers;
 
 use std::io::pipe;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use forebay_model::Lateness;
 use forebay_os::{Poller, Ring, Signals};
-use forebay_units::ByteLen;
+use forebay_stack::Model;
 use futures_util::future::{Either, select};
 
-use crate::args::TryArgs;
+use crate::args::{TryArgs, TryDisk};
 use crate::failure::{Failure, Outcome};
 use crate::output::result_line;
 use crate::run::on_ring;
 
-use drive::Volume;
 use place::Scratch;
 use report::Report;
+use setup::Shape;
 
 /// Set when the user wants to stop.
 #[derive(Clone, Default)]
@@ -59,14 +61,16 @@ impl Stop {
     }
 }
 
-/// What both variants need. The volume comes before the directory it is in, so that it goes first.
+/// What both variants need.
 struct Context {
     users: u32,
     stop: Stop,
-    volume: Volume,
-    /// The image that is used without the cache, for comparison.
-    direct: PathBuf,
+    /// The disk that is emulated under the images, if one is.
+    disk: Option<Model>,
     scratch: Scratch,
+    /// Sizes of a data device and of a log.
+    data_bytes: u64,
+    log_bytes: u64,
 }
 
 /// Room for each user's files and copies, and for the filesystem's own.
@@ -74,8 +78,37 @@ fn data_bytes(users: u32) -> u64 {
     (256 << 20) + u64::from(users) * (64 << 20)
 }
 
-/// Enough not to fill up in the measured phases.
-const LOG_BYTES: u64 = 256 << 20;
+/// On an emulated disk as in the paper; else enough not to fill up in the measured phases.
+fn log_bytes(disk: Option<&Model>) -> u64 {
+    match disk {
+        Some(_) => 64 << 20,
+        None => 256 << 20,
+    }
+}
+
+impl Context {
+    /// How much work users do: `full`, or of that what an old disk can do in tens of seconds.
+    fn amount(&self, full: u32) -> u32 {
+        match self.disk {
+            Some(_) => full * 2 / 5,
+            None => full,
+        }
+    }
+
+    /// What emulation has to say for itself.
+    fn note_lateness(&self, report: &mut Report, late: Option<Lateness>) {
+        if let Some(late) = late {
+            report.note(format!(
+                "the emulated plain disk gave {} answers, half of them within {} µs of its model, \
+                 99 % within {} µs; {} had to wait for the real disk",
+                late.answers,
+                late.p50.as_micros(),
+                late.p99.as_micros(),
+                late.by_data
+            ));
+        }
+    }
+}
 
 pub(crate) fn run(args: TryArgs) -> Outcome {
     let ok = on_ring(|_, ring| async move { until_done_or_signal(&ring, args).await })?;
@@ -93,7 +126,7 @@ async fn until_done_or_signal(ring: &Rc<Ring>, args: TryArgs) -> Outcome<bool> {
     let stop = Stop::default();
     let theirs = stop.clone();
     let worker = std::thread::spawn(move || {
-        let result = work(&args, theirs);
+        let result = work(args, theirs);
         // Closing it wakes the waiting side.
         drop(writer);
         result
@@ -115,33 +148,36 @@ async fn until_done_or_signal(ring: &Rc<Ring>, args: TryArgs) -> Outcome<bool> {
 }
 
 /// Returns whether all checks passed.
-fn work(args: &TryArgs, stop: Stop) -> Outcome<bool> {
-    let data_bytes = data_bytes(args.users);
-    let scratch = Scratch::new(args.dir.as_deref(), args.keep, 2 * data_bytes + LOG_BYTES)?;
+fn work(args: TryArgs, stop: Stop) -> Outcome<bool> {
+    let disk = match args.disk {
+        TryDisk::None => None,
+        TryDisk::Model(model) => Some(model),
+    };
+    let (data_bytes, log_bytes) = (data_bytes(args.users), log_bytes(disk.as_ref()));
+    // The images of one shape go before those of the next are made.
+    let sets = if args.keep { Shape::ALL.len() } else { 1 };
+    let need = sets as u64 * (data_bytes + log_bytes);
+    let mut context = Context {
+        users: args.users,
+        stop,
+        disk,
+        scratch: Scratch::new(args.dir.as_deref(), args.keep, need)?,
+        data_bytes,
+        log_bytes,
+    };
+    result_line!("scratch images: {}", context.scratch.dir().display());
     let as_root = system::can_mount();
-    result_line!("scratch images: {}", scratch.dir().display());
     match &as_root {
         Ok(()) => result_line!("running as root: an ext4 filesystem on a loop device"),
         Err(why) => {
             result_line!("{why}: the same steps at block level over NBD, without a filesystem")
         }
     }
-    result_line!("no disk is emulated; on a fast disk, expect little gain from the cache");
-    let data = scratch.image("data.img", data_bytes, &stop)?;
-    let direct = scratch.image("direct.img", data_bytes, &stop)?;
-    result_line!("making a log of {} and a volume", ByteLen(LOG_BYTES));
-    let volume = Volume::create(&scratch, data, LOG_BYTES)?;
-    let mut context = Context {
-        users: args.users,
-        stop,
-        volume,
-        direct,
-        scratch,
-    };
+    setup::introduce(&context);
     let mut report = Report::default();
     match as_root {
-        Ok(()) => filesystem::run(&mut context, &mut report)?,
-        Err(_) => blocks::run(&mut context, &mut report)?,
+        Ok(()) => filesystem::run(&context, &mut report)?,
+        Err(_) => blocks::run(&context, &mut report)?,
     }
     report.print(args.users);
     if !report.all_passed() {

@@ -80,6 +80,10 @@ impl Scratch {
         self.keep = true;
     }
 
+    pub(super) fn is_kept(&self) -> bool {
+        self.keep
+    }
+
     /// Says where things are, if they stay.
     pub(super) fn farewell(&self) {
         if self.keep {

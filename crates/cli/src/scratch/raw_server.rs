@@ -1,84 +1,140 @@
-//! An NBD server over an image without a cache, to compare with: the same front end over the same
-//! kind of file, on a thread of its own.
+//! A device served without a cache, to compare with: the same front ends over the same kind of disk,
+//! on a thread of its own.
 
 use std::io::{PipeWriter, pipe};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use forebay_os::{Listener, OpenOptions, Poller};
+use forebay_device::Device;
+use forebay_model::Lateness;
+use forebay_os::{Listener, OpenOptions, Poller, Ring};
+use forebay_rt::Rt;
+use forebay_serve::blockdev::{LoopOptions, attach_loop};
 use forebay_serve::nbd::{Export, Limits, Server};
+use forebay_stack::{Spec, open_one};
 
 use crate::failure::{Failure, Outcome};
 use crate::run::on_ring;
 
 /// The name of the export.
-pub(super) const EXPORT: &str = "direct";
+pub(super) const EXPORT: &str = "plain";
+
+/// How the device is to be had.
+#[derive(Clone, Debug)]
+pub(super) enum Via {
+    /// By NBD at this socket.
+    Socket(PathBuf),
+    /// As a block device; what belongs to it is in this directory.
+    Loop(PathBuf),
+}
 
 /// Serves until it is dropped.
 pub(super) struct RawServer {
-    socket: PathBuf,
+    at: PathBuf,
     /// Closed to end the server.
     end: Option<PipeWriter>,
-    thread: Option<JoinHandle<Outcome>>,
+    thread: Option<JoinHandle<Outcome<Option<Lateness>>>>,
 }
 
 impl RawServer {
-    pub(super) fn start(image: &Path, socket: PathBuf) -> Outcome<RawServer> {
+    pub(super) fn start(spec: &str, via: Via) -> Outcome<RawServer> {
+        let spec: Spec = spec.parse().map_err(Failure::general)?;
         let (ended, end) = pipe().map_err(Failure::io)?;
-        let (ready_reader, ready) = pipe().map_err(Failure::io)?;
-        let (image, at) = (image.to_owned(), socket.clone());
+        let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
+            forebay_os::io_flusher();
             on_ring(|rt, ring| async move {
-                let opened = forebay_os::open(&ring, &image, OpenOptions::default())?;
-                let listener = Listener::unix(&ring, &at).map_err(Failure::io)?;
-                let export = Export::new(EXPORT, opened.device);
-                let server = Server::new(rt.clone(), vec![export], Limits::default())
-                    .map_err(Failure::general)?;
-                let accepting = server.clone();
-                let task = rt.spawn(async move { accepting.listen(&listener).await });
-                drop(ready);
-                let poller = Poller::new(&ring, Rc::new(ended.into()));
-                let _ = poller.readable().await;
-                server.shutdown().await;
-                let _ = task.await;
-                Ok(())
+                let part = open_one(&rt, &ring, &spec, OpenOptions::default())?;
+                let ended = Poller::new(&ring, Rc::new(OwnedFd::from(ended)));
+                let ready = move |at: PathBuf| drop(tell.send(at));
+                match via {
+                    Via::Socket(at) => by_nbd(&rt, &ring, part.device, at, ready, ended).await?,
+                    Via::Loop(dir) => by_loop(&rt, &ring, part.device, &dir, ready, ended).await?,
+                }
+                Ok(part.emulated.map(|emulated| emulated.lateness()))
             })
         });
-        // The end of the pipe comes when it is ready, and when it has failed.
-        let _ = std::io::Read::read(&mut { ready_reader }, &mut [0]);
         let mut server = RawServer {
-            socket,
+            at: PathBuf::new(),
             end: Some(end),
             thread: Some(thread),
         };
-        if server.socket.exists() {
-            return Ok(server);
+        // The channel closes when the thread fails.
+        match told.recv() {
+            Ok(at) => {
+                server.at = at;
+                Ok(server)
+            }
+            Err(_) => Err(server
+                .end()
+                .err()
+                .unwrap_or_else(|| Failure::general("the server did not start"))),
         }
-        Err(server
-            .stop()
-            .err()
-            .unwrap_or_else(|| Failure::general("the server did not start")))
     }
 
-    pub(super) fn socket(&self) -> &Path {
-        &self.socket
+    /// The socket or the block device.
+    pub(super) fn at(&self) -> &Path {
+        &self.at
     }
 
-    fn stop(&mut self) -> Outcome {
+    /// Ends it; returns how late its answers were, if it emulated a disk.
+    pub(super) fn stop(mut self) -> Outcome<Option<Lateness>> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Outcome<Option<Lateness>> {
         self.end.take();
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
             Some(Err(_)) => Err(Failure::general("the comparison's server panicked")),
-            None => Ok(()),
+            None => Ok(None),
         }
     }
 }
 
 impl Drop for RawServer {
     fn drop(&mut self) {
-        if let Err(failure) = self.stop() {
+        if let Err(failure) = self.end() {
             eprintln!("forebay: {failure}");
         }
     }
+}
+
+async fn by_nbd(
+    rt: &Rt,
+    ring: &Rc<Ring>,
+    device: Rc<dyn Device>,
+    at: PathBuf,
+    ready: impl FnOnce(PathBuf),
+    ended: Poller,
+) -> Outcome {
+    let listener = Listener::unix(ring, &at).map_err(Failure::io)?;
+    let export = Export::new(EXPORT, device);
+    let server =
+        Server::new(rt.clone(), vec![export], Limits::default()).map_err(Failure::general)?;
+    let accepting = server.clone();
+    let task = rt.spawn(async move { accepting.listen(&listener).await });
+    ready(at);
+    let _ = ended.readable().await;
+    server.shutdown().await;
+    let _ = task.await;
+    Ok(())
+}
+
+async fn by_loop(
+    rt: &Rt,
+    ring: &Rc<Ring>,
+    device: Rc<dyn Device>,
+    dir: &Path,
+    ready: impl FnOnce(PathBuf),
+    ended: Poller,
+) -> Outcome {
+    let attached = attach_loop(rt, ring, device, dir, EXPORT, LoopOptions::default()).await;
+    let mut volume = attached.map_err(Failure::io)?;
+    ready(volume.path().to_owned());
+    let _ = ended.readable().await;
+    volume.detach().await.map_err(Failure::io)
 }

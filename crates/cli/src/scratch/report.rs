@@ -5,24 +5,21 @@ use std::time::Duration;
 use crate::failure::{Failure, Outcome};
 use crate::output::result_line;
 
-/// Times with and without the cache, and checks.
+/// How long each phase took.
+pub(super) type Times = Vec<(&'static str, Duration)>;
+
+/// Times of each shape, and checks.
 #[derive(Default)]
 pub(super) struct Report {
-    rows: Vec<(&'static str, Duration, Duration)>,
+    columns: Vec<(&'static str, Times)>,
     notes: Vec<String>,
     checks: Vec<(String, Outcome)>,
 }
 
 impl Report {
-    /// Adds the times of the same phases without and with the cache.
-    pub(super) fn times(
-        &mut self,
-        without: Vec<(&'static str, Duration)>,
-        with: Vec<(&'static str, Duration)>,
-    ) {
-        for ((phase, without), (_, with)) in without.into_iter().zip(with) {
-            self.rows.push((phase, without, with));
-        }
+    /// Adds the times of one shape. The first is what the others are compared with.
+    pub(super) fn times(&mut self, shape: &'static str, times: Times) {
+        self.columns.push((shape, times));
     }
 
     /// Adds a line below the table.
@@ -56,22 +53,9 @@ impl Report {
 
     pub(super) fn print(&self, users: u32) {
         result_line!("");
-        result_line!(
-            "{:<26}{:>12}{:>12}{:>8}",
-            format!("{users} users"),
-            "without",
-            "with",
-            "gain"
-        );
-        for (phase, without, with) in &self.rows {
-            let gain = without.as_secs_f64() / with.as_secs_f64().max(1e-9);
-            result_line!(
-                "{phase:<26}{:>10.3} s{:>10.3} s{gain:>7.1}x",
-                without.as_secs_f64(),
-                with.as_secs_f64()
-            );
+        for line in self.table(users) {
+            result_line!("{line}");
         }
-        result_line!("without: the image directly, with direct I/O; with: through Forebay");
         for note in &self.notes {
             result_line!("{note}");
         }
@@ -86,5 +70,59 @@ impl Report {
                 result_line!("  FAILED: {what}: {failure}");
             }
         }
+    }
+
+    /// A line of titles and one for each phase: the time of each shape and, from the second on, how
+    /// many times as fast as the first it was.
+    fn table(&self, users: u32) -> Vec<String> {
+        let Some(((first, alone), others)) = self.columns.split_first() else {
+            return Vec::new();
+        };
+        let mut titles = format!("{:<26}{first:>12}", format!("{users} users"));
+        for (shape, _) in others {
+            titles.push_str(&format!("{shape:>15}{:>7}", "gain"));
+        }
+        let row = |(n, (phase, time)): (usize, &(&'static str, Duration))| {
+            let mut row = format!("{phase:<26}{:>10.3} s", time.as_secs_f64());
+            for (_, times) in others {
+                match times.get(n) {
+                    Some((_, other)) => {
+                        let other = other.as_secs_f64();
+                        let gain = time.as_secs_f64() / other.max(1e-9);
+                        row.push_str(&format!("{other:>13.3} s{gain:>6.1}x"));
+                    }
+                    None => row.push_str(&format!("{:>15}{:>7}", "-", "")),
+                }
+            }
+            row
+        };
+        let rows = alone.iter().enumerate().map(row);
+        std::iter::once(titles).chain(rows).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_says_how_many_times_as_fast_as_the_first_each_shape_is() {
+        let mut report = Report::default();
+        let times = |a, b| {
+            vec![
+                ("untar", Duration::from_millis(a)),
+                ("remove", Duration::from_millis(b)),
+            ]
+        };
+        report.times("plain disk", times(8000, 500));
+        report.times("logical DCD", times(2000, 1000));
+        assert_eq!(
+            report.table(4),
+            [
+                "4 users                     plain disk    logical DCD   gain",
+                "untar                          8.000 s        2.000 s   4.0x",
+                "remove                         0.500 s        1.000 s   0.5x",
+            ]
+        );
     }
 }

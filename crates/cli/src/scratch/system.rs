@@ -1,5 +1,6 @@
 //! Loop devices and filesystems, by the system's own tools.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +21,14 @@ pub(super) fn can_mount() -> Result<(), String> {
             return Err(format!("there is no {device}"));
         }
     }
-    for tool in ["losetup", "mkfs.ext4", "mount", "umount", "fsck.ext4"] {
+    for tool in [
+        "losetup",
+        "mkfs.ext4",
+        "tune2fs",
+        "mount",
+        "umount",
+        "fsck.ext4",
+    ] {
         if Command::new(tool).arg("-V").output().is_err() {
             return Err(format!("{tool} is not installed"));
         }
@@ -41,12 +49,39 @@ fn text(path: &Path) -> Outcome<&str> {
         .ok_or_else(|| Failure::usage(format!("{} is not UTF-8", path.display())))
 }
 
+/// A file, or a part of one, that holds a device's data.
+#[derive(Clone, Debug)]
+pub(super) struct Image {
+    pub(super) path: PathBuf,
+    /// In bytes; all of it if there is none.
+    pub(super) part: Option<Range<u64>>,
+}
+
+impl Image {
+    /// The part as it stands behind a path.
+    pub(super) fn suffix(&self) -> String {
+        match &self.part {
+            Some(part) => format!("@{}+{}", part.start, part.end - part.start),
+            None => String::new(),
+        }
+    }
+}
+
 /// A loop device directly over an image, with direct I/O.
 pub(super) struct Loop(String);
 
 impl Loop {
-    pub(super) fn over(image: &Path) -> Outcome<Loop> {
-        let args = ["--find", "--show", "--direct-io=on", text(image)?];
+    pub(super) fn over(image: &Image) -> Outcome<Loop> {
+        let (offset, limit) = match &image.part {
+            Some(part) => (part.start, part.end - part.start),
+            None => (0, 0),
+        };
+        let (offset, limit) = (format!("--offset={offset}"), format!("--sizelimit={limit}"));
+        let mut args = vec!["--find", "--show", "--direct-io=on"];
+        if image.part.is_some() {
+            args.extend([&offset[..], &limit]);
+        }
+        args.push(text(&image.path)?);
         tool("losetup", &args).map(Loop)
     }
 
@@ -63,11 +98,24 @@ impl Drop for Loop {
     }
 }
 
-/// Makes an ext4 filesystem. Without lazy initialisation, which would go on in the background of
-/// what is measured.
-pub(super) fn make_filesystem(device: &str) -> Outcome {
-    let extended = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
-    tool("mkfs.ext4", &["-q", "-F", "-E", extended, device]).map(drop)
+/// Makes an ext4 filesystem of `len` bytes in an image, with a journal or without. Without lazy
+/// initialisation, which would go on in the background of what is measured.
+pub(super) fn make_filesystem(image: &Image, len: u64, journal: bool) -> Outcome {
+    let offset = image.part.as_ref().map_or(0, |part| part.start);
+    let extended = format!("lazy_itable_init=0,lazy_journal_init=0,nodiscard,offset={offset}");
+    let features = if journal {
+        "has_journal"
+    } else {
+        "^has_journal"
+    };
+    let (path, size) = (text(&image.path)?, format!("{}k", len >> 10));
+    let args = ["-q", "-F", "-O", features, "-E", &extended, path, &size];
+    tool("mkfs.ext4", &args).map(drop)
+}
+
+/// Gives a filesystem without a journal a small one.
+pub(super) fn add_journal(device: &str) -> Outcome {
+    tool("tune2fs", &["-O", "has_journal", "-J", "size=4", device]).map(drop)
 }
 
 /// Whether the filesystem is in order; what is wrong otherwise.
@@ -79,8 +127,8 @@ pub(super) fn check_filesystem(device: &str) -> Outcome {
 pub(super) struct Mount(PathBuf);
 
 impl Mount {
-    pub(super) fn new(device: &str, at: PathBuf) -> Outcome<Mount> {
-        tool("mount", &["-t", "ext4", device, text(&at)?])?;
+    pub(super) fn new(device: &str, at: PathBuf, options: &str) -> Outcome<Mount> {
+        tool("mount", &["-t", "ext4", "-o", options, device, text(&at)?])?;
         Ok(Mount(at))
     }
 

@@ -9,8 +9,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Files in a tree, about as many as the paper's.
-const FILES: u64 = 500;
 const FILES_IN_A_DIRECTORY: u64 = 25;
 
 /// Numbers from a seed: xorshift64*.
@@ -48,9 +46,9 @@ pub(super) struct Tree(Vec<(PathBuf, Vec<u8>)>);
 
 impl Tree {
     /// The tree of one seed: files of 10 KB on average, most smaller, some of 40 KB and more.
-    pub(super) fn generate(seed: u64) -> Tree {
+    pub(super) fn generate(seed: u64, files: u64) -> Tree {
         let mut numbers = Numbers::new(seed);
-        let files = (0..FILES).map(|i| {
+        let files = (0..files).map(|i| {
             let directory = format!("src{:02}", i / FILES_IN_A_DIRECTORY);
             let len = match numbers.below(10) {
                 0..=5 => 512 + numbers.below(6 << 10),
@@ -123,7 +121,7 @@ mod tests {
 
     #[test]
     fn one_seed_is_one_tree_of_about_ten_kilobytes_a_file() {
-        let (a, b) = (Tree::generate(7), Tree::generate(7));
+        let (a, b) = (Tree::generate(7, 500), Tree::generate(7, 500));
         assert!(a.0 == b.0);
         let bytes: usize = a.0.iter().map(|(_, content)| content.len()).sum();
         let mean = bytes / a.0.len();

@@ -201,9 +201,6 @@ fn bad_options_are_refused_as_usage() {
         failed.with(2, &option);
     }
     world.refused(&["attach"]).with(2, &[]);
-    world
-        .refused(&["try", "--disk", "barracuda"])
-        .with(2, &["barracuda", "none"]);
 }
 
 #[test]

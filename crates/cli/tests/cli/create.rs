@@ -139,13 +139,6 @@ fn what_is_no_storage_is_refused() {
 }
 
 #[test]
-fn emulated_disks_are_recognised_and_put_off() {
-    world()
-        .refused(&args("model:barracuda:data.img", LOG))
-        .with(2, &["disk models come with a later version"]);
-}
-
-#[test]
 fn names_that_are_none_are_refused() {
     let world = world();
     for name in ["", "a/b", "a b", "../v", &"x".repeat(65), "v.nbd"] {

@@ -9,6 +9,7 @@ mod block_devices;
 mod control;
 mod create;
 mod documents;
+mod emulated;
 mod logs;
 mod pairs;
 mod service;

@@ -23,7 +23,7 @@ fn an_image_with_files_on_it_is_cached_used_and_complete_alone_again() {
         let device = Loop::over(&world.path("data.img")).expect("a loop device");
         EXT4.make(&device.0);
         let _mount = EXT4.mount(&device.0, &at);
-        Tree::generate(1).unpack(&at.join("before")).unwrap();
+        Tree::generate(1, 500).unpack(&at.join("before")).unwrap();
     }
     let before = world.content("data.img");
     world.ok(&[
@@ -60,7 +60,7 @@ fn an_image_with_files_on_it_is_cached_used_and_complete_alone_again() {
             file.seek(SeekFrom::End(0)).unwrap();
             file.write_all(&[3; 5000]).unwrap();
         }
-        Tree::generate(2).unpack(&at.join("after")).unwrap();
+        Tree::generate(2, 500).unpack(&at.join("after")).unwrap();
         let now = digests(&at).unwrap();
         for (path, digest) in &expected {
             let changed = paths.iter().skip(1).step_by(10).any(|other| other == path);

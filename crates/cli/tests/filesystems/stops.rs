@@ -25,7 +25,7 @@ fn a_filesystem_is_whole_after_sigterm_with_dirty_data() {
     let device = world.attach_loop();
     XFS.make(&device);
     let mount = XFS.mount(&device, &at);
-    Tree::generate(3).unpack(&at.join("tree")).unwrap();
+    Tree::generate(3, 500).unpack(&at.join("tree")).unwrap();
     let expected = digests(&at).unwrap();
     mount.unmount().expect("it unmounts");
     let pid = world.pid("v").unwrap();
@@ -97,7 +97,7 @@ fn of_two_volumes_the_crash_of_one_leaves_the_other_alone() {
     std::thread::scope(|scope| {
         for (seed, name) in (10..).zip(names) {
             let dir = at(name).join("tree");
-            scope.spawn(move || Tree::generate(seed).unpack(&dir).unwrap());
+            scope.spawn(move || Tree::generate(seed, 500).unpack(&dir).unwrap());
         }
     });
     let expected = names.map(|name| digests(&at(name)).unwrap());

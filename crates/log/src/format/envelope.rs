@@ -2,6 +2,8 @@
 
 use super::{FormatError, HEADER_BYTES, VERSION, VolumeId};
 
+/// No counter gets this far in the life of a log; so no arithmetic on one from a device overflows.
+const COUNTER_END: u64 = 1 << 60;
 const VERSION_AT: usize = 8;
 pub(super) const CRC_AT: usize = 12;
 pub(super) const VOLUME_AT: usize = 16;
@@ -84,6 +86,11 @@ impl<'a> Reader<'a> {
         let mut wide = [0; 8];
         wide[..bytes].copy_from_slice(self.take(bytes)?);
         Some(u64::from_le_bytes(wide))
+    }
+
+    /// A number of a segment, record, epoch or generation.
+    pub(super) fn counter(&mut self) -> Option<u64> {
+        self.uint(8).filter(|n| *n < COUNTER_END)
     }
 
     pub(super) fn volume(&mut self) -> Option<VolumeId> {

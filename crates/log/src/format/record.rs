@@ -67,8 +67,8 @@ impl Record {
         let mut from = open(bytes, MAGIC, WHAT)?;
         let decoded = (|| {
             let volume = from.volume()?;
-            let (epoch, segment) = (Epoch(from.uint(8)?), SegmentSeq(from.uint(8)?));
-            let (seq, stable) = (RecordSeq(from.uint(8)?), RecordSeq(from.uint(8)?));
+            let (epoch, segment) = (Epoch(from.counter()?), SegmentSeq(from.counter()?));
+            let (seq, stable) = (RecordSeq(from.counter()?), RecordSeq(from.counter()?));
             let (offset, payload_bytes) = (from.uint(4)? as u32, from.uint(4)? as u32);
             let (count, continues) = (from.uint(2)? as usize, from.continues()?);
             let entries = from.entries(count)?;

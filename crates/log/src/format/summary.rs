@@ -132,8 +132,8 @@ impl Summary {
         }
         let decoded = (|| {
             let volume = from.volume()?;
-            let (epoch, segment) = (Epoch(from.uint(8)?), SegmentSeq(from.uint(8)?));
-            let (first, stable) = (RecordSeq(from.uint(8)?), RecordSeq(from.uint(8)?));
+            let (epoch, segment) = (Epoch(from.counter()?), SegmentSeq(from.counter()?));
+            let (first, stable) = (RecordSeq(from.counter()?), RecordSeq(from.counter()?));
             let (count, body_len) = (from.uint(4)? as usize, from.uint(4)? as usize);
             let total = from.uint(4)? as usize;
             if total != bytes.len() || summary_len(body_len) != total {

@@ -4,14 +4,13 @@ use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use super::envelope::{begin, finish, open};
 use super::{FormatError, HEADER_BYTES, SEGMENTS_AT, VolumeId};
+use crate::layout::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MIN};
 
 const MAGIC: &[u8; 8] = b"FORELOG\x01";
 /// Where the layer's payload begins, behind the fixed fields.
 const LAYER_AT: usize = 112;
 /// The longest layer payload a superblock can carry, in bytes.
 pub const LAYER_BYTES_MAX: usize = HEADER_BYTES - LAYER_AT;
-/// No counter gets this far in the life of a log; so no arithmetic on one from a device overflows.
-const COUNTER_END: u64 = 1 << 60;
 
 const FLAG_CLEAN: u32 = 1;
 const FLAG_ABANDONED: u32 = 2;
@@ -98,10 +97,10 @@ impl Superblock {
         let mut from = open(bytes, MAGIC, WHAT)?;
         let decoded = (|| {
             let volume = from.volume()?;
-            let mut next = || from.uint(8);
+            let mut next = || from.counter();
             let (generation, epoch, epoch_segment) = (next()?, next()?, next()?);
             let (tail, tail_record, stable) = (next()?, next()?, next()?);
-            let (len, segment_count) = (next()?, next()?);
+            let (len, segment_count) = (from.uint(8)?, from.uint(8)?);
             let (segment_bytes, block) = (from.uint(4)? as u32, from.uint(4)? as u32);
             let (flags, layer_len) = (from.uint(4)? as u32, from.uint(4)? as usize);
             if flags & !(FLAG_CLEAN | FLAG_ABANDONED) != 0 {
@@ -133,22 +132,12 @@ impl Superblock {
         let block = self.block;
         (512..=HEADER_BYTES as u32).contains(&block)
             && block.is_power_of_two()
-            && self.segment_bytes.is_multiple_of(HEADER_BYTES as u32)
-            && self.segment_bytes as usize >= 4 * HEADER_BYTES
-            && self.segment_count > 0
+            && self.segment_bytes.is_power_of_two()
+            && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes.into())
+            && self.segment_count >= SEGMENTS_MIN
             && ring
                 .and_then(|ring| ring.checked_add(SEGMENTS_AT))
                 .is_some_and(|end| end <= self.len)
             && self.tail_record.0 > 0
-            && [
-                self.generation,
-                self.epoch_segment.0,
-                self.tail.0,
-                self.tail_record.0,
-                self.stable.0,
-                self.epoch.0,
-            ]
-            .into_iter()
-            .all(|n| n < COUNTER_END)
     }
 }

@@ -16,6 +16,20 @@ pub(super) struct End {
     pub(super) offset: u32,
     /// The whole segment, if it was read.
     pub(super) bytes: Option<BufMut>,
+    /// What stands there could not be read.
+    pub(super) unreadable: bool,
+}
+
+impl End {
+    /// The chain ends with the segment before this one.
+    pub(super) fn nowhere(segment: SegmentSeq) -> End {
+        End {
+            segment,
+            offset: 0,
+            bytes: None,
+            unreadable: false,
+        }
+    }
 }
 
 impl Scanner<'_> {
@@ -133,11 +147,13 @@ impl Scanner<'_> {
         }
         self.stable = stable;
         let later = joined(later);
-        (missing <= stable).then_some(Damage {
+        let unreadable = end.unreadable;
+        (missing <= stable || unreadable).then_some(Damage {
             record: missing,
             segment: end.segment,
             offset: end.offset,
             stable,
+            unreadable,
             later,
         })
     }
@@ -179,12 +195,18 @@ impl std::fmt::Display for Damage {
             segment,
             offset,
             stable,
+            unreadable,
             later,
         } = self;
+        let what = match (unreadable, record <= stable) {
+            (false, _) => "is missing or broken, though it was flushed",
+            (true, true) => "cannot be read, and it was flushed",
+            (true, false) => "cannot be read (it may be readable later), and may have been flushed",
+        };
         write!(
             f,
-            "{record} at byte {offset} of {segment} is missing or broken, though it was flushed \
-             (up to {stable} all were); what it wrote cannot be told"
+            "{record} at byte {offset} of {segment} {what} (up to {stable} all were); what it wrote \
+             cannot be told"
         )?;
         if later.is_empty() {
             return Ok(());

@@ -12,6 +12,8 @@ pub(super) struct Peek {
     pub(super) summary: Option<Summary>,
     /// Without a summary: its first record's header.
     pub(super) first: Option<Record>,
+    /// What stands at its beginning could not be read, nor a summary be found.
+    pub(super) unreadable: bool,
     pub(super) bytes_read: u64,
 }
 
@@ -39,12 +41,14 @@ pub(super) async fn peek(
         segment,
         summary,
         first: None,
+        unreadable: false,
         bytes_read: HEADER_BYTES as u64,
     };
     if peeked.summary.is_none() {
         let header = device
             .read(layout.segment_at(segment), BufMut::zeroed(HEADER_BYTES))
             .await;
+        peeked.unreadable = header.is_err();
         peeked.first = header
             .ok()
             .and_then(|bytes| header_at(&bytes, 0, superblock.volume, segment))

@@ -394,4 +394,5 @@ impl<const N: usize> Out<N> {
 }
 
 #[cfg(test)]
+#[path = "format/tests.rs"]
 mod tests;

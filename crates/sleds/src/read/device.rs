@@ -14,7 +14,7 @@ use super::pool::Pool;
 
 /// Bytes of a request to the device. As many as [`DEPTH`] are in memory at once, which is taken
 /// from the page cache where memory is short.
-const BLOCK: u64 = 256 << 10;
+pub(crate) const BLOCK: u64 = 256 << 10;
 /// Observations count if waiting for the device was this share of the time.
 const WAITING: f64 = 0.7;
 

@@ -4,10 +4,10 @@ mod assemble;
 mod best;
 mod cached;
 mod choose;
-mod device;
+pub(crate) mod device;
 mod ground;
 mod linear;
-mod pool;
+pub(crate) mod pool;
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom};

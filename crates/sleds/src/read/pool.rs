@@ -63,7 +63,8 @@ impl Access {
                 Err(error) => return Err(error),
             }
             // Direct reads stop in the middle of a block at the end of the file only.
-            if filled as u64 % ALIGN != 0 && self.way.load(Ordering::Relaxed) == DIRECT {
+            if !(filled as u64).is_multiple_of(ALIGN) && self.way.load(Ordering::Relaxed) == DIRECT
+            {
                 break;
             }
         }
@@ -120,15 +121,15 @@ struct Job {
 }
 
 /// A part of the file that was read.
-pub(super) struct Block {
+pub(crate) struct Block {
     buffer: Buffer,
     skip: usize,
     /// Bytes in it; fewer than asked for at the end of the file only.
-    pub(super) length: usize,
+    pub(crate) length: usize,
 }
 
 impl Block {
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         let start = self.buffer.start + self.skip;
         &self.buffer.memory[start..start + self.length]
     }
@@ -193,7 +194,7 @@ impl Shared {
 }
 
 /// Threads that read ahead of their caller, who gets the parts in the order of asking.
-pub(super) struct Pool {
+pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: usize,
     asked: u64,
@@ -204,7 +205,7 @@ pub(super) struct Pool {
 
 impl Pool {
     /// For parts of at most `block` bytes.
-    pub(super) fn new(file: &File, block: usize) -> io::Result<Pool> {
+    pub(crate) fn new(file: &File, block: usize) -> io::Result<Pool> {
         Ok(Pool {
             shared: Arc::new(Shared {
                 access: Access::new(file)?,
@@ -221,17 +222,17 @@ impl Pool {
     }
 
     /// Parts asked for and not yet given.
-    pub(super) fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         (self.asked - self.given) as usize
     }
 
     /// Whether [`Pool::wait`] would not wait.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.shared.lock().done.contains_key(&self.given)
     }
 
     /// Begins to read bytes `from` to `to`, at most a block, not empty.
-    pub(super) fn ask(&mut self, from: u64, to: u64) {
+    pub(crate) fn ask(&mut self, from: u64, to: u64) {
         let align = self.shared.access.align;
         let fresh = || Buffer::new(self.block + 2 * align as usize, align);
         let buffer = self.spare.pop().unwrap_or_else(fresh);
@@ -258,7 +259,7 @@ impl Pool {
     }
 
     /// The earliest part asked for that was not given yet. There must be one.
-    pub(super) fn wait(&mut self) -> io::Result<Block> {
+    pub(crate) fn wait(&mut self) -> io::Result<Block> {
         debug_assert!(self.in_flight() > 0);
         let mut state = self.shared.lock();
         loop {
@@ -272,7 +273,7 @@ impl Pool {
     }
 
     /// Takes back a part's memory.
-    pub(super) fn recycle(&mut self, block: Block) {
+    pub(crate) fn recycle(&mut self, block: Block) {
         self.spare.push(block.buffer);
     }
 }

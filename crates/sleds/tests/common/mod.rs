@@ -145,7 +145,7 @@ pub fn assert_whole(pieces: &[(u64, Vec<u8>)], unit: Unit, content: &[u8]) {
             Unit::Elements { start, size } => {
                 let size = u64::from(size);
                 assert_eq!((offset - start) % size, 0);
-                assert!(end == content.len() || (end as u64 - start) % size == 0);
+                assert!(end == content.len() || (end as u64 - start).is_multiple_of(size));
             }
         }
     }

@@ -1,0 +1,83 @@
+//! Counting what is allocated, so that no length from outside decides how much.
+#![allow(
+    unsafe_code,
+    reason = "an allocator is an unsafe trait; this one only counts"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, with a count for each thread.
+///
+/// Invariant: every call goes to [`System`] unchanged, so its promises are ours; the counters are
+/// plain cells that need no allocation.
+struct Counting;
+
+thread_local! {
+    static LIVE: Cell<usize> = const { Cell::new(0) };
+    static PEAK: Cell<usize> = const { Cell::new(0) };
+}
+
+fn took(bytes: usize) {
+    // A thread that ends may allocate after its counters are gone; nobody asks for those.
+    let _ = LIVE.try_with(|live| {
+        live.set(live.get().saturating_add(bytes));
+        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
+    });
+}
+
+fn gave(bytes: usize) {
+    let _ = LIVE.try_with(|live| live.set(live.get().saturating_sub(bytes)));
+}
+
+// SAFETY: every method passes its arguments to `System`, which keeps the trait's promises.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        took(layout.size());
+        // SAFETY: the caller keeps the contract of `alloc`, which is `System`'s.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        took(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        gave(layout.size());
+        // SAFETY: `at` is from `System`, as every allocation is.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        took(bytes);
+        gave(layout.size());
+        // SAFETY: as above.
+        unsafe { System.realloc(at, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs `work` on this thread, and says by how many bytes what is allocated grew at most.
+pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = LIVE.get();
+    PEAK.set(before);
+    let out = work();
+    (out, PEAK.get().saturating_sub(before))
+}
+
+/// Runs `work`, which may not take more than `bytes` of memory.
+///
+/// # Panics
+/// If it does.
+pub fn within<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    let (out, peak) = peak(work);
+    assert!(
+        peak <= bytes,
+        "{peak} bytes were allocated where {bytes} would do"
+    );
+    out
+}

@@ -1,0 +1,107 @@
+//! `forebay-fuzz`: gives hostile bytes to the decoders, on stable Rust, for as long as one likes.
+
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, Subcommand};
+use forebay_fuzz::mutate::{Rng, mutated};
+use forebay_fuzz::{TARGETS, Target, corpus, targets};
+
+/// Gives hostile bytes to the decoders.
+#[derive(Parser)]
+#[command(name = "forebay-fuzz", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Changes inputs of the corpus at random, and gives them to a target, or to each in turn.
+    Run {
+        /// The target; all if none is given.
+        target: Option<String>,
+        /// How long, in seconds, for each target.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// What to choose by.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Gives a file to a target, as it is.
+    Replay {
+        /// The target.
+        target: String,
+        /// The file.
+        file: std::path::PathBuf,
+    },
+    /// Writes what the encoders make into the corpus, as inputs to begin with.
+    Seeds,
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Run {
+            target,
+            seconds,
+            seed,
+        } => {
+            let wanted: Vec<&Target> = match &target {
+                Some(name) => vec![find(name)?],
+                None => TARGETS.iter().collect(),
+            };
+            let mut failed = Vec::new();
+            for target in wanted {
+                if !run(target, Duration::from_secs(seconds), seed)? {
+                    failed.push(target.name);
+                }
+            }
+            ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+            Ok(())
+        }
+        Command::Replay { target, file } => {
+            let bytes = std::fs::read(&file).with_context(|| file.display().to_string())?;
+            (find(&target)?.run)(&bytes);
+            println!("{target}: nothing wrong");
+            Ok(())
+        }
+        Command::Seeds => {
+            for target in &TARGETS {
+                for (name, bytes) in (target.seeds)() {
+                    corpus::keep(target.name, name, &bytes)?;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn find(name: &str) -> Result<&'static Target> {
+    let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+    targets::find(name).with_context(|| format!("no target {name}; there are {}", names.join(", ")))
+}
+
+/// False if an input makes the target panic. It is kept where `cargo fuzz` keeps such, and printed.
+fn run(target: &Target, time: Duration, seed: u64) -> Result<bool> {
+    let kept = corpus::load(target.name).context("the corpus cannot be read")?;
+    let kept: Vec<Vec<u8>> = kept.into_iter().map(|(_, bytes)| bytes).collect();
+    let (mut rng, began, mut inputs) = (Rng::new(seed), Instant::now(), 0u64);
+    while began.elapsed() < time {
+        let input = mutated(&mut rng, &kept);
+        let run = AssertUnwindSafe(|| (target.run)(&input));
+        if std::panic::catch_unwind(run).is_err() {
+            let file = corpus::keep_failing(target.name, &format!("{seed}-{inputs}"), &input)?;
+            println!(
+                "{} fails: replay {} {}",
+                target.name,
+                target.name,
+                file.display()
+            );
+            return Ok(false);
+        }
+        inputs += 1;
+    }
+    println!("{}: {inputs} inputs, nothing found", target.name);
+    Ok(true)
+}

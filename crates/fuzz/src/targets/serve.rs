@@ -1,0 +1,152 @@
+//! What the kernel and NBD clients send, message by message.
+
+use forebay_serve::nbd::format::{
+    ContextQuery, InfoQuery, OPTION_BYTES, OPTION_MAGIC, OptionHeader, REQUEST_BYTES, Request,
+    command, option,
+};
+
+use crate::cap;
+use crate::fuse_format::{self, FIXED, HEADER, Op};
+
+/// A FUSE message: as long as the input, of which the first bytes are looked at.
+pub fn fuse(bytes: &[u8]) {
+    let mut fixed = [0; FIXED];
+    let there = bytes.len().min(FIXED);
+    fixed[..there].copy_from_slice(&bytes[..there]);
+    look_at_fuse(&fixed, bytes.len());
+    // With the length made right: what else is wrong with it is looked at then.
+    fixed[..4].copy_from_slice(&(bytes.len() as u32).to_ne_bytes());
+    look_at_fuse(&fixed, bytes.len());
+}
+
+fn look_at_fuse(fixed: &[u8; FIXED], total: usize) {
+    match cap::within(0, || fuse_format::decode(fixed, total)) {
+        Ok(request) => {
+            assert!(total >= HEADER);
+            if let Op::Write { len, .. } = request.op {
+                assert_eq!(
+                    len as usize + FIXED,
+                    total,
+                    "no more than was sent may be written"
+                );
+            }
+            if let Op::ReadDir { at, len } = request.op {
+                let reply = fuse_format::readdir_out(at, len as usize);
+                assert!(reply.len() <= len as usize && reply.len() < 4096);
+            }
+        }
+        Err(malformed) => assert_eq!(malformed.unique.is_some(), total >= HEADER),
+    }
+}
+
+pub(super) fn fuse_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let message = |opcode: u32, body: &[u8]| {
+        let mut bytes = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
+        bytes.extend_from_slice(&opcode.to_ne_bytes());
+        bytes.extend_from_slice(&77u64.to_ne_bytes());
+        bytes.extend_from_slice(&2u64.to_ne_bytes());
+        bytes.resize(HEADER, 0);
+        bytes.extend_from_slice(body);
+        bytes
+    };
+    let io = |at: u64, len: u32| {
+        let mut body = vec![0; 40];
+        body[8..16].copy_from_slice(&at.to_ne_bytes());
+        body[16..20].copy_from_slice(&len.to_ne_bytes());
+        body
+    };
+    let mut write = io(4096, 32);
+    write.resize(write.len() + 32, 0xab);
+    vec![
+        (
+            "init",
+            message(26, &[7, 0, 0, 0, 38, 0, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 0]),
+        ),
+        ("lookup", message(1, b"volume\0")),
+        ("setattr", message(4, &[8; 88])),
+        ("read", message(15, &io(8192, 4096))),
+        ("write", message(16, &write)),
+        ("readdir", message(28, &io(0, 200))),
+        ("fallocate", message(43, &[3; 32])),
+        ("fsync", message(20, &[0; 16])),
+    ]
+}
+
+/// The parts of NBD messages, each decoded from the same bytes; none may allocate.
+pub fn nbd_format(bytes: &[u8]) {
+    if let Some(request) = cap::within(0, || Request::decode(bytes)) {
+        assert_eq!(request.encode(), bytes[..REQUEST_BYTES]);
+    }
+    let data = match cap::within(0, || OptionHeader::decode(bytes)) {
+        Some(header) => {
+            assert_eq!(bytes[8..12], header.option.to_be_bytes());
+            &bytes[OPTION_BYTES..]
+        }
+        None => bytes,
+    };
+    if let Some(query) = cap::within(0, || InfoQuery::decode(data)) {
+        // Name and number of wishes with their lengths, and the wishes: nothing is left over.
+        let wishes = data.len() - query.name.len() - 6;
+        assert!(wishes.is_multiple_of(2));
+        let asked = |info: &u16| query.wants(*info);
+        assert!((0..4).filter(asked).count() <= wishes / 2);
+    }
+    if let Some(query) = cap::within(0, || ContextQuery::decode(data)) {
+        assert_eq!(query.queries().count(), query.count as usize);
+        let texts: usize = query.queries().map(|query| query.len() + 4).sum();
+        assert_eq!(texts + query.name.len() + 8, data.len());
+    }
+}
+
+/// An option as a client sends it.
+pub(super) fn nbd_option(code: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = OPTION_MAGIC.to_be_bytes().to_vec();
+    bytes.extend_from_slice(&code.to_be_bytes());
+    bytes.extend_from_slice(&(data.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(data);
+    bytes
+}
+
+fn text(text: &str) -> Vec<u8> {
+    [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
+}
+
+/// The data of an option that asks about an export.
+pub(super) fn info_query(name: &str, wanted: &[u16]) -> Vec<u8> {
+    let mut data = text(name);
+    data.extend_from_slice(&(wanted.len() as u16).to_be_bytes());
+    data.extend(wanted.iter().flat_map(|info| info.to_be_bytes()));
+    data
+}
+
+/// The data of an option that asks for metadata contexts.
+pub(super) fn context_query(name: &str, queries: &[&str]) -> Vec<u8> {
+    let mut data = text(name);
+    data.extend_from_slice(&(queries.len() as u32).to_be_bytes());
+    data.extend(queries.iter().flat_map(|query| text(query)));
+    data
+}
+
+/// A request as a client sends it, without its payload.
+pub(super) fn nbd_request(command: u16, flags: u16, offset: u64, len: u32) -> Vec<u8> {
+    let cookie = 0x1122_3344;
+    Request {
+        flags,
+        command,
+        cookie,
+        offset,
+        len,
+    }
+    .encode()
+    .to_vec()
+}
+
+pub(super) fn nbd_format_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let contexts = context_query("disk", &["base:allocation", "forebay:place"]);
+    vec![
+        ("request", nbd_request(command::WRITE, 1, 4096, 512)),
+        ("info", nbd_option(option::GO, &info_query("disk", &[0, 3]))),
+        ("contexts", nbd_option(option::SET_META_CONTEXT, &contexts)),
+        ("bare", context_query("", &[])),
+    ]
+}

@@ -1,0 +1,307 @@
+//! The drive's memory: segments of neighbouring blocks.
+//!
+//! A segment holds one run of blocks. It is filled by reading or by writes; of written blocks,
+//! some may not be on the medium yet (dirty), and some may be on their way there (in flight). At
+//! most as many segments are dirty as the drive allows.
+
+use std::ops::Range;
+
+use super::spec::{CacheSpec, FastWrite};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    /// The blocks in it; empty if unused.
+    pub(crate) held: Range<u64>,
+    /// Blocks that are not on the medium yet: part of `held`.
+    pub(crate) dirty: Range<u64>,
+    /// Blocks being written to the medium.
+    pub(crate) in_flight: Range<u64>,
+    /// Number of the oldest write in `dirty`, or once in it; 0 if it was filled by reading.
+    dirty_since: u64,
+    /// Number of the oldest write in `in_flight`.
+    in_flight_since: u64,
+    /// When it was last used, counted in uses.
+    used: u64,
+    /// When the blocks of the last write were all there.
+    pub(crate) data_at: u64,
+    /// A request is filling it up to a block: it is not to be given away, nor read from.
+    filling: Option<u64>,
+    /// Blocks it is being filled with were written meanwhile: it will hold nothing.
+    spoiled: bool,
+    /// Only for writes.
+    own: bool,
+}
+
+impl Segment {
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty() || !self.in_flight.is_empty()
+    }
+
+    fn overlaps_dirty(&self, range: &Range<u64>) -> bool {
+        overlap(&self.dirty, range) || overlap(&self.in_flight, range)
+    }
+}
+
+pub(crate) fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// All segments.
+pub(crate) struct Cache {
+    pub(crate) segments: Vec<Segment>,
+    segment_blocks: u64,
+    dirty_max: usize,
+    reads_hit_writes: bool,
+    uses: u64,
+    writes: u64,
+    /// The segments that are dirty, in the order they became so.
+    dirty: Vec<usize>,
+}
+
+impl Cache {
+    pub(crate) fn new(spec: &CacheSpec) -> Cache {
+        let dirty_max = match spec.fast_write {
+            FastWrite::No | FastWrite::Sequential => 1,
+            FastWrite::Yes => spec.write_segments.clamp(1, spec.segments) as usize,
+        };
+        let own = spec.own_write_segment && spec.segments > 1;
+        let segments = (0..spec.segments)
+            .map(|i| Segment {
+                held: 0..0,
+                dirty: 0..0,
+                in_flight: 0..0,
+                dirty_since: 0,
+                in_flight_since: 0,
+                used: 0,
+                data_at: 0,
+                filling: None,
+                spoiled: false,
+                own: own && i < spec.write_segments.min(spec.segments - 1),
+            })
+            .collect();
+        Cache {
+            segments,
+            segment_blocks: u64::from(spec.segment_blocks),
+            dirty_max,
+            reads_hit_writes: spec.reads_hit_writes,
+            uses: 0,
+            writes: 0,
+            dirty: Vec::new(),
+        }
+    }
+
+    pub(crate) fn segment_blocks(&self) -> u64 {
+        self.segment_blocks
+    }
+
+    pub(crate) fn touch(&mut self, index: usize) {
+        self.uses += 1;
+        self.segments[index].used = self.uses;
+    }
+
+    /// The segment that holds `block`, or ends right before it, and may be read from.
+    pub(crate) fn find(&self, block: u64) -> Option<usize> {
+        self.segments.iter().position(|s| {
+            s.filling.is_none()
+                && !s.held.is_empty()
+                && s.held.start <= block
+                && block <= s.held.end
+        })
+    }
+
+    pub(crate) fn holds(&self, index: usize, range: &Range<u64>) -> bool {
+        let held = &self.segments[index].held;
+        held.start <= range.start && range.end <= held.end
+    }
+
+    /// Whether `block` is past the beginning of the segment.
+    pub(crate) fn will_hold(&self, index: usize, block: u64) -> bool {
+        self.segments[index].held.start <= block
+    }
+
+    /// Whether part of `range` is only here, and not to be read from here as a whole.
+    pub(crate) fn holds_dirty(&self, range: &Range<u64>) -> bool {
+        self.dirty.iter().map(|&i| &self.segments[i]).any(|s| {
+            s.overlaps_dirty(range)
+                && (!self.reads_hit_writes || s.held.start > range.start || s.held.end < range.end)
+        })
+    }
+
+    /// An unused segment for a read, or else the one not used for longest.
+    pub(crate) fn take_for_read(&mut self) -> Option<usize> {
+        let index = (0..self.segments.len())
+            .filter(|&i| {
+                let s = &self.segments[i];
+                !s.own && s.filling.is_none() && !s.is_dirty()
+            })
+            .min_by_key(|&i| self.segments[i].used)?;
+        let s = &mut self.segments[index];
+        s.held = 0..0;
+        s.dirty_since = 0;
+        self.touch(index);
+        Some(index)
+    }
+
+    /// An unused segment for a write that begins at `first`, or else the one not used for longest.
+    fn take_for_write(&mut self, first: u64) -> Option<usize> {
+        let own = self.segments.iter().any(|s| s.own);
+        let index = (0..self.segments.len())
+            .filter(|&i| {
+                let s = &self.segments[i];
+                s.own == own && s.filling.is_none() && !s.is_dirty()
+            })
+            .min_by_key(|&i| self.segments[i].used)?;
+        self.segments[index].held = first..first;
+        Some(index)
+    }
+
+    /// A request begins to fill segment `index` up to `end`.
+    pub(crate) fn begin_fill(&mut self, index: usize, end: u64) {
+        self.touch(index);
+        let s = &mut self.segments[index];
+        s.filling = Some(end);
+        s.spoiled = false;
+    }
+
+    /// The segment is filled. Returns whether it holds the blocks.
+    pub(crate) fn end_fill(&mut self, index: usize) -> bool {
+        let s = &mut self.segments[index];
+        let Some(end) = s.filling.take() else {
+            return false;
+        };
+        if s.spoiled {
+            s.held = 0..0;
+            return false;
+        }
+        self.extend(index, end);
+        true
+    }
+
+    /// Takes the blocks of a write in; `None` if there is no room for them now.
+    pub(crate) fn accept(&mut self, range: Range<u64>) -> Option<usize> {
+        let size = self.segment_blocks;
+        if range.end - range.start > size {
+            return None;
+        }
+        let fits = |s: &Segment| {
+            let hull_start = s.dirty.start.min(range.start);
+            let hull = if s.dirty.is_empty() {
+                range.clone()
+            } else {
+                hull_start..s.dirty.end.max(range.end)
+            };
+            s.filling.is_none()
+                && !s.held.is_empty()
+                && s.held.start <= range.start
+                && range.start <= s.held.end
+                && hull.end - hull.start <= size
+                && (s.in_flight.is_empty() || hull.end.max(s.held.end) - s.in_flight.start <= size)
+        };
+        let written = |s: &Segment| s.dirty_since > 0;
+        let full = self.dirty.len() >= self.dirty_max;
+        let found = if full {
+            let mut dirty = self.dirty.iter().copied();
+            dirty.find(|&i| fits(&self.segments[i]))
+        } else {
+            self.segments.iter().position(|s| written(s) && fits(s))
+        };
+        let others = self.dirty.iter().filter(|&&i| Some(i) != found);
+        if others
+            .map(|&i| &self.segments[i])
+            .any(|s| s.overlaps_dirty(&range))
+        {
+            return None;
+        }
+        let index = match found {
+            Some(index) => index,
+            None if full => return None,
+            None => self.take_for_write(range.start)?,
+        };
+        if !self.segments[index].is_dirty() {
+            self.dirty.push(index);
+        }
+        self.forget(&range, index);
+        self.writes += 1;
+        let writes = self.writes;
+        let s = &mut self.segments[index];
+        if s.dirty.is_empty() {
+            s.dirty = range.clone();
+            s.dirty_since = writes;
+        } else {
+            s.dirty = s.dirty.start.min(range.start)..s.dirty.end.max(range.end);
+        }
+        s.held.end = s.held.end.max(range.end);
+        s.held.start = s.held.start.max(s.held.end.saturating_sub(size));
+        self.touch(index);
+        Some(index)
+    }
+
+    /// Drops the segments that hold part of `range`, because it is being written; but not segment
+    /// `except`. A segment is one run of blocks, and goes as a whole.
+    pub(crate) fn forget(&mut self, range: &Range<u64>, except: usize) {
+        for (i, s) in self.segments.iter_mut().enumerate() {
+            if i == except || s.is_dirty() {
+                continue;
+            }
+            if let Some(end) = s.filling {
+                s.spoiled |= overlap(&(s.held.start..end), range);
+            } else if overlap(&s.held, range) {
+                s.held = 0..0;
+            }
+        }
+    }
+
+    /// The blocks of segment `index` that a destage writes; they are in flight from now on.
+    pub(crate) fn begin_destage(&mut self, index: usize) -> Range<u64> {
+        let s = &mut self.segments[index];
+        s.in_flight = std::mem::replace(&mut s.dirty, 0..0);
+        s.in_flight_since = s.dirty_since;
+        s.in_flight.clone()
+    }
+
+    pub(crate) fn end_destage(&mut self, index: usize) {
+        let hits = self.reads_hit_writes;
+        let s = &mut self.segments[index];
+        s.in_flight = 0..0;
+        if s.dirty.is_empty() {
+            if !hits {
+                s.held = 0..0;
+            }
+            self.dirty.retain(|&i| i != index);
+        }
+    }
+
+    /// Segments with something to destage, and what.
+    pub(crate) fn to_destage(&self) -> impl Iterator<Item = (usize, &Range<u64>)> {
+        let dirty = self.dirty.iter().map(|&i| (i, &self.segments[i]));
+        dirty
+            .filter(|(_, s)| !s.dirty.is_empty() && s.in_flight.is_empty())
+            .map(|(i, s)| (i, &s.dirty))
+    }
+
+    /// Whether anything is not on the medium yet.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// How many writes were taken in so far.
+    pub(crate) fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Whether the first `writes` writes taken in are on the medium.
+    pub(crate) fn is_clean_up_to(&self, writes: u64) -> bool {
+        self.dirty.iter().map(|&i| &self.segments[i]).all(|s| {
+            (s.dirty.is_empty() || s.dirty_since > writes)
+                && (s.in_flight.is_empty() || s.in_flight_since > writes)
+        })
+    }
+
+    /// Notes that `block` and those before it, back to the beginning of the segment, are held.
+    pub(crate) fn extend(&mut self, index: usize, end: u64) {
+        let size = self.segment_blocks;
+        let s = &mut self.segments[index];
+        s.held.end = s.held.end.max(end);
+        s.held.start = s.held.start.max(s.held.end.saturating_sub(size));
+    }
+}

@@ -1,0 +1,202 @@
+//! What the interface answers from the cache.
+
+use std::ops::Range;
+
+use super::super::ahead::Ahead;
+use super::super::options::{CacheChoice, Op, Service};
+use super::super::queue::{Asked, Request, Work};
+use super::super::spec::ReadAhead;
+use super::{Disk, Plan, span};
+
+/// Where a read's blocks would come from.
+pub(super) enum Source {
+    /// All are in the segment.
+    Held(usize),
+    /// They are there, or will be when the read-ahead gets there.
+    Coming,
+    /// From the medium; those up to the end of the segment are held.
+    Medium(Option<usize>),
+    /// From the medium, after a destage.
+    Blocked,
+}
+
+impl Disk {
+    /// Answers the first request that the cache can answer. Returns whether there was one.
+    pub(super) fn answer_one(&mut self, now: u64) -> bool {
+        for index in 0..self.queue.waiting.len() {
+            let waiting = &self.queue.waiting[index];
+            let Request::Transfer(work) = &waiting.request else {
+                continue;
+            };
+            if waiting.asked != Asked::NotYet {
+                continue;
+            }
+            let work = work.clone();
+            let plan = match work.op {
+                Op::Read => self.answer_read(now, &work),
+                Op::Write => self.take_write(now, &work),
+            };
+            if let Some(plan) = plan {
+                self.last_op = work.op;
+                self.interface_until = plan.end;
+                self.promise(now, index, plan);
+                return true;
+            }
+            let blocked = work.op == Op::Read && self.cache.holds_dirty(&work.range);
+            self.queue.waiting[index].asked = if blocked { Asked::Blocked } else { Asked::Miss };
+        }
+        false
+    }
+
+    pub(super) fn source(&self, range: &Range<u64>) -> Source {
+        if self.choice == CacheChoice::default() {
+            return Source::Medium(None);
+        }
+        if self.choice.immediate_report && self.cache.holds_dirty(range) {
+            return Source::Blocked;
+        }
+        if !self.choice.read_ahead {
+            return match self.cache.find(range.start) {
+                Some(i) if self.choice.immediate_report && self.cache.holds(i, range) => {
+                    Source::Held(i)
+                }
+                _ => Source::Medium(None),
+            };
+        }
+        if let Some(i) = self.cache.find(range.start) {
+            if self.cache.holds(i, range) {
+                return Source::Held(i);
+            }
+            if self.ahead.as_ref().is_some_and(|a| a.segment == i) {
+                return Source::Coming;
+            }
+            return Source::Medium(Some(i));
+        }
+        match &self.ahead {
+            Some(a) if self.cache.will_hold(a.segment, range.start) && range.start < a.limit => {
+                Source::Coming
+            }
+            _ => Source::Medium(None),
+        }
+    }
+
+    /// How far to read on after a read up to `end` that is kept in a segment beginning at `start`.
+    pub(super) fn limit(&self, start: u64, range: &Range<u64>) -> u64 {
+        let spec = &self.spec.cache;
+        let size = self.cache.segment_blocks();
+        let disk = self.blocks();
+        let end = range.end;
+        if end >= disk {
+            return end;
+        }
+        let wanted = match spec.read_ahead {
+            ReadAhead::No => end,
+            ReadAhead::Blocks(n) => end + u64::from(n),
+            ReadAhead::TrackThenOn => {
+                let track = self.geometry.track_of(end);
+                if start < track.start && track.end < disk {
+                    self.geometry.track_of(track.end).end
+                } else {
+                    track.end
+                }
+            }
+        };
+        let room = if spec.read_ahead_discards {
+            end + size
+        } else {
+            range.start + size
+        };
+        wanted.min(room).clamp(end, disk)
+    }
+
+    fn answer_read(&mut self, now: u64, work: &Work) -> Option<Plan> {
+        let source = self.source(&work.range);
+        let overhead = self.overhead(self.times.read_hit);
+        let block = self.times.block;
+        let bus = self.on_bus(work);
+        let mut end = now + overhead + bus;
+        let (first, last) = (work.range.start, work.range.end - 1);
+        match source {
+            Source::Held(segment) => {
+                self.cache.touch(segment);
+                let start = self.cache.segments[segment].held.start;
+                let limit = self.limit(start, &work.range);
+                match &mut self.ahead {
+                    Some(ahead) if ahead.segment == segment => {
+                        ahead.limit = ahead.limit.max(limit);
+                        self.queue.wake_reads(&(start..limit));
+                    }
+                    _ => self.resume_ahead(now, segment, limit),
+                }
+            }
+            Source::Coming => {
+                let segment = self.ahead.as_ref()?.segment;
+                self.cache.touch(segment);
+                let start = self.cache.segments[segment].held.start;
+                let limit = self.limit(start, &work.range);
+                let ahead = self.ahead.as_mut()?;
+                ahead.limit = ahead.limit.max(limit);
+                self.queue.wake_reads(&(start..limit));
+                let ahead = self.ahead.as_ref()?;
+                let first = ahead.when(&self.motor, &self.geometry, first);
+                let last = ahead.when(&self.motor, &self.geometry, last);
+                end = end.max(first + bus).max(last + block);
+            }
+            Source::Medium(_) | Source::Blocked => return None,
+        }
+        Some(Plan {
+            end,
+            service: Service {
+                overhead: span(overhead),
+                bus: span(bus),
+                transfer: span(end - now - overhead - bus),
+                ..Service::default()
+            },
+        })
+    }
+
+    /// After a hit: the drive may go on filling the segment.
+    fn resume_ahead(&mut self, now: u64, segment: usize, limit: u64) {
+        let held = self.cache.segments[segment].held.end;
+        if self.choice.read_ahead
+            && self.spec.cache.read_ahead_on_hit
+            && self.busy.is_none()
+            && limit > held
+            && !self.cache.segments[segment].is_dirty()
+        {
+            self.stop_ahead();
+            self.ahead = Some(Ahead::new(segment, (now, self.arm), held, limit));
+            self.queue.wake_reads(&(held..limit));
+        }
+    }
+
+    pub(super) fn stop_ahead(&mut self) {
+        if let Some(ahead) = self.ahead.take() {
+            self.arm = ahead.arm(&self.geometry);
+        }
+    }
+
+    fn take_write(&mut self, now: u64, work: &Work) -> Option<Plan> {
+        if !self.choice.immediate_report {
+            return None;
+        }
+        let ahead = self.ahead.as_ref().map(|a| a.segment);
+        let segment = self.cache.accept(work.range.clone())?;
+        if ahead == Some(segment) || ahead.is_some_and(|a| self.cache.segments[a].held.is_empty()) {
+            self.stop_ahead();
+        }
+        let overhead = self.overhead(self.times.write_hit);
+        let bus = self.on_bus(work);
+        let end = now + overhead + bus;
+        self.cache.segments[segment].data_at = end;
+        self.queue.wake_reads(&self.cache.segments[segment].held);
+        Some(Plan {
+            end: end + self.times.write_completion,
+            service: Service {
+                overhead: span(overhead),
+                bus: span(bus),
+                ..Service::default()
+            },
+        })
+    }
+}

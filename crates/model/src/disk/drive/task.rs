@@ -1,0 +1,268 @@
+//! What the mechanism does.
+
+use std::ops::Range;
+
+use super::super::mechanics::{Place, Transfer};
+use super::super::options::{Op, Service};
+use super::super::queue::{Asked, Candidate, Request, Task, Work};
+use super::answer::Source;
+use super::{Busy, Disk, Plan, Then, span};
+
+/// What a request waits for.
+enum Need {
+    /// Its turn at the interface.
+    Interface,
+    /// Its turn at the medium.
+    Medium,
+    /// A destage.
+    Destage,
+}
+
+impl Disk {
+    /// Gives the mechanism its next task, if there is one.
+    pub(super) fn start_task(&mut self, now: u64) {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        self.collect(now, &mut candidates);
+        if let [only] = candidates[..] {
+            self.start(now, only.task);
+        } else if !candidates.is_empty() {
+            let arm = self
+                .ahead
+                .as_ref()
+                .map_or(self.arm, |a| a.arm(&self.geometry));
+            if let Some(task) = self.queue.choose(&self.motor, arm, &candidates) {
+                self.start(now, task);
+            }
+        }
+        self.candidates = candidates;
+    }
+
+    /// What the mechanism could do, in the order it came. Destages are for when there is nothing
+    /// else, or something waits for them: then they come where that stands.
+    fn collect(&mut self, now: u64, candidates: &mut Vec<Candidate>) {
+        candidates.clear();
+        let dirty = self.cache.is_dirty();
+        let mut pressed = false;
+        let mut pressed_first = false;
+        for (index, waiting) in self.queue.waiting.iter().enumerate() {
+            let need = match &waiting.request {
+                Request::Flush(_) => Need::Destage,
+                Request::Transfer(work) => self.need(work, dirty, waiting.asked),
+            };
+            match (need, &waiting.request) {
+                (Need::Medium, Request::Transfer(work)) => {
+                    let from = now + self.medium_overhead(work);
+                    candidates.push(Candidate {
+                        task: Task::Serve(index),
+                        place: work.place,
+                        write: work.op == Op::Write,
+                        from,
+                        ready: self.data_ready(from, work),
+                    });
+                    if self.queue.in_order() {
+                        break;
+                    }
+                }
+                (Need::Interface, _) => {}
+                _ => {
+                    pressed = true;
+                    pressed_first |= candidates.is_empty();
+                }
+            }
+        }
+        if dirty && (pressed || candidates.is_empty()) {
+            let begin = if pressed_first { 0 } else { candidates.len() };
+            let wanted = if self.queue.in_order() { 1 } else { usize::MAX };
+            let destages = self
+                .cache
+                .to_destage()
+                .take(wanted)
+                .map(|(segment, range)| Candidate {
+                    task: Task::Destage(segment),
+                    place: Place::of(&self.geometry.piece(range.start, 1)),
+                    write: true,
+                    from: now,
+                    ready: self.cache.segments[segment].data_at,
+                });
+            candidates.splice(begin..begin, destages);
+        }
+    }
+
+    /// What a request waits for.
+    fn need(&self, work: &Work, dirty: bool, asked: Asked) -> Need {
+        match work.op {
+            Op::Read if asked == Asked::Miss => Need::Medium,
+            Op::Read if asked == Asked::Blocked => Need::Destage,
+            Op::Read => match self.source(&work.range) {
+                Source::Held(_) | Source::Coming => Need::Interface,
+                Source::Medium(_) => Need::Medium,
+                Source::Blocked => Need::Destage,
+            },
+            Op::Write => {
+                let cached =
+                    self.choice.immediate_report && work.blocks() <= self.cache.segment_blocks();
+                if cached || (dirty && self.cache.holds_dirty(&work.range)) {
+                    Need::Destage
+                } else {
+                    Need::Medium
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, now: u64, task: Task) {
+        self.stop_ahead();
+        match task {
+            Task::Destage(segment) => {
+                let known = self.cache.segments[segment].data_at;
+                let range = self.cache.begin_destage(segment);
+                let transfer = self.transfer(now, &range, true, known);
+                self.busy = Some(Busy {
+                    until: transfer.end,
+                    then: Then::Destaged(segment),
+                });
+            }
+            Task::Serve(index) => {
+                let Request::Transfer(work) = &self.queue.waiting[index].request else {
+                    return;
+                };
+                let work = work.clone();
+                let plan = match work.op {
+                    Op::Read => self.read(now, &work),
+                    Op::Write => self.write_through(now, &work),
+                };
+                self.last_op = work.op;
+                self.promise(now, index, plan);
+            }
+        }
+    }
+
+    /// Moves the mechanism.
+    fn transfer(&mut self, at: u64, range: &Range<u64>, write: bool, ready: u64) -> Transfer {
+        let transfer = self.motor.transfer(
+            &self.geometry,
+            (at, self.arm),
+            (range.start, range.end - range.start),
+            write,
+            ready,
+        );
+        self.arm = transfer.arm;
+        transfer
+    }
+
+    /// What the controller needs before the arm sets out for a request.
+    fn medium_overhead(&self, work: &Work) -> u64 {
+        self.overhead(match work.op {
+            Op::Read => self.times.read_miss,
+            Op::Write if self.choice.immediate_report => self.times.write_hit,
+            Op::Write => self.times.write_miss,
+        })
+    }
+
+    /// When the medium may begin with a request whose data may be on the bus from `from` on. Where
+    /// the medium is faster than the bus, a write has to wait, so that no block comes too late.
+    fn data_ready(&self, from: u64, work: &Work) -> u64 {
+        if work.op == Op::Read {
+            return 0;
+        }
+        let from = from.max(self.bus_until);
+        let others = (work.blocks() - 1) * work.slot_ns;
+        (from + self.on_bus(work))
+            .saturating_sub(others)
+            .max(from + self.times.block)
+    }
+
+    /// A read from the medium.
+    fn read(&mut self, now: u64, work: &Work) -> Plan {
+        let overhead = self.medium_overhead(work);
+        let block = self.times.block;
+        let bus = self.on_bus(work);
+        let held = match self.source(&work.range) {
+            Source::Medium(held) => held,
+            _ => None,
+        };
+        let mut missing = work.range.clone();
+        if let Some(segment) = held {
+            missing.start = self.cache.segments[segment].held.end;
+        }
+        let transfer = self.transfer(now + overhead, &missing, false, 0);
+        let first = if missing.start == work.range.start {
+            transfer.first_done
+        } else {
+            now + self.overhead(self.times.read_hit)
+        };
+        let bus_from = first.max(self.bus_until);
+        let end = (bus_from + bus).max(transfer.end + block);
+        self.bus_until = end;
+        let then = self.fill(work, held, &transfer);
+        self.busy = Some(Busy {
+            until: transfer.end,
+            then,
+        });
+        let moved = overhead + transfer.seek + transfer.latency;
+        Plan {
+            end,
+            service: Service {
+                overhead: span(overhead),
+                seek: span(transfer.seek),
+                rotation: span(transfer.latency),
+                transfer: span(transfer.end - now - moved),
+                bus: span(bus),
+                ..Service::default()
+            },
+        }
+    }
+
+    /// What becomes of the blocks of a read.
+    fn fill(&mut self, work: &Work, held: Option<usize>, transfer: &Transfer) -> Then {
+        if !self.choice.read_ahead {
+            return Then::Nothing;
+        }
+        let Some(segment) = held.or_else(|| self.cache.take_for_read()) else {
+            return Then::Nothing;
+        };
+        if held.is_none() {
+            let mut start = work.range.start;
+            if self.spec.cache.keeps_passing {
+                let turned = self.motor.turned_in(transfer.latency);
+                let before = start - self.geometry.track_of(start).start;
+                start -= before.min(turned / self.geometry.piece(start, 1).slot);
+            }
+            self.cache.segments[segment].held = start..work.range.start;
+        }
+        self.cache.begin_fill(segment, work.range.end);
+        let start = self.cache.segments[segment].held.start;
+        Then::Filled {
+            segment,
+            end: work.range.end,
+            limit: self.limit(start, &work.range),
+        }
+    }
+
+    /// A write that is done when it is on the medium.
+    fn write_through(&mut self, now: u64, work: &Work) -> Plan {
+        let overhead = self.medium_overhead(work);
+        let bus = self.on_bus(work);
+        self.cache.forget(&work.range, usize::MAX);
+        let from = (now + overhead).max(self.bus_until);
+        let ready = self.data_ready(now + overhead, work);
+        let transfer = self.transfer(now + overhead, &work.range, true, ready);
+        self.bus_until = from + bus;
+        self.busy = Some(Busy {
+            until: transfer.end,
+            then: Then::Nothing,
+        });
+        let moved = overhead + transfer.seek + transfer.latency;
+        Plan {
+            end: transfer.end.max(from + bus) + self.times.write_completion,
+            service: Service {
+                overhead: span(overhead),
+                seek: span(transfer.seek),
+                rotation: span(transfer.latency),
+                transfer: span(transfer.end - now - moved),
+                bus: span(bus),
+                ..Service::default()
+            },
+        }
+    }
+}

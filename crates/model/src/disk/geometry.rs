@@ -1,0 +1,254 @@
+//! From block numbers to places on the platters.
+//!
+//! A *slot* is a place for a block on a track. Within a zone, slots are counted along tracks and
+//! cylinders in the order in which blocks use them; that count is the block's *physical* number
+//! there. Blocks are laid into slots in order, passing over slots that are defective (slips) or
+//! kept as spares at the end of each part of the zone. So the mapping is one-to-one and rises.
+//!
+//! An angle is a fraction of a rotation, in units of 2⁻⁶⁴: it wraps where the disk does.
+
+use super::spec::{Layout, Order, Spares, ZoneSpec};
+
+/// A fraction of a rotation, in units of 2⁻⁶⁴.
+pub(crate) type Angle = u64;
+
+/// Neighbouring blocks on one track.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Piece {
+    pub(crate) cylinder: u32,
+    pub(crate) head: u32,
+    /// Where the first of them begins.
+    pub(crate) angle: Angle,
+    /// From the beginning of the first to the end of the last.
+    pub(crate) span: Angle,
+    /// How many blocks; there may be fewer than slots under the span.
+    pub(crate) blocks: u32,
+    /// The angle one slot takes.
+    pub(crate) slot: Angle,
+}
+
+/// Where every block of a disk lies.
+pub(crate) struct Geometry {
+    zones: Vec<Zone>,
+    surfaces: u64,
+    blocks: u64,
+    order: Order,
+}
+
+struct Zone {
+    /// First block, by its number on the disk.
+    first: u64,
+    /// Blocks, without those reserved.
+    blocks: u64,
+    first_cylinder: u32,
+    sectors: u64,
+    /// Angle of a slot; so little under the true fraction that it makes no nanosecond.
+    slot: Angle,
+    offset: Angle,
+    track_skew: Angle,
+    cylinder_skew: Angle,
+    reserved: u64,
+    /// Slots of a part that has its own spares, and blocks in it.
+    part_slots: u64,
+    part_blocks: u64,
+    slots: u64,
+    slips: Vec<u64>,
+}
+
+impl Zone {
+    fn new(spec: &ZoneSpec, layout: &Layout, first: u64) -> Result<Zone, String> {
+        let cylinders = u64::from(spec.last_cylinder - spec.first_cylinder) + 1;
+        let sectors = u64::from(spec.sectors);
+        let surfaces = u64::from(layout.surfaces);
+        let slots = cylinders * surfaces * sectors;
+        let (part_slots, spares) = match layout.spares {
+            Spares::Track => (sectors, spec.spares),
+            Spares::Cylinders(n) => (u64::from(n) * surfaces * sectors, spec.spares),
+            Spares::Zone => (slots, spec.spares),
+            Spares::Disk => (slots, spec.slips.len() as u64),
+        };
+        let name = format!("zone at cylinder {}", spec.first_cylinder);
+        if part_slots == 0 || spares >= part_slots {
+            return Err(format!("{name}: no room besides the spares"));
+        }
+        if spec.slips.last().is_some_and(|&last| last >= slots) {
+            return Err(format!("{name}: a slip is outside the zone"));
+        }
+        for part in spec.slips.chunk_by(|a, b| a / part_slots == b / part_slots) {
+            if part.len() as u64 > spares {
+                return Err(format!("{name}: more slips than spares"));
+            }
+        }
+        let slot = u64::MAX / sectors;
+        let skew = |blocks: f64| ((blocks / sectors as f64).fract() * 2f64.powi(64)) as u64;
+        let mut zone = Zone {
+            first,
+            blocks: 0,
+            first_cylinder: spec.first_cylinder,
+            sectors,
+            slot,
+            offset: skew(spec.offset),
+            track_skew: skew(spec.track_skew),
+            cylinder_skew: skew(spec.cylinder_skew),
+            reserved: spec.reserved,
+            part_slots,
+            part_blocks: part_slots - spares,
+            slots,
+            slips: spec.slips.clone(),
+        };
+        zone.blocks = zone
+            .blocks_before(slots)
+            .checked_sub(spec.reserved)
+            .ok_or(format!("{name}: more reserved than there is"))?;
+        Ok(zone)
+    }
+
+    /// How many blocks, reserved ones too, lie in slots before `slot`.
+    fn blocks_before(&self, slot: u64) -> u64 {
+        let part = slot / self.part_slots;
+        let begin = part * self.part_slots;
+        let slips = self.slips_from(begin).partition_point(|&s| s < slot) as u64;
+        // The last part may be cut short by the zone's end; its spares are at its end all the same.
+        let spares = self.part_slots - self.part_blocks;
+        let in_part = self.part_slots.min(self.slots - begin.min(self.slots));
+        let room = in_part.saturating_sub(spares);
+        part * self.part_blocks + (slot - begin - slips).min(room)
+    }
+
+    fn slips_from(&self, slot: u64) -> &[u64] {
+        &self.slips[self.slips.partition_point(|&s| s < slot)..]
+    }
+
+    /// The slot of the zone's block `n`.
+    fn slot_of(&self, n: u64) -> u64 {
+        let n = n + self.reserved;
+        let begin = n / self.part_blocks * self.part_slots;
+        let mut slot = begin + n % self.part_blocks;
+        if !self.slips.is_empty() {
+            for &slip in self.slips_from(begin) {
+                if slip > slot {
+                    break;
+                }
+                slot += 1;
+            }
+        }
+        slot
+    }
+}
+
+impl Geometry {
+    /// Lays the blocks out; or says why that layout cannot be.
+    pub(crate) fn new(layout: &Layout) -> Result<Geometry, String> {
+        check(layout)?;
+        let mut zones = Vec::with_capacity(layout.zones.len());
+        let mut first = 0;
+        for spec in &layout.zones {
+            let zone = Zone::new(spec, layout, first)?;
+            first += zone.blocks;
+            zones.push(zone);
+        }
+        if layout.blocks == 0 || first < layout.blocks {
+            return Err(format!(
+                "room for {first} blocks, but {} are claimed",
+                layout.blocks
+            ));
+        }
+        Ok(Geometry {
+            zones,
+            surfaces: u64::from(layout.surfaces),
+            blocks: layout.blocks,
+            order: layout.order,
+        })
+    }
+
+    /// The blocks from `first` on, at most `blocks`, that lie on one track.
+    ///
+    /// # Panics
+    /// If `first` is past the end or `blocks` is 0.
+    pub(crate) fn piece(&self, first: u64, blocks: u64) -> Piece {
+        assert!(first < self.blocks && blocks > 0, "no such blocks");
+        let index = self.zones.partition_point(|z| z.first <= first) - 1;
+        let zone = &self.zones[index];
+        let at = first - zone.first;
+        let begin = zone.slot_of(at);
+        let track = begin / zone.sectors;
+        let sector = begin % zone.sectors;
+        let here = zone.blocks_before((track + 1) * zone.sectors) - zone.reserved - at;
+        let blocks = blocks.min(here);
+        let slots = if zone.slips.is_empty() {
+            blocks
+        } else {
+            zone.slot_of(at + blocks - 1) - begin + 1
+        };
+        let (cylinder, nth) = (track / self.surfaces, track % self.surfaces);
+        let turns = cylinder * (self.surfaces - 1) + nth;
+        let angle = zone
+            .offset
+            .wrapping_add(zone.track_skew.wrapping_mul(turns))
+            .wrapping_add(zone.cylinder_skew.wrapping_mul(cylinder))
+            .wrapping_add(zone.slot * sector);
+        let cylinder = u64::from(zone.first_cylinder) + cylinder;
+        let back = match self.order {
+            Order::Cylinders => false,
+            Order::Serpentine => (cylinder - u64::from(zone.first_cylinder)) % 2 == 1,
+            Order::SerpentineOverZones => cylinder % 2 == 1,
+        };
+        Piece {
+            cylinder: cylinder as u32,
+            head: (if back { self.surfaces - 1 - nth } else { nth }) as u32,
+            angle,
+            span: zone.slot * slots,
+            blocks: blocks as u32,
+            slot: zone.slot,
+        }
+    }
+
+    /// The block numbers that share a track with `block`.
+    pub(crate) fn track_of(&self, block: u64) -> std::ops::Range<u64> {
+        let index = self.zones.partition_point(|z| z.first <= block) - 1;
+        let zone = &self.zones[index];
+        let begin = zone.slot_of(block - zone.first) / zone.sectors * zone.sectors;
+        let number = |slot| zone.first + zone.blocks_before(slot).saturating_sub(zone.reserved);
+        number(begin)..number(begin + zone.sectors).min(self.blocks)
+    }
+
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+}
+
+fn check(layout: &Layout) -> Result<(), String> {
+    if !(1..=256).contains(&layout.surfaces) || !(1..=10_000_000).contains(&layout.cylinders) {
+        return Err("surfaces are 1 to 256, cylinders 1 to 10 million".into());
+    }
+    if layout.zones.is_empty() {
+        return Err("no zones".into());
+    }
+    let mut free = 0;
+    for zone in &layout.zones {
+        let (first, last) = (zone.first_cylinder, zone.last_cylinder);
+        if first < free || last < first || last >= layout.cylinders {
+            return Err(format!(
+                "zone {first} to {last} overlaps or leaves the disk"
+            ));
+        }
+        free = last + 1;
+        if !(1..=1_000_000).contains(&zone.sectors) {
+            return Err(format!("zone {first}: 1 to 1 million blocks make a track"));
+        }
+        if [zone.offset, zone.track_skew, zone.cylinder_skew]
+            .iter()
+            .any(|&s| s > 1e7)
+        {
+            return Err(format!("zone {first}: a skew is out of reason"));
+        }
+    }
+    if layout.spares == Spares::Cylinders(0) {
+        return Err("spares in ranges of no cylinders".into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "geometry_tests.rs"]
+mod tests;

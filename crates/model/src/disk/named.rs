@@ -1,0 +1,43 @@
+//! The drives that have a name here.
+
+use super::spec::Spec;
+
+const TABLES: [(&str, &str); 10] = [
+    ("dec_rz26", include_str!("tables/dec_rz26.disk")),
+    ("barracuda", include_str!("tables/barracuda.disk")),
+    ("cheetah4lp", include_str!("tables/cheetah4lp.disk")),
+    ("atlas3", include_str!("tables/atlas3.disk")),
+    ("cheetah9lp", include_str!("tables/cheetah9lp.disk")),
+    ("ibm18es", include_str!("tables/ibm18es.disk")),
+    ("atlas10k", include_str!("tables/atlas10k.disk")),
+    (
+        "cheetah15k5-2003",
+        include_str!("tables/cheetah15k5-2003.disk"),
+    ),
+    ("hylog-2008", include_str!("tables/hylog-2008.disk")),
+    (
+        "barracuda1tb-2012",
+        include_str!("tables/barracuda1tb-2012.disk"),
+    ),
+];
+
+/// The drive called `name`, or `None` if there is none.
+///
+/// # Panics
+/// If a table in this crate cannot be read, which a test rules out.
+pub fn named(name: &str) -> Option<Spec> {
+    let (_, table) = TABLES.iter().find(|(known, _)| *known == name)?;
+    Some(Spec::parse(table).unwrap_or_else(|e| panic!("{name}: {e}")))
+}
+
+/// The names of all drives, oldest first, each with a line on what it is and where its figures
+/// are from.
+pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TABLES.iter().map(|(name, table)| {
+        let about = table
+            .lines()
+            .find_map(|line| line.strip_prefix("about "))
+            .unwrap_or("");
+        (*name, about)
+    })
+}

@@ -1,0 +1,81 @@
+use super::*;
+
+const GOOD: &str = include_str!("tables/barracuda.disk");
+
+#[test]
+fn every_table_in_the_crate_is_a_drive() {
+    let mut count = 0;
+    for (name, about) in super::super::names() {
+        let spec = super::super::named(name).expect("it is in the list");
+        assert_eq!(spec.name(), name);
+        assert_eq!(spec.about(), about);
+        assert!(about.len() > 20, "{name}: says what it is");
+        count += 1;
+    }
+    assert_eq!(count, 10);
+    assert!(super::super::named("no such drive").is_none());
+}
+
+#[test]
+fn a_table_without_one_of_its_lines_is_refused() {
+    for (number, line) in GOOD.lines().enumerate() {
+        let keyword = line.split(' ').next().unwrap_or("");
+        if matches!(keyword, "" | "#" | "slip" | "seek" | "zone") {
+            continue;
+        }
+        let rest: Vec<&str> = GOOD
+            .lines()
+            .enumerate()
+            .filter(|(n, _)| *n != number)
+            .map(|(_, l)| l)
+            .collect();
+        let error = Spec::parse(&rest.join("\n")).expect_err(keyword);
+        assert!(error.to_string().contains(keyword), "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_line_is_named() {
+    for (from, to, line) in [
+        ("surfaces 5", "surfaces five", 0),
+        ("rpm 7200", "rpm 0", 0),
+        ("rpm 7200", "rpm NaN", 0),
+        ("blocks 4110000", "blocks 9110000", 0),
+        ("fast_write sequential", "fast_write often", 0),
+        ("spares cylinders 6", "spares cylinders", 11),
+        ("skew 37 52", "skew 37", 12),
+        ("skew 37 52", "skew 37 -52", 12),
+        ("slip 112508 113430", "slip 113430 112508", 13),
+        ("seek 1:1.943", "seek 2:1.943", 0),
+        ("2:1.956", "2:-1.956", 0),
+        ("2:1.956", "2", 0),
+        ("segments 3", "segments 0", 0),
+        ("segments 3", "segments 3\nsegments 3", 0),
+        ("segments 3", "segments 3\nsegmentz 3", 0),
+        ("bus_ms 0.1025", "bus_ms 1e300", 0),
+        ("cylinders 5172", "cylinders 99999999", 0),
+    ] {
+        assert!(GOOD.contains(from), "{from}");
+        let error = Spec::parse(&GOOD.replacen(from, to, 1)).expect_err(to);
+        if line > 0 {
+            assert_eq!(error.line, line, "{to}: {error}");
+        }
+    }
+}
+
+#[test]
+fn no_bytes_make_it_panic() {
+    // Changes each byte in turn to some others; what is still a table must be one that works.
+    let mut seed = 12_345_u64;
+    for at in 0..GOOD.len() {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let mut bytes = GOOD.as_bytes().to_vec();
+        bytes[at] = b" 0123456789.:-\nx#e"[(seed >> 33) as usize % 18];
+        if let Ok(text) = std::str::from_utf8(&bytes) {
+            let _ = Spec::parse(text);
+        }
+        if let Ok(text) = std::str::from_utf8(&bytes[..at]) {
+            assert!(Spec::parse(text).is_err() || at + 25 > GOOD.len());
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The mechanical disk as what times an emulated device.
+
+use forebay_rt::Instant;
+
+use crate::Timing;
+use crate::disk::{Caches, Completion, Disk, Op, Options, Spec};
+
+/// A drive: a mechanical disk, and whether its answers to writes can be relied on.
+pub struct Drive {
+    disk: Disk,
+    write_cache: bool,
+}
+
+impl Drive {
+    /// A drive of that kind, at rest.
+    pub fn new(spec: Spec, options: Options) -> Drive {
+        let write_cache = match options.caches {
+            Caches::Off => false,
+            Caches::Own => spec.own_caches().immediate_report,
+            Caches::Explicit(choice) => choice.immediate_report,
+        };
+        Drive {
+            disk: Disk::new(spec, options),
+            write_cache,
+        }
+    }
+}
+
+impl Timing for Drive {
+    fn blocks(&self) -> u64 {
+        self.disk.blocks()
+    }
+
+    fn has_write_cache(&self) -> bool {
+        self.write_cache
+    }
+
+    fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32) {
+        self.disk.submit(now, id, op, first, blocks);
+    }
+
+    fn flush(&mut self, now: Instant, id: u64) {
+        self.disk.flush(now, id);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.disk.next_event()
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        self.disk.advance(now, done);
+    }
+}

@@ -1,0 +1,103 @@
+//! Named flash parts, by their data sheets.
+//!
+//! The times are *typical* ones where the data sheet gives typical times (program and erase) and
+//! maximal ones where it gives only those (page read). Chips of one type differ, and a chip changes
+//! as it wears: Grupp et al., "Characterizing Flash Memory: Anomalies, Observations, and
+//! Applications", MICRO 2009. So these are good for comparing layouts, not for predicting a product.
+
+use std::time::Duration;
+
+/// What one die is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Its name here.
+    pub name: &'static str,
+    /// What it is, and where the figures are from.
+    pub source: &'static str,
+    /// Bytes in a page, without its spare area.
+    pub page_bytes: u32,
+    /// Spare bytes of a page, which are transferred with it.
+    pub spare_bytes: u32,
+    /// Pages in an erase block.
+    pub pages_per_block: u32,
+    /// Erase blocks in a plane.
+    pub blocks_per_plane: u32,
+    /// Planes in a die.
+    pub planes_per_die: u32,
+    /// Time to read a page from the array into the plane's register (tR).
+    pub read: Duration,
+    /// Time to program a page from the register into the array (tPROG).
+    pub program: Duration,
+    /// Time to erase a block (tBERS).
+    pub erase: Duration,
+    /// Time to transfer one byte over the channel.
+    pub byte: Duration,
+    /// Erases that a block is specified for. The model counts and does not wear out.
+    pub endurance: u32,
+}
+
+impl Part {
+    /// Time to transfer a page with its spare area.
+    pub fn transfer(&self) -> Duration {
+        self.byte * (self.page_bytes + self.spare_bytes)
+    }
+}
+
+const PARTS: [Part; 3] = [
+    Part {
+        name: "k9xxg08uxm",
+        source: "Samsung K9XXG08UXM, SLC, as in Agrawal et al., \"Design Tradeoffs for SSD \
+                 Performance\", USENIX ATC 2008, table 1 and section 2 (4 KiB cross the channel in \
+                 100 us, spare area included)",
+        page_bytes: 4096,
+        spare_bytes: 0,
+        pages_per_block: 64,
+        blocks_per_plane: 2048,
+        planes_per_die: 4,
+        read: Duration::from_micros(25),
+        program: Duration::from_micros(200),
+        erase: Duration::from_micros(1500),
+        byte: Duration::from_nanos(25),
+        endurance: 100_000,
+    },
+    Part {
+        name: "mt29f16g08abaca",
+        source: "Micron MT29F16G08ABACA, SLC, ONFI 2.2, data sheet's features: asynchronous \
+                 interface (tRC 20 ns), tR maximal, tPROG and tBERS typical",
+        page_bytes: 4096,
+        spare_bytes: 224,
+        pages_per_block: 128,
+        blocks_per_plane: 2048,
+        planes_per_die: 2,
+        read: Duration::from_micros(35),
+        program: Duration::from_micros(350),
+        erase: Duration::from_micros(1500),
+        byte: Duration::from_nanos(20),
+        endurance: 60_000,
+    },
+    Part {
+        name: "mt29f8g08maa",
+        source: "Micron MT29F8G08MAA, MLC, data sheet's features: tRC 25 ns, tR maximal, tPROG and \
+                 tBERS typical",
+        page_bytes: 2048,
+        spare_bytes: 64,
+        pages_per_block: 128,
+        blocks_per_plane: 2048,
+        planes_per_die: 2,
+        read: Duration::from_micros(50),
+        program: Duration::from_micros(650),
+        erase: Duration::from_millis(2),
+        byte: Duration::from_nanos(25),
+        endurance: 10_000,
+    },
+];
+
+/// The part of that name.
+pub fn named(name: &str) -> Option<Part> {
+    PARTS.into_iter().find(|part| part.name == name)
+}
+
+/// All names, each with its source.
+pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PARTS.into_iter().map(|part| (part.name, part.source))
+}

@@ -1,0 +1,227 @@
+//! When requests are done.
+//!
+//! Each die is in one phase at a time. A read is array time, then a transfer for each page; a program
+//! is a transfer for each page, then array time; an erase is array time alone. A group is what a die
+//! does at once: the request that waited longest, and of the other planes the first ones that wait,
+//! if of the same kind.
+//!
+//! Invariant: events are handled in the order of their time, equal times in the order they were
+//! planned, so a run depends on nothing but what was submitted when.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use forebay_rt::Instant;
+
+use super::{Arrangement, Completion, Op, Part};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Read,
+    Program,
+    Erase,
+}
+
+fn kind(op: &Op) -> Kind {
+    match op {
+        Op::Read { .. } => Kind::Read,
+        Op::Program { .. } => Kind::Program,
+        Op::Erase(_) => Kind::Erase,
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// Counts submissions: who waited longest.
+    turn: u64,
+    id: u64,
+    kind: Kind,
+}
+
+/// What a die does at present.
+struct Group {
+    kind: Kind,
+    ids: Vec<u64>,
+    /// Transfers still to come.
+    transfers: usize,
+}
+
+struct Die {
+    channel: usize,
+    planes: Vec<VecDeque<Waiting>>,
+    group: Option<Group>,
+    /// A [`Event::Begin`] is planned.
+    begins: bool,
+}
+
+#[derive(Default)]
+struct Channel {
+    busy: bool,
+    /// Dies that want a transfer, with the request it is for.
+    queue: VecDeque<(usize, u64)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    /// An idle die was asked for something. It begins with all that it is asked at that instant.
+    Begin { die: usize },
+    /// A die's array operation is over.
+    Array { die: usize },
+    /// A channel's transfer is over.
+    Transfer { die: usize, id: u64 },
+}
+
+pub(super) struct Timing {
+    part: Part,
+    dies: Vec<Die>,
+    dies_per_channel: usize,
+    channels: Vec<Channel>,
+    events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
+    planned: u64,
+    submitted: u64,
+}
+
+impl Timing {
+    pub(super) fn new(part: Part, arrangement: Arrangement) -> Timing {
+        let dies_per_channel = arrangement.dies_per_channel as usize;
+        let channels = arrangement.channels as usize;
+        let die = |n: usize| Die {
+            channel: n / dies_per_channel,
+            planes: vec![VecDeque::new(); part.planes_per_die as usize],
+            group: None,
+            begins: false,
+        };
+        Timing {
+            part,
+            dies: (0..channels * dies_per_channel).map(die).collect(),
+            dies_per_channel,
+            channels: (0..channels).map(|_| Channel::default()).collect(),
+            events: BinaryHeap::new(),
+            planned: 0,
+            submitted: 0,
+        }
+    }
+
+    pub(super) fn submit(&mut self, now: Instant, id: u64, op: Op) {
+        let block = op.block();
+        let die = block.channel as usize * self.dies_per_channel + block.die as usize;
+        let waiting = Waiting {
+            turn: self.submitted,
+            id,
+            kind: kind(&op),
+        };
+        self.submitted += 1;
+        let state = &mut self.dies[die];
+        state.planes[block.plane as usize].push_back(waiting);
+        if state.group.is_none() && !std::mem::replace(&mut state.begins, true) {
+            self.plan(now, Event::Begin { die });
+        }
+    }
+
+    pub(super) fn next_event(&self) -> Option<Instant> {
+        self.events.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    pub(super) fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        while let Some(Reverse((at, _, event))) = self.events.peek().copied()
+            && at <= now
+        {
+            self.events.pop();
+            match event {
+                Event::Begin { die } => {
+                    self.dies[die].begins = false;
+                    self.begin(die, at);
+                }
+                Event::Array { die } => self.array_over(die, at, done),
+                Event::Transfer { die, id } => self.transfer_over(die, id, at, done),
+            }
+        }
+    }
+
+    fn plan(&mut self, at: Instant, event: Event) {
+        self.events.push(Reverse((at, self.planned, event)));
+        self.planned += 1;
+    }
+
+    /// Starts the next group of an idle die.
+    fn begin(&mut self, die: usize, now: Instant) {
+        let state = &mut self.dies[die];
+        if state.group.is_some() {
+            return;
+        }
+        let heads = state.planes.iter().filter_map(VecDeque::front);
+        let Some(first) = heads.min_by_key(|head| head.turn).copied() else {
+            return;
+        };
+        let of_kind = |plane: &mut VecDeque<Waiting>| {
+            let fits = plane.front().is_some_and(|head| head.kind == first.kind);
+            fits.then(|| plane.pop_front()).flatten()
+        };
+        let mut group: Vec<Waiting> = state.planes.iter_mut().filter_map(of_kind).collect();
+        group.sort_by_key(|waiting| waiting.turn);
+        let ids: Vec<u64> = group.iter().map(|waiting| waiting.id).collect();
+        state.group = Some(Group {
+            kind: first.kind,
+            transfers: ids.len(),
+            ids: ids.clone(),
+        });
+        match first.kind {
+            Kind::Read => self.plan(now.plus(self.part.read), Event::Array { die }),
+            Kind::Erase => self.plan(now.plus(self.part.erase), Event::Array { die }),
+            Kind::Program => self.transfer_all(die, &ids, now),
+        }
+    }
+
+    fn transfer_all(&mut self, die: usize, ids: &[u64], now: Instant) {
+        let channel = self.dies[die].channel;
+        let queue = &mut self.channels[channel].queue;
+        queue.extend(ids.iter().map(|id| (die, *id)));
+        self.use_channel(channel, now);
+    }
+
+    fn use_channel(&mut self, channel: usize, now: Instant) {
+        let state = &mut self.channels[channel];
+        if state.busy {
+            return;
+        }
+        if let Some((die, id)) = state.queue.pop_front() {
+            state.busy = true;
+            self.plan(now.plus(self.part.transfer()), Event::Transfer { die, id });
+        }
+    }
+
+    fn array_over(&mut self, die: usize, at: Instant, done: &mut Vec<Completion>) {
+        let state = &mut self.dies[die];
+        let group = state
+            .group
+            .as_ref()
+            .expect("an array operation has a group");
+        let ids = group.ids.clone();
+        if group.kind == Kind::Read {
+            self.transfer_all(die, &ids, at);
+            return;
+        }
+        state.group = None;
+        done.extend(ids.into_iter().map(|id| Completion { id, at }));
+        self.begin(die, at);
+    }
+
+    fn transfer_over(&mut self, die: usize, id: u64, at: Instant, done: &mut Vec<Completion>) {
+        let state = &mut self.dies[die];
+        let channel = state.channel;
+        let group = state.group.as_mut().expect("a transfer has a group");
+        group.transfers -= 1;
+        let (kind, last) = (group.kind, group.transfers == 0);
+        if kind == Kind::Read {
+            done.push(Completion { id, at });
+        }
+        if last && kind == Kind::Read {
+            state.group = None;
+        } else if last {
+            self.plan(at.plus(self.part.program), Event::Array { die });
+        }
+        self.channels[channel].busy = false;
+        self.use_channel(channel, at);
+        self.begin(die, at);
+    }
+}

@@ -1,0 +1,369 @@
+//! The emulated device over a model whose times are easily told: every command takes 5 ms at the one
+//! arm; with a write cache, a write is answered at once and each costs a flush 5 ms.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice};
+use forebay_model::disk::{CacheChoice, Caches, Completion, Op, Options, Service, named};
+use forebay_model::{Drive, Emulated, EmulatedError, Timing};
+use forebay_rt::{Executor, Instant, Rt, VirtualTime};
+use futures_util::future::{join, join3};
+
+const SERVICE: Duration = Duration::from_millis(5);
+const SECTORS: u64 = 1 << 20;
+
+#[derive(Default)]
+struct Arm {
+    cache: bool,
+    cached: u32,
+    free_at: Instant,
+    queue: VecDeque<Completion>,
+    /// Commands given, shared with the test.
+    log: Rc<RefCell<Vec<(Op, u64, u32)>>>,
+}
+
+impl Arm {
+    fn work(&mut self, now: Instant, id: u64, span: Duration) {
+        self.free_at = self.free_at.max(now).plus(span);
+        self.queue.push_back(Completion {
+            id,
+            at: self.free_at,
+            service: Service::default(),
+        });
+    }
+}
+
+impl Timing for Arm {
+    fn blocks(&self) -> u64 {
+        SECTORS
+    }
+
+    fn has_write_cache(&self) -> bool {
+        self.cache
+    }
+
+    fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32) {
+        self.log.borrow_mut().push((op, first, blocks));
+        if self.cache && op == Op::Write {
+            self.cached += 1;
+            self.work(now, id, Duration::ZERO);
+        } else {
+            self.work(now, id, SERVICE);
+        }
+    }
+
+    fn flush(&mut self, now: Instant, id: u64) {
+        let cached = std::mem::take(&mut self.cached);
+        self.work(now, id, SERVICE * cached);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.queue.front().map(|completion| completion.at)
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        while self.queue.front().is_some_and(|first| first.at <= now) {
+            done.extend(self.queue.pop_front());
+        }
+    }
+}
+
+/// Data whose I/O takes time, and which notes how it is written.
+struct Below {
+    rt: Rt,
+    ram: RamDevice,
+    delay: Duration,
+    calls: RefCell<Vec<&'static str>>,
+}
+
+impl Below {
+    fn new(rt: &Rt, delay: Duration) -> Rc<Below> {
+        Rc::new(Below {
+            rt: rt.clone(),
+            ram: RamDevice::new(1 << 20, 512),
+            delay,
+            calls: RefCell::default(),
+        })
+    }
+
+    fn note(&self, call: &'static str) {
+        self.calls.borrow_mut().push(call);
+    }
+}
+
+impl Device for Below {
+    fn geometry(&self) -> Geometry {
+        self.ram.geometry()
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(async move {
+            self.rt.sleep(self.delay).await;
+            self.ram.read(at, buf).await
+        })
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        self.note(match durability {
+            Durability::Fua => "fua",
+            Durability::Flush => "write",
+        });
+        Box::pin(async move {
+            self.rt.sleep(self.delay).await;
+            self.ram.write(at, buf, durability).await
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        self.note("flush");
+        self.ram.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.ram.discard(range)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.note("zeroes");
+        self.ram.write_zeroes(range)
+    }
+}
+
+fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) -> T {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    executor.block_on(test(executor.rt()))
+}
+
+fn emulated(rt: &Rt, cache: bool) -> (Emulated, Rc<Below>) {
+    let below = Below::new(rt, Duration::ZERO);
+    let arm = Arm {
+        cache,
+        ..Arm::default()
+    };
+    let data = Rc::clone(&below) as Rc<dyn Device>;
+    (Emulated::new(rt, data, arm).unwrap(), below)
+}
+
+fn ms(rt: &Rt) -> u64 {
+    rt.now().as_nanos() / 1_000_000
+}
+
+fn some(byte: u8) -> Buf {
+    BufMut::copy_of(&[byte; 512]).freeze()
+}
+
+#[test]
+fn a_request_takes_the_models_time_and_finds_its_data() {
+    run(|rt| async move {
+        let (disk, _) = emulated(&rt, false);
+        disk.write(512, some(7), Durability::Flush).await.unwrap();
+        assert_eq!(ms(&rt), 5);
+        let read = disk.read(512, BufMut::zeroed(512)).await.unwrap();
+        assert_eq!((ms(&rt), read[0]), (10, 7));
+        let lateness = disk.lateness();
+        assert_eq!((lateness.answers, lateness.worst), (2, Duration::ZERO));
+    });
+}
+
+#[test]
+fn requests_that_come_together_wait_for_the_one_arm() {
+    run(|rt| async move {
+        let (disk, _) = emulated(&rt, false);
+        let one = async |at| {
+            disk.read(at, BufMut::zeroed(512)).await.unwrap();
+            ms(&rt)
+        };
+        assert_eq!(join3(one(0), one(512), one(1024)).await, (5, 10, 15));
+    });
+}
+
+#[test]
+fn slices_of_one_disk_wait_for_each_other() {
+    run(|rt| async move {
+        let (disk, _) = emulated(&rt, false);
+        let disk: Rc<dyn Device> = Rc::new(disk);
+        let half = |at| forebay_device::Slice::new(Rc::clone(&disk), at, 1 << 19).unwrap();
+        let (log, data) = (half(0), half(1 << 19));
+        let write = async |device: &dyn Device| {
+            device.write(0, some(1), Durability::Flush).await.unwrap();
+            ms(&rt)
+        };
+        assert_eq!(join(write(&log), write(&data)).await, (5, 10));
+    });
+}
+
+#[test]
+fn data_that_is_slower_than_the_model_is_waited_for_and_counted_as_late() {
+    run(|rt| async move {
+        let below = Below::new(&rt, Duration::from_millis(8));
+        let disk = Emulated::new(&rt, below, Arm::default()).unwrap();
+        disk.read(0, BufMut::zeroed(512)).await.unwrap();
+        assert_eq!(ms(&rt), 8);
+        let lateness = disk.lateness();
+        assert_eq!((lateness.answers, lateness.by_data), (1, 1));
+        assert_eq!(lateness.worst, Duration::from_millis(3));
+    });
+}
+
+#[test]
+fn without_a_write_cache_what_completed_is_on_the_medium_and_a_flush_has_nothing_to_do() {
+    run(|rt| async move {
+        let (disk, below) = emulated(&rt, false);
+        assert!(!disk.geometry().volatile);
+        disk.write(0, some(1), Durability::Flush).await.unwrap();
+        disk.write_zeroes(0..512).await.unwrap();
+        let before = ms(&rt);
+        disk.flush().await.unwrap();
+        assert_eq!(ms(&rt), before);
+        // The flush below is that of the zeroes, which cannot be written through.
+        assert_eq!(*below.calls.borrow(), ["fua", "zeroes", "flush"]);
+    });
+}
+
+#[test]
+fn with_a_write_cache_writes_are_volatile_until_a_flush_has_waited_for_the_medium() {
+    run(|rt| async move {
+        let (disk, below) = emulated(&rt, true);
+        assert!(disk.geometry().volatile);
+        disk.write(0, some(1), Durability::Flush).await.unwrap();
+        disk.write(512, some(1), Durability::Flush).await.unwrap();
+        assert_eq!(ms(&rt), 0);
+        disk.flush().await.unwrap();
+        assert_eq!(ms(&rt), 10);
+        assert_eq!(*below.calls.borrow(), ["write", "write", "flush"]);
+    });
+}
+
+#[test]
+fn with_a_write_cache_a_write_that_must_be_durable_waits_for_the_medium() {
+    run(|rt| async move {
+        let (disk, below) = emulated(&rt, true);
+        disk.write(0, some(1), Durability::Fua).await.unwrap();
+        assert_eq!(ms(&rt), 5);
+        assert_eq!(*below.calls.borrow(), ["fua"]);
+    });
+}
+
+#[test]
+fn a_discard_takes_no_time_and_zeroes_take_that_of_a_write() {
+    run(|rt| async move {
+        let (disk, _) = emulated(&rt, false);
+        disk.discard(0..4096).await.unwrap();
+        assert_eq!(ms(&rt), 0);
+        disk.write_zeroes(0..4096).await.unwrap();
+        assert_eq!(ms(&rt), 5);
+    });
+}
+
+#[test]
+fn a_request_too_long_for_one_command_becomes_several_in_turn() {
+    run(|rt| async move {
+        let log = Rc::new(RefCell::default());
+        let arm = Arm {
+            log: Rc::clone(&log),
+            ..Arm::default()
+        };
+        let data = Rc::new(RamDevice::new(100 << 20, 512));
+        let disk = Emulated::new(&rt, data, arm).unwrap();
+        disk.write_zeroes(1 << 20..65 << 20).await.unwrap();
+        assert_eq!(ms(&rt), 15);
+        let commands = [
+            (Op::Write, 2048, 65535),
+            (Op::Write, 2048 + 65535, 65535),
+            (Op::Write, 2048 + 2 * 65535, 2),
+        ];
+        assert_eq!(*log.borrow(), commands);
+    });
+}
+
+#[test]
+fn an_image_is_the_first_part_of_the_disk_and_must_not_be_larger() {
+    run(|rt| async move {
+        let (disk, _) = emulated(&rt, false);
+        assert_eq!(disk.geometry().len, 1 << 20);
+        let capacity = SECTORS * 512;
+        let data = Rc::new(RamDevice::new(capacity + 512, 512));
+        let error = Emulated::new(&rt, data, Arm::default()).err();
+        let len = capacity + 512;
+        assert_eq!(error, Some(EmulatedError::TooLarge { len, capacity }));
+    });
+}
+
+#[test]
+fn a_request_nobody_waits_for_any_more_does_not_disturb_the_others() {
+    run(|rt| async move {
+        let (disk, _) = emulated(&rt, false);
+        let given_up = disk.read(0, BufMut::zeroed(512));
+        let kept = disk.read(512, BufMut::zeroed(512));
+        let (gave_up, kept) = join(rt.timeout(Duration::from_millis(1), given_up), kept).await;
+        assert!(gave_up.is_err() && kept.is_ok());
+        assert_eq!(ms(&rt), 10);
+        disk.read(0, BufMut::zeroed(512)).await.unwrap();
+        assert_eq!(ms(&rt), 15);
+    });
+}
+
+#[test]
+fn the_model_goes_with_the_device_even_if_it_was_busy() {
+    run(|rt| async move {
+        let log = Rc::new(RefCell::default());
+        let arm = Arm {
+            log: Rc::clone(&log),
+            ..Arm::default()
+        };
+        let disk = Emulated::new(&rt, Below::new(&rt, Duration::ZERO), arm).unwrap();
+        let given_up = rt.timeout(Duration::from_millis(1), disk.read(0, BufMut::zeroed(512)));
+        assert!(given_up.await.is_err());
+        assert_eq!(Rc::strong_count(&log), 2);
+        drop(disk);
+        rt.yield_now().await;
+        assert_eq!(Rc::strong_count(&log), 1);
+    });
+}
+
+#[test]
+fn a_named_drive_keeps_writes_volatile_only_with_its_write_cache() {
+    run(|rt| async move {
+        let volatile = |caches| {
+            let spec = named("barracuda").unwrap();
+            let options = Options {
+                caches,
+                ..Options::default()
+            };
+            let below = Below::new(&rt, Duration::ZERO);
+            let disk = Emulated::new(&rt, below, Drive::new(spec, options)).unwrap();
+            disk.geometry().volatile
+        };
+        let choice = |immediate_report| {
+            Caches::Explicit(CacheChoice {
+                immediate_report,
+                read_ahead: true,
+            })
+        };
+        assert!(!volatile(Caches::Off) && !volatile(choice(false)));
+        // This drive's own setting is to report sequential writes at once.
+        assert!(volatile(choice(true)) && volatile(Caches::Own));
+    });
+}
+
+#[test]
+fn on_an_emulated_barracuda_random_reads_take_a_seek_and_half_a_turn() {
+    run(|rt| async move {
+        let drive = Drive::new(named("barracuda").unwrap(), Options::default());
+        let data = Rc::new(RamDevice::new(2_000_000_000 / 4096 * 4096, 512));
+        let disk = Emulated::new(&rt, data, drive).unwrap();
+        let mut at = 1;
+        for _ in 0..500 {
+            at = at * 48_271 % 0x7fff_ffff;
+            let block = at % (2_000_000_000 / 4096);
+            disk.read(block * 4096, BufMut::zeroed(4096)).await.unwrap();
+        }
+        // Seagate's figures: 9 ms mean seek, 4.17 ms mean latency.
+        let mean_us = rt.now().as_nanos() / 500 / 1000;
+        assert!((11_000..16_000).contains(&mean_us), "{mean_us}");
+    });
+}

@@ -1,0 +1,95 @@
+//! Space and map accounting: what `status` says agrees with itself and with what was asked.
+
+use forebay_dcd::{Place, Status, Volume};
+
+use super::Violation;
+
+/// What the users of a volume asked and was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes they read.
+    pub read_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes they wrote.
+    pub write_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Discards and write-zeroes.
+    pub discards: u64,
+}
+
+/// Looks at the accounts of a volume on which nothing failed and nobody is at work.
+///
+/// # Errors
+/// What does not agree.
+pub fn check(volume: &Volume, asked: &Asked, dirty_before: u64) -> Result<(), Violation> {
+    let status = volume.status();
+    let wrong = |what: String| Err(Violation::new("accounts", format!("{what}: {status:?}")));
+    let counted = [
+        ("reads", status.reads, asked.reads),
+        ("bytes read", status.read_bytes, asked.read_bytes),
+        ("writes", status.writes, asked.writes),
+        ("bytes written", status.write_bytes, asked.write_bytes),
+        ("flushes", status.flushes, asked.flushes),
+        ("discards", status.discards, asked.discards),
+        ("latencies of reads", status.read_latency.count, asked.reads),
+        (
+            "latencies of writes",
+            status.write_latency.count,
+            asked.writes,
+        ),
+    ];
+    for (what, have, want) in counted {
+        if have != want {
+            return wrong(format!("{have} {what} counted, {want} done"));
+        }
+    }
+    let Status {
+        log_bytes,
+        log_used_bytes,
+        dirty_bytes,
+        ..
+    } = status;
+    let cached: u64 = volume
+        .place(0..status.len)
+        .iter()
+        .filter(|extent| matches!(extent.place, Place::Ram | Place::Log))
+        .map(|extent| extent.range.end - extent.range.start)
+        .sum();
+    if cached != dirty_bytes {
+        return wrong(format!(
+            "{dirty_bytes} bytes dirty, and {cached} lie in memory or log"
+        ));
+    }
+    if log_used_bytes > log_bytes || dirty_bytes > log_used_bytes || status.damaged_bytes > 0 {
+        return wrong("more in the log than fits".into());
+    }
+    // All that came in is still there, was overtaken, or went home; more than once if a window was
+    // broken off.
+    let came = dirty_before + status.write_bytes - status.bypass_bytes;
+    let stayed = status.absorbed_bytes + dirty_bytes;
+    if stayed > came || came > stayed + status.destaged_bytes {
+        return wrong(format!(
+            "{came} bytes came, {stayed} stayed or were absorbed"
+        ));
+    }
+    Ok(())
+}
+
+/// Looks at the accounts of a volume that was drained.
+///
+/// # Errors
+/// If it is not empty.
+pub fn check_drained(volume: &Volume) -> Result<(), Violation> {
+    let status = volume.status();
+    match (status.dirty_bytes, status.drain_eta_s) {
+        (0, None) => Ok(()),
+        _ => Err(Violation::new(
+            "accounts",
+            format!("drained, and not empty: {status:?}"),
+        )),
+    }
+}

@@ -1,0 +1,244 @@
+//! Prefix consistency with the flush bound, and reads against what they may give.
+//!
+//! A *lane* is a writer with a region of its own, one request at a time; any number of lanes run at
+//! once. After a crash each region must be as after some prefix of its lane's steps, not before what
+//! was durable; and the prefixes must go together: what one shows cannot have been asked after
+//! something was acknowledged that another does not show.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::history::{History, What};
+use crate::lab::BEFORE;
+use crate::stamp::{Content, SECTOR, read_sector};
+
+/// What is held of a volume after a crash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Promise {
+    /// A prefix of everything, with all that was flushed.
+    Prefix,
+    /// Each sector alone, as a disk: a version not older than its last flush.
+    Sectors,
+    /// Of each sector some version it ever had: all that can be asked of a log on a disk that lies,
+    /// rots or misplaces.
+    Known,
+}
+
+/// When a step was asked for and acknowledged, in events of the world.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    asked: u64,
+    acknowledged: u64,
+}
+
+const NEVER: u64 = u64::MAX;
+
+/// The writers of a world and what they asked.
+pub struct Lanes {
+    histories: Vec<History>,
+    times: Vec<Vec<Times>>,
+    events: u64,
+}
+
+/// How far each lane was acknowledged at some moment.
+pub type Marks = Vec<usize>;
+
+impl Lanes {
+    /// Lanes on these regions of a volume that holds `base`.
+    pub fn new(base: Vec<u8>, regions: &[Range<u64>]) -> Lanes {
+        let base = Arc::new(base);
+        let history = |(n, region): (usize, &Range<u64>)| {
+            History::sharing(Arc::clone(&base), region.clone(), n as u64 + 1)
+        };
+        Lanes {
+            histories: regions.iter().enumerate().map(history).collect(),
+            times: vec![Vec::new(); regions.len()],
+            events: 0,
+        }
+    }
+
+    /// The history of a lane.
+    pub fn history(&self, lane: usize) -> &History {
+        &self.histories[lane]
+    }
+
+    fn now(&mut self) -> u64 {
+        self.events += 1;
+        self.events
+    }
+
+    /// A lane asks for a change. Gives the step and, for data, its stamp.
+    pub fn begin(&mut self, lane: usize, range: Range<u64>, what: Option<What>) -> (usize, u64) {
+        let asked = self.now();
+        let history = &mut self.histories[lane];
+        let id = history.next_id();
+        let step = history.step(range, what.unwrap_or(What::Data(id)));
+        self.times[lane].push(Times {
+            asked,
+            acknowledged: NEVER,
+        });
+        (step, id)
+    }
+
+    /// The change was acknowledged.
+    pub fn acknowledged(&mut self, lane: usize, step: usize) {
+        let now = self.now();
+        self.times[lane][step - 1].acknowledged = now;
+        self.histories[lane].set_acknowledged(step);
+    }
+
+    /// The change failed.
+    pub fn failed(&mut self, lane: usize, step: usize, range: Range<u64>) {
+        self.histories[lane].failed(step, range);
+    }
+
+    /// How far all are acknowledged now.
+    pub fn marks(&mut self) -> Marks {
+        self.histories.iter().map(History::acknowledged).collect()
+    }
+
+    /// All that was acknowledged then is durable.
+    pub fn durable(&mut self, marks: &Marks) {
+        for (history, upto) in self.histories.iter_mut().zip(marks) {
+            history.set_durable(*upto);
+        }
+    }
+
+    /// A lane is durable up to a step.
+    pub fn lane_durable(&mut self, lane: usize, step: usize) {
+        self.histories[lane].set_durable(step);
+    }
+
+    fn lane_of(&self, sector: u64) -> Option<usize> {
+        let at = sector * SECTOR as u64;
+        self.histories
+            .iter()
+            .position(|history| history.region().contains(&at))
+    }
+
+    /// True if this stamp was ever written to this sector, or stood there before.
+    pub fn was_written(&self, sector: u64, id: u64) -> bool {
+        if id == BEFORE {
+            return true;
+        }
+        let Some(lane) = self.lane_of(sector) else {
+            return false;
+        };
+        id >> 32 == lane as u64 + 1 && id < self.histories[lane].next_id()
+    }
+
+    /// Whether a read that began when `marks` was taken may have given `bytes` from `at` on.
+    ///
+    /// # Errors
+    /// If not; says where.
+    pub fn check_read(&self, at: u64, bytes: &[u8], marks: &Marks) -> Result<(), String> {
+        for (n, bytes) in bytes.chunks_exact(SECTOR).enumerate() {
+            let sector = at / SECTOR as u64 + n as u64;
+            if let Some(lane) = self.lane_of(sector) {
+                self.histories[lane].one_sector(sector, bytes, marks[lane])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a volume may look like this after a crash now. Gives the steps each lane may be at.
+    ///
+    /// # Errors
+    /// If it may not; says where it shows.
+    pub fn judge(
+        &self,
+        seen: &[u8],
+        unreadable: &dyn Fn(u64) -> bool,
+        promise: Promise,
+    ) -> Result<Vec<Vec<usize>>, String> {
+        match promise {
+            Promise::Prefix => {
+                let lanes = self.histories.iter().enumerate();
+                let after = lanes.map(|(n, history)| {
+                    let after = history.prefixes(seen, unreadable);
+                    after.map_err(|wrong| format!("lane {n}: {wrong}"))
+                });
+                let after: Vec<Vec<usize>> = after.collect::<Result<_, _>>()?;
+                self.go_together(&after)?;
+                Ok(after)
+            }
+            Promise::Sectors => {
+                for (n, history) in self.histories.iter().enumerate() {
+                    let held = history.each_sector(seen, unreadable);
+                    held.map_err(|wrong| format!("lane {n}: {wrong}"))?;
+                }
+                Ok(self.any_step())
+            }
+            Promise::Known => {
+                for (n, bytes) in seen.chunks_exact(SECTOR).enumerate() {
+                    let (sector, content) = (n as u64, read_sector(bytes));
+                    let known = match content {
+                        Content::Zero => true,
+                        Content::Stamp { id, sector: of } => {
+                            of == sector && self.was_written(sector, id)
+                        }
+                        Content::Other => false,
+                    };
+                    if !known && !unreadable(sector) {
+                        return Err(format!("sector {n} holds {content:?}, which it never had"));
+                    }
+                }
+                Ok(self.any_step())
+            }
+        }
+    }
+
+    fn any_step(&self) -> Vec<Vec<usize>> {
+        let steps = |history: &History| (history.durable()..=history.steps()).collect();
+        self.histories.iter().map(steps).collect()
+    }
+
+    /// How many of lane `other`'s steps were acknowledged before `lane` asked for its step.
+    fn must_show(&self, lane: usize, step: usize, other: usize) -> usize {
+        let Some(step) = step.checked_sub(1) else {
+            return 0;
+        };
+        let asked = self.times[lane][step].asked;
+        let times = &self.times[other];
+        // Acknowledged in order, but for those that failed.
+        let before = times.iter().rposition(|times| times.acknowledged < asked);
+        before.map_or(0, |n| n + 1)
+    }
+
+    /// The least steps the lanes can be at together; raising one may mean raising another.
+    fn go_together(&self, after: &[Vec<usize>]) -> Result<(), String> {
+        let mut at: Vec<usize> = after.iter().map(|steps| steps[0]).collect();
+        loop {
+            let mut settled = true;
+            for lane in 0..at.len() {
+                for other in 0..at.len() {
+                    let least = self.must_show(lane, at[lane], other);
+                    if other == lane || at[other] >= least {
+                        continue;
+                    }
+                    settled = false;
+                    let higher = after[other].iter().find(|step| **step >= least);
+                    at[other] = *higher.ok_or_else(|| {
+                        format!(
+                            "lane {lane} shows step {}, which was asked for after step {least} of \
+                             lane {other} was acknowledged, and that does not show",
+                            at[lane]
+                        )
+                    })?;
+                }
+            }
+            if settled {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Goes on from `seen`, where each lane may be after the steps given.
+    pub fn rebase(&mut self, seen: Vec<u8>, after: &[Vec<usize>]) {
+        let seen = Arc::new(seen);
+        for (history, after) in self.histories.iter_mut().zip(after) {
+            history.rebase_sharing(Arc::clone(&seen), after);
+        }
+        self.times.iter_mut().for_each(Vec::clear);
+    }
+}

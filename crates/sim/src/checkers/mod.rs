@@ -1,0 +1,81 @@
+//! What must be true of a world. Each checker is a piece of its own and knows no other.
+//!
+//! Those that look at what devices are asked get every request of both disks by [`Checkers`]; the
+//! others are asked by the world when they are due.
+
+pub mod accounts;
+mod home;
+pub mod lanes;
+mod segments;
+pub mod smooth;
+mod turns;
+
+use std::rc::Rc;
+
+use crate::disk::{Disk, Request};
+
+pub use lanes::{Lanes, Promise};
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which checker says so.
+    pub checker: &'static str,
+    /// What it saw.
+    pub what: String,
+}
+
+impl Violation {
+    /// A violation.
+    pub fn new(checker: &'static str, what: impl Into<String>) -> Violation {
+        Violation {
+            checker,
+            what: what.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.checker, self.what)
+    }
+}
+
+/// The checkers that watch the disks of a life.
+pub struct Checkers {
+    turns: turns::Turns,
+    segments: Option<segments::Segments>,
+}
+
+impl Checkers {
+    /// Checkers for a life with this data device; `honest` if the disks keep what they say they keep.
+    pub fn new(data: &Rc<Disk>, honest: bool) -> Checkers {
+        Checkers {
+            turns: turns::Turns::default(),
+            segments: honest.then(|| segments::Segments::new(data)),
+        }
+    }
+
+    /// A disk is asked for something.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn issued(&self, lanes: &Lanes, disk: &Disk, request: &Request) -> Result<(), Violation> {
+        if disk.name == "data" {
+            self.turns.issued(request)?;
+            home::issued(lanes, request)
+        } else {
+            let segments = self.segments.as_ref();
+            segments.map_or(Ok(()), |segments| segments.issued(request))
+        }
+    }
+
+    /// A request of a disk ended.
+    pub fn ended(&self, disk: &Disk, request: &Request, failed: bool) {
+        if disk.name == "data" {
+            self.turns.ended(request);
+        } else if let Some(segments) = &self.segments {
+            segments.ended(request, failed);
+        }
+    }
+}

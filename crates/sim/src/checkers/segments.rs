@@ -1,0 +1,278 @@
+//! I1, I2, I3 and the epochs from the outside: what is written to the log device, in which order, and
+//! what it replaces.
+//!
+//! Reads the records and superblocks off the wire, so it knows of nothing that was written before the
+//! life it watches.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use forebay_device::{Buf, Op};
+use forebay_log::{
+    Entry, HEADER_BYTES, RangeKind, Record, SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT,
+    Superblock,
+};
+
+use super::Violation;
+use crate::disk::{Disk, Request};
+use crate::stamp::{Content, SECTOR, read_sector};
+
+/// What a record did to a sector.
+#[derive(Clone, Debug)]
+enum Change {
+    Data(Buf),
+    Zero,
+    /// Nothing that could be looked for at home.
+    Other,
+}
+
+/// A record seen on the wire.
+struct Sent {
+    segment: u64,
+    offset: u32,
+    epoch: u64,
+    changes: Vec<(u64, Change)>,
+    /// Its write has ended well.
+    written: bool,
+    durable: bool,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The two superblocks as durable on the device, as far as seen.
+    superblocks: [Option<Superblock>; 2],
+    records: BTreeMap<u64, Sent>,
+    /// Records by the request that carries them.
+    under_way: BTreeMap<u64, Vec<u64>>,
+    /// Records that were written when a flush was issued, by the flush.
+    flushes: BTreeMap<u64, Vec<u64>>,
+}
+
+/// Follows the log device of one life.
+pub(super) struct Segments {
+    known: RefCell<Known>,
+    data: Rc<Disk>,
+}
+
+fn wrong(checker: &'static str, what: String) -> Violation {
+    Violation::new(checker, what)
+}
+
+/// The records that a write to the segments holds, with the bytes of what they write.
+fn records(bytes: &Buf) -> Vec<(Record, Vec<(u64, Change)>)> {
+    let (mut at, mut out) = (0, Vec::new());
+    while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
+        let Ok(record) = Record::decode(header) else {
+            break;
+        };
+        at += HEADER_BYTES;
+        let end = at + record.payload_bytes as usize;
+        if end > bytes.len() {
+            break;
+        }
+        let mut changes = Vec::new();
+        let mut from = at;
+        for entry in &record.entries {
+            match *entry {
+                Entry::Data {
+                    sector, sectors, ..
+                } => {
+                    for sector in sector.0..sector.0 + u64::from(sectors) {
+                        changes.push((sector, Change::Data(bytes.slice(from..from + SECTOR))));
+                        from += SECTOR;
+                    }
+                }
+                Entry::Range {
+                    kind,
+                    sector,
+                    sectors,
+                } => {
+                    let change = if kind == RangeKind::Zero {
+                        Change::Zero
+                    } else {
+                        Change::Other
+                    };
+                    let all = sector.0..sector.0 + sectors;
+                    changes.extend(all.map(|sector| (sector, change.clone())));
+                }
+            }
+        }
+        at = end;
+        out.push((record, changes));
+    }
+    out
+}
+
+impl Segments {
+    pub(super) fn new(data: &Rc<Disk>) -> Segments {
+        Segments {
+            known: RefCell::default(),
+            data: Rc::clone(data),
+        }
+    }
+
+    pub(super) fn issued(&self, request: &Request) -> Result<(), Violation> {
+        let mut known = self.known.borrow_mut();
+        match (&request.bytes, request.op) {
+            (Some(bytes), Op::Write) if request.range.start >= SEGMENTS_AT => {
+                for (record, changes) in records(bytes) {
+                    known.follows(&record, request)?;
+                    let seq = record.seq.0;
+                    let sent = Sent {
+                        segment: record.segment.0,
+                        offset: record.offset,
+                        epoch: record.epoch.0,
+                        changes,
+                        written: false,
+                        durable: false,
+                    };
+                    known.records.insert(seq, sent);
+                    known.under_way.entry(request.id).or_default().push(seq);
+                }
+                Ok(())
+            }
+            (Some(bytes), Op::Write) => match Superblock::decode(bytes) {
+                Ok(superblock) => self.tail_moves(&known, &superblock),
+                Err(_) => Ok(()),
+            },
+            (_, Op::Flush) => {
+                let written = known
+                    .records
+                    .iter()
+                    .filter(|(_, sent)| sent.written && !sent.durable);
+                let written = written.map(|(seq, _)| *seq).collect();
+                known.flushes.insert(request.id, written);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn ended(&self, request: &Request, failed: bool) {
+        let mut known = self.known.borrow_mut();
+        let Known {
+            superblocks,
+            records,
+            under_way,
+            flushes,
+        } = &mut *known;
+        let sent = under_way.remove(&request.id).unwrap_or_default();
+        let covered = flushes.remove(&request.id).unwrap_or_default();
+        if failed {
+            return;
+        }
+        for seq in sent {
+            if let Some(sent) = records.get_mut(&seq) {
+                sent.written = true;
+            }
+        }
+        for seq in covered {
+            if let Some(sent) = records.get_mut(&seq) {
+                sent.durable = true;
+            }
+        }
+        let copy = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT]
+            .iter()
+            .position(|at| *at == request.range.start);
+        if let (Some(copy), Some(bytes), Op::Write) = (copy, &request.bytes, request.op) {
+            superblocks[copy] = Superblock::decode(bytes).ok();
+        }
+    }
+
+    /// A superblock is to be written: what its tail leaves behind is durably home, or replaced by what
+    /// is durable (I2).
+    fn tail_moves(&self, known: &Known, superblock: &Superblock) -> Result<(), Violation> {
+        let tail = superblock.tail.0;
+        let mut replaced: BTreeSet<u64> = BTreeSet::new();
+        let mut left: Vec<(u64, u64, &Change)> = Vec::new();
+        for (seq, sent) in known.records.iter().rev() {
+            for (sector, change) in sent.changes.iter().rev() {
+                if sent.segment < tail && !replaced.contains(sector) {
+                    left.push((*seq, *sector, change));
+                }
+                // What is to leave with it vouches for nothing; but then it is looked at itself.
+                if sent.durable || sent.segment < tail {
+                    replaced.insert(*sector);
+                }
+            }
+        }
+        for (seq, sector, change) in left {
+            let at = sector * SECTOR as u64;
+            let home = self.data.durable(at..at + SECTOR as u64);
+            let there = match change {
+                Change::Other => true,
+                Change::Zero => read_sector(&home) == Content::Zero || self.is_newer(&home, None),
+                Change::Data(bytes) => home[..] == bytes[..] || self.is_newer(&home, Some(bytes)),
+            };
+            if !there {
+                let text = format!(
+                    "the tail moves to segment {tail}, past record {seq}, whose sector {sector} is not \
+                     durably home ({:?} is) nor replaced by anything durable",
+                    read_sector(&home)
+                );
+                return Err(wrong("reuse (I2)", text));
+            }
+        }
+        Ok(())
+    }
+
+    /// True if home has something written later, past the log.
+    fn is_newer(&self, home: &[u8], logged: Option<&Buf>) -> bool {
+        let id = |bytes: &[u8]| match read_sector(bytes) {
+            Content::Stamp { id, .. } if id != crate::lab::BEFORE => Some(id),
+            _ => None,
+        };
+        let home = id(home);
+        home.is_some() && home > logged.and_then(|bytes| id(bytes))
+    }
+}
+
+impl Known {
+    /// A record is to be written: it has its place in the order (I1), in the epoch that the
+    /// superblocks name, and its segment is free in both of them (I3).
+    fn follows(&self, record: &Record, request: &Request) -> Result<(), Violation> {
+        let (seq, segment) = (record.seq.0, record.segment.0);
+        let place = (segment, record.offset);
+        let before = self.records.range(..seq).next_back();
+        let after = self.records.range(seq..).next();
+        let fits = before.is_none_or(|(_, sent)| {
+            (sent.segment, sent.offset) < place && sent.epoch <= record.epoch.0
+        }) && after.is_none_or(|(other, sent)| {
+            *other != seq && place < (sent.segment, sent.offset) && record.epoch.0 <= sent.epoch
+        });
+        if !fits {
+            let text = format!(
+                "record {seq} in {place:?} of epoch {} does not fit its neighbours",
+                record.epoch.0
+            );
+            return Err(wrong("order (I1)", text));
+        }
+        for copy in self.superblocks.iter().flatten() {
+            let slot = SEGMENTS_AT + segment % copy.segment_count * u64::from(copy.segment_bytes);
+            if !(slot..slot + u64::from(copy.segment_bytes)).contains(&request.range.start) {
+                let text = format!(
+                    "record {seq} of segment {segment} is written at {:?}",
+                    request.range
+                );
+                return Err(wrong("order (I1)", text));
+            }
+            if record.epoch != copy.epoch || segment < copy.epoch_segment.0 {
+                let text = format!(
+                    "record {seq} has {} in segment {segment}, and a superblock says {} from segment {}",
+                    record.epoch, copy.epoch, copy.epoch_segment.0
+                );
+                return Err(wrong("epoch (I4)", text));
+            }
+            if segment >= copy.tail.0 + copy.segment_count {
+                let text = format!(
+                    "record {seq} overwrites segment {}, and a superblock says that the tail is {}",
+                    segment - copy.segment_count,
+                    copy.tail.0
+                );
+                return Err(wrong("tail (I3)", text));
+            }
+        }
+        Ok(())
+    }
+}

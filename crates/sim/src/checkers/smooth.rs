@@ -1,0 +1,30 @@
+//! Back-pressure smoothness: nobody waits for a whole log to be emptied.
+//!
+//! A writer to a full log waits for as much as a part of a window takes, not for several windows. The
+//! bound is in units of the slowest request there is, so it holds for any disk.
+
+use std::time::Duration;
+
+use super::Violation;
+
+/// The longest a write may wait, in requests of the slower device. A window is at most a quarter of
+/// the ring: with segments of 128 KiB eight of them, whose 256 lines go home 64 at a time, and each
+/// window needs two flushes and two superblocks; and a group of 1 MiB waits for several.
+const REQUESTS: u32 = 64;
+
+/// Looks at how long a write took on disks without faults whose requests take at most `slowest`, on a
+/// log that waits at most `max_delay` before it writes.
+///
+/// # Errors
+/// If it was held up for too long.
+pub fn check(took: Duration, slowest: Duration, max_delay: Duration) -> Result<(), Violation> {
+    let most = slowest * REQUESTS + 4 * max_delay;
+    match took <= most {
+        true => Ok(()),
+        false => {
+            let text =
+                format!("a write waited for {took:?}, on disks that answer within {slowest:?}");
+            Err(Violation::new("smoothness", text))
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The commands that live through worlds.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use forebay_sim::exhaustive::{self, try_all};
+use forebay_sim::explore::{Exploration, explore};
+use forebay_sim::plan::Plan;
+use forebay_sim::shrink::shrink;
+use forebay_sim::workload::trace::{Format, Traced};
+use forebay_sim::world::{self, Outcome, Tally};
+
+/// Arguments of `explore`.
+#[derive(clap::Args)]
+pub(crate) struct Explore {
+    /// The first seed; the others follow. Without: one nobody knows, printed
+    #[arg(long, env = "FOREBAY_SEED")]
+    seed: Option<u64>,
+    /// For so many seconds
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// At most so many worlds
+    #[arg(long)]
+    worlds: Option<u64>,
+    /// On so many threads
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Ends after so many violations
+    #[arg(long, default_value_t = 1)]
+    violations: usize,
+    /// Tries everything that can happen to scripted runs, instead of worlds at random
+    #[arg(long)]
+    exhaustive: bool,
+    /// Lanes do what this recorded trace says (.ascii, .disksim or .vscsi)
+    #[arg(long)]
+    trace: Option<PathBuf>,
+    /// Prints every world's digest
+    #[arg(long)]
+    digests: bool,
+}
+
+fn fresh_seed() -> u64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    now.as_nanos() as u64 >> 10
+}
+
+impl Explore {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        let seed = self.seed.unwrap_or_else(fresh_seed);
+        println!("first seed {seed}");
+        if self.exhaustive {
+            return self.exhaust(seed);
+        }
+        let trace = read_trace(self.trace.as_deref())?;
+        let planner = |seed| plan(seed, trace.as_deref());
+        let what = Exploration {
+            planner: &planner,
+            seed,
+            time: Duration::from_secs(self.seconds),
+            worlds: self.worlds,
+            jobs: self.jobs,
+            violations: self.violations,
+        };
+        let found = explore(&what, &|seed, outcome| {
+            if self.digests {
+                println!("{seed} {:016x}", outcome.digest);
+            }
+        });
+        for (seed, outcome) in &found.violations {
+            if let Some(violation) = &outcome.violation {
+                println!("seed {seed} digest {:016x}: {violation}", outcome.digest);
+            }
+        }
+        if let Some((seed, outcome)) = found.violations.first() {
+            tell(&planner(*seed), outcome);
+        }
+        println!("{found}");
+        Ok(match found.violations.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+}
+
+/// For so long it is tried to make a world smaller.
+const SHRINK: Duration = Duration::from_secs(30);
+/// Lines of a tape that are shown where not all are asked for.
+const LINES: usize = 60;
+
+fn read_trace(path: Option<&Path>) -> Result<Option<Vec<Traced>>> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let name = path.display();
+    let format = Format::of_name(&path.to_string_lossy());
+    let format = format.with_context(|| format!("{name} is not .ascii, .disksim or .vscsi"))?;
+    let bytes = std::fs::read(path).with_context(|| format!("{name} cannot be read"))?;
+    Ok(Some(format.read(&bytes, usize::MAX)?))
+}
+
+fn plan(seed: u64, trace: Option<&[Traced]>) -> Plan {
+    trace.map_or_else(
+        || Plan::of_seed(seed),
+        |trace| Plan::with_trace(seed, trace),
+    )
+}
+
+/// Shows a world in which something goes wrong: made smaller, and how it ends.
+fn tell(plan: &Plan, outcome: &Outcome) {
+    let smaller = shrink(plan, SHRINK);
+    println!("\nthe same in a smaller world:\n{smaller}");
+    let mut lines = world::run(&smaller, true).lines;
+    // Of the looks only the one that saw it is of interest.
+    let end = lines.split_off(lines.len().saturating_sub(6));
+    lines.retain(|line| {
+        !["--- a look", "    as after", "    cut at"]
+            .iter()
+            .any(|look| line.starts_with(look))
+    });
+    lines.extend(end);
+    let from = lines.len().saturating_sub(LINES);
+    lines[from..].iter().for_each(|line| println!("{line}"));
+    let (seed, digest) = (plan.seed, outcome.digest);
+    println!("\nseed {seed}, digest {digest:016x}; all of it: forebay-sim replay {seed}");
+}
+
+impl Explore {
+    /// One script after the other, until the time is up or something is wrong.
+    fn exhaust(&self, seed: u64) -> Result<ExitCode> {
+        let began = Instant::now();
+        let mut tally = Tally::default();
+        let (mut scripts, mut cases) = (0, 0);
+        let mut violations = Vec::new();
+        while began.elapsed() < Duration::from_secs(self.seconds) && violations.is_empty() {
+            let tried = try_all(
+                &exhaustive::cases(seed.wrapping_add(2 * scripts)),
+                self.jobs,
+            );
+            tally.add(&tried.tally);
+            cases += tried.cases;
+            scripts += 1;
+            violations = tried.violations;
+        }
+        let mut out = std::io::stdout().lock();
+        for (name, outcome) in &violations {
+            for line in &outcome.lines {
+                writeln!(out, "{line}")?;
+            }
+            writeln!(out, "{name}: {}", outcome.violation.as_ref().expect("one"))?;
+        }
+        let (worlds, crash_points, virtual_s) =
+            (tally.worlds, tally.cycles, tally.virtual_time.as_secs());
+        writeln!(
+            out,
+            "scripts {scripts} cases {cases} worlds {worlds} crash_points {crash_points} \
+             cuts_in_recovery {} faults_injected {} virtual_time_s {virtual_s} violations {}",
+            tally.cuts_in_recovery,
+            tally.faults,
+            violations.len()
+        )?;
+        Ok(match violations.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+}
+
+/// Arguments of `replay`.
+#[derive(clap::Args)]
+pub(crate) struct Replay {
+    /// The world's seed
+    seed: u64,
+    /// First makes the world as small as it can be with the same thing going wrong
+    #[arg(long)]
+    shrunk: bool,
+    /// Lanes do what this recorded trace says (.ascii, .disksim or .vscsi)
+    #[arg(long)]
+    trace: Option<PathBuf>,
+}
+
+impl Replay {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        let trace = read_trace(self.trace.as_deref())?;
+        let mut plan = plan(self.seed, trace.as_deref());
+        if self.shrunk {
+            plan = shrink(&plan, 4 * SHRINK);
+        }
+        let outcome = world::run(&plan, true);
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{plan}")?;
+        for line in &outcome.lines {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(out, "seed {} digest {:016x}", self.seed, outcome.digest)?;
+        Ok(match outcome.violation {
+            None => ExitCode::SUCCESS,
+            Some(violation) => {
+                writeln!(out, "{violation}")?;
+                ExitCode::FAILURE
+            }
+        })
+    }
+}

@@ -1,0 +1,219 @@
+use std::io::Write;
+
+use super::*;
+use trace::Measured;
+
+const GOOD: &str = "R Hit    2992396   4  13670.00000  35942.00000\n\
+                    W x 3865568 8 1971.0 29108.0\n";
+
+#[test]
+fn a_trace_is_read_as_it_stands() {
+    let trace = trace::parse(GOOD).expect("two good lines");
+    assert_eq!(
+        trace,
+        [
+            Measured {
+                op: Op::Read,
+                first: 2_992_396,
+                blocks: 4,
+                service_us: 13_670.0,
+                gap_us: 35_942.0
+            },
+            Measured {
+                op: Op::Write,
+                first: 3_865_568,
+                blocks: 8,
+                service_us: 1971.0,
+                gap_us: 29_108.0
+            },
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_trace_is_refused_with_the_line() {
+    for bad in [
+        "",
+        "\n\n",
+        "R Hit 1 4 100.0",
+        "R Hit 1 4 100.0 1.0 1.0",
+        "X Hit 1 4 100.0 1.0",
+        "R Hit -1 4 100.0 1.0",
+        "R Hit 1 0 100.0 1.0",
+        "R Hit 1 4294967296 100.0 1.0",
+        "R Hit 18446744073709551616 4 100.0 1.0",
+        "R Hit 1 4 NaN 1.0",
+        "R Hit 1 4 inf 1.0",
+        "R Hit 1 4 -5 1.0",
+        "R Hit 1 4 100.0 1e300",
+        "\u{0}\u{1}\u{2}",
+    ] {
+        let error = trace::parse(bad).expect_err(bad);
+        assert!(
+            bad.trim().is_empty() || format!("{error:#}").contains("line 1"),
+            "{bad:?}: {error:#}"
+        );
+    }
+    let later = trace::parse(&format!("{GOOD}rubbish\n")).expect_err("a bad third line");
+    assert!(format!("{later:#}").contains("line 3"));
+}
+
+#[test]
+fn a_request_past_the_end_of_the_drive_is_named() {
+    let spec = disk::named("barracuda").expect("a known name");
+    let trace = trace::parse("R Hit 1 4 1.0 1.0\nR Hit 4109999 2 1.0 1.0").expect("it parses");
+    let error = trace::check(&trace, &spec).expect_err("there is no block 4110000");
+    assert_eq!(
+        error.to_string(),
+        "request 2 is for blocks 4109999 to 4110000, but the drive has 4110000"
+    );
+    let trace = trace::parse("R Hit 18446744073709551615 4 1.0 1.0").expect("it parses");
+    assert!(trace::check(&trace, &spec).is_err());
+}
+
+#[test]
+fn the_demerit_compares_by_rank() {
+    let trace: Vec<Measured> = (0..4)
+        .map(|n| Measured {
+            op: if n < 2 { Op::Read } else { Op::Write },
+            first: n,
+            blocks: 1,
+            service_us: 0.0,
+            gap_us: 0.0,
+        })
+        .collect();
+    let times = |ms: [f64; 4]| Times::new(&trace, &ms);
+    let real = times([5.0, 1.0, 2.0, 2.0]);
+    // The same reads in the other order, and writes 1 ms slower and 3 ms faster.
+    let model = times([1.0, 5.0, 3.0, -1.0]);
+    let outcome = compare(&real, &[model]);
+    assert_eq!(outcome.reads.expect("there are reads").mean, 0.0);
+    let writes = outcome.writes.expect("there are writes").mean;
+    assert!((writes - 5f64.sqrt()).abs() < 1e-12, "{writes}");
+    // All together: 1 2 2 5 against -1 1 3 5.
+    assert!(
+        (outcome.all.mean - 1.5f64.sqrt()).abs() < 1e-12,
+        "{}",
+        outcome.all.mean
+    );
+    assert_eq!((outcome.mean_real, outcome.mean_model.mean), (2.5, 2.0));
+    assert!(
+        text(&outcome, 1).starts_with(
+            "demerit_ms 1.225 reads_ms 0.000 writes_ms 2.236 mean_real_ms 2.500 \
+             mean_model_ms 2.000\n"
+        ),
+        "{}",
+        text(&outcome, 1)
+    );
+}
+
+#[test]
+fn a_trace_of_reads_only_has_no_demerit_for_writes() {
+    let trace = trace::parse("R x 1 4 1000 1000\nR x 100 4 1000 1000").expect("it parses");
+    let times = Times::new(&trace, &[1.0, 1.0]);
+    let outcome = compare(&times, std::slice::from_ref(&times));
+    assert!(outcome.writes.is_none());
+    assert!(text(&outcome, 1).contains("writes_ms n/a"));
+    assert!(json(&outcome, 1)["writes_ms"].is_null());
+}
+
+#[test]
+fn the_gap_is_before_or_after_its_request() {
+    let spec = disk::named("barracuda").expect("a known name");
+    // After a read, the next blocks come in; whether there was time for it depends on whose gap
+    // the second is.
+    let trace = trace::parse("R x 1000 8 15000 0\nR x 1250 8 1000 900000").expect("it parses");
+    let options = Options {
+        caches: Caches::Own,
+        ..Options::default()
+    };
+    let before = replay::replay(&spec, options, &trace, Gap::Before);
+    let after = replay::replay(&spec, options, &trace, Gap::After);
+    assert!(before[1] < 1.0, "{before:?}");
+    assert!(after[1] > 1.0, "{after:?}");
+    assert_eq!(Gap::of(&spec), Gap::Before);
+    assert_eq!(
+        Gap::of(&disk::named("dec_rz26").expect("a known name")),
+        Gap::After
+    );
+}
+
+#[test]
+fn the_plot_has_a_curve_for_each_kind_and_side() {
+    let trace = trace::parse(GOOD).expect("it parses");
+    let real = Times::new(&trace, &[13.67, 1.971]);
+    let svg = plot::draw("a drive", &real, &real);
+    assert_eq!(svg.matches("<polyline").count(), 8);
+    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+    let beside = trace::beside(&trace, &[13.67, 1.971], &[14.0, 2.0]);
+    assert_eq!(beside.lines().nth(1), Some("R 2992396 4 13.670 14.000"));
+}
+
+#[test]
+fn an_unknown_model_is_answered_with_the_known_ones() {
+    let error = find("no-such-drive")
+        .expect_err("there is none")
+        .to_string();
+    assert!(
+        error.contains("barracuda") && error.contains("hylog-2008"),
+        "{error}"
+    );
+}
+
+/// What DiskSim comes to on the same trace, in ms: all, reads, writes.
+const BARS: [(&str, f64, f64, f64); 2] = [
+    ("barracuda", 0.348, 0.497, 0.270),
+    ("atlas10k", 0.268, 0.385, 0.175),
+];
+
+#[test]
+fn the_models_are_at_least_as_close_to_the_drives_as_disksim_is() {
+    for (name, all, reads, writes) in BARS {
+        let Some(path) = measured(name) else {
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED: the_models_are_at_least_as_close_to_the_drives_as_disksim_is: no \
+                 measured trace {name}.trace; set FOREBAY_SHARED to where the data is"
+            );
+            continue;
+        };
+        let trace = trace::load(&path).expect("a measured trace");
+        let spec = find(name).expect("a known name");
+        trace::check(&trace, &spec).expect("it is of that drive");
+        let gap = Gap::of(&spec);
+        let runs: Vec<Times> = (0..8)
+            .map(|k| {
+                let options = Options {
+                    caches: Caches::Own,
+                    phase: f64::from(k) / 8.0,
+                    ..Options::default()
+                };
+                Times::new(&trace, &replay::replay(&spec, options, &trace, gap))
+            })
+            .collect();
+        let real: Vec<f64> = trace.iter().map(|r| r.service_us / 1000.0).collect();
+        let outcome = compare(&Times::new(&trace, &real), &runs);
+        for (what, figure, bar) in [
+            ("all", Some(outcome.all), all),
+            ("reads", outcome.reads, reads),
+            ("writes", outcome.writes, writes),
+        ] {
+            let mean = figure.expect("the trace has both").mean;
+            assert!(mean < bar, "{name}, {what}: {mean} ms, DiskSim {bar} ms");
+        }
+    }
+}
+
+/// The trace of a drive, if the measured data is beside the project.
+fn measured(name: &str) -> Option<PathBuf> {
+    let file = Path::new("data/disks").join(format!("{name}.trace"));
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .map(|dir| dir.join("shared"));
+    std::env::var_os("FOREBAY_SHARED")
+        .map(PathBuf::from)
+        .into_iter()
+        .chain(beside)
+        .map(|shared| shared.join(&file))
+        .find(|path| path.is_file())
+}

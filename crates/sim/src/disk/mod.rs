@@ -1,0 +1,395 @@
+//! Disks with a volatile cache, on a virtual clock, whose power can be cut.
+//!
+//! What a [`Disk`] does: every request takes a random time, so requests overtake one another; a
+//! write is seen by reads when it completes; it is durable after a flush issued later, or at once
+//! with FUA. A power cut at the n-th request of the world stops everything there: of each write not
+//! durable, finished or under way, every block is kept or dropped by a [`Coin`]. A write that fails
+//! leaves a mixture behind; a flush that fails may lose what it should have covered. What else may go
+//! wrong is said by [`Faults`].
+
+mod faults;
+mod image;
+mod pending;
+mod power;
+mod wrong;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op};
+use forebay_rt::Rt;
+
+use crate::Rng;
+
+pub use faults::{Faults, Outage, Rot};
+pub use image::Image;
+use pending::{Pending, supersede};
+pub use power::{Coin, Power, Watch};
+
+/// True for a request that fails.
+pub type Fault = Box<dyn Fn(Op, &Range<u64>) -> bool>;
+
+/// What a disk is asked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Its number, from 0 on each disk.
+    pub id: u64,
+    /// Its number among those of its kind.
+    pub nth: u64,
+    /// What.
+    pub op: Op,
+    /// Where, in bytes.
+    pub range: Range<u64>,
+    /// What is written.
+    pub bytes: Option<Buf>,
+    /// Durable at completion.
+    pub fua: bool,
+}
+
+/// Sees what a disk is asked and how it ends.
+pub trait Spy {
+    /// A request was issued.
+    fn issued(&self, disk: &Disk, request: &Request);
+    /// A request ended; `failed` if with an error.
+    fn ended(&self, disk: &Disk, request: &Request, failed: bool);
+}
+
+/// A disk of a world.
+pub struct Disk {
+    /// What it is called: `log` or `data`.
+    pub name: &'static str,
+    rt: Rt,
+    power: Rc<Power>,
+    rng: Rng,
+    geometry: Geometry,
+    current: RefCell<Image>,
+    stable: RefCell<Image>,
+    pending: RefCell<Vec<Pending>>,
+    order: Cell<u64>,
+    requests: Cell<u64>,
+    by_op: [Cell<u64>; 5],
+    writes_seen: Cell<u64>,
+    injected: Cell<u64>,
+    lied: Cell<bool>,
+    fresh: RefCell<BTreeSet<u64>>,
+    /// Latency of a request is at most this.
+    pub slowest: Cell<Duration>,
+    /// What a flush takes, if not what everything takes.
+    pub flush_takes: Cell<Option<Duration>>,
+    /// Requests that fail: asked with the operation and its range.
+    pub fault: RefCell<Option<Fault>>,
+    /// What else it does wrong.
+    pub faults: RefCell<Faults>,
+    /// A flush that fails loses what was not durable (as disks and kernels do).
+    pub forgetful: Cell<bool>,
+    /// Flushes that completed.
+    pub flushes: Cell<u64>,
+    /// Every write, as issued.
+    pub writes: RefCell<Vec<Range<u64>>>,
+    /// Who sees what is asked of it.
+    pub spy: RefCell<Option<Rc<dyn Spy>>>,
+}
+
+impl Disk {
+    /// A disk that holds `image`, in blocks of `block` bytes.
+    pub fn new(
+        name: &'static str,
+        rt: &Rt,
+        power: &Rc<Power>,
+        rng: &Rng,
+        image: Image,
+        block: u32,
+    ) -> Rc<Disk> {
+        let geometry = Geometry {
+            len: image.len(),
+            block_size: block,
+            physical_block_size: block,
+            preferred_io: 4096,
+            volatile: true,
+            discard_granularity: 4096,
+        };
+        Rc::new(Disk {
+            name,
+            rt: rt.clone(),
+            power: Rc::clone(power),
+            rng: rng.clone(),
+            geometry,
+            current: RefCell::new(image.clone()),
+            stable: RefCell::new(image),
+            pending: RefCell::default(),
+            order: Cell::new(1),
+            requests: Cell::new(0),
+            by_op: Default::default(),
+            writes_seen: Cell::new(0),
+            injected: Cell::new(0),
+            lied: Cell::new(false),
+            fresh: RefCell::default(),
+            slowest: Cell::new(Duration::from_micros(300)),
+            flush_takes: Cell::new(None),
+            fault: RefCell::new(None),
+            faults: RefCell::default(),
+            forgetful: Cell::new(false),
+            flushes: Cell::new(0),
+            writes: RefCell::default(),
+            spy: RefCell::new(None),
+        })
+    }
+
+    /// Notes a request and gives it to whoever watches.
+    fn ask(&self, op: Op, range: Range<u64>, bytes: Option<Buf>, fua: bool) -> Request {
+        let id = self.requests.replace(self.requests.get() + 1);
+        let nth = self.by_op[op as usize].replace(self.by_op[op as usize].get() + 1);
+        let request = Request {
+            id,
+            nth,
+            op,
+            range,
+            bytes,
+            fua,
+        };
+        self.rot_if_due(id);
+        let spy = self.spy.borrow().clone();
+        if let Some(spy) = spy {
+            spy.issued(self, &request);
+        }
+        request
+    }
+
+    fn ended<T>(&self, request: &Request, out: Result<T, DeviceError>) -> Result<T, DeviceError> {
+        let spy = self.spy.borrow().clone();
+        if let Some(spy) = spy {
+            spy.ended(self, request, out.is_err());
+        }
+        out
+    }
+
+    async fn take_time(&self, request: &Request) {
+        let most = self.slowest.get();
+        let takes = match self.flush_takes.get().filter(|_| request.op == Op::Flush) {
+            Some(span) => span,
+            None if most.is_zero() => Duration::ZERO,
+            None => Duration::from_nanos(1 + self.rng.below(most.as_nanos() as u64)),
+        };
+        let slow = self.faults.borrow().slow;
+        let more = slow.filter(|(one_in, _)| self.chance(request.id, 1, *one_in));
+        let takes = takes + more.map_or(Duration::ZERO, |(_, span)| span);
+        if !takes.is_zero() {
+            self.rt.sleep(takes).await;
+        }
+        self.power.stop_if_off().await;
+    }
+
+    fn next_order(&self) -> u64 {
+        let order = self.order.get();
+        self.order.set(order + 1);
+        order
+    }
+
+    async fn do_write(&self, request: Request) -> Result<(), DeviceError> {
+        self.writes.borrow_mut().push(request.range.clone());
+        let place = self.place(&request);
+        let len = request.range.end - request.range.start;
+        let write = Pending {
+            id: self.next_order(),
+            done: None,
+            at: place,
+            len,
+            bytes: request.bytes.clone(),
+        };
+        let id = write.id;
+        self.pending.borrow_mut().push(write);
+        self.power.request().await;
+        self.take_time(&request).await;
+        let verdict = self.verdict(&request);
+        let mut pending = self.pending.borrow_mut();
+        let n = pending
+            .iter()
+            .position(|write| write.id == id)
+            .expect("pending");
+        if let Err(error) = verdict {
+            let write = pending.remove(n);
+            for block in write.blocks(self.geometry.block_size.into()) {
+                if self.rng.coin() {
+                    let (id, done) = (self.next_order(), Some(self.next_order()));
+                    let part = Pending {
+                        id,
+                        done,
+                        ..write.part(block)
+                    };
+                    part.apply(&mut self.current.borrow_mut());
+                    pending.push(part);
+                }
+            }
+            drop(pending);
+            return self.ended(&request, Err(error));
+        }
+        pending[n].done = Some(self.next_order());
+        pending[n].apply(&mut self.current.borrow_mut());
+        let lies = self.faults.borrow().lies;
+        if request.fua && !lies {
+            let write = pending.remove(n);
+            write.apply(&mut self.stable.borrow_mut());
+            supersede(&mut pending, &write.range());
+        }
+        drop(pending);
+        if request.fua && lies {
+            self.lie();
+        }
+        self.ended(&request, Ok(()))
+    }
+
+    async fn do_flush(&self) -> Result<(), DeviceError> {
+        let request = self.ask(Op::Flush, 0..0, None, false);
+        let covered = self.order.get();
+        self.power.request().await;
+        self.take_time(&request).await;
+        if let Err(error) = self.verdict(&request) {
+            if self.forgetful.get() || self.faults.borrow().forgetful {
+                self.lose_unflushed();
+            }
+            return self.ended(&request, Err(error));
+        }
+        self.flushes.set(self.flushes.get() + 1);
+        if self.faults.borrow().lies {
+            self.lie();
+        } else {
+            let mut pending = self.pending.borrow_mut();
+            let (mut durable, rest): (Vec<_>, Vec<_>) = pending
+                .drain(..)
+                .partition(|write| write.done.is_some_and(|done| done < covered));
+            *pending = rest;
+            durable.sort_by_key(|write| write.done);
+            let mut stable = self.stable.borrow_mut();
+            durable.iter().for_each(|write| write.apply(&mut stable));
+        }
+        self.ended(&request, Ok(()))
+    }
+
+    /// What a flush that failed may do.
+    fn lose_unflushed(&self) {
+        let mut pending = self.pending.borrow_mut();
+        let (lost, rest): (Vec<Pending>, Vec<Pending>) =
+            pending.drain(..).partition(|write| write.done.is_some());
+        *pending = rest;
+        let (mut current, stable) = (self.current.borrow_mut(), self.stable.borrow());
+        for write in lost {
+            current.copy_from(&stable, write.range());
+        }
+    }
+
+    /// Makes requests fail.
+    pub fn fail(&self, fault: impl Fn(Op, &Range<u64>) -> bool + 'static) {
+        self.fault.replace(Some(Box::new(fault)));
+    }
+
+    /// Requests so far, of all kinds.
+    pub fn requests(&self) -> u64 {
+        self.requests.get()
+    }
+
+    /// Requests of a kind so far.
+    pub fn requests_of(&self, op: Op) -> u64 {
+        self.by_op[op as usize].get()
+    }
+
+    /// Faults that happened.
+    pub fn injected(&self) -> u64 {
+        self.injected.get()
+    }
+
+    /// Writes that were issued and have not completed.
+    pub fn writes_under_way(&self) -> usize {
+        let pending = self.pending.borrow();
+        pending.iter().filter(|write| write.done.is_none()).count()
+    }
+
+    /// Blocks that are not durable: those a [`Coin`] is tossed for.
+    pub fn blocks_at_stake(&self) -> u64 {
+        let block = u64::from(self.geometry.block_size);
+        let pending = self.pending.borrow();
+        pending.iter().map(|write| write.len.div_ceil(block)).sum()
+    }
+
+    /// The medium if the power were cut now.
+    pub fn cut(&self, coin: Coin) -> Image {
+        let block = u64::from(self.geometry.block_size);
+        let mut medium = self.stable.borrow().clone();
+        let pending = self.pending.borrow();
+        let mut pending: Vec<&Pending> = pending.iter().collect();
+        pending.sort_by_key(|write| write.done.unwrap_or(u64::MAX));
+        let mut toss = coin.toss();
+        for write in pending {
+            if coin == Coin::Keep {
+                write.apply(&mut medium);
+                continue;
+            }
+            for (n, part) in write.blocks(block).enumerate() {
+                if toss.kept(n == 0) {
+                    write.part(part).apply(&mut medium);
+                }
+            }
+        }
+        medium
+    }
+
+    /// As [`Disk::cut`], in plain bytes.
+    pub fn after_cut(&self, coin: Coin) -> Vec<u8> {
+        self.cut(coin).to_vec()
+    }
+
+    /// What reads see now, in plain bytes.
+    pub fn now(&self) -> Vec<u8> {
+        self.current.borrow().to_vec()
+    }
+
+    /// What is durable of a range.
+    pub fn durable(&self, range: Range<u64>) -> Vec<u8> {
+        self.stable.borrow().bytes(range)
+    }
+}
+
+impl Device for Disk {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, at: u64, mut buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(async move {
+            let request = self.ask(Op::Read, at..at + buf.len() as u64, None, false);
+            self.power.stop_if_off().await;
+            self.take_time(&request).await;
+            let verdict = self.verdict(&request);
+            self.current.borrow().read(at, &mut buf);
+            self.ended(&request, verdict.map(|()| buf))
+        })
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let (range, fua) = (at..at + buf.len() as u64, durability == Durability::Fua);
+            self.do_write(self.ask(Op::Write, range, Some(buf), fua))
+                .await
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(self.do_flush())
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.do_write(self.ask(Op::Discard, range, None, false))
+                .await
+        })
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.do_write(self.ask(Op::WriteZeroes, range, None, false))
+                .await
+        })
+    }
+}

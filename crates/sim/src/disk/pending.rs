@@ -1,0 +1,76 @@
+//! Writes that are in a disk's volatile cache.
+
+use std::ops::Range;
+
+use forebay_device::Buf;
+
+use super::Image;
+
+/// A write that is not durable.
+pub(super) struct Pending {
+    pub(super) id: u64,
+    /// Order of completion; writes under way have none yet.
+    pub(super) done: Option<u64>,
+    pub(super) at: u64,
+    pub(super) len: u64,
+    /// None: zeroes.
+    pub(super) bytes: Option<Buf>,
+}
+
+impl Pending {
+    pub(super) fn range(&self) -> Range<u64> {
+        self.at..self.at + self.len
+    }
+
+    pub(super) fn part(&self, range: Range<u64>) -> Pending {
+        let within = (range.start - self.at) as usize..(range.end - self.at) as usize;
+        Pending {
+            id: self.id,
+            done: self.done,
+            at: range.start,
+            len: range.end - range.start,
+            bytes: self.bytes.as_ref().map(|bytes| bytes.slice(within)),
+        }
+    }
+
+    pub(super) fn apply(&self, image: &mut Image) {
+        match &self.bytes {
+            Some(bytes) => image.write(self.at, bytes),
+            None => image.clear(self.range()),
+        }
+    }
+
+    pub(super) fn blocks(&self, block: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+        let end = self.at + self.len;
+        (self.at..end)
+            .step_by(block as usize)
+            .map(move |at| at..(at + block).min(end))
+    }
+}
+
+/// A newer write of `range` is durable: of older ones that have completed, that part is gone.
+pub(super) fn supersede(pending: &mut Vec<Pending>, range: &Range<u64>) {
+    let touches = |write: &Pending| {
+        write.done.is_some() && write.at < range.end && range.start < write.at + write.len
+    };
+    if !pending.iter().any(touches) {
+        return;
+    }
+    let mut rest = Vec::with_capacity(pending.len() + 1);
+    for write in pending.drain(..) {
+        if !touches(&write) {
+            rest.push(write);
+            continue;
+        }
+        let whole = write.range();
+        for part in [
+            whole.start..range.start.min(whole.end),
+            range.end.max(whole.start)..whole.end,
+        ] {
+            if part.start < part.end {
+                rest.push(write.part(part));
+            }
+        }
+    }
+    *pending = rest;
+}

@@ -1,0 +1,133 @@
+//! Power that can be cut, and what a cut leaves.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use forebay_rt::Event;
+
+use crate::Rng;
+
+/// What becomes of writes that are not durable when the power goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coin {
+    /// All are on the medium.
+    Keep,
+    /// None is.
+    Drop,
+    /// Each block is kept or dropped, by this seed.
+    Blocks(u64),
+    /// Each write is kept or dropped as a whole, by this seed: the later without the earlier, too.
+    Writes(u64),
+    /// The n-th block that is not durable is kept if bit n is set: every combination there is, where
+    /// there are few. Blocks beyond the 64th are dropped.
+    Mask(u64),
+}
+
+impl Coin {
+    /// Tosses for one block after the other; told whether the block begins a write.
+    pub(crate) fn toss(self) -> Toss {
+        let seed = match self {
+            Coin::Blocks(seed) | Coin::Writes(seed) => seed,
+            _ => 0,
+        };
+        Toss {
+            coin: self,
+            rng: Rng::new(seed),
+            last: false,
+            count: 0,
+        }
+    }
+}
+
+pub(crate) struct Toss {
+    coin: Coin,
+    rng: Rng,
+    last: bool,
+    count: u32,
+}
+
+impl Toss {
+    pub(crate) fn kept(&mut self, new_write: bool) -> bool {
+        self.count += 1;
+        match self.coin {
+            Coin::Keep => true,
+            Coin::Drop => false,
+            Coin::Mask(mask) => mask.checked_shr(self.count - 1).unwrap_or(0) & 1 == 1,
+            Coin::Blocks(_) => self.rng.coin(),
+            Coin::Writes(_) => {
+                if new_write {
+                    self.last = self.rng.coin();
+                }
+                self.last
+            }
+        }
+    }
+}
+
+/// Told the number of a request.
+pub type Watch = Box<dyn Fn(u64)>;
+
+/// Power, shared by the disks of a world.
+pub struct Power {
+    requests: Cell<u64>,
+    cut_at: Cell<Option<u64>>,
+    off: Cell<bool>,
+    went_off: Event,
+    /// Called at every request that changes something, when it is issued.
+    pub watch: RefCell<Option<Watch>>,
+}
+
+impl Power {
+    /// Power that goes off at the request of number `cut_at`.
+    pub fn new(cut_at: Option<u64>) -> Rc<Power> {
+        Rc::new(Power {
+            requests: Cell::new(0),
+            cut_at: Cell::new(cut_at),
+            off: Cell::new(false),
+            went_off: Event::new(),
+            watch: RefCell::new(None),
+        })
+    }
+
+    /// Requests that change something, so far.
+    pub fn requests(&self) -> u64 {
+        self.requests.get()
+    }
+
+    /// True once it is off.
+    pub fn is_off(&self) -> bool {
+        self.off.get()
+    }
+
+    /// Cuts it now.
+    pub fn cut(&self) {
+        self.off.set(true);
+        self.went_off.notify_all();
+    }
+
+    /// Waits until it goes off.
+    pub async fn until_off(&self) {
+        self.went_off.until(|| self.is_off().then_some(())).await;
+    }
+
+    /// Counts a request; with the power off it waits for ever.
+    pub(crate) async fn request(&self) {
+        if !self.is_off() {
+            let n = self.requests.get();
+            self.requests.set(n + 1);
+            if let Some(watch) = &*self.watch.borrow() {
+                watch(n);
+            }
+            if self.cut_at.get() == Some(n) {
+                self.cut();
+            }
+        }
+        self.stop_if_off().await;
+    }
+
+    pub(crate) async fn stop_if_off(&self) {
+        if self.is_off() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What a disk does wrong, done.
+
+use forebay_device::{DeviceError, Op};
+
+use super::{Disk, Request};
+use crate::Rng;
+use crate::rng::mix;
+
+/// Writes kept as not durable by a disk that lies; older ones reach the medium by themselves.
+const LIES_MAX: usize = 96;
+
+impl Disk {
+    /// True once in `one_in` times, as this disk's plan has it for a request.
+    pub(super) fn chance(&self, id: u64, salt: u64, one_in: u64) -> bool {
+        let seed = self.faults.borrow().seed;
+        one_in > 0 && mix(seed ^ salt << 56, id).is_multiple_of(one_in)
+    }
+
+    /// The error a request ends with, if it fails.
+    pub(super) fn verdict(&self, request: &Request) -> Result<(), DeviceError> {
+        const EIO: i32 = 5;
+        const ENOSPC: i32 = 28;
+        let Request { id, op, range, .. } = request;
+        let asked = self
+            .fault
+            .borrow()
+            .as_ref()
+            .is_some_and(|fault| fault(*op, range));
+        let faults = self.faults.borrow();
+        let rate = match op {
+            Op::Read => faults.reads_fail,
+            Op::Write | Op::WriteZeroes => faults.writes_fail,
+            Op::Flush => faults.flushes_fail,
+            Op::Discard => faults.discards_fail,
+        };
+        let out = faults.outage.is_some_and(|outage| {
+            let n = if outage.op.is_some() {
+                request.nth
+            } else {
+                *id
+            };
+            let over = outage
+                .requests
+                .is_some_and(|requests| n >= outage.from + requests);
+            let meant = outage.op.is_none_or(|meant| meant == *op);
+            n >= outage.from && !over && meant && (outage.reads || *op != Op::Read)
+        });
+        let full = faults.room.filter(|_| *op == Op::Write);
+        drop(faults);
+        let full = full.is_some_and(|room| {
+            let mut fresh = self.fresh.borrow_mut();
+            fresh.extend(range.start / 4096..range.end.div_ceil(4096));
+            fresh.len() as u64 > room
+        });
+        if !(asked || out || full || self.chance(*id, 2, rate)) {
+            return Ok(());
+        }
+        self.injected.set(self.injected.get() + 1);
+        let code = if full { ENOSPC } else { EIO };
+        let source = std::io::Error::from_raw_os_error(code);
+        Err(DeviceError::io(*op, range.clone(), source))
+    }
+
+    /// Where a write really goes.
+    pub(super) fn place(&self, request: &Request) -> u64 {
+        let n = self.writes_seen.replace(self.writes_seen.get() + 1);
+        let at = request.range.start;
+        let faults = self.faults.borrow();
+        if faults.misdirect != Some(n) || request.op != Op::Write {
+            return at;
+        }
+        self.injected.set(self.injected.get() + 1);
+        let len = request.range.end - at;
+        let block = u64::from(self.geometry.block_size);
+        // Near by, as when a head settles on the wrong track.
+        let by = (1 + mix(faults.seed, n) % 64) * block;
+        let up = at + len + by <= self.geometry.len;
+        if up { at + by } else { at.saturating_sub(by) }
+    }
+
+    /// Says that all is durable, and lets only the oldest be.
+    pub(super) fn lie(&self) {
+        self.lied.set(true);
+        self.injected.set(self.injected.get() + 1);
+        let mut pending = self.pending.borrow_mut();
+        pending.sort_by_key(|write| write.done.unwrap_or(u64::MAX));
+        while pending.len() > LIES_MAX && pending[0].done.is_some() {
+            pending.remove(0).apply(&mut self.stable.borrow_mut());
+        }
+    }
+
+    pub(super) fn rot_if_due(&self, id: u64) {
+        let faults = self.faults.borrow();
+        let Some(rot) = faults.rot.filter(|rot| rot.at == id) else {
+            return;
+        };
+        let rng = Rng::new(mix(faults.seed, 3));
+        drop(faults);
+        let pages: Vec<u64> = self.stable.borrow().written().collect();
+        for _ in 0..rot.places {
+            let at = match rng.below(4) {
+                // The superblocks and the newest records are few among many pages.
+                0 if !pages.is_empty() => pages[0],
+                _ if !pages.is_empty() => rng.pick(&pages),
+                _ => return,
+            };
+            let at = (at + rng.below(4096)).min(self.geometry.len - 1);
+            let bit = 1 << rng.below(8);
+            self.rot(at, |byte| byte ^ bit);
+        }
+    }
+
+    /// Changes what is stored, as rot does.
+    pub fn rot(&self, at: u64, change: impl Fn(u8) -> u8) {
+        self.injected.set(self.injected.get() + 1);
+        for image in [&self.current, &self.stable] {
+            let mut byte = [0];
+            image.borrow().read(at, &mut byte);
+            image.borrow_mut().write(at, &[change(byte[0])]);
+        }
+    }
+}

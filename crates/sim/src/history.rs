@@ -1,0 +1,457 @@
+//! What a volume may hold after a crash: the state after some prefix of what was asked of it.
+//!
+//! A [`History`] is what one writer asked of its region, one request after the other. Every sector
+//! has its versions, so telling which prefixes a sector could be from takes no longer than it has
+//! versions since the last flush.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_rt::Rt;
+
+use crate::Rng;
+use crate::stamp::{Content, SECTOR, read_sector, stamp_into};
+
+/// What a request leaves in its range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// As it was when the history began.
+    Base,
+    /// The stamp of this number.
+    Data(u64),
+    /// Zeroes.
+    Zero,
+    /// Anything.
+    Open,
+}
+
+/// What a script asks of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A write, with FUA or without.
+    Write {
+        /// The bytes.
+        range: Range<u64>,
+        /// Durable at completion.
+        fua: bool,
+    },
+    /// Write-zeroes.
+    Zero(Range<u64>),
+    /// Discard.
+    Discard(Range<u64>),
+    /// A read, compared with what it may give.
+    Read(Range<u64>),
+    /// Flush.
+    Flush,
+    /// Nothing for a while.
+    Pause(Duration),
+}
+
+impl Action {
+    /// The range it changes.
+    pub fn range(&self) -> Option<Range<u64>> {
+        match self {
+            Action::Write { range, .. } | Action::Zero(range) | Action::Discard(range) => {
+                Some(range.clone())
+            }
+            Action::Read(_) | Action::Flush | Action::Pause(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let in_sectors = |range: &Range<u64>| {
+            let (start, end) = (range.start / SECTOR as u64, range.end / SECTOR as u64);
+            format!("sectors {start}..{end}")
+        };
+        match self {
+            Action::Write { range, fua: false } => write!(f, "write {}", in_sectors(range)),
+            Action::Write { range, fua: true } => write!(f, "write {} with FUA", in_sectors(range)),
+            Action::Zero(range) => write!(f, "zero {}", in_sectors(range)),
+            Action::Discard(range) => write!(f, "discard {}", in_sectors(range)),
+            Action::Read(range) => write!(f, "read {}", in_sectors(range)),
+            Action::Flush => f.write_str("flush"),
+            Action::Pause(span) => write!(f, "pause {span:?}"),
+        }
+    }
+}
+
+/// A version of a sector.
+#[derive(Clone, Copy, Debug)]
+struct Version {
+    /// The step that made it; 0 is the base.
+    step: usize,
+    what: What,
+    /// The step failed: the sector may be as before it just as well.
+    maybe: bool,
+}
+
+const BASE: Version = Version {
+    step: 0,
+    what: What::Base,
+    maybe: false,
+};
+
+/// Everything asked of a region of a volume, in order, and how far it is durable.
+#[derive(Clone)]
+pub struct History {
+    region: Range<u64>,
+    base: Arc<Vec<u8>>,
+    /// Sectors of the base, counted from the volume's start, that may read as anything.
+    open: Vec<bool>,
+    /// Of each sector of the region, the versions since the base.
+    versions: Vec<Vec<Version>>,
+    steps: usize,
+    acknowledged: usize,
+    durable: usize,
+    id: u64,
+}
+
+/// A history that several hold.
+pub type Shared = Rc<RefCell<History>>;
+
+impl History {
+    /// A history that begins with `base` and looks at `region`; `id` tells its stamps from others'.
+    pub fn new(base: Vec<u8>, region: Range<u64>, id: u64) -> History {
+        History::sharing(Arc::new(base), region, id)
+    }
+
+    /// As [`History::new`], with a base that several histories share.
+    pub fn sharing(base: Arc<Vec<u8>>, region: Range<u64>, id: u64) -> History {
+        let sectors = (region.end - region.start) as usize / SECTOR;
+        History {
+            open: vec![false; base.len() / SECTOR],
+            versions: vec![Vec::new(); sectors],
+            region,
+            base,
+            steps: 0,
+            acknowledged: 0,
+            durable: 0,
+            id: id << 32,
+        }
+    }
+
+    /// A history of a whole volume.
+    pub fn whole(base: Vec<u8>, id: u64) -> History {
+        let region = 0..base.len() as u64;
+        History::new(base, region, id)
+    }
+
+    /// The bytes it looks at.
+    pub fn region(&self) -> Range<u64> {
+        self.region.clone()
+    }
+
+    /// How many steps there are.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// How far it is acknowledged, in steps.
+    pub fn acknowledged(&self) -> usize {
+        self.acknowledged
+    }
+
+    /// Up to which step it is durable.
+    pub fn durable(&self) -> usize {
+        self.durable
+    }
+
+    /// Everything up to this step is acknowledged.
+    pub fn set_acknowledged(&mut self, upto: usize) {
+        self.acknowledged = upto;
+    }
+
+    /// Everything up to this step is durable.
+    pub fn set_durable(&mut self, upto: usize) {
+        self.durable = self.durable.max(upto);
+    }
+
+    /// Nothing of it is durable for certain.
+    pub fn forget_durability(&mut self) {
+        self.durable = 0;
+    }
+
+    /// The versions of a sector since the base.
+    fn since(&self, sector: u64) -> &[Version] {
+        let first = self.region.start / SECTOR as u64;
+        &self.versions[(sector - first) as usize]
+    }
+
+    /// The n-th version of a sector; the first is the base.
+    fn version(&self, sector: u64, n: usize) -> Version {
+        n.checked_sub(1).map_or(BASE, |n| self.since(sector)[n])
+    }
+
+    /// Which version of a sector counts after a step.
+    fn after(&self, sector: u64, step: usize) -> usize {
+        self.since(sector)
+            .partition_point(|version| version.step <= step)
+    }
+
+    /// True if a sector may look so while its n-th version counts.
+    fn shows(&self, sector: u64, n: usize, content: Content, bytes: &[u8]) -> bool {
+        let version = self.version(sector, n);
+        self.fits(version.what, sector, content, bytes)
+            || version.maybe && self.shows(sector, n - 1, content, bytes)
+    }
+
+    fn fits(&self, what: What, sector: u64, content: Content, seen: &[u8]) -> bool {
+        match what {
+            What::Base => {
+                let at = sector as usize * SECTOR;
+                self.open[sector as usize] || self.base[at..at + SECTOR] == *seen
+            }
+            What::Data(id) => content == Content::Stamp { id, sector },
+            What::Zero => content == Content::Zero,
+            What::Open => true,
+        }
+    }
+
+    fn sectors(&self) -> Range<u64> {
+        self.region.start / SECTOR as u64..self.region.end / SECTOR as u64
+    }
+
+    /// After which steps, from the last durable on, the region may look like `seen` (the whole
+    /// volume); sectors in `unreadable` are not looked at.
+    ///
+    /// # Errors
+    /// If after none; says where it shows.
+    pub fn prefixes(
+        &self,
+        seen: &[u8],
+        unreadable: &dyn Fn(u64) -> bool,
+    ) -> Result<Vec<usize>, String> {
+        let mut possible = vec![true; self.steps + 1];
+        possible[..self.durable].fill(false);
+        for sector in self.sectors().filter(|sector| !unreadable(*sector)) {
+            let bytes = &seen[sector as usize * SECTOR..][..SECTOR];
+            let content = read_sector(bytes);
+            let (first, last) = (self.after(sector, self.durable), self.since(sector).len());
+            let mut left = false;
+            for n in first..=last {
+                let from = self.version(sector, n).step;
+                let to = if n == last {
+                    possible.len()
+                } else {
+                    self.version(sector, n + 1).step
+                };
+                if self.shows(sector, n, content, bytes) {
+                    left = true;
+                } else {
+                    possible[from..to].fill(false);
+                }
+            }
+            if !left || last > first && !possible.contains(&true) {
+                return Err(self.wrong(sector, content, bytes));
+            }
+        }
+        let after: Vec<usize> = (0..possible.len()).filter(|n| possible[*n]).collect();
+        match after.is_empty() {
+            true => Err("no step fits all sectors".into()),
+            false => Ok(after),
+        }
+    }
+
+    fn wrong(&self, sector: u64, content: Content, bytes: &[u8]) -> String {
+        let last = self.since(sector).len();
+        let versions: Vec<Version> = (0..=last).map(|n| self.version(sector, n)).collect();
+        let fitting: Vec<usize> = (0..=last)
+            .filter(|n| self.shows(sector, *n, content, bytes))
+            .map(|n| versions[n].step)
+            .collect();
+        format!(
+            "sector {sector} holds {content:?}, as after steps {fitting:?} of {versions:?}; steps \
+             {}..={} may show, {} were acknowledged",
+            self.durable, self.steps, self.acknowledged
+        )
+    }
+
+    /// As [`History::prefixes`], of each sector alone: a disk's promise.
+    ///
+    /// # Errors
+    /// If a sector holds what it must not.
+    pub fn each_sector(&self, seen: &[u8], unreadable: &dyn Fn(u64) -> bool) -> Result<(), String> {
+        for sector in self.sectors().filter(|sector| !unreadable(*sector)) {
+            let bytes = &seen[sector as usize * SECTOR..][..SECTOR];
+            self.one_sector(sector, bytes, self.durable)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a sector may hold `bytes`, if every version up to step `from` has been replaced by
+    /// what `from` left.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn one_sector(&self, sector: u64, bytes: &[u8], from: usize) -> Result<(), String> {
+        let content = read_sector(bytes);
+        let mut versions = self.after(sector, from)..=self.since(sector).len();
+        match versions.any(|n| self.shows(sector, n, content, bytes)) {
+            true => Ok(()),
+            false => Err(self.wrong(sector, content, bytes)),
+        }
+    }
+
+    /// Goes on from `seen`, which is the state after one of the steps `after`.
+    pub fn rebase(&mut self, seen: &[u8], after: &[usize]) {
+        self.rebase_sharing(Arc::new(seen.to_vec()), after);
+    }
+
+    /// As [`History::rebase`], with a base that several histories share.
+    pub fn rebase_sharing(&mut self, seen: Arc<Vec<u8>>, after: &[usize]) {
+        for sector in self.sectors() {
+            let open = after.iter().any(|step| {
+                let n = self.after(sector, *step);
+                self.may_be_open(sector, n)
+            });
+            self.open[sector as usize] = open;
+        }
+        self.base = seen;
+        self.id += self.steps as u64;
+        self.steps = 0;
+        self.versions.iter_mut().for_each(Vec::clear);
+        (self.acknowledged, self.durable) = (0, 0);
+    }
+
+    /// Notes the next step; says its number, from 1.
+    pub fn step(&mut self, range: Range<u64>, what: What) -> usize {
+        self.steps += 1;
+        let first = self.region.start / SECTOR as u64;
+        for sector in range.start / SECTOR as u64..range.end / SECTOR as u64 {
+            let version = Version {
+                step: self.steps,
+                what,
+                maybe: false,
+            };
+            self.versions[(sector - first) as usize].push(version);
+        }
+        self.steps
+    }
+
+    fn may_be_open(&self, sector: u64, n: usize) -> bool {
+        let version = self.version(sector, n);
+        match version.what {
+            What::Base => self.open[sector as usize],
+            What::Open => true,
+            _ => version.maybe && self.may_be_open(sector, n - 1),
+        }
+    }
+
+    /// A step failed: from then on nobody knows whether it took effect, in each sector.
+    pub fn failed(&mut self, step: usize, range: Range<u64>) {
+        let first = self.region.start / SECTOR as u64;
+        for sector in range.start / SECTOR as u64..range.end / SECTOR as u64 {
+            let versions = &mut self.versions[(sector - first) as usize];
+            let of_step = versions.iter_mut().filter(|version| version.step == step);
+            of_step.for_each(|version| version.maybe = true);
+        }
+    }
+
+    /// The stamp of the next step.
+    pub fn next_id(&self) -> u64 {
+        self.id + self.steps as u64
+    }
+
+    /// The step that wrote this stamp, if it is one of this history since its base.
+    pub fn step_of(&self, id: u64) -> Option<usize> {
+        let step = id.checked_sub(self.id)? + 1;
+        (step <= self.steps as u64).then_some(step as usize)
+    }
+}
+
+/// Does what the action says and notes it in the history. A read is not looked at.
+///
+/// # Errors
+/// The volume's.
+pub async fn perform(
+    volume: &dyn Device,
+    rt: &Rt,
+    history: &Shared,
+    action: &Action,
+) -> Result<(), DeviceError> {
+    match action {
+        Action::Write { range, fua } => {
+            let id = history.borrow().next_id();
+            let step = history.borrow_mut().step(range.clone(), What::Data(id));
+            let mut bytes = BufMut::zeroed((range.end - range.start) as usize);
+            stamp_into(id, range.start, &mut bytes);
+            let durability = if *fua {
+                Durability::Fua
+            } else {
+                Durability::Flush
+            };
+            volume
+                .write(range.start, bytes.freeze(), durability)
+                .await?;
+            history.borrow_mut().acknowledged = step;
+            if *fua {
+                history.borrow_mut().set_durable(step);
+            }
+        }
+        Action::Zero(range) => {
+            let step = history.borrow_mut().step(range.clone(), What::Zero);
+            volume.write_zeroes(range.clone()).await?;
+            history.borrow_mut().acknowledged = step;
+        }
+        Action::Discard(range) => {
+            let step = history.borrow_mut().step(range.clone(), What::Open);
+            volume.discard(range.clone()).await?;
+            history.borrow_mut().acknowledged = step;
+        }
+        Action::Read(range) => {
+            let buf = BufMut::zeroed((range.end - range.start) as usize);
+            volume.read(range.start, buf).await?;
+        }
+        Action::Flush => {
+            let covered = history.borrow().acknowledged;
+            volume.flush().await?;
+            history.borrow_mut().set_durable(covered);
+        }
+        Action::Pause(span) => rt.sleep(*span).await,
+    }
+    Ok(())
+}
+
+/// A range inside `region`, mostly short, at most `most` bytes, often in whole lines.
+pub fn extent(rng: &Rng, region: &Range<u64>, most: u64) -> Range<u64> {
+    let sectors = most / 512;
+    let len = 512 * (1 + rng.below(1 + rng.below(sectors)).min(sectors - 1));
+    let len = if rng.below(3) == 0 && len.next_multiple_of(4096) <= most {
+        len.next_multiple_of(4096)
+    } else {
+        len
+    };
+    let align = if len.is_multiple_of(4096) { 4096 } else { 512 };
+    let room = region.end - region.start - len;
+    let at = region.start + rng.below(room / align + 1) * align;
+    at..at + len
+}
+
+/// A random action inside `region`.
+pub fn random_action(rng: &Rng, region: &Range<u64>, most: u64) -> Action {
+    match rng.below(24) {
+        0 => Action::Discard(extent(rng, region, most)),
+        1 | 2 => Action::Zero(extent(rng, region, most)),
+        3..=6 => Action::Flush,
+        7 => Action::Pause(Duration::from_millis(1 + rng.below(300))),
+        8 => Action::Pause(Duration::from_millis(1000 + rng.below(500))),
+        9 | 10 => {
+            let range = extent(rng, region, most.min(16 << 10));
+            Action::Write { range, fua: true }
+        }
+        11..=14 => {
+            let range = extent(rng, region, most);
+            Action::Write { range, fua: false }
+        }
+        _ => {
+            let range = extent(rng, region, most.min(12 << 10));
+            Action::Write { range, fua: false }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What a panic said, without its being printed: in a simulated world it is a finding like others.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Once;
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+    static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+static HOOK: Once = Once::new();
+
+/// Does `work`; if it panics, nothing is printed and [`last`] has the text.
+pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if QUIET.get() {
+                LAST.set(Some(info.to_string()));
+            } else {
+                before(info);
+            }
+        }));
+    });
+    struct Loud;
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            QUIET.set(false);
+        }
+    }
+    QUIET.set(true);
+    let _loud = Loud;
+    work()
+}
+
+/// What the last panic on this thread said.
+pub(crate) fn last() -> Option<String> {
+    LAST.take()
+}

@@ -1,0 +1,131 @@
+//! How fast a model runs.
+
+use std::time::{Duration, Instant as Clock};
+
+use anyhow::Result;
+use forebay_model::disk::{Caches, Completion, Disk, Op, Options, Scheduling, Spec};
+use forebay_rt::Instant;
+
+/// Arguments of `speed`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A model's name, or a file with a drive's table
+    #[arg(default_value = "barracuda")]
+    model: String,
+    /// Simulate so many requests in each run
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    requests: u64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let spec = crate::demerit::find(&args.model)?;
+    println!(
+        "{:>10} {:>6} {:>8} {:>12} {:>14}",
+        "caches", "depth", "queue", "requests/s", "ms each"
+    );
+    for caches in [Caches::Off, Caches::Own] {
+        for (depth, scheduling) in [
+            (1, Scheduling::Fcfs),
+            (32, Scheduling::Fcfs),
+            (32, Scheduling::Elevator),
+            (32, Scheduling::Sptf),
+        ] {
+            let options = Options {
+                caches,
+                scheduling,
+                phase: 0.0,
+            };
+            let began = Busy::now();
+            let end = simulate(&spec, options, depth, args.requests);
+            let seconds = began.elapsed().as_secs_f64();
+            println!(
+                "{:>10} {depth:>6} {:>8} {:>12.0} {:>14.3}",
+                if caches == Caches::Off { "off" } else { "own" },
+                format!("{scheduling:?}").to_lowercase(),
+                args.requests as f64 / seconds,
+                end as f64 / 1e6 / args.requests as f64,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The processor's time this thread has had: what one core can do is not to depend on what else
+/// the machine is doing. Where the kernel does not tell, the time on the wall.
+struct Busy {
+    wall: Clock,
+    processor: Option<Duration>,
+}
+
+impl Busy {
+    fn now() -> Busy {
+        Busy {
+            wall: Clock::now(),
+            processor: processor_time(),
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        match (self.processor, processor_time()) {
+            (Some(then), Some(now)) if now > then => now - then,
+            _ => self.wall.elapsed(),
+        }
+    }
+}
+
+fn processor_time() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let ns = text.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(ns))
+}
+
+/// Random requests of 4 KiB, three reads to a write, `depth` at a time. Returns the virtual time
+/// they took, in nanoseconds.
+fn simulate(spec: &Spec, options: Options, depth: u64, requests: u64) -> u64 {
+    let mut disk = Disk::new(spec.clone(), options);
+    let mut done: Vec<Completion> = Vec::new();
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut now = Instant::from_nanos(0);
+    let (mut submitted, mut completed) = (0, 0);
+    while completed < requests {
+        while submitted < requests && submitted - completed < depth {
+            // Marsaglia's xorshift.
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let first = random % (disk.blocks() - 8);
+            let op = if random >> 33 & 3 == 0 {
+                Op::Write
+            } else {
+                Op::Read
+            };
+            disk.submit(now, submitted, op, first, 8);
+            submitted += 1;
+        }
+        now = disk.next_event().expect("requests are under way");
+        disk.advance(now, &mut done);
+        completed += done.len() as u64;
+        done.clear();
+    }
+    now.as_nanos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bench_does_every_request_and_the_same_each_time() {
+        let spec = crate::demerit::find("barracuda").expect("a known name");
+        for depth in [1, 7] {
+            let options = Options {
+                caches: Caches::Own,
+                scheduling: Scheduling::Sptf,
+                phase: 0.5,
+            };
+            let end = simulate(&spec, options, depth, 500);
+            assert!(end > 0);
+            assert_eq!(end, simulate(&spec, options, depth, 500));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Data that tells which write it is from.
+
+/// Bytes in a sector.
+pub const SECTOR: usize = 512;
+
+const WORDS: usize = SECTOR / 8;
+
+fn filler(id: u64, sector: u64) -> u64 {
+    (id ^ sector.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+/// What write `id` puts into `[at, at + len)`: every sector says which write and which sector it is,
+/// and all of the rest follows from the two.
+pub fn stamp(id: u64, at: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    stamp_into(id, at, &mut bytes);
+    bytes
+}
+
+/// As [`stamp`], into memory that is there.
+pub fn stamp_into(id: u64, at: u64, bytes: &mut [u8]) {
+    for (n, sector) in bytes.chunks_exact_mut(SECTOR).enumerate() {
+        let number = at / SECTOR as u64 + n as u64;
+        let mut word = filler(id, number);
+        let words = sector.as_chunks_mut::<8>().0;
+        words[0] = id.to_le_bytes();
+        words[1] = number.to_le_bytes();
+        for out in &mut words[2..] {
+            word = word.wrapping_mul(6_364_136_223_846_793_005).rotate_left(23);
+            *out = word.to_le_bytes();
+        }
+    }
+}
+
+/// What a sector turns out to hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Nothing but zeroes.
+    Zero,
+    /// A whole stamp: the write's number and the sector's.
+    Stamp {
+        /// Which write.
+        id: u64,
+        /// Which sector it was written to.
+        sector: u64,
+    },
+    /// Neither.
+    Other,
+}
+
+/// Tells what a sector holds.
+///
+/// # Panics
+/// If `bytes` is not a sector.
+pub fn read_sector(bytes: &[u8]) -> Content {
+    assert_eq!(bytes.len(), SECTOR, "not a sector");
+    let words = bytes.as_chunks::<8>().0;
+    let word = |n: usize| u64::from_le_bytes(words[n]);
+    let (id, sector) = (word(0), word(1));
+    if id == 0 && sector == 0 && (2..WORDS).all(|n| word(n) == 0) {
+        return Content::Zero;
+    }
+    let mut expected = filler(id, sector);
+    for n in 2..WORDS {
+        expected = expected
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .rotate_left(23);
+        if word(n) != expected {
+            return Content::Other;
+        }
+    }
+    Content::Stamp { id, sector }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_tells_its_write_and_its_sector_and_any_changed_bit_spoils_it() {
+        let bytes = stamp(77, 1024, 1024);
+        for (n, sector) in bytes.chunks(SECTOR).enumerate() {
+            let whole = Content::Stamp {
+                id: 77,
+                sector: 2 + n as u64,
+            };
+            assert_eq!(read_sector(sector), whole);
+            for bit in (0..SECTOR * 8).step_by(31) {
+                let mut broken = sector.to_vec();
+                broken[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(read_sector(&broken), Content::Other, "bit {bit}");
+            }
+        }
+        assert_eq!(read_sector(&[0; SECTOR]), Content::Zero);
+    }
+}

@@ -1,0 +1,126 @@
+//! The pattern of a journaling filesystem, and what such a filesystem would call a corruption.
+//!
+//! A transaction writes file data, flushes, writes its commit record with FUA, and later writes the
+//! metadata in place (the checkpoint). A commit record that is there says that the data is there. So
+//! after a crash: whatever commit record is found, everything its transaction wrote before, and all
+//! that earlier transactions wrote, must be found as well, or something newer.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::{Bounds, Script};
+use crate::Rng;
+use crate::checkers::Lanes;
+use crate::history::Action;
+use crate::stamp::{Content, SECTOR, read_sector};
+
+/// What a commit record promises. Actions are counted from 0 in the script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The action that writes the commit record.
+    pub commit: usize,
+    /// Its sector.
+    pub sector: u64,
+    /// Sectors, and the action that put there what must at least be there.
+    pub needs: Vec<(u64, usize)>,
+}
+
+fn sectors(range: &Range<u64>) -> Range<u64> {
+    range.start / SECTOR as u64..range.end / SECTOR as u64
+}
+
+/// A script of about `len` actions; a region too small for a journal gives none.
+pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Option<Script> {
+    let unit = bounds.block.max(SECTOR as u64 * 4);
+    let start = bounds.region.start.next_multiple_of(bounds.block);
+    let room = bounds.region.end.checked_sub(start)?;
+    // An eighth is the journal, an eighth metadata, the rest file data.
+    let journal = start..start + room / 8 / unit * unit;
+    let metadata = journal.end..journal.end + room / 8 / unit * unit;
+    let files = metadata.end..bounds.region.end / bounds.block * bounds.block;
+    let slots = (journal.end - journal.start) / unit;
+    let homes = (metadata.end - metadata.start) / unit;
+    if slots < 2 || homes < 1 || files.end - files.start < 8 * unit {
+        return None;
+    }
+    let mut script = Script::default();
+    let mut written: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut slot = 0;
+    while script.actions.len() < len {
+        for _ in 0..1 + rng.below(5) {
+            let len = bounds.block * (1 + rng.below(16));
+            let len = len.min(files.end - files.start);
+            let room = (files.end - files.start - len) / bounds.block;
+            let at = files.start + rng.below(room + 1) * bounds.block;
+            let range = at..at + len;
+            written.extend(sectors(&range).map(|sector| (sector, script.actions.len())));
+            script.actions.push(Action::Write { range, fua: false });
+        }
+        script.actions.push(Action::Flush);
+        let at = journal.start + slot % slots * unit;
+        slot += 1;
+        script.rules.push(Rule {
+            commit: script.actions.len(),
+            sector: at / SECTOR as u64,
+            needs: written
+                .iter()
+                .map(|(sector, action)| (*sector, *action))
+                .collect(),
+        });
+        let range = at..at + bounds.block;
+        script.actions.push(Action::Write { range, fua: true });
+        if rng.coin() {
+            let at = metadata.start + rng.below(homes) * unit;
+            let range = at..at + bounds.block;
+            written.extend(sectors(&range).map(|sector| (sector, script.actions.len())));
+            script.actions.push(Action::Write { range, fua: false });
+        }
+        if rng.one_in(4) {
+            let ms = rng.pick(&[1, 60, 250, 1100]);
+            let pause = std::time::Duration::from_millis(ms);
+            script.actions.push(Action::Pause(pause));
+        }
+    }
+    Some(script)
+}
+
+/// Looks at what a lane's filesystem finds after a crash, in this life.
+///
+/// # Errors
+/// If a commit record is there and something it vouches for is not.
+pub fn check(lanes: &Lanes, lane: usize, script: &Script, seen: &[u8]) -> Result<(), String> {
+    if script.rules.is_empty() {
+        return Ok(());
+    }
+    let history = lanes.history(lane);
+    let found = |sector: u64| match read_sector(&seen[sector as usize * SECTOR..][..SECTOR]) {
+        Content::Stamp { id, sector: of } if of == sector => history.step_of(id),
+        _ => None,
+    };
+    // Steps count the actions that change something.
+    let mut steps = 0;
+    let mut step_of = Vec::with_capacity(script.actions.len());
+    for action in &script.actions {
+        steps += usize::from(action.range().is_some());
+        step_of.push(steps);
+    }
+    let committed = script
+        .rules
+        .iter()
+        .rfind(|rule| found(rule.sector) == Some(step_of[rule.commit]));
+    let Some(rule) = committed else {
+        return Ok(());
+    };
+    for (sector, action) in &rule.needs {
+        if found(*sector).is_none_or(|step| step < step_of[*action]) {
+            return Err(format!(
+                "the commit record of action {} is in sector {}, but sector {sector}, written by action \
+                 {action} before it, holds {:?}",
+                rule.commit,
+                rule.sector,
+                read_sector(&seen[*sector as usize * SECTOR..][..SECTOR])
+            ));
+        }
+    }
+    Ok(())
+}

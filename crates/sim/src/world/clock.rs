@@ -1,0 +1,57 @@
+//! A virtual clock that now and then leaps forward, as a machine's does that was suspended.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_rt::{Driver, Instant, Turn, Unpark, VirtualTime, Wait};
+
+use crate::Rng;
+
+/// See the module.
+pub struct LeapingTime {
+    below: VirtualTime,
+    rng: Rng,
+    one_in: Option<u64>,
+    leapt: Cell<Duration>,
+}
+
+impl LeapingTime {
+    /// A clock that leaps at one in so many waits, or never.
+    pub fn new(seed: u64, one_in: Option<u64>) -> LeapingTime {
+        LeapingTime {
+            below: VirtualTime::new(),
+            rng: Rng::new(seed),
+            one_in,
+            leapt: Cell::default(),
+        }
+    }
+
+    /// By how much it leapt in all: time in which nobody could do anything.
+    pub fn leapt(&self) -> Duration {
+        self.leapt.get()
+    }
+}
+
+impl Driver for LeapingTime {
+    fn now(&self) -> Instant {
+        self.below.now()
+    }
+
+    fn turn(&self, wait: Wait) -> Turn {
+        let leap = matches!(wait, Wait::Until(_))
+            && self.one_in.is_some_and(|one_in| self.rng.one_in(one_in));
+        match wait {
+            Wait::Until(at) if leap => {
+                let by = Duration::from_millis(1 << self.rng.below(23));
+                self.leapt.set(self.leapt.get() + by);
+                self.below.turn(Wait::Until(at.plus(by)))
+            }
+            _ => self.below.turn(wait),
+        }
+    }
+
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.below.unparker()
+    }
+}

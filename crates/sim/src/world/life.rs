@@ -1,0 +1,268 @@
+//! One life: from an attach to a power cut, or to a stop.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::{Acknowledge, AttachOptions, Volume};
+use forebay_rt::Rt;
+use forebay_units::ByteLen;
+use futures_util::future::{Either, join_all, select};
+
+use super::clock::LeapingTime;
+use super::user::User;
+use super::{Ctx, Voucher, Watching, look};
+use crate::checkers::{Checkers, Violation, accounts};
+use crate::disk::{Coin, Spy};
+use crate::lab::{Medium, World, checked};
+use crate::plan::{After, Life, Looks, Plan};
+use crate::rng::{Rng, mix};
+
+/// How often it is looked whether somebody waits for ever.
+const ROUND: Duration = Duration::from_secs(20);
+/// A drain is given up after this long, a close never.
+const DRAIN: Duration = Duration::from_secs(300);
+
+pub(crate) fn options(plan: &Plan) -> AttachOptions {
+    AttachOptions {
+        acknowledge: if plan.durable_writes {
+            Acknowledge::Write
+        } else {
+            Acknowledge::Flush
+        },
+        max_delay: plan.max_delay,
+        bypass: plan.bypass.map(ByteLen),
+        ..AttachOptions::default()
+    }
+}
+
+/// Lives a life; gives what is on the disks when the power is back.
+pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
+    let life = &ctx.plan.lives[n];
+    let clock = Rc::new(LeapingTime::new(mix(life.seed, 9), ctx.plan.clock_leaps));
+    let driver = Rc::clone(&clock) as Rc<dyn forebay_rt::Driver>;
+    let world = World::new(life.seed, Some(life.cut_at), medium, ctx.plan.block, driver);
+    set_up(ctx, life, &world);
+    let attach = world.attaching(options(&ctx.plan));
+    let (shared, rt) = (Rc::clone(ctx), world.rt.clone());
+    let users_clock = Rc::clone(&clock);
+    let ended = world.run(async move {
+        let (volume, report) = match attach.await {
+            Ok(attached) => attached,
+            Err(error) => return refused(&shared, &error),
+        };
+        shared.attached.set(true);
+        shared.tape.say(rt.now(), || "attached".into());
+        serve(&shared, &rt, users_clock, n, volume, report.dirty_bytes).await;
+    });
+    if ended.is_none() {
+        ctx.tape.say(world.rt.now(), || {
+            format!("the power goes; {:?} of what is not durable", life.coin)
+        });
+    }
+    notice_harm(ctx, &world);
+    ctx.count(|tally| {
+        tally.faults += world.log.injected() + world.data.injected();
+        tally.requests += world.log.requests() + world.data.requests();
+        let leapt = clock.leapt().as_nanos() as u64;
+        tally.virtual_time += Duration::from_nanos(world.rt.now().as_nanos() - leapt);
+    });
+    let left = world.cut(life.coin);
+    // These hold the disks and are held by them.
+    world.power.watch.replace(None);
+    world.log.spy.replace(None);
+    world.data.spy.replace(None);
+    ctx.power.replace(None);
+    left
+}
+
+fn notice_harm(ctx: &Ctx, world: &World) {
+    if ctx.plan.is_dishonest() && world.log.injected() + world.data.injected() > 0 {
+        ctx.harmed.set(true);
+    }
+}
+
+fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
+    let disks = [
+        (&world.log, life.slowest.0, &life.log),
+        (&world.data, life.slowest.1, &life.data),
+    ];
+    for (disk, slowest, faults) in disks {
+        disk.slowest.set(slowest);
+        disk.faults.replace(faults.clone());
+        let spy: Rc<dyn Spy> = Rc::new(Watching {
+            ctx: Rc::clone(ctx),
+            checkers: Checkers::new(&world.data, !ctx.plan.is_dishonest()),
+            rt: world.rt.clone(),
+        });
+        disk.spy.replace(Some(spy));
+    }
+    world.log.flush_takes.set(life.flush_takes);
+    ctx.power.replace(Some(Rc::clone(&world.power)));
+    ctx.log_failed.set(false);
+    ctx.attached.set(false);
+    ctx.asked.take();
+    ctx.vouched.set(Voucher::Log);
+    let (shared, log, data) = (
+        Rc::clone(ctx),
+        Rc::clone(&world.log),
+        Rc::clone(&world.data),
+    );
+    let (seed, looks) = (mix(life.seed, 5), life.looks);
+    let watch = move |request| {
+        let rng = Rng::new(mix(seed, request));
+        if shared.is_violated() || matches!(looks, Looks::OneIn(n) if !rng.one_in(n)) {
+            return;
+        }
+        if shared.plan.is_dishonest() && log.injected() + data.injected() > 0 {
+            shared.harmed.set(true);
+        }
+        let cut = |coins: (Coin, Coin), recoveries: bool| {
+            let medium = Medium {
+                log: log.cut(coins.0),
+                data: data.cut(coins.1),
+            };
+            shared
+                .tape
+                .head(|| format!("--- a look: a cut at request {request}, {coins:?}"));
+            look::look(&shared, &medium, &rng, recoveries);
+        };
+        let stake = (log.blocks_at_stake(), data.blocks_at_stake());
+        let Looks::Each {
+            combinations,
+            recoveries,
+        } = looks
+        else {
+            let coin = crate::plan::coin(&rng, seed);
+            return cut((coin, coin), false);
+        };
+        if stake.0 + stake.1 <= combinations {
+            for mask in 0..1 << (stake.0 + stake.1) {
+                cut((Coin::Mask(mask), Coin::Mask(mask >> stake.0)), false);
+            }
+        }
+        let all = recoveries > 0 && request % recoveries == recoveries - 1;
+        let coins = [
+            Coin::Keep,
+            Coin::Drop,
+            Coin::Blocks(request),
+            Coin::Writes(request),
+        ];
+        for (n, coin) in coins.into_iter().enumerate() {
+            cut((coin, coin), all && n as u64 == request / recoveries % 4);
+        }
+    };
+    world.power.watch.replace(Some(Box::new(watch)));
+}
+
+/// The volume could not be attached.
+fn refused(ctx: &Ctx, error: &forebay_dcd::AttachError) {
+    ctx.tape.head(|| format!("not attached: {error}"));
+    ctx.tape.note(3);
+    if !ctx.plan.may_fail() && !ctx.harmed.get() {
+        ctx.violated(Violation::new(
+            "attach",
+            format!("refused without a reason: {error}"),
+        ));
+    }
+}
+
+async fn serve(
+    ctx: &Rc<Ctx>,
+    rt: &Rt,
+    clock: Rc<LeapingTime>,
+    n: usize,
+    volume: Volume,
+    dirty_before: u64,
+) {
+    let life = &ctx.plan.lives[n];
+    let users: Vec<User> = (0..life.scripts.len())
+        .map(|lane| User::new(ctx, rt, &clock, checked(&volume), lane))
+        .collect();
+    let work = async {
+        let lanes = users.iter().zip(&life.scripts);
+        join_all(lanes.map(|(user, script)| user.work(&script.actions))).await;
+        if !ctx.is_violated() {
+            if !ctx.plan.may_fail() && !ctx.is_harmed() {
+                ctx.check(accounts::check(&volume, &ctx.asked.get(), dirty_before));
+            }
+            stop(ctx, rt, life, &volume).await;
+        }
+    };
+    let guard = async {
+        let mut rounds_idle = 0;
+        loop {
+            rt.sleep(ROUND).await;
+            let waits = users.iter().find_map(User::waits_too_long);
+            rounds_idle = if users.iter().all(User::is_idle) {
+                rounds_idle + 1
+            } else {
+                0
+            };
+            // Stopping may take as long as a drain and the requests it waits for.
+            let stuck = (rounds_idle > 100).then(|| "the volume does not stop".to_owned());
+            if let Some(what) = waits.or(stuck) {
+                return ctx.violated(Violation::new("liveness", what));
+            }
+        }
+    };
+    if let Either::Right(_) = select(std::pin::pin!(work), std::pin::pin!(guard)).await {
+        ctx.tape.say(rt.now(), || "given up".into());
+    }
+}
+
+/// What is done when all scripts are.
+async fn stop(ctx: &Ctx, rt: &Rt, life: &Life, volume: &Volume) {
+    ctx.tape.say(rt.now(), || {
+        format!("all scripts are done; then: {:?}", life.after)
+    });
+    let marks = ctx.lanes.borrow_mut().marks();
+    let had_failed = ctx.log_failed.get();
+    let closed = match life.after {
+        After::Cut => return,
+        After::Quiet => {
+            let flushed = volume_flush(volume).await;
+            if flushed.is_ok() {
+                ctx.lanes.borrow_mut().durable(&marks);
+                ctx.vouch(had_failed);
+            }
+            rt.sleep(Duration::from_millis(700)).await;
+            return;
+        }
+        After::Close => volume.close().await,
+        After::Drain => {
+            let drained = rt.timeout(DRAIN, volume.drain()).await;
+            ctx.tape.say(rt.now(), || format!("drained: {drained:?}"));
+            let failed = !matches!(drained, Ok(Ok(())));
+            // A leap of the clock may end the patience and not the drain.
+            let failed = failed && ctx.plan.clock_leaps.is_none();
+            if failed && !ctx.plan.may_fail() && !ctx.harmed.get() {
+                let text = format!("nothing is wrong, and a drain ends with {drained:?}");
+                ctx.violated(Violation::new("liveness", text));
+            }
+            if !failed && !ctx.plan.may_fail() && ctx.plan.clock_leaps.is_none() && !ctx.is_harmed()
+            {
+                ctx.check(accounts::check_drained(volume));
+            }
+            volume.close().await
+        }
+    };
+    ctx.tape.say(rt.now(), || format!("closed: {closed:?}"));
+    match closed {
+        Ok(()) => {
+            ctx.lanes.borrow_mut().durable(&marks);
+            // If the log failed only now, it may have been for the last note in its superblock, and
+            // all is in the log.
+            ctx.vouch(had_failed);
+        }
+        Err(error) if !ctx.plan.may_fail() => {
+            let text = format!("nothing is wrong, and closing fails: {error}");
+            ctx.violated(Violation::new("errors", text));
+        }
+        Err(_) => {}
+    }
+}
+
+async fn volume_flush(volume: &Volume) -> Result<(), forebay_device::DeviceError> {
+    use forebay_device::Device;
+    checked(volume).flush().await
+}

@@ -1,0 +1,261 @@
+//! A world lived through: lives one after the other, each ended by a power cut or a stop, and at many
+//! moments between a look at what a cut right there would leave.
+
+mod clock;
+mod life;
+mod look;
+mod user;
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::checkers::accounts::Asked;
+use crate::checkers::{Checkers, Lanes, Violation};
+use crate::disk::{Disk, Power, Request, Spy};
+use crate::lab::{BEFORE, Medium};
+use crate::panics;
+use crate::plan::{Kind, Plan};
+use crate::stamp::stamp;
+use crate::tape::Tape;
+
+pub use clock::LeapingTime;
+
+/// What was done, to be added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Worlds.
+    pub worlds: u64,
+    /// Times that the disks after a power cut were taken up again and looked at.
+    pub cycles: u64,
+    /// Of those, cuts within a recovery.
+    pub cuts_in_recovery: u64,
+    /// Requests that failed, flushes that lied, bits that rotted, writes that went astray.
+    pub faults: u64,
+    /// Requests to disks.
+    pub requests: u64,
+    /// Time that passed in the worlds, leaps not counted.
+    pub virtual_time: Duration,
+}
+
+impl Tally {
+    /// Adds another.
+    pub fn add(&mut self, other: &Tally) {
+        self.worlds += other.worlds;
+        self.cycles += other.cycles;
+        self.cuts_in_recovery += other.cuts_in_recovery;
+        self.faults += other.faults;
+        self.requests += other.requests;
+        self.virtual_time += other.virtual_time;
+    }
+}
+
+/// What came of a world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The same for the same plan, on any machine.
+    pub digest: u64,
+    /// What was done.
+    pub tally: Tally,
+    /// What must not be, if anything.
+    pub violation: Option<Violation>,
+    /// What happened, if it was asked for.
+    pub lines: Vec<String>,
+}
+
+/// Where that is which was acknowledged as durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Voucher {
+    /// In the log, as far as it is not home.
+    Log,
+    /// At home: the log has failed.
+    Data,
+    /// In the log, or all at home.
+    Either,
+}
+
+/// What all parts of a world share.
+pub(crate) struct Ctx {
+    pub(crate) plan: Plan,
+    pub(crate) tape: Tape,
+    pub(crate) lanes: RefCell<Lanes>,
+    pub(crate) tally: Cell<Tally>,
+    violation: RefCell<Option<Violation>>,
+    /// The power of the life that runs now.
+    power: RefCell<Option<Rc<Power>>>,
+    /// Something the log had to do failed in this life, after the volume was attached.
+    pub(crate) log_failed: Cell<bool>,
+    /// On whose word something was acknowledged as durable last.
+    pub(crate) vouched: Cell<Voucher>,
+    pub(crate) attached: Cell<bool>,
+    /// A disk has not kept its word.
+    pub(crate) harmed: Cell<bool>,
+    /// What the users of this life asked and was done.
+    pub(crate) asked: Cell<Asked>,
+    /// The life that runs now.
+    pub(crate) life: Cell<usize>,
+}
+
+impl Ctx {
+    pub(crate) fn count(&self, add: impl FnOnce(&mut Tally)) {
+        let mut tally = self.tally.get();
+        add(&mut tally);
+        self.tally.set(tally);
+    }
+
+    /// Notes the first violation, and ends the life.
+    pub(crate) fn violated(&self, violation: Violation) {
+        let mut first = self.violation.borrow_mut();
+        if first.is_some() {
+            return;
+        }
+        self.tape.head(|| format!("VIOLATION  {violation}"));
+        self.tape.note(7);
+        *first = Some(violation);
+        if let Some(power) = &*self.power.borrow() {
+            power.cut();
+        }
+    }
+
+    /// Something was acknowledged as durable. If it was asked for when the log had failed, it is at
+    /// home. If the log has failed since, it may have been durable in the log just before.
+    pub(crate) fn vouch(&self, had_failed: bool) {
+        if had_failed {
+            self.vouched.set(Voucher::Data);
+        } else if self.log_failed.get() && self.vouched.get() == Voucher::Log {
+            self.vouched.set(Voucher::Either);
+        }
+    }
+
+    /// True if a disk has not kept its word, or may not have.
+    pub(crate) fn is_harmed(&self) -> bool {
+        self.harmed.get() || self.plan.is_dishonest()
+    }
+
+    /// True if in this life what the log holds cannot always be read back.
+    pub(crate) fn log_is_deaf(&self) -> bool {
+        let log = &self.plan.lives[self.life.get()].log;
+        log.reads_fail > 0 || log.outage.is_some_and(|outage| outage.reads)
+    }
+
+    pub(crate) fn is_violated(&self) -> bool {
+        self.violation.borrow().is_some()
+    }
+
+    pub(crate) fn check(&self, held: Result<(), Violation>) {
+        if let Err(violation) = held {
+            self.violated(violation);
+        }
+    }
+}
+
+/// Sees what the disks of a life are asked: for the tape and for the checkers.
+pub(crate) struct Watching {
+    pub(crate) ctx: Rc<Ctx>,
+    pub(crate) checkers: Checkers,
+    pub(crate) rt: forebay_rt::Rt,
+}
+
+impl Spy for Watching {
+    fn issued(&self, disk: &Disk, request: &Request) {
+        let ctx = &self.ctx;
+        let Request {
+            id, op, range, fua, ..
+        } = request;
+        ctx.tape
+            .note(range.start << 8 ^ range.end << 40 ^ (*op as u64) << 2 ^ u64::from(*fua));
+        ctx.tape.note(self.rt.now().as_nanos());
+        ctx.tape.say(self.rt.now(), || {
+            let fua = if *fua { " with FUA" } else { "" };
+            format!("    {} #{id}: {op} {range:?}{fua}", disk.name)
+        });
+        let held = self.checkers.issued(&ctx.lanes.borrow(), disk, request);
+        ctx.check(held);
+    }
+
+    fn ended(&self, disk: &Disk, request: &Request, failed: bool) {
+        let ctx = &self.ctx;
+        ctx.tape.note(request.id << 1 | u64::from(failed));
+        ctx.tape.say(self.rt.now(), || {
+            let how = if failed { "FAILED" } else { "done" };
+            format!("    {} #{}: {} {how}", disk.name, request.id, request.op)
+        });
+        let required = request.op != forebay_device::Op::Read;
+        if disk.name == "log" && failed && required && ctx.attached.get() {
+            ctx.log_failed.set(true);
+        }
+        self.checkers.ended(disk, request, failed);
+    }
+}
+
+thread_local! {
+    /// Fresh disks by length and block size: made once, shared by all worlds of a thread.
+    static FRESH: RefCell<Vec<((u64, u32), Medium)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn fresh(data_len: u64, block: u32) -> Medium {
+    let key = (data_len, block);
+    let known = FRESH.with_borrow(|all| {
+        let known = all.iter().find(|(known, _)| *known == key);
+        known.map(|(_, medium)| medium.clone())
+    });
+    known.unwrap_or_else(|| {
+        let medium = Medium::fresh(data_len, block);
+        FRESH.with_borrow_mut(|all| all.push((key, medium.clone())));
+        medium
+    })
+}
+
+/// Lives through a world. With `readable`, its tape has lines.
+pub fn run(plan: &Plan, readable: bool) -> Outcome {
+    let base = stamp(BEFORE, 0, plan.data_len);
+    let ctx = Rc::new(Ctx {
+        plan: plan.clone(),
+        tape: Tape::new(readable),
+        lanes: RefCell::new(Lanes::new(base, &plan.regions)),
+        tally: Cell::default(),
+        violation: RefCell::new(None),
+        power: RefCell::new(None),
+        log_failed: Cell::new(false),
+        vouched: Cell::new(Voucher::Log),
+        attached: Cell::new(false),
+        harmed: Cell::new(false),
+        asked: Cell::default(),
+        life: Cell::new(0),
+    });
+    ctx.count(|tally| tally.worlds = 1);
+    let lived = catch_unwind(AssertUnwindSafe(|| panics::quietly(|| lives(&ctx))));
+    if lived.is_err() {
+        let what = panics::last().unwrap_or_else(|| "a panic without words".into());
+        ctx.violated(Violation::new("panic", what));
+    }
+    let violation = ctx.violation.borrow().clone();
+    Outcome {
+        digest: ctx.tape.digest(),
+        tally: ctx.tally.get(),
+        violation,
+        lines: ctx.tape.lines(),
+    }
+}
+
+fn lives(ctx: &Rc<Ctx>) {
+    let mut medium = fresh(ctx.plan.data_len, ctx.plan.block);
+    for n in 0..ctx.plan.lives.len() {
+        ctx.tape.head(|| format!("--- life {n}"));
+        ctx.life.set(n);
+        medium = life::live(ctx, n, medium);
+        if ctx.is_violated() {
+            return;
+        }
+        ctx.tape.head(|| format!("--- what life {n} left"));
+        if ctx.plan.kind == Kind::LogLost && n + 1 == ctx.plan.lives.len() {
+            look::without_log(ctx, &medium);
+            return;
+        }
+        match look::go_on(ctx, n, medium) {
+            Some(next) => medium = next,
+            None => return,
+        }
+    }
+}

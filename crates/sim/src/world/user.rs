@@ -1,0 +1,256 @@
+//! A lane at work: does its script and holds the volume to its word.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::Volume;
+use forebay_device::{BufMut, Checked, Device, DeviceError, Durability};
+use forebay_rt::{Instant, Rt};
+
+use super::Ctx;
+use super::clock::LeapingTime;
+use crate::checkers::{Violation, smooth};
+use crate::history::{Action, What};
+use crate::plan::Kind;
+use crate::stamp::stamp_into;
+
+/// No request may take longer, in virtual time, where all disks answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Where disks fail: there are pauses before it is tried again, of up to half a minute each.
+const PATIENCE_WITH_FAULTS: Duration = Duration::from_secs(900);
+
+/// One lane of a life.
+pub(crate) struct User {
+    pub(crate) ctx: Rc<Ctx>,
+    pub(crate) rt: Rt,
+    pub(crate) clock: Rc<LeapingTime>,
+    pub(crate) volume: Checked<Volume>,
+    pub(crate) lane: usize,
+    /// What it waits for, since when, and how far the clock had leapt.
+    busy: RefCell<Option<(Action, Instant, Duration)>>,
+}
+
+impl User {
+    pub(crate) fn new(
+        ctx: &Rc<Ctx>,
+        rt: &Rt,
+        clock: &Rc<LeapingTime>,
+        volume: Checked<Volume>,
+        lane: usize,
+    ) -> User {
+        let (ctx, rt, clock) = (Rc::clone(ctx), rt.clone(), Rc::clone(clock));
+        let busy = RefCell::new(None);
+        User {
+            ctx,
+            rt,
+            clock,
+            volume,
+            lane,
+            busy,
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.busy.borrow().is_none()
+    }
+
+    /// Does the actions one after the other, until the volume or the world ends.
+    pub(crate) async fn work(&self, actions: &[Action]) {
+        for action in actions {
+            if self.ctx.is_violated() {
+                return;
+            }
+            self.ctx
+                .tape
+                .say(self.rt.now(), || format!("lane {}: {action}", self.lane));
+            let now = (action.clone(), self.rt.now(), self.clock.leapt());
+            self.busy.replace(Some(now));
+            let began = self.rt.now();
+            let done = self.act(action).await;
+            if let Some(what) = self.waits_too_long() {
+                self.ctx.violated(Violation::new("liveness", what));
+            }
+            self.busy.replace(None);
+            self.ctx.tape.note(u64::from(done.is_ok()));
+            if done.is_ok() {
+                self.count(action);
+                self.smoothly(action, began);
+            }
+            match done {
+                Ok(()) => self.ctx.tape.say(self.rt.now(), || {
+                    format!("lane {}: {action}: done", self.lane)
+                }),
+                Err(DeviceError::Closed { .. }) => return,
+                Err(error) => self.refused(action, &error),
+            }
+        }
+    }
+
+    fn smoothly(&self, action: &Action, began: Instant) {
+        let plan = &self.ctx.plan;
+        let life = &plan.lives[self.ctx.life.get()];
+        let steady = plan.kind == Kind::Calm && plan.clock_leaps.is_none();
+        let steady = steady && life.log.slow.is_none() && life.data.slow.is_none();
+        if let (Action::Write { fua: false, .. }, true) = (action, steady) {
+            let flush = life.flush_takes.unwrap_or_default();
+            let slowest = life.slowest.0.max(life.slowest.1).max(flush);
+            let took = self.rt.now().since(began);
+            self.ctx.check(smooth::check(took, slowest, plan.max_delay));
+        }
+    }
+
+    fn count(&self, action: &Action) {
+        let mut asked = self.ctx.asked.get();
+        match action {
+            Action::Write { range, .. } => {
+                asked.writes += 1;
+                asked.write_bytes += range.end - range.start;
+            }
+            Action::Zero(_) | Action::Discard(_) => asked.discards += 1,
+            Action::Read(range) => {
+                asked.reads += 1;
+                asked.read_bytes += range.end - range.start;
+            }
+            Action::Flush => asked.flushes += 1,
+            Action::Pause(_) => {}
+        }
+        self.ctx.asked.set(asked);
+    }
+
+    /// What it has been waiting for longer than anybody should.
+    pub(crate) fn waits_too_long(&self) -> Option<String> {
+        let busy = self.busy.borrow();
+        let (action, began, leapt) = busy.as_ref()?;
+        let span = match action {
+            Action::Pause(span) => *span,
+            _ => Duration::ZERO,
+        };
+        let took = self.rt.now().since(*began);
+        let took = took.saturating_sub(self.clock.leapt() - *leapt);
+        (took > self.patience() + span)
+            .then(|| format!("lane {}: {action} has taken {took:?}", self.lane))
+    }
+
+    /// How long a request may take.
+    fn patience(&self) -> Duration {
+        match self.ctx.plan.kind {
+            Kind::Calm | Kind::Lies | Kind::LogLost => PATIENCE,
+            _ => PATIENCE_WITH_FAULTS,
+        }
+    }
+
+    fn refused(&self, action: &Action, error: &DeviceError) {
+        self.ctx.tape.say(self.rt.now(), || {
+            format!("lane {}: {action}: {error}", self.lane)
+        });
+        if !self.ctx.plan.may_fail() {
+            let text = format!(
+                "lane {}: {action} failed without a reason: {error}",
+                self.lane
+            );
+            self.ctx.violated(Violation::new("errors", text));
+        }
+    }
+
+    async fn act(&self, action: &Action) -> Result<(), DeviceError> {
+        match action {
+            Action::Write { range, fua } => {
+                let (step, id) = self
+                    .ctx
+                    .lanes
+                    .borrow_mut()
+                    .begin(self.lane, range.clone(), None);
+                let mut bytes = BufMut::zeroed((range.end - range.start) as usize);
+                stamp_into(id, range.start, &mut bytes);
+                let durability = if *fua {
+                    Durability::Fua
+                } else {
+                    Durability::Flush
+                };
+                let done = self
+                    .volume
+                    .write(range.start, bytes.freeze(), durability)
+                    .await;
+                self.settle(step, action, *fua, done)
+            }
+            Action::Zero(range) => {
+                let what = Some(What::Zero);
+                let (step, _) = self
+                    .ctx
+                    .lanes
+                    .borrow_mut()
+                    .begin(self.lane, range.clone(), what);
+                let done = self.volume.write_zeroes(range.clone()).await;
+                self.settle(step, action, false, done)
+            }
+            Action::Discard(range) => {
+                let what = Some(What::Open);
+                let (step, _) = self
+                    .ctx
+                    .lanes
+                    .borrow_mut()
+                    .begin(self.lane, range.clone(), what);
+                let done = self.volume.discard(range.clone()).await;
+                self.settle(step, action, false, done)
+            }
+            Action::Read(range) => {
+                let marks = self.ctx.lanes.borrow_mut().marks();
+                let buf = BufMut::zeroed((range.end - range.start) as usize);
+                let bytes = self.volume.read(range.start, buf).await?;
+                if self.ctx.is_harmed() {
+                    return Ok(());
+                }
+                let held = self
+                    .ctx
+                    .lanes
+                    .borrow()
+                    .check_read(range.start, &bytes, &marks);
+                if let Err(wrong) = held {
+                    self.ctx.violated(Violation::new("reads", wrong));
+                }
+                Ok(())
+            }
+            Action::Flush => {
+                let had_failed = self.ctx.log_failed.get();
+                let marks = self.ctx.lanes.borrow_mut().marks();
+                self.volume.flush().await?;
+                self.ctx.lanes.borrow_mut().durable(&marks);
+                self.ctx.vouch(had_failed);
+                Ok(())
+            }
+            Action::Pause(span) => {
+                self.rt.sleep(*span).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes how a change ended.
+    fn settle(
+        &self,
+        step: usize,
+        action: &Action,
+        fua: bool,
+        done: Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        let mut lanes = self.ctx.lanes.borrow_mut();
+        let range = action.range().expect("a change");
+        match done {
+            Ok(()) => {
+                lanes.acknowledged(self.lane, step);
+                // A write past the log takes nothing earlier with it.
+                let takes_all = fua && self.ctx.plan.bypass.is_none();
+                if takes_all || self.ctx.plan.durable_writes {
+                    lanes.lane_durable(self.lane, step);
+                    self.ctx.vouch(false);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                lanes.failed(self.lane, step, range);
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The C library as C programs see it.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+// So that the libraries are built.
+use sleds_c as _;
+
+/// The header is what cbindgen makes of the functions. `SLEDS_WRITE_HEADER=1` writes it anew.
+#[test]
+fn the_header_is_that_of_the_functions() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
+    let made = cbindgen::Builder::new()
+        .with_config(config)
+        .with_src(root.join("src/ffi.rs"))
+        .generate()
+        .unwrap();
+    let mut text = Vec::new();
+    made.write(&mut text);
+    let text = String::from_utf8(text).unwrap();
+    let header = root.join("include/sleds.h");
+    if std::env::var_os("SLEDS_WRITE_HEADER").is_some() {
+        fs::write(&header, &text).unwrap();
+    }
+    let kept = fs::read_to_string(&header).unwrap_or_default();
+    assert!(
+        kept == text,
+        "run this test with SLEDS_WRITE_HEADER=1 and commit {header:?}"
+    );
+}
+
+/// Where cargo put the libraries: beside this test, or one directory up.
+fn libraries() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let places = program.ancestors().skip(1).take(2);
+    let place = places
+        .into_iter()
+        .find(|place| place.join("libsleds_c.a").exists());
+    place
+        .expect("cargo builds the libraries before their tests")
+        .to_owned()
+}
+
+fn run(command: &mut Command) -> Output {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    output
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output();
+    found.is_ok_and(|output| output.status.success())
+}
+
+/// An installation in a scratch directory; `None`, said aloud, if there is no compiler.
+fn installed(test: &str) -> Option<tempfile::TempDir> {
+    if !has("cc") || !has("pkg-config") {
+        let line = format!("SKIPPED: {test}: no cc or no pkg-config\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        return None;
+    }
+    let prefix = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/install-sleds-c");
+    run(Command::new(script)
+        .arg(prefix.path())
+        .env("SLEDS_LIBRARIES", libraries()));
+    Some(prefix)
+}
+
+/// Compiles a C program against what was installed, as its users would.
+fn compile(prefix: &Path, source: &Path, fixed: bool) -> PathBuf {
+    let mut ask = Command::new("pkg-config");
+    ask.args(["--cflags", "--libs", "sleds"]);
+    ask.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let mut flags = String::from_utf8(run(&mut ask).stdout).unwrap();
+    if fixed {
+        let library = prefix.join("lib/libsleds.a");
+        flags = flags.replace("-lsleds", library.to_str().unwrap());
+        flags.push_str(" -lpthread -ldl -lm");
+    }
+    let stem = source.file_stem().unwrap().to_str().unwrap();
+    let program = prefix.join(format!("{stem}-{fixed}"));
+    let mut compiler = Command::new("cc");
+    compiler.args([
+        "-std=c99",
+        "-D_XOPEN_SOURCE=700",
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Werror",
+    ]);
+    compiler
+        .arg("-o")
+        .arg(&program)
+        .arg(source)
+        .args(flags.split_whitespace());
+    run(&mut compiler);
+    program
+}
+
+#[test]
+fn the_example_counts_as_wc_does_with_either_library() {
+    let Some(prefix) = installed("the_example_counts_as_wc_does") else {
+        return;
+    };
+    let text = prefix.path().join("text");
+    let content = "a line of text\n".repeat(100_000) + "and no end";
+    fs::write(&text, &content).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/count.c");
+    for fixed in [false, true] {
+        let program = compile(prefix.path(), &source, fixed);
+        let mut count = Command::new(program);
+        count
+            .arg(&text)
+            .env("LD_LIBRARY_PATH", prefix.path().join("lib"));
+        let output = run(&mut count);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            said,
+            format!("100000 {} {}\n", content.len(), text.display())
+        );
+        let shown = String::from_utf8(output.stderr).unwrap();
+        assert!(shown.contains("linear") && shown.contains("0 +"), "{shown}");
+        let failing = Command::new(count.get_program())
+            .arg(prefix.path())
+            .env("LD_LIBRARY_PATH", prefix.path().join("lib"))
+            .output()
+            .unwrap();
+        assert_eq!(failing.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&failing.stderr).contains("Is a directory"));
+    }
+}
+
+#[test]
+fn errors_and_elements_are_as_the_header_says() {
+    let Some(prefix) = installed("errors_and_elements_are_as_the_header_says") else {
+        return;
+    };
+    let data = prefix.path().join("data");
+    // A head, 1000 elements of 8 bytes, and a part of one.
+    fs::write(&data, vec![0; 2880 + 8000 + 3]).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract.c");
+    let program = compile(prefix.path(), &source, false);
+    let mut contract = Command::new(program);
+    contract
+        .arg(&data)
+        .env("LD_LIBRARY_PATH", prefix.path().join("lib"));
+    run(&mut contract);
+}

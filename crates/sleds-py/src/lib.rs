@@ -1,0 +1,289 @@
+//! The Python module `sleds._sleds`: the library's descriptors and its reader.
+//!
+//! `python/sleds/__init__.py` is what users import; `__init__.pyi` beside it has the types. Waiting
+//! for a device happens without the interpreter's lock, so that other threads go on.
+#![allow(non_snake_case, reason = "Bps: B is the unit's symbol, for bytes and not bits")]
+
+mod piece;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use sleds::{DescribeError, Plan, ReadOptions, Reader, Source, Spread, Unit};
+
+use piece::Piece;
+
+self_cell::self_cell!(
+    /// A reader together with the file it reads, which is closed with it.
+    struct OpenReader {
+        owner: File,
+        #[not_covariant]
+        dependent: Reader,
+    }
+);
+
+/// What it takes to read a part of a file.
+#[pyclass(frozen, get_all, module = "sleds")]
+#[derive(Clone)]
+struct Sled {
+    /// Its first byte.
+    offset: u64,
+    /// Bytes in it.
+    length: u64,
+    /// "memory", "unknown", or the name of a device of the table.
+    level: String,
+    /// Where the two numbers are from.
+    source: String,
+    /// Seconds to the first byte, at the median; None if it is not known.
+    latency_s: Option<f64>,
+    /// The range in which that mostly lies.
+    latency_range_s: Option<(f64, f64)>,
+    /// Bytes per second after that, at the median; None if it is not known.
+    bandwidth_Bps: Option<f64>,
+    /// The range in which that mostly lies.
+    bandwidth_range_Bps: Option<(f64, f64)>,
+}
+
+#[pymethods]
+impl Sled {
+    fn __repr__(&self) -> String {
+        format!(
+            "Sled(offset={}, length={}, level={:?}, latency_s={}, bandwidth_Bps={})",
+            self.offset,
+            self.length,
+            self.level,
+            or_none(self.latency_s),
+            or_none(self.bandwidth_Bps)
+        )
+    }
+}
+
+/// How long reading a whole file takes.
+#[pyclass(frozen, get_all, module = "sleds")]
+#[derive(Clone)]
+struct Delivery {
+    /// The estimate at the median; None if nothing is known of a part.
+    seconds: Option<f64>,
+    /// The range in which it mostly lies.
+    range_s: Option<(f64, f64)>,
+    /// Bytes of which nothing is known.
+    unknown_bytes: u64,
+}
+
+#[pymethods]
+impl Delivery {
+    fn __repr__(&self) -> String {
+        format!(
+            "Delivery(seconds={}, unknown_bytes={})",
+            or_none(self.seconds),
+            self.unknown_bytes
+        )
+    }
+}
+
+fn or_none(value: Option<f64>) -> String {
+    value.map_or("None".to_owned(), |value| format!("{value:?}"))
+}
+
+fn source_name(source: Source) -> &'static str {
+    match source {
+        Source::Measured => "measured",
+        Source::Default => "default",
+        Source::Observed => "observed",
+        Source::Unknown => "unknown",
+    }
+}
+
+fn median(spread: Option<Spread>) -> Option<f64> {
+    spread.map(|spread| spread.median)
+}
+
+fn range(spread: Option<Spread>) -> Option<(f64, f64)> {
+    spread.map(|spread| (spread.low, spread.high))
+}
+
+/// Opens a file; the error says which, as Python's own does.
+fn open(path: &PathBuf) -> PyResult<File> {
+    File::open(path).map_err(|error| failure(path, error))
+}
+
+fn failure(path: &PathBuf, error: std::io::Error) -> PyErr {
+    match error.raw_os_error() {
+        // Python makes FileNotFoundError and its like of the number.
+        Some(number) => {
+            let reason = error.to_string();
+            let reason = reason
+                .split(" (os error")
+                .next()
+                .unwrap_or(&reason)
+                .to_owned();
+            PyOSError::new_err((number, reason, path.clone()))
+        }
+        None => PyOSError::new_err(format!("{}: {error}", path.display())),
+    }
+}
+
+fn undescribed(path: &PathBuf, error: DescribeError) -> PyErr {
+    match error {
+        DescribeError::Io(error) => failure(path, error),
+        other => PyOSError::new_err(format!("{}: {other}", path.display())),
+    }
+}
+
+fn plan_of(name: &str) -> PyResult<Plan> {
+    match name {
+        "linear" => Ok(Plan::Linear),
+        "best" => Ok(Plan::Best),
+        "auto" => Ok(Plan::Auto),
+        _ => Err(PyValueError::new_err(format!(
+            "there is no plan {name:?}: \"linear\", \"best\" or \"auto\""
+        ))),
+    }
+}
+
+/// The SLEDs of a file, in order; they cover it exactly.
+///
+/// Raises OSError if the file cannot be opened or has no length (pipes, directories).
+#[pyfunction]
+fn describe(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Sled>> {
+    let file = open(&path)?;
+    let sleds = py
+        .detach(|| sleds::describe(&file))
+        .map_err(|error| undescribed(&path, error))?;
+    let ours = |sled: sleds::Sled| Sled {
+        offset: sled.offset,
+        length: sled.length,
+        level: sled.level.name().to_owned(),
+        source: source_name(sled.source).to_owned(),
+        latency_s: median(sled.latency_s),
+        latency_range_s: range(sled.latency_s),
+        bandwidth_Bps: median(sled.bandwidth_Bps),
+        bandwidth_range_Bps: range(sled.bandwidth_Bps),
+    };
+    Ok(sleds.into_iter().map(ours).collect())
+}
+
+/// How long reading the whole file would take by a plan: "linear", "best" or "auto" (the lesser).
+///
+/// Raises OSError as describe does, and ValueError for another plan.
+#[pyfunction]
+#[pyo3(signature = (path, plan = "auto"))]
+fn delivery_time(py: Python<'_>, path: PathBuf, plan: &str) -> PyResult<Delivery> {
+    let plan = plan_of(plan)?;
+    let file = open(&path)?;
+    let sleds = py
+        .detach(|| sleds::describe(&file))
+        .map_err(|error| undescribed(&path, error))?;
+    let delivery = sleds::delivery_time(&sleds, plan);
+    Ok(Delivery {
+        seconds: median(delivery.known()),
+        range_s: range(delivery.known()),
+        unknown_bytes: delivery.unknown_bytes,
+    })
+}
+
+/// Gives out a file piece by piece, every byte once.
+#[pyclass(frozen, module = "sleds")]
+struct Picker {
+    path: PathBuf,
+    /// The order that was chosen: "linear" or "best".
+    #[pyo3(get)]
+    plan: &'static str,
+    reader: Mutex<Option<OpenReader>>,
+}
+
+#[pymethods]
+impl Picker {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Piece>> {
+        let next = py.detach(|| {
+            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(open) = reader.as_mut() else {
+                return Ok(None);
+            };
+            let next = open.with_dependent_mut(|_, reader| {
+                let piece = reader.next_piece()?;
+                Ok(piece.map(|piece| Piece::new(piece.offset, piece.data)))
+            });
+            // After the end, and after an error, there is nothing more; the file is closed.
+            if !matches!(next, Ok(Some(_))) {
+                *reader = None;
+            }
+            next
+        });
+        next.map_err(|error| failure(&self.path, error))
+    }
+}
+
+/// Reads a file piece by piece, cheapest part first, every byte once.
+///
+/// A piece has about `chunk` bytes and is a buffer with an `offset`. With `record` it holds whole
+/// records, each ended by that byte; with `element=(start, size)` whole elements of `size` bytes, the
+/// first at byte `start`. `plan` is "linear", "best" or "auto" (best where that pays).
+///
+/// Raises OSError if the file cannot be read, and ValueError for arguments out of range.
+#[pyfunction]
+#[pyo3(signature = (path, chunk = 256 << 10, *, record = None, element = None, plan = "auto"))]
+fn pick(
+    py: Python<'_>,
+    path: PathBuf,
+    chunk: usize,
+    record: Option<&[u8]>,
+    element: Option<(u64, u32)>,
+    plan: &str,
+) -> PyResult<Picker> {
+    let unit = match (record, element) {
+        (None, None) => Unit::Bytes,
+        (Some([end]), None) => Unit::Records(*end),
+        (None, Some((start, size))) if size > 0 => Unit::Elements { start, size },
+        (Some(_), None) => {
+            return Err(PyValueError::new_err("a record ends with exactly one byte"));
+        }
+        (None, Some(_)) => return Err(PyValueError::new_err("an element has at least one byte")),
+        (Some(_), Some(_)) => {
+            return Err(PyValueError::new_err(
+                "either records or elements, not both",
+            ));
+        }
+    };
+    if chunk == 0 {
+        return Err(PyValueError::new_err("a piece has at least one byte"));
+    }
+    let options = ReadOptions {
+        plan: plan_of(plan)?,
+        unit,
+        chunk,
+    };
+    let file = open(&path)?;
+    let reader = py
+        .detach(|| OpenReader::try_new(file, |file| Reader::new(file, options)))
+        .map_err(|error| failure(&path, error))?;
+    let plan = match reader.with_dependent(|_, reader| reader.plan()) {
+        Plan::Best => "best",
+        _ => "linear",
+    };
+    Ok(Picker {
+        path,
+        plan,
+        reader: Mutex::new(Some(reader)),
+    })
+}
+
+/// How long would it take to read which part of a file?
+#[pymodule]
+fn _sleds(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<Delivery>()?;
+    module.add_class::<Picker>()?;
+    module.add_class::<Piece>()?;
+    module.add_class::<Sled>()?;
+    module.add_function(wrap_pyfunction!(delivery_time, module)?)?;
+    module.add_function(wrap_pyfunction!(describe, module)?)?;
+    module.add_function(wrap_pyfunction!(pick, module)?)
+}

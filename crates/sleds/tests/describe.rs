@@ -1,0 +1,402 @@
+//! SLEDs say what is where: of files in the cache and not, sparse, in memory, on overlays, and of
+//! those that one may not ask about.
+
+mod common;
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::Command;
+
+use common::{PAGE, Random, can_evict, cold, evict, mix, path, scratch, skipped, warm};
+use sleds::{
+    DescribeError, Describer, Entry, Estimator, Level, Place, Plan, Presence, Sled, Source, Spread,
+    Table, Zone, delivery_time_in, describe, residency,
+};
+
+fn spread(median: f64) -> Spread {
+    Spread {
+        low: median / 2.0,
+        median,
+        high: median * 2.0,
+    }
+}
+
+/// Cover exactly, in order, and neighbours differ.
+fn assert_well_formed(sleds: &[Sled], length: u64) {
+    let mut at = 0;
+    for sled in sleds {
+        assert_eq!(sled.offset, at);
+        assert!(sled.length > 0);
+        at = sled.end();
+    }
+    assert_eq!(at, length);
+    for pair in sleds.windows(2) {
+        let same = pair[0].level == pair[1].level && pair[0].rates() == pair[1].rates();
+        assert!(!same, "{pair:?}");
+    }
+}
+
+#[test]
+fn cached_pages_cost_memory_and_the_others_the_device() {
+    let dir = scratch();
+    if !can_evict(dir.path()) {
+        return skipped("cached_pages_cost_memory", "pages cannot be evicted here");
+    }
+    let file = cold(&path(&dir, "file"), &vec![1; 100 * PAGE as usize + 17]);
+    warm(&file, 10..20);
+    warm(&file, 100..101);
+    let sleds = describe(&file).unwrap();
+    assert_well_formed(&sleds, 100 * PAGE + 17);
+    let memory: Vec<_> = sleds
+        .iter()
+        .filter(|sled| sled.level == Level::Memory)
+        .map(|sled| (sled.offset, sled.end()))
+        .collect();
+    assert_eq!(
+        memory,
+        [(10 * PAGE, 20 * PAGE), (100 * PAGE, 100 * PAGE + 17)]
+    );
+}
+
+#[test]
+fn looking_changes_nothing_and_agrees_with_itself() {
+    let dir = scratch();
+    let seed = 21;
+    let mut random = Random(seed);
+    for round in 0..20 {
+        let length = 1 + random.below(6 << 20);
+        let file = cold(&path(&dir, "file"), &vec![1; length as usize]);
+        mix(&file, &mut random, [1, 10, 400][round % 3]);
+        let runs = residency(&file, 0, length).unwrap();
+        assert_eq!(
+            residency(&file, 0, length).unwrap(),
+            runs,
+            "seed {seed}, round {round}"
+        );
+        assert_well_formed(&describe(&file).unwrap(), length);
+        // A part says the same as the whole.
+        let (a, b) = (random.below(length), random.below(length));
+        let (from, to) = (a.min(b), a.max(b));
+        let part = residency(&file, from, to).unwrap();
+        assert_eq!(part.iter().map(|run| run.length).sum::<u64>(), to - from);
+        for run in part {
+            let within = |whole: &&sleds::Run| (whole.offset..whole.end()).contains(&run.offset);
+            let whole = runs.iter().find(within).unwrap();
+            assert_eq!(whole.presence, run.presence);
+            assert!(run.end() <= whole.end());
+        }
+    }
+}
+
+#[test]
+fn holes_and_space_never_written_cost_memory_speed() {
+    let dir = scratch();
+    if !can_evict(dir.path()) {
+        return skipped("holes_cost_memory_speed", "pages cannot be evicted here");
+    }
+    let place = path(&dir, "sparse");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(place)
+        .unwrap();
+    file.set_len(64 * PAGE).unwrap();
+    file.write_all_at(&[1; 8 * PAGE as usize], 16 * PAGE)
+        .unwrap();
+    let none = rustix::fs::FallocateFlags::empty();
+    rustix::fs::fallocate(&file, none, 32 * PAGE, 8 * PAGE).unwrap();
+    evict(&file);
+    let sleds = describe(&file).unwrap();
+    assert_well_formed(&sleds, 64 * PAGE);
+    let device: Vec<_> = sleds
+        .iter()
+        .filter(|sled| sled.level != Level::Memory)
+        .map(|sled| (sled.offset, sled.end()))
+        .collect();
+    assert_eq!(device, [(16 * PAGE, 24 * PAGE)]);
+}
+
+#[test]
+fn a_file_on_tmpfs_is_memory_throughout() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return skipped("a_file_on_tmpfs", "no /dev/shm");
+    };
+    fs::write(dir.path().join("file"), [1; 10_000]).unwrap();
+    let file = File::open(dir.path().join("file")).unwrap();
+    file.metadata().unwrap();
+    let sleds = describe(&file).unwrap();
+    assert_well_formed(&sleds, 10_000);
+    assert_eq!(sleds[0].level, Level::Memory);
+    let place = Place::of(&file).unwrap();
+    assert!(
+        place.top().identity.starts_with("mount:tmpfs:"),
+        "{place:?}"
+    );
+}
+
+#[test]
+fn what_has_no_length_is_refused_by_what_it_is() {
+    let dir = scratch();
+    let error = |file: &Path| describe(&File::open(file).unwrap()).unwrap_err();
+    assert!(matches!(error(dir.path()), DescribeError::Directory));
+    assert!(matches!(
+        error(Path::new("/dev/null")),
+        DescribeError::Stream
+    ));
+    assert!(matches!(
+        error(Path::new("/proc/self/status")),
+        DescribeError::Stream
+    ));
+    let empty = cold(&path(&dir, "empty"), b"");
+    assert!(describe(&empty).unwrap().is_empty());
+}
+
+/// Runs a test of this program as nobody, in a process of its own.
+fn as_nobody(test: &str, file: &Path) -> bool {
+    let program = std::env::current_exe().unwrap();
+    // Where anybody may run it.
+    let copy = file.with_file_name("program");
+    fs::copy(program, &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&copy);
+    command
+        .args(["--exact", test, "--nocapture"])
+        .env("SLEDS_TEST_FILE", file);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    output.status.success()
+}
+
+#[test]
+fn of_a_file_that_one_may_read_but_does_not_own_it_is_not_known() {
+    if let Some(file) = std::env::var_os("SLEDS_TEST_FILE") {
+        let file = File::open(file).unwrap();
+        let sleds = describe(&file).unwrap();
+        assert_eq!(sleds.len(), 1);
+        assert_eq!(
+            (&sleds[0].level, sleds[0].source),
+            (&Level::Unknown, Source::Unknown)
+        );
+        assert_eq!(sleds[0].latency_s, None);
+        let delivery = delivery_time_in(&sleds, Plan::Linear, None);
+        assert_eq!((delivery.known(), delivery.unknown_bytes), (None, 4 * PAGE));
+        let estimate = Estimator::new().estimate(&file).unwrap();
+        assert_eq!((estimate.cached, estimate.level), (None, Level::Unknown));
+        return;
+    }
+    let name = "of_a_file_that_one_may_read_but_does_not_own_it_is_not_known";
+    let root = rustix::process::geteuid().is_root();
+    if !root || Command::new("setpriv").arg("--version").output().is_err() {
+        return skipped(name, "needs root and setpriv");
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    cold(&path(&dir, "file"), &[1; 4 * PAGE as usize]);
+    assert!(as_nobody(name, &path(&dir, "file")));
+}
+
+/// A mount that goes with its test.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn on_an_overlay_the_pages_of_the_file_beneath_are_seen() {
+    let dir = scratch();
+    for name in ["lower", "upper", "work", "merged"] {
+        fs::create_dir(path(&dir, name)).unwrap();
+    }
+    let beneath = cold(&path(&dir, "lower").join("file"), &[1; 64 * PAGE as usize]);
+    let of = |name| path(&dir, name).display().to_string();
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        of("lower"),
+        of("upper"),
+        of("work")
+    );
+    let mut mount = Command::new("mount");
+    mount
+        .args(["-t", "overlay", "overlay", "-o", &options])
+        .arg(path(&dir, "merged"));
+    if !mount.output().is_ok_and(|output| output.status.success()) {
+        return skipped("on_an_overlay", "overlayfs cannot be mounted here");
+    }
+    let _mounted = Mounted(path(&dir, "merged"));
+    warm(&beneath, 8..16);
+    let file = File::open(path(&dir, "merged").join("file")).unwrap();
+    let runs = residency(&file, 0, 64 * PAGE).unwrap();
+    let cached: Vec<_> = runs
+        .iter()
+        .filter(|run| run.presence == Presence::Cached)
+        .map(|run| (run.offset / PAGE, run.end() / PAGE))
+        .collect();
+    assert_eq!(cached, [(8, 16)]);
+    let place = Place::of(&file).unwrap();
+    assert!(
+        place.top().identity.starts_with("mount:overlay:"),
+        "{place:?}"
+    );
+    let estimate = Estimator::new().estimate(&file).unwrap();
+    assert_eq!(estimate.cached, Some(8 * PAGE));
+}
+
+/// A table whose only device is the one that `file` is on.
+fn table_of(file: &File, zones: Vec<Zone>) -> Table {
+    let place = Place::of(file).unwrap();
+    let mut table = Table::default();
+    table.put(Entry {
+        name: "disk".to_owned(),
+        identity: place.top().identity.clone(),
+        class: place.class(),
+        measured: 0,
+        zones,
+    });
+    table
+}
+
+#[test]
+fn the_table_decides_what_a_device_costs_and_is_called() {
+    let dir = scratch();
+    let file = cold(&path(&dir, "file"), &[1; 4 * PAGE as usize]);
+    let zone = |name: &str, start| Zone {
+        name: name.to_owned(),
+        start,
+        latency_s: spread(0.5),
+        bandwidth_Bps: spread(2048.0),
+    };
+    let mut describer = Describer::with_table(table_of(&file, vec![zone("", 0)]));
+    let sleds = describer.describe(&file).unwrap();
+    if sleds.iter().all(|sled| sled.level == Level::Memory) {
+        return skipped("the_table_decides", "pages cannot be evicted here");
+    }
+    assert_eq!(sleds[0].level.name(), "disk");
+    assert_eq!(sleds[0].source, Source::Measured);
+    let delivery = delivery_time_in(&sleds, Plan::Linear, None);
+    assert_eq!(delivery.seconds.median, 0.5 + 8.0);
+    assert_eq!(
+        (delivery.seconds.low, delivery.seconds.high),
+        (0.25 + 4.0, 1.0 + 16.0)
+    );
+    // All of a real file lies behind the first page of its disk.
+    let zones = vec![zone("outer", 0), zone("rest", PAGE)];
+    let sleds = Describer::with_table(table_of(&file, zones))
+        .describe(&file)
+        .unwrap();
+    assert_eq!(sleds[0].level.name(), "disk:rest");
+}
+
+#[test]
+fn without_a_table_the_numbers_are_called_defaults() {
+    let dir = scratch();
+    let file = cold(&path(&dir, "file"), &[1; PAGE as usize]);
+    let sleds = Describer::with_table(Table::default())
+        .describe(&file)
+        .unwrap();
+    assert!(
+        sleds
+            .iter()
+            .all(|sled| matches!(sled.source, Source::Default | Source::Unknown))
+    );
+}
+
+#[test]
+fn a_linear_plan_loses_what_it_evicts_on_its_way_and_the_best_does_not() {
+    let rates = |latency, bandwidth| (Some(spread(latency)), Some(spread(bandwidth)));
+    let sled = |offset, length, memory: bool| {
+        let (latency_s, bandwidth_Bps) = match memory {
+            true => rates(1e-6, 1e9),
+            false => rates(1e-2, 1e3),
+        };
+        Sled {
+            offset,
+            length,
+            latency_s,
+            bandwidth_Bps,
+            level: if memory {
+                Level::Memory
+            } else {
+                Level::Device("d".into())
+            },
+            source: Source::Measured,
+        }
+    };
+    let sleds = [sled(0, 2000, false), sled(2000, 3000, true)];
+    let time = |plan, room| delivery_time_in(&sleds, plan, room).seconds.median;
+    let (keeps, loses) = (time(Plan::Linear, None), time(Plan::Linear, Some(0)));
+    assert!((keeps - 2.01).abs() < 0.01, "{keeps}");
+    assert!((loses - 5.01).abs() < 0.01, "{loses}");
+    assert!((time(Plan::Best, Some(0)) - 2.01).abs() < 0.01);
+    assert_eq!(time(Plan::Linear, Some(2000)), keeps);
+    assert_eq!(time(Plan::Auto, Some(0)), time(Plan::Best, Some(0)));
+    assert_eq!(delivery_time_in(&[], Plan::Linear, None).seconds.high, 0.0);
+}
+
+#[test]
+fn the_cheap_estimate_agrees_with_the_exact_one() {
+    let dir = scratch();
+    let mut random = Random(22);
+    let mut estimator = Estimator::with(Describer::with_table(Table::default()));
+    for _ in 0..10 {
+        let length = 1 + random.below(1 << 20);
+        let file = cold(&path(&dir, "file"), &vec![1; length as usize]);
+        mix(&file, &mut random, 50);
+        let sleds = Describer::with_table(Table::default())
+            .describe(&file)
+            .unwrap();
+        let cached: u64 = sleds
+            .iter()
+            .filter(|sled| sled.level == Level::Memory)
+            .map(|sled| sled.length)
+            .sum();
+        let estimate = estimator.estimate(&file).unwrap();
+        assert_eq!(estimate.length, length);
+        // The last page may be partly past the end.
+        assert!(estimate.cached.unwrap().abs_diff(cached) < PAGE);
+        let exact = delivery_time_in(&sleds, Plan::Best, None).seconds;
+        // Between them are latencies of the parts, which the cheap one does not count.
+        assert!(estimate.delivery.seconds.median <= exact.median * 1.05 + 1e-3);
+    }
+    let empty = cold(&path(&dir, "empty"), b"");
+    assert_eq!(
+        estimator.estimate(&empty).unwrap().delivery.seconds.high,
+        0.0
+    );
+}
+
+#[test]
+fn a_loop_device_is_followed_to_the_disk_its_file_lies_on() {
+    let name = "a_loop_device_is_followed";
+    let dir = scratch();
+    let image = path(&dir, "image");
+    let file = cold(&image, &vec![0; 4 << 20]);
+    let attached = Command::new("losetup")
+        .args(["--find", "--show"])
+        .arg(&image)
+        .output();
+    let Ok(output) = attached
+        .map_err(drop)
+        .and_then(|output| match output.status.success() {
+            true => Ok(output),
+            false => Err(()),
+        })
+    else {
+        return skipped(name, "no loop device can be attached here");
+    };
+    let node = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let examined = File::open(&node).map(|device| (Place::of(&device).unwrap(), describe(&device)));
+    let _ = Command::new("losetup").arg("--detach").arg(&node).status();
+    let (place, sleds) = examined.unwrap();
+    assert!(place.top().identity.starts_with("loop:"), "{place:?}");
+    assert_eq!(place.chain[1..], Place::of(&file).unwrap().chain);
+    assert_well_formed(&sleds.unwrap(), 4 << 20);
+}

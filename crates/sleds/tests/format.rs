@@ -1,0 +1,216 @@
+//! The table's file against its page, and files that are no tables.
+
+#[path = "../../../xtask/src/tables.rs"]
+mod tables;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use sleds::{Class, Entry, Source, Spread, Table, TableError, Zone, format};
+
+const PAGE: &str = include_str!("../../../docs/format/sleds-table.md");
+
+fn spread(median: f64) -> Spread {
+    Spread {
+        low: median / 2.0,
+        median,
+        high: median * 2.0,
+    }
+}
+
+fn zone(name: &str, start: u64) -> Zone {
+    Zone {
+        name: name.to_owned(),
+        start,
+        latency_s: spread(0.01),
+        bandwidth_Bps: spread(1e8),
+    }
+}
+
+fn full() -> Table {
+    let mut table = Table {
+        memory_source: Source::Measured,
+        ..Table::default()
+    };
+    table.put(Entry {
+        name: "sda".to_owned(),
+        identity: "wwid:1".to_owned(),
+        class: Class::Rotational,
+        measured: 1_789_000_000,
+        zones: vec![zone("outer", 0), zone("inner", 1 << 40)],
+    });
+    table
+}
+
+fn keys(value: &toml::Value) -> BTreeSet<String> {
+    value.as_table().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn the_keys_are_those_of_the_page() {
+    let on_page = |heading: &str| -> BTreeSet<String> {
+        let all = tables::tables(PAGE);
+        let table = all
+            .iter()
+            .find(|table| table.heading == heading)
+            .expect(heading);
+        table
+            .rows
+            .iter()
+            .map(|(_, row)| tables::plain(&row[0]))
+            .collect()
+    };
+    let file: toml::Value = toml::from_str(&format::print(&full())).unwrap();
+    assert_eq!(on_page("The file"), keys(&file));
+    assert_eq!(
+        file["version"].as_integer(),
+        Some(i64::from(format::VERSION))
+    );
+    let device = &file["device"][0];
+    assert_eq!(on_page("A device"), keys(device));
+    assert_eq!(on_page("A zone"), keys(&device["zone"][0]));
+    assert_eq!(on_page("A spread"), keys(&device["zone"][0]["latency_s"]));
+}
+
+#[test]
+fn the_pages_example_is_a_table() {
+    let example = PAGE
+        .split("```toml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let table = format::parse(example.as_bytes()).unwrap();
+    assert_eq!(table.devices[0].zones[0].name, "outer");
+}
+
+#[test]
+fn a_table_is_read_as_it_was_written() {
+    let table = full();
+    assert_eq!(
+        format::parse(format::print(&table).as_bytes()).unwrap(),
+        table
+    );
+    let empty = Table::default();
+    assert_eq!(
+        format::parse(format::print(&empty).as_bytes()).unwrap(),
+        empty
+    );
+}
+
+#[test]
+fn a_zone_holds_its_bytes() {
+    let table = full();
+    let entry = &table.devices[0];
+    assert_eq!(entry.zone(None).name, "outer");
+    assert_eq!(entry.zone(Some((1 << 40) - 1)).name, "outer");
+    assert_eq!(entry.zone(Some(1 << 40)).name, "inner");
+}
+
+/// A table with something put in place of something else.
+fn changed(from: &str, to: &str) -> String {
+    let text = format::print(&full());
+    assert!(text.contains(from), "{from} is not in\n{text}");
+    text.replace(from, to)
+}
+
+#[test]
+fn what_is_no_table_is_refused_with_the_reason() {
+    let cases: Vec<(Vec<u8>, &str)> = vec![
+        (b"".to_vec(), "version"),
+        (b"\xff\xfe".to_vec(), "UTF-8"),
+        (b"version = ".to_vec(), "value"),
+        (vec![b'#'; (1 << 20) + 1], "longer than"),
+        (changed("version = 1", "version = 2").into(), "version 2"),
+        (
+            changed("name = \"sda\"", "name = \"memory\"").into(),
+            "another level's name",
+        ),
+        (
+            changed("name = \"sda\"", "name = \"a\\nb\"").into(),
+            "is called",
+        ),
+        (
+            changed("class = \"rotational\"", "class = \"fast\"").into(),
+            "fast",
+        ),
+        (changed("measured", "measurd").into(), "measurd"),
+        (
+            changed("start = 0", "start = 5").into(),
+            "does not begin at 0",
+        ),
+        (
+            changed("start = 1099511627776", "start = 0").into(),
+            "not in order",
+        ),
+        (changed("start = 1099511627776", "start = -1").into(), "-1"),
+        (
+            changed("low = 0.005", "low = 0.5").into(),
+            "no possible numbers",
+        ),
+        (
+            changed("low = 0.005", "low = nan").into(),
+            "no possible numbers",
+        ),
+        (
+            changed("low = 0.005", "low = -1.0").into(),
+            "no possible numbers",
+        ),
+        (
+            changed("high = 0.02", "high = inf").into(),
+            "no possible numbers",
+        ),
+        (changed("machine = ", "# machine = ").into(), "machine"),
+    ];
+    for (bytes, reason) in cases {
+        let why = format::parse(&bytes).unwrap_err();
+        assert!(why.contains(reason), "{why:?} does not say {reason:?}");
+        assert!(!why.contains('\n'), "{why:?}");
+    }
+}
+
+#[test]
+fn no_bytes_make_it_panic() {
+    let good = format::print(&full()).into_bytes();
+    for at in 0..good.len() {
+        let _ = format::parse(&good[..at]);
+        for byte in [0, b'"', b'=', b'9', b'\n', 0xff] {
+            let mut bad = good.clone();
+            bad[at] = byte;
+            let _ = format::parse(&bad);
+        }
+    }
+    let deep = "[".repeat(100_000);
+    assert!(format::parse(format!("version = {deep}").as_bytes()).is_err());
+}
+
+#[test]
+fn a_file_that_cannot_be_used_says_which_and_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sleds.toml");
+    let said = || format::load_from(&path).unwrap_err();
+    assert!(matches!(said(), TableError::Io { .. }));
+    fs::write(&path, "nonsense").unwrap();
+    assert!(matches!(said(), TableError::Broken { .. }));
+    let text = said().to_string();
+    assert!(
+        text.contains("sleds.toml") && text.contains("sleds calibrate"),
+        "{text}"
+    );
+    let table = Table {
+        machine: "another".to_owned(),
+        ..full()
+    };
+    format::save(&table, &path).unwrap();
+    assert!(matches!(said(), TableError::OtherMachine { .. }));
+    assert!(said().to_string().contains("another machine"), "{}", said());
+    format::save(&full(), &path).unwrap();
+    assert_eq!(format::load_from(&path).unwrap(), full());
+    let left = fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 1, "saving leaves nothing but the file");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(matches!(said(), TableError::Io { .. }));
+    assert!(format::save(&full(), &path).is_err());
+}

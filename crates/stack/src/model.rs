@@ -1,0 +1,243 @@
+//! Which disk a path is to be like.
+
+use std::fmt;
+use std::str::FromStr;
+
+use forebay_model::disk;
+
+/// An emulated disk as it is named: `NAME[,cache=CACHE][,queue=QUEUE][,phase=PART]`.
+///
+/// It says how long the data takes, never what the data is: a volume made over an emulated disk is
+/// the same volume without it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Model {
+    name: String,
+    cache: Option<Cache>,
+    queue: Option<Queue>,
+    phase: Option<Phase>,
+}
+
+/// What the drive's own cache does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cache {
+    Off,
+    Read,
+    On,
+    Own,
+}
+
+/// How the drive chooses among the requests it has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Queue {
+    Fcfs,
+    Elevator,
+    Sptf,
+}
+
+/// The rotational position at the beginning, in millionths of a turn: less than one turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Phase(u32);
+
+const TURN: u32 = 1_000_000;
+
+impl Phase {
+    fn parse(text: &str) -> Option<Phase> {
+        let turns: f64 = text
+            .parse()
+            .ok()
+            .filter(|turns| (0.0..1.0).contains(turns))?;
+        Some(Phase(((turns * f64::from(TURN)) as u32).min(TURN - 1)))
+    }
+
+    fn turns(self) -> f64 {
+        f64::from(self.0) / f64::from(TURN)
+    }
+}
+
+const CACHES: [(&str, Cache); 4] = [
+    ("off", Cache::Off),
+    ("read", Cache::Read),
+    ("on", Cache::On),
+    ("own", Cache::Own),
+];
+const QUEUES: [(&str, Queue); 3] = [
+    ("fcfs", Queue::Fcfs),
+    ("elevator", Queue::Elevator),
+    ("sptf", Queue::Sptf),
+];
+
+/// Why a text names no emulated disk.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// No disk is known by that name.
+    #[error("there is no disk model \"{}\"; there are {}", .0.escape_debug(), model_names())]
+    Unknown(String),
+    /// An option is none.
+    #[error(
+        "\"{}\" is no option of a disk model; use cache=off|read|on|own, queue=fcfs|elevator|sptf, \
+         or phase=0.25 (a part of a turn), each once", .0.escape_debug()
+    )]
+    Option(String),
+}
+
+fn model_names() -> String {
+    let names: Vec<&str> = disk::names().map(|(name, _)| name).collect();
+    names.join(", ")
+}
+
+fn text_of<T: Copy + PartialEq>(choices: &[(&'static str, T)], value: T) -> &'static str {
+    let found = choices.iter().find(|(_, choice)| *choice == value);
+    found.map_or("", |(text, _)| text)
+}
+
+fn set<T>(place: &mut Option<T>, value: Option<T>) -> Option<()> {
+    if place.is_some() {
+        return None;
+    }
+    *place = Some(value?);
+    Some(())
+}
+
+fn choice<T: Copy>(choices: &[(&'static str, T)], text: &str) -> Option<T> {
+    choices
+        .iter()
+        .find(|(name, _)| *name == text)
+        .map(|(_, choice)| *choice)
+}
+
+impl Model {
+    /// The name of the disk.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The disk's parameters.
+    pub(crate) fn spec(&self) -> disk::Spec {
+        disk::named(&self.name).expect("looked up when it was read")
+    }
+
+    /// How it is set. The caches are off and the queue is first come, first served, unless said.
+    pub(crate) fn options(&self) -> disk::Options {
+        let explicit = |read_ahead, immediate_report| {
+            disk::Caches::Explicit(disk::CacheChoice {
+                immediate_report,
+                read_ahead,
+            })
+        };
+        disk::Options {
+            caches: match self.cache {
+                None | Some(Cache::Off) => disk::Caches::Off,
+                Some(Cache::Read) => explicit(true, false),
+                Some(Cache::On) => explicit(true, true),
+                Some(Cache::Own) => disk::Caches::Own,
+            },
+            scheduling: match self.queue {
+                None | Some(Queue::Fcfs) => disk::Scheduling::Fcfs,
+                Some(Queue::Elevator) => disk::Scheduling::Elevator,
+                Some(Queue::Sptf) => disk::Scheduling::Sptf,
+            },
+            phase: self.phase.map_or(0.0, Phase::turns),
+        }
+    }
+
+    fn option(&mut self, text: &str) -> Option<()> {
+        match text.split_once('=')? {
+            ("cache", value) => set(&mut self.cache, choice(&CACHES, value)),
+            ("queue", value) => set(&mut self.queue, choice(&QUEUES, value)),
+            ("phase", value) => set(&mut self.phase, Phase::parse(value)),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for Model {
+    type Err = ModelError;
+
+    fn from_str(text: &str) -> Result<Model, ModelError> {
+        let mut parts = text.split(',');
+        let name = parts.next().unwrap_or_default();
+        if disk::named(name).is_none() {
+            return Err(ModelError::Unknown(name.into()));
+        }
+        let mut model = Model {
+            name: name.into(),
+            cache: None,
+            queue: None,
+            phase: None,
+        };
+        for part in parts {
+            let known = model.option(part);
+            known.ok_or_else(|| ModelError::Option(part.into()))?;
+        }
+        Ok(model)
+    }
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(cache) = self.cache {
+            write!(f, ",cache={}", text_of(&CACHES, cache))?;
+        }
+        if let Some(queue) = self.queue {
+            write!(f, ",queue={}", text_of(&QUEUES, queue))?;
+        }
+        if let Some(phase) = self.phase {
+            write!(f, ",phase={}", phase.turns())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_and_its_options_print_as_they_read() {
+        for text in [
+            "barracuda",
+            "atlas10k,cache=own",
+            "barracuda,cache=read,queue=sptf,phase=0.25",
+            "barracuda,phase=0.1",
+        ] {
+            assert_eq!(text.parse::<Model>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn caches_are_off_and_the_queue_is_in_order_unless_said() {
+        let options = |text: &str| text.parse::<Model>().unwrap().options();
+        assert_eq!(options("barracuda"), disk::Options::default());
+        let set = options("barracuda,phase=0.5,queue=elevator,cache=on");
+        assert_eq!(set.scheduling, disk::Scheduling::Elevator);
+        assert!(matches!(set.caches, disk::Caches::Explicit(choice) if choice.immediate_report));
+        assert!((set.phase - 0.5).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn an_unknown_disk_is_answered_with_those_there_are() {
+        let error = "floppy".parse::<Model>().unwrap_err().to_string();
+        assert!(error.contains("\"floppy\""), "{error}");
+        for (name, _) in disk::names() {
+            assert!(error.contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_option_is_named() {
+        for option in [
+            "cache",
+            "cache=",
+            "cache=big",
+            "queue=lifo",
+            "phase=1",
+            "rpm=1",
+            "",
+        ] {
+            let parsed = format!("barracuda,{option}").parse::<Model>();
+            assert_eq!(parsed, Err(ModelError::Option(option.into())));
+        }
+        assert!("barracuda,cache=on,cache=off".parse::<Model>().is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! Running a program and seeing what it took.
+
+use std::fs;
+use std::io::{Read as _, Seek as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+/// What one run took.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Run {
+    pub(super) seconds: f64,
+    /// Bytes that came from storage, read-ahead included.
+    pub(super) read_bytes: u64,
+}
+
+impl Run {
+    /// What the paper counts: reads of a page that had to wait for the disk. Bytes over the page
+    /// size, since read-ahead brings in many pages with one fault.
+    pub(super) fn pages(&self) -> f64 {
+        self.read_bytes as f64 / 4096.0
+    }
+}
+
+/// Runs a program to its end, and gives what it took and what it printed.
+///
+/// Its output goes to a file, as `grep` does less work when it sees that nobody looks.
+///
+/// # Errors
+/// If it cannot be run, or ends with a code other than 0 or 1 (`grep` says 1 for no match).
+pub(super) fn run(program: &Path, args: &[String]) -> Result<(Run, Vec<u8>)> {
+    let words = || format!("{} {}", program.display(), args.join(" "));
+    let mut output = tempfile::tempfile().context("cannot make a temporary file")?;
+    let begun = Instant::now();
+    let mut child = Command::new(program)
+        .args(args)
+        // What is measured is reading. In other locales GNU's `wc` decodes every character slowly.
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .spawn()
+        .with_context(words)?;
+    // The counters of a process are there until its end is collected.
+    let pid = Pid::from_raw(i32::try_from(child.id())?).context("process id")?;
+    waitid(
+        WaitId::Pid(pid),
+        WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+    )
+    .with_context(words)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let counters = fs::read_to_string(format!("/proc/{}/io", child.id()));
+    let status = child.wait().with_context(words)?;
+    ensure!(
+        matches!(status.code(), Some(0 | 1)),
+        "{}: {status}",
+        words()
+    );
+    let read_bytes = counters
+        .ok()
+        .as_deref()
+        .and_then(read_bytes_of)
+        .with_context(|| format!("{}: no counters of its I/O in /proc", words()))?;
+    let mut printed = Vec::new();
+    output.rewind()?;
+    output.read_to_end(&mut printed)?;
+    Ok((
+        Run {
+            seconds,
+            read_bytes,
+        },
+        printed,
+    ))
+}
+
+fn read_bytes_of(counters: &str) -> Option<u64> {
+    let line = counters
+        .lines()
+        .find_map(|line| line.strip_prefix("read_bytes:"))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_printed_and_read_is_seen() {
+        let words = ["-c".to_owned(), "echo done; exit 1".to_owned()];
+        let (run, printed) = run(Path::new("sh"), &words).unwrap();
+        assert_eq!(printed, b"done\n");
+        assert!(run.seconds > 0.0);
+    }
+
+    #[test]
+    fn a_program_that_fails_is_an_error_that_names_it() {
+        let error = run(Path::new("sh"), &["-c".into(), "exit 2".into()]).unwrap_err();
+        assert!(error.to_string().contains("sh -c exit 2"), "{error}");
+    }
+}

@@ -1,0 +1,130 @@
+//! `sleds bench`: what is gained, measured on this machine.
+
+mod cage;
+mod experiments;
+mod files;
+mod measure;
+mod paper;
+mod plot;
+mod report;
+mod stats;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+
+use crate::Tool;
+use cage::Limits;
+use paper::Settings;
+
+pub(crate) const TOOL: Tool = Tool {
+    name: "bench",
+    command,
+    run,
+};
+
+const MIB: u64 = 1 << 20;
+
+fn command() -> Command {
+    let size = |name: &'static str, value, default, help| {
+        Arg::new(name)
+            .long(name)
+            .value_name(value)
+            .value_parser(value_parser!(u64).range(1..))
+            .default_value(default)
+            .help(help)
+    };
+    let paper = Command::new("paper")
+        .about("Repeats the measurements of the paper that SLEDs are from")
+        .long_about(
+            "Repeats the measurements of the paper that SLEDs are from (OSDI 2000, section 5): wc, \
+             grep and the two FITS tools over files of half to four times the cache, with and \
+             without SLEDs. Writes report.md and its figures.\n\nAs root it limits itself to little \
+             memory and a slow disk by control groups. Without them it does the same runs, says so, \
+             and can only show that nothing gets slower.",
+        )
+        .arg(
+            Arg::new("dir")
+                .long("dir")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .default_value(".")
+                .help("Where to make the files to read; on a disk, with room for the largest twice"),
+        )
+        .arg(
+            Arg::new("output")
+                .long("output")
+                .short('o')
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .default_value("sleds-bench")
+                .help("Where the report goes"),
+        )
+        .arg(
+            Arg::new("only")
+                .long("only")
+                .value_name("NAME")
+                .value_delimiter(',')
+                .help("Which to measure: wc, grep, grep-first, fits-hist, fits-bin-4, fits-bin-16"),
+        )
+        .arg(
+            Arg::new("sizes")
+                .long("sizes")
+                .value_name("TIMES")
+                .value_delimiter(',')
+                .value_parser(value_parser!(f64))
+                .default_value("0.5,0.75,1,1.1,1.25,1.5,2,2.5,3,4")
+                .help("Sizes of files, in times of the memory"),
+        )
+        .arg(size("memory", "MIB", "64", "Memory for program and cache, in MiB"))
+        .arg(size("rate", "MIB/S", "100", "What the disk may read, in MiB a second"))
+        .arg(size("runs", "N", "12", "How often each is measured"))
+        .arg(size("seed", "N", "1", "What the files hold"));
+    Command::new("bench")
+        .about("Measures what is gained, and what it costs where nothing can be")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(paper)
+}
+
+fn settings(matches: &ArgMatches) -> Settings {
+    let number = |name| *matches.get_one::<u64>(name).expect("has a default");
+    let path = |name| {
+        matches
+            .get_one::<PathBuf>(name)
+            .expect("has a default")
+            .clone()
+    };
+    let list = matches.get_many::<String>("only").unwrap_or_default();
+    let sizes = matches.get_many::<f64>("sizes").unwrap_or_default();
+    Settings {
+        directory: path("dir"),
+        output: path("output"),
+        only: list.cloned().collect(),
+        limits: Limits {
+            memory: number("memory") * MIB,
+            read_bps: number("rate") * MIB,
+        },
+        sizes: sizes.copied().collect(),
+        runs: usize::try_from(number("runs")).unwrap_or(usize::MAX - 1),
+        seed: number("seed"),
+    }
+}
+
+fn run(args: Vec<OsString>) -> ExitCode {
+    let words = std::iter::once("bench".into()).chain(args);
+    let matches = command().bin_name("sleds bench").get_matches_from(words);
+    let (_, matches) = matches.subcommand().expect("required");
+    match paper::run(&settings(matches)) {
+        Ok(report) => {
+            println!("{}", report.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("sleds bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

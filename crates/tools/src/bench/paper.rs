@@ -1,0 +1,184 @@
+//! The measurements of the paper's section 5, again.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::cage::{Cage, Limits};
+use super::experiments::{EXPERIMENTS, Experiment, Way, Words};
+use super::report::{self, Outcome, Point};
+use super::{files, measure};
+
+/// What to do.
+pub(super) struct Settings {
+    /// Where the files lie that are read.
+    pub(super) directory: PathBuf,
+    /// Where the report goes.
+    pub(super) output: PathBuf,
+    /// Names of experiments; empty for all.
+    pub(super) only: Vec<String>,
+    pub(super) limits: Limits,
+    /// Sizes of files, in times of the memory.
+    pub(super) sizes: Vec<f64>,
+    pub(super) runs: usize,
+    pub(super) seed: u64,
+}
+
+/// Measures, and gives the report's path.
+///
+/// # Errors
+/// If a program fails, or the files cannot be made.
+pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
+    let chosen = chosen(&settings.only)?;
+    fs::create_dir_all(&settings.output)
+        .with_context(|| format!("cannot make {}", settings.output.display()))?;
+    let scratch = tempfile::Builder::new()
+        .prefix("sleds-bench-")
+        .tempdir_in(&settings.directory)
+        .with_context(|| format!("cannot write in {}", settings.directory.display()))?;
+    let cage = match Cage::enter(&settings.directory, settings.limits) {
+        Ok(cage) => Some(cage),
+        Err(error) => {
+            eprintln!(
+                "sleds bench: without limits, since {error:#}: the cache is all memory, so what \
+                 follows shows that nothing gets slower, not what is gained (run as root on a disk \
+                 to measure that)"
+            );
+            None
+        }
+    };
+    let count = chosen.len() * settings.sizes.len() * 2 * (settings.runs + 1);
+    let progress = ProgressBar::new(count as u64).with_style(ProgressStyle::with_template(
+        "{msg:<40} {wide_bar} {pos}/{len} about {eta} left",
+    )?);
+    let mut outcomes = Vec::new();
+    for experiment in chosen {
+        let mut points = Vec::new();
+        for &size in &settings.sizes {
+            let bytes = (settings.limits.memory as f64 * size) as u64;
+            progress.set_message(format!("{}, {} MiB", experiment.name, bytes >> 20));
+            points.push(point(
+                settings,
+                experiment,
+                scratch.path(),
+                bytes,
+                &progress,
+            )?);
+        }
+        outcomes.push(Outcome { experiment, points });
+    }
+    progress.finish_and_clear();
+    let preface = preface(settings, cage.as_ref())?;
+    report::write(
+        &settings.output,
+        &preface,
+        settings.limits.memory,
+        &outcomes,
+    )
+}
+
+fn chosen(only: &[String]) -> Result<Vec<&'static Experiment>> {
+    for name in only {
+        if !EXPERIMENTS.iter().any(|experiment| experiment.name == name) {
+            let names: Vec<_> = EXPERIMENTS
+                .iter()
+                .map(|experiment| experiment.name)
+                .collect();
+            bail!(
+                "there is no experiment \"{name}\"; there are {}",
+                names.join(", ")
+            );
+        }
+    }
+    let wanted = |e: &&Experiment| only.is_empty() || only.iter().any(|name| name == e.name);
+    Ok(EXPERIMENTS.iter().filter(wanted).collect())
+}
+
+/// All runs over a file of one size. Those of one way follow each other, so that each finds the cache
+/// as the one before left it; the first, which found it otherwise, does not count (section 5.1).
+fn point(
+    settings: &Settings,
+    experiment: &Experiment,
+    scratch: &Path,
+    size: u64,
+    progress: &ProgressBar,
+) -> Result<Point> {
+    let (input, output) = (scratch.join("input"), scratch.join("output"));
+    if experiment.kind.reads_an_image() {
+        files::image(&input, size, settings.seed)?;
+    } else {
+        files::text(&input, size, settings.seed)?;
+    }
+    let sleds = std::env::current_exe().context("where is this program?")?;
+    let mut runs = [Vec::new(), Vec::new()];
+    let mut printed = [Vec::new(), Vec::new()];
+    for (way, (runs, printed)) in [Way::Without, Way::With]
+        .into_iter()
+        .zip(runs.iter_mut().zip(&mut printed))
+    {
+        for n in 0..=settings.runs {
+            let Words { program, args } = experiment.kind.words(way, &sleds, &input, &output, n);
+            let (run, said) = measure::run(&program, &args)?;
+            if n > 0 {
+                runs.push(run);
+            }
+            *printed = said;
+            progress.inc(1);
+        }
+        if output.exists() {
+            printed.extend(fs::read(&output)?);
+            fs::remove_file(&output)?;
+        }
+    }
+    fs::remove_file(&input)?;
+    let [without, with] = runs;
+    let [plain, ours] = printed;
+    ensure!(
+        plain == ours,
+        "{}: the results differ at {size} bytes",
+        experiment.name
+    );
+    Ok(Point {
+        size,
+        without,
+        with,
+    })
+}
+
+fn preface(settings: &Settings, cage: Option<&Cage>) -> Result<String> {
+    let mut text = String::from("# The measurements of the paper, again\n\n");
+    writeln!(
+        text,
+        "*Latency Management in Storage Systems* (OSDI 2000), section 5, repeated by `sleds bench \
+         paper`. \"Without\" is the system's own `wc` and `grep`, and `sleds fits --plan linear`; \
+         \"with\" is `sleds`. Each value is the mean of {} runs with a warm cache, after one that \
+         does not count, with its 90 % confidence interval, \
+         in the C locale. Both ways gave the same results in every \
+         case.\n",
+        settings.runs
+    )?;
+    match cage {
+        Some(cage) => writeln!(
+            text,
+            "Memory (cache and program): {} MiB. Disk {}: limited to {:.0} MiB/s of reads.",
+            settings.limits.memory >> 20,
+            cage.disk,
+            settings.limits.read_bps as f64 / (1 << 20) as f64
+        )?,
+        None => writeln!(
+            text,
+            "**Memory and disk were not limited**: all files fit into the cache, and nothing can be \
+             gained; the figures show what SLEDs cost where they cannot help. \"Cache\" below is \
+             {} MiB.",
+            settings.limits.memory >> 20
+        )?,
+    }
+    if let Ok(release) = fs::read_to_string("/proc/sys/kernel/osrelease") {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        writeln!(text, "Linux {}, {cores} cores.", release.trim())?;
+    }
+    Ok(text)
+}

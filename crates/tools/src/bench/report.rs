@@ -1,0 +1,236 @@
+//! What came out, as a page of Markdown with the figures beside it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::experiments::{Experiment, Kind};
+use super::measure::Run;
+use super::plot::{self, Curve, Frame};
+use super::stats::{Mean, distribution};
+
+/// The runs over a file of one size.
+pub(super) struct Point {
+    /// Bytes of the file.
+    pub(super) size: u64,
+    pub(super) without: Vec<Run>,
+    pub(super) with: Vec<Run>,
+}
+
+/// One experiment's outcome.
+pub(super) struct Outcome {
+    pub(super) experiment: &'static Experiment,
+    pub(super) points: Vec<Point>,
+}
+
+const MIB: f64 = (1 << 20) as f64;
+
+fn mean(runs: &[Run], what: impl Fn(&Run) -> f64) -> Mean {
+    Mean::of(&runs.iter().map(what).collect::<Vec<_>>())
+}
+
+impl Point {
+    /// How many times as fast it is with SLEDs.
+    pub(super) fn speedup(&self) -> f64 {
+        mean(&self.without, |run| run.seconds).mean / mean(&self.with, |run| run.seconds).mean
+    }
+
+    /// A row of the table.
+    fn row(&self, cache: u64) -> String {
+        let cell = |runs: &[Run], scale: f64, what: &dyn Fn(&Run) -> f64| {
+            let value = mean(runs, what);
+            format!("{:.3} ± {:.3}", value.mean / scale, value.half / scale)
+        };
+        let seconds = |run: &Run| run.seconds;
+        let pages = |run: &Run| run.pages();
+        format!(
+            "| {:.0} | {:.2} | {} | {} | {:.2} | {} | {} |",
+            self.size as f64 / MIB,
+            self.size as f64 / cache as f64,
+            cell(&self.without, 1.0, &seconds),
+            cell(&self.with, 1.0, &seconds),
+            self.speedup(),
+            cell(&self.without, 1000.0, &pages),
+            cell(&self.with, 1000.0, &pages),
+        )
+    }
+}
+
+/// Writes `report.md` and its figures into a directory.
+///
+/// # Errors
+/// If they cannot be written.
+pub(super) fn write(to: &Path, preface: &str, cache: u64, outcomes: &[Outcome]) -> Result<PathBuf> {
+    let mut page = preface.to_owned();
+    for outcome in outcomes {
+        section(&mut page, to, cache, outcome)?;
+    }
+    let path = to.join("report.md");
+    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+fn section(page: &mut String, to: &Path, cache: u64, outcome: &Outcome) -> Result<()> {
+    let Experiment {
+        title,
+        figures,
+        paper,
+        ..
+    } = outcome.experiment;
+    writeln!(page, "\n## {title} (figures {figures})\n")?;
+    let best = outcome
+        .points
+        .iter()
+        .max_by(|a, b| a.speedup().total_cmp(&b.speedup()));
+    writeln!(page, "The paper: {paper}.")?;
+    if let Some(best) = best {
+        let less = (1.0 - 1.0 / best.speedup()) * 100.0;
+        let at = best.size as f64 / cache as f64;
+        writeln!(
+            page,
+            "Here: at best {:.1} times as fast ({less:.0} % less time), at {at:.2} times the cache.\n",
+            best.speedup()
+        )?;
+    }
+    writeln!(
+        page,
+        "| MiB | × cache | s without | s with | ratio | 1000 pages without | with |\n\
+         |---|---|---|---|---|---|---|"
+    )?;
+    for point in &outcome.points {
+        writeln!(page, "{}", point.row(cache))?;
+    }
+    writeln!(page)?;
+    for (figure, about) in figures_of(to, outcome.experiment, cache, &outcome.points)? {
+        writeln!(page, "![{about}]({figure})")?;
+    }
+    Ok(())
+}
+
+/// The figures of an experiment: their files, and what each shows.
+struct Figures<'a> {
+    to: &'a Path,
+    experiment: &'a Experiment,
+    drawn: Vec<(String, String)>,
+}
+
+impl Figures<'_> {
+    fn draw(
+        &mut self,
+        which: &str,
+        about: &str,
+        frame: &Frame<'_>,
+        curves: &[Curve],
+    ) -> Result<()> {
+        let file = format!("{}-{which}.svg", self.experiment.name);
+        plot::draw(&self.to.join(&file), frame, curves)?;
+        let about = format!("{}: {about}", self.experiment.title);
+        self.drawn.push((file, about));
+        Ok(())
+    }
+
+    fn over_size<'a>(&self, y: &'a str, level: Option<f64>) -> Frame<'a> {
+        Frame {
+            title: self.experiment.title,
+            x: "file size, MiB",
+            y,
+            level,
+            steps: false,
+        }
+    }
+
+    /// The distribution of times at a size where the cache holds much of the file, but not all.
+    fn distribution(&mut self, cache: u64, points: &[Point]) -> Result<()> {
+        let distance = |point: &&Point| (point.size as f64 / cache as f64 - 1.5).abs();
+        let nearest = |a: &&Point, b: &&Point| distance(a).total_cmp(&distance(b));
+        let Some(point) = points.iter().min_by(nearest) else {
+            return Ok(());
+        };
+        let title = format!(
+            "{}, {:.0} MiB",
+            self.experiment.title,
+            point.size as f64 / MIB
+        );
+        let frame = Frame {
+            title: &title,
+            x: "time, s",
+            y: "share of runs that took at most this",
+            level: None,
+            steps: true,
+        };
+        let curves = [
+            Curve {
+                name: "without SLEDs",
+                points: steps(&point.without),
+            },
+            Curve {
+                name: "with SLEDs",
+                points: steps(&point.with),
+            },
+        ];
+        self.draw("cdf", "distribution of the times", &frame, &curves)
+    }
+}
+
+fn figures_of(
+    to: &Path,
+    experiment: &Experiment,
+    cache: u64,
+    points: &[Point],
+) -> Result<Vec<(String, String)>> {
+    let mut figures = Figures {
+        to,
+        experiment,
+        drawn: Vec::new(),
+    };
+    let frame = figures.over_size("time, s", None);
+    figures.draw(
+        "time",
+        "time against size",
+        &frame,
+        &pair(points, |run| run.seconds),
+    )?;
+    let frame = figures.over_size("pages read", None);
+    figures.draw(
+        "pages",
+        "pages read against size",
+        &frame,
+        &pair(points, Run::pages),
+    )?;
+    let ratio = |point: &Point| {
+        let mean = point.speedup();
+        (point.size as f64 / MIB, Mean { mean, half: 0.0 })
+    };
+    let ratios = Curve {
+        name: "time without / with SLEDs",
+        points: points.iter().map(ratio).collect(),
+    };
+    let frame = figures.over_size("ratio", Some(1.0));
+    figures.draw("ratio", "ratio of the times", &frame, &[ratios])?;
+    if experiment.kind == Kind::GrepFirst {
+        figures.distribution(cache, points)?;
+    }
+    Ok(figures.drawn)
+}
+
+fn pair(points: &[Point], what: fn(&Run) -> f64) -> [Curve; 2] {
+    let curve = |name, runs: fn(&Point) -> &Vec<Run>| {
+        let at = |point: &Point| (point.size as f64 / MIB, mean(runs(point), what));
+        Curve {
+            name,
+            points: points.iter().map(at).collect(),
+        }
+    };
+    [
+        curve("without SLEDs", |point| &point.without),
+        curve("with SLEDs", |point| &point.with),
+    ]
+}
+
+fn steps(runs: &[Run]) -> Vec<(f64, Mean)> {
+    let seconds: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
+    let point = |(x, mean)| (x, Mean { mean, half: 0.0 });
+    distribution(&seconds).into_iter().map(point).collect()
+}

@@ -1,0 +1,102 @@
+//! Which colours mark what, from `GREP_COLORS`.
+
+/// What to write before each kind of text, as numbers of SGR; empty for no colour.
+#[derive(Clone, Debug)]
+pub(super) struct Colors {
+    pub(super) on: bool,
+    pub(super) selected_match: Vec<u8>,
+    pub(super) context_match: Vec<u8>,
+    pub(super) selected_line: Vec<u8>,
+    pub(super) context_line: Vec<u8>,
+    pub(super) filename: Vec<u8>,
+    pub(super) line_number: Vec<u8>,
+    pub(super) byte_number: Vec<u8>,
+    pub(super) separator: Vec<u8>,
+    /// With `-v`, the colours of selected and context lines change places.
+    pub(super) reverse: bool,
+    /// Do not clear to the end of the terminal's line.
+    pub(super) no_erase: bool,
+}
+
+impl Colors {
+    pub(super) fn none() -> Colors {
+        let of = |text: &str| text.as_bytes().to_vec();
+        Colors {
+            on: false,
+            selected_match: of("01;31"),
+            context_match: of("01;31"),
+            selected_line: Vec::new(),
+            context_line: Vec::new(),
+            filename: of("35"),
+            line_number: of("32"),
+            byte_number: of("32"),
+            separator: of("36"),
+            reverse: false,
+            no_erase: false,
+        }
+    }
+
+    /// The user's; `old` and `new` are `GREP_COLOR` and `GREP_COLORS`. What to warn about comes
+    /// with them.
+    pub(super) fn of_user(old: Option<&[u8]>, new: Option<&[u8]>) -> (Colors, Option<Vec<u8>>) {
+        let mut colors = Colors {
+            on: true,
+            ..Colors::none()
+        };
+        let old = old.filter(|old| !old.is_empty());
+        let warning = old.map(|old| {
+            colors.selected_match = old.to_vec();
+            colors.context_match = old.to_vec();
+            let start = b"warning: GREP_COLOR='";
+            let middle = b"' is deprecated; use GREP_COLORS='mt=";
+            [start, old, middle, old, b"'"].concat()
+        });
+        for word in new.unwrap_or_default().split(|b| *b == b':') {
+            if !colors.set(word) {
+                break;
+            }
+        }
+        (colors, warning)
+    }
+
+    /// Takes one setting; false if it is broken, which ends the list.
+    fn set(&mut self, word: &[u8]) -> bool {
+        let (name, value) = match word.iter().position(|b| *b == b'=') {
+            Some(at) => (&word[..at], Some(&word[at + 1..])),
+            None => (word, None),
+        };
+        let valid = |v: &&[u8]| v.iter().all(|b| b.is_ascii_digit() || *b == b';');
+        if value.is_some_and(|v| !valid(&v)) {
+            return false;
+        }
+        match (name, value) {
+            (b"rv", None) => self.reverse = true,
+            (b"ne", None) => self.no_erase = true,
+            (b"mt", Some(v)) => {
+                self.selected_match = v.to_vec();
+                self.context_match = v.to_vec();
+            }
+            (name, Some(v)) => {
+                if let Some(slot) = self.slot(name) {
+                    *slot = v.to_vec();
+                }
+            }
+            (_, None) => {}
+        }
+        true
+    }
+
+    fn slot(&mut self, name: &[u8]) -> Option<&mut Vec<u8>> {
+        Some(match name {
+            b"ms" => &mut self.selected_match,
+            b"mc" => &mut self.context_match,
+            b"sl" => &mut self.selected_line,
+            b"cx" => &mut self.context_line,
+            b"fn" => &mut self.filename,
+            b"ln" => &mut self.line_number,
+            b"bn" => &mut self.byte_number,
+            b"se" => &mut self.separator,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! Matching by trying everything: what automata cannot do.
+//!
+//! Back-references need it, and so do assertions about words in lines that have more than ASCII. All
+//! ways to match are tried, so the longest match is found, not the first one.
+
+use super::ast::{Assert, Node};
+use super::text::{Char, decode, word_at, word_before};
+
+/// Calls within calls before the attempt is given up. The thread that searches has
+/// [`STACK_BYTES`] of stack; a level takes less than 2 KiB of it.
+const DEPTH_MAX: usize = 200_000;
+
+/// Stack that a thread needs to search with this module.
+pub(crate) const STACK_BYTES: usize = 1 << 30;
+
+/// The line nests the pattern's repetitions too deeply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TooDeep;
+
+type Groups = [Option<(usize, usize)>; 10];
+
+/// One attempt at a place.
+struct Attempt<'l> {
+    line: &'l [u8],
+    utf8: bool,
+    icase: bool,
+    groups: Groups,
+    depth: usize,
+    too_deep: bool,
+}
+
+/// What to do with an end of a part's match: true if no other ends are wanted.
+type Then<'a, 'l> = &'a mut dyn FnMut(&mut Attempt<'l>, usize) -> bool;
+
+/// How lines are compared with the pattern.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Backtrack {
+    pub(super) utf8: bool,
+    pub(super) icase: bool,
+}
+
+impl Backtrack {
+    /// The end of the longest match of `node` that begins at `start` and ends at most at `limit`.
+    pub(super) fn longest(
+        self,
+        node: &Node,
+        line: &[u8],
+        start: usize,
+        limit: usize,
+    ) -> Result<Option<usize>, TooDeep> {
+        let mut attempt = Attempt {
+            line,
+            utf8: self.utf8,
+            icase: self.icase,
+            groups: [None; 10],
+            depth: 0,
+            too_deep: false,
+        };
+        let mut best = None;
+        attempt.node(node, start, &mut |_, end| {
+            if end <= limit {
+                best = best.max(Some(end));
+            }
+            best == Some(limit)
+        });
+        if attempt.too_deep {
+            Err(TooDeep)
+        } else {
+            Ok(best)
+        }
+    }
+}
+
+impl<'l> Attempt<'l> {
+    fn node(&mut self, node: &Node, at: usize, then: Then<'_, 'l>) -> bool {
+        if self.depth >= DEPTH_MAX {
+            self.too_deep = true;
+            return true;
+        }
+        self.depth += 1;
+        let stop = self.kinds(node, at, then);
+        self.depth -= 1;
+        stop
+    }
+
+    fn kinds(&mut self, node: &Node, at: usize, then: Then<'_, 'l>) -> bool {
+        match node {
+            Node::Empty => then(self, at),
+            Node::Set(_) | Node::Byte(_) | Node::Any => match self.one(node, at) {
+                Some(next) => then(self, next),
+                None => false,
+            },
+            Node::Assert(assert) => self.holds(*assert, at) && then(self, at),
+            Node::Concat(nodes) => self.concat(nodes, at, then),
+            Node::Alternate(nodes) => nodes.iter().any(|n| self.node(n, at, then)),
+            Node::Repeat { node, min, max } => self.repeat(node, (*min, *max), at, then),
+            Node::Group(number, inner) => {
+                let Some(before) = self.groups.get(*number).copied() else {
+                    return self.node(inner, at, then);
+                };
+                let stop = self.node(inner, at, &mut |attempt, end| {
+                    let inside = attempt.groups[*number].replace((at, end));
+                    let stop = then(attempt, end);
+                    attempt.groups[*number] = inside;
+                    stop
+                });
+                self.groups[*number] = before;
+                stop
+            }
+            Node::Backref(number) => match self.again(*number, at) {
+                Some(end) => then(self, end),
+                None => false,
+            },
+        }
+    }
+
+    fn concat(&mut self, nodes: &[Node], at: usize, then: Then<'_, 'l>) -> bool {
+        match nodes {
+            [] => then(self, at),
+            [last] => self.node(last, at, then),
+            [first, rest @ ..] => self.node(first, at, &mut |attempt, end| {
+                attempt.concat(rest, end, then)
+            }),
+        }
+    }
+
+    fn repeat(
+        &mut self,
+        node: &Node,
+        (min, max): (u32, Option<u32>),
+        at: usize,
+        then: Then<'_, 'l>,
+    ) -> bool {
+        if matches!(node, Node::Set(_) | Node::Byte(_) | Node::Any) {
+            return self.repeat_one(node, (min, max), at, then);
+        }
+        if max == Some(0) {
+            return then(self, at);
+        }
+        let left = (min.saturating_sub(1), max.map(|max| max - 1));
+        let longer = self.node(node, at, &mut |attempt, end| {
+            // A repetition that takes nothing leads nowhere new once there are enough.
+            if end == at && min == 0 {
+                return false;
+            }
+            attempt.repeat(node, left, end, then)
+        });
+        longer || (min == 0 && then(self, at))
+    }
+
+    /// Repeats what matches one character, the most first.
+    fn repeat_one(
+        &mut self,
+        node: &Node,
+        (min, max): (u32, Option<u32>),
+        at: usize,
+        then: Then<'_, 'l>,
+    ) -> bool {
+        let mut ends = vec![at];
+        let mut last = at;
+        while max.is_none_or(|max| ends.len() <= max as usize) {
+            let Some(next) = self.one(node, last) else {
+                break;
+            };
+            ends.push(next);
+            last = next;
+        }
+        let enough = ends.iter().skip(min as usize).rev();
+        enough.copied().any(|end| then(self, end))
+    }
+
+    /// The end of the character at `at`, if it is one of `node`.
+    fn one(&self, node: &Node, at: usize) -> Option<usize> {
+        let (c, len) = decode(&self.line[at..], self.utf8)?;
+        let is = match (node, c) {
+            (Node::Set(set), Char::Code(c)) => set.contains(c),
+            (Node::Any, Char::Code(_)) => true,
+            (Node::Byte(b), Char::Byte(c)) => *b == c,
+            _ => false,
+        };
+        is.then_some(at + len)
+    }
+
+    fn holds(&self, assert: Assert, at: usize) -> bool {
+        let before = || word_before(self.line, at, self.utf8);
+        let after = || word_at(self.line, at, self.utf8);
+        match assert {
+            Assert::LineStart => at == 0,
+            Assert::LineEnd => at == self.line.len(),
+            Assert::WordStart => !before() && after(),
+            Assert::WordEnd => before() && !after(),
+            Assert::WordEdge => before() != after(),
+            Assert::NotWordEdge => before() == after(),
+        }
+    }
+
+    /// The end of what the group matched, if it is at `at` again.
+    fn again(&self, number: usize, at: usize) -> Option<usize> {
+        let (start, end) = self.groups[number]?;
+        let what = &self.line[start..end];
+        if !self.icase {
+            return self.line[at..].starts_with(what).then_some(at + what.len());
+        }
+        let (mut what, mut end) = (what, at);
+        while let Some((c, len)) = decode(what, self.utf8) {
+            let (other, other_len) = decode(&self.line[end..], self.utf8)?;
+            if self.upper(c) != self.upper(other) {
+                return None;
+            }
+            what = &what[len..];
+            end += other_len;
+        }
+        Some(end)
+    }
+
+    fn upper(&self, c: Char) -> Char {
+        match c {
+            Char::Code(c) if c < 0x80 || self.utf8 => Char::Code(super::classes::upper(c)),
+            c => c,
+        }
+    }
+}

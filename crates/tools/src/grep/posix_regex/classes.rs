@@ -1,0 +1,119 @@
+//! Kinds of characters: `[:alpha:]` and its like, words, and the cases of letters.
+//!
+//! `classes.txt` holds what `iswctype` and `towupper` of glibc 2.36 say in C.UTF-8 for every code
+//! point, so that the answers are those that other programs on a system with glibc get. A line is a
+//! class and its ranges; the last line gives ranges of characters and what the first of each is in
+//! upper case.
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
+use super::ast::Set;
+
+const TABLES: &str = include_str!("classes.txt");
+
+const NAMES: [&str; 12] = [
+    "alpha", "upper", "lower", "digit", "xdigit", "space", "punct", "alnum", "print", "graph",
+    "cntrl", "blank",
+];
+
+fn hex(text: &str) -> u32 {
+    u32::from_str_radix(text, 16).expect("the tables hold hexadecimal numbers")
+}
+
+fn line(name: &str) -> &'static str {
+    TABLES
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+        .expect("the tables hold every class")
+}
+
+fn range(text: &str) -> (u32, u32) {
+    match text.split_once('-') {
+        Some((low, high)) => (hex(low), hex(high)),
+        None => (hex(text), hex(text)),
+    }
+}
+
+/// The members of a class; `None` if there is no such class.
+pub(super) fn class(name: &[u8], utf8: bool) -> Option<Set> {
+    let name = NAMES.iter().find(|n| n.as_bytes() == name)?;
+    let ranges = line(name).split(' ').map(range);
+    if utf8 {
+        return Some(Set::new(ranges.collect()));
+    }
+    let ascii = ranges.filter(|r| r.0 < 0x80);
+    Some(Set::new(ascii.map(|r| (r.0, r.1.min(0x7f))).collect()))
+}
+
+/// What words are made of: letters, digits and `_`.
+pub(super) fn word(utf8: bool) -> Set {
+    let mut ranges = class(b"alnum", utf8).unwrap_or_default().ranges().to_vec();
+    ranges.push((u32::from(b'_'), u32::from(b'_')));
+    Set::new(ranges)
+}
+
+/// True if `c` may be part of a word, in UTF-8.
+pub(super) fn is_word(c: u32) -> bool {
+    static WORD: OnceLock<Set> = OnceLock::new();
+    if c < 0x80 {
+        return (c as u8).is_ascii_alphanumeric() || c == u32::from(b'_');
+    }
+    WORD.get_or_init(|| word(true)).contains(c)
+}
+
+/// Characters and their upper case, where that differs, by character.
+fn uppers() -> &'static [(u32, u32)] {
+    static UPPERS: OnceLock<Vec<(u32, u32)>> = OnceLock::new();
+    UPPERS.get_or_init(|| {
+        let runs = line("toupper").split(' ').filter_map(|run| {
+            let (chars, upper) = run.split_once(':')?;
+            let (low, high) = range(chars);
+            Some((low..=high).zip(hex(upper)..))
+        });
+        runs.flatten().collect()
+    })
+}
+
+/// The same characters in either case: all whose upper case is that of a member.
+pub(super) fn fold(set: &Set, utf8: bool) -> Set {
+    let mut ranges = set.ranges().to_vec();
+    if !utf8 || ranges.iter().all(|r| r.1 < 0x80) {
+        fold_ascii(set, &mut ranges);
+        if utf8 {
+            // The letters outside ASCII whose upper case is in ASCII.
+            for (lower, upper) in [(0x131, 'I'), (0x17f, 'S')] {
+                if Set::new(ranges.clone()).contains(u32::from(upper)) {
+                    ranges.push((lower, lower));
+                }
+            }
+        }
+        return Set::new(ranges);
+    }
+    let here = |pair: &&(u32, u32)| set.contains(pair.0) || set.contains(pair.1);
+    let tops: BTreeSet<u32> = uppers().iter().filter(here).map(|pair| pair.1).collect();
+    for (lower, upper) in uppers() {
+        if tops.contains(upper) {
+            ranges.extend([(*lower, *lower), (*upper, *upper)]);
+        }
+    }
+    Set::new(ranges)
+}
+
+fn fold_ascii(set: &Set, ranges: &mut Vec<(u32, u32)>) {
+    for c in b'a'..=b'z' {
+        let (lower, upper) = (u32::from(c), u32::from(c.to_ascii_uppercase()));
+        if set.contains(lower) || set.contains(upper) {
+            ranges.extend([(lower, lower), (upper, upper)]);
+        }
+    }
+}
+
+/// The upper case of a character.
+pub(super) fn upper(c: u32) -> u32 {
+    if c < 0x80 {
+        return u32::from((c as u8).to_ascii_uppercase());
+    }
+    let at = uppers().binary_search_by_key(&c, |pair| pair.0);
+    at.map_or(c, |at| uppers()[at].1)
+}

@@ -1,0 +1,97 @@
+//! From a pattern's meaning to the form that `regex-automata` builds automata of.
+
+use regex_syntax::hir::{
+    Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, Hir, Look, Repetition,
+};
+
+use super::ast::{Assert, Node, Set};
+
+/// What is lost on the way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Accuracy {
+    /// Nothing. The pattern has no back-references, and where lines are in UTF-8 and the pattern
+    /// has assertions about words, lines have only ASCII.
+    Exact,
+    /// The result matches every line that the pattern matches, and perhaps others.
+    Superset,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lowering {
+    pub(super) utf8: bool,
+    /// Ends a line, so no character of a line is this.
+    pub(super) eol: u8,
+    pub(super) accuracy: Accuracy,
+}
+
+impl Lowering {
+    pub(super) fn lower(self, node: &Node) -> Hir {
+        match node {
+            Node::Empty => Hir::empty(),
+            Node::Set(set) => self.set(set),
+            Node::Byte(b) => Hir::literal([*b]),
+            Node::Any => self.any(),
+            Node::Assert(assert) => self.assert(*assert),
+            Node::Concat(nodes) => Hir::concat(nodes.iter().map(|n| self.lower(n)).collect()),
+            Node::Alternate(nodes) => {
+                Hir::alternation(nodes.iter().map(|n| self.lower(n)).collect())
+            }
+            Node::Repeat { node, min, max } => repeat(self.lower(node), *min, *max),
+            Node::Group(_, node) => self.lower(node),
+            Node::Backref(_) => {
+                let bytes = ClassBytes::new(bytes(&Set::of(u32::from(self.eol)).inverse(0xff)));
+                repeat(Hir::class(Class::Bytes(bytes)), 0, None)
+            }
+        }
+    }
+
+    fn set(self, set: &Set) -> Hir {
+        let eol = u32::from(self.eol);
+        if set.contains(eol) {
+            let others = set.inverse(0x10ffff).ranges().to_vec();
+            let without = Set::new(others.into_iter().chain([(eol, eol)]).collect());
+            return self.set(&without.inverse(if self.utf8 { 0x10ffff } else { 0xff }));
+        }
+        if !self.utf8 {
+            return Hir::class(Class::Bytes(ClassBytes::new(bytes(set))));
+        }
+        let chars = set.ranges().iter().filter_map(|(low, high)| {
+            // Half of a pair of UTF-16 is no character.
+            let low = char::from_u32(*low).unwrap_or('\u{e000}');
+            let high = char::from_u32(*high).unwrap_or('\u{d7ff}');
+            (low <= high).then(|| ClassUnicodeRange::new(low, high))
+        });
+        Hir::class(Class::Unicode(ClassUnicode::new(chars)))
+    }
+
+    fn any(self) -> Hir {
+        self.set(&Set::default().inverse(if self.utf8 { 0x10ffff } else { 0xff }))
+    }
+
+    fn assert(self, assert: Assert) -> Hir {
+        let look = match assert {
+            Assert::LineStart => Look::StartLF,
+            Assert::LineEnd => Look::EndLF,
+            _ if self.utf8 && self.accuracy == Accuracy::Superset => return Hir::empty(),
+            Assert::WordStart => Look::WordStartAscii,
+            Assert::WordEnd => Look::WordEndAscii,
+            Assert::WordEdge => Look::WordAscii,
+            Assert::NotWordEdge => Look::WordAsciiNegate,
+        };
+        Hir::look(look)
+    }
+}
+
+fn bytes(set: &Set) -> impl Iterator<Item = ClassBytesRange> {
+    let ranges = set.ranges().iter().filter(|r| r.0 <= 0xff);
+    ranges.map(|r| ClassBytesRange::new(r.0 as u8, r.1.min(0xff) as u8))
+}
+
+fn repeat(hir: Hir, min: u32, max: Option<u32>) -> Hir {
+    Hir::repetition(Repetition {
+        min,
+        max,
+        greedy: true,
+        sub: Box::new(hir),
+    })
+}

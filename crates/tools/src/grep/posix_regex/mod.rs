@@ -1,0 +1,325 @@
+//! POSIX regular expressions, as GNU grep understands them.
+//!
+//! [`Regex::new`] reads a list of patterns; [`Regex::find_line`] looks for the next line that one of
+//! them matches, through many lines at once; [`Regex::find_in_line`] says where the match is,
+//! leftmost and longest.
+//!
+//! Lines are searched with the `regex` project's automata: whether a line matches at all does not
+//! depend on which match is preferred, so the searcher with all of that project's shortcuts serves,
+//! over whole buffers. Its matches never span lines, because no set of characters has the line end
+//! in it. Where a pattern asks for what automata cannot do, they look for a superset of the lines,
+//! and [`backtrack`] decides.
+
+mod ast;
+mod backtrack;
+mod bracket;
+mod classes;
+mod error;
+mod lower;
+mod parse;
+mod spans;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use memchr::{memchr, memrchr};
+use regex_automata::Input;
+use regex_automata::meta;
+use regex_syntax::hir::Hir;
+
+pub(crate) use backtrack::{STACK_BYTES, TooDeep};
+pub(crate) use error::Error;
+pub(crate) use parse::Syntax;
+
+use ast::{Assert, Node};
+use backtrack::Backtrack;
+use lower::{Accuracy, Lowering};
+use parse::Rules;
+use spans::Spans;
+
+/// Bytes that an automaton may have before it is determinised.
+const NFA_BYTES: usize = 512 << 20;
+
+/// How to read patterns and lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) syntax: Syntax,
+    pub(crate) icase: bool,
+    /// Characters are UTF-8, not bytes.
+    pub(crate) utf8: bool,
+    /// Ends a line.
+    pub(crate) eol: u8,
+    /// A match is a whole line.
+    pub(crate) whole_lines: bool,
+    /// A match has no part of a word before and behind it.
+    pub(crate) whole_words: bool,
+}
+
+/// Patterns, ready to search.
+pub(crate) struct Regex {
+    options: Options,
+    /// All patterns, as alternatives.
+    node: Node,
+    /// Every line matches.
+    always: bool,
+    /// Finds every line that matches, and, unless `check` is [`Check::None`], others.
+    lines: meta::Regex,
+    lines_cache: meta::Cache,
+    check: Check,
+    spans: Option<Spans>,
+    warnings: Vec<&'static str>,
+}
+
+/// What a line that was found has still to pass.
+enum Check {
+    None,
+    /// A match that is a word, found as GNU grep looks for one.
+    Words,
+    /// This searcher has to find a match in it.
+    Again(Box<meta::Regex>),
+    /// A match of the full pattern.
+    Full,
+}
+
+impl Regex {
+    /// Reads `patterns`; a line matches if any of them does. If some are broken, it is told of each
+    /// what is wrong.
+    pub(crate) fn new(patterns: &[Vec<u8>], options: Options) -> Result<Regex, Vec<Error>> {
+        let rules = Rules {
+            syntax: options.syntax,
+            icase: options.icase,
+            utf8: options.utf8,
+        };
+        let mut nodes = Vec::with_capacity(patterns.len());
+        let mut warnings = Vec::new();
+        let mut errors = Vec::new();
+        for pattern in patterns {
+            match parse::parse(pattern, rules) {
+                Ok(parsed) => {
+                    warnings.extend(parsed.warnings);
+                    nodes.push(parsed.node);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let mut node = match nodes.len() {
+            1 => nodes.remove(0),
+            _ => Node::Alternate(nodes),
+        };
+        if options.whole_lines {
+            let (start, end) = (Assert::LineStart, Assert::LineEnd);
+            node = Node::Concat(vec![Node::Assert(start), node, Node::Assert(end)]);
+        }
+        let full = node.has_backref() || options.utf8 && node.has_word_assert();
+        let hir = lowering(options, Accuracy::Superset).lower(&node);
+        let words = options.whole_words && !options.whole_lines;
+        let check = match (words, full) {
+            (true, false) if !options.utf8 => {
+                let around = lines(&surrounded(&hir, options), options);
+                Check::Again(Box::new(around.map_err(|e| vec![e])?))
+            }
+            (true, _) => Check::Words,
+            (false, true) => Check::Full,
+            (false, false) => Check::None,
+        };
+        let properties = hir.properties();
+        let always = properties.minimum_len() == Some(0) && properties.look_set().is_empty();
+        let lines = lines(&hir, options).map_err(|e| vec![e])?;
+        Ok(Regex {
+            options,
+            node,
+            always,
+            lines_cache: lines.create_cache(),
+            lines,
+            check,
+            spans: None,
+            warnings,
+        })
+    }
+
+    /// What GNU grep warns about in these patterns.
+    pub(crate) fn warnings(&self) -> &[&'static str] {
+        &self.warnings
+    }
+
+    /// True if lines are searched by trying everything, which takes [`STACK_BYTES`] of stack.
+    pub(crate) fn backtracks(&self) -> bool {
+        self.full()
+    }
+
+    fn full(&self) -> bool {
+        self.node.has_backref() || self.options.utf8 && self.node.has_word_assert()
+    }
+
+    /// The first line that matches in `lines`, which holds whole lines, at or after `from`, where a
+    /// line begins. The range is without the line's end.
+    pub(crate) fn find_line(
+        &mut self,
+        lines: &[u8],
+        mut from: usize,
+    ) -> Result<Option<Range<usize>>, TooDeep> {
+        let eol = self.options.eol;
+        while from < lines.len() {
+            let found = match self.always {
+                true => from,
+                false => {
+                    let input = Input::new(lines).range(from..).earliest(true);
+                    match self.lines.search_half_with(&mut self.lines_cache, &input) {
+                        Some(half) => half.offset(),
+                        None => return Ok(None),
+                    }
+                }
+            };
+            // Behind the last line's end, no line begins.
+            if found == lines.len() && lines[found - 1] == eol {
+                return Ok(None);
+            }
+            let start = memrchr(eol, &lines[from..found]).map_or(from, |at| from + at + 1);
+            let end = memchr(eol, &lines[found..]).map_or(lines.len(), |at| found + at);
+            if self.passes(&lines[start..end])? {
+                return Ok(Some(start..end));
+            }
+            from = end + 1;
+        }
+        Ok(None)
+    }
+
+    fn passes(&mut self, line: &[u8]) -> Result<bool, TooDeep> {
+        match &self.check {
+            Check::None => Ok(true),
+            Check::Again(lines) => Ok(lines.is_match(line)),
+            Check::Words => Ok(self.find_in_line(line, 0)?.is_some()),
+            Check::Full => Ok(self.find(line, 0)?.is_some()),
+        }
+    }
+
+    /// Where the first match at or after `from` is in `line`, which is without its end.
+    pub(crate) fn find_in_line(
+        &mut self,
+        line: &[u8],
+        mut from: usize,
+    ) -> Result<Option<Range<usize>>, TooDeep> {
+        if !self.options.whole_words || self.options.whole_lines {
+            return self.find(line, from);
+        }
+        let utf8 = self.options.utf8;
+        while let Some(Range { start, mut end }) = self.find(line, from)? {
+            loop {
+                let before = text::word_before(line, start, utf8);
+                if !before && !text::word_at(line, end, utf8) {
+                    return Ok(Some(start..end));
+                }
+                // GNU grep tries shorter matches at the same place, but not the empty one.
+                if end == start {
+                    break;
+                }
+                match self.longest(line, start, end - 1)? {
+                    Some(shorter) if shorter > start => end = shorter,
+                    _ => break,
+                }
+            }
+            if start >= line.len() {
+                break;
+            }
+            from = start + text::decode(&line[start..], utf8).map_or(1, |c| c.1);
+        }
+        Ok(None)
+    }
+
+    /// The leftmost-longest match, be it a word or not.
+    fn find(&mut self, line: &[u8], from: usize) -> Result<Option<Range<usize>>, TooDeep> {
+        if self.by_automata(line) {
+            let Some(spans) = self.spans() else {
+                return Ok(None);
+            };
+            let Some(start) = spans.start(line, from) else {
+                return Ok(None);
+            };
+            let end = spans.longest(line, start, line.len()).unwrap_or(start);
+            return Ok(Some(start..end));
+        }
+        let mut start = from;
+        loop {
+            if let Some(end) = self.longest(line, start, line.len())? {
+                return Ok(Some(start..end));
+            }
+            match text::decode(&line[start..], self.options.utf8) {
+                Some((_, len)) => start += len,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn longest(
+        &mut self,
+        line: &[u8],
+        start: usize,
+        limit: usize,
+    ) -> Result<Option<usize>, TooDeep> {
+        if self.by_automata(line) {
+            return Ok(self.spans().and_then(|s| s.longest(line, start, limit)));
+        }
+        let backtrack = Backtrack {
+            utf8: self.options.utf8,
+            icase: self.options.icase,
+        };
+        backtrack.longest(&self.node, line, start, limit)
+    }
+
+    fn by_automata(&self, line: &[u8]) -> bool {
+        !self.full() || !self.node.has_backref() && line.is_ascii()
+    }
+
+    /// The automata that find matches in a line, made when first asked for.
+    fn spans(&mut self) -> Option<&mut Spans> {
+        if self.spans.is_none() {
+            let hir = lowering(self.options, Accuracy::Exact).lower(&self.node);
+            self.spans = Spans::new(&hir, self.options.eol).ok();
+        }
+        self.spans.as_mut()
+    }
+}
+
+fn lowering(options: Options, accuracy: Accuracy) -> Lowering {
+    Lowering {
+        utf8: options.utf8,
+        eol: options.eol,
+        accuracy,
+    }
+}
+
+/// `hir` between characters that are not part of words, or at the ends of the line.
+fn surrounded(hir: &Hir, options: Options) -> Hir {
+    let last = parse::last(options.utf8);
+    let other = Node::Set(classes::word(options.utf8).inverse(last));
+    let edge = |assert| Node::Alternate(vec![Node::Assert(assert), other.clone()]);
+    let lowering = lowering(options, Accuracy::Exact);
+    Hir::concat(vec![
+        lowering.lower(&edge(Assert::LineStart)),
+        hir.clone(),
+        lowering.lower(&edge(Assert::LineEnd)),
+    ])
+}
+
+fn lines(hir: &Hir, options: Options) -> Result<meta::Regex, Error> {
+    meta::Builder::new()
+        .configure(
+            meta::Config::new()
+                .utf8_empty(false)
+                .line_terminator(options.eol)
+                .which_captures(regex_automata::nfa::thompson::WhichCaptures::Implicit)
+                .nfa_size_limit(Some(NFA_BYTES))
+                .hybrid_cache_capacity(16 << 20)
+                .dfa(false)
+                .onepass(false)
+                .backtrack(false),
+        )
+        .build_from_hir(hir)
+        .map_err(|_| Error::TooBig)
+}

@@ -1,0 +1,98 @@
+use super::*;
+
+fn options(syntax: Syntax, utf8: bool) -> Options {
+    Options {
+        syntax,
+        utf8,
+        eol: b'\n',
+        ..Options::default()
+    }
+}
+
+fn regex(pattern: &str, options: Options) -> Regex {
+    match Regex::new(&[pattern.as_bytes().to_vec()], options) {
+        Ok(regex) => regex,
+        Err(errors) => panic!("{pattern}: {errors:?}"),
+    }
+}
+
+fn first(pattern: &str, line: &str, options: Options) -> Option<String> {
+    let found = regex(pattern, options).find_in_line(line.as_bytes(), 0);
+    let range = found.expect("it is not deep")?;
+    Some(line[range].to_owned())
+}
+
+#[test]
+fn the_leftmost_match_is_as_long_as_it_can_be() {
+    let ere = options(Syntax::Extended, true);
+    assert_eq!(first("a|ab|abc", "xabcd", ere).as_deref(), Some("abc"));
+    assert_eq!(first("(a|ab)(c|bcd)", "abcd", ere).as_deref(), Some("abcd"));
+    assert_eq!(first("b+|a", "bba", ere).as_deref(), Some("bb"));
+    assert_eq!(first("x*", "aax", ere).as_deref(), Some(""));
+}
+
+#[test]
+fn basic_expressions_take_operators_behind_a_backslash() {
+    let bre = options(Syntax::Basic, false);
+    assert_eq!(first("a\\{2\\}", "aaa", bre).as_deref(), Some("aa"));
+    assert_eq!(first("a{2}", "aa a{2}", bre).as_deref(), Some("a{2}"));
+    assert_eq!(first("*a", "b*a", bre).as_deref(), Some("*a"));
+    assert_eq!(first("a\\|b", "xb", bre).as_deref(), Some("b"));
+    assert_eq!(first("x^y$z", "x^y$z", bre).as_deref(), Some("x^y$z"));
+}
+
+#[test]
+fn a_back_reference_matches_the_same_text_again() {
+    let bre = options(Syntax::Basic, true);
+    assert_eq!(
+        first("\\(a*\\)b\\1", "aabaaa", bre).as_deref(),
+        Some("aabaa")
+    );
+    assert_eq!(first("\\(.\\)\\1", "abccd", bre).as_deref(), Some("cc"));
+    assert_eq!(first("\\(.\\)\\1", "abcd", bre), None);
+}
+
+#[test]
+fn words_may_be_of_letters_outside_ascii() {
+    let bre = options(Syntax::Basic, true);
+    assert_eq!(first("a\\b", "aé", bre), None);
+    assert_eq!(first("\\<\\w*", "…été", bre).as_deref(), Some("été"));
+}
+
+#[test]
+fn a_broken_pattern_is_refused_in_the_library_s_words() {
+    let error = |pattern: &str, syntax| {
+        let new = Regex::new(&[pattern.as_bytes().to_vec()], options(syntax, true));
+        new.err().map(|e| e[0].to_string()).unwrap_or_default()
+    };
+    for (pattern, words) in [
+        ("[a", "Unmatched [, [^, [:, [., or [="),
+        ("\\(a", "Unmatched ( or \\("),
+        ("a\\)", "Unmatched ) or \\)"),
+        ("a\\{1", "Unmatched \\{"),
+        ("a\\{2,1\\}", "Invalid content of \\{\\}"),
+        ("a\\", "Trailing backslash"),
+        ("\\1", "Invalid back reference"),
+        ("[z-a]", "Invalid range end"),
+        ("[[:foo:]]", "Invalid character class name"),
+        ("[[.ab.]]", "Invalid collation character"),
+        ("a\\{99999\\}", "Regular expression too big"),
+    ] {
+        assert_eq!(error(pattern, Syntax::Basic), words, "{pattern}");
+    }
+    assert_eq!(error("a{1", Syntax::Extended), "");
+    assert_eq!(error("a)", Syntax::Extended), "");
+}
+
+#[test]
+fn lines_are_found_in_a_buffer_of_many() {
+    let mut regex = regex("^$\\|b", options(Syntax::Basic, true));
+    let lines = b"a\nab\n\nc\n";
+    let mut at = 0;
+    let mut found = Vec::new();
+    while let Some(range) = regex.find_line(lines, at).expect("it is not deep") {
+        at = range.end + 1;
+        found.push(range);
+    }
+    assert_eq!(found, [2..4, 5..5]);
+}

@@ -1,0 +1,64 @@
+//! Selected lines, one after the other, as runs: with `-v` a run is all lines up to the next one
+//! that matches, otherwise it is one line.
+
+use memchr::{memchr, memrchr};
+
+use super::posix_regex::{Regex, TooDeep};
+
+/// A run: where it begins and ends in a buffer of whole lines, with the end of its last line.
+pub(super) type Run = (usize, usize);
+
+/// Where the runs of a buffer come from.
+pub(super) enum Runs<'r> {
+    Search { invert: bool, at: usize },
+    Known(std::slice::Iter<'r, Run>),
+}
+
+impl Runs<'_> {
+    pub(super) fn search(invert: bool) -> Runs<'static> {
+        Runs::Search { invert, at: 0 }
+    }
+
+    pub(super) fn next(&mut self, regex: &mut Regex, lines: &[u8]) -> Result<Option<Run>, TooDeep> {
+        let (invert, at) = match self {
+            Runs::Known(runs) => return Ok(runs.next().copied()),
+            Runs::Search { invert, at } => (*invert, at),
+        };
+        while *at < lines.len() {
+            let begin = *at;
+            let found = regex.find_line(lines, begin)?;
+            *at = found
+                .as_ref()
+                .map_or(lines.len(), |f| (f.end + 1).min(lines.len()));
+            match (found, invert) {
+                (None, true) => return Ok(Some((begin, lines.len()))),
+                (None, false) => return Ok(None),
+                (Some(line), false) => return Ok(Some((line.start, *at))),
+                (Some(line), true) if line.start > begin => return Ok(Some((begin, line.start))),
+                (Some(_), true) => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The end of the line that begins at `at`, with its end mark if it has one.
+pub(super) fn line_end(lines: &[u8], at: usize, eol: u8) -> usize {
+    memchr(eol, &lines[at..]).map_or(lines.len(), |n| at + n + 1)
+}
+
+/// Where the `count` lines before `at`, where a line begins, begin; and how many of them there are
+/// at or after `floor`.
+pub(super) fn back(lines: &[u8], at: usize, floor: usize, count: u64, eol: u8) -> (usize, u64) {
+    let (mut start, mut n) = (at, 0);
+    while n < count && start > floor {
+        start = memrchr(eol, &lines[floor..start - 1]).map_or(floor, |m| floor + m + 1);
+        n += 1;
+    }
+    (start, n)
+}
+
+/// How many line ends `bytes` holds.
+pub(super) fn count_ends(bytes: &[u8], eol: u8) -> u64 {
+    memchr::memchr_iter(eol, bytes).count() as u64
+}

@@ -1,0 +1,74 @@
+//! The files under a directory, in the order in which the system lists them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// What is in a directory.
+pub(super) struct Entry {
+    /// With the directory's name before it.
+    pub(super) path: PathBuf,
+    pub(super) name: OsString,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    File,
+    Directory,
+    /// A link that is not followed.
+    Link,
+    /// Something that is opened only when asked for.
+    Device,
+}
+
+/// A directory, as what it is, whatever it is called.
+pub(super) type Identity = (u64, u64);
+
+pub(super) fn identity(meta: &fs::Metadata) -> Identity {
+    (meta.dev(), meta.ino())
+}
+
+/// True for devices, FIFOs and sockets.
+pub(super) fn is_device(kind: fs::FileType) -> bool {
+    kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device()
+}
+
+/// `directory/name`, with one slash.
+fn join(directory: &Path, name: &[u8]) -> PathBuf {
+    let mut path = directory.as_os_str().as_bytes().to_vec();
+    if path.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    PathBuf::from(OsString::from_vec(path))
+}
+
+/// What is in `directory`. With `follow`, a link is what it leads to, or a file that cannot be
+/// opened if it leads nowhere.
+pub(super) fn list(directory: &Path, follow: bool) -> io::Result<Vec<io::Result<Entry>>> {
+    let entries = fs::read_dir(directory)?;
+    let entries = entries.map(|entry| {
+        let entry = entry?;
+        let path = join(directory, entry.file_name().as_bytes());
+        let mut kind = entry.file_type()?;
+        if kind.is_symlink() && follow {
+            kind = fs::metadata(&path).map_or(kind, |meta| meta.file_type());
+        }
+        let kind = match kind {
+            kind if kind.is_dir() => Kind::Directory,
+            kind if kind.is_symlink() && !follow => Kind::Link,
+            kind if is_device(kind) => Kind::Device,
+            _ => Kind::File,
+        };
+        Ok(Entry {
+            path,
+            name: entry.file_name(),
+            kind,
+        })
+    });
+    Ok(entries.collect())
+}

@@ -1,0 +1,89 @@
+//! Where results go. Whoever read them may have gone (`sleds show | head`), which is no failure.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+
+/// Wrong usage, as all commands say it.
+pub(crate) const USAGE: u8 = 2;
+
+/// When to use colour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Also into a pipe.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What standard output can show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Screen {
+    pub(crate) color: bool,
+    /// Columns and rows, if it is a terminal, or is to be treated as one.
+    pub(crate) size: Option<(usize, usize)>,
+}
+
+impl Screen {
+    pub(crate) fn of_stdout(color: Color) -> Screen {
+        let terminal = io::stdout().is_terminal();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
+        let size = rustix::termios::tcgetwinsize(io::stdout());
+        let size = size.map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)));
+        let size = size
+            .ok()
+            .filter(|(columns, rows)| *columns > 0 && *rows > 0);
+        Screen {
+            color: match color {
+                Color::Auto => terminal && !no_color,
+                Color::Always => true,
+                Color::Never => false,
+            },
+            size: match (terminal, color) {
+                (true, _) => Some(size.unwrap_or((80, 24))),
+                (false, Color::Always) => Some((80, 24)),
+                (false, _) => None,
+            },
+        }
+    }
+}
+
+/// Prints a line of a result.
+macro_rules! result_line {
+    ($($text:tt)*) => {
+        $crate::output::line(format_args!($($text)*))
+    };
+}
+pub(crate) use result_line;
+
+pub(crate) fn line(text: fmt::Arguments<'_>) {
+    if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
+        end_for(&error);
+    }
+}
+
+/// Nobody reads on, or nothing can be written: going on is of no use.
+fn end_for(error: &io::Error) -> ! {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    eprintln!("sleds: cannot write: {error}");
+    std::process::exit(1);
+}
+
+/// The arguments of a tool; help or what is wrong with them is printed.
+pub(crate) fn parse<A: Parser>(name: &str, args: Vec<OsString>) -> Result<A, ExitCode> {
+    let name = OsString::from(format!("sleds {name}"));
+    A::try_parse_from(std::iter::once(name).chain(args)).map_err(|error| {
+        let _ = error.print();
+        match error.use_stderr() {
+            true => ExitCode::from(USAGE),
+            false => ExitCode::SUCCESS,
+        }
+    })
+}

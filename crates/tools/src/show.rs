@@ -1,0 +1,242 @@
+//! `sleds show`: the SLEDs of files, and how long they take to read.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser};
+use forebay_units::ByteLen;
+use serde::Serialize;
+use sleds::{
+    Delivery, DescribeError, Describer, Level, Place, Plan, Sled, Source, TableError, delivery_time,
+};
+
+use crate::Tool;
+use crate::output::{self, Color, Screen, result_line};
+use crate::quantity::{percent, rate, seconds, spread_of_seconds};
+use crate::strip;
+
+pub(crate) const TOOL: Tool = Tool {
+    name: "show",
+    command: || Args::command().name("show"),
+    run,
+};
+
+/// The version of the JSON form.
+const SCHEMA: u32 = 1;
+
+/// Shows where each part of a file comes from, and how long reading it would take
+///
+/// For each file: its SLEDs (storage latency estimation descriptors), and the estimated time to
+/// read it from the first byte to the last, and cheapest first. Reads nothing of the files.
+///
+/// Exit status: 0, all shown; 1, a file could not be examined; 2, wrong usage.
+#[derive(Parser)]
+#[command(name = "show")]
+struct Args {
+    /// The files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// One JSON object a file, one a line
+    #[arg(long)]
+    json: bool,
+    /// Only one line for each file
+    #[arg(long, short)]
+    summary: bool,
+    /// Show at most N SLEDs of a file (on a terminal 20 unless set; else all)
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Use this device table
+    #[arg(long, value_name = "PATH")]
+    table: Option<PathBuf>,
+    /// Colour and strips
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    color: Color,
+}
+
+/// What is shown of a file.
+#[derive(Serialize)]
+struct Shown<'a> {
+    schema: u32,
+    path: String,
+    length: u64,
+    /// Bytes that cost memory speed.
+    cached: Option<u64>,
+    device: &'a str,
+    class: String,
+    source: Source,
+    sleds: &'a [Sled],
+    linear: Delivery,
+    best: Delivery,
+}
+
+fn run(args: Vec<OsString>) -> ExitCode {
+    let args: Args = match output::parse("show", args) {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
+    let mut describer = match &args.table {
+        None => Describer::new(),
+        Some(path) => match sleds::format::load_from(path) {
+            Ok(table) => Describer::with_table(table),
+            Err(error) => {
+                eprintln!("sleds show: {error}");
+                return ExitCode::from(output::USAGE);
+            }
+        },
+    };
+    say_problem("show", describer.problem());
+    let screen = Screen::of_stdout(args.color);
+    let mut failed = false;
+    for (index, path) in args.files.iter().enumerate() {
+        if index > 0 && !args.json && !args.summary {
+            result_line!("");
+        }
+        if let Err(error) = show(&args, screen, &mut describer, path) {
+            eprintln!("sleds show: {}: {error}", path.display());
+            failed = true;
+        }
+    }
+    ExitCode::from(u8::from(failed))
+}
+
+/// Says why estimates are defaults, if they are.
+pub(crate) fn say_problem(tool: &str, problem: Option<&TableError>) {
+    if let Some(problem) = problem {
+        eprintln!("sleds {tool}: {problem}; until then, defaults by kind of device");
+    }
+}
+
+fn show(
+    args: &Args,
+    screen: Screen,
+    describer: &mut Describer,
+    path: &Path,
+) -> Result<(), DescribeError> {
+    // Not waiting for a writer, should it be a pipe.
+    let file = open(path)?;
+    let sleds = describer.describe(&file)?;
+    let place = Place::of(&file)?;
+    let level = describer.level_of(&file)?;
+    let length = sleds.last().map_or(0, Sled::end);
+    let hidden = sleds.iter().any(|sled| sled.level == Level::Unknown);
+    let memory = sleds.iter().filter(|sled| sled.level == Level::Memory);
+    let shown = Shown {
+        schema: SCHEMA,
+        path: path.display().to_string(),
+        length,
+        cached: (!hidden).then(|| memory.map(|sled| sled.length).sum()),
+        device: level.0.name(),
+        class: place.class().to_string(),
+        source: level.1,
+        sleds: &sleds,
+        linear: delivery_time(&sleds, Plan::Linear),
+        best: delivery_time(&sleds, Plan::Best),
+    };
+    if args.json {
+        let json = serde_json::to_string(&shown).expect("strings and finite numbers");
+        result_line!("{json}");
+    } else {
+        print(args, screen, &shown);
+    }
+    Ok(())
+}
+
+/// Opens a file to be examined, not to be waited for.
+pub(crate) fn open(path: &Path) -> std::io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(nonblock)
+        .open(path)
+}
+
+fn print(args: &Args, screen: Screen, shown: &Shown<'_>) {
+    let cached = match shown.cached {
+        Some(cached) => format!("{} in memory", percent(cached, shown.length)),
+        None => "not told what is in memory".to_owned(),
+    };
+    let (linear, best) = (time(&shown.linear), time(&shown.best));
+    if args.summary {
+        result_line!(
+            "{}: {}, {cached}, linear {linear}, best {best}",
+            shown.path,
+            ByteLen(shown.length)
+        );
+        return;
+    }
+    result_line!("{}: {}, {cached}", shown.path, ByteLen(shown.length));
+    result_line!(
+        "  on {} ({}, {})",
+        shown.device,
+        shown.class,
+        source(shown.source)
+    );
+    if let Some((columns, _)) = screen.size {
+        let columns = columns.saturating_sub(4).clamp(10, 120);
+        result_line!("  {}", strip::strip(shown.sleds, columns, screen.color));
+        result_line!("  {}", strip::legend(screen.color));
+    }
+    let limit = args.limit.or(screen.size.map(|_| 20)).unwrap_or(usize::MAX);
+    table(&shown.sleds[..shown.sleds.len().min(limit)]);
+    if let Some(more) = shown
+        .sleds
+        .len()
+        .checked_sub(limit)
+        .filter(|more| *more > 0)
+    {
+        result_line!("  … and {more} more (--limit {})", shown.sleds.len());
+    }
+    result_line!("  linear  {linear}");
+    result_line!("  best    {best}");
+}
+
+fn table(sleds: &[Sled]) {
+    let name = |sled: &Sled| sled.level.name().chars().count();
+    let width = sleds.iter().map(name).max().unwrap_or(0).max(5);
+    if !sleds.is_empty() {
+        result_line!(
+            "  {:>14}  {:>14}  {:<width$}  {:>10}  {:>10}",
+            "OFFSET",
+            "LENGTH",
+            "LEVEL",
+            "LATENCY",
+            "BANDWIDTH"
+        );
+    }
+    for sled in sleds {
+        let latency = sled.latency_s.map(|latency| seconds(latency.median));
+        let bandwidth = sled.bandwidth_Bps.map(|bandwidth| rate(bandwidth.median));
+        result_line!(
+            "  {:>14}  {:>14}  {:<width$}  {:>10}  {:>10}",
+            sled.offset,
+            sled.length,
+            sled.level,
+            latency.as_deref().unwrap_or("?"),
+            bandwidth.as_deref().unwrap_or("?")
+        );
+    }
+}
+
+fn source(source: Source) -> &'static str {
+    match source {
+        Source::Measured => "measured",
+        Source::Default => "default, not measured",
+        Source::Observed => "measured, refreshed by reads since",
+        Source::Unknown => "nothing known",
+    }
+}
+
+fn time(delivery: &Delivery) -> String {
+    match delivery.unknown_bytes {
+        0 => spread_of_seconds(delivery.seconds),
+        bytes if delivery.seconds.high == 0.0 => format!("unknown ({})", ByteLen(bytes)),
+        bytes => format!(
+            "{}, and {} of which nothing is known",
+            spread_of_seconds(delivery.seconds),
+            ByteLen(bytes)
+        ),
+    }
+}

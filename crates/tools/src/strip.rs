@@ -1,0 +1,150 @@
+//! A file as a strip, each column a part of it, by where it comes from.
+
+use sleds::{Level, Sled};
+
+/// How a column looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Look {
+    /// The escape sequence's number.
+    color: u8,
+    /// Without colour.
+    plain: char,
+}
+
+/// Shades from empty to full of memory.
+const SHADES: [Look; 5] = [
+    Look {
+        color: 33,
+        plain: '.',
+    },
+    Look {
+        color: 33,
+        plain: ':',
+    },
+    Look {
+        color: 93,
+        plain: '+',
+    },
+    Look {
+        color: 92,
+        plain: '%',
+    },
+    Look {
+        color: 32,
+        plain: '#',
+    },
+];
+const UNKNOWN: Look = Look {
+    color: 90,
+    plain: '?',
+};
+
+/// What the strip's marks mean.
+pub(crate) fn legend(color: bool) -> String {
+    let mark = |look: Look| match color {
+        true => format!("\x1b[{}m█\x1b[0m", look.color),
+        false => look.plain.to_string(),
+    };
+    format!(
+        "{} memory  {} device  {} unknown",
+        mark(SHADES[4]),
+        mark(SHADES[0]),
+        mark(UNKNOWN)
+    )
+}
+
+/// The strip, of `columns` columns.
+pub(crate) fn strip(sleds: &[Sled], columns: usize, color: bool) -> String {
+    let mut out = String::new();
+    let mut now = 0;
+    for look in looks(sleds, columns) {
+        if !color {
+            out.push(look.plain);
+            continue;
+        }
+        if look.color != now {
+            now = look.color;
+            out.push_str(&format!("\x1b[{now}m"));
+        }
+        out.push('█');
+    }
+    if color && now != 0 {
+        out.push_str("\x1b[0m");
+    }
+    out
+}
+
+fn looks(sleds: &[Sled], columns: usize) -> Vec<Look> {
+    let (Some(first), Some(last)) = (sleds.first(), sleds.last()) else {
+        return Vec::new();
+    };
+    let (start, length) = (first.offset, last.end() - first.offset);
+    let columns = columns.min(usize::try_from(length).unwrap_or(usize::MAX));
+    let edge = |column: usize| {
+        start + (u128::from(length) * column as u128 / columns.max(1) as u128) as u64
+    };
+    let mut looks = Vec::with_capacity(columns);
+    let mut at = 0;
+    for column in 0..columns {
+        let (from, to) = (edge(column), edge(column + 1));
+        let (mut memory, mut unknown) = (0, 0);
+        while sleds.get(at).is_some_and(|sled| sled.end() <= from) {
+            at += 1;
+        }
+        for sled in sleds[at..].iter().take_while(|sled| sled.offset < to) {
+            let length = sled.end().min(to) - sled.offset.max(from);
+            match sled.level {
+                Level::Memory => memory += length,
+                Level::Unknown => unknown += length,
+                Level::Device(_) => {}
+            }
+        }
+        looks.push(match unknown > 0 {
+            true => UNKNOWN,
+            false => shade(memory, to - from),
+        });
+    }
+    looks
+}
+
+/// The outer shades only for all and nothing.
+fn shade(part: u64, whole: u64) -> Look {
+    match part {
+        0 => SHADES[0],
+        part if part >= whole => SHADES[4],
+        part => SHADES[1 + (part as f64 / whole as f64 * 3.0).min(2.0) as usize],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sleds::{Source, Spread};
+
+    fn sled(offset: u64, length: u64, level: Level) -> Sled {
+        Sled {
+            offset,
+            length,
+            latency_s: Some(Spread::exactly(1.0)),
+            bandwidth_Bps: Some(Spread::exactly(1.0)),
+            level,
+            source: Source::Measured,
+        }
+    }
+
+    #[test]
+    fn each_column_shows_what_its_part_is_made_of() {
+        let device = Level::Device("x".into());
+        let sleds = [
+            sled(0, 100, Level::Memory),
+            sled(100, 150, device),
+            sled(250, 50, Level::Memory),
+            sled(300, 100, Level::Unknown),
+        ];
+        assert_eq!(strip(&sleds, 4, false), "#.+?");
+        assert_eq!(strip(&sleds[..1], 200, false).len(), 100);
+        assert_eq!(strip(&[], 80, false), "");
+        let colored = strip(&sleds, 4, true);
+        assert!(colored.starts_with("\x1b[32m█") && colored.ends_with("\x1b[0m"));
+    }
+}

@@ -1,0 +1,260 @@
+//! `sleds watch`: what of files and folders is in memory, as it changes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory as _, Parser};
+use forebay_units::ByteLen;
+use serde::Serialize;
+use sleds::{DescribeError, Estimator, Sled};
+
+use crate::Tool;
+use crate::output::{self, Color, Screen, result_line};
+use crate::quantity::{percent, seconds};
+use crate::show::{open, say_problem};
+use crate::strip;
+
+pub(crate) const TOOL: Tool = Tool {
+    name: "watch",
+    command: || Args::command().name("watch"),
+    run,
+};
+
+/// The version of the JSON form.
+const SCHEMA: u32 = 1;
+/// Files of folders that are looked at.
+const FILES_MAX: usize = 100_000;
+
+/// Shows what of files and folders is in memory, and keeps showing it
+///
+/// Folders are looked through anew each time, and their files listed by how much of them is in
+/// memory. Reads nothing of the files. End with Ctrl-C.
+///
+/// Exit status: 0; 1 if with --once a file could not be examined; 2, wrong usage.
+#[derive(Parser)]
+#[command(name = "watch")]
+struct Args {
+    /// Files and folders
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Show once, and end
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two looks
+    #[arg(long, short = 'n', value_name = "SECONDS", default_value = "1")]
+    interval: f64,
+    /// One JSON object a look, one a line
+    #[arg(long)]
+    json: bool,
+    /// Show at most N files (on a terminal as many as fit unless set; else all)
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Colour and strips
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    color: Color,
+}
+
+/// A file at one time.
+#[derive(Serialize)]
+struct Row {
+    path: String,
+    length: u64,
+    /// Bytes in memory; `None` if the kernel does not tell.
+    cached: Option<u64>,
+    /// Bytes more than at the last look.
+    change: i64,
+    /// Seconds to read it, if known.
+    delivery_s: Option<f64>,
+    #[serde(skip)]
+    sleds: Option<Vec<Sled>>,
+}
+
+#[derive(Serialize)]
+struct Look {
+    schema: u32,
+    length: u64,
+    cached: u64,
+    unknown_files: usize,
+    files: Vec<Row>,
+    errors: Vec<String>,
+}
+
+fn run(args: Vec<OsString>) -> ExitCode {
+    let args: Args = match output::parse("watch", args) {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
+    if !(args.interval >= 0.01 && args.interval <= 86_400.0) {
+        eprintln!(
+            "sleds watch: --interval {}: not between 0.01 and a day",
+            args.interval
+        );
+        return ExitCode::from(output::USAGE);
+    }
+    let mut watch = Watch {
+        estimator: Estimator::new(),
+        before: BTreeMap::new(),
+    };
+    say_problem("watch", watch.estimator.describer().problem());
+    loop {
+        let screen = Screen::of_stdout(args.color);
+        let look = watch.look(&args, screen);
+        show(&args, screen, &look);
+        if args.once {
+            return ExitCode::from(u8::from(!look.errors.is_empty()));
+        }
+        std::thread::sleep(Duration::from_secs_f64(args.interval));
+    }
+}
+
+struct Watch {
+    estimator: Estimator,
+    /// What was in memory at the last look.
+    before: BTreeMap<PathBuf, u64>,
+}
+
+impl Watch {
+    fn look(&mut self, args: &Args, screen: Screen) -> Look {
+        let mut look = Look {
+            schema: SCHEMA,
+            length: 0,
+            cached: 0,
+            unknown_files: 0,
+            files: Vec::new(),
+            errors: Vec::new(),
+        };
+        // A strip needs each file's SLEDs; of a folder there are too many.
+        let strips = screen.size.is_some() && !args.json && args.paths.len() <= 8;
+        for path in &args.paths {
+            match path.is_dir() {
+                true => self.folder(path, &mut look),
+                false => self.file(path, true, strips, &mut look),
+            }
+        }
+        look.files
+            .sort_by(|a, b| b.cached.cmp(&a.cached).then_with(|| a.path.cmp(&b.path)));
+        look
+    }
+
+    /// All files below, not following links nor going to other filesystems of no interest.
+    fn folder(&mut self, path: &Path, look: &mut Look) {
+        let mut folders = vec![path.to_owned()];
+        while let Some(folder) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    look.errors.push(format!("{}: {error}", folder.display()));
+                    continue;
+                }
+            };
+            for entry in entries.flatten() {
+                let Ok(kind) = entry.file_type() else {
+                    continue;
+                };
+                if kind.is_dir() {
+                    folders.push(entry.path());
+                } else if kind.is_file() && look.files.len() < FILES_MAX {
+                    self.file(&entry.path(), false, false, look);
+                }
+            }
+        }
+    }
+
+    fn file(&mut self, path: &Path, named: bool, strip: bool, look: &mut Look) {
+        match self.row(path, strip) {
+            Ok(row) => {
+                look.length += row.length;
+                look.cached += row.cached.unwrap_or(0);
+                look.unknown_files += usize::from(row.cached.is_none());
+                look.files.push(row);
+            }
+            // Files of a folder come and go.
+            Err(DescribeError::Io(error)) if error.kind() == io::ErrorKind::NotFound && !named => {}
+            Err(error) => look.errors.push(format!("{}: {error}", path.display())),
+        }
+    }
+
+    fn row(&mut self, path: &Path, strip: bool) -> Result<Row, DescribeError> {
+        let file = open(path)?;
+        let estimate = self.estimator.estimate(&file)?;
+        let cached = estimate.cached;
+        let now = cached.unwrap_or(0);
+        let before = self.before.insert(path.to_owned(), now).unwrap_or(now);
+        Ok(Row {
+            path: path.display().to_string(),
+            length: estimate.length,
+            cached,
+            change: now as i64 - before as i64,
+            delivery_s: estimate.delivery.known().map(|time| time.median),
+            sleds: strip.then(|| sleds::describe(&file)).transpose()?,
+        })
+    }
+}
+
+fn show(args: &Args, screen: Screen, look: &Look) {
+    if args.json {
+        let json = serde_json::to_string(look).expect("strings and finite numbers");
+        result_line!("{json}");
+        return;
+    }
+    let redraw = screen.size.is_some() && !args.once;
+    let rows = screen.size.map(|(_, rows)| rows);
+    // Without the head, the line after it, the errors and the cursor's line.
+    let fitting = rows.map(|rows| rows.saturating_sub(4 + look.errors.len()).max(1));
+    let limit = args.limit.or(fitting).unwrap_or(usize::MAX);
+    let mut text = String::new();
+    if redraw {
+        text.push_str("\x1b[H\x1b[2J");
+    }
+    let _ = writeln!(
+        text,
+        "{} files, {}, {} in memory ({})",
+        look.files.len(),
+        ByteLen(look.length),
+        ByteLen(look.cached),
+        percent(look.cached, look.length)
+    );
+    for row in look.files.iter().take(limit) {
+        text.push_str(&line(row, screen));
+    }
+    if let Some(more) = look.files.len().checked_sub(limit).filter(|more| *more > 0) {
+        let _ = writeln!(text, "… and {more} more");
+    }
+    if let Err(error) = io::stdout().lock().write_all(text.as_bytes()) {
+        let code = i32::from(error.kind() != io::ErrorKind::BrokenPipe);
+        std::process::exit(code);
+    }
+    let _ = io::stdout().flush();
+    for error in &look.errors {
+        eprintln!("sleds watch: {error}");
+    }
+}
+
+fn line(row: &Row, screen: Screen) -> String {
+    let share = match row.cached {
+        Some(cached) => percent(cached, row.length),
+        None => "?".to_owned(),
+    };
+    let change = match row.change {
+        0 => String::new(),
+        more if more > 0 => format!("+{}", ByteLen(more as u64)),
+        less => format!("-{}", ByteLen(less.unsigned_abs())),
+    };
+    let time = row.delivery_s.map_or("?".to_owned(), seconds);
+    let mut line = format!(
+        "{share:>6} {change:>10} {:>10} {time:>9}  {}\n",
+        ByteLen(row.length).to_string(),
+        row.path
+    );
+    if let (Some(sleds), Some((columns, _))) = (&row.sleds, screen.size) {
+        let columns = columns.saturating_sub(2).clamp(10, 120);
+        let _ = writeln!(line, "  {}", strip::strip(sleds, columns, screen.color));
+    }
+    line
+}

@@ -1,0 +1,346 @@
+//! Patterns, options and files to try `grep` on.
+
+use crate::support::content;
+use crate::support::rng::Rng;
+
+/// What patterns are made of that are written alike in both syntaxes.
+const ATOMS: &[&str] = &[
+    "a",
+    "b",
+    "ab",
+    "the",
+    "x",
+    ".",
+    "[ab]",
+    "[^a]",
+    "[a-c]",
+    "[[:alpha:]]",
+    "[[:upper:]]",
+    "[[:space:]]",
+    "[^[:alnum:]]",
+    "[[=a=]]",
+    "[[.-.]]",
+    "[]a]",
+    "[a-]",
+    "\\w",
+    "\\W",
+    "\\s",
+    "\\S",
+    "é",
+    "ж",
+    "[éx]",
+    "0",
+    "-",
+    " ",
+    "\\.",
+    "[.]",
+    "ss",
+    "K",
+    "ſ",
+    "w😀",
+];
+
+/// Conditions.
+const ASSERTS: &[&str] = &["^", "$", "\\<", "\\>", "\\b", "\\B", "\\`", "\\'"];
+
+/// What is easily got wrong, in either syntax.
+const NASTY: &[&str] = &[
+    "",
+    "*",
+    "**",
+    "*a",
+    "^*",
+    "a**",
+    "\\(*a\\)",
+    "a\\{1",
+    "a\\{1,2",
+    "a\\{2,1\\}",
+    "a\\{,2\\}",
+    "a\\{x\\}",
+    "\\{1\\}",
+    "a{1",
+    "a{,2}",
+    "a{1,x}",
+    "{1}",
+    "{",
+    "a{2}{3}",
+    "(a",
+    "a)",
+    ")",
+    "()",
+    "(|a)",
+    "a||b",
+    "|a",
+    "a|",
+    "\\(\\)",
+    "\\|a",
+    "a\\|",
+    "[a",
+    "[]",
+    "[^]",
+    "[z-a]",
+    "[a-a-c]",
+    "[--z]",
+    "[%--]",
+    "[[:foo:]]",
+    "[:space:]",
+    "[[:alpha:",
+    "[[.ab.]]",
+    "[[=ab=]]",
+    "[[:alpha:]-z]",
+    "[a-[:alpha:]]",
+    "\\1",
+    "\\(a\\)\\2",
+    "(a)\\2",
+    "\\",
+    "a\\",
+    "\\d",
+    "\\}",
+    "\\{",
+    "\\+",
+    "\\?a",
+    "+a",
+    "?a",
+    "a+*?",
+    "a\\+\\?",
+    "^^",
+    "$$",
+    "a^b",
+    "a$b",
+    "^$",
+    "(^a)",
+    "(a$)",
+    "\\(^a\\)",
+    "\\(a$\\)",
+    "a\\(^b\\)",
+    "x$*",
+    "(^|b)a",
+    "\\(a\\|ab\\)\\(c\\|bcd\\)",
+    "[\\]",
+    "[a\\]",
+    "a.b",
+    "\\-a",
+    "^.*$",
+    "(a*)*",
+    "(a*)+",
+    "(a|b)*c",
+    "a{0}",
+    "a{0}b",
+    "[[:space:]",
+    "a\\{65536\\}",
+    "a{65536}",
+    "\\(a\\{1,2\\}\\)*",
+    "(a{2}){2}",
+    "\\<a\\>",
+    "\\ba\\b",
+    "\\w\\+",
+    "\\w+",
+    "[^[:space:]]*",
+    ".",
+    ".*",
+    "a|b|",
+    "(",
+    "\\(",
+    "\\)",
+    "a\\(b",
+    "((a))",
+    "(a(b)c)",
+    "a?b?",
+    "e",
+    "t",
+    "o",
+];
+
+/// With references back; what may be slow is left out.
+const BACK: &[&str] = &[
+    "\\(.\\)\\1",
+    "\\(a*\\)b\\1",
+    "\\(ab*\\)x*\\1",
+    "^\\(.\\).*\\1$",
+    "\\(a\\|b\\)\\1",
+    "\\([a-z]\\)\\1",
+    "\\(e\\)[^e]*\\1",
+    "\\(\\w\\)\\1",
+    "\\(a\\)\\(b\\)\\2\\1",
+];
+
+fn repeat(rng: &mut Rng, extended: bool) -> String {
+    let bare = *rng.pick(&["*", "+", "?", "{2}", "{1,2}", "{,2}", "{2,}", "{0}"]);
+    match (bare, extended) {
+        ("*", _) | (_, true) => bare.into(),
+        (_, false) => bare
+            .replace('+', "\\+")
+            .replace('?', "\\?")
+            .replace('{', "\\{")
+            .replace('}', "\\}"),
+    }
+}
+
+fn branch(rng: &mut Rng, extended: bool, depth: u64) -> String {
+    let mut text = String::new();
+    for _ in 0..rng.below(4) {
+        match rng.below(12) {
+            // Repeating a condition is undefined, and GNU grep's two matchers differ in it.
+            0 | 1 => {
+                text.push_str(rng.pick::<&str>(ASSERTS));
+                continue;
+            }
+            2 | 3 if depth > 0 => {
+                let inner = alternatives(rng, extended, depth - 1);
+                let (open, close) = if extended { ("(", ")") } else { ("\\(", "\\)") };
+                text.push_str(&format!("{open}{inner}{close}"));
+            }
+            _ => text.push_str(rng.pick::<&str>(ATOMS)),
+        }
+        if rng.chance(4) {
+            text.push_str(&repeat(rng, extended));
+        }
+    }
+    text
+}
+
+fn alternatives(rng: &mut Rng, extended: bool, depth: u64) -> String {
+    let mut text = branch(rng, extended, depth);
+    while rng.chance(4) {
+        text.push_str(if extended { "|" } else { "\\|" });
+        text.push_str(&branch(rng, extended, depth));
+    }
+    text
+}
+
+/// A pattern; for `extended` as an extended expression.
+pub(crate) fn pattern(rng: &mut Rng, extended: bool) -> String {
+    match rng.below(10) {
+        0 | 1 => (*rng.pick(NASTY)).into(),
+        2 => {
+            let back = *rng.pick(BACK);
+            match extended {
+                true => back
+                    .replace("\\(", "(")
+                    .replace("\\)", ")")
+                    .replace("\\|", "|"),
+                false => back.into(),
+            }
+        }
+        3 | 4 => (*rng.pick(ATOMS)).into(),
+        _ => alternatives(rng, extended, 2),
+    }
+}
+
+/// Options that say what to look for; and whether expressions are extended.
+pub(crate) fn matchers(rng: &mut Rng) -> (Vec<String>, bool) {
+    let mut args: Vec<String> = Vec::new();
+    let kind = rng.below(5);
+    match kind {
+        0 | 1 => args.push("-E".into()),
+        2 => args.push("-F".into()),
+        _ => {}
+    }
+    for (one_in, option) in [(4, "-i"), (6, "-w"), (8, "-x")] {
+        if rng.chance(one_in) {
+            args.push(option.into());
+        }
+    }
+    (args, kind < 2)
+}
+
+/// Options that say what to do with lines.
+pub(crate) fn outputs(rng: &mut Rng) -> Vec<String> {
+    let mut args: Vec<String> = Vec::new();
+    for (one_in, option) in [
+        (4, "-v"),
+        (3, "-n"),
+        (4, "-b"),
+        (6, "-c"),
+        (12, "-l"),
+        (12, "-L"),
+        (16, "-q"),
+        (16, "-s"),
+        (5, "-o"),
+        (6, "-H"),
+        (12, "-h"),
+        (16, "-z"),
+        (12, "-Z"),
+        (5, "-a"),
+        (16, "-I"),
+        (24, "-T"),
+        (30, "-U"),
+        (30, "--line-buffered"),
+        (8, "--color=always"),
+        (40, "--no-group-separator"),
+        (40, "--group-separator=XX"),
+        (24, "--label=in"),
+        (40, "--colour=never"),
+        (40, "--binary-files=text"),
+        (40, "--null-data"),
+        (40, "-y"),
+    ] {
+        if rng.chance(one_in) {
+            args.push(option.into());
+        }
+    }
+    for (one_in, option) in [(6, "-m"), (8, "-A"), (8, "-B"), (10, "-C")] {
+        if rng.chance(one_in) {
+            args.push(format!("{option}{}", rng.below(5)));
+        }
+    }
+    if rng.chance(20) {
+        args.push(format!("-{}", rng.below(12)));
+    }
+    rng.shuffle(&mut args);
+    args
+}
+
+/// Bytes at which GNU grep itself is of two minds: what lies beyond Unicode is a character to one of
+/// its matchers and not to another.
+fn doubtful(bytes: &[u8]) -> bool {
+    bytes
+        .windows(2)
+        .any(|w| w[0] == 0xed && w[1] >= 0xa0 || w[0] == 0xf4 && w[1] >= 0x90)
+        || bytes.iter().any(|b| *b >= 0xf5)
+}
+
+/// What to search.
+pub(crate) fn content(rng: &mut Rng) -> Vec<u8> {
+    loop {
+        let bytes = match rng.below(5) {
+            0 | 1 => lines(rng),
+            2 => {
+                let n = rng.below(3000) as usize;
+                content::sentences(rng, n)
+            }
+            _ => content::any(rng),
+        };
+        if !doubtful(&bytes) {
+            return bytes;
+        }
+    }
+}
+
+/// Short lines of what the patterns are made of, in which much matches.
+fn lines(rng: &mut Rng) -> Vec<u8> {
+    let mut out = Vec::new();
+    for _ in 0..rng.below(60) {
+        for _ in 0..rng.below(7) {
+            out.extend_from_slice(
+                rng.pick(&[
+                    "a", "b", "c", "ab", "the", "x", "A", "B", " ", "-", "_", "0", "é", "É", "ж",
+                    "Ж", "ss", "ß", "k", "\u{212a}", "ſ", "aa", "bb", "*", ".", "\\", "{1}", "[",
+                    "]", ",", "\t", "^", "$", "(", ")", "|", "+", "?", "😀",
+                ])
+                .as_bytes(),
+            );
+        }
+        match rng.below(40) {
+            0 => out.push(*rng.pick(&[0x80, 0xc3, 0xff_u8 - 0x40, 0xe2])),
+            1 if rng.chance(3) => out.push(0),
+            2 => out.push(b'\r'),
+            _ => {}
+        }
+        out.push(b'\n');
+    }
+    if rng.chance(4) {
+        out.pop();
+    }
+    out
+}

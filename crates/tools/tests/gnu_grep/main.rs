@@ -1,0 +1,10 @@
+//! `sleds grep` against GNU's `grep`.
+//!
+//! `FOREBAY_SEED=N` repeats a run; `FOREBAY_ROUNDS=N` makes a longer one.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod generate;
+mod messages;
+mod random;

@@ -1,0 +1,226 @@
+//! What is said when something is wrong, and how the command line is understood.
+
+use std::fs;
+
+use crate::support::{Case, is_gnu, scratch};
+
+#[test]
+fn command_lines_are_understood_as_gnu_grep_understands_them() {
+    if !is_gnu(
+        "command_lines_are_understood_as_gnu_grep_understands_them",
+        "grep",
+    ) {
+        return;
+    }
+    let dir = scratch();
+    fs::write(dir.path().join("f"), "foo\nbar\nfoo\n\nbaz\n").expect("a file");
+    fs::write(dir.path().join("-x"), "foo\n").expect("a file");
+    fs::write(dir.path().join("p"), "foo\nbaz\n").expect("a file");
+    fs::write(dir.path().join("empty"), "").expect("a file");
+    let lines: &[&[&str]] = &[
+        &[],
+        &["-E"],
+        &["--foo"],
+        &["--no"],
+        &["--fixed", "foo", "f"],
+        &["-A", "x", "foo"],
+        &["-A", "-1", "foo"],
+        &["-m", "x", "foo"],
+        &["-e"],
+        &["--binary-files=foo", "x"],
+        &["-d", "foo", "x"],
+        &["-D", "foo", "x"],
+        &["-f", "nope", "f"],
+        &["-E", "-F", "x", "f"],
+        &["-E", "-E", "x", "f"],
+        &["--context=1", "--cont=0", "bar", "f"],
+        &["-1", "bar", "f"],
+        &["--include", "x"],
+        &["foo", "f", "--", "-c"],
+        &["-c", "--", "-x", "f"],
+        &["-c", "foo", "f", "-n"],
+        &["foo", "f", "nope"],
+        &["-s", "foo", "f", "nope"],
+        &["-q", "foo", "nope", "f"],
+        &["foo", "."],
+        &["-s", "foo", "."],
+        &["-d", "skip", "foo", "."],
+        &["-f", "p", "f"],
+        &["-vf", "p", "f"],
+        &["-f", "empty", "f"],
+        &["-vf", "empty", "f"],
+        &["-wvf", "empty", "f"],
+        &["-cxf", "empty", "f"],
+        &["-m0", "foo", "f"],
+        &["-m0", "-c", "foo", "f"],
+        &["-m0", "-L", "foo", "f"],
+        &["-m-1", "foo", "f"],
+        &["-m1", "-A9", "foo", "f"],
+        &["-u", "foo", "f"],
+        &["\\-x", "f"],
+        &["-y", "FOO", "f"],
+        &["-X", "egrep", "o+", "f"],
+        &["-X", "nope", "o", "f"],
+        &["-LvZ", "foo", "f", "-x"],
+        &["-Hc", "foo", "f"],
+        &["--regexp=foo", "--regexp", "bar", "f"],
+        &["-efoo\nbar", "f"],
+        &["foo\nbaz", "f"],
+        &["--colour", "foo", "f"],
+        &["-T", "foo", "f"],
+        &["-TnbH", "foo", "f"],
+        &["-Tno", "o*", "f"],
+        &["-nA0", "foo", "f"],
+        &["--exclude=f", "foo", "f", "p"],
+        &["--include=p", "foo", "f", "p"],
+        &["-ho", "b[a-z]", "f", "p"],
+        &["--exclude-from=nope", "foo", "f"],
+        &["--null", "-l", "foo", "f"],
+        &["-5q", "foo", "f"],
+    ];
+    for line in lines {
+        for locale in ["C", "C.UTF-8"] {
+            Case::new("grep", dir.path())
+                .args(*line)
+                .env("LC_ALL", locale)
+                .check(0);
+        }
+    }
+}
+
+#[test]
+fn directories_are_searched_in_the_order_in_which_they_are_listed() {
+    let name = "directories_are_searched_in_the_order_in_which_they_are_listed";
+    if !is_gnu(name, "grep") {
+        return;
+    }
+    let dir = scratch();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("d/e/f")).expect("directories");
+    fs::create_dir(at("d/.git")).expect("a directory");
+    for name in [
+        "d/a.c",
+        "d/e/b.h",
+        "d/e/f/c.c",
+        "d/e/f/d",
+        "d/.git/x",
+        "top",
+    ] {
+        fs::write(at(name), format!("foo {name}\n")).expect("a file");
+    }
+    std::os::unix::fs::symlink("a.c", at("d/l")).expect("a link");
+    std::os::unix::fs::symlink("e", at("d/le")).expect("a link");
+    std::os::unix::fs::symlink("..", at("d/e/up")).expect("a link");
+    std::os::unix::fs::symlink("nowhere", at("d/broken")).expect("a link");
+    let lines: &[&[&str]] = &[
+        &["-r", "foo", "d"],
+        &["-R", "foo", "d"],
+        &["-r", "foo"],
+        &["-r", "foo", "."],
+        &["-r", "foo", "d/"],
+        &["-r", "foo", "d", "top"],
+        &["-r", "foo", "top"],
+        &["-r", "foo", "d/le", "d/l"],
+        &["-rh", "foo", "d"],
+        &["-rl", "foo", "d"],
+        &["-rL", "zzz", "d"],
+        &["-rc", "foo", "d"],
+        &["-rq", "foo", "d"],
+        &["-r", "--include=*.c", "foo", "d"],
+        &["-r", "--exclude=*.c", "foo", "d"],
+        &["-r", "--exclude-dir=e", "foo", "d"],
+        &["-r", "--exclude-dir=d", "foo", "d"],
+        &["-r", "--exclude-dir=.git", "foo"],
+        &["-r", "--exclude-dir=d/e", "foo", "d"],
+        &["-r", "--exclude=d/a.c", "foo", "d"],
+        &["--exclude=d/a.c", "foo", "d/a.c"],
+        &["--exclude=a.c", "foo", "d/a.c"],
+        &["--include=*.h", "--exclude=*.c", "-r", "foo", "d"],
+        &["--exclude=*.c", "--include=*", "-r", "foo", "d"],
+        &["--include=*.c", "--exclude=a*", "-r", "foo", "d"],
+        &["-d", "recurse", "foo"],
+        &["-d", "recurse", "foo", "d"],
+        &["foo", "d", "d/a.c"],
+        &["-s", "foo", "d"],
+        &["-r", "--exclude-dir=.", "foo"],
+        &["-r", "--exclude-dir=.", "foo", "."],
+    ];
+    for line in lines {
+        Case::new("grep", dir.path())
+            .args(*line)
+            .env("LC_ALL", "C")
+            .check(0);
+    }
+}
+
+#[test]
+fn a_file_that_is_also_the_output_is_not_searched() {
+    if !is_gnu("a_file_that_is_also_the_output_is_not_searched", "grep") {
+        return;
+    }
+    for options in [
+        "foo f",
+        "-c foo f",
+        "-m1 foo f",
+        "-q foo f",
+        "foo < f",
+        "-v bar f",
+    ] {
+        let run = |program: &str| {
+            let dir = scratch();
+            let path = dir.path().join("f");
+            fs::write(&path, "foo\nfoo\n").expect("a file");
+            let script = format!("{program} {options} >> f");
+            let output = std::process::Command::new("sh")
+                .args(["-c", &script])
+                .current_dir(dir.path())
+                .output();
+            let output = output.expect("a shell");
+            let said = String::from_utf8_lossy(&output.stderr).replace("sleds grep", "grep");
+            (
+                output.status.code(),
+                said,
+                fs::read(&path).expect("the file"),
+            )
+        };
+        let ours = format!("{} grep", env!("CARGO_BIN_EXE_sleds"));
+        assert_eq!(run("grep"), run(&ours), "{options}");
+    }
+}
+
+#[test]
+fn standard_input_is_left_where_gnu_grep_leaves_it() {
+    if !is_gnu("standard_input_is_left_where_gnu_grep_leaves_it", "grep") {
+        return;
+    }
+    let dir = scratch();
+    fs::write(dir.path().join("f"), "x\nfoo\nfoo\nbar\nbaz\n").expect("a file");
+    for options in [
+        "-m1 foo",
+        "-m2 foo",
+        "-A1 -m1 foo",
+        "-c foo",
+        "-l foo",
+        "-m1 foo >/dev/null",
+        "-m1 -c foo",
+        "-vm1 foo",
+        "-m1 -L foo",
+    ] {
+        let run = |program: &str| {
+            let script = format!(
+                "(read line; {program} {options}; cat) < f; cat f | ({program} {options}; cat)"
+            );
+            let output = std::process::Command::new("sh")
+                .args(["-c", &script])
+                .current_dir(dir.path())
+                .output();
+            let output = output.expect("a shell");
+            (
+                output.status.code(),
+                String::from_utf8_lossy(&output.stdout).into_owned(),
+            )
+        };
+        let ours = format!("{} grep", env!("CARGO_BIN_EXE_sleds"));
+        assert_eq!(run("grep"), run(&ours), "{options}");
+    }
+}

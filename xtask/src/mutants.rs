@@ -1,0 +1,221 @@
+//! `cargo xtask mutants`: proof that the simulator sees.
+//!
+//! A mutant is the shipping code with one deliberate mistake, kept as a patch in `xtask/mutants`
+//! with a few lines above it that say what is broken and which promise or invariant of
+//! docs/design/dcd.md that breaks. Each is applied to a copy of the tree under `target/`, built
+//! there, and explored by the simulator, which must find a violation within a minute of one
+//! processor. Nothing is
+//! written outside `target/`, and there are no switches in shipping code.
+//!
+//! A violation counts only if the code as it is has none in the same world: a simulator that always
+//! cries would catch everything.
+//!
+//! The list of mutants, and how long it took to catch each, is a table in docs/testing.md, which a
+//! test holds against the patches. Another test applies every patch without building, so a patch
+//! that the code has moved away from is noticed in CI.
+
+mod patch;
+mod scratch;
+
+#[cfg(test)]
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use patch::Mutant;
+use scratch::{Explored, Scratch};
+
+/// How the mutants are to be run.
+struct Options {
+    /// Names of those to run; all if there are none.
+    names: Vec<String>,
+    /// How long the simulator looks for a violation, in seconds of one processor.
+    seconds: u64,
+    seed: u64,
+    /// Build only.
+    build: bool,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Options> {
+        let mut options = Options {
+            names: Vec::new(),
+            seconds: 60,
+            seed: 1,
+            build: false,
+        };
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let mut number = || -> Result<u64> {
+                let value = rest.next().context("a number is missing")?;
+                value
+                    .parse()
+                    .with_context(|| format!("{value} is no number"))
+            };
+            match argument.as_str() {
+                "--seconds" => options.seconds = number()?,
+                "--seed" => options.seed = number()?,
+                "--build" => options.build = true,
+                name if name.starts_with('-') => bail!("{name}: {}", crate::USAGE),
+                name => options.names.push(name.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Runs the mutants that `arguments` name, or all; true if the simulator catches each of them and
+/// finds nothing in the code as it is.
+pub(crate) fn run(arguments: &[String]) -> Result<bool> {
+    let options = Options::parse(arguments)?;
+    let root = crate::root()?;
+    let all = patch::load(&root)?;
+    let find = |name: &String| all.iter().find(|mutant| mutant.name == *name);
+    let mut mutants: Vec<&Mutant> = Vec::new();
+    for name in &options.names {
+        let known = find(name);
+        mutants.push(known.with_context(|| format!("no {name} in {}", patch::DIRECTORY))?);
+    }
+    if options.names.is_empty() {
+        mutants.extend(&all);
+    }
+    let scratch = Scratch::new(&root)?;
+    scratch.restore(&root)?;
+    scratch.build()?;
+    scratch.keep_as_it_is()?;
+    println!("| mutant | caught by | seconds | worlds |\n|---|---|---:|---:|");
+    let mut missed = Vec::new();
+    for mutant in mutants {
+        let name = &mutant.name;
+        let seen =
+            one(&scratch, &root, mutant, &options).with_context(|| format!("mutant {name}"))?;
+        match seen {
+            None => println!("| `{name}` | built | | |"),
+            Some(Explored {
+                caught_by: Some(checker),
+                worlds,
+                took,
+            }) => {
+                println!("| `{name}` | {checker} | {} | {worlds} |", seconds(took));
+            }
+            Some(Explored { worlds, took, .. }) => {
+                println!("| `{name}` | **nothing** | {} | {worlds} |", seconds(took));
+                missed.push(name.as_str());
+            }
+        }
+    }
+    scratch.restore(&root)?;
+    if !missed.is_empty() {
+        eprintln!("not caught: {}", missed.join(", "));
+    }
+    Ok(missed.is_empty())
+}
+
+/// Builds a mutant and, unless it is only to be built, explores it.
+fn one(
+    scratch: &Scratch,
+    root: &Path,
+    mutant: &Mutant,
+    options: &Options,
+) -> Result<Option<Explored>> {
+    scratch.restore(root)?;
+    mutant.apply(scratch.tree())?;
+    scratch.build()?;
+    let time = Duration::from_secs(options.seconds);
+    (!options.build)
+        .then(|| scratch.hunt(options.seed, time))
+        .transpose()
+}
+
+/// With one decimal, for a table.
+fn seconds(span: Duration) -> String {
+    format!("{:.1}", span.as_secs_f64())
+}
+
+/// The rows of the table of mutants in docs/testing.md: name, and what is broken.
+#[cfg(test)]
+fn documented(page: &str) -> BTreeMap<String, (String, String)> {
+    use crate::tables::{plain, tables};
+    let is_ours =
+        |table: &&crate::tables::Table| table.header.first().is_some_and(|h| h == "mutant");
+    let all = tables(page);
+    let rows = all.iter().filter(is_ours).flat_map(|table| &table.rows);
+    rows.filter_map(|(_, row)| {
+        Some((
+            plain(row.first()?),
+            (row.get(1)?.clone(), row.get(2)?.clone()),
+        ))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutant_applies_to_the_code_as_it_is() {
+        let root = crate::root().unwrap();
+        let mutants = patch::load(&root).unwrap();
+        assert!(mutants.len() >= 20, "only {} mutants", mutants.len());
+        let stale: Vec<String> = mutants
+            .iter()
+            .filter_map(|mutant| {
+                mutant
+                    .check(&root)
+                    .err()
+                    .map(|why| format!("{}: {why:#}", mutant.name))
+            })
+            .collect();
+        assert_eq!(stale, [""; 0], "the code has moved away from these patches");
+    }
+
+    #[test]
+    fn mutants_change_shipping_code_and_nothing_else() {
+        for mutant in patch::load(&crate::root().unwrap()).unwrap() {
+            assert!(
+                !mutant.files().is_empty(),
+                "{} changes nothing",
+                mutant.name
+            );
+            for file in mutant.files() {
+                let ships =
+                    file.starts_with("crates/log/src/") || file.starts_with("crates/dcd/src/");
+                assert!(ships, "{} changes {file}", mutant.name);
+                assert!(!file.contains("tests"), "{} changes {file}", mutant.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_in_the_testing_page_lists_just_the_mutants_there_are() {
+        let root = crate::root().unwrap();
+        let page = std::fs::read_to_string(root.join("docs/testing.md")).unwrap();
+        let listed = documented(&page);
+        let there: BTreeMap<String, (String, String)> = patch::load(&root)
+            .unwrap()
+            .into_iter()
+            .map(|mutant| (mutant.name, (mutant.broken, mutant.breaks)))
+            .collect();
+        assert_eq!(listed, there);
+    }
+
+    #[test]
+    fn arguments_are_names_and_a_few_options() {
+        let parse = |text: &str| {
+            let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            Options::parse(&words)
+        };
+        let options = parse("fua-as-plain --seconds 5 --seed 9").unwrap();
+        assert_eq!(options.names, ["fua-as-plain"]);
+        assert_eq!(
+            (options.seconds, options.seed, options.build),
+            (5, 9, false)
+        );
+        assert!(parse("--seconds").is_err());
+        assert!(parse("--seconds soon").is_err());
+        assert!(parse("--quick").is_err());
+    }
+}
