@@ -172,7 +172,7 @@ impl Skipped {
 }
 
 /// Bytes in decimal units, as `1.5 GB`.
-fn bytes_text(bytes: u64) -> String {
+pub(super) fn bytes_text(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if bytes < 1000 {
         return format!("{bytes} B");
@@ -193,7 +193,7 @@ fn bytes_text(bytes: u64) -> String {
 }
 
 /// Seconds in the unit that suits them.
-fn time_text(seconds: f64) -> String {
+pub(super) fn time_text(seconds: f64) -> String {
     match seconds {
         0.0 => "0 s".to_owned(),
         s if s < 0.9995e-3 => format!("{:.0} µs", s * 1e6),

@@ -7,6 +7,7 @@
 //!
 //! To read: [`parse`], [`expr`], [`walk`], [`eval`].
 
+mod actions;
 mod command;
 mod cost;
 mod dates;

@@ -7,7 +7,7 @@
 //! Invariants: every string that is handed over is a `CStr` or comes with its length; every result
 //! that points into the library's memory is copied before the next call; the program has one
 //! thread when it calls these functions, as `setlocale`, `getpwnam` and `re_set_syntax` demand.
-#![allow(unsafe_code)] // The C library's functions have no safe wrapper.
+#![allow(unsafe_code, reason = "the C library's functions have no safe wrapper")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong};
 

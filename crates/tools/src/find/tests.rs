@@ -1,1 +1,121 @@
-//! Parts of find that need no files.
+//! Parts of find that need no files. What it does to files is held against GNU's in
+//! `tests/gnu_find`.
+
+use super::cost::{bytes_text, compares, time_text};
+use super::entry::{base_name, dir_name};
+use super::expr::{Compare, Node, Test};
+use super::numbers;
+use super::perm;
+use super::printf::general;
+
+#[test]
+fn latencies_are_read_with_the_unit_before_or_after_the_number() {
+    let read = numbers::latency;
+    assert_eq!(read("+2"), Some((Compare::More, 2.0, 1.0)));
+    assert_eq!(read("-0.5"), Some((Compare::Less, 0.5, 1.0)));
+    assert_eq!(read("20m"), Some((Compare::Equal, 20.0, 1e-3)));
+    assert_eq!(read("+M20"), Some((Compare::More, 20.0, 1e-3)));
+    assert_eq!(read("-u7"), Some((Compare::Less, 7.0, 1e-6)));
+    assert_eq!(read("7U"), Some((Compare::Equal, 7.0, 1e-6)));
+    for wrong in ["", "+", "m", "+-1", "1k", "inf", "nan", "mm1", "1mm"] {
+        assert_eq!(read(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn a_time_equals_a_number_when_it_rounds_to_it() {
+    assert!(compares(0.0124, Compare::Equal, 12.0, 1e-3));
+    assert!(!compares(0.0126, Compare::Equal, 12.0, 1e-3));
+    assert!(compares(0.0124, Compare::More, 12.0, 1e-3));
+    assert!(!compares(0.012, Compare::Less, 12.0, 1e-3));
+}
+
+#[test]
+fn sizes_say_what_is_wrong_with_them() {
+    assert_eq!(numbers::size("+3k").map(|(n, unit)| (n.value, unit)), Ok((3, 1024)));
+    assert_eq!(numbers::size("x"), Err("invalid -size type `x'".into()));
+    assert_eq!(numbers::size("é"), Err("invalid -size type `é'".into()));
+    assert_eq!(numbers::size("1cc"), Err("Invalid argument `1cc' to -size".into()));
+}
+
+#[test]
+fn modes_are_those_of_chmod() {
+    for (text, file, dir) in [
+        ("644", 0o644, 0o644),
+        ("u=rw,go=r", 0o644, 0o644),
+        ("a+rX", 0o444, 0o555),
+        ("u+s,+t", 0o5000, 0o5000),
+        ("u=rwx,g=u,o=g-w", 0o775, 0o775),
+    ] {
+        assert_eq!(perm::parse(text, true), Some((file, dir)), "{text}");
+    }
+    for wrong in ["8", "77777", "u", "u=q", "z+r", "", "+7", "u=6"] {
+        assert_eq!(perm::parse(wrong, true), None, "{wrong}");
+    }
+    assert_eq!(&perm::letters(0o101_644), b"-rw-r--r-T");
+}
+
+#[test]
+fn paths_are_cut_where_gnu_find_cuts_them() {
+    for (path, dir, base) in [
+        ("a/b", "a", "b"),
+        ("a", ".", "a"),
+        ("/", "", "/"),
+        ("/a", "", "a"),
+        ("a/b//", "a", "b/"),
+        ("ab/", ".", "ab/"),
+        ("a/", "a", "a/"),
+    ] {
+        assert_eq!(dir_name(path.as_bytes()), dir.as_bytes(), "{path}");
+        assert_eq!(base_name(path.as_bytes()), base.as_bytes(), "{path}");
+    }
+}
+
+#[test]
+fn numbers_are_written_as_by_the_c_library() {
+    for (value, text) in [
+        (0.0, "0"),
+        (1.0, "1"),
+        (1365.333333, "1365.33"),
+        (0.00001234567, "1.23457e-05"),
+        (1234567.0, "1.23457e+06"),
+        (0.125, "0.125"),
+    ] {
+        assert_eq!(general(value), text);
+    }
+}
+
+#[test]
+fn what_is_skipped_is_told_in_units_that_suit_it() {
+    assert_eq!(bytes_text(999), "999 B");
+    assert_eq!(bytes_text(1500), "1.5 kB");
+    assert_eq!(bytes_text(999_600), "1.0 MB");
+    assert_eq!(bytes_text(42_000_000_000), "42 GB");
+    assert_eq!(time_text(0.0), "0 s");
+    assert_eq!(time_text(2.5e-5), "25 µs");
+    assert_eq!(time_text(0.25), "250 ms");
+    assert_eq!(time_text(12.3), "12 s");
+    assert_eq!(time_text(600.0), "10 min");
+    assert_eq!(time_text(9000.0), "2.5 h");
+}
+
+#[test]
+fn cheap_tests_come_first_but_nothing_moves_past_an_action() {
+    use super::expr::Action;
+    let latency = || {
+        Node::Test(Test::Latency {
+            compare: Compare::Less,
+            value: 1.0,
+            unit_s: 1.0,
+        })
+    };
+    let cheap = || Node::Test(Test::True);
+    let mut node = Node::And(vec![latency(), cheap(), Node::Do(Action::Prune), latency(), cheap()]);
+    node.put_cheap_first();
+    let Node::And(nodes) = node else {
+        panic!("it stays what it is");
+    };
+    let is_cheap = |node: &Node| matches!(node, Node::Test(Test::True));
+    let order: Vec<bool> = nodes.iter().map(is_cheap).collect();
+    assert_eq!(order, [true, false, false, true, false]);
+}

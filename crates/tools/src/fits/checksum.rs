@@ -1,0 +1,65 @@
+//! `DATASUM` and `CHECKSUM` (FITS standard 4.0, appendix J).
+
+use super::header::Header;
+
+/// The ones' complement sum of 32-bit words, most significant byte first.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Sum(u64);
+
+impl Sum {
+    /// Adds bytes; all but the last call must give a multiple of four.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        let mut words = bytes.chunks_exact(4);
+        for word in &mut words {
+            self.0 += u64::from(u32::from_be_bytes(word.try_into().expect("four bytes")));
+            // Folded early enough for any length.
+            self.0 = (self.0 & 0xffff_ffff) + (self.0 >> 32);
+        }
+        let mut last = [0; 4];
+        last[..words.remainder().len()].copy_from_slice(words.remainder());
+        self.0 += u64::from(u32::from_be_bytes(last));
+        self.0 = (self.0 & 0xffff_ffff) + (self.0 >> 32);
+    }
+
+    pub(super) fn value(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// Sixteen letters and digits whose words add to the complement of `sum`, so that all of the HDU
+/// adds to nothing.
+fn encode(sum: u32) -> String {
+    let bytes = (!sum).to_be_bytes();
+    let mut text = [0_u8; 16];
+    for (at, byte) in bytes.iter().enumerate() {
+        let mut quarters = [byte / 4 + b'0'; 4];
+        quarters[0] += byte % 4;
+        // Punctuation is avoided by moving pairs apart.
+        while quarters
+            .iter()
+            .any(|q| (0x3a..=0x40).contains(q) || (0x5b..=0x60).contains(q))
+        {
+            for pair in quarters.chunks_exact_mut(2) {
+                let bad = |q: &u8| (0x3a..=0x40).contains(q) || (0x5b..=0x60).contains(q);
+                if pair.iter().any(bad) {
+                    pair[0] += 1;
+                    pair[1] -= 1;
+                }
+            }
+        }
+        for (part, quarter) in quarters.iter().enumerate() {
+            text[part * 4 + at] = *quarter;
+        }
+    }
+    text.rotate_right(1);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Puts both sums into a header whose data add to `data`.
+pub(super) fn put(header: &mut Header, data: Sum) {
+    header.set("DATASUM", &format!("'{}'", data.value()));
+    header.set("CHECKSUM", "'0000000000000000'");
+    let mut all = data;
+    all.add(&header.to_bytes());
+    header.set("CHECKSUM", &format!("'{}'", encode(all.value())));
+}

@@ -1,0 +1,158 @@
+//! Images: what a header says about its pixels, and what they are worth.
+
+use super::header::Header;
+
+/// How a pixel is stored: `BITPIX`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stored {
+    U8,
+    I16,
+    I32,
+    I64,
+    F32,
+    F64,
+}
+
+impl Stored {
+    pub(super) fn of(bitpix: i64) -> Option<Stored> {
+        Some(match bitpix {
+            8 => Stored::U8,
+            16 => Stored::I16,
+            32 => Stored::I32,
+            64 => Stored::I64,
+            -32 => Stored::F32,
+            -64 => Stored::F64,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn bitpix(self) -> i64 {
+        match self {
+            Stored::U8 => 8,
+            Stored::I16 => 16,
+            Stored::I32 => 32,
+            Stored::I64 => 64,
+            Stored::F32 => -32,
+            Stored::F64 => -64,
+        }
+    }
+
+    /// Bytes of a pixel.
+    pub(super) fn size(self) -> usize {
+        self.bitpix().unsigned_abs() as usize / 8
+    }
+
+    pub(super) fn is_float(self) -> bool {
+        self.bitpix() < 0
+    }
+
+    /// The least and the greatest whole number that can be stored.
+    pub(super) fn range(self) -> (i128, i128) {
+        match self {
+            Stored::U8 => (0, 255),
+            Stored::I16 => (i16::MIN.into(), i16::MAX.into()),
+            Stored::I32 => (i32::MIN.into(), i32::MAX.into()),
+            _ => (i64::MIN.into(), i64::MAX.into()),
+        }
+    }
+}
+
+/// A pixel as it is stored.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Raw {
+    Int(i64),
+    Float(f64),
+}
+
+/// What a header says about an image.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Image {
+    pub(super) stored: Stored,
+    /// Lengths of the axes, the fastest first; none is 0.
+    pub(super) axes: Vec<u64>,
+    pub(super) scale: f64,
+    pub(super) zero: f64,
+    /// The whole number that stands for "not defined".
+    pub(super) blank: Option<i64>,
+}
+
+impl Image {
+    /// Reads a header. The error continues a sentence that begins with the file or HDU.
+    pub(super) fn of(header: &Header) -> Result<Image, String> {
+        if header.logical("GROUPS") {
+            return Err("has random groups, not an image".into());
+        }
+        if header.logical("ZIMAGE") {
+            return Err("has a compressed image; unpack it first (funpack)".into());
+        }
+        if let Some(kind) = header.text("XTENSION").filter(|kind| kind != "IMAGE") {
+            return Err(format!("is a {kind} extension, not an image"));
+        }
+        let missing = |keyword: &str| format!("is broken: {keyword} is missing");
+        let bitpix = header.integer("BITPIX")?.ok_or_else(|| missing("BITPIX"))?;
+        let stored = Stored::of(bitpix).ok_or_else(|| format!("has BITPIX {bitpix}"))?;
+        let count = header.integer("NAXIS")?.ok_or_else(|| missing("NAXIS"))?;
+        let mut axes = Vec::new();
+        for axis in 1..=count {
+            let keyword = format!("NAXIS{axis}");
+            let length = header.integer(&keyword)?.ok_or_else(|| missing(&keyword))?;
+            axes.push(u64::try_from(length).map_err(|_| format!("has {keyword} {length}"))?);
+        }
+        if axes.is_empty() || axes.contains(&0) {
+            return Err("has no image data".into());
+        }
+        let scale = header.real("BSCALE")?.unwrap_or(1.0);
+        if scale == 0.0 {
+            return Err("has BSCALE 0".into());
+        }
+        let blank = match stored.is_float() {
+            true => None,
+            false => header.integer("BLANK")?,
+        };
+        Ok(Image {
+            stored,
+            axes,
+            scale,
+            zero: header.real("BZERO")?.unwrap_or(0.0),
+            blank,
+        })
+    }
+
+    /// Number of pixels.
+    pub(super) fn pixels(&self) -> u64 {
+        self.axes.iter().product()
+    }
+
+    /// `bytes`, whole pixels, one by one.
+    pub(super) fn raw<'a>(&self, bytes: &'a [u8]) -> Box<dyn Iterator<Item = Raw> + 'a> {
+        fn each<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
+            let chunks = bytes.chunks_exact(N);
+            chunks.map(|chunk| chunk.try_into().expect("a chunk has this length"))
+        }
+        match self.stored {
+            Stored::U8 => Box::new(bytes.iter().map(|b| Raw::Int((*b).into()))),
+            Stored::I16 => Box::new(each(bytes).map(|b| Raw::Int(i16::from_be_bytes(b).into()))),
+            Stored::I32 => Box::new(each(bytes).map(|b| Raw::Int(i32::from_be_bytes(b).into()))),
+            Stored::I64 => Box::new(each(bytes).map(|b| Raw::Int(i64::from_be_bytes(b)))),
+            Stored::F32 => Box::new(each(bytes).map(|b| Raw::Float(f32::from_be_bytes(b).into()))),
+            Stored::F64 => Box::new(each(bytes).map(|b| Raw::Float(f64::from_be_bytes(b)))),
+        }
+    }
+
+    /// What a stored number is worth; `None` if it is not defined.
+    pub(super) fn worth(&self, raw: Raw) -> Option<f64> {
+        match raw {
+            Raw::Int(n) if Some(n) == self.blank => None,
+            // Without loss where `BZERO` makes unsigned numbers of signed ones.
+            Raw::Int(n)
+                if self.scale == 1.0 && self.zero.fract() == 0.0 && self.zero.abs() < 1e30 =>
+            {
+                Some((i128::from(n) + self.zero as i128) as f64)
+            }
+            Raw::Int(n) => Some(n as f64 * self.scale + self.zero),
+            Raw::Float(x) if x.is_nan() => None,
+            Raw::Float(x) if self.scale == 1.0 && self.zero == 0.0 => Some(x),
+            Raw::Float(x) => Some(x * self.scale + self.zero),
+        }
+    }
+}

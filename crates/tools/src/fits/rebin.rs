@@ -1,0 +1,398 @@
+//! `sleds fits bin`: LHEASOFT's fimgbin. Makes a smaller image whose pixels are sums, or averages,
+//! of rectangles of the first.
+//!
+//! Rows may come in any order. A pixel's sum is made of the sums of its rows' parts, added in the
+//! order of the rows when the last of them is there; so floating-point results do not depend on the
+//! order of reading. Whole numbers are added exactly.
+
+use std::collections::HashMap;
+use std::os::unix::fs::FileExt as _;
+
+use anyhow::{Context as _, Result, bail};
+use sleds::Plan;
+
+use super::checksum::{self, Sum};
+use super::hdu::{Fits, Which};
+use super::header::{BLOCK, Header, name, real};
+use super::image::{Image, Raw, Stored};
+use super::pass;
+use super::target::Target;
+
+/// What is asked for.
+pub(super) struct Job<'a> {
+    pub(super) which: &'a Which,
+    pub(super) x: u64,
+    pub(super) y: u64,
+    pub(super) average: bool,
+    pub(super) stored: Option<Stored>,
+    pub(super) plan: Plan,
+}
+
+/// Pixels that were added: whole numbers as they are stored, or floating-point values.
+#[derive(Clone, Copy, Default, Debug)]
+struct Part {
+    whole: i128,
+    float: f64,
+    /// How many were defined.
+    count: u64,
+}
+
+/// Rows of the image that make one row of the result, some of which may not be there yet.
+struct Band {
+    rows: Vec<Option<Vec<Part>>>,
+    missing: u64,
+}
+
+/// The shape of the result.
+struct Shape {
+    /// Pixels of a row of the image, and rows of a plane.
+    width: u64,
+    height: u64,
+    /// The same of the result.
+    out_width: u64,
+    out_height: u64,
+    planes: u64,
+}
+
+/// Makes `target` from `fits`.
+pub(super) fn bin(fits: &Fits, job: &Job<'_>, target: Target) -> Result<()> {
+    let (number, image) = fits.image(job.which)?;
+    let hdu = &fits.hdus[number];
+    let y = if image.axes.len() == 1 { 1 } else { job.y };
+    let height = image.axes.get(1).copied().unwrap_or(1);
+    let shape = Shape {
+        width: image.axes[0],
+        height,
+        out_width: image.axes[0] / job.x,
+        out_height: height / y,
+        planes: image.axes.iter().skip(2).product(),
+    };
+    if shape.out_width == 0 || shape.out_height == 0 {
+        let (x, width) = (job.x, shape.width);
+        bail!("has {width} by {height} pixels, less than one bin of {x} by {y}");
+    }
+    let stored = job.stored.unwrap_or(image.stored);
+    let mut result = Rebin {
+        image: &image,
+        out: Output::new(&image, stored, job.average),
+        shape,
+        x: job.x,
+        y,
+        bands: HashMap::new(),
+    };
+    let mut header = result.header(&hdu.header, job)?;
+    let sums = header.value("CHECKSUM").or(header.value("DATASUM"));
+    let summed = sums.is_some();
+    if summed {
+        // Both, before their places count.
+        checksum::put(&mut header, Sum::default());
+    }
+    let data_at = header.blocks_bytes();
+    // Of an image of one axis, what is read at once is a bin; else a row.
+    let per_unit = match image.axes.len() {
+        1 => job.x,
+        _ => result.shape.width,
+    };
+    let unit = per_unit * image.stored.size() as u64;
+    let row_bytes = (unit as usize).max(1);
+    let out_row = match image.axes.len() {
+        1 => stored.size() as u64,
+        _ => result.shape.out_width * stored.size() as u64,
+    };
+    pass::over(fits, hdu, unit, job.plan, |first, bytes| {
+        for (number, row) in (first..).zip(bytes.chunks_exact(row_bytes)) {
+            if let Some((at, done)) = result.row(number, row)? {
+                target.file.write_all_at(&done, data_at + at * out_row)?;
+            }
+        }
+        Ok(())
+    })?;
+    let pixels = result.shape.out_width * result.shape.out_height * result.shape.planes;
+    let data_bytes = pixels * stored.size() as u64;
+    let end = data_at + data_bytes.next_multiple_of(BLOCK as u64);
+    target.file.set_len(end).context("cannot write")?;
+    if summed {
+        checksum::put(&mut header, sum_of(&target, data_at, end)?);
+    }
+    target
+        .file
+        .write_all_at(&header.to_bytes(), 0)
+        .context("cannot write")?;
+    target.finish()
+}
+
+fn sum_of(target: &Target, from: u64, to: u64) -> Result<Sum> {
+    let mut sum = Sum::default();
+    let mut buffer = vec![0; BLOCK * 100];
+    let mut at = from;
+    while at < to {
+        let n = (buffer.len() as u64).min(to - at) as usize;
+        target.file.read_exact_at(&mut buffer[..n], at)?;
+        sum.add(&buffer[..n]);
+        at += n as u64;
+    }
+    Ok(sum)
+}
+
+struct Rebin<'a> {
+    image: &'a Image,
+    out: Output<'a>,
+    shape: Shape,
+    x: u64,
+    y: u64,
+    bands: HashMap<u64, Band>,
+}
+
+impl Rebin<'_> {
+    /// Takes a row of the image. Returns a row of the result that became complete, and its number.
+    fn row(&mut self, number: u64, bytes: &[u8]) -> Result<Option<(u64, Vec<u8>)>> {
+        let (plane, row) = (number / self.shape.height, number % self.shape.height);
+        let (band, part) = match self.image.axes.len() {
+            1 => (number, 0),
+            _ if row >= self.shape.out_height * self.y => return Ok(None),
+            _ => (plane * self.shape.out_height + row / self.y, row % self.y),
+        };
+        let sums = self.parts(bytes);
+        let y = self.y;
+        let waiting = self.bands.entry(band).or_insert_with(|| Band {
+            rows: vec![None; y as usize],
+            missing: y,
+        });
+        waiting.rows[part as usize] = Some(sums);
+        waiting.missing -= 1;
+        if waiting.missing > 0 {
+            return Ok(None);
+        }
+        let complete = self.bands.remove(&band).expect("it was there just now");
+        let mut rows = complete.rows.into_iter().flatten();
+        let mut total = rows.next().unwrap_or_default();
+        for row in rows {
+            for (sum, part) in total.iter_mut().zip(row) {
+                sum.whole += part.whole;
+                sum.float += part.float;
+                sum.count += part.count;
+            }
+        }
+        let mut done = Vec::with_capacity(total.len() * self.out.stored.size());
+        for (column, sum) in total.iter().enumerate() {
+            let pixel = self.out.pixel(sum);
+            let pixel = pixel.and_then(|pixel| self.out.put(&mut done, pixel));
+            if let Err(why) = pixel {
+                let (x, y) = match self.image.axes.len() {
+                    1 => (band + 1, 1),
+                    _ => (column as u64 + 1, band + 1),
+                };
+                bail!("{why} (pixel {x} of row {y} of the result)");
+            }
+        }
+        Ok(Some((band, done)))
+    }
+
+    /// The sums of a row's parts.
+    fn parts(&self, bytes: &[u8]) -> Vec<Part> {
+        let size = self.image.stored.size() * self.x as usize;
+        let parts = bytes.chunks_exact(size).map(|part| {
+            let mut sum = Part::default();
+            for raw in self.image.raw(part) {
+                match raw {
+                    Raw::Int(n) if Some(n) == self.image.blank => continue,
+                    Raw::Int(n) => sum.whole += i128::from(n),
+                    Raw::Float(x) if x.is_nan() => continue,
+                    Raw::Float(x) => sum.float += x,
+                }
+                sum.count += 1;
+            }
+            sum
+        });
+        parts.collect()
+    }
+
+    /// The header of the result: that of the image, with what changes.
+    fn header(&self, from: &Header, job: &Job<'_>) -> Result<Header> {
+        let mut header = from.clone();
+        let dropped = ["XTENSION", "SIMPLE", "PCOUNT", "GCOUNT", "INHERIT"];
+        header.remove(|keyword| dropped.contains(&keyword));
+        header.insert(0, "SIMPLE", "T", "conforms to the FITS standard");
+        let stored = self.out.stored;
+        header.set("BITPIX", &stored.bitpix().to_string());
+        header.set("NAXIS1", &self.shape.out_width.to_string());
+        if self.image.axes.len() > 1 {
+            header.set("NAXIS2", &self.shape.out_height.to_string());
+        }
+        if !self.out.keeps_scale {
+            header.remove(|keyword| ["BSCALE", "BZERO"].contains(&keyword));
+        }
+        if stored.is_float() {
+            header.remove(|keyword| keyword == "BLANK");
+        }
+        // What was true of the pixels before.
+        header.remove(|keyword| ["DATAMIN", "DATAMAX"].contains(&keyword));
+        coordinates(&mut header, [self.x, self.y]).map_err(anyhow::Error::msg)?;
+        let what = if job.average { "averages" } else { "sums" };
+        header.history(&format!(
+            "sleds fits bin: {what} of {} by {} pixels",
+            self.x, self.y
+        ));
+        Ok(header)
+    }
+}
+
+/// Changes the coordinates of the reference pixel and the steps, for all descriptions there are.
+fn coordinates(header: &mut Header, bins: [u64; 2]) -> Result<(), String> {
+    let keywords: Vec<String> = header.cards().iter().map(|c| name(c).to_owned()).collect();
+    for keyword in keywords {
+        let plain = keyword.trim_end_matches(|c: char| c.is_ascii_uppercase());
+        let axis = match plain.chars().last() {
+            Some('1') => 0,
+            Some('2') => 1,
+            _ => continue,
+        };
+        let factor = bins[axis] as f64;
+        let stem = &plain[..plain.len() - 1];
+        let is_cd = stem.len() == 4 && stem.starts_with("CD") && stem.ends_with('_');
+        let changed = match stem {
+            "CRPIX" => |value: f64, factor: f64| (value - 0.5) / factor + 0.5,
+            "CDELT" => |value, factor| value * factor,
+            _ if is_cd => |value, factor| value * factor,
+            _ => continue,
+        };
+        if let Some(value) = header.real(&keyword)? {
+            header.set(&keyword, &real(changed(value, factor)));
+        }
+    }
+    Ok(())
+}
+
+/// How the result is stored.
+struct Output<'a> {
+    image: &'a Image,
+    stored: Stored,
+    average: bool,
+    /// Whether `BSCALE`, `BZERO` and `BLANK` stay, and so mean the same as before.
+    keeps_scale: bool,
+}
+
+impl<'a> Output<'a> {
+    fn new(image: &'a Image, stored: Stored, average: bool) -> Output<'a> {
+        Output {
+            image,
+            stored,
+            average,
+            keeps_scale: stored.is_float() == image.stored.is_float(),
+        }
+    }
+
+    /// A pixel of the result; `None` if no pixel under it is defined.
+    fn pixel(&self, sum: &Part) -> Result<Option<Raw>, String> {
+        if sum.count == 0 {
+            return Ok(None);
+        }
+        let count = sum.count as f64;
+        let (scale, zero) = (self.image.scale, self.image.zero);
+        let scaled = scale != 1.0 || zero != 0.0;
+        let value = match (self.image.stored.is_float(), self.average) {
+            (true, true) => Raw::Float(sum.float / count),
+            (true, false) if scaled => {
+                // As stored, `zero` is in it once.
+                Raw::Float(sum.float + (count - 1.0) * (zero / scale))
+            }
+            (true, false) => Raw::Float(sum.float),
+            (false, true) if self.keeps_scale => Raw::Int(rounded(sum.whole, sum.count)?),
+            (false, true) => Raw::Float(sum.whole as f64 / count),
+            (false, false) => self.whole_sum(sum)?,
+        };
+        if self.keeps_scale {
+            return Ok(Some(value));
+        }
+        // Stored in another way, it is what it is worth.
+        Ok(Some(match value {
+            Raw::Int(n) => Raw::Float(self.image.worth(Raw::Int(n)).unwrap_or(f64::NAN)),
+            Raw::Float(x) if scaled => Raw::Float(x * scale + zero),
+            other => other,
+        }))
+    }
+
+    /// The sum of whole numbers as it is stored: with `BZERO` once, as each of them has it.
+    fn whole_sum(&self, sum: &Part) -> Result<Raw, String> {
+        let offset = self.image.zero / self.image.scale;
+        let more = (sum.count - 1) as f64 * offset;
+        if !self.keeps_scale {
+            return Ok(Raw::Float(sum.whole as f64 + more));
+        }
+        let total = match offset.fract() == 0.0 && offset.abs() < 1e20 {
+            true => sum.whole + (sum.count - 1) as i128 * offset as i128,
+            false => sum.whole + more.round_ties_even() as i128,
+        };
+        match i64::try_from(total) {
+            Ok(total) => Ok(Raw::Int(total)),
+            Err(_) => Err(self.overflow(&total.to_string())),
+        }
+    }
+
+    fn overflow(&self, value: &str) -> String {
+        let bitpix = self.stored.bitpix();
+        format!("{value} does not fit BITPIX {bitpix}; choose another by --bitpix, or --average")
+    }
+
+    /// Writes a pixel.
+    fn put(&self, to: &mut Vec<u8>, pixel: Option<Raw>) -> Result<(), String> {
+        if !self.stored.is_float() {
+            return self.put_whole(to, pixel);
+        }
+        let value = match pixel {
+            None => f64::NAN,
+            Some(Raw::Int(n)) => n as f64,
+            Some(Raw::Float(x)) => x,
+        };
+        match self.stored {
+            Stored::F32 => {
+                let small = value as f32;
+                if small.is_infinite() && value.is_finite() {
+                    return Err(self.overflow(&format!("{value:e}")));
+                }
+                to.extend_from_slice(&small.to_be_bytes());
+            }
+            _ => to.extend_from_slice(&value.to_be_bytes()),
+        }
+        Ok(())
+    }
+
+    fn put_whole(&self, to: &mut Vec<u8>, pixel: Option<Raw>) -> Result<(), String> {
+        let blank = self.image.blank;
+        let value: i128 = match pixel {
+            None => match blank {
+                Some(blank) => blank.into(),
+                None => return Err("nothing is defined here, and there is no BLANK".into()),
+            },
+            Some(Raw::Int(n)) => n.into(),
+            Some(Raw::Float(x)) if !x.is_finite() => {
+                return Err(self.overflow(&x.to_string()));
+            }
+            Some(Raw::Float(x)) => x.round_ties_even() as i128,
+        };
+        let (least, greatest) = self.stored.range();
+        if !(least..=greatest).contains(&value) {
+            return Err(self.overflow(&value.to_string()));
+        }
+        if pixel.is_some() && blank.map(i128::from) == Some(value) {
+            return Err(format!(
+                "{value} is what BLANK is, so it would not be defined"
+            ));
+        }
+        // The range was looked at, so nothing is cut off but the sign's copies.
+        let bytes = (value as i64).to_be_bytes();
+        to.extend_from_slice(&bytes[8 - self.stored.size()..]);
+        Ok(())
+    }
+}
+
+/// A whole number divided, rounded to the nearest, to the even one of two.
+fn rounded(sum: i128, count: u64) -> Result<i64, String> {
+    let count = i128::from(count);
+    let (mut quotient, rest) = (sum.div_euclid(count), sum.rem_euclid(count));
+    let twice = rest * 2;
+    if twice > count || twice == count && quotient % 2 != 0 {
+        quotient += 1;
+    }
+    i64::try_from(quotient).map_err(|_| "the average does not fit".to_owned())
+}

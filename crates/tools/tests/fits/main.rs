@@ -1,0 +1,75 @@
+//! `sleds fits` against astropy and numpy, on images of every kind and on astropy's own samples.
+//! `check.py` does the comparing, as Python is where astropy is.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::process::Command;
+
+use support::{scratch, seed, skip};
+
+/// A Python that has astropy.
+fn python() -> Option<&'static str> {
+    ["python3", "/usr/bin/python3"].into_iter().find(|python| {
+        let mut command = Command::new(python);
+        let tried = command.args(["-c", "import astropy, numpy"]).output();
+        tried.is_ok_and(|tried| tried.status.success())
+    })
+}
+
+/// Lets `check.py` make one group of comparisons, of which there must be at least so many.
+fn check(test: &str, what: &str, least: u64) {
+    let Some(python) = python() else {
+        return skip(
+            test,
+            "there is no Python with astropy (package python3-astropy)",
+        );
+    };
+    let dir = scratch();
+    let seed = seed();
+    let output = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fits/check.py"))
+        .arg(env!("CARGO_BIN_EXE_sleds"))
+        .arg(dir.path())
+        .args([&seed.to_string(), what])
+        .output()
+        .expect("Python to run");
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success() && !out.contains("DIFFERENCE"),
+        "seed {seed}:\n{out}\n{err}"
+    );
+    let made = out
+        .lines()
+        .last()
+        .and_then(|line| line.strip_prefix("compared "));
+    let made: u64 = made.and_then(|n| n.parse().ok()).expect("a number");
+    assert!(made >= least, "only {made} comparisons were made");
+}
+
+#[test]
+fn histograms_are_those_that_numpy_counts() {
+    check("histograms_are_those_that_numpy_counts", "hist", 150);
+}
+
+#[test]
+fn rebinned_images_are_those_that_numpy_adds_up() {
+    check("rebinned_images_are_those_that_numpy_adds_up", "bin", 200);
+}
+
+#[test]
+fn the_sample_files_of_astropy_give_what_numpy_gives() {
+    check(
+        "the_sample_files_of_astropy_give_what_numpy_gives",
+        "samples",
+        40,
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_and_leaves_no_file_behind() {
+    check("what_is_wrong_is_said_and_leaves_no_file_behind", "bad", 25);
+}
