@@ -153,3 +153,64 @@ fn errors_and_elements_are_as_the_header_says() {
         .env("LD_LIBRARY_PATH", prefix.path().join("lib"));
     run(&mut contract);
 }
+
+#[test]
+fn a_fortran_program_reads_by_element() {
+    let test = "a_fortran_program_reads_by_element";
+    let Some(prefix) = installed(test) else {
+        return;
+    };
+    if !has("gfortran") {
+        let line = format!("SKIPPED: {test}: no gfortran\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        return;
+    }
+    // A head, numbers whose sum is exact in any order, and a part of one more.
+    let numbers: Vec<f64> = (0..100_000).map(|n| f64::from(n % 1000) / 4.0).collect();
+    let mut content = vec![7; 2880];
+    content.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
+    content.extend([1, 2, 3]);
+    let data = prefix.path().join("data");
+    fs::write(&data, content).unwrap();
+
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("fortran");
+    let program = prefix.path().join("mean");
+    let mut compiler = Command::new("gfortran");
+    compiler.args(["-std=f2018", "-Wall", "-Wextra", "-Werror", "-fcheck=all"]);
+    compiler
+        .arg("-J")
+        .arg(prefix.path())
+        .arg("-o")
+        .arg(&program);
+    compiler.args([sources.join("sleds.f90"), sources.join("mean.f90")]);
+    compiler
+        .arg("-L")
+        .arg(prefix.path().join("lib"))
+        .arg("-lsleds");
+    run(&mut compiler);
+
+    let mean = |args: &[&str]| {
+        let mut mean = Command::new(&program);
+        mean.args(args)
+            .env("LD_LIBRARY_PATH", prefix.path().join("lib"));
+        mean.output().unwrap()
+    };
+    let output = mean(&[data.to_str().unwrap(), "2880"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let fields: Vec<f64> = said
+        .split_whitespace()
+        .map(|field| field.parse().unwrap())
+        .collect();
+    let expected = numbers.iter().sum::<f64>() / numbers.len() as f64;
+    assert_eq!(fields, [numbers.len() as f64, expected]);
+    let estimate = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        estimate.contains("linear") && estimate.contains("best"),
+        "{estimate}"
+    );
+
+    let failing = mean(&["/no/such/file"]);
+    assert_eq!(failing.status.code(), Some(1));
+    let words = String::from_utf8(failing.stderr).unwrap();
+    assert!(words.contains("/no/such/file cannot be opened"), "{words}");
+}
