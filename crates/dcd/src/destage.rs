@@ -15,6 +15,7 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_device::{DeviceError, Op};
 use forebay_log::{Addr, Entry, LogError, Placed, RangeKind};
@@ -84,7 +85,7 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
             }
             Decision::Wait(span) => {
                 drop(wake);
-                engine.rt.sleep(span).await;
+                engine.wait_unless_urgent(span).await;
                 continue;
             }
             Decision::Note => {
@@ -177,7 +178,10 @@ impl Engine {
             if seen.idle >= threshold {
                 return Ok(());
             }
-            self.rt.sleep(threshold - seen.idle).await;
+            let began = self.rt.now();
+            self.wait_unless_urgent(threshold - seen.idle).await;
+            let waited = self.rt.now().since(began);
+            self.yielded.set(self.yielded.get() + waited);
         }
     }
 
@@ -195,7 +199,7 @@ impl Engine {
             let Decision::Destage { urgent } = policy::decide(&self.observe()) else {
                 break;
             };
-            let began = self.rt.now();
+            let began = (self.rt.now(), self.yielded.get());
             let window = current.window.clone();
             let read_next = async {
                 match urgent && !self.window(window.end).is_empty() {
@@ -415,10 +419,14 @@ impl Engine {
         );
     }
 
-    /// Keeps the rate at which the log is emptied.
-    fn account(&self, window: &Range<SegmentSeq>, began: forebay_rt::Instant) {
+    /// Keeps the rate at which the log can be emptied: what users were let go first for does not count,
+    /// or writers would be held up to a rate that nothing but they themselves had lowered.
+    fn account(&self, window: &Range<SegmentSeq>, began: (forebay_rt::Instant, Duration)) {
         let bytes = window.end.since(window.start) * u64::from(self.log.layout().segment_bytes);
-        let seconds = self.rt.now().since(began).as_secs_f64();
+        let took = self.rt.now().since(began.0);
+        let seconds = took
+            .saturating_sub(self.yielded.get() - began.1)
+            .as_secs_f64();
         if seconds > 0.0 && bytes > 0 {
             let (rate, old) = (bytes as f64 / seconds, self.empty_rate.get());
             self.empty_rate.set(if old > 0.0 {

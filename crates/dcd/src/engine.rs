@@ -91,6 +91,10 @@ pub(crate) struct Engine {
     pub(crate) empty_rate: Cell<f64>,
     /// How fast the devices have been, for those who must not keep users waiting.
     pub(crate) speed: Speed,
+    /// Destaging must not wait any longer: the log fills, or somebody waits.
+    pub(crate) urgent: Event,
+    /// How long destaging stood back for users, in all.
+    pub(crate) yielded: Cell<Duration>,
     users: Cell<u32>,
     last_user: Cell<Instant>,
     /// The destager has something to look at.
@@ -179,6 +183,8 @@ impl Engine {
             pace_at: Cell::default(),
             empty_rate: Cell::new(0.0),
             speed: Speed::new(),
+            urgent: Event::new(),
+            yielded: Cell::default(),
             users: Cell::new(0),
             wake: Event::new(),
             settled: Event::new(),
@@ -223,6 +229,12 @@ impl Engine {
         let count = self.log.layout().segment_count - SEGMENTS_RESERVED;
         let free = self.log.free_segments().saturating_sub(SEGMENTS_RESERVED);
         1.0 - free.min(count) as f64 / count as f64
+    }
+
+    /// Waits for `span`, or until destaging is urgent.
+    pub(crate) async fn wait_unless_urgent(&self, span: Duration) {
+        let sleep = self.rt.sleep(span);
+        futures_util::future::select(sleep, self.urgent.listen()).await;
     }
 
     /// True if all that is not home cannot come home, because it is lost.

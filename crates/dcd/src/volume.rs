@@ -113,6 +113,7 @@ impl Volume {
         engine.log.seal();
         let target = engine.log.head();
         engine.wake.notify_all();
+        engine.urgent.notify_all();
         let done = || {
             let home = engine.log.tail() >= target;
             let done = home || engine.only_lost() || engine.rescue.get() == Rescue::Done;

@@ -118,6 +118,7 @@ impl Engine {
                 return Err(DeviceError::Failed { op, cause });
             }
             self.wake.notify_all();
+            self.urgent.notify_all();
             progress.await;
         };
         let waited = self.rt.now().since(began).as_nanos() as u64;
@@ -157,6 +158,9 @@ impl Engine {
         });
         drop(map);
         self.wake.notify_all();
+        if !self.destaging.get() && self.used() > policy::HIGH_WATER {
+            self.urgent.notify_all();
+        }
     }
 
     pub(crate) async fn flush(&self) -> Result<()> {

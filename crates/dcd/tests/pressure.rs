@@ -203,3 +203,26 @@ fn a_drain_that_is_overtaken_by_a_close_says_what_is_left() {
         ));
     });
 }
+
+/// Found by the simulator (seed 183): destaging slept until users would have been idle long enough,
+/// and slept on when a burst filled the log meanwhile; writers stood still until it woke.
+#[test]
+fn a_burst_into_an_almost_empty_log_does_not_wait_for_destaging_to_wake() {
+    let world = world(7);
+    let micros = Duration::from_micros(20);
+    world.log.slowest.set(micros);
+    world.data.slowest.set(micros);
+    let rt = world.rt.clone();
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await.unwrap();
+        // Now it sleeps for as long as a log that is nearly empty lets it.
+        rt.sleep(Duration::from_millis(5)).await;
+        for n in 0..64 {
+            let began = rt.now();
+            let at = n % 16 * 32 * LINE;
+            write(&volume, n, at, 32 * LINE).await.unwrap();
+            let took = rt.now().since(began);
+            assert!(took < 500 * micros, "write {n} took {took:?}");
+        }
+    });
+}

@@ -147,7 +147,7 @@ fn plan(seed: u64, kind: Kind) -> Plan {
         kind,
         block: 512,
         data_len: DATA_BYTES,
-        regions: vec![0..DATA_BYTES],
+        regions: std::iter::once(0..DATA_BYTES).collect(),
         durable_writes: false,
         max_delay: Duration::from_millis(5),
         bypass: None,
@@ -167,7 +167,7 @@ fn cuts(seed: u64, variant: Variant) -> Plan {
         Variant::LargeBlocks => plan.block = 4096,
         Variant::Wrapping => {
             plan.data_len = ATOMIC_BYTES + (64 << 10);
-            plan.regions = vec![0..plan.data_len];
+            plan.regions = std::iter::once(0..plan.data_len).collect();
         }
     }
     let looks = Looks::Each {

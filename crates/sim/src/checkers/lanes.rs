@@ -97,6 +97,11 @@ impl Lanes {
         self.histories.iter().map(History::acknowledged).collect()
     }
 
+    /// How far all are durable.
+    pub fn durable_marks(&self) -> Marks {
+        self.histories.iter().map(History::durable).collect()
+    }
+
     /// All that was acknowledged then is durable.
     pub fn durable(&mut self, marks: &Marks) {
         for (history, upto) in self.histories.iter_mut().zip(marks) {

@@ -183,6 +183,10 @@ impl Segments {
     /// A superblock is to be written: what its tail leaves behind is durably home, or replaced by what
     /// is durable (I2).
     fn tail_moves(&self, known: &Known, superblock: &Superblock) -> Result<(), Violation> {
+        // A log that is given up is never applied; what it held is home, or replaced there directly.
+        if superblock.abandoned {
+            return Ok(());
+        }
         let tail = superblock.tail.0;
         let mut replaced: BTreeSet<u64> = BTreeSet::new();
         let mut left: Vec<(u64, u64, &Change)> = Vec::new();

@@ -102,6 +102,11 @@ fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     ctx.attached.set(false);
     ctx.asked.take();
     ctx.vouched.set(Voucher::Log);
+    look_on(ctx, life, world);
+}
+
+/// Has requests looked at as if the power went there.
+fn look_on(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     let (shared, log, data) = (
         Rc::clone(ctx),
         Rc::clone(&world.log),

@@ -1,6 +1,7 @@
 //! A lane at work: does its script and holds the volume to its word.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -194,23 +195,7 @@ impl User {
                 let done = self.volume.discard(range.clone()).await;
                 self.settle(step, action, false, done)
             }
-            Action::Read(range) => {
-                let marks = self.ctx.lanes.borrow_mut().marks();
-                let buf = BufMut::zeroed((range.end - range.start) as usize);
-                let bytes = self.volume.read(range.start, buf).await?;
-                if self.ctx.is_harmed() {
-                    return Ok(());
-                }
-                let held = self
-                    .ctx
-                    .lanes
-                    .borrow()
-                    .check_read(range.start, &bytes, &marks);
-                if let Err(wrong) = held {
-                    self.ctx.violated(Violation::new("reads", wrong));
-                }
-                Ok(())
-            }
+            Action::Read(range) => self.read(range.clone()).await,
             Action::Flush => {
                 let had_failed = self.ctx.log_failed.get();
                 let marks = self.ctx.lanes.borrow_mut().marks();
@@ -224,6 +209,24 @@ impl User {
                 Ok(())
             }
         }
+    }
+
+    async fn read(&self, range: Range<u64>) -> Result<(), DeviceError> {
+        let marks = self.ctx.lanes.borrow_mut().marks();
+        let buf = BufMut::zeroed((range.end - range.start) as usize);
+        let bytes = self.volume.read(range.start, buf).await?;
+        if self.ctx.is_harmed() {
+            return Ok(());
+        }
+        let held = self
+            .ctx
+            .lanes
+            .borrow()
+            .check_read(range.start, &bytes, &marks);
+        if let Err(wrong) = held {
+            self.ctx.violated(Violation::new("reads", wrong));
+        }
+        Ok(())
     }
 
     /// Notes how a change ended.
