@@ -3,6 +3,7 @@
 //! Those that look at what devices are asked get every request of both disks by [`Checkers`]; the
 //! others are asked by the world when they are due.
 
+pub mod epochs;
 mod home;
 pub mod lanes;
 mod segments;
