@@ -11,7 +11,7 @@ impl Rng {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,7 +24,7 @@ impl Rng {
         if n == 0 {
             0
         } else {
-            (self.next() % n as u64) as usize
+            (self.number() % n as u64) as usize
         }
     }
 }
@@ -95,7 +95,7 @@ fn change(rng: &mut Rng, bytes: &mut Vec<u8>) {
     let at = rng.below(near);
     match rng.below(10) {
         0 | 1 => bytes[at] ^= 1 << rng.below(8),
-        2 => bytes[at] = rng.next() as u8,
+        2 => bytes[at] = rng.number() as u8,
         3..=5 => set_number(rng, bytes, at),
         6 => bytes.truncate(at),
         7 => {
@@ -109,7 +109,7 @@ fn change(rng: &mut Rng, bytes: &mut Vec<u8>) {
             bytes.splice(to..to, again);
         }
         _ => {
-            let more: Vec<u8> = (0..1 + rng.below(16)).map(|_| rng.next() as u8).collect();
+            let more: Vec<u8> = (0..1 + rng.below(16)).map(|_| rng.number() as u8).collect();
             bytes.splice(at..at, more);
         }
     }

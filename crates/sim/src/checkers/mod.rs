@@ -4,6 +4,7 @@
 //! others are asked by the world when they are due.
 
 pub mod accounts;
+pub mod epochs;
 mod home;
 pub mod lanes;
 mod segments;

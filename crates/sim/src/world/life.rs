@@ -11,7 +11,7 @@ use futures_util::future::{Either, join_all, select};
 use super::clock::LeapingTime;
 use super::user::User;
 use super::{Ctx, Voucher, Watching, look};
-use crate::checkers::{Checkers, Violation, accounts};
+use crate::checkers::{Checkers, Violation, accounts, epochs};
 use crate::disk::{Coin, Spy};
 use crate::lab::{Medium, World, checked};
 use crate::plan::{After, Life, Looks, Plan};
@@ -40,6 +40,7 @@ pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
     let life = &ctx.plan.lives[n];
     let clock = Rc::new(LeapingTime::new(mix(life.seed, 9), ctx.plan.clock_leaps));
     let driver = Rc::clone(&clock) as Rc<dyn forebay_rt::Driver>;
+    let before = medium.log.clone();
     let world = World::new(life.seed, Some(life.cut_at), medium, ctx.plan.block, driver);
     set_up(ctx, life, &world);
     let attach = world.attaching(options(&ctx.plan));
@@ -67,6 +68,9 @@ pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
         tally.virtual_time += Duration::from_nanos(world.rt.now().as_nanos() - leapt);
     });
     let left = world.cut(life.coin);
+    if ctx.attached.get() && !ctx.harmed.get() {
+        ctx.check(epochs::begun(&before, &left.log));
+    }
     // These hold the disks and are held by them.
     world.power.watch.replace(None);
     world.log.spy.replace(None);
