@@ -111,6 +111,10 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
     if config.first_is_enough() {
         config.count = false;
     }
+    if config.patterns.is_empty() && !config.invert {
+        // Nothing matches nothing, so there is nothing to read.
+        config.max_count = 0;
+    }
     if config.max_count == 0 && config.listing != Listing::Nonmatching {
         return NOTHING_SELECTED;
     }
@@ -120,7 +124,7 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
         return TROUBLE;
     };
     if config.patterns.is_empty() {
-        // Nothing matches nothing.
+        // With `-v`, these do not count.
         config.whole_lines = false;
         config.whole_words = false;
     }

@@ -94,7 +94,7 @@ pub(super) fn search(
 ) -> (Outcome, Option<Trouble>) {
     let in_order = config.minds_binary() && config.binary == Binary::WithoutMatch;
     if config.first_is_enough() && !in_order {
-        return tally(config, regex, pieces, 1);
+        return tally(config, regex, pieces, config.max_count.min(1));
     }
     if config.count && !in_order {
         return tally(config, regex, pieces, config.max_count);

@@ -96,9 +96,11 @@ impl Regex {
         let mut nodes = Vec::with_capacity(patterns.len());
         let mut warnings = Vec::new();
         let mut errors = Vec::new();
+        let mut collates = false;
         for pattern in patterns {
             match parse::parse(pattern, rules) {
                 Ok(parsed) => {
+                    collates |= parsed.collates;
                     warnings.extend(parsed.warnings);
                     nodes.push(parsed.node);
                 }
@@ -120,7 +122,9 @@ impl Regex {
         let hir = lowering(options, Accuracy::Superset).lower(&node);
         let words = options.whole_words && !options.whole_lines;
         let check = match (words, full) {
-            (true, false) if !options.utf8 => {
+            // GNU grep's automaton looks for words in single-byte characters only, and does not
+            // know collating elements. What it takes for a word is more.
+            (true, false) if !options.utf8 && !collates => {
                 let around = lines(&surrounded(&hir, options), options);
                 Check::Again(Box::new(around.map_err(|e| vec![e])?))
             }
@@ -227,7 +231,7 @@ impl Regex {
             if start >= line.len() {
                 break;
             }
-            from = start + text::decode(&line[start..], utf8).map_or(1, |c| c.1);
+            from = start + 1;
         }
         Ok(None)
     }
