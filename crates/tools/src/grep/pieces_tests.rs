@@ -83,7 +83,7 @@ proptest! {
         (invert, numbers, offsets, count) in any::<(bool, bool, bool, bool)>(),
         only in any::<bool>(),
         nul in prop::option::of(any::<usize>()),
-        binary in prop_oneof![Just(Binary::Binary), Just(Binary::Text), Just(Binary::WithoutMatch)],
+        binary in prop_oneof![Just(Binary::Named), Just(Binary::Text), Just(Binary::WithoutMatch)],
     ) {
         let mut data = lines.join("\n").into_bytes();
         if let (Some(at), false) = (nul, data.is_empty()) {

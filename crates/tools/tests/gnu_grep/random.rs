@@ -81,11 +81,11 @@ fn search(seed: u64) -> Option<String> {
         names.push("missing".into());
     }
     let mut case = Case::new("grep", dir.path()).args(&args);
-    case = case.env("LC_ALL", *rng.pick(&["C", "C.UTF-8"]));
+    case = case.env("LC_ALL", rng.pick::<&str>(&["C", "C.UTF-8"]));
     if rng.chance(20) {
         case = case.env(
             "GREP_COLORS",
-            *rng.pick(&["sl=1:cx=2:rv", "ne:mt=7", "fn=1:bad=x:ln=4", "se=:mc=3"]),
+            rng.pick::<&str>(&["sl=1:cx=2:rv", "ne:mt=7", "fn=1:bad=x:ln=4", "se=:mc=3"]),
         );
     }
     if rng.chance(6) {
