@@ -131,8 +131,15 @@ impl<'a> Printer<'a> {
             return Ok(false);
         }
         if self.plain {
-            self.out.write(line.text);
-            self.out.write(&[self.config.eol]);
+            let start = (line.offset - block.offset) as usize;
+            let end = start + line.text.len();
+            match block.data.get(start..=end) {
+                Some(whole) => self.out.write(whole),
+                None => {
+                    self.out.write(line.text);
+                    self.out.write(&[self.config.eol]);
+                }
+            }
             self.out.end_line();
             return Ok(true);
         }

@@ -37,6 +37,7 @@ impl Output {
         Rc::clone(&self.colors)
     }
 
+    #[inline]
     pub(super) fn write(&mut self, text: &[u8]) {
         if text.len() >= ENOUGH {
             self.flush();
@@ -86,6 +87,7 @@ impl Output {
         }
     }
 
+    #[inline]
     pub(super) fn colored(&mut self, color: &[u8], text: &[u8]) {
         self.start_color(color);
         self.write(text);
@@ -93,6 +95,10 @@ impl Output {
     }
 
     pub(super) fn separator(&mut self, text: &[u8]) {
+        if !self.colors.on {
+            self.write(text);
+            return;
+        }
         let colors = self.colors();
         self.colored(&colors.separator, text);
     }
