@@ -7,7 +7,7 @@
 mod piece;
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -106,11 +106,11 @@ fn range(spread: Option<Spread>) -> Option<(f64, f64)> {
 }
 
 /// Opens a file; the error says which, as Python's own does.
-fn open(path: &PathBuf) -> PyResult<File> {
+fn open(path: &Path) -> PyResult<File> {
     File::open(path).map_err(|error| failure(path, error))
 }
 
-fn failure(path: &PathBuf, error: std::io::Error) -> PyErr {
+fn failure(path: &Path, error: std::io::Error) -> PyErr {
     match error.raw_os_error() {
         // Python makes FileNotFoundError and its like of the number.
         Some(number) => {
@@ -120,13 +120,13 @@ fn failure(path: &PathBuf, error: std::io::Error) -> PyErr {
                 .next()
                 .unwrap_or(&reason)
                 .to_owned();
-            PyOSError::new_err((number, reason, path.clone()))
+            PyOSError::new_err((number, reason, path.to_owned()))
         }
         None => PyOSError::new_err(format!("{}: {error}", path.display())),
     }
 }
 
-fn undescribed(path: &PathBuf, error: DescribeError) -> PyErr {
+fn undescribed(path: &Path, error: DescribeError) -> PyErr {
     match error {
         DescribeError::Io(error) => failure(path, error),
         other => PyOSError::new_err(format!("{}: {other}", path.display())),

@@ -440,7 +440,7 @@ fn context(value: &OsStr) -> Result<u64, Refused> {
 
 fn binary_files(value: &OsStr) -> Result<Binary, Refused> {
     match value.as_bytes() {
-        b"binary" => Ok(Binary::Binary),
+        b"binary" => Ok(Binary::Named),
         b"text" => Ok(Binary::Text),
         b"without-match" => Ok(Binary::WithoutMatch),
         _ => Err(plain("unknown binary-files type")),

@@ -33,7 +33,7 @@ impl Matcher {
 pub(super) enum Binary {
     /// Say that they match, and not where.
     #[default]
-    Binary,
+    Named,
     Text,
     WithoutMatch,
 }
@@ -159,7 +159,7 @@ impl Default for Config {
             label: None,
             only_matching: false,
             quiet: false,
-            binary: Binary::Binary,
+            binary: Binary::Named,
             directories: Directories::Read,
             devices: Devices::Named,
             dereference: false,

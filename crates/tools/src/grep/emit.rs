@@ -156,7 +156,7 @@ impl<'a> Emitter<'a> {
             selected: self.selected,
             all_found: self.left == 0,
             after_last: self.after_last,
-            binary_matches: binary && !self.quiet_always && self.config.binary == Binary::Binary,
+            binary_matches: binary && !self.quiet_always && self.config.binary == Binary::Named,
         }
     }
 

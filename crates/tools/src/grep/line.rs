@@ -32,7 +32,9 @@ pub(super) struct Printer<'a> {
     counted: (u64, u64),
     /// Columns that a number takes at least.
     width: usize,
-    /// Lines are printed as they are.
+    /// Lines are printed whole and without colours.
+    plain: bool,
+    /// And with nothing before them.
     bare: bool,
 }
 
@@ -52,6 +54,7 @@ impl<'a> Printer<'a> {
             width: width(config, length),
             invalid: false,
             counted: (0, 0),
+            plain: !config.only_matching && !colors,
             bare: !head && !config.only_matching && !colors && !config.line_buffered,
             out,
         }
@@ -126,6 +129,19 @@ impl<'a> Printer<'a> {
         let only = self.config.only_matching;
         if !only && !self.head(line.text, line, line.offset, block) {
             return Ok(false);
+        }
+        if self.plain {
+            let start = (line.offset - block.offset) as usize;
+            let end = start + line.text.len();
+            match block.data.get(start..=end) {
+                Some(whole) => self.out.write(whole),
+                None => {
+                    self.out.write(line.text);
+                    self.out.write(&[self.config.eol]);
+                }
+            }
+            self.out.end_line();
+            return Ok(true);
         }
         let mut rest = line.text;
         // A line that is not selected has matches when `-v` selects.

@@ -12,6 +12,7 @@ use crate::gnu;
 const ENOUGH: usize = 64 << 10;
 
 pub(super) struct Output {
+    sink: Sink,
     buf: Vec<u8>,
     colors: Rc<Colors>,
     line_buffered: bool,
@@ -23,6 +24,7 @@ pub(super) struct Output {
 impl Output {
     pub(super) fn new(config: &Config, colors: Colors) -> Output {
         Output {
+            sink: Sink::StandardOutput,
             buf: Vec::with_capacity(ENOUGH + 4096),
             colors: Rc::new(colors),
             line_buffered: config.line_buffered,
@@ -35,10 +37,11 @@ impl Output {
         Rc::clone(&self.colors)
     }
 
+    #[inline]
     pub(super) fn write(&mut self, text: &[u8]) {
         if text.len() >= ENOUGH {
             self.flush();
-            write_out(text);
+            self.write_out(text);
             return;
         }
         self.buf.extend_from_slice(text);
@@ -48,8 +51,10 @@ impl Output {
     }
 
     pub(super) fn flush(&mut self) {
-        write_out(&self.buf);
-        self.buf.clear();
+        let mut buf = std::mem::take(&mut self.buf);
+        self.write_out(&buf);
+        buf.clear();
+        self.buf = buf;
     }
 
     /// A line has ended.
@@ -82,6 +87,7 @@ impl Output {
         }
     }
 
+    #[inline]
     pub(super) fn colored(&mut self, color: &[u8], text: &[u8]) {
         self.start_color(color);
         self.write(text);
@@ -89,6 +95,10 @@ impl Output {
     }
 
     pub(super) fn separator(&mut self, text: &[u8]) {
+        if !self.colors.on {
+            self.write(text);
+            return;
+        }
         let colors = self.colors();
         self.colored(&colors.separator, text);
     }
@@ -116,20 +126,60 @@ impl Output {
 
     /// A number before a line.
     pub(super) fn number(&mut self, number: u64, line: bool, width: usize, separator: u8) {
-        let text = if width == 0 {
-            number.to_string()
-        } else {
-            format!("{number:width$}")
-        };
+        let mut digits = [b' '; 20];
+        let (mut at, mut rest) = (digits.len(), number);
+        while at == digits.len() || rest > 0 {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        let text = &digits[at.min(digits.len() - width)..];
+        if !self.colors.on {
+            self.buf.extend_from_slice(text);
+            self.buf.push(separator);
+            return;
+        }
         let colors = self.colors();
-        let color = if line {
-            &colors.line_number
-        } else {
-            &colors.byte_number
+        let color = match line {
+            true => &colors.line_number,
+            false => &colors.byte_number,
         };
-        self.colored(color, text.as_bytes());
+        self.colored(color, text);
         self.separator(&[separator]);
     }
+
+    fn write_out(&mut self, text: &[u8]) {
+        match &mut self.sink {
+            Sink::StandardOutput => write_out(text),
+            #[cfg(test)]
+            Sink::Memory(bytes) => bytes.extend_from_slice(text),
+        }
+    }
+
+    /// Gathers everything in memory.
+    #[cfg(test)]
+    pub(super) fn into_memory(config: &Config) -> Output {
+        let mut output = Output::new(config, Colors::none());
+        output.sink = Sink::Memory(Vec::new());
+        output
+    }
+
+    /// What was gathered.
+    #[cfg(test)]
+    pub(super) fn gathered(mut self) -> Vec<u8> {
+        self.flush();
+        match self.sink {
+            Sink::Memory(bytes) => bytes,
+            Sink::StandardOutput => Vec::new(),
+        }
+    }
+}
+
+/// Where output goes.
+enum Sink {
+    StandardOutput,
+    #[cfg(test)]
+    Memory(Vec<u8>),
 }
 
 /// Writes all of `text`; without an output there is nothing more to do.

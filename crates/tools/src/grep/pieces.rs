@@ -94,7 +94,7 @@ pub(super) fn search(
 ) -> (Outcome, Option<Trouble>) {
     let in_order = config.minds_binary() && config.binary == Binary::WithoutMatch;
     if config.first_is_enough() && !in_order {
-        return tally(config, regex, pieces, 1);
+        return tally(config, regex, pieces, config.max_count.min(1));
     }
     if config.count && !in_order {
         return tally(config, regex, pieces, config.max_count);
@@ -154,6 +154,15 @@ fn tally_piece(
     most: u64,
     outcome: &mut Outcome,
 ) -> Result<(), TooDeep> {
+    if most == u64::MAX {
+        let matching = regex.count_lines(lines)?;
+        let open = u64::from(lines.last() != Some(&config.eol));
+        outcome.selected += match config.invert {
+            true => count_ends(lines, config.eol) + open - matching,
+            false => matching,
+        };
+        return Ok(());
+    }
     let mut runs = Runs::search(config.invert);
     while let Some((start, end)) = runs.next(regex, lines)? {
         let run = &lines[start..end];

@@ -50,9 +50,22 @@ fn search(seed: u64) -> Option<String> {
     }
     args.extend(generate::outputs(rng));
     args.extend(patterns.iter().map(|p| format!("-e{p}")));
+    if args.iter().any(|a| a == "-z" || a == "--null-data") {
+        // GNU grep's two matchers differ in whether a line begins behind a newline then.
+        patterns
+            .iter_mut()
+            .for_each(|p| p.retain(|c| c != '^' && c != '$'));
+        args.retain(|a| !a.starts_with("-e"));
+        args.extend(patterns.iter().map(|p| format!("-e{p}")));
+    }
     let backs = patterns
         .iter()
         .any(|p| p.contains("\\1") || p.contains("\\2"));
+    if args.iter().any(|a| a == "-w") && is_doubtful_word(&args, &patterns) {
+        return None;
+    }
+    let words = ["\\<", "\\>", "\\b", "\\B"];
+    let about_words = patterns.iter().any(|p| words.iter().any(|w| p.contains(w)));
     let mut names = Vec::new();
     for number in 0..1 + rng.below(2) * rng.below(3) {
         let mut bytes = generate::content(rng);
@@ -64,6 +77,17 @@ fn search(seed: u64) -> Option<String> {
         {
             bytes.truncate(LONG);
         }
+        if about_words {
+            // Where words end beside bytes that are no characters, GNU grep's matchers disagree.
+            bytes = String::from_utf8_lossy(&bytes).into_owned().into_bytes();
+        }
+        if args
+            .iter()
+            .any(|a| a.starts_with('-') && a.contains(['A', 'B', 'C']))
+        {
+            // A line that is no text at the end of what GNU grep reads at once separates groups.
+            bytes.truncate(LONG);
+        }
         let name = format!("f{number}");
         let path = dir.path().join(&name);
         content::write(&path, &bytes, rng);
@@ -73,11 +97,11 @@ fn search(seed: u64) -> Option<String> {
         names.push("missing".into());
     }
     let mut case = Case::new("grep", dir.path()).args(&args);
-    case = case.env("LC_ALL", *rng.pick(&["C", "C.UTF-8"]));
+    case = case.env("LC_ALL", rng.pick::<&str>(&["C", "C.UTF-8"]));
     if rng.chance(20) {
         case = case.env(
             "GREP_COLORS",
-            *rng.pick(&["sl=1:cx=2:rv", "ne:mt=7", "fn=1:bad=x:ln=4", "se=:mc=3"]),
+            rng.pick::<&str>(&["sl=1:cx=2:rv", "ne:mt=7", "fn=1:bad=x:ln=4", "se=:mc=3"]),
         );
     }
     if rng.chance(6) {
@@ -96,4 +120,18 @@ fn search(seed: u64) -> Option<String> {
     }
     case = case.ours([*rng.pick(&["--plan=auto", "--plan=best", "--plan=linear"])]);
     case.difference()
+}
+
+/// With `-w`, GNU grep looks for words in two ways, which do not find the same for a pattern that
+/// matches an empty text, or that has collating elements.
+fn is_doubtful_word(args: &[String], patterns: &[String]) -> bool {
+    let collates = patterns
+        .iter()
+        .any(|p| p.contains("[.") || p.contains("[="));
+    let mut empty = Case::new("grep", std::path::Path::new("/"));
+    let search = args
+        .iter()
+        .filter(|a| a.starts_with("-e") || *a == "-E" || *a == "-F");
+    empty = empty.args(search).input(Input::Pipe(b"\n".to_vec()));
+    collates || empty.run_gnu().code != Some(1)
 }

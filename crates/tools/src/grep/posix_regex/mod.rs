@@ -25,10 +25,10 @@ mod tests;
 
 use std::ops::Range;
 
-use memchr::{memchr, memrchr};
+use memchr::{memchr, memmem, memrchr};
 use regex_automata::Input;
 use regex_automata::meta;
-use regex_syntax::hir::Hir;
+use regex_syntax::hir::{Hir, HirKind};
 
 pub(crate) use backtrack::{STACK_BYTES, TooDeep};
 pub(crate) use error::Error;
@@ -68,8 +68,12 @@ pub(crate) struct Regex {
     /// Finds every line that matches, and, unless `check` is [`Check::None`], others.
     lines: meta::Regex,
     lines_cache: meta::Cache,
+    /// The same, where it is one text.
+    literal: Option<memmem::Finder<'static>>,
     check: Check,
     spans: Option<Spans>,
+    /// Automata are not enough for lines with more than ASCII, or for any.
+    full: bool,
     warnings: Vec<&'static str>,
 }
 
@@ -96,9 +100,11 @@ impl Regex {
         let mut nodes = Vec::with_capacity(patterns.len());
         let mut warnings = Vec::new();
         let mut errors = Vec::new();
+        let mut collates = false;
         for pattern in patterns {
             match parse::parse(pattern, rules) {
                 Ok(parsed) => {
+                    collates |= parsed.collates;
                     warnings.extend(parsed.warnings);
                     nodes.push(parsed.node);
                 }
@@ -120,7 +126,9 @@ impl Regex {
         let hir = lowering(options, Accuracy::Superset).lower(&node);
         let words = options.whole_words && !options.whole_lines;
         let check = match (words, full) {
-            (true, false) if !options.utf8 => {
+            // GNU grep's automaton looks for words in single-byte characters only, and does not
+            // know collating elements. What it takes for a word is more.
+            (true, false) if !options.utf8 && !collates => {
                 let around = lines(&surrounded(&hir, options), options);
                 Check::Again(Box::new(around.map_err(|e| vec![e])?))
             }
@@ -130,6 +138,10 @@ impl Regex {
         };
         let properties = hir.properties();
         let always = properties.minimum_len() == Some(0) && properties.look_set().is_empty();
+        let literal = match hir.kind() {
+            HirKind::Literal(text) => Some(memmem::Finder::new(&text.0).into_owned()),
+            _ => None,
+        };
         let lines = lines(&hir, options).map_err(|e| vec![e])?;
         Ok(Regex {
             options,
@@ -137,8 +149,10 @@ impl Regex {
             always,
             lines_cache: lines.create_cache(),
             lines,
+            literal,
             check,
             spans: None,
+            full,
             warnings,
         })
     }
@@ -154,7 +168,7 @@ impl Regex {
     }
 
     fn full(&self) -> bool {
-        self.node.has_backref() || self.options.utf8 && self.node.has_word_assert()
+        self.full
     }
 
     /// The first line that matches in `lines`, which holds whole lines, at or after `from`, where a
@@ -168,13 +182,10 @@ impl Regex {
         while from < lines.len() {
             let found = match self.always {
                 true => from,
-                false => {
-                    let input = Input::new(lines).range(from..).earliest(true);
-                    match self.lines.search_half_with(&mut self.lines_cache, &input) {
-                        Some(half) => half.offset(),
-                        None => return Ok(None),
-                    }
-                }
+                false => match self.match_end(lines, from) {
+                    Some(found) => found,
+                    None => return Ok(None),
+                },
             };
             // Behind the last line's end, no line begins.
             if found == lines.len() && lines[found - 1] == eol {
@@ -188,6 +199,40 @@ impl Regex {
             from = end + 1;
         }
         Ok(None)
+    }
+
+    /// How many of `lines` match.
+    pub(crate) fn count_lines(&mut self, lines: &[u8]) -> Result<u64, TooDeep> {
+        let eol = self.options.eol;
+        let (mut from, mut count) = (0, 0);
+        if self.always || !matches!(self.check, Check::None) {
+            while let Some(line) = self.find_line(lines, from)? {
+                count += 1;
+                from = line.end + 1;
+            }
+            return Ok(count);
+        }
+        while from < lines.len() {
+            let Some(found) = self.match_end(lines, from) else {
+                break;
+            };
+            if found == lines.len() && lines[found - 1] == eol {
+                break;
+            }
+            count += 1;
+            from = memchr(eol, &lines[found..]).map_or(lines.len(), |at| found + at + 1);
+        }
+        Ok(count)
+    }
+
+    /// A place in the first line at or after `from` that `lines` finds.
+    fn match_end(&mut self, lines: &[u8], from: usize) -> Option<usize> {
+        if let Some(literal) = &self.literal {
+            return literal.find(&lines[from..]).map(|at| from + at);
+        }
+        let input = Input::new(lines).range(from..).earliest(true);
+        let half = self.lines.search_half_with(&mut self.lines_cache, &input)?;
+        Some(half.offset())
     }
 
     fn passes(&mut self, line: &[u8]) -> Result<bool, TooDeep> {
@@ -227,7 +272,7 @@ impl Regex {
             if start >= line.len() {
                 break;
             }
-            from = start + text::decode(&line[start..], utf8).map_or(1, |c| c.1);
+            from = start + 1;
         }
         Ok(None)
     }
@@ -235,14 +280,22 @@ impl Regex {
     /// The leftmost-longest match, be it a word or not.
     fn find(&mut self, line: &[u8], from: usize) -> Result<Option<Range<usize>>, TooDeep> {
         if self.by_automata(line) {
+            // All kinds of matches begin at the same place: the leftmost.
+            let start = match self.full() {
+                true => self.spans().and_then(|spans| spans.start(line, from)),
+                false => {
+                    let input = Input::new(line).range(from..);
+                    let found = self.lines.search_with(&mut self.lines_cache, &input);
+                    found.map(|found| found.start())
+                }
+            };
             let Some(spans) = self.spans() else {
                 return Ok(None);
             };
-            let Some(start) = spans.start(line, from) else {
-                return Ok(None);
-            };
-            let end = spans.longest(line, start, line.len()).unwrap_or(start);
-            return Ok(Some(start..end));
+            return Ok(start.map(|start| {
+                let end = spans.longest(line, start, line.len());
+                start..end.unwrap_or(start)
+            }));
         }
         let mut start = from;
         loop {
@@ -273,7 +326,7 @@ impl Regex {
     }
 
     fn by_automata(&self, line: &[u8]) -> bool {
-        !self.full() || !self.node.has_backref() && line.is_ascii()
+        !self.full || line.is_ascii() && !self.node.has_backref()
     }
 
     /// The automata that find matches in a line, made when first asked for.

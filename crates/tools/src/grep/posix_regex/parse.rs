@@ -35,6 +35,8 @@ pub(super) struct Rules {
 pub(super) struct Parsed {
     pub(super) node: Node,
     pub(super) warnings: Vec<&'static str>,
+    /// It has `[.x.]` or `[=x=]`.
+    pub(super) collates: bool,
 }
 
 /// Reads one pattern.
@@ -47,6 +49,7 @@ pub(super) fn parse(text: &[u8], rules: Rules) -> Result<Parsed, Error> {
         groups: 0,
         closed: Vec::new(),
         warnings: Vec::new(),
+        collates: false,
     };
     let node = match rules.syntax {
         Syntax::Fixed => parser.fixed(),
@@ -55,6 +58,7 @@ pub(super) fn parse(text: &[u8], rules: Rules) -> Result<Parsed, Error> {
     Ok(Parsed {
         node,
         warnings: parser.warnings,
+        collates: parser.collates,
     })
 }
 
@@ -68,6 +72,7 @@ struct Parser<'t> {
     /// Groups that may be referred to.
     closed: Vec<usize>,
     warnings: Vec<&'static str>,
+    collates: bool,
 }
 
 /// Repetition behind an atom.
@@ -144,20 +149,18 @@ impl Parser<'_> {
         let mut start = true;
         while !self.ends() {
             if let Some(node) = self.leading_operator(start)? {
-                nodes.push(self.repeated(node)?);
-                start = false;
+                let bare = self.extended();
+                nodes.push(self.repeated(node, bare)?);
+                start = bare;
                 continue;
             }
             let atom = self.atom(nodes.is_empty())?;
             match atom {
                 Node::Assert(_) if self.extended() => {
-                    if start {
-                        self.leading_operator(true)?;
-                    }
                     // The library that GNU grep asks about these ignores operators behind them.
                     let ignored = self.is_word_assert_in_utf8(&atom);
                     let operand = if ignored { Node::Empty } else { atom.clone() };
-                    let repeated = self.repeated(operand)?;
+                    let repeated = self.repeated(operand, start)?;
                     nodes.push(if ignored { atom } else { repeated });
                 }
                 Node::Assert(assert) if assert != Assert::LineEnd => {
@@ -166,7 +169,7 @@ impl Parser<'_> {
                 }
                 _ => {
                     start = false;
-                    nodes.push(self.repeated(atom)?);
+                    nodes.push(self.repeated(atom, false)?);
                 }
             }
         }
@@ -200,29 +203,27 @@ impl Parser<'_> {
                 _ => None,
             });
         }
-        let warning = match self.rest() {
-            [b'*', ..] => "* at start of expression",
-            [b'+', ..] => "+ at start of expression",
-            [b'?', ..] => "? at start of expression",
-            [b'{', ..] => {
-                let at = self.at;
-                self.at += 1;
-                let interval = self.interval()?;
-                self.at = at;
-                match interval {
-                    Interval::Times(_) => "{...} at start of expression",
-                    Interval::Text => return Ok(None),
-                }
-            }
-            _ => return Ok(None),
-        };
-        self.warnings.push(warning);
-        Ok(Some(Node::Empty))
+        let at = self.at;
+        let operator = self.times()?.is_some();
+        self.at = at;
+        Ok(operator.then_some(Node::Empty))
     }
 
-    /// `node` with the repetition operators that follow it.
-    fn repeated(&mut self, mut node: Node) -> Result<Node, Error> {
-        while let Some(times) = self.times()? {
+    /// `node` with the repetition operators that follow it. With `warn`, there is nothing to repeat.
+    fn repeated(&mut self, mut node: Node, warn: bool) -> Result<Node, Error> {
+        loop {
+            let operator = self.rest().first().copied();
+            let Some(times) = self.times()? else {
+                return Ok(node);
+            };
+            if warn {
+                self.warnings.push(match operator {
+                    Some(b'*') => "* at start of expression",
+                    Some(b'+') => "+ at start of expression",
+                    Some(b'?') => "? at start of expression",
+                    _ => "{...} at start of expression",
+                });
+            }
             node = match (times.min, times.max) {
                 (1, Some(1)) => node,
                 (min, max) => Node::Repeat {
@@ -232,7 +233,6 @@ impl Parser<'_> {
                 },
             };
         }
-        Ok(node)
     }
 
     fn times(&mut self) -> Result<Option<Times>, Error> {
@@ -378,7 +378,10 @@ impl Parser<'_> {
 
     fn bracket(&mut self) -> Result<Node, Error> {
         let Rules { utf8, icase, .. } = self.rules;
+        let begin = self.at;
         let (inverse, items) = bracket::parse(self.text, &mut self.at, utf8, icase)?;
+        let mut pairs = self.text[begin..self.at].windows(2);
+        self.collates |= pairs.any(|pair| matches!(pair, b"[." | b"[="));
         let mut ranges = Vec::new();
         let mut bytes = Vec::new();
         for item in items {

@@ -62,7 +62,7 @@ pub(super) fn word_at(line: &[u8], at: usize, utf8: bool) -> bool {
     }
 }
 
-/// True if a character that may be part of a word ends at `at`.
+/// True if the character that byte `at - 1` belongs to may be part of a word.
 pub(super) fn word_before(line: &[u8], at: usize, utf8: bool) -> bool {
     if at == 0 {
         return false;
@@ -70,7 +70,7 @@ pub(super) fn word_before(line: &[u8], at: usize, utf8: bool) -> bool {
     if !utf8 || line[at - 1] < 0x80 {
         return word_at(line, at - 1, false);
     }
-    let begins = |n: &usize| len(&line[at - n..at]) == *n;
-    let len = (2..=at.min(4)).find(begins);
-    len.is_some_and(|n| word_at(line, at - n, true))
+    let covers = |n: &usize| len(&line[at - n..]) >= *n;
+    let before = (1..=at.min(4)).find(covers);
+    before.is_some_and(|n| word_at(line, at - n, true))
 }
