@@ -32,10 +32,16 @@ fn a_time_equals_a_number_when_it_rounds_to_it() {
 
 #[test]
 fn sizes_say_what_is_wrong_with_them() {
-    assert_eq!(numbers::size("+3k").map(|(n, unit)| (n.value, unit)), Ok((3, 1024)));
+    assert_eq!(
+        numbers::size("+3k").map(|(n, unit)| (n.value, unit)),
+        Ok((3, 1024))
+    );
     assert_eq!(numbers::size("x"), Err("invalid -size type `x'".into()));
     assert_eq!(numbers::size("é"), Err("invalid -size type `é'".into()));
-    assert_eq!(numbers::size("1cc"), Err("Invalid argument `1cc' to -size".into()));
+    assert_eq!(
+        numbers::size("1cc"),
+        Err("Invalid argument `1cc' to -size".into())
+    );
 }
 
 #[test]
@@ -110,7 +116,13 @@ fn cheap_tests_come_first_but_nothing_moves_past_an_action() {
         })
     };
     let cheap = || Node::Test(Test::True);
-    let mut node = Node::And(vec![latency(), cheap(), Node::Do(Action::Prune), latency(), cheap()]);
+    let mut node = Node::And(vec![
+        latency(),
+        cheap(),
+        Node::Do(Action::Prune),
+        latency(),
+        cheap(),
+    ]);
     node.put_cheap_first();
     let Node::And(nodes) = node else {
         panic!("it stays what it is");

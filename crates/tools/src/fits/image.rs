@@ -118,11 +118,6 @@ impl Image {
         })
     }
 
-    /// Number of pixels.
-    pub(super) fn pixels(&self) -> u64 {
-        self.axes.iter().product()
-    }
-
     /// `bytes`, whole pixels, one by one.
     pub(super) fn raw<'a>(&self, bytes: &'a [u8]) -> Box<dyn Iterator<Item = Raw> + 'a> {
         fn each<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {

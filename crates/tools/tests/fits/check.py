@@ -54,7 +54,8 @@ def plain(data):
     return data.astype(data.dtype.newbyteorder("="))
 
 
-def write(name, bitpix, shape, scale=None, zero=None, blank=None, extension=False, small=False):
+def write(name, bitpix, shape, scale=None, zero=None, blank=None, extension=False, small=False,
+          alone=False):
     kind = np.dtype(TYPES[bitpix])
     if bitpix > 0:
         info = np.iinfo(kind)
@@ -78,7 +79,7 @@ def write(name, bitpix, shape, scale=None, zero=None, blank=None, extension=Fals
     header["LONGTEXT"] = "a long text " * 20
     header["DATAMAX"] = 1.0
     parts = [fits.PrimaryHDU(), hdu] if extension else [hdu]
-    if random.random() < 0.3:
+    if not alone and random.random() < 0.3:
         parts.append(fits.ImageHDU(np.arange(1000.0)))
     fits.HDUList(parts).writeto(path(name), overwrite=True, checksum=random.random() < 0.5)
     with open(path(name), "rb") as file:
@@ -397,7 +398,7 @@ def fails(text, *args):
 
 
 def bad():
-    write("in.fits", 16, (50, 60), small=True)
+    write("in.fits", 16, (50, 60), small=True, alone=True)
     good, out = path("in.fits"), path("out.fits")
     with open(good, "rb") as file:
         content = file.read()
