@@ -104,6 +104,7 @@ fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     ctx.power.replace(Some(Rc::clone(&world.power)));
     ctx.log_failed.set(false);
     ctx.attached.set(false);
+    ctx.home_lost.set(false);
     ctx.asked.take();
     ctx.vouched.set(Voucher::Log);
     look_on(ctx, life, world);

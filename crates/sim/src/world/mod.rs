@@ -89,6 +89,8 @@ pub(crate) struct Ctx {
     /// On whose word something was acknowledged as durable last.
     pub(crate) vouched: Cell<Voucher>,
     pub(crate) attached: Cell<bool>,
+    /// A flush of the data device failed, and may have lost what has no copy in the log.
+    pub(crate) home_lost: Cell<bool>,
     /// A disk has not kept its word.
     pub(crate) harmed: Cell<bool>,
     /// What the users of this life asked and was done.
@@ -185,6 +187,10 @@ impl Spy for Watching {
         if disk.name == "log" && failed && required && ctx.attached.get() {
             ctx.log_failed.set(true);
         }
+        let only_copy = ctx.plan.bypass.is_some() || ctx.log_failed.get();
+        if disk.name == "data" && failed && request.op == forebay_device::Op::Flush && only_copy {
+            ctx.home_lost.set(true);
+        }
         self.checkers.ended(disk, request, failed);
     }
 }
@@ -220,6 +226,7 @@ pub fn run(plan: &Plan, readable: bool) -> Outcome {
         log_failed: Cell::new(false),
         vouched: Cell::new(Voucher::Log),
         attached: Cell::new(false),
+        home_lost: Cell::new(false),
         harmed: Cell::new(false),
         asked: Cell::default(),
         life: Cell::new(0),

@@ -218,11 +218,15 @@ impl User {
         if self.ctx.is_harmed() {
             return Ok(());
         }
-        let held = self
-            .ctx
-            .lanes
-            .borrow()
-            .check_read(range.start, &bytes, &marks);
+        let lanes = self.ctx.lanes.borrow();
+        // What went past the log may be gone with a flush that failed; what was durable is not.
+        let marks = if self.ctx.home_lost.get() {
+            lanes.durable_marks()
+        } else {
+            marks
+        };
+        let held = lanes.check_read(range.start, &bytes, &marks);
+        drop(lanes);
         if let Err(wrong) = held {
             self.ctx.violated(Violation::new("reads", wrong));
         }
