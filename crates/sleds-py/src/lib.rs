@@ -2,7 +2,10 @@
 //!
 //! `python/sleds/__init__.py` is what users import; `__init__.pyi` beside it has the types. Waiting
 //! for a device happens without the interpreter's lock, so that other threads go on.
-#![allow(non_snake_case, reason = "Bps: B is the unit's symbol, for bytes and not bits")]
+#![allow(
+    non_snake_case,
+    reason = "Bps: B is the unit's symbol, for bytes and not bits"
+)]
 
 mod piece;
 
@@ -120,7 +123,7 @@ fn failure(path: &Path, error: std::io::Error) -> PyErr {
                 .next()
                 .unwrap_or(&reason)
                 .to_owned();
-            PyOSError::new_err((number, reason, path.to_owned()))
+            PyOSError::new_err((number, reason, path.as_os_str().to_owned()))
         }
         None => PyOSError::new_err(format!("{}: {error}", path.display())),
     }

@@ -137,7 +137,6 @@ impl Model {
                 Some(Queue::Sptf) => disk::Scheduling::Sptf,
             },
             phase: self.phase.map_or(0.0, Phase::turns),
-            ..disk::Options::default()
         }
     }
 
