@@ -27,6 +27,7 @@ mod report;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod times;
 mod walk;
 
 use std::ffi::OsString;

@@ -1,17 +1,17 @@
-//! The words of an expression and their arguments; for actions, see `actions.rs`.
+//! The words of an expression and their arguments; for times and actions, see `times.rs` and
+//! `actions.rs`.
 
 use std::cell::RefCell;
 use std::ffi::CString;
-use std::os::fd::AsFd as _;
 
-use rustix::fs::{Access, AtFlags, CWD};
+use rustix::fs::{Access, CWD};
 
-use super::entry::{Clock, Moment, birth_at, stat_at};
+use super::entry::{Moment, stat_at};
 use super::expr::{Compare, Node, Number, PermMatch, Test};
 use super::parse::{DAY_S, Parser, Wrong, test};
 use super::sys::{self, LocalTime, Regex};
 use super::walk::Follow;
-use super::{dates, numbers, perm, report};
+use super::{numbers, perm, report};
 
 /// The syntaxes of regular expressions, with their `RE_…` bits of `<regex.h>`.
 const SYNTAXES: [(&str, u64); 13] = [
@@ -408,118 +408,12 @@ impl Parser {
     }
 
     /// The status of a file named in the expression.
-    fn reference(&mut self, name: &[u8]) -> Result<(rustix::fs::Stat, CString), Wrong> {
+    pub(super) fn reference(&mut self, name: &[u8]) -> Result<(rustix::fs::Stat, CString), Wrong> {
         let path = self.pattern(name)?;
         let follow = self.walk.follow != Follow::Never;
         let stat =
             stat_at(CWD, &path, follow).map_err(|errno| report::about(path.to_bytes(), errno))?;
         Ok((stat, path))
-    }
-
-    /// Tests of the file's times.
-    fn time_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
-        let newer = |clock, than| test(Test::Newer { clock, than });
-        let modified = |stat: &rustix::fs::Stat| Moment {
-            seconds: stat.st_mtime as i64,
-            nanos: stat.st_mtime_nsec as i64,
-        };
-        Ok(Some(match name {
-            b"-newer" => newer(Clock::Modification, modified(&self.reference(name)?.0)),
-            b"-anewer" => newer(Clock::Access, modified(&self.reference(name)?.0)),
-            b"-cnewer" => newer(Clock::Change, modified(&self.reference(name)?.0)),
-            b"-atime" => self.age(name, Clock::Access, DAY_S)?,
-            b"-ctime" => self.age(name, Clock::Change, DAY_S)?,
-            b"-mtime" => self.age(name, Clock::Modification, DAY_S)?,
-            b"-amin" => self.age(name, Clock::Access, 60)?,
-            b"-cmin" => self.age(name, Clock::Change, 60)?,
-            b"-mmin" => self.age(name, Clock::Modification, 60)?,
-            b"-used" => {
-                let arg = self.argument(name)?;
-                let parsed = numbers::fraction(&lossy(&arg));
-                let Some((compare, days)) = parsed else {
-                    let text = [b"Invalid argument ", &arg[..], b" to -used"].concat();
-                    return Err(text);
-                };
-                let nanos = (days * DAY_S as f64 * 1e9) as i128;
-                test(Test::Used { compare, nanos })
-            }
-            [b'-', b'n', b'e', b'w', b'e', b'r', x, y] => self.newer_xy(name, *x, *y)?,
-            _ => return Ok(None),
-        }))
-    }
-
-    /// `-newerXY`.
-    fn newer_xy(&mut self, name: &[u8], x: u8, y: u8) -> Result<Node, Wrong> {
-        let wrong = || [b"invalid predicate `", name, b"'"].concat();
-        let clock_of = |letter| match letter {
-            b'a' => Some(Clock::Access),
-            b'B' => Some(Clock::Birth),
-            b'c' => Some(Clock::Change),
-            b'm' => Some(Clock::Modification),
-            _ => None,
-        };
-        let clock = clock_of(x).ok_or_else(wrong)?;
-        if y == b't' {
-            let arg = self.argument(name)?;
-            let Some(than) = dates::parse(&lossy(&arg), self.now) else {
-                let mut text = b"I cannot figure out how to interpret ".to_vec();
-                text.extend_from_slice(&report::quote(&arg));
-                text.extend_from_slice(b" as a date or time");
-                return Err(text);
-            };
-            return Ok(test(Test::Newer { clock, than }));
-        }
-        let of = clock_of(y).ok_or_else(wrong)?;
-        let (stat, path) = self.reference(name)?;
-        let than = match of {
-            Clock::Access => (stat.st_atime as i64, stat.st_atime_nsec as i64),
-            Clock::Change => (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
-            Clock::Modification => (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            Clock::Birth => {
-                let flags = match self.walk.follow {
-                    Follow::Never => AtFlags::SYMLINK_NOFOLLOW,
-                    _ => AtFlags::empty(),
-                };
-                let born = birth_at(CWD.as_fd(), &path, flags).ok().flatten();
-                let Some(born) = born else {
-                    let mut text = b"Cannot obtain birth time of file ".to_vec();
-                    text.extend_from_slice(&report::quote(path.to_bytes()));
-                    return Err(text);
-                };
-                (born.seconds, born.nanos)
-            }
-        };
-        let than = Moment {
-            seconds: than.0,
-            nanos: than.1,
-        };
-        Ok(test(Test::Newer { clock, than }))
-    }
-
-    /// An age in days or minutes.
-    fn age(&mut self, name: &[u8], clock: Clock, unit: i64) -> Result<Node, Wrong> {
-        let arg = self.argument(name)?;
-        let parsed = numbers::fraction(&lossy(&arg));
-        let (compare, value) = parsed.ok_or_else(|| invalid(name, &arg))?;
-        let mut origin = self.day_start;
-        if unit != DAY_S {
-            origin.seconds += DAY_S;
-        } else if compare == Compare::Less {
-            // Days begun count as whole, but for the second that today began with.
-            origin.seconds += DAY_S - 1;
-        }
-        // A greater age is an earlier time.
-        let compare = match compare {
-            Compare::Less => Compare::More,
-            Compare::Equal => Compare::Equal,
-            Compare::More => Compare::Less,
-        };
-        Ok(test(Test::Age {
-            clock,
-            compare,
-            reference: numbers::before(origin, value, unit as f64),
-            window: unit,
-        }))
     }
 }
 
