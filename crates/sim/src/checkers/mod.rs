@@ -3,7 +3,9 @@
 //! Those that look at what devices are asked get every request of both disks by [`Checkers`]; the
 //! others are asked by the world when they are due.
 
+mod abandoned;
 pub mod accounts;
+mod copies;
 pub mod epochs;
 mod home;
 pub mod lanes;
@@ -45,6 +47,8 @@ impl std::fmt::Display for Violation {
 /// The checkers that watch the disks of a life.
 pub struct Checkers {
     turns: turns::Turns,
+    abandoned: abandoned::Abandoned,
+    copies: copies::Copies,
     segments: Option<segments::Segments>,
 }
 
@@ -53,6 +57,8 @@ impl Checkers {
     pub fn new(data: &Rc<Disk>, honest: bool) -> Checkers {
         Checkers {
             turns: turns::Turns::default(),
+            abandoned: abandoned::Abandoned::default(),
+            copies: copies::Copies::default(),
             segments: honest.then(|| segments::Segments::new(data)),
         }
     }
@@ -66,6 +72,8 @@ impl Checkers {
             self.turns.issued(request)?;
             home::issued(lanes, request)
         } else {
+            self.abandoned.issued(request)?;
+            self.copies.issued(request)?;
             let segments = self.segments.as_ref();
             segments.map_or(Ok(()), |segments| segments.issued(request))
         }
@@ -75,8 +83,12 @@ impl Checkers {
     pub fn ended(&self, disk: &Disk, request: &Request, failed: bool) {
         if disk.name == "data" {
             self.turns.ended(request);
-        } else if let Some(segments) = &self.segments {
-            segments.ended(request, failed);
+        } else {
+            self.abandoned.ended(request, failed);
+            self.copies.ended(request, failed);
+            if let Some(segments) = &self.segments {
+                segments.ended(request, failed);
+            }
         }
     }
 }
