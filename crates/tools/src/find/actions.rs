@@ -67,10 +67,8 @@ impl Parser {
 
     /// The words of a command up to `;`, or up to `{} +`.
     fn command(&mut self, name: &[u8], in_dir: bool, ask: bool) -> Result<Action, Wrong> {
-        if in_dir {
-            if let Some(why) = unsafe_path(&lossy(name)) {
-                return Err(why);
-            }
+        if in_dir && let Some(why) = unsafe_path(&lossy(name)) {
+            return Err(why);
         }
         self.asks |= ask;
         let mut words: Vec<Vec<u8>> = Vec::new();

@@ -158,7 +158,7 @@ fn month(token: Option<&Token<'_>>) -> Option<i64> {
     let short = |name: &&str| word.len() >= 3 && (*name == *word || name[..3] == **word);
     let found = MONTHS
         .iter()
-        .position(|name| short(&name) || *word == "sept" && *name == "september");
+        .position(|name| short(name) || *word == "sept" && *name == "september");
     found.map(|n| n as i64 + 1)
 }
 

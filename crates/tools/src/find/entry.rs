@@ -79,7 +79,7 @@ impl<'a> Entry<'a> {
             _ => (stat.st_mtime, stat.st_mtime_nsec),
         };
         Ok(Some(Moment {
-            seconds: seconds as i64,
+            seconds,
             nanos: nanos as i64,
         }))
     }

@@ -223,7 +223,7 @@ impl State {
                     PermMatch::Any => asked == 0 || mode & asked != 0,
                 }
             }
-            Test::Links(number) => number.holds(stat.st_nlink as u64),
+            Test::Links(number) => number.holds(stat.st_nlink),
             Test::Inode(number) => number.holds(stat.st_ino),
             Test::User(number) => number.holds(stat.st_uid.into()),
             Test::Group(number) => number.holds(stat.st_gid.into()),

@@ -117,7 +117,7 @@ impl State {
             b'k' => number((stat.st_blocks as u64).div_ceil(2)),
             b'D' => number(stat.st_dev),
             b'i' => number(stat.st_ino),
-            b'n' => number(stat.st_nlink as u64),
+            b'n' => number(stat.st_nlink),
             b's' => number(stat.st_size as u64),
             b'U' => number(stat.st_uid.into()),
             b'G' => number(stat.st_gid.into()),

@@ -102,7 +102,7 @@ impl Line<'_> {
 
     /// The time of day for what is less than half a year old, else the year.
     fn date(&self) -> Vec<u8> {
-        let seconds = self.stat.st_mtime as i64;
+        let seconds = self.stat.st_mtime;
         let recent = self.now - 6 * 30 * 86_400 <= seconds && seconds - 3600 <= self.now;
         let format = if recent { c"%b %e %H:%M" } else { c"%b %e  %Y" };
         match LocalTime::new(seconds) {

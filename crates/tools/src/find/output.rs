@@ -120,11 +120,11 @@ impl Output {
             }
         };
         self.buffer.clear();
-        if let Err(error) = written {
-            if !self.broken {
-                self.broken = true;
-                report::file_error(&self.name, report::errno_of(&error));
-            }
+        if let Err(error) = written
+            && !self.broken
+        {
+            self.broken = true;
+            report::file_error(&self.name, report::errno_of(&error));
         }
     }
 }

@@ -16,7 +16,7 @@ impl Parser {
     pub(super) fn time_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
         let newer = |clock, than| test(Test::Newer { clock, than });
         let modified = |stat: &rustix::fs::Stat| Moment {
-            seconds: stat.st_mtime as i64,
+            seconds: stat.st_mtime,
             nanos: stat.st_mtime_nsec as i64,
         };
         Ok(Some(match name {
@@ -68,9 +68,9 @@ impl Parser {
         let of = clock_of(y).ok_or_else(wrong)?;
         let (stat, path) = self.reference(name)?;
         let than = match of {
-            Clock::Access => (stat.st_atime as i64, stat.st_atime_nsec as i64),
-            Clock::Change => (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
-            Clock::Modification => (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            Clock::Access => (stat.st_atime, stat.st_atime_nsec as i64),
+            Clock::Change => (stat.st_ctime, stat.st_ctime_nsec as i64),
+            Clock::Modification => (stat.st_mtime, stat.st_mtime_nsec as i64),
             Clock::Birth => {
                 let flags = match self.walk.follow {
                     Follow::Never => AtFlags::SYMLINK_NOFOLLOW,

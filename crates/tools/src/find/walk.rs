@@ -303,15 +303,15 @@ impl<V: Visitor> Walk<'_, V> {
     fn leave(&mut self) -> Flow {
         let left = self.levels.pop().expect("there is a level to leave");
         self.path.truncate(left.path_len);
-        if let Some(parent) = self.levels.last_mut() {
-            if parent.dir.is_none() {
-                match reopen(parent, left.dir.as_ref(), &self.path) {
-                    Ok(dir) => parent.dir = Some(dir),
-                    Err(errno) => {
-                        let path = self.path[..parent.path_len].to_vec();
-                        parent.next = parent.items.len();
-                        report::file_error(&path, errno);
-                    }
+        if let Some(parent) = self.levels.last_mut()
+            && parent.dir.is_none()
+        {
+            match reopen(parent, left.dir.as_ref(), &self.path) {
+                Ok(dir) => parent.dir = Some(dir),
+                Err(errno) => {
+                    let path = self.path[..parent.path_len].to_vec();
+                    parent.next = parent.items.len();
+                    report::file_error(&path, errno);
                 }
             }
         }
