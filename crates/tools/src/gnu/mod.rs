@@ -8,5 +8,5 @@ mod options_tests;
 mod quote;
 
 pub(crate) use messages::{Complaints, print_help, print_version, reason};
-pub(crate) use options::{Arg, Item, Opt, Usage, command, one_of, parse, permutes};
+pub(crate) use options::{Arg, Item, Opt, Usage, command, one_of, parse, parse_words, permutes};
 pub(crate) use quote::{quoted, quoted_if_needed};

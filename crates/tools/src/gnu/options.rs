@@ -48,25 +48,39 @@ pub(crate) fn parse<T: Copy + PartialEq>(
     args: Vec<OsString>,
     permute: bool,
 ) -> Result<Vec<Item<T>>, Usage> {
-    let mut items = Vec::new();
+    Ok(parse_words(table, args, permute)?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+/// The same, with the items that come of each word of the command line together.
+pub(crate) fn parse_words<T: Copy + PartialEq>(
+    table: &[Opt<T>],
+    args: Vec<OsString>,
+    permute: bool,
+) -> Result<Vec<Vec<Item<T>>>, Usage> {
+    let mut words = Vec::new();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         match arg.as_bytes() {
             b"--" => break,
-            [b'-', b'-', name @ ..] => items.push(long(table, name, &mut args)?),
+            [b'-', b'-', name @ ..] => words.push(vec![long(table, name, &mut args)?]),
             [b'-', letters @ ..] if !letters.is_empty() => {
+                let mut items = Vec::new();
                 short(table, letters, &mut args, &mut items)?;
+                words.push(items);
             }
             _ => {
-                items.push(Item::Operand(arg));
+                words.push(vec![Item::Operand(arg)]);
                 if !permute {
                     break;
                 }
             }
         }
     }
-    items.extend(args.map(Item::Operand));
-    Ok(items)
+    words.extend(args.map(|arg| vec![Item::Operand(arg)]));
+    Ok(words)
 }
 
 /// True unless the user asks for options to end at the first operand.

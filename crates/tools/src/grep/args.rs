@@ -215,7 +215,6 @@ struct State {
     patterns: Patterns,
     given: bool,
     context: Option<u64>,
-    digits: Option<u64>,
     recursed_by_option: bool,
     help: bool,
     version: bool,
@@ -225,19 +224,21 @@ struct State {
 pub(super) fn parse(args: Vec<OsString>, permute: bool) -> Result<Asked, Refused> {
     let mut state = State::default();
     let mut operands = Vec::new();
-    for item in gnu::parse(&TABLE, args, permute)? {
-        match item {
-            Item::Option(Id::Digit(digit), _) => {
-                let before = state.digits.unwrap_or(0);
-                let digits = before.saturating_mul(10).saturating_add(u64::from(digit));
-                state.digits = Some(digits);
-                state.context = Some(digits);
+    for word in gnu::parse_words(&TABLE, args, permute)? {
+        // Digits next to each other in one word are one number.
+        let mut digits = 0u64;
+        for item in word {
+            match item {
+                Item::Option(Id::Digit(digit), _) => {
+                    digits = digits.saturating_mul(10).saturating_add(u64::from(digit));
+                    state.context = Some(digits);
+                }
+                Item::Option(id, value) => {
+                    digits = 0;
+                    state.option(id, &value.unwrap_or_default())?;
+                }
+                Item::Operand(operand) => operands.push(operand),
             }
-            Item::Option(id, value) => {
-                state.digits = None;
-                state.option(id, &value.unwrap_or_default())?;
-            }
-            Item::Operand(operand) => operands.push(operand),
         }
     }
     if state.version {

@@ -218,7 +218,7 @@ impl Grep {
             name: names.then_some(shown),
         };
         let (config, regex) = (&self.config, &mut self.regex);
-        let found = pieces::reader(file, config)
+        let found = pieces::reader(file, config, is_stdin)
             .map(|mut pieces| pieces::search(config, regex, &mut self.out, &source, &mut pieces));
         let (outcome, trouble) = found.unwrap_or_else(|error| {
             let none = Outcome {

@@ -14,9 +14,9 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use memchr::memchr;
-use sleds::{ReadOptions, Reader, Unit};
+use sleds::{Plan, ReadOptions, Reader, Unit};
 
-use super::config::{Binary, Config};
+use super::config::{Binary, Config, Listing};
 use super::digest::Digest;
 use super::emit::{Block, Emitter, Flow, Outcome};
 use super::nuls::Nuls;
@@ -57,19 +57,44 @@ pub(super) trait Pieces {
 
 impl Pieces for Reader<'_> {
     fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
+        let start = self.start();
         let piece = self.next_piece()?;
-        Ok(piece.map(|piece| (piece.offset, piece.data)))
+        Ok(piece.map(|piece| (piece.offset - start, piece.data)))
     }
 }
 
-/// A reader of `file`, as `config` says.
-pub(super) fn reader<'f>(file: &'f File, config: &Config) -> io::Result<Reader<'f>> {
+/// A reader of `file`, as `config` says. Where others read on from where the last selected line ends
+/// (`leaves_position`), that line has to be the last in the order of the file.
+pub(super) fn reader<'f>(
+    file: &'f File,
+    config: &Config,
+    leaves_position: bool,
+) -> io::Result<Reader<'f>> {
+    let quiet = config.quiet && !config.nobody;
+    let in_order = leaves_position && !quiet && config.listing == Listing::None;
     let options = ReadOptions {
-        plan: config.plan,
+        plan: match in_order && config.max_count != u64::MAX {
+            true => Plan::Linear,
+            false => config.plan,
+        },
         unit: Unit::Records(config.eol),
         chunk: CHUNK_BYTES,
     };
-    Reader::new(file, options)
+    match any_hit_ends(config) {
+        true => Reader::for_first_hit(file, options),
+        false => Reader::new(file, options),
+    }
+}
+
+/// True if one selected line is enough, whichever it is.
+fn any_hit_ends(config: &Config) -> bool {
+    let one = config.first_is_enough() || config.count && config.max_count == 1;
+    one && !needs_order(config)
+}
+
+/// True if what is said of a file depends on what lies before the first selected line.
+fn needs_order(config: &Config) -> bool {
+    config.minds_binary() && config.binary == Binary::WithoutMatch
 }
 
 /// What is searched.
@@ -92,7 +117,7 @@ pub(super) fn search(
     source: &Source<'_>,
     pieces: &mut dyn Pieces,
 ) -> (Outcome, Option<Trouble>) {
-    let in_order = config.minds_binary() && config.binary == Binary::WithoutMatch;
+    let in_order = needs_order(config);
     if config.first_is_enough() && !in_order {
         return tally(config, regex, pieces, config.max_count.min(1));
     }

@@ -35,6 +35,10 @@ fn command_lines_are_understood_as_gnu_grep_understands_them() {
         &["-E", "-E", "x", "f"],
         &["--context=1", "--cont=0", "bar", "f"],
         &["-1", "bar", "f"],
+        &["-1", "-2", "bar", "f"],
+        &["-01", "bar", "f"],
+        &["-1n0", "bar", "f"],
+        &["-1", "f", "-0", "-ebar"],
         &["--include", "x"],
         &["foo", "f", "--", "-c"],
         &["-c", "--", "-x", "f"],
@@ -205,6 +209,8 @@ fn standard_input_is_left_where_gnu_grep_leaves_it() {
         "-m1 -c foo",
         "-vm1 foo",
         "-m1 -L foo",
+        "-b -m1 foo",
+        "-m2 -c foo",
     ] {
         let run = |program: &str| {
             let script = format!(
