@@ -107,6 +107,8 @@ pub struct Plan {
     pub bypass: Option<u64>,
     /// The clock leaps forward now and then: one in so many waits.
     pub clock_leaps: Option<u64>,
+    /// One in so many writes is sent twice at the same time, as by a client that lost patience.
+    pub resends: Option<u64>,
     /// Much is written at once, so that the log is full and wraps.
     pub flood: bool,
     /// One after the other.
@@ -138,6 +140,7 @@ impl Plan {
             max_delay: Duration::from_micros(200 << rng.below(9)),
             bypass: rng.one_in(10).then(|| 4096 << rng.below(5)),
             clock_leaps: rng.one_in(12).then(|| 2 << rng.below(6)),
+            resends: resends(seed),
             flood,
             lives: Vec::new(),
         };
@@ -230,6 +233,12 @@ impl Plan {
     pub fn is_dishonest(&self) -> bool {
         matches!(self.kind, Kind::Rot | Kind::Misdirect | Kind::Lies)
     }
+}
+
+/// Chosen apart, so that the other choices of a seed do not depend on it.
+fn resends(seed: u64) -> Option<u64> {
+    let rng = Rng::new(mix(seed, 0x07_e5_e2));
+    rng.one_in(4).then(|| 1 + rng.below(8))
 }
 
 fn kind(rng: &Rng) -> Kind {

@@ -99,6 +99,7 @@ impl Shrinking<'_> {
 
     fn options(&mut self) {
         self.attempt(|plan| plan.clock_leaps = None);
+        self.attempt(|plan| plan.resends = None);
         self.attempt(|plan| plan.bypass = None);
         self.attempt(|plan| plan.durable_writes = false);
         for life in 0..self.best.lives.len() {
@@ -165,6 +166,9 @@ impl std::fmt::Display for Plan {
         }
         if let Some(one_in) = self.clock_leaps {
             write!(f, ", the clock leaps once in {one_in} waits")?;
+        }
+        if let Some(one_in) = self.resends {
+            write!(f, ", one write in {one_in} is sent twice at once")?;
         }
         writeln!(f)?;
         for (n, life) in self.lives.iter().enumerate() {
