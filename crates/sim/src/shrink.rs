@@ -106,6 +106,7 @@ impl Shrinking<'_> {
             self.attempt(|plan| plan.lives[life].log = Faults::default());
             self.attempt(|plan| plan.lives[life].data = Faults::default());
             self.attempt(|plan| plan.lives[life].log.slow = None);
+            self.attempt(|plan| plan.lives[life].log.slow_reads = None);
             self.attempt(|plan| plan.lives[life].data.slow = None);
             self.attempt(|plan| plan.lives[life].flush_takes = None);
         }

@@ -14,6 +14,7 @@ use futures_util::future::join;
 use super::Ctx;
 use super::clock::LeapingTime;
 use crate::checkers::{Violation, smooth};
+use crate::disk::Faults;
 use crate::history::{Action, What};
 use crate::plan::Kind;
 use crate::rng::{Rng, mix};
@@ -95,7 +96,8 @@ impl User {
         let plan = &self.ctx.plan;
         let life = &plan.lives[self.ctx.life.get()];
         let steady = plan.kind == Kind::Calm && plan.clock_leaps.is_none();
-        let steady = steady && life.log.slow.is_none() && life.data.slow.is_none();
+        let is_slow = |faults: &Faults| faults.slow.is_some() || faults.slow_reads.is_some();
+        let steady = steady && !is_slow(&life.log) && !is_slow(&life.data);
         if let (Action::Write { fua: false, .. }, true) = (action, steady) {
             let flush = life.flush_takes.unwrap_or_default();
             let slowest = life.slowest.0.max(life.slowest.1).max(flush);
