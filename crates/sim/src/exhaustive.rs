@@ -152,6 +152,7 @@ fn plan(seed: u64, kind: Kind) -> Plan {
         max_delay: Duration::from_millis(5),
         bypass: None,
         clock_leaps: None,
+        resends: None,
         flood: false,
         lives: Vec::new(),
     }

@@ -16,6 +16,7 @@
 //! - The data device has no space for pages not yet written.
 //! - The log device is gone after a crash, and an empty one in its place.
 //! - The clock leaps forward, up to an hour and more.
+//! - A client sends a write twice at the same time.
 //! - *Only in worlds marked so, where less can be promised* ([`checkers::Promise::Known`]): bits of the
 //!   log change; a write to the log lands elsewhere; flushes and FUA are acknowledged and not done.
 //!

@@ -6,6 +6,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use forebay_device::Op;
+
 use crate::disk::{Coin, Faults, Outage, Rot};
 use crate::rng::{Rng, mix};
 use crate::workload::{Bounds, Script, journal, mix as mixes, trace};
@@ -107,6 +109,8 @@ pub struct Plan {
     pub bypass: Option<u64>,
     /// The clock leaps forward now and then: one in so many waits.
     pub clock_leaps: Option<u64>,
+    /// One in so many writes is sent twice at the same time, as by a client that lost patience.
+    pub resends: Option<u64>,
     /// Much is written at once, so that the log is full and wraps.
     pub flood: bool,
     /// One after the other.
@@ -119,7 +123,7 @@ impl Plan {
         let rng = Rng::new(mix(seed, 0x0f0e_eba1));
         let kind = kind(&rng);
         let block = if rng.one_in(4) { 4096 } else { 512 };
-        let flood = rng.one_in(8);
+        let flood = rng.one_in(8) | is_hard_on_the_log(kind, seed);
         let data_len = (64 << 10)
             << if flood {
                 3
@@ -138,6 +142,7 @@ impl Plan {
             max_delay: Duration::from_micros(200 << rng.below(9)),
             bypass: rng.one_in(10).then(|| 4096 << rng.below(5)),
             clock_leaps: rng.one_in(12).then(|| 2 << rng.below(6)),
+            resends: resends(seed),
             flood,
             lives: Vec::new(),
         };
@@ -186,7 +191,10 @@ impl Plan {
         });
         let scripts: Vec<Script> = scripts.collect();
         let requests = 20 + 3 * scripts.len() as u64 * len as u64;
-        let (log, data) = faults(rng, self.kind, seed, requests);
+        let (mut log, data) = faults(rng, self.kind, seed, requests);
+        if flood {
+            log.slow_reads = slow_reads(seed);
+        }
         let us = |most: u64| Duration::from_micros(rng.below(most) + 1);
         let fast = rng.one_in(3);
         Life {
@@ -230,6 +238,18 @@ impl Plan {
     pub fn is_dishonest(&self) -> bool {
         matches!(self.kind, Kind::Rot | Kind::Misdirect | Kind::Lies)
     }
+}
+
+/// What fails the log shows more where it holds much.
+fn is_hard_on_the_log(kind: Kind, seed: u64) -> bool {
+    let rng = Rng::new(mix(seed, 0xf1_00d));
+    matches!(kind, Kind::LogFails | Kind::LogReadsFail) && rng.one_in(3)
+}
+
+/// Chosen apart, so that the other choices of a seed do not depend on it.
+fn resends(seed: u64) -> Option<u64> {
+    let rng = Rng::new(mix(seed, 0x07_e5_e2));
+    rng.one_in(4).then(|| 1 + rng.below(8))
 }
 
 fn kind(rng: &Rng) -> Kind {
@@ -297,12 +317,16 @@ fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> (Faults, Faults) {
             // Reading goes on as a rule: what cannot be read back is lost.
             refuse(rng, &mut log, when);
             log.reads_fail = 0;
+            linger(&mut data, seed);
             if rng.one_in(5) {
                 refuse(rng, &mut data, when + rng.below(40));
                 data.reads_fail = 0;
             }
         }
-        Kind::LogReadsFail => log.reads_fail = 2 + rng.below(30),
+        Kind::LogReadsFail => {
+            log.reads_fail = 2 + rng.below(30);
+            deafen(&mut log, seed);
+        }
         Kind::Rot => {
             log.rot = Some(Rot {
                 at: when,
@@ -316,6 +340,38 @@ fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> (Faults, Faults) {
         }
     }
     (log, data)
+}
+
+/// So slow that all of the log may be written anew while something is read from it.
+fn slow_reads(seed: u64) -> Option<(u64, Duration)> {
+    let rng = Rng::new(mix(seed, 6));
+    let span = Duration::from_millis(200 << rng.below(6));
+    rng.coin().then(|| (8 + rng.below(60), span))
+}
+
+/// In every other such life no read of the log succeeds for some time, however often it is tried, so
+/// that what only the log has is lost.
+fn deafen(log: &mut Faults, seed: u64) {
+    let rng = Rng::new(mix(seed, 3));
+    if rng.coin() {
+        log.reads_fail = 0;
+        log.outage = Some(Outage {
+            from: 34 + rng.below(120),
+            op: Some(Op::Read),
+            requests: rng.coin().then(|| 4 << rng.below(6)),
+            reads: true,
+        });
+    }
+}
+
+/// In every other such life the data device takes long for some requests, so that what it was asked
+/// before the log failed is still under way in the rescue.
+fn linger(data: &mut Faults, seed: u64) {
+    let rng = Rng::new(mix(seed, 4));
+    if rng.coin() {
+        let span = Duration::from_millis(20 + rng.below(400));
+        data.slow = Some((1 + rng.below(8), span));
+    }
 }
 
 fn refuse(rng: &Rng, faults: &mut Faults, when: u64) {

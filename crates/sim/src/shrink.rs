@@ -99,12 +99,14 @@ impl Shrinking<'_> {
 
     fn options(&mut self) {
         self.attempt(|plan| plan.clock_leaps = None);
+        self.attempt(|plan| plan.resends = None);
         self.attempt(|plan| plan.bypass = None);
         self.attempt(|plan| plan.durable_writes = false);
         for life in 0..self.best.lives.len() {
             self.attempt(|plan| plan.lives[life].log = Faults::default());
             self.attempt(|plan| plan.lives[life].data = Faults::default());
             self.attempt(|plan| plan.lives[life].log.slow = None);
+            self.attempt(|plan| plan.lives[life].log.slow_reads = None);
             self.attempt(|plan| plan.lives[life].data.slow = None);
             self.attempt(|plan| plan.lives[life].flush_takes = None);
         }
@@ -165,6 +167,9 @@ impl std::fmt::Display for Plan {
         }
         if let Some(one_in) = self.clock_leaps {
             write!(f, ", the clock leaps once in {one_in} waits")?;
+        }
+        if let Some(one_in) = self.resends {
+            write!(f, ", one write in {one_in} is sent twice at once")?;
         }
         writeln!(f)?;
         for (n, life) in self.lives.iter().enumerate() {

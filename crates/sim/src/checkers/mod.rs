@@ -11,6 +11,8 @@ mod home;
 pub mod lanes;
 mod segments;
 pub mod smooth;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 use std::rc::Rc;

@@ -34,6 +34,8 @@ pub struct Faults {
     pub room: Option<u64>,
     /// One in so many requests takes so long.
     pub slow: Option<(u64, Duration)>,
+    /// One in so many reads takes so long.
+    pub slow_reads: Option<(u64, Duration)>,
 }
 
 /// A time in which a disk does not work.

@@ -173,7 +173,9 @@ impl Disk {
             None if most.is_zero() => Duration::ZERO,
             None => Duration::from_nanos(1 + self.rng.below(most.as_nanos() as u64)),
         };
+        let slow_reads = self.faults.borrow().slow_reads;
         let slow = self.faults.borrow().slow;
+        let slow = slow.or(slow_reads.filter(|_| request.op == Op::Read));
         let more = slow.filter(|(one_in, _)| self.chance(request.id, 1, *one_in));
         let takes = takes + more.map_or(Duration::ZERO, |(_, span)| span);
         if !takes.is_zero() {

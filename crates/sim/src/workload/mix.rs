@@ -73,7 +73,7 @@ pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Script {
 pub fn flood(rng: &Rng, bounds: &Bounds, len: usize) -> Script {
     let mix = Mix {
         flushes: rng.below(8),
-        reads: 5,
+        reads: rng.pick(&[5, 5, 20]),
         pauses: rng.below(4),
         hot: 0,
         most: 64 << 10 << rng.below(3),

@@ -9,11 +9,15 @@ use forebay_dcd::Volume;
 use forebay_device::{BufMut, Checked, Device, DeviceError, Durability};
 use forebay_rt::{Instant, Rt};
 
+use futures_util::future::join;
+
 use super::Ctx;
 use super::clock::LeapingTime;
 use crate::checkers::{Violation, smooth};
+use crate::disk::Faults;
 use crate::history::{Action, What};
 use crate::plan::Kind;
+use crate::rng::{Rng, mix};
 use crate::stamp::stamp_into;
 
 /// No request may take longer, in virtual time, where all disks answer.
@@ -92,7 +96,8 @@ impl User {
         let plan = &self.ctx.plan;
         let life = &plan.lives[self.ctx.life.get()];
         let steady = plan.kind == Kind::Calm && plan.clock_leaps.is_none();
-        let steady = steady && life.log.slow.is_none() && life.data.slow.is_none();
+        let is_slow = |faults: &Faults| faults.slow.is_some() || faults.slow_reads.is_some();
+        let steady = steady && !is_slow(&life.log) && !is_slow(&life.data);
         if let (Action::Write { fua: false, .. }, true) = (action, steady) {
             let flush = life.flush_takes.unwrap_or_default();
             let slowest = life.slowest.0.max(life.slowest.1).max(flush);
@@ -169,10 +174,17 @@ impl User {
                 } else {
                     Durability::Flush
                 };
-                let done = self
-                    .volume
-                    .write(range.start, bytes.freeze(), durability)
-                    .await;
+                let bytes = bytes.freeze();
+                let write = || self.volume.write(range.start, bytes.clone(), durability);
+                let done = if self.sends_twice(step) {
+                    let (one, other) = join(write(), write()).await;
+                    if one.is_ok() && other.is_ok() {
+                        self.count(action);
+                    }
+                    one.and(other)
+                } else {
+                    write().await
+                };
                 self.settle(step, action, *fua, done)
             }
             Action::Zero(range) => {
@@ -209,6 +221,15 @@ impl User {
                 Ok(())
             }
         }
+    }
+
+    /// True if this step, a write, is sent twice at the same time: the same bytes, so that it does not
+    /// matter to anybody which comes last; but they meet in everything on their way.
+    fn sends_twice(&self, step: usize) -> bool {
+        let plan = &self.ctx.plan;
+        let seed = mix(plan.lives[self.ctx.life.get()].seed, 11 + self.lane as u64);
+        let rng = Rng::new(mix(seed, step as u64));
+        plan.resends.is_some_and(|one_in| rng.one_in(one_in))
     }
 
     async fn read(&self, range: Range<u64>) -> Result<(), DeviceError> {
