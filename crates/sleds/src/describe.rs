@@ -128,25 +128,43 @@ pub(crate) struct Part {
 
 /// Residency × extents, of bytes `from` to `to`.
 pub(crate) fn parts(file: &File, from: u64, to: u64) -> io::Result<Vec<Part>> {
-    let mut parts = Vec::new();
-    let mut add = |offset, end, holder| {
-        parts.push(Part {
-            offset,
-            end,
-            holder,
-        })
+    let runs = residency::residency(file, from, to)?;
+    let absent = || runs.iter().filter(|run| run.presence == Presence::Absent);
+    // One look at the filesystem's map for all that is not cached: a call for each run costs more
+    // than all the rest where every second page is cached.
+    let map = match (absent().next(), absent().next_back()) {
+        (Some(first), Some(last)) => extents::extents(file, first.offset, last.end()),
+        _ => Vec::new(),
     };
-    for run in residency::residency(file, from, to)? {
+    let mut map = &map[..];
+    let mut parts = Vec::with_capacity(runs.len());
+    for run in &runs {
+        let mut add = |offset, end, holder| {
+            parts.push(Part {
+                offset,
+                end,
+                holder,
+            })
+        };
         match run.presence {
             Presence::Cached => add(run.offset, run.end(), Holder::Cache),
             Presence::Unknown => add(run.offset, run.end(), Holder::Unknown),
             Presence::Absent => {
-                for extent in extents::extents(file, run.offset, run.end()) {
-                    let holder = match extent.under {
-                        Under::Nothing => Holder::Nothing,
-                        Under::Data(at) => Holder::Device(at),
-                    };
-                    add(extent.offset, extent.end, holder);
+                while let [extent, rest @ ..] = map {
+                    let (offset, end) = (extent.offset.max(run.offset), extent.end.min(run.end()));
+                    if offset < end {
+                        let holder = match extent.under {
+                            Under::Nothing => Holder::Nothing,
+                            Under::Data(at) => {
+                                Holder::Device(at.map(|at| at + (offset - extent.offset)))
+                            }
+                        };
+                        add(offset, end, holder);
+                    }
+                    if extent.end > run.end() {
+                        break;
+                    }
+                    map = rest;
                 }
             }
         }

@@ -353,3 +353,29 @@ fn a_file_in_memory_is_read() {
         assert!(joined(&got, 0) == content);
     }
 }
+
+#[test]
+fn nothing_is_given_out_from_the_limit_on_in_either_order() {
+    let dir = scratch();
+    let mut random = Random(23);
+    let content = text(&mut random, 3 << 20);
+    let file = cold(&path(&dir, "file"), &content);
+    for plan in [Plan::Linear, Plan::Best, Plan::Auto] {
+        for unit in [Unit::Bytes, Unit::Elements { start: 11, size: 8 }] {
+            for limit in [0, 11, 12, 19 + PAGE, 1 << 20, 3 << 20, 4 << 20] {
+                mix(&file, &mut random, 40);
+                let mut handle = &file;
+                handle.rewind().unwrap();
+                let mut reader = Reader::before(&file, limit, options(plan, unit, 30_000)).unwrap();
+                let from = reader.start() as usize;
+                let mut got = Vec::new();
+                while let Some(piece) = reader.next_piece().unwrap() {
+                    got.push((piece.offset, piece.data.to_vec()));
+                }
+                let to = (limit as usize).min(content.len()).max(from);
+                let whole = joined(&got, from as u64);
+                assert!(whole == content[from..to], "{plan:?} {unit:?} {limit}");
+            }
+        }
+    }
+}

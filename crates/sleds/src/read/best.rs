@@ -24,6 +24,8 @@ pub(super) struct Best<'f> {
     device: DeviceLane,
     /// The device works while the cached part is given out.
     ahead: bool,
+    /// Nothing is given out from here on, even if the file grows.
+    limit: u64,
     /// Reads what comes after the lanes.
     last: Option<Linear<'f>>,
 }
@@ -42,8 +44,14 @@ impl<'f> Best<'f> {
             cached: CachedLane::new(assembly()),
             device: DeviceLane::new(assembly(), options.chunk),
             ahead: !may_stop,
+            limit: u64::MAX,
             last: None,
         })
+    }
+
+    /// The same, but nothing from byte `limit` of the file on.
+    pub(super) fn until(self, limit: u64) -> Best<'f> {
+        Best { limit, ..self }
     }
 
     /// The byte after the last that was there.
@@ -74,7 +82,7 @@ impl<'f> Best<'f> {
                         options,
                         ..
                     } = self.ground;
-                    self.last = Some(Linear::at(file, tail, options));
+                    self.last = Some(Linear::at(file, tail, options).until(self.limit));
                 }
             }
         }

@@ -15,11 +15,13 @@ enum Source {
     Offset(u64),
 }
 
-/// Reads what follows a place, to the end of the file.
+/// Reads what follows a place, to a limit or the end of the file.
 pub(super) struct Linear<'f> {
     file: &'f File,
     source: Source,
     assembly: Assembly,
+    /// The byte of the file before which it stops.
+    limit: u64,
     ended: bool,
 }
 
@@ -30,8 +32,14 @@ impl<'f> Linear<'f> {
             file,
             source: Source::Position,
             assembly: Assembly::new(options.unit, options.chunk, at),
+            limit: u64::MAX,
             ended: false,
         }
+    }
+
+    /// The same, but nothing from byte `limit` of the file on.
+    pub(super) fn until(self, limit: u64) -> Linear<'f> {
+        Linear { limit, ..self }
     }
 
     /// From `at` on, leaving the position.
@@ -57,7 +65,14 @@ impl<'f> Linear<'f> {
                 let any = self.assembly.cut(true);
                 return Ok(any.then(|| self.assembly.piece()));
             }
+            let left = self.limit.saturating_sub(self.end());
+            if left == 0 {
+                self.ended = true;
+                continue;
+            }
             let room = self.assembly.make_room();
+            let length = usize::try_from(left).map_or(room.len(), |left| left.min(room.len()));
+            let room = &mut room[..length];
             let read = match &self.source {
                 Source::Position => self.file.read(room),
                 Source::Offset(at) => self.file.read_at(room, *at),

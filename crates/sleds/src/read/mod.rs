@@ -107,7 +107,7 @@ impl<'f> Reader<'f> {
     /// # Errors
     /// If the file cannot be examined.
     pub fn new(file: &'f File, options: ReadOptions) -> io::Result<Reader<'f>> {
-        Reader::begin(file, options, false)
+        Reader::begin(file, options, u64::MAX, false)
     }
 
     /// A reader for one who will stop at the first hit, and so gains from any part that is cached:
@@ -117,10 +117,25 @@ impl<'f> Reader<'f> {
     /// # Errors
     /// If the file cannot be examined.
     pub fn for_first_hit(file: &'f File, options: ReadOptions) -> io::Result<Reader<'f>> {
-        Reader::begin(file, options, true)
+        Reader::begin(file, options, u64::MAX, true)
     }
 
-    fn begin(file: &'f File, options: ReadOptions, may_stop: bool) -> io::Result<Reader<'f>> {
+    /// A reader of what lies before byte `limit` of the file: of one table of a file with several,
+    /// say. Nothing from there on is read, in either order, but for the kernel's read-ahead. In best
+    /// order the file's position is at the limit in the end.
+    ///
+    /// # Errors
+    /// If the file cannot be examined.
+    pub fn before(file: &'f File, limit: u64, options: ReadOptions) -> io::Result<Reader<'f>> {
+        Reader::begin(file, options, limit, false)
+    }
+
+    fn begin(
+        file: &'f File,
+        options: ReadOptions,
+        limit: u64,
+        may_stop: bool,
+    ) -> io::Result<Reader<'f>> {
         let mut handle = file;
         let position = handle.stream_position().ok();
         let length = length(file);
@@ -130,7 +145,7 @@ impl<'f> Reader<'f> {
                 Err(DescribeError::Io(error)) => return Err(error),
                 _ => position.unwrap_or(0),
             };
-            let state = State::Linear(Linear::stream(file, at, options));
+            let state = State::Linear(Linear::stream(file, at, options).until(limit));
             return Ok(Reader {
                 file,
                 from: at,
@@ -143,14 +158,18 @@ impl<'f> Reader<'f> {
             handle.seek(SeekFrom::Start(start))?;
             from = start;
         }
+        let to = limit.min(*length);
         let best = match options.plan {
             Plan::Linear => false,
-            Plan::Best => from < *length,
-            Plan::Auto => choose::best_pays(file, from, *length, may_stop),
+            Plan::Best => from < to,
+            Plan::Auto => choose::best_pays(file, from, to, may_stop),
         };
         let state = match best {
-            true => State::Best(Box::new(Best::new(file, from, *length, options, may_stop)?)),
-            false => State::Linear(Linear::stream(file, from, options)),
+            true => {
+                let best = Best::new(file, from, to, options, may_stop)?;
+                State::Best(Box::new(best.until(limit)))
+            }
+            false => State::Linear(Linear::stream(file, from, options).until(limit)),
         };
         Ok(Reader { file, from, state })
     }

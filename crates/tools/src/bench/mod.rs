@@ -1,6 +1,7 @@
 //! `sleds bench`: what is gained, measured on this machine.
 
 mod cage;
+mod estimates;
 mod experiments;
 mod files;
 mod measure;
@@ -87,6 +88,77 @@ fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(paper)
+        .subcommand(estimates_command())
+}
+
+fn estimates_command() -> Command {
+    let number = |name: &'static str, value, default| {
+        Arg::new(name)
+            .long(name)
+            .value_name(value)
+            .default_value(default)
+    };
+    let path = |name: &'static str, default| {
+        number(name, "DIR", default).value_parser(value_parser!(PathBuf))
+    };
+    Command::new("estimates")
+        .about("Compares estimated delivery times with what reading takes")
+        .long_about(
+            "Compares estimated delivery times with what reading takes: measures the disk, makes files, \
+             brings them into several states of the cache, estimates, and reads. Writes estimates.md. \
+             Limiting memory and disk takes root; without, give --rates 0.",
+        )
+        .arg(path("dir", ".").help("Where to make the files to read; on a disk"))
+        .arg(path("output", "sleds-bench").short('o').help("Where the report goes"))
+        .arg(
+            number("memory", "MIB", "64")
+                .value_parser(value_parser!(u64).range(8..))
+                .help("Memory for program and cache, in MiB"),
+        )
+        .arg(
+            number("rates", "MIB/S", "20,50,100,200,0")
+                .value_delimiter(',')
+                .value_parser(value_parser!(u64))
+                .help("What the disk may read, in MiB a second; 0 for no limit"),
+        )
+        .arg(
+            number("sizes", "TIMES", "0.5,1.5")
+                .value_delimiter(',')
+                .value_parser(value_parser!(f64))
+                .help("Sizes of files, in times of the memory"),
+        )
+        .arg(
+            number("seed", "N", "1")
+                .value_parser(value_parser!(u64))
+                .help("What the files hold"),
+        )
+        .arg(Arg::new("inside")
+                .long("inside")
+                .hide(true)
+                .action(clap::ArgAction::SetTrue),
+        )
+}
+
+fn run_estimates(matches: &ArgMatches) -> anyhow::Result<Option<PathBuf>> {
+    let number = |name| *matches.get_one::<u64>(name).expect("has a default");
+    let path = |name| {
+        let path = matches.get_one::<PathBuf>(name);
+        path.expect("has a default").clone()
+    };
+    let rates = matches.get_many::<u64>("rates").unwrap_or_default();
+    let sizes = matches.get_many::<f64>("sizes").unwrap_or_default();
+    let settings = estimates::Settings {
+        directory: path("dir"),
+        output: path("output"),
+        memory: number("memory") * MIB,
+        rates: rates.copied().collect(),
+        sizes: sizes.copied().collect(),
+        seed: number("seed"),
+    };
+    match matches.get_flag("inside") {
+        true => estimates::inside(&settings).map(|()| None),
+        false => estimates::run(&settings).map(Some),
+    }
 }
 
 fn settings(matches: &ArgMatches) -> Settings {
@@ -116,10 +188,15 @@ fn settings(matches: &ArgMatches) -> Settings {
 fn run(args: Vec<OsString>) -> ExitCode {
     let words = std::iter::once("bench".into()).chain(args);
     let matches = command().bin_name("sleds bench").get_matches_from(words);
-    let (_, matches) = matches.subcommand().expect("required");
-    match paper::run(&settings(matches)) {
+    let outcome = match matches.subcommand().expect("required") {
+        ("estimates", matches) => run_estimates(matches),
+        (_, matches) => paper::run(&settings(matches)).map(Some),
+    };
+    match outcome {
         Ok(report) => {
-            println!("{}", report.display());
+            if let Some(report) = report {
+                println!("{}", report.display());
+            }
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -27,21 +27,15 @@ pub(super) fn over(
         },
         ..ReadOptions::default()
     };
-    let mut reader = Reader::new(&fits.file, options)?;
-    let linear = reader.plan() == Plan::Linear;
+    // What follows in the file is not ours.
+    let end = hdu.data_at + units * unit;
+    let mut reader = Reader::before(&fits.file, end, options)?;
     let mut seen = 0;
     while seen < units {
         let Some(piece) = reader.next_piece()? else {
             bail!("became shorter while it was read");
         };
         let first = (piece.offset - hdu.data_at) / unit;
-        if first >= units {
-            // What follows in the file is not ours.
-            match linear {
-                true => break,
-                false => continue,
-            }
-        }
         let whole = (piece.data.len() as u64 / unit).min(units - first);
         if whole > 0 {
             take(first, &piece.data[..(whole * unit) as usize])?;

@@ -1,0 +1,288 @@
+//! How right the estimates of delivery times are: each beside what the reading then took.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::{Advice, fadvise};
+use sleds::{Plan, ReadOptions, Reader, Table, calibrate, delivery_time, describe};
+
+use super::cage::{Cage, Limits};
+use super::files::{self, Rng};
+
+const MIB: u64 = 1 << 20;
+/// Seconds for measuring the disk before anything is estimated.
+const CALIBRATION: Duration = Duration::from_secs(4);
+/// "Without a limit", in a form that control groups take as a number.
+const UNLIMITED: u64 = 1 << 40;
+
+/// What to do.
+pub(super) struct Settings {
+    pub(super) directory: PathBuf,
+    pub(super) output: PathBuf,
+    /// Bytes of memory for program and cache.
+    pub(super) memory: u64,
+    /// Rates of the disk, in MiB a second; 0 for as fast as it is.
+    pub(super) rates: Vec<u64>,
+    /// Sizes of files, in times of the memory.
+    pub(super) sizes: Vec<f64>,
+    pub(super) seed: u64,
+}
+
+/// What of a file is cached before it is read.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Nothing,
+    /// The last half of as much as there is room for.
+    Tail,
+    /// Every second MiB, as far as there is room.
+    Mixed,
+    Everything,
+}
+
+const STATES: [(State, &str); 4] = [
+    (State::Nothing, "nothing"),
+    (State::Tail, "the end"),
+    (State::Mixed, "every second MiB"),
+    (State::Everything, "everything"),
+];
+
+/// One estimate and what the reading took.
+struct Line {
+    words: String,
+    /// Low, median, high, measured: seconds.
+    seconds: [f64; 4],
+}
+
+impl Line {
+    fn error(&self) -> f64 {
+        let [_, median, _, measured] = self.seconds;
+        (median / measured - 1.0).abs()
+    }
+}
+
+/// Measures at each rate, in a process of its own with a table of its own; gives the report's path.
+///
+/// # Errors
+/// If files cannot be made, or the disk cannot be measured.
+pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
+    fs::create_dir_all(&settings.output)
+        .with_context(|| format!("cannot make {}", settings.output.display()))?;
+    let mut lines = Vec::new();
+    for rate in &settings.rates {
+        let scratch = tempfile::Builder::new()
+            .prefix("sleds-bench-")
+            .tempdir_in(&settings.directory)
+            .with_context(|| format!("cannot write in {}", settings.directory.display()))?;
+        let sizes: Vec<_> = settings.sizes.iter().map(f64::to_string).collect();
+        let program = std::env::current_exe().context("where is this program?")?;
+        let run = Command::new(program)
+            .args(["bench", "estimates", "--inside", "--dir"])
+            .arg(scratch.path())
+            .arg(format!("--memory={}", settings.memory / MIB))
+            .arg(format!("--rates={rate}"))
+            .arg(format!("--sizes={}", sizes.join(",")))
+            .arg(format!("--seed={}", settings.seed))
+            .env(
+                sleds::format::TABLE_VARIABLE,
+                scratch.path().join("table.toml"),
+            )
+            .stderr(Stdio::inherit())
+            .output()?;
+        ensure!(run.status.success(), "at {rate} MiB/s: {}", run.status);
+        for line in String::from_utf8(run.stdout)?.lines() {
+            lines.push(parse(line)?);
+        }
+    }
+    let path = settings.output.join("estimates.md");
+    let text = report(settings, &lines)?;
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+fn parse(line: &str) -> Result<Line> {
+    let mut fields = line.split('\t');
+    let words = fields.next().unwrap_or("").to_owned();
+    let seconds: Result<Vec<f64>, _> = fields.map(str::parse).collect();
+    let Ok(seconds) = seconds?.try_into() else {
+        bail!("not a measurement: {line}");
+    };
+    Ok(Line { words, seconds })
+}
+
+fn report(settings: &Settings, lines: &[Line]) -> Result<String> {
+    let mut text = String::from("# Estimated delivery times beside measured ones\n\n");
+    let mut errors: Vec<f64> = lines.iter().map(Line::error).collect();
+    errors.sort_by(f64::total_cmp);
+    let median = errors
+        .get(errors.len() / 2)
+        .context("nothing was measured")?;
+    writeln!(
+        text,
+        "Memory for program and cache: {} MiB; {} estimates. **Median error: {:.0} %.** Within 25 %: \
+         {}.\n",
+        settings.memory / MIB,
+        lines.len(),
+        median * 100.0,
+        errors.iter().filter(|error| **error <= 0.25).count(),
+    )?;
+    text += "| disk, file, cached before, plan | estimate (range), s | measured, s | ratio |\n";
+    text += "|---|---:|---:|---:|\n";
+    for line in lines {
+        let [low, median, high, measured] = line.seconds;
+        writeln!(
+            text,
+            "| {} | {median:.3} ({low:.3} to {high:.3}) | {measured:.3} | {:.2} |",
+            line.words,
+            median / measured
+        )?;
+    }
+    Ok(text)
+}
+
+/// Measures at one rate, in this process, and prints a line for each estimate.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn inside(settings: &Settings) -> Result<()> {
+    let rate = *settings.rates.first().context("no rate")?;
+    let limits = Limits {
+        memory: settings.memory,
+        read_bps: match rate {
+            0 => UNLIMITED,
+            rate => rate * MIB,
+        },
+    };
+    let scratch = &settings.directory;
+    let cage = Cage::enter(scratch, limits);
+    if let Err(error) = &cage {
+        ensure!(rate == 0, "cannot limit the disk: {error:#}");
+        eprintln!("sleds bench: memory is not limited, since {error:#}");
+    }
+    let first = scratch.join("calibration");
+    files::text(&first, settings.memory, settings.seed)?;
+    let file = File::open(&first)?;
+    let mut table = Table {
+        memory: calibrate::memory(Duration::from_secs(1))?,
+        ..Table::default()
+    };
+    table.memory_source = sleds::Source::Measured;
+    table.put(calibrate::device(&file, CALIBRATION, &mut |_| {})?);
+    let path = sleds::format::path_to_write();
+    sleds::format::save(&table, &path)?;
+    drop(file);
+    fs::remove_file(&first)?;
+    for (n, times) in settings.sizes.iter().enumerate() {
+        let bytes = (settings.memory as f64 * times) as u64;
+        let path = scratch.join("input");
+        files::text(&path, bytes, settings.seed + n as u64)?;
+        for (state, name) in STATES {
+            // What does not fit is not cached after it was read.
+            if matches!(state, State::Everything) && bytes * 4 > settings.memory * 3 {
+                continue;
+            }
+            for (plan, plan_name) in [(Plan::Linear, "linear"), (Plan::Best, "best")] {
+                let [low, median, high, measured] = measure(&path, bytes, settings, state, plan)?;
+                let speed = match rate {
+                    0 => "not limited".to_owned(),
+                    rate => format!("{rate} MiB/s"),
+                };
+                let size = bytes / MIB;
+                println!(
+                    "{speed}, {size} MiB, {name}, {plan_name}\t{low}\t{median}\t{high}\t{measured}"
+                );
+            }
+        }
+        fs::remove_file(&path)?;
+    }
+    Ok(())
+}
+
+fn measure(
+    path: &Path,
+    bytes: u64,
+    settings: &Settings,
+    state: State,
+    plan: Plan,
+) -> Result<[f64; 4]> {
+    let file = File::open(path)?;
+    prepare(&file, bytes, settings, state)?;
+    let estimate = delivery_time(&describe(&file)?, plan)
+        .known()
+        .context("nothing is known of a part of the file")?;
+    let options = ReadOptions {
+        plan,
+        ..ReadOptions::default()
+    };
+    let begun = Instant::now();
+    let mut reader = Reader::new(&file, options)?;
+    let mut read = 0;
+    while let Some(piece) = reader.next_piece()? {
+        read += piece.data.len() as u64;
+    }
+    let measured = begun.elapsed().as_secs_f64();
+    ensure!(read == bytes, "read {read} bytes of {bytes}");
+    Ok([estimate.low, estimate.median, estimate.high, measured])
+}
+
+/// Brings the cache into a state.
+fn prepare(file: &File, bytes: u64, settings: &Settings, state: State) -> Result<()> {
+    fadvise(file, 0, None, Advice::DontNeed)?;
+    // Read-ahead would bring in more than is asked for.
+    fadvise(file, 0, None, Advice::Random)?;
+    let room = (bytes / 2).min(settings.memory * 2 / 5) / MIB;
+    let pieces: Vec<u64> = match state {
+        State::Nothing => Vec::new(),
+        State::Tail => (bytes / MIB - room..bytes / MIB).collect(),
+        State::Mixed => {
+            let first = Rng(settings.seed).below(2);
+            (0..room).map(|n| first + n * 2).collect()
+        }
+        State::Everything => (0..bytes.div_ceil(MIB)).collect(),
+    };
+    let mut buf = vec![0; MIB as usize];
+    for piece in pieces {
+        let mut at = piece * MIB;
+        while at < ((piece + 1) * MIB).min(bytes) {
+            let n = file.read_at(&mut buf[..(64 << 10)], at)?;
+            if n == 0 {
+                break;
+            }
+            at += n as u64;
+        }
+    }
+    fadvise(file, 0, None, Advice::Normal)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_gives_the_median_of_the_errors() {
+        let settings = Settings {
+            directory: PathBuf::new(),
+            output: PathBuf::new(),
+            memory: 64 * MIB,
+            rates: vec![100],
+            sizes: vec![1.0],
+            seed: 1,
+        };
+        let lines =
+            ["a\t1\t2\t3\t2", "b\t1\t3\t4\t2", "c\t1\t1.8\t4\t2"].map(|l| parse(l).unwrap());
+        let text = report(&settings, &lines).unwrap();
+        assert!(
+            text.contains("**Median error: 10 %.** Within 25 %: 2."),
+            "{text}"
+        );
+        assert!(
+            text.contains("| b | 3.000 (1.000 to 4.000) | 2.000 | 1.50 |"),
+            "{text}"
+        );
+    }
+}
