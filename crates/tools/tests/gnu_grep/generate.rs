@@ -239,10 +239,10 @@ pub(crate) fn matchers(rng: &mut Rng) -> (Vec<String>, bool) {
     if rng.chance(4) {
         args.push("-i".into());
     }
-    // Of both, GNU grep takes one or the other, depending on what it prints.
     match rng.below(12) {
         0 | 1 => args.push("-w".into()),
         2 => args.push("-x".into()),
+        3 => args.extend(["-w".into(), "-x".into()]),
         _ => {}
     }
     (args, kind < 2)

@@ -5,6 +5,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod changing;
 mod generate;
 mod messages;
+mod order;
 mod random;

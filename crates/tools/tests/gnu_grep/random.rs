@@ -6,11 +6,17 @@ use crate::generate;
 use crate::support::rng::Rng;
 use crate::support::{Case, Input, content, cool, is_gnu, scratch, seed, settle};
 
-/// Searches made when nothing else is asked for. It is cut short on a slow machine.
-const ROUNDS: u64 = 6000;
+/// How long each of the two runs takes when nothing else is asked for.
+const SECONDS: u64 = 13;
+
+/// A seed that is always searched from, so that what differs between versions is seen.
+const FIXED_SEED: u64 = 1;
 
 /// GNU's matcher takes ages for some patterns on long lines.
 const LONG: usize = 60_000;
+
+/// Of fewer zeroes in a row, GNU grep leaves out none.
+const ZEROES: usize = 32 << 10;
 
 #[test]
 fn prints_what_gnu_grep_prints() {
@@ -20,21 +26,30 @@ fn prints_what_gnu_grep_prints() {
     let asked = std::env::var("FOREBAY_ROUNDS")
         .ok()
         .and_then(|r| r.parse().ok());
-    let end = Instant::now() + Duration::from_secs(30);
-    let first = seed();
+    if asked.is_none() && std::env::var_os("FOREBAY_SEED").is_none() {
+        // A fresh seed still finds rare differences: see "Not compared" in docs/sleds-tools.md.
+        return searches(FIXED_SEED, None);
+    }
+    searches(seed(), asked);
+}
+
+/// Searches from seed `first` on: `rounds`, or for [`SECONDS`].
+fn searches(first: u64, rounds: Option<u64>) {
+    let end = Instant::now() + Duration::from_secs(SECONDS);
+    eprintln!("FOREBAY_SEED={first}");
     let keep_going = std::env::var_os("FOREBAY_KEEP_GOING").is_some();
     let mut differences = 0;
-    for round in 0..asked.unwrap_or(ROUNDS) {
-        if asked.is_none() && Instant::now() > end {
-            break;
-        }
+    let mut round = 0;
+    while rounds.map_or(Instant::now() < end, |rounds| round < rounds) {
         let seed = first.wrapping_add(round);
         if let Some(what) = search(seed) {
             assert!(keep_going, "FOREBAY_SEED={seed}: {what}");
             eprintln!("FOREBAY_SEED={seed}: {what}\n");
             differences += 1;
         }
+        round += 1;
     }
+    eprintln!("{round} searches");
     assert_eq!(differences, 0);
 }
 
@@ -61,11 +76,21 @@ fn search(seed: u64) -> Option<String> {
     let backs = patterns
         .iter()
         .any(|p| p.contains("\\1") || p.contains("\\2"));
-    if args.iter().any(|a| a == "-w") && is_doubtful_word(&args, &patterns) {
+    let has = |args: &[String], names: &[&str]| args.iter().any(|a| names.contains(&a.as_str()));
+    if has(&args, &["-w"]) && has(&args, &["-o", "--color=always"]) {
+        // Of both with `-x`, GNU grep takes the line's end for part of the match.
+        args.retain(|a| a != "-x");
+    }
+    if has(&args, &["-w"]) && backs && patterns.len() > 1 {
+        // GNU grep then tries each pattern on its own, and shorter matches of each.
         return None;
     }
-    let words = ["\\<", "\\>", "\\b", "\\B"];
-    let about_words = patterns.iter().any(|p| words.iter().any(|w| p.contains(w)));
+    let folds = has(&args, &["-i", "-y"]) && has(&args, &["-w", "-o", "--color=always"]);
+    if folds && patterns.iter().any(|p| p.contains("[--z]")) {
+        // In the C locale, one of GNU grep's matchers compares upper case, the other both.
+        return None;
+    }
+    let nul_lines = has(&args, &["-z", "--null-data"]);
     let mut names = Vec::new();
     for number in 0..1 + rng.below(2) * rng.below(3) {
         let mut bytes = generate::content(rng);
@@ -77,10 +102,6 @@ fn search(seed: u64) -> Option<String> {
         {
             bytes.truncate(LONG);
         }
-        if about_words {
-            // Where words end beside bytes that are no characters, GNU grep's matchers disagree.
-            bytes = String::from_utf8_lossy(&bytes).into_owned().into_bytes();
-        }
         if args
             .iter()
             .any(|a| a.starts_with('-') && a.contains(['A', 'B', 'C']))
@@ -90,7 +111,12 @@ fn search(seed: u64) -> Option<String> {
         }
         let name = format!("f{number}");
         let path = dir.path().join(&name);
-        content::write(&path, &bytes, rng);
+        if nul_lines {
+            // GNU grep leaves out long runs of zeroes, and then miscounts bytes and context lines.
+            bytes.truncate(ZEROES);
+        }
+        let holes = !nul_lines && rng.chance(12);
+        content::write_with(&path, &bytes, holes, rng);
         names.push(name);
     }
     if rng.chance(30) {
@@ -119,19 +145,9 @@ fn search(seed: u64) -> Option<String> {
         }
     }
     case = case.ours([*rng.pick(&["--plan=auto", "--plan=best", "--plan=linear"])]);
-    case.difference()
-}
-
-/// With `-w`, GNU grep looks for words in two ways, which do not find the same for a pattern that
-/// matches an empty text, or that has collating elements.
-fn is_doubtful_word(args: &[String], patterns: &[String]) -> bool {
-    let collates = patterns
-        .iter()
-        .any(|p| p.contains("[.") || p.contains("[="));
-    let mut empty = Case::new("grep", std::path::Path::new("/"));
-    let search = args
-        .iter()
-        .filter(|a| a.starts_with("-e") || *a == "-E" || *a == "-F");
-    empty = empty.args(search).input(Input::Pipe(b"\n".to_vec()));
-    collates || empty.run_gnu().code != Some(1)
+    let difference = case.difference();
+    if difference.is_some() && std::env::var_os("FOREBAY_KEEP_FILES").is_some() {
+        let _ = dir.keep();
+    }
+    difference
 }

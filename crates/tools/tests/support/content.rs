@@ -213,8 +213,14 @@ fn across_a_cut(rng: &mut Rng) -> Vec<u8> {
 
 /// Writes `bytes` to `path`; now and then with holes around them.
 pub(crate) fn write(path: &Path, bytes: &[u8], rng: &mut Rng) {
+    let holes = rng.chance(12);
+    write_with(path, bytes, holes, rng);
+}
+
+/// Writes `bytes` to `path`, with holes around them if asked.
+pub(crate) fn write_with(path: &Path, bytes: &[u8], holes: bool, rng: &mut Rng) {
     let mut file = File::create(path).expect("a file");
-    if rng.chance(12) {
+    if holes {
         let hole = 4096 * rng.below(60);
         file.seek(SeekFrom::Start(hole)).expect("seek");
         file.write_all(bytes).expect("write");

@@ -4,7 +4,7 @@
 //! ways to match are tried, so the longest match is found, not the first one.
 
 use super::ast::{Assert, Node};
-use super::text::{Char, decode, word_at, word_before};
+use super::text::{Char, decode, edge_at, edge_before};
 
 /// Calls within calls before the attempt is given up. The thread that searches has
 /// [`STACK_BYTES`] of stack; a level takes less than 2 KiB of it.
@@ -182,8 +182,8 @@ impl<'l> Attempt<'l> {
     }
 
     fn holds(&self, assert: Assert, at: usize) -> bool {
-        let before = || word_before(self.line, at, self.utf8);
-        let after = || word_at(self.line, at, self.utf8);
+        let before = || edge_before(self.line, at, self.utf8);
+        let after = || edge_at(self.line, at, self.utf8);
         match assert {
             Assert::LineStart => at == 0,
             Assert::LineEnd => at == self.line.len(),

@@ -91,7 +91,13 @@ impl Bracket<'_> {
         let (Element::Char(start), Element::Char(end)) = (start, end) else {
             return Err(Error::Range);
         };
-        match (start.code(), end.code()) {
+        // In UTF-8, the library that GNU grep asks compares letters in upper case, and the ends of
+        // ranges too.
+        let case = |c: u32| match self.icase && self.utf8 {
+            true => classes::upper(c),
+            false => c,
+        };
+        match (case(start.code()), case(end.code())) {
             (low, high) if low > high => Err(Error::Range),
             (low, high) => Ok(Some(Item::Range(low, high))),
         }

@@ -74,6 +74,9 @@ pub(crate) struct Regex {
     spans: Option<Spans>,
     /// Automata are not enough for lines with more than ASCII, or for any.
     full: bool,
+    /// The library that GNU grep asks searches bytes, not characters, so that an empty match may be
+    /// within a character.
+    bytewise: bool,
     warnings: Vec<&'static str>,
 }
 
@@ -101,10 +104,12 @@ impl Regex {
         let mut warnings = Vec::new();
         let mut errors = Vec::new();
         let mut collates = false;
+        let mut bytewise = !options.icase;
         for pattern in patterns {
             match parse::parse(pattern, rules) {
                 Ok(parsed) => {
                     collates |= parsed.collates;
+                    bytewise &= !parsed.complex;
                     warnings.extend(parsed.warnings);
                     nodes.push(parsed.node);
                 }
@@ -153,6 +158,7 @@ impl Regex {
             check,
             spans: None,
             full,
+            bytewise,
             warnings,
         })
     }
@@ -269,10 +275,10 @@ impl Regex {
                     _ => break,
                 }
             }
-            if start >= line.len() {
-                break;
+            match text::decode(&line[start..], utf8 && !self.bytewise) {
+                Some((_, len)) => from = start + len,
+                None => break,
             }
-            from = start + 1;
         }
         Ok(None)
     }

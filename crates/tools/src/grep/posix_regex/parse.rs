@@ -37,6 +37,8 @@ pub(super) struct Parsed {
     pub(super) warnings: Vec<&'static str>,
     /// It has `[.x.]` or `[=x=]`.
     pub(super) collates: bool,
+    /// It has more than texts, `.`, line ends and lists of ASCII characters.
+    pub(super) complex: bool,
 }
 
 /// Reads one pattern.
@@ -50,6 +52,7 @@ pub(super) fn parse(text: &[u8], rules: Rules) -> Result<Parsed, Error> {
         closed: Vec::new(),
         warnings: Vec::new(),
         collates: false,
+        complex: false,
     };
     let node = match rules.syntax {
         Syntax::Fixed => parser.fixed(),
@@ -59,6 +62,7 @@ pub(super) fn parse(text: &[u8], rules: Rules) -> Result<Parsed, Error> {
         node,
         warnings: parser.warnings,
         collates: parser.collates,
+        complex: parser.complex,
     })
 }
 
@@ -73,6 +77,7 @@ struct Parser<'t> {
     closed: Vec<usize>,
     warnings: Vec<&'static str>,
     collates: bool,
+    complex: bool,
 }
 
 /// Repetition behind an atom.
@@ -372,6 +377,7 @@ impl Parser<'_> {
             }
             _ => return Ok(self.literal()),
         };
+        self.complex |= matches!(node, Node::Set(_)) || node.has_word_assert();
         self.at += 1;
         Ok(node)
     }
@@ -382,6 +388,8 @@ impl Parser<'_> {
         let (inverse, items) = bracket::parse(self.text, &mut self.at, utf8, icase)?;
         let mut pairs = self.text[begin..self.at].windows(2);
         self.collates |= pairs.any(|pair| matches!(pair, b"[." | b"[="));
+        let plain = |item: &Item| matches!(item, Item::Char(Char::Code(c)) if *c < 0x80);
+        self.complex |= inverse || !items.iter().all(plain);
         let mut ranges = Vec::new();
         let mut bytes = Vec::new();
         for item in items {

@@ -1,0 +1,108 @@
+//! Files that change while they are searched: there is no one right answer, but wrong ones.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::support::rng::Rng;
+use crate::support::{Case, Outcome, scratch, seed};
+
+const LINE: &[u8; 16] = b"one two 3456789\n";
+const LINES: usize = 40_000;
+const ROUNDS: usize = 12;
+
+/// Searches a file of [`LINES`] while `change` is made to it again and again.
+fn while_it_changes(args: &[&str], change: impl Fn(&File, &mut Rng) + Sync) -> Vec<Outcome> {
+    let seed = seed();
+    let dir = scratch();
+    let path = dir.path().join("f");
+    fs::write(&path, LINE.repeat(LINES)).expect("a file");
+    let file = File::options().append(true).open(&path);
+    let file = file.expect("the file");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut rng = Rng::new(seed);
+            while !done.load(Ordering::Relaxed) {
+                change(&file, &mut rng);
+            }
+        });
+        let outcomes = (0..ROUNDS).map(|round| {
+            let plan = ["auto", "best", "linear"][round % 3];
+            let case = Case::new("grep", dir.path()).ours(["--plan", plan]);
+            let outcome = case.args(args).args(["f"]).run_ours();
+            assert!(
+                matches!(outcome.code, Some(0 | 1)) && outcome.err.is_empty(),
+                "seed {seed}, {plan}: {:?} {:?} {}",
+                outcome.code,
+                outcome.signal,
+                String::from_utf8_lossy(&outcome.err)
+            );
+            outcome
+        });
+        let outcomes = outcomes.collect();
+        done.store(true, Ordering::Relaxed);
+        outcomes
+    })
+}
+
+fn grow(mut file: &File, rng: &mut Rng) {
+    let length = file.metadata().expect("its length").len();
+    if length < 4 << 20 {
+        let n = 1 + rng.below(300) as usize;
+        file.write_all(&LINE.repeat(n)).expect("write");
+    }
+}
+
+fn shrink(mut file: &File, rng: &mut Rng) {
+    file.set_len(LINE.len() as u64 * rng.below(LINES as u64))
+        .expect("truncate");
+    let length = file.metadata().expect("its length").len() as usize;
+    file.write_all(&LINE.repeat(LINES - length / LINE.len()))
+        .expect("write");
+}
+
+fn lines(outcome: &Outcome) -> Vec<String> {
+    let text = String::from_utf8_lossy(&outcome.out);
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_file_that_grows_is_searched_up_to_some_end_that_it_had() {
+    for outcome in while_it_changes(&["-n", "one"], grow) {
+        let lines = lines(&outcome);
+        assert!(lines.len() >= LINES, "{} lines", lines.len());
+        for (at, line) in lines.iter().enumerate() {
+            let whole = format!("{}:one two 3456789", at + 1);
+            // The last line may be seen in part.
+            let part = at + 1 == lines.len() && whole.starts_with(line.as_str());
+            assert!(*line == whole || part, "line {}: {line}", at + 1);
+        }
+    }
+    for outcome in while_it_changes(&["-c", "one"], grow) {
+        let told = lines(&outcome);
+        let count: usize = told[0].parse().expect("a number");
+        assert!(count >= LINES, "{count}");
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_is_searched_without_harm() {
+    for args in [&["-a", "one"], &["-a", "-C1", "one"][..]] {
+        for outcome in while_it_changes(args, shrink) {
+            let lines = lines(&outcome);
+            assert!(lines.len() <= LINES, "{} lines", lines.len());
+            for line in lines {
+                assert!(line.len() <= LINE.len(), "{line}");
+            }
+        }
+    }
+    for args in [
+        &["-q", "one"],
+        &["-c", "one"],
+        &["-o", "one"],
+        &["-l", "one"],
+    ] {
+        while_it_changes(args, shrink);
+    }
+}

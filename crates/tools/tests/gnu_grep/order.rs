@@ -1,0 +1,146 @@
+//! Files that are searched out of order: large ones, of which parts are cached.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise};
+use sleds::{Plan, ReadOptions, Reader, Unit};
+
+use crate::support::rng::Rng;
+use crate::support::{Case, Input, is_gnu, scratch, seed, settle};
+
+const ROUNDS: u64 = 2;
+
+/// Searches whose output depends on what is before and behind a line, and whose does not.
+const SEARCHES: &[&[&str]] = &[
+    &["-n", "needle"],
+    &["-nb", "-C3", "needle"],
+    &["-A2", "-B1", "-m7", "needle"],
+    &["-o", "-b", "e[a-z]*"],
+    &["-c", "e"],
+    &["-vc", "e"],
+    &["-c", "-m1", "needle"],
+    &["-m1", "-n", "needle"],
+    &["-q", "needle"],
+    &["-q", "no such thing"],
+    &["-l", "needle"],
+    &["-L", "needle"],
+    &["-L", "no such thing"],
+    &["-l", "no such thing"],
+    &["-vn", "[a-m]"],
+    &["-I", "-n", "needle"],
+    &["-w", "--color=always", "needle"],
+];
+
+/// Lines, few of which have `needle`; with `zeroes` some blocks are not text.
+fn haystack(rng: &mut Rng, zeroes: bool) -> Vec<u8> {
+    let length = (3 << 20) + rng.below(4 << 20) as usize;
+    let mut out = Vec::with_capacity(length + 100_000);
+    while out.len() < length {
+        for _ in 0..rng.below(60) {
+            out.push(b'a' + rng.below(26) as u8);
+        }
+        match rng.below(2000) {
+            0 => out.extend_from_slice(b" needle "),
+            // A line longer than what is read at once.
+            1 if rng.chance(40) => out.extend(std::iter::repeat_n(b'x', 90_000)),
+            2 if zeroes => out.push(0),
+            _ => {}
+        }
+        out.push(b'\n');
+    }
+    if rng.chance(2) {
+        out.extend_from_slice(b"needle without an end");
+    }
+    out
+}
+
+/// Leaves of `path` only `ranges` in the page cache. (To evict ranges is not enough: the kernel keeps
+/// pages in larger units, and evicts only whole ones.)
+fn cache_only(path: &Path, ranges: &[(u64, u64)]) {
+    let file = File::open(path).expect("the file");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
+    fadvise(&file, 0, None, Advice::Random).expect("fadvise");
+    for (at, length) in ranges {
+        let mut read = 0;
+        let mut page = [0; 4096];
+        while read < *length {
+            file.read_at(&mut page, at + read).expect("read");
+            read += 4096;
+        }
+    }
+}
+
+/// True if a reader gives out the pieces of `path` in an order other than the file's.
+fn comes_out_of_order(path: &Path) -> bool {
+    let file = File::open(path).expect("the file");
+    let options = ReadOptions {
+        plan: Plan::Best,
+        unit: Unit::Records(b'\n'),
+        ..ReadOptions::default()
+    };
+    let mut reader = Reader::new(&file, options).expect("a reader");
+    assert_eq!(reader.plan(), Plan::Best);
+    let (mut next, mut turns) = (0, 0);
+    while let Some(piece) = reader.next_piece().expect("a piece") {
+        turns += u64::from(piece.offset != next);
+        next = piece.offset + piece.data.len() as u64;
+    }
+    turns > 0
+}
+
+#[test]
+fn prints_what_gnu_grep_prints_where_pieces_come_out_of_order() {
+    let name = "prints_what_gnu_grep_prints_where_pieces_come_out_of_order";
+    if !is_gnu(name, "grep") {
+        return;
+    }
+    let first = seed();
+    let mut out_of_order = 0;
+    for round in 0..ROUNDS {
+        let seed = first.wrapping_add(round);
+        let rng = &mut Rng::new(seed);
+        let dir = scratch();
+        let path = dir.path().join("f");
+        let bytes = haystack(rng, round % 2 == 1);
+        fs::write(&path, &bytes).expect("a file");
+        settle(dir.path());
+        // The beginning is not among them, or reading would begin in order.
+        let mut ranges = Vec::new();
+        for _ in 0..1 + rng.below(4) {
+            let at = ((1 << 20) + rng.below(bytes.len() as u64 - (2 << 20))) & !4095;
+            ranges.push((at, 4096 * (1 + rng.below(300))));
+        }
+        cache_only(&path, &ranges);
+        out_of_order += u64::from(comes_out_of_order(&path));
+        for search in SEARCHES {
+            let mut case = Case::new("grep", dir.path())
+                .args(*search)
+                .env("LC_ALL", rng.pick::<&str>(&["C", "C.UTF-8"]));
+            case = match rng.chance(4) {
+                true => case.input(Input::FileAt(path.clone(), rng.below(5000))),
+                false => case.args(["f"]),
+            };
+            let gnu = case.run_gnu();
+            for plan in ["--plan=best", "--plan=auto", "--plan=linear"] {
+                cache_only(&path, &ranges);
+                let case = case.clone().ours([plan]);
+                let mut ours = case.run_ours();
+                ours.err = String::from_utf8_lossy(&ours.err)
+                    .replace("sleds grep", "grep")
+                    .into_bytes();
+                if let Some(what) = case.between(&gnu, &ours) {
+                    panic!("FOREBAY_SEED={seed}: {what}");
+                }
+            }
+        }
+    }
+    // On a filesystem that does not evict, all is cached, and nothing is seen of the order.
+    if out_of_order == 0 {
+        crate::support::skip(
+            name,
+            "nothing leaves the page cache here, so all came in order",
+        );
+    }
+}
