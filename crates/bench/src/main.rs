@@ -6,6 +6,7 @@
 
 mod cases;
 mod emulated;
+mod gap;
 mod load;
 mod place;
 
@@ -45,6 +46,8 @@ enum Case {
     /// An emulated disk: how late its answers are on the wall clock, and requests simulated a second
     /// on the virtual one.
     Emulated,
+    /// What a gap before each record would gain a log on an old disk.
+    Gap,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -63,6 +66,7 @@ fn main() -> anyhow::Result<()> {
         Case::Full,
         Case::Recovery,
         Case::Emulated,
+        Case::Gap,
     ];
     for case in all
         .into_iter()
@@ -75,6 +79,7 @@ fn main() -> anyhow::Result<()> {
             Case::Full => bench.full()?,
             Case::Recovery => bench.recovery()?,
             Case::Emulated => bench.emulated()?,
+            Case::Gap => gap::gap()?,
         }
     }
     Ok(())

@@ -57,6 +57,9 @@ pub(crate) enum Reply {
     Done {
         /// What is left in the log, in bytes: 0 but for a detach that keeps it.
         dirty_bytes: u64,
+        /// What to know before the devices are used otherwise.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warning: Option<String>,
     },
     /// It is not done.
     Failed {
@@ -99,6 +102,22 @@ pub(crate) enum Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reply_without_a_warning_is_as_it_was_before_there_were_warnings() {
+        let plain = r#"{"reply":"done","dirty_bytes":0}"#;
+        let done = |warning: Option<&str>| Reply::Done {
+            dirty_bytes: 0,
+            warning: warning.map(str::to_owned),
+        };
+        assert_eq!(serde_json::from_str::<Reply>(plain).unwrap(), done(None));
+        assert_eq!(serde_json::to_string(&done(None)).unwrap(), plain);
+        let warned = r#"{"reply":"done","dirty_bytes":0,"warning":"erase it"}"#;
+        assert_eq!(
+            serde_json::to_string(&done(Some("erase it"))).unwrap(),
+            warned
+        );
+    }
 
     #[test]
     fn requests_are_read_as_documented() {

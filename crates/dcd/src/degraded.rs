@@ -147,7 +147,7 @@ impl Engine {
     }
 
     /// Says in the log that it must not be taken up again, if it still takes that.
-    async fn abandon_log(&self) -> Result<()> {
+    pub(crate) async fn abandon_log(&self) -> Result<()> {
         let lost_sectors = self.lost_sectors();
         self.payload.borrow_mut().lost_sectors = lost_sectors;
         let layer = self.payload.borrow().encode();
@@ -155,9 +155,11 @@ impl Engine {
             superblock.abandoned = true;
             superblock.layer = layer;
         });
-        marked.await.inspect_err(|error| {
+        let marked = marked.await.inspect_err(|error| {
             tracing::error!(%error, "the failed log could not be marked; do not attach it again");
-        })
+        });
+        self.stale_log.set(marked.is_err());
+        marked
     }
 
     /// Waits until what overlaps with the failed log is home and the log is out of the game.

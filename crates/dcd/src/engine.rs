@@ -117,6 +117,8 @@ pub(crate) struct Engine {
     pub(crate) rescue: Cell<Rescue>,
     /// Data that was not durable was lost with the log; no flush succeeds after that.
     pub(crate) lost_unflushed: Cell<bool>,
+    /// The log could not be told that what it holds no longer counts, and would be believed.
+    pub(crate) stale_log: Cell<bool>,
 }
 
 /// A user's request under way; idleness begins when the last is dropped.
@@ -197,6 +199,7 @@ impl Engine {
             trouble: RefCell::new(None),
             rescue: Cell::new(Rescue::NotNeeded),
             lost_unflushed: Cell::new(false),
+            stale_log: Cell::new(false),
         }
     }
 

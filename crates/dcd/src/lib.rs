@@ -47,4 +47,4 @@ pub use inspect::{
 };
 pub use recover::{AttachError, AttachReport, CreateError, CreateOptions, VolumeInfo, create};
 pub use stats::{Latency, Mode, Status};
-pub use volume::{DrainError, Place, PlaceExtent, Volume};
+pub use volume::{DrainError, Place, PlaceExtent, StaleLog, Volume};

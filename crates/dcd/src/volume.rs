@@ -49,6 +49,16 @@ pub enum DrainError {
     },
 }
 
+/// A log that holds old data and could not be told so: it takes no writes. Should it work again, the
+/// next attach would take what it holds for the newest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the log device takes no writes, so it could not be marked as given up: if it works again, its old \
+     data would be taken for the newest; do not attach it, make a new log with `forebay create \
+     --force`, or erase or replace the device"
+)]
+pub struct StaleLog;
+
 /// Where a part of the volume lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -143,8 +153,15 @@ impl Volume {
         })
     }
 
+    /// What to know of the log before it is used again, if it failed and could not be marked. After
+    /// [`Volume::close`] this is final; before it, marking is still being tried.
+    pub fn stale_log(&self) -> Option<StaleLog> {
+        self.engine.stale_log.get().then_some(StaleLog)
+    }
+
     /// Ends service: new requests fail, those under way end, what was acknowledged becomes durable.
-    /// If everything is home, the log is marked clean and the data device alone is the volume.
+    /// If everything is home, the log is marked clean and the data device alone is the volume. Look at
+    /// [`Volume::stale_log`] afterwards.
     ///
     /// # Errors
     /// If what was acknowledged could not be made durable.
@@ -166,7 +183,11 @@ impl Volume {
             });
             if let Err(error) = noted.await {
                 tracing::warn!(%error, "the log could not be marked as stopped");
+                engine.stale_log.set(empty);
             }
+        } else if engine.rescue.get() == Rescue::Done && engine.stale_log.get() {
+            // The last chance; what comes of it is in `stale_log`.
+            let _ = engine.abandon_log().await;
         }
         self.work.replace(None);
         engine.settled.notify_all();
@@ -229,7 +250,11 @@ impl Volume {
                     Rescue::Done => "everything that could be read is home; replace the log",
                     _ => "what it holds is being taken home",
                 };
-                (Mode::Degraded, Some(format!("{failure}; {what}")))
+                let detail = match self.stale_log() {
+                    Some(stale) => format!("{failure}; {what}; {stale}"),
+                    None => format!("{failure}; {what}"),
+                };
+                (Mode::Degraded, Some(detail))
             }
             None if trouble.is_some() => (Mode::DataFailing, trouble.as_deref().map(str::to_owned)),
             None if engine.draining.get() > 0 => (Mode::Draining, None),

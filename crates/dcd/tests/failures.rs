@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
+use forebay_dcd::{AttachError, AttachOptions, Mode, StaleLog, Volume};
 use forebay_device::{BufMut, Device, Durability, Op};
 use forebay_rt::Rt;
 use forebay_sim::disk::Coin;
@@ -276,6 +276,65 @@ fn a_failed_log_that_comes_back_is_told_that_it_was_abandoned() {
     let again = world.after_cut(Coin::Drop).world(2, None);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
     assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+}
+
+#[test]
+fn a_failed_log_that_could_not_be_marked_is_named_with_what_to_do() {
+    let world = world();
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        assert_eq!(volume.stale_log(), None);
+        log.fail(|op, _| op != Op::Read);
+        write(&volume, 2, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        volume.drain().await.expect("all is home");
+        let detail = volume.status().mode_detail.unwrap();
+        for words in ["could not be marked", "do not attach", "create --force"] {
+            assert!(detail.contains(words), "{detail}");
+        }
+        volume.close().await.expect("all is durable");
+        assert_eq!(volume.stale_log(), Some(StaleLog));
+        rt.sleep(Duration::from_secs(60)).await;
+    });
+    // What the warning is about: the log as it is would bring back old data.
+    let again = world.after_cut(Coin::Drop).world(2, None);
+    let attached = again.attach(AttachOptions::default()).expect("no cut");
+    assert!(attached.is_ok(), "the log is believed");
+}
+
+#[test]
+fn a_close_marks_a_failed_log_that_works_again() {
+    let world = world();
+    let log = Rc::clone(&world.log);
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        log.fail(|op, _| op != Op::Read);
+        write(&volume, 2, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        assert_eq!(volume.stale_log(), Some(StaleLog));
+        log.fault.replace(None);
+        volume.close().await.expect("all is durable");
+        assert_eq!(volume.stale_log(), None);
+    });
+    let again = world.after_cut(Coin::Drop).world(2, None);
+    let refused = again.attach(AttachOptions::default()).expect("no cut");
+    assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+}
+
+#[test]
+fn a_close_that_cannot_say_that_all_is_home_says_that() {
+    let world = world();
+    let log = Rc::clone(&world.log);
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.drain().await.unwrap();
+        log.fail(|op, range| op == Op::Write && range.start < SEGMENTS_AT);
+        volume.close().await.expect("all is durable at home");
+        assert_eq!(volume.stale_log(), Some(StaleLog));
+    });
 }
 
 /// Found by the run of faults: the new tail was in one copy of the superblock when the log failed, so

@@ -34,7 +34,7 @@ pub(crate) struct Explore {
     /// Tries everything that can happen to scripted runs, instead of worlds at random
     #[arg(long)]
     exhaustive: bool,
-    /// Lanes do what this recorded trace says (.ascii, .disksim or .vscsi)
+    /// Lanes do what this recorded trace says (.ascii, .disksim, .vscsi or .srt)
     #[arg(long)]
     trace: Option<PathBuf>,
     /// Prints every world's digest
@@ -98,7 +98,8 @@ fn read_trace(path: Option<&Path>) -> Result<Option<Vec<Traced>>> {
     };
     let name = path.display();
     let format = Format::of_name(&path.to_string_lossy());
-    let format = format.with_context(|| format!("{name} is not .ascii, .disksim or .vscsi"))?;
+    let format =
+        format.with_context(|| format!("{name} is not .ascii, .disksim, .vscsi or .srt"))?;
     let bytes = std::fs::read(path).with_context(|| format!("{name} cannot be read"))?;
     Ok(Some(format.read(&bytes, usize::MAX)?))
 }
@@ -178,7 +179,7 @@ pub(crate) struct Replay {
     /// First makes the world as small as it can be with the same thing going wrong
     #[arg(long)]
     shrunk: bool,
-    /// Lanes do what this recorded trace says (.ascii, .disksim or .vscsi)
+    /// Lanes do what this recorded trace says (.ascii, .disksim, .vscsi or .srt)
     #[arg(long)]
     trace: Option<PathBuf>,
 }

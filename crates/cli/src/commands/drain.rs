@@ -28,7 +28,15 @@ pub(crate) fn drained(client: &mut Client, request: &Request, what: String) -> O
     let reply = client.ask(request, |left| dirty.set(left));
     dirty.finish();
     Ok(match reply? {
-        crate::protocol::Reply::Done { dirty_bytes } => dirty_bytes,
+        crate::protocol::Reply::Done {
+            dirty_bytes,
+            warning,
+        } => {
+            if let Some(warning) = warning {
+                eprintln!("forebay: WARNING: {warning}");
+            }
+            dirty_bytes
+        }
         _ => 0,
     })
 }

@@ -153,10 +153,19 @@ impl Client {
 
     async fn done(&self, outcome: Outcome<u64>) -> Result<(), Gone> {
         let reply = match outcome {
-            Ok(dirty_bytes) => Reply::Done { dirty_bytes },
+            Ok(dirty_bytes) => Reply::Done {
+                dirty_bytes,
+                warning: self.stale_log(),
+            },
             Err(failure) => failure.into(),
         };
         self.say(&reply).await
+    }
+
+    fn stale_log(&self) -> Option<String> {
+        let daemon = &self.daemon;
+        let stale = daemon.volume.stale_log()?;
+        Some(format!("{}: {stale}", daemon.target.log))
     }
 
     /// Drains and tells how it goes. Ends early if the client goes away, the time is over, or the

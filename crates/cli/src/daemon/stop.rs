@@ -73,6 +73,9 @@ async fn patiently(daemon: &Daemon) -> Outcome {
     stop_nbd(daemon).await;
     let left = daemon.volume.status().dirty_bytes;
     daemon.volume.close().await.map_err(Failure::io)?;
+    if let Some(stale) = daemon.volume.stale_log() {
+        tracing::error!("{}: {stale}", daemon.target.log);
+    }
     tracing::info!(dirty_bytes = left, "stopped");
     Ok(())
 }

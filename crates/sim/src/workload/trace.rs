@@ -13,6 +13,11 @@ const PAUSE_MAX: Duration = Duration::from_millis(1500);
 /// Requests are cut to this, in bytes.
 const LEN_MAX: u64 = 256 << 10;
 
+/// A record of HP's traces, the sectors it counts in, and what ends the text before the first.
+const SRT_RECORD: usize = 56;
+const SRT_SECTOR: u64 = 256;
+const SRT_HEADER_END: &[u8] = b"};\n\x0c";
+
 /// How a trace is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
@@ -23,6 +28,11 @@ pub enum Format {
     /// Binary, records of 32 bytes, little-endian: `u32 sn, u32 bytes, u32 nsg, u16 cmd, u16 ver, u64
     /// lbn, u64 µs`; cmd 0x2a a write, 0x28 a read.
     Vscsi,
+    /// Binary, HP's: a text header up to a line `};` and a form feed, then records of 56 bytes,
+    /// 32-bit big-endian words: counted from 0, the second and the third are seconds and
+    /// microseconds, the sixth the length in bytes, the seventh the first sector of 256 bytes, and the
+    /// eleventh flags, of which the lowest is clear for a write.
+    Srt,
 }
 
 /// One request of a trace.
@@ -53,6 +63,7 @@ impl Format {
             "ascii" => Some(Format::Oltp),
             "disksim" => Some(Format::DiskSim),
             "vscsi" => Some(Format::Vscsi),
+            "srt" => Some(Format::Srt),
             _ => None,
         }
     }
@@ -68,6 +79,14 @@ impl Format {
                 .chunks(32)
                 .take(most)
                 .map(vscsi)
+                .enumerate()
+                .map(read)
+                .collect(),
+            Format::Srt => srt_records(bytes)
+                .ok_or(NotATrace { record: 0 })?
+                .chunks(SRT_RECORD)
+                .take(most)
+                .map(srt)
                 .enumerate()
                 .map(read)
                 .collect(),
@@ -132,6 +151,34 @@ fn vscsi(record: &[u8]) -> Option<Traced> {
         write,
         sector: number(16, 8)?,
         sectors: number(4, 4)?.div_ceil(SECTOR),
+    })
+}
+
+/// What follows the text at the head of one of HP's traces.
+fn srt_records(bytes: &[u8]) -> Option<&[u8]> {
+    let end = bytes
+        .windows(SRT_HEADER_END.len())
+        .position(|window| window == SRT_HEADER_END)?;
+    bytes.get(end + SRT_HEADER_END.len()..)
+}
+
+fn srt(record: &[u8]) -> Option<Traced> {
+    let word = |n: usize| {
+        let bytes = record.get(n * 4..n * 4 + 4)?;
+        Some(u32::from_be_bytes(bytes.try_into().ok()?))
+    };
+    if word(0)? as usize != SRT_RECORD {
+        return None;
+    }
+    // The last word is only looked at so that a record cut short is none.
+    word(SRT_RECORD / 4 - 1)?;
+    let (at, len) = (u64::from(word(7)?) * SRT_SECTOR, u64::from(word(6)?));
+    let micros = Duration::from_micros(word(3)?.into());
+    Some(Traced {
+        at: Duration::from_secs(word(2)?.into()) + micros,
+        write: word(11)? & 1 == 0,
+        sector: at / SECTOR,
+        sectors: (at % SECTOR + len).div_ceil(SECTOR),
     })
 }
 
@@ -228,6 +275,59 @@ mod tests {
         assert_eq!(
             Format::Vscsi.read(&bytes[..40], 9),
             Err(NotATrace { record: 1 })
+        );
+    }
+
+    #[test]
+    fn traces_of_hp_are_read_record_by_record_behind_their_text() {
+        let record = |words: [u32; 12]| {
+            let mut bytes = words.map(u32::to_be_bytes).concat();
+            bytes.resize(56, 0);
+            bytes
+        };
+        let mut bytes = b"$$TR_IOREC\ndisks = { 0 -> { rpm = 4002 };\n};\n\x0c".to_vec();
+        bytes.extend(record([
+            56,
+            4 << 16 | 1,
+            3,
+            250,
+            9,
+            9,
+            8192,
+            22,
+            1,
+            1,
+            1,
+            0x0800_0106,
+        ]));
+        bytes.extend(record([
+            56,
+            4 << 16 | 1,
+            4,
+            0,
+            9,
+            9,
+            1024,
+            23,
+            0,
+            0,
+            0,
+            0x0800_0107,
+        ]));
+        let first = Duration::from_micros(3_000_250);
+        assert_eq!(
+            Format::Srt.read(&bytes, 9).unwrap(),
+            [
+                traced(first, true, 11, 16),
+                traced(Duration::from_secs(4), false, 11, 3)
+            ]
+        );
+        assert_eq!(Format::of_name("week.srt"), Some(Format::Srt));
+        let short = &bytes[..bytes.len() - 1];
+        assert_eq!(Format::Srt.read(short, 9), Err(NotATrace { record: 1 }));
+        assert_eq!(
+            Format::Srt.read(b"no text ends here", 9),
+            Err(NotATrace { record: 0 })
         );
     }
 
