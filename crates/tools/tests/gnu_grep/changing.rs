@@ -20,7 +20,7 @@ fn while_it_changes(args: &[&str], change: impl Fn(&File, &mut Rng) + Sync) -> V
     let file = File::options().append(true).open(&path);
     let file = file.expect("the file");
     let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    let outcomes = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut rng = Rng::new(seed);
             while !done.load(Ordering::Relaxed) {
@@ -31,19 +31,26 @@ fn while_it_changes(args: &[&str], change: impl Fn(&File, &mut Rng) + Sync) -> V
             let plan = ["auto", "best", "linear"][round % 3];
             let case = Case::new("grep", dir.path()).ours(["--plan", plan]);
             let outcome = case.args(args).args(["f"]).run_ours();
-            assert!(
-                matches!(outcome.code, Some(0 | 1)) && outcome.err.is_empty(),
-                "seed {seed}, {plan}: {:?} {:?} {}",
-                outcome.code,
-                outcome.signal,
-                String::from_utf8_lossy(&outcome.err)
-            );
-            outcome
+            (plan, outcome)
         });
-        let outcomes = outcomes.collect();
+        let outcomes: Vec<_> = outcomes.collect();
         done.store(true, Ordering::Relaxed);
         outcomes
-    })
+    });
+    // Where a page is cut off while it is read, zeroes may be seen.
+    let binary = b"sleds grep: f: binary file matches\n";
+    let checked = outcomes.into_iter().map(|(plan, outcome)| {
+        assert!(
+            matches!(outcome.code, Some(0 | 1))
+                && (outcome.err.is_empty() || outcome.err == binary),
+            "seed {seed}, {plan}: {:?} {:?} {}",
+            outcome.code,
+            outcome.signal,
+            String::from_utf8_lossy(&outcome.err)
+        );
+        outcome
+    });
+    checked.collect()
 }
 
 fn grow(mut file: &File, rng: &mut Rng) {
@@ -93,7 +100,11 @@ fn a_file_that_shrinks_is_searched_without_harm() {
             let lines = lines(&outcome);
             assert!(lines.len() <= LINES, "{} lines", lines.len());
             for line in lines {
-                assert!(line.len() <= LINE.len(), "{line}");
+                // What was cut off while it was read may be seen as zeroes; lines of nothing else
+                // come between groups.
+                for part in line.split('\0') {
+                    assert!(line == "--" || "one two 3456789".contains(part), "{line:?}");
+                }
             }
         }
     }
