@@ -250,7 +250,8 @@ impl Parser {
                 );
             }
         }
-        let speaks = |action: &Action| !matches!(action, Action::Prune);
+        // `-quit` does not speak either: what it ends it ends before the print.
+        let speaks = |action: &Action| !matches!(action, Action::Prune | Action::Quit);
         let print = || Node::Do(Action::Print { to: 0, end: b'\n' });
         let mut expr = match expr {
             None => print(),

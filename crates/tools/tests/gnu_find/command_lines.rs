@@ -50,6 +50,8 @@ nonexist
 . -D
 -D
 -O
+. -name . -o -quit
+. -user root -prune -o -quit
 -O9 . -quit
 -O99999 . -quit
 -Ox
