@@ -276,14 +276,20 @@ fn first_difference(gnu: &[u8], ours: &[u8]) -> String {
     unreachable!()
 }
 
-/// Where tests get their random choices from: `FOREBAY_SEED`, or the clock. Each says its seed when
-/// it fails.
+/// Where tests get their random choices from: `FOREBAY_SEED`, the clock if that is `fresh`, or always
+/// the same. A fresh seed finds differences that have nothing to do with the change at hand. Each test
+/// says its seed when it fails.
 pub(crate) fn seed() -> u64 {
-    let given = std::env::var("FOREBAY_SEED").ok();
-    given.and_then(|s| s.parse().ok()).unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.expect("a clock after 1970").as_nanos() as u64
-    })
+    match std::env::var("FOREBAY_SEED").as_deref() {
+        Ok("fresh") => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            now.expect("a clock after 1970").as_nanos() as u64
+        }
+        given => given
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .unwrap_or(1_795_247_192_078_744_827),
+    }
 }
 
 /// Writes what is dirty on the filesystem of `dir`, so that it can leave the page cache.
