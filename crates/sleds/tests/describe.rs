@@ -10,8 +10,8 @@ use std::process::Command;
 
 use common::{PAGE, Random, can_evict, cold, evict, mix, path, scratch, skipped, warm};
 use sleds::{
-    DescribeError, Describer, Entry, Estimator, Level, Place, Plan, Presence, Sled, Source, Spread,
-    Table, Zone, delivery_time_in, describe, residency,
+    DescribeError, Describer, Entry, Estimator, Level, Place, Plan, Presence, Run, Sled, Source,
+    Spread, Table, Zone, delivery_time_in, describe, residency,
 };
 
 fn spread(median: f64) -> Spread {
@@ -86,6 +86,52 @@ fn looking_changes_nothing_and_agrees_with_itself() {
             assert_eq!(whole.presence, run.presence);
             assert!(run.end() <= whole.end());
         }
+    }
+}
+
+/// Neighbours that are alike made one.
+fn joined(runs: impl IntoIterator<Item = Run>) -> Vec<Run> {
+    let mut joined: Vec<Run> = Vec::new();
+    for run in runs {
+        match joined.last_mut() {
+            Some(last) if last.presence == run.presence => last.length += run.length,
+            _ => joined.push(run),
+        }
+    }
+    joined
+}
+
+#[test]
+fn a_large_file_is_told_as_its_parts_are_however_it_is_mixed() {
+    const MIB: u64 = 1 << 20;
+    let dir = scratch();
+    let length = 1100 * MIB + 5 * PAGE + 17;
+    let file = File::create_new(path(&dir, "file")).unwrap();
+    file.set_len(length).unwrap();
+    let file = File::open(path(&dir, "file")).unwrap();
+    let mut random = Random(22);
+    // Pages of a hole are cached when they are read. First some stretches, then a page of every MiB.
+    let (mut dense, mut everywhere) = (Vec::new(), Vec::new());
+    for _ in 0..6 {
+        let first = random.below(length / PAGE - 3000);
+        dense.extend((0..1500).map(|n| first + n * 2).map(|page| page..page + 1));
+        let first = random.below(length / PAGE - 3000);
+        dense.push(first..first + 3000);
+    }
+    for mib in 0..1100 {
+        let page = mib * (MIB / PAGE) + random.below(MIB / PAGE);
+        everywhere.push(page..page + 1);
+    }
+    for (pages, from) in [(Vec::new(), 0), (dense, 3 * MIB / 2 + 5), (everywhere, 17)] {
+        for pages in pages {
+            warm(&file, pages);
+        }
+        let parts = (from..length).step_by(4 * MIB as usize);
+        let parts = parts.flat_map(|at| {
+            let end = (at + 4 * MIB).min(length);
+            residency(&file, at, end).unwrap()
+        });
+        assert_eq!(residency(&file, from, length).unwrap(), joined(parts));
     }
 }
 
