@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io::{self, Seek as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -13,6 +13,8 @@ use sleds::{Plan, ReadOptions, Reader, Table, calibrate, delivery_time, describe
 
 use super::cage::{Cage, Limits};
 use super::files::{self, Rng};
+use super::measure;
+use crate::signals;
 
 const MIB: u64 = 1 << 20;
 /// Seconds for measuring the disk before anything is estimated.
@@ -79,8 +81,10 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
             .tempdir_in(&settings.directory)
             .with_context(|| format!("cannot write in {}", settings.directory.display()))?;
         let sizes: Vec<_> = settings.sizes.iter().map(f64::to_string).collect();
+        let mut printed = tempfile::tempfile().context("cannot make a temporary file")?;
         let program = std::env::current_exe().context("where is this program?")?;
-        let run = Command::new(program)
+        let mut command = measure::command(&program);
+        command
             .args(["bench", "estimates", "--inside", "--dir"])
             .arg(scratch.path())
             .arg(format!("--memory={}", settings.memory / MIB))
@@ -91,10 +95,11 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
                 sleds::format::TABLE_VARIABLE,
                 scratch.path().join("table.toml"),
             )
-            .stderr(Stdio::inherit())
-            .output()?;
-        ensure!(run.status.success(), "at {rate} MiB/s: {}", run.status);
-        for line in String::from_utf8(run.stdout)?.lines() {
+            .stdout(printed.try_clone()?);
+        let (status, ()) = measure::watched(command, |_| Ok(()))?;
+        ensure!(status.success(), "at {rate} MiB/s: {status}");
+        printed.rewind()?;
+        for line in io::read_to_string(printed)?.lines() {
             lines.push(parse(line)?);
         }
     }
@@ -186,6 +191,7 @@ pub(super) fn inside(settings: &Settings) -> Result<()> {
                 continue;
             }
             for (plan, plan_name) in [(Plan::Linear, "linear"), (Plan::Best, "best")] {
+                signals::told_to_end()?;
                 let [low, median, high, measured] = measure(&path, bytes, settings, state, plan)?;
                 let speed = match rate {
                     0 => "not limited".to_owned(),

@@ -4,6 +4,7 @@ mod cage;
 mod estimates;
 mod experiments;
 mod files;
+mod levels;
 mod measure;
 mod paper;
 mod plot;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 
-use crate::Tool;
+use crate::{Tool, signals};
 use cage::Limits;
 use paper::Settings;
 
@@ -188,6 +189,10 @@ fn settings(matches: &ArgMatches) -> Settings {
 fn run(args: Vec<OsString>) -> ExitCode {
     let words = std::iter::once("bench".into()).chain(args);
     let matches = command().bin_name("sleds bench").get_matches_from(words);
+    if let Err(error) = signals::end_in_order() {
+        eprintln!("sleds bench: {error}");
+        return ExitCode::FAILURE;
+    }
     let outcome = match matches.subcommand().expect("required") {
         ("estimates", matches) => run_estimates(matches),
         (_, matches) => paper::run(&settings(matches)).map(Some),
