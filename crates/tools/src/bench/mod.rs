@@ -80,7 +80,7 @@ fn command() -> Command {
                 .default_value("0.5,0.75,1,1.1,1.25,1.5,2,2.5,3,4")
                 .help("Sizes of files, in times of the memory"),
         )
-        .arg(size("memory", "MIB", "64", "Memory for program and cache, in MiB"))
+        .arg(size("memory", "MIB", "64", "Memory for program and cache, in MiB; 64 or more"))
         .arg(size("rate", "MIB/S", "100", "What the disk may read, in MiB a second"))
         .arg(size("runs", "N", "12", "How often each is measured"))
         .arg(size("seed", "N", "1", "What the files hold"));
