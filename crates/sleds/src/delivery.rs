@@ -39,20 +39,22 @@ impl Delivery {
         (self.unknown_bytes == 0).then_some(self.seconds)
     }
 
-    /// `length` more bytes, of which `latencies` are waited for.
-    fn add(&mut self, rates: Option<Rates>, length: u64, latencies: f64) {
+    /// `length` more bytes at a bandwidth chosen from the rates; so many latencies are waited for.
+    fn add(
+        &mut self,
+        rates: Option<Rates>,
+        bandwidth: fn(&Rates) -> Spread,
+        length: u64,
+        latencies: f64,
+    ) {
         let Some(rates) = rates else {
             self.unknown_bytes += length;
             return;
         };
-        let transfer = Rates {
-            latency_s: Spread::exactly(0.0),
-            ..rates
-        }
-        .seconds(length);
-        self.seconds.low += transfer.low + latencies * rates.latency_s.low;
-        self.seconds.median += transfer.median + latencies * rates.latency_s.median;
-        self.seconds.high += transfer.high + latencies * rates.latency_s.high;
+        let (latency, bandwidth, length) = (rates.latency_s, bandwidth(&rates), length as f64);
+        self.seconds.low += latencies * latency.low + length / bandwidth.high;
+        self.seconds.median += latencies * latency.median + length / bandwidth.median;
+        self.seconds.high += latencies * latency.high + length / bandwidth.low;
     }
 }
 
@@ -120,7 +122,7 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
             read += sled.length;
         }
         let latencies = f64::from(u8::from(before != Some(&from.level)));
-        delivery.add(from.rates(), sled.length, latencies);
+        delivery.add(from.rates(), Rates::in_file_order, sled.length, latencies);
         before = Some(&from.level);
     }
     delivery
@@ -141,7 +143,12 @@ fn best(sleds: &[Sled]) -> Delivery {
             (true, _) | (_, true) => 1.0,
             (false, false) => 1.0 / DEPTH as f64,
         };
-        delivery.add(sled.rates(), sled.length, latencies);
+        delivery.add(
+            sled.rates(),
+            |rates| rates.bandwidth_Bps,
+            sled.length,
+            latencies,
+        );
     }
     delivery
 }

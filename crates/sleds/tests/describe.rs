@@ -318,7 +318,8 @@ fn the_table_decides_what_a_device_costs_and_is_called() {
         name: name.to_owned(),
         start,
         latency_s: spread(0.5),
-        bandwidth_Bps: spread(2048.0),
+        bandwidth_Bps: spread(4096.0),
+        linear_Bps: Some(spread(2048.0)),
     };
     let mut describer = Describer::with_table(table_of(&file, vec![zone("", 0)]));
     let sleds = describer.describe(&file).unwrap();
@@ -333,6 +334,9 @@ fn the_table_decides_what_a_device_costs_and_is_called() {
         (delivery.seconds.low, delivery.seconds.high),
         (0.25 + 4.0, 1.0 + 16.0)
     );
+    // In the best order it comes at another rate.
+    let delivery = delivery_time_in(&sleds, Plan::Best, None);
+    assert_eq!(delivery.seconds.median, 0.5 + 4.0);
     // All of a real file lies behind the first page of its disk.
     let zones = vec![zone("outer", 0), zone("rest", PAGE)];
     let sleds = Describer::with_table(table_of(&file, zones))
@@ -368,6 +372,7 @@ fn a_linear_plan_loses_what_it_evicts_on_its_way_and_the_best_does_not() {
             length,
             latency_s: latency,
             bandwidth_Bps: bandwidth,
+            linear_Bps: None,
             level: if memory {
                 Level::Memory
             } else {

@@ -4,6 +4,7 @@ mod assemble;
 mod best;
 mod cached;
 mod choose;
+mod clock;
 pub(crate) mod device;
 mod ground;
 mod linear;
@@ -15,6 +16,7 @@ use std::io::{self, Seek as _, SeekFrom};
 use crate::describe::{DescribeError, length};
 
 use best::Best;
+use clock::Clock;
 use linear::Linear;
 
 /// In which order to read.
@@ -169,9 +171,21 @@ impl<'f> Reader<'f> {
                 let best = Best::new(file, from, to, options, may_stop)?;
                 State::Best(Box::new(best.until(limit)))
             }
-            false => State::Linear(Linear::stream(file, from, options).until(limit)),
+            false => {
+                let linear = Linear::stream(file, from, options).until(limit);
+                State::Linear(linear.timed(Clock::in_file_order(file, from, to)))
+            }
         };
         Ok(Reader { file, from, state })
+    }
+
+    /// The same, but what it takes is not noted.
+    pub(crate) fn unobserved(mut self) -> Reader<'f> {
+        match &mut self.state {
+            State::Linear(linear) => linear.unobserved(),
+            State::Best(best) => best.unobserved(),
+        }
+        self
     }
 
     /// The order in which it reads: [`Plan::Linear`] or [`Plan::Best`].

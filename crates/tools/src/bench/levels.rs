@@ -13,6 +13,7 @@ use crate::quantity;
 
 /// Bytes that are read to measure the disk; a few seconds of it.
 const SAMPLE_BYTES: u64 = 64 << 20;
+/// Seconds for measuring.
 const SECONDS: &str = "--time=4";
 
 /// What the paper had (section 5.1): level, latency, throughput; for `wc` and `grep`, then for the
@@ -43,15 +44,7 @@ impl Levels {
         let path = scratch.join("table.toml");
         let sample = scratch.join("calibration");
         files::text(&sample, SAMPLE_BYTES, seed)?;
-        let mut command = measure::command(sleds);
-        command
-            .args(["calibrate", SECONDS, "--path"])
-            .arg(&sample)
-            .arg("--output")
-            .arg(&path)
-            .stdout(Stdio::null());
-        let (status, ()) = measure::watched(command, |_| Ok(()))?;
-        ensure!(status.success(), "sleds calibrate: {status}");
+        calibrate(sleds, &sample, &path)?;
         fs::remove_file(&sample)?;
         let table = format::load_from(&path)?;
         Ok(Levels { path, table })
@@ -87,6 +80,24 @@ impl Levels {
     }
 }
 
+/// Has `sleds calibrate` read `sample`, and write the table to `path`. In a process of its own, since a
+/// program takes the table as it is when it begins.
+///
+/// # Errors
+/// If it fails.
+pub(super) fn calibrate(sleds: &Path, sample: &Path, path: &Path) -> Result<()> {
+    let mut command = measure::command(sleds);
+    command
+        .args(["calibrate", SECONDS, "--path"])
+        .arg(sample)
+        .arg("--output")
+        .arg(path)
+        .stdout(Stdio::null());
+    let (status, ()) = measure::watched(command, |_| Ok(()))?;
+    ensure!(status.success(), "sleds calibrate: {status}");
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use sleds::{Class, Entry, Spread, Zone};
@@ -106,6 +117,7 @@ mod tests {
                 start: 0,
                 latency_s: Spread::exactly(2e-3),
                 bandwidth_Bps: Spread::exactly(1e8),
+                linear_Bps: None,
             }],
         });
         let levels = Levels {

@@ -129,6 +129,11 @@ fn estimates_command() -> Command {
                 .help("Sizes of files, in times of the memory"),
         )
         .arg(
+            number("runs", "N", "3")
+                .value_parser(value_parser!(u64).range(1..1000))
+                .help("How often each is estimated and measured; the medians count"),
+        )
+        .arg(
             number("seed", "N", "1")
                 .value_parser(value_parser!(u64))
                 .help("What the files hold"),
@@ -154,6 +159,7 @@ fn run_estimates(matches: &ArgMatches) -> anyhow::Result<Option<PathBuf>> {
         memory: number("memory") * MIB,
         rates: rates.copied().collect(),
         sizes: sizes.copied().collect(),
+        runs: number("runs") as usize,
         seed: number("seed"),
     };
     match matches.get_flag("inside") {
