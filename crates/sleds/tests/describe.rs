@@ -359,29 +359,55 @@ fn without_a_table_the_numbers_are_called_defaults() {
     );
 }
 
+/// In memory, at 1e9 bytes a second after 1e-6 s, or on a device with this latency and bandwidth.
+fn sled(offset: u64, length: u64, device: Option<(f64, f64)>) -> Sled {
+    let (latency, bandwidth) = device.unwrap_or((1e-6, 1e9));
+    Sled {
+        offset,
+        length,
+        latency_s: Some(spread(latency)),
+        bandwidth_Bps: Some(spread(bandwidth)),
+        linear_Bps: None,
+        level: match device {
+            None => Level::Memory,
+            Some(_) => Level::Device("d".into()),
+        },
+        source: Source::Measured,
+    }
+}
+
+/// Every second page in memory, the first not.
+fn every_second_page(pages: u64, device: (f64, f64)) -> Vec<Sled> {
+    let page = |n| sled(n * PAGE, PAGE, (n % 2 == 0).then_some(device));
+    (0..pages).map(page).collect()
+}
+
+#[test]
+fn short_cached_parts_are_no_new_beginning_for_read_ahead_nor_for_an_arm() {
+    let pages = 65;
+    let median = |device, plan| {
+        let sleds = every_second_page(pages, device);
+        delivery_time_in(&sleds, plan, None).seconds.median
+    };
+    let near = |time: f64, expected: f64| assert!((time / expected - 1.0).abs() < 0.01, "{time}");
+    // A latency in the beginning, and one for each 128 KiB passed over.
+    let (page, cached) = (PAGE as f64 / 1e8, 32.0 * PAGE as f64 / 1e9);
+    near(
+        median((1e-3, 1e8), Plan::Linear),
+        33.0 * page + cached + 2e-3,
+    );
+    // A request for each page, of which four wait at a time.
+    near(median((1e-3, 1e8), Plan::Best), 33.0 * page + cached + 9e-3);
+    // An arm passes over a page in the time of reading it.
+    near(median((1e-2, 1e8), Plan::Best), 65.0 * page + cached + 1e-2);
+    // One request for all of it is better than any of these.
+    near(median((1e-3, 1e9), Plan::Auto), 6.5 * page + 1e-3);
+}
+
 #[test]
 fn a_linear_plan_loses_what_it_evicts_on_its_way_and_the_best_does_not() {
-    let rates = |latency, bandwidth| (Some(spread(latency)), Some(spread(bandwidth)));
-    let sled = |offset, length, memory: bool| {
-        let (latency, bandwidth) = match memory {
-            true => rates(1e-6, 1e9),
-            false => rates(1e-2, 1e3),
-        };
-        Sled {
-            offset,
-            length,
-            latency_s: latency,
-            bandwidth_Bps: bandwidth,
-            linear_Bps: None,
-            level: if memory {
-                Level::Memory
-            } else {
-                Level::Device("d".into())
-            },
-            source: Source::Measured,
-        }
-    };
-    let sleds = [sled(0, 2000, false), sled(2000, 3000, true)];
+    let device = Some((1e-2, 1e3));
+    let sleds = [sled(0, 2000, device), sled(2000, 3000, None)];
     let time = |plan, room| delivery_time_in(&sleds, plan, room).seconds.median;
     let (keeps, loses) = (time(Plan::Linear, None), time(Plan::Linear, Some(0)));
     assert!((keeps - 2.01).abs() < 0.01, "{keeps}");
