@@ -86,6 +86,7 @@ fn a_bench_that_is_told_to_end_takes_away_what_it_made() {
     while !names_in(dir.path()).iter().any(measures) {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         assert!(begun.elapsed() < Duration::from_secs(120), "it never began");
+        // sleeps: another process makes the files
         std::thread::sleep(Duration::from_millis(20));
     }
     let root = rustix::process::geteuid().is_root();
