@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
-use sleds::{Place, Presence, calibrate, residency};
+use sleds::{Level, Place, calibrate, describe};
 
 /// Bytes of the scratch file that is read where a directory is named.
 const SCRATCH_BYTES: u64 = 128 << 20;
@@ -147,7 +147,7 @@ fn old_file(point: &Path) -> Option<File> {
             if is_large
                 && meta.ctime() < written_before
                 && let Ok(file) = File::open(entry.path())
-                && is_cold(&file, meta.len())
+                && is_all_on_a_device(&file)
             {
                 return Some(file);
             }
@@ -156,9 +156,11 @@ fn old_file(point: &Path) -> Option<File> {
     None
 }
 
-fn is_cold(file: &File, length: u64) -> bool {
-    let runs = residency(file, 0, length).unwrap_or_default();
-    matches!(&runs[..], [run] if run.presence == Presence::Absent)
+/// Nothing of it is cached, a hole, or not known.
+fn is_all_on_a_device(file: &File) -> bool {
+    let sleds = describe(file).unwrap_or_default();
+    let mut levels = sleds.iter().map(|sled| &sled.level);
+    levels.all(|level| matches!(level, Level::Device(_)))
 }
 
 /// A new file of incompressible bytes that has no name.
