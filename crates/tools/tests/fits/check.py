@@ -284,7 +284,7 @@ def check_bin(source, number, x, y, average, bitpix):
         else:
             # numpy adds in another order: the last bits may differ, unless the numbers are whole.
             limit = np.abs(rebinned(np.abs(np.where(defined, raw, 0)).astype(np.float64), defined,
-                                    x, y, average, header, False)[0]) * abs(scale) + abs(zero) * counts
+                                    x, y, average, header, False)[0]) * abs(scale) + abs(float(zero)) * counts
             near = np.abs(found.astype(np.float64) - expected) <= limit * (
                 1e-13 if stored == "f8" else 2e-7)
             both = np.isnan(found) & np.isnan(expected)
