@@ -14,6 +14,7 @@ use rustix::fs::{Advice, MemfdFlags, fadvise, ftruncate, memfd_create};
 use crate::describe::{DescribeError, length};
 use crate::device::{Class, Place};
 use crate::extents::{self, Extent, Under};
+use crate::memory::cache_capacity;
 use crate::read::device::BLOCK;
 use crate::read::pool::Pool;
 use crate::read::{Plan, ReadOptions, Reader};
@@ -66,7 +67,8 @@ pub fn memory(file: Option<&File>, budget: Duration) -> Result<Rates, CalibrateE
     let Some(file) = file else {
         return memory(Some(&in_memory()?), budget);
     };
-    let bytes = length(file)?.min(MEMORY_BYTES);
+    let room = cache_capacity().map_or(MEMORY_BYTES, |capacity| (capacity / 2).max(DATA_MIN));
+    let bytes = length(file)?.min(MEMORY_BYTES).min(room);
     if bytes < DATA_MIN {
         return Err(CalibrateError::TooSmall);
     }

@@ -1,6 +1,7 @@
 //! Reading a file piece by piece, in the order that costs least.
 
 mod assemble;
+mod asynchronous;
 mod best;
 mod cached;
 mod choose;
@@ -15,6 +16,7 @@ use std::io::{self, Seek as _, SeekFrom};
 
 use crate::describe::{DescribeError, length};
 
+pub use asynchronous::AsyncReader;
 use best::Best;
 use clock::Clock;
 use linear::Linear;

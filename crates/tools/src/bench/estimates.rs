@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{Advice, fadvise};
-use sleds::{Plan, ReadOptions, Reader, delivery_time, describe};
+use sleds::{Plan, ReadOptions, Reader, delivery_time, describe, level_of};
 
 use super::cage::{Cage, Limits};
 use super::files::{self, Rng};
@@ -35,6 +36,8 @@ pub(super) struct Settings {
     pub(super) sizes: Vec<f64>,
     /// How often each is estimated and measured; the medians count.
     pub(super) runs: usize,
+    /// How long to wait after a file was written, for disks that go on writing by themselves.
+    pub(super) settle: Duration,
     pub(super) seed: u64,
 }
 
@@ -94,6 +97,7 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
             .arg(format!("--rates={rate}"))
             .arg(format!("--sizes={}", sizes.join(",")))
             .arg(format!("--runs={}", settings.runs))
+            .arg(format!("--settle={}", settings.settle.as_secs()))
             .arg(format!("--seed={}", settings.seed))
             .env(
                 sleds::format::TABLE_VARIABLE,
@@ -174,6 +178,7 @@ pub(super) fn inside(settings: &Settings) -> Result<()> {
     }
     let busy = scratch.join("calibration");
     files::text(&busy, settings.memory, settings.seed)?;
+    thread::sleep(settings.settle);
     let sleds = std::env::current_exe().context("where is this program?")?;
     levels::calibrate(&sleds, &busy, &sleds::format::path_to_write())?;
     let busy = (rate > 0).then(|| File::open(&busy)).transpose()?;
@@ -181,6 +186,8 @@ pub(super) fn inside(settings: &Settings) -> Result<()> {
         let bytes = (settings.memory as f64 * times) as u64;
         let path = scratch.join("input");
         files::text(&path, bytes, settings.seed + n as u64)?;
+        thread::sleep(settings.settle);
+        let (disk, _) = level_of(&File::open(&path)?)?;
         for (state, name) in STATES {
             // What does not fit is not cached after it was read.
             if matches!(state, State::Everything) && bytes * 4 > settings.memory * 3 {
@@ -200,7 +207,7 @@ pub(super) fn inside(settings: &Settings) -> Result<()> {
                 };
                 let size = bytes / MIB;
                 println!(
-                    "{speed}, {size} MiB, {name}, {plan_name}\t{low}\t{median}\t{high}\t{measured}"
+                    "{disk}, {speed}, {size} MiB, {name}, {plan_name}\t{low}\t{median}\t{high}\t{measured}"
                 );
             }
         }
@@ -317,6 +324,7 @@ mod tests {
             rates: vec![100],
             sizes: vec![1.0],
             runs: 1,
+            settle: Duration::ZERO,
             seed: 1,
         };
         let lines =

@@ -14,6 +14,7 @@ mod stats;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 
@@ -134,6 +135,11 @@ fn estimates_command() -> Command {
                 .help("How often each is estimated and measured; the medians count"),
         )
         .arg(
+            number("settle", "SECONDS", "0")
+                .value_parser(value_parser!(u64))
+                .help("How long to wait after a file was written, for a cache that goes on writing"),
+        )
+        .arg(
             number("seed", "N", "1")
                 .value_parser(value_parser!(u64))
                 .help("What the files hold"),
@@ -160,6 +166,7 @@ fn run_estimates(matches: &ArgMatches) -> anyhow::Result<Option<PathBuf>> {
         rates: rates.copied().collect(),
         sizes: sizes.copied().collect(),
         runs: number("runs") as usize,
+        settle: Duration::from_secs(number("settle")),
         seed: number("seed"),
     };
     match matches.get_flag("inside") {

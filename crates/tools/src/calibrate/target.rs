@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
-use sleds::{Place, Presence, calibrate, residency};
+use sleds::{Level, Place, calibrate, describe};
 
 /// Bytes of the scratch file that is read where a directory is named.
 const SCRATCH_BYTES: u64 = 128 << 20;
@@ -124,14 +124,18 @@ fn directory_of(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// A file of the filesystem at `point` that later reads will be like: large, not written lately, as a
+/// A file of the filesystem at `point` that later reads will be like: large, not written for a day, as a
 /// cache below may still have what was, and not cached, as measuring evicts it.
 fn old_file(point: &Path) -> Option<File> {
-    const SEARCH: Duration = Duration::from_secs(2);
     const AGE_S: i64 = 86_400;
-    let device = fs::metadata(point).ok()?.dev();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    let written_before = now.as_secs() as i64 - AGE_S;
+    file_like(point, SCRATCH_BYTES, now.as_secs() as i64 - AGE_S)
+}
+
+/// Such a file of at least so many bytes, that was written before a time in seconds since 1970.
+fn file_like(point: &Path, bytes: u64, written_before: i64) -> Option<File> {
+    const SEARCH: Duration = Duration::from_secs(2);
+    let device = fs::metadata(point).ok()?.dev();
     let end = Instant::now() + SEARCH;
     let mut folders = VecDeque::from([point.to_owned()]);
     while let Some(folder) = folders.pop_front().filter(|_| Instant::now() < end) {
@@ -143,11 +147,11 @@ fn old_file(point: &Path) -> Option<File> {
             if meta.is_dir() {
                 folders.push_back(entry.path());
             }
-            let is_large = meta.is_file() && meta.blocks().saturating_mul(512) >= SCRATCH_BYTES;
+            let is_large = meta.is_file() && meta.blocks().saturating_mul(512) >= bytes;
             if is_large
                 && meta.ctime() < written_before
                 && let Ok(file) = File::open(entry.path())
-                && is_cold(&file, meta.len())
+                && is_all_on_a_device(&file)
             {
                 return Some(file);
             }
@@ -156,9 +160,11 @@ fn old_file(point: &Path) -> Option<File> {
     None
 }
 
-fn is_cold(file: &File, length: u64) -> bool {
-    let runs = residency(file, 0, length).unwrap_or_default();
-    matches!(&runs[..], [run] if run.presence == Presence::Absent)
+/// Nothing of it is cached, a hole, or not known.
+fn is_all_on_a_device(file: &File) -> bool {
+    let sleds = describe(file).unwrap_or_default();
+    let mut levels = sleds.iter().map(|sled| &sled.level);
+    levels.all(|level| matches!(level, Level::Device(_)))
 }
 
 /// A new file of incompressible bytes that has no name.
@@ -203,4 +209,36 @@ fn fill(mut file: &File, length: u64) -> io::Result<()> {
         left -= length;
     }
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_taken_if_it_is_large_old_and_on_the_device_only() {
+        const BYTES: u64 = 4 << 20;
+        let place = std::env::current_exe().unwrap();
+        let dir = tempfile::tempdir_in(place.parent().unwrap()).unwrap();
+        let folder = dir.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        let file = File::create_new(folder.join("file")).unwrap();
+        let found = |bytes, before| file_like(dir.path(), bytes, before).is_some();
+        fallocate(&file, FallocateFlags::empty(), 0, BYTES).unwrap();
+        assert!(!found(BYTES, i64::MAX), "nothing was written to it");
+        fill(&file, BYTES).unwrap();
+        assert!(!found(BYTES, i64::MAX), "it is cached");
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        if !is_all_on_a_device(&File::open(folder.join("file")).unwrap()) {
+            eprintln!("SKIPPED: the rest of a_file_is_taken: pages cannot be evicted here");
+            return;
+        }
+        assert!(found(BYTES, i64::MAX));
+        assert!(!found(2 * BYTES, i64::MAX), "it is small");
+        let written = file.metadata().unwrap().ctime();
+        assert!(!found(BYTES, written), "it is new");
+        assert!(found(BYTES, written + 1));
+    }
 }
