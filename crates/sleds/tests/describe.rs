@@ -126,12 +126,23 @@ fn a_large_file_is_told_as_its_parts_are_however_it_is_mixed() {
         for pages in pages {
             warm(&file, pages);
         }
-        let parts = (from..length).step_by(4 * MIB as usize);
-        let parts = parts.flat_map(|at| {
-            let end = (at + 4 * MIB).min(length);
-            residency(&file, at, end).unwrap()
+        let whole = || residency(&file, from, length).unwrap();
+        let parts = || {
+            let parts = (from..length).step_by(4 * MIB as usize);
+            joined(parts.flat_map(|at| {
+                let end = (at + 4 * MIB).min(length);
+                residency(&file, at, end).unwrap()
+            }))
+        };
+        // Where memory is short, pages go while we look.
+        let calm = (0..20).find_map(|_| {
+            let (before, parts, after) = (whole(), parts(), whole());
+            (before == after).then_some((after, parts))
         });
-        assert_eq!(residency(&file, from, length).unwrap(), joined(parts));
+        match calm {
+            Some((whole, parts)) => assert_eq!(whole, parts),
+            None => skipped("a_large_file_is_told", "pages are evicted all the time"),
+        }
     }
 }
 
