@@ -1,10 +1,9 @@
 //! `sleds fits hist`: LHEASOFT's fimhisto. Copies a file and appends the histogram of an image's
 //! values as a table.
 //!
-//! The paper's fimhisto makes three passes: copy, range, bins (its section 5.3). The copy is made in
-//! file order; the others in the order that costs least. Counting does not depend on the order.
-
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+//! The paper's fimhisto makes three passes: copy, range, bins (its section 5.3). Neither copying nor
+//! counting depends on the order, so all go in the one that costs least, and what is copied is looked
+//! at meanwhile: with a range, one pass does it all; without, two.
 
 use anyhow::{Context as _, Result, bail};
 use sleds::Plan;
@@ -13,7 +12,7 @@ use super::checksum::{self, Sum};
 use super::hdu::{Fits, Which};
 use super::header::{BLOCK, Header, real};
 use super::image::Image;
-use super::pass;
+use super::pass::Pass;
 use super::target::Target;
 
 /// More bins are a mistake in `binsize`.
@@ -81,6 +80,14 @@ impl Bins {
         })
     }
 
+    /// Adds the values in `bytes` to `counts`.
+    fn count(&self, image: &Image, bytes: &[u8], counts: &mut [u64]) {
+        let values = image.raw(bytes).filter_map(|raw| image.worth(raw));
+        for bin in values.filter_map(|value| self.of(value)) {
+            counts[bin] += 1;
+        }
+    }
+
     /// The bin of a value: its lower edge belongs to it; the range's upper end to the last.
     fn of(&self, value: f64) -> Option<usize> {
         let inside = self.from <= value && value <= self.to;
@@ -97,69 +104,89 @@ pub(super) struct Job<'a> {
 }
 
 /// Makes `target` from `fits`.
-pub(super) fn hist(fits: &mut Fits, job: &Job<'_>, mut target: Target) -> Result<()> {
+pub(super) fn hist(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()> {
     let (number, image) = fits.image(job.which)?;
-    copy(fits, &mut target)?;
-    let (from, to) = match (job.range.from, job.range.to) {
-        (Some(from), Some(to)) => (from, to),
+    target.expect(fits.bytes, fits.bytes, job.plan);
+    let mut copying = Copying {
+        fits,
+        number,
+        image: &image,
+        plan: job.plan,
+        target: &mut target,
+    };
+    let (bins, counts) = match (job.range.from, job.range.to) {
+        (Some(from), Some(to)) => {
+            let bins = Bins::new(from, to, job.binsize)?;
+            let mut counts = vec![0; bins.count];
+            copying.run(|bytes| bins.count(&image, bytes, &mut counts))?;
+            (bins, counts)
+        }
         (from, to) => {
-            let found = extent(fits, number, &image, job.plan)?;
+            let mut found = None;
+            copying.run(|bytes| extend(&mut found, &image, bytes))?;
             let (least, greatest) = found.context("has no pixel with a value")?;
-            (from.unwrap_or(least), to.unwrap_or(greatest))
+            let (from, to) = (from.unwrap_or(least), to.unwrap_or(greatest));
+            if from > to {
+                bail!("has no values between {from} and {to}");
+            }
+            let bins = Bins::new(from, to, job.binsize)?;
+            let mut counts = vec![0; bins.count];
+            let unit = image.stored.size() as u64;
+            let mut pass = Pass::over_data(fits, &fits.hdus[number], unit, job.plan)?;
+            while let Some(units) = pass.next()? {
+                bins.count(&image, units.bytes, &mut counts);
+            }
+            (bins, counts)
         }
     };
-    if from > to {
-        bail!("has no values between {from} and {to}");
-    }
-    let bins = Bins::new(from, to, job.binsize)?;
-    let counts = count(fits, number, &image, &bins, job.plan)?;
-    let table = table(&bins, &counts, number);
-    target.file.write_all(&table).context("cannot write")?;
+    target.write_at(&table(&bins, &counts, number), fits.bytes)?;
     target.finish()
 }
 
-/// The first pass: all HDUs as they are. What is behind the last one is left out.
-fn copy(fits: &mut Fits, target: &mut Target) -> Result<()> {
-    let end = fits.bytes.min(fits.file_bytes);
-    fits.file.seek(SeekFrom::Start(0))?;
-    let copied = std::io::copy(&mut (&fits.file).take(end), &mut target.file)?;
-    if copied < end {
-        bail!("became shorter while it was copied");
+/// The first pass: all HDUs as they are, and a look at the data of one. What is behind the last HDU is
+/// left out.
+struct Copying<'a> {
+    fits: &'a Fits,
+    number: usize,
+    image: &'a Image,
+    plan: Plan,
+    target: &'a mut Target,
+}
+
+impl Copying<'_> {
+    fn run(&mut self, mut look: impl FnMut(&[u8])) -> Result<()> {
+        let hdu = &self.fits.hdus[self.number];
+        let unit = self.image.stored.size() as u64;
+        let units = hdu.data_bytes / unit;
+        // The last block may lack what fills it, as some programs leave it.
+        let end = self.fits.bytes.min(self.fits.file_bytes);
+        let rest = hdu.data_at + units * unit;
+        self.part(0, hdu.data_at, 1, &mut |_| {})?;
+        self.part(hdu.data_at, units, unit, &mut look)?;
+        self.part(rest, end - rest, 1, &mut |_| {})?;
+        let missing = self.fits.bytes - end;
+        self.target.write_at(&vec![0; missing as usize], end)
     }
-    // The last block may lack what fills it, as some programs leave it.
-    let missing = fits.bytes - end;
-    target.file.write_all(&vec![0; missing as usize])?;
-    Ok(())
-}
 
-/// The second pass: the least and the greatest value.
-fn extent(fits: &Fits, number: usize, image: &Image, plan: Plan) -> Result<Option<(f64, f64)>> {
-    let mut found: Option<(f64, f64)> = None;
-    let unit = image.stored.size() as u64;
-    pass::over(fits, &fits.hdus[number], unit, plan, |_, bytes| {
-        let values = image.raw(bytes).filter_map(|raw| image.worth(raw));
-        for value in values.filter(|value| value.is_finite()) {
-            let (least, greatest) = found.get_or_insert((value, value));
-            *least = least.min(value);
-            *greatest = greatest.max(value);
+    /// So many units from byte `at` on.
+    fn part(&mut self, at: u64, units: u64, unit: u64, look: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut pass = Pass::over(self.fits, at, units, unit, self.plan)?;
+        while let Some(units) = pass.next()? {
+            look(units.bytes);
+            self.target.write_at(units.bytes, at + units.first * unit)?;
         }
         Ok(())
-    })?;
-    Ok(found)
+    }
 }
 
-/// The third pass: how many values are in each bin.
-fn count(fits: &Fits, number: usize, image: &Image, bins: &Bins, plan: Plan) -> Result<Vec<u64>> {
-    let mut counts = vec![0; bins.count];
-    let unit = image.stored.size() as u64;
-    pass::over(fits, &fits.hdus[number], unit, plan, |_, bytes| {
-        let values = image.raw(bytes).filter_map(|raw| image.worth(raw));
-        for bin in values.filter_map(|value| bins.of(value)) {
-            counts[bin] += 1;
-        }
-        Ok(())
-    })?;
-    Ok(counts)
+/// Takes the least and the greatest value of `bytes` into account.
+fn extend(found: &mut Option<(f64, f64)>, image: &Image, bytes: &[u8]) {
+    let values = image.raw(bytes).filter_map(|raw| image.worth(raw));
+    for value in values.filter(|value| value.is_finite()) {
+        let (least, greatest) = found.get_or_insert((value, value));
+        *least = least.min(value);
+        *greatest = greatest.max(value);
+    }
 }
 
 /// The histogram as a binary table (FITS standard 4.0, section 7.3).

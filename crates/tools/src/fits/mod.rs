@@ -205,7 +205,7 @@ fn work(name: &str, matches: &ArgMatches) -> Result<()> {
         }
         _ => hist::Range::default(),
     };
-    let mut fits = Fits::open(&given.input).with_context(|| path.clone())?;
+    let fits = Fits::open(&given.input).with_context(|| path.clone())?;
     // Known to be wanted before anything is written.
     fits.image(&given.which).with_context(|| path.clone())?;
     if fits.bytes < fits.file_bytes {
@@ -221,7 +221,7 @@ fn work(name: &str, matches: &ArgMatches) -> Result<()> {
                 binsize: matches.get_one("binsize").copied().unwrap_or(1.0),
                 plan: given.plan,
             };
-            hist::hist(&mut fits, &job, target)
+            hist::hist(&fits, &job, target)
         }
         _ => {
             let x = matches.get_one("xbinsize").copied().unwrap_or(1);

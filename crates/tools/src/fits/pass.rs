@@ -1,49 +1,72 @@
-//! Passes over an image's data in the order that costs least.
+//! Passes over a part of a file in the order that costs least.
 
 use anyhow::{Result, bail};
 use sleds::{Plan, ReadOptions, Reader, Unit};
 
 use super::hdu::{Fits, Hdu};
 
-/// Gives the data of an HDU to `take`, in pieces of whole units of `unit` bytes, every unit once:
-/// the number of the first one, and the bytes. What is left at the end, less than a unit, is not
-/// given.
-pub(super) fn over(
-    fits: &Fits,
-    hdu: &Hdu,
+/// A pass over whole units of so many bytes each, every one once.
+pub(super) struct Pass<'f> {
+    reader: Reader<'f>,
+    /// Byte of the file at which the first unit begins.
+    at: u64,
     unit: u64,
-    plan: Plan,
-    mut take: impl FnMut(u64, &[u8]) -> Result<()>,
-) -> Result<()> {
-    let Ok(size) = u32::try_from(unit) else {
-        bail!("has rows of {unit} bytes, which is too long");
-    };
-    let units = hdu.data_bytes / unit;
-    let options = ReadOptions {
-        plan,
-        unit: Unit::Elements {
-            start: hdu.data_at,
-            size,
-        },
-        ..ReadOptions::default()
-    };
-    // What follows in the file is not ours.
-    let end = hdu.data_at + units * unit;
-    let mut reader = Reader::before(&fits.file, end, options)?;
-    let mut seen = 0;
-    while seen < units {
-        let Some(piece) = reader.next_piece()? else {
+    units: u64,
+    seen: u64,
+}
+
+/// Units that follow each other.
+pub(super) struct Units<'p> {
+    /// The number of the first one.
+    pub(super) first: u64,
+    pub(super) bytes: &'p [u8],
+}
+
+impl<'f> Pass<'f> {
+    /// Over the data of an HDU. What is left at the end, less than a unit, is left out.
+    pub(super) fn over_data(fits: &'f Fits, hdu: &Hdu, unit: u64, plan: Plan) -> Result<Pass<'f>> {
+        Pass::over(fits, hdu.data_at, hdu.data_bytes / unit, unit, plan)
+    }
+
+    /// Over `units` units of `unit` bytes, from byte `at` of the file on.
+    pub(super) fn over(
+        fits: &'f Fits,
+        at: u64,
+        units: u64,
+        unit: u64,
+        plan: Plan,
+    ) -> Result<Pass<'f>> {
+        let Ok(size) = u32::try_from(unit) else {
+            bail!("has rows of {unit} bytes, which is too long");
+        };
+        let options = ReadOptions {
+            plan,
+            unit: Unit::Elements { start: at, size },
+            ..ReadOptions::default()
+        };
+        // What follows in the file is not ours.
+        let reader = Reader::before(&fits.file, at + units * unit, options)?;
+        Ok(Pass {
+            reader,
+            at,
+            unit,
+            units,
+            seen: 0,
+        })
+    }
+
+    /// The next units, maybe none; `None` after the last.
+    pub(super) fn next(&mut self) -> Result<Option<Units<'_>>> {
+        if self.seen == self.units {
+            return Ok(None);
+        }
+        let Some(piece) = self.reader.next_piece()? else {
             bail!("became shorter while it was read");
         };
-        let first = (piece.offset - hdu.data_at) / unit;
-        let whole = (piece.data.len() as u64 / unit).min(units - first);
-        if whole > 0 {
-            take(first, &piece.data[..(whole * unit) as usize])?;
-            seen += whole;
-        }
-    }
-    match seen == units {
-        true => Ok(()),
-        false => bail!("became shorter while it was read"),
+        let first = (piece.offset - self.at) / self.unit;
+        let whole = (piece.data.len() as u64 / self.unit).min(self.units - first);
+        self.seen += whole;
+        let bytes = &piece.data[..(whole * self.unit) as usize];
+        Ok(Some(Units { first, bytes }))
     }
 }

@@ -15,7 +15,7 @@ use super::checksum::{self, Sum};
 use super::hdu::{Fits, Which};
 use super::header::{BLOCK, Header, name, real};
 use super::image::{Image, Raw, Stored};
-use super::pass;
+use super::pass::Pass;
 use super::target::Target;
 
 /// What is asked for.
@@ -55,7 +55,7 @@ struct Shape {
 }
 
 /// Makes `target` from `fits`.
-pub(super) fn bin(fits: &Fits, job: &Job<'_>, target: Target) -> Result<()> {
+pub(super) fn bin(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()> {
     let (number, image) = fits.image(job.which)?;
     let hdu = &fits.hdus[number];
     let y = if image.axes.len() == 1 { 1 } else { job.y };
@@ -99,25 +99,23 @@ pub(super) fn bin(fits: &Fits, job: &Job<'_>, target: Target) -> Result<()> {
         1 => stored.size() as u64,
         _ => result.shape.out_width * stored.size() as u64,
     };
-    pass::over(fits, hdu, unit, job.plan, |first, bytes| {
-        for (number, row) in (first..).zip(bytes.chunks_exact(row_bytes)) {
-            if let Some((at, done)) = result.row(number, row)? {
-                target.file.write_all_at(&done, data_at + at * out_row)?;
-            }
-        }
-        Ok(())
-    })?;
     let pixels = result.shape.out_width * result.shape.out_height * result.shape.planes;
     let data_bytes = pixels * stored.size() as u64;
     let end = data_at + data_bytes.next_multiple_of(BLOCK as u64);
+    target.expect(end, fits.bytes, job.plan);
+    let mut pass = Pass::over_data(fits, hdu, unit, job.plan)?;
+    while let Some(units) = pass.next()? {
+        for (number, row) in (units.first..).zip(units.bytes.chunks_exact(row_bytes)) {
+            if let Some((at, done)) = result.row(number, row)? {
+                target.write_at(&done, data_at + at * out_row)?;
+            }
+        }
+    }
     target.file.set_len(end).context("cannot write")?;
     if summed {
         checksum::put(&mut header, sum_of(&target, data_at, end)?);
     }
-    target
-        .file
-        .write_all_at(&header.to_bytes(), 0)
-        .context("cannot write")?;
+    target.write_at(&header.to_bytes(), 0)?;
     target.finish()
 }
 

@@ -1,15 +1,24 @@
 //! The file that is made: under another name until it is whole.
 
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with};
 use rustix::io::Errno;
+use sleds::Plan;
+
+/// So many bytes are written before they are sent to the disk.
+const BEHIND: usize = 4 << 20;
 
 /// A file in the making. It is removed if it is dropped unfinished.
 pub(super) struct Target {
     pub(super) file: File,
+    /// It leaves the page cache to the input.
+    leaves_the_cache: bool,
+    /// Bytes written since the disk was told to take them.
+    behind: usize,
     temporary: PathBuf,
     path: PathBuf,
     clobber: bool,
@@ -38,11 +47,34 @@ impl Target {
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Target {
             file,
+            leaves_the_cache: false,
+            behind: 0,
             temporary,
             path: path.to_owned(),
             clobber,
             done: false,
         })
+    }
+
+    /// Says that it will have `bytes`, and is made of a file of `input` bytes. If the page cache cannot
+    /// hold both, the input stays, which is looked at again in many a session; unless one wants the
+    /// plain order, with all that comes with it.
+    pub(super) fn expect(&mut self, bytes: u64, input: u64, plan: Plan) {
+        let room = sleds::cache_capacity();
+        self.leaves_the_cache =
+            plan != Plan::Linear && room.is_some_and(|room| bytes.saturating_add(input) > room);
+    }
+
+    /// Writes at byte `at`.
+    pub(super) fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+        self.file.write_all_at(bytes, at).context("cannot write")?;
+        self.behind += bytes.len();
+        if self.leaves_the_cache && self.behind >= BEHIND {
+            self.behind = 0;
+            // Begins to write what is dirty, and drops what has been written. It is only advice.
+            let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
+        }
+        Ok(())
     }
 
     /// Gives the file its name.
