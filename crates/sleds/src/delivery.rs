@@ -18,6 +18,8 @@ use crate::table::{Rates, Spread};
 pub(crate) const DEPTH: usize = 4;
 /// A device whose first byte takes this long has an arm, or a robot: it serves one at a time.
 const ONE_AT_A_TIME_S: f64 = 2e-3;
+/// The kernel's first window of read-ahead: while it comes, there is no other that it overlaps with.
+const WINDOW_BYTES: u64 = 1 << 20;
 
 /// How long reading takes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -61,7 +63,8 @@ impl Delivery {
 /// The estimated time to read all that `sleds` describe by a plan; the lesser of both for
 /// [`Plan::Auto`].
 ///
-/// The linear plan waits for a latency at each SLED, as the kernel's read-ahead begins anew there.
+/// The linear plan waits for a latency at each SLED, as the kernel's read-ahead begins anew there, with
+/// nothing to overlap with at first.
 /// If the cache has no room for what is read, cached parts are gone when the linear plan gets to
 /// them (the paper's figure 3), and count as on the device. The best plan reads each level at one
 /// go, with several requests in flight.
@@ -121,11 +124,27 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
         if from.level != Level::Memory {
             read += sled.length;
         }
-        let latencies = f64::from(u8::from(before != Some(&from.level)));
-        delivery.add(from.rates(), Rates::in_file_order, sled.length, latencies);
+        let (rates, begins) = (from.rates(), before != Some(&from.level));
+        let alone = match begins && from.level != Level::Memory {
+            true => sled.length.min(WINDOW_BYTES),
+            false => 0,
+        };
+        let latencies = f64::from(u8::from(begins));
+        delivery.add(rates, slower, alone, latencies);
+        delivery.add(rates, Rates::in_file_order, sled.length - alone, 0.0);
         before = Some(&from.level);
     }
     delivery
+}
+
+/// The bandwidth of a lone window is not measured; it is near that of a few requests in flight, or that of
+/// reading in file order if that is slower.
+fn slower(rates: &Rates) -> Spread {
+    let (best, linear) = (rates.bandwidth_Bps, rates.in_file_order());
+    match best.median < linear.median {
+        true => best,
+        false => linear,
+    }
 }
 
 fn best(sleds: &[Sled]) -> Delivery {
