@@ -37,7 +37,7 @@ const DATA_MIN: u64 = 4 << 20;
 const PAGE: u64 = 4096;
 const LATENCY_SAMPLES_MAX: usize = 400;
 const BANDWIDTH_SAMPLES_MAX: usize = 48;
-const SAMPLES_MIN: usize = 3;
+const SAMPLES_MIN: usize = 5;
 /// Zones of a disk, as far as they differ: tracks are longest at the outside, where addresses begin.
 const ZONES: [&str; 3] = ["outer", "middle", "inner"];
 /// How much faster a zone must be than the next one to count as another.
@@ -59,7 +59,7 @@ pub enum CalibrateError {
 
 /// Measures reading from the page cache within about `budget`: of `file`, which should lie where most
 /// files do, as filesystems keep pages in units of various sizes; `None`: of a file in memory. Reads
-/// at most [`MEMORY_BYTES`] of it, in file order.
+/// at most [`MEMORY_BYTES`] of it, and moves its position.
 ///
 /// # Errors
 /// If it is too short or cannot be read, or there is no memory for one.
@@ -135,7 +135,8 @@ fn pass(
 }
 
 /// Measures the device that `file` lies on, by reading the file, within about `budget`; a block
-/// device by reading it, zone by zone. `progress` gets the share done, 0 to 1.
+/// device by reading it, zone by zone. Takes it out of the page cache, and moves its position. `progress`
+/// gets the share done, 0 to 1.
 ///
 /// # Errors
 /// If there is too little to read, or it cannot be read.

@@ -19,8 +19,11 @@ use crate::table::{Rates, Spread};
 pub(crate) const DEPTH: usize = 4;
 /// A device whose first byte takes this long has an arm, or a robot: it serves one at a time.
 const ONE_AT_A_TIME_S: f64 = 2e-3;
+/// The kernel's first window of read-ahead: while it comes, there is no other that it overlaps with.
+const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Bytes that the kernel reads ahead, unless told otherwise.
+/// A cached part up to this long is passed over by read-ahead, as long as the kernel reads ahead unless
+/// told otherwise.
 const READ_AHEAD: u64 = 128 << 10;
 
 /// How long reading takes.
@@ -66,7 +69,7 @@ impl Delivery {
 /// [`Plan::Auto`].
 ///
 /// The linear plan waits for a latency where it gets to a device, as the kernel's read-ahead begins
-/// anew there; for less after cached parts that are so short that read-ahead goes on over them. If
+/// anew there, with nothing to overlap with at first; for less after cached parts that are so short that read-ahead goes on over them. If
 /// the cache has no room for what is read, cached parts are gone when the linear plan gets to them
 /// (the paper's figure 3), and count as on the device. The best plan reads each level at one go, with
 /// several requests in flight; an arm passes over what is left out in no more time than reading it
@@ -144,6 +147,7 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
     let mut read = 0_u64;
     let mut device = sleds.iter().find(|sled| sled.level != Level::Memory);
     let mut before: Option<(&Level, u64)> = None;
+    let mut any_cached = false;
     for sled in sleds {
         // What was read on this pass is used again and stays; what was not yet goes, oldest first:
         // that is what comes next. Reading it evicts what comes after it, and so on.
@@ -154,7 +158,7 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
         };
         let mut latencies = 1.0;
         if from.level == Level::Memory {
-            latencies = f64::from(u8::from(sled.offset == sleds[0].offset));
+            latencies = f64::from(u8::from(!std::mem::replace(&mut any_cached, true)));
         } else {
             if let Some((level, end)) = before
                 && *level == from.level
@@ -166,9 +170,25 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
             device = Some(from);
             before = Some((&from.level, sled.end()));
         }
-        delivery.add(from.rates(), Rates::in_file_order, sled.length, latencies);
+        let alone = match from.level {
+            Level::Memory => 0,
+            _ => (latencies * sled.length.min(WINDOW_BYTES) as f64) as u64,
+        };
+        delivery.add(from.rates(), slower, alone, latencies);
+        let overlapped = sled.length - alone;
+        delivery.add(from.rates(), Rates::in_file_order, overlapped, 0.0);
     }
     delivery
+}
+
+/// The bandwidth of a lone window is not measured; it is near that of a few requests in flight, or that of
+/// reading in file order if that is slower.
+fn slower(rates: &Rates) -> Spread {
+    let (best, linear) = (rates.bandwidth_Bps, rates.in_file_order());
+    match best.median < linear.median {
+        true => best,
+        false => linear,
+    }
 }
 
 fn best(sleds: &[Sled]) -> Delivery {

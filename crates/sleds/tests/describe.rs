@@ -416,6 +416,29 @@ fn short_cached_parts_are_no_new_beginning_for_read_ahead_nor_for_an_arm() {
 }
 
 #[test]
+fn a_linear_plan_begins_each_part_on_a_device_without_overlapping() {
+    const MIB: u64 = 1 << 20;
+    let sled = |offset, length, level| Sled {
+        offset,
+        length,
+        latency_s: Some(spread(1.0)),
+        bandwidth_Bps: Some(spread(MIB as f64)),
+        linear_Bps: Some(spread(4.0 * MIB as f64)),
+        level,
+        source: Source::Measured,
+    };
+    let device = || Level::Device("d".into());
+    let sleds = [
+        sled(0, 5 * MIB, device()),
+        sled(5 * MIB, 4 * MIB, Level::Memory),
+        sled(9 * MIB, MIB / 2, device()),
+    ];
+    let linear = delivery_time_in(&sleds, Plan::Linear, None);
+    let parts = [1.0 + 1.0 + 1.0, 1.0 + 1.0, 1.0 + 0.5];
+    assert_eq!(linear.seconds.median, parts.iter().sum::<f64>());
+}
+
+#[test]
 fn a_linear_plan_loses_what_it_evicts_on_its_way_and_the_best_does_not() {
     let device = Some((1e-2, 1e3));
     let sleds = [sled(0, 2000, device), sled(2000, 3000, None)];

@@ -193,6 +193,7 @@ fn calibrate_fills_the_table_and_show_then_uses_it() {
         text.contains("[[device]]") && text.contains("[memory.latency_s]"),
         "{text}"
     );
+    assert_eq!(text.matches("linear_Bps").count(), 2, "{text}");
     let shown = output(dir.path(), &["show", "data"]);
     assert_eq!(err(&shown), "");
     assert!(out(&shown).contains("measured"), "{}", out(&shown));

@@ -21,7 +21,7 @@ class Sled:
     level: str
     """"memory", "unknown", or the name of a device of the table."""
     source: str
-    """Where the two numbers are from."""
+    """Where the numbers are from."""
     latency_s: float | None
     """Seconds to the first byte, at the median; None if it is not known."""
     latency_range_s: tuple[float, float] | None

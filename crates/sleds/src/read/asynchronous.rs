@@ -30,14 +30,18 @@ const AHEAD: usize = 2;
 /// # }
 /// ```
 ///
-/// A piece borrows the reader, so this is no `Stream`. With the `futures` crate one is made by
+/// A piece borrows the reader, so this is no `Stream`. `futures::stream::unfold(reader, next)` is one,
+/// with
 ///
-/// ```ignore
-/// let stream = futures::stream::unfold(reader, |mut reader| async move {
+/// ```no_run
+/// # async fn of(reader: sleds::AsyncReader) {
+/// let next = |mut reader: sleds::AsyncReader| async move {
 ///     let piece = reader.next_piece().await.transpose()?;
-///     let piece = piece.map(|piece| (piece.offset, piece.data.to_vec()));
-///     Some((piece, reader))
-/// });
+///     let owned = piece.map(|piece| (piece.offset, piece.data.to_vec()));
+///     Some((owned, reader))
+/// };
+/// # let _: Option<(std::io::Result<(u64, Vec<u8>)>, _)> = next(reader).await;
+/// # }
 /// ```
 pub struct AsyncReader {
     shared: Arc<Shared>,
