@@ -12,12 +12,18 @@ use crate::sys::{self, Mapping};
 /// The bytes looked at first; the search doubles them until it finds something.
 const STEP_MIN: u64 = 4 << 10;
 const STEP_MAX: u64 = 256 << 10;
+/// Pages that were copied from count as this process's memory, up to so many bytes.
+const HELD_BYTES_MAX: u64 = 8 << 20;
 
 /// A part of a file, read in random order without read-ahead, which would evict from the cache what
 /// is to be read next.
 pub(crate) struct Peek<'f> {
     file: &'f File,
     mapping: Option<Mapping>,
+    /// Bytes copied out of the mapping since its pages were given back.
+    held: u64,
+    /// The first of them, and the byte after the last.
+    between: (u64, u64),
 }
 
 impl<'f> Peek<'f> {
@@ -25,7 +31,12 @@ impl<'f> Peek<'f> {
     pub(crate) fn new(file: &'f File, from: u64, to: u64) -> Peek<'f> {
         let start = from / sys::page_size() * sys::page_size();
         let mapping = Mapping::new(file.as_fd(), start, to.max(start + 1) - start).ok();
-        Peek { file, mapping }
+        Peek {
+            file,
+            mapping,
+            held: 0,
+            between: (u64::MAX, 0),
+        }
     }
 
     /// Fills `buf` from `at` on; fewer bytes only at the end of the file.
@@ -38,6 +49,7 @@ impl<'f> Peek<'f> {
                 // A sandbox may forbid the call.
                 Err(_) => self.mapping = None,
             }
+            self.give_back(at, filled as u64);
         }
         // What the mapping does not have is past the end, or cannot be read: this tells which.
         while filled < buf.len() {
@@ -49,6 +61,19 @@ impl<'f> Peek<'f> {
             }
         }
         Ok(filled)
+    }
+
+    /// So many bytes more were copied from `at`.
+    fn give_back(&mut self, at: u64, bytes: u64) {
+        self.held += bytes;
+        self.between = (self.between.0.min(at), self.between.1.max(at + bytes));
+        if self.held >= HELD_BYTES_MAX
+            && let Some(mapping) = &self.mapping
+        {
+            mapping.forget(self.between.0, self.between.1);
+            self.held = 0;
+            self.between = (u64::MAX, 0);
+        }
     }
 
     fn left(&self, at: u64) -> io::Result<u64> {

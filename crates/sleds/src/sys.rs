@@ -160,6 +160,18 @@ impl Mapping {
             other => other,
         }
     }
+
+    /// Takes the pages of bytes `from` to `to` of the file out of the address space; they stay in the
+    /// page cache.
+    pub(crate) fn forget(&self, from: u64, to: u64) {
+        let start = from / page_size() * page_size();
+        let length = usize::try_from(to.saturating_sub(start)).unwrap_or(0);
+        if let Some(part) = self.part(start, length) {
+            // SAFETY: the range lies in the mapping, whose memory nobody holds. If it is refused, the
+            // pages are counted as this process's for longer.
+            unsafe { libc::madvise(part, length, libc::MADV_DONTNEED) };
+        }
+    }
 }
 
 impl Drop for Mapping {

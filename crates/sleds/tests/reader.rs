@@ -379,3 +379,34 @@ fn nothing_is_given_out_from_the_limit_on_in_either_order() {
         }
     }
 }
+
+/// Bytes of files that count as this process's memory.
+fn resident_file_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssFile:"));
+    let kib = line.unwrap().trim().trim_end_matches(" kB");
+    kib.parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn what_was_read_from_the_cache_does_not_pile_up_in_the_address_space() {
+    const MIB: u64 = 1 << 20;
+    let dir = scratch();
+    let file = File::create_new(path(&dir, "file")).unwrap();
+    file.set_len(96 * MIB).unwrap();
+    let mut file = File::open(path(&dir, "file")).unwrap();
+    std::io::copy(&mut file, &mut std::io::sink()).unwrap();
+    file.rewind().unwrap();
+    let before = resident_file_bytes();
+    let mut most = 0;
+    let mut reader = Reader::new(&file, options(Plan::Best, Unit::Bytes, 256 << 10)).unwrap();
+    while reader.next_piece().unwrap().is_some() {
+        most = most.max(resident_file_bytes());
+    }
+    assert!(
+        most < before + 48 * MIB,
+        "{before} bytes before, {most} then"
+    );
+}
