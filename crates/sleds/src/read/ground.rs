@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use crate::describe::{Holder, Located, parts, shared};
+use crate::describe::{Holder, parts, shared};
+use crate::located::Located;
 use crate::records::{Peek, with_boundaries};
 use crate::residency::{self, Means, Presence};
 use crate::schedule::{Cost, Schedule, Stretch, settle};
