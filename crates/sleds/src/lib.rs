@@ -12,6 +12,7 @@ mod describe;
 mod device;
 mod extents;
 pub mod format;
+mod located;
 mod memory;
 mod mounts;
 mod observed;

@@ -5,7 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::describe::{Located, shared};
+use crate::describe::shared;
+use crate::located::Located;
 use crate::observed;
 use crate::residency::{self, Presence};
 

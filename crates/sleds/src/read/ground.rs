@@ -5,7 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::delivery::worth_reading_over;
-use crate::describe::{Holder, Located, parts, shared};
+use crate::describe::{Holder, parts, shared};
+use crate::located::Located;
 use crate::records::{Peek, with_boundaries};
 use crate::residency::{self, Means, Presence};
 use crate::schedule::{Cost, Schedule, Stretch, read_over, settle};
