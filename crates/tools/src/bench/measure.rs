@@ -1,5 +1,6 @@
 //! Running a program and seeing what it took.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, Read as _, Seek as _};
@@ -10,10 +11,14 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use super::rusage;
+
 /// What one run took.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Run {
     pub(super) seconds: f64,
+    /// Processor time, in seconds.
+    pub(super) cpu_s: f64,
     /// Bytes that came from storage, read-ahead included.
     pub(super) read_bytes: u64,
 }
@@ -26,24 +31,40 @@ impl Run {
     }
 }
 
-/// Runs a program to its end, and gives what it took and the [`digest`] of what it printed.
+/// Runs a program to its end in a locale, and gives what it took. What it prints is in `output`
+/// then, and nothing else.
 ///
 /// Its output goes to a file, as `grep` does less work when it sees that nobody looks.
 ///
 /// # Errors
 /// If it cannot be run, or ends with a code other than 0 or 1 (`grep` says 1 for no match).
-pub(super) fn run(program: &Path, args: &[String]) -> Result<(Run, u64)> {
-    let words = || format!("{} {}", program.display(), args.join(" "));
-    let mut output = tempfile::tempfile().context("cannot make a temporary file")?;
-    let begun = Instant::now();
-    let mut child = Command::new(program)
+pub(super) fn run<A: AsRef<OsStr>>(
+    program: &Path,
+    args: &[A],
+    locale: &str,
+    mut output: &File,
+) -> Result<Run> {
+    let words = || {
+        let args = args
+            .iter()
+            .take(8)
+            .map(|arg| arg.as_ref().to_string_lossy());
+        format!(
+            "{} {}",
+            program.display(),
+            args.collect::<Vec<_>>().join(" ")
+        )
+    };
+    output.rewind()?;
+    output.set_len(0)?;
+    let mut command = Command::new(program);
+    command
         .args(args)
-        // What is measured is reading. In other locales GNU's `wc` decodes every character slowly.
-        .env("LC_ALL", "C")
+        .env("LC_ALL", locale)
         .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .spawn()
-        .with_context(words)?;
+        .stdout(output.try_clone()?);
+    let begun = Instant::now();
+    let child = command.spawn().with_context(words)?;
     // The counters of a process are there until its end is collected.
     let pid = Pid::from_raw(i32::try_from(child.id())?).context("process id")?;
     waitid(
@@ -53,7 +74,7 @@ pub(super) fn run(program: &Path, args: &[String]) -> Result<(Run, u64)> {
     .with_context(words)?;
     let seconds = begun.elapsed().as_secs_f64();
     let counters = fs::read_to_string(format!("/proc/{}/io", child.id()));
-    let status = child.wait().with_context(words)?;
+    let (status, cpu_s) = rusage::wait(child).with_context(words)?;
     ensure!(
         matches!(status.code(), Some(0 | 1)),
         "{}: {status}",
@@ -64,15 +85,20 @@ pub(super) fn run(program: &Path, args: &[String]) -> Result<(Run, u64)> {
         .as_deref()
         .and_then(read_bytes_of)
         .with_context(|| format!("{}: no counters of its I/O in /proc", words()))?;
+    Ok(Run {
+        seconds,
+        cpu_s,
+        read_bytes,
+    })
+}
+
+/// A [`number`](digest) for all of what is in a file.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn printed(mut output: &File) -> io::Result<u64> {
     output.rewind()?;
-    let printed = digest(&mut output)?;
-    Ok((
-        Run {
-            seconds,
-            read_bytes,
-        },
-        printed,
-    ))
+    digest(output)
 }
 
 /// A number that differs where the bytes do. This process lives in the little memory that is left to
@@ -80,7 +106,7 @@ pub(super) fn run(program: &Path, args: &[String]) -> Result<(Run, u64)> {
 ///
 /// # Errors
 /// If they cannot be read.
-pub(super) fn digest(file: &mut File) -> io::Result<u64> {
+pub(super) fn digest(mut file: &File) -> io::Result<u64> {
     let mut hasher = DefaultHasher::new();
     let mut buf = vec![0; 64 << 10];
     loop {
@@ -104,20 +130,32 @@ mod tests {
 
     use super::*;
 
+    fn shell(script: &str) -> Result<(Run, File)> {
+        let output = tempfile::tempfile().unwrap();
+        let run = run(Path::new("sh"), &["-c", script], "C", &output)?;
+        Ok((run, output))
+    }
+
     #[test]
-    fn what_a_program_printed_and_read_is_seen() {
-        let words = ["-c".to_owned(), "echo done; exit 1".to_owned()];
-        let (run, printed) = run(Path::new("sh"), &words).unwrap();
+    fn what_a_program_printed_and_took_is_seen() {
+        let (run, output) = shell("echo done; exit 1").unwrap();
         let mut expected = tempfile::tempfile().unwrap();
         expected.write_all(b"done\n").unwrap();
-        expected.rewind().unwrap();
-        assert_eq!(printed, digest(&mut expected).unwrap());
-        assert!(run.seconds > 0.0);
+        assert_eq!(printed(&output).unwrap(), printed(&expected).unwrap());
+        assert!(run.seconds > 0.0 && run.cpu_s > 0.0);
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_was_printed_before() {
+        let (_, output) = shell("echo a long line").unwrap();
+        run(Path::new("sh"), &["-c", "echo x"], "C", &output).unwrap();
+        let expected = shell("echo x").unwrap().1;
+        assert_eq!(printed(&output).unwrap(), printed(&expected).unwrap());
     }
 
     #[test]
     fn a_program_that_fails_is_an_error_that_names_it() {
-        let error = run(Path::new("sh"), &["-c".into(), "exit 2".into()]).unwrap_err();
+        let error = shell("exit 2").unwrap_err();
         assert!(error.to_string().contains("sh -c exit 2"), "{error}");
     }
 }
