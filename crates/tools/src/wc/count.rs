@@ -100,18 +100,12 @@ impl Counter {
     }
 
     fn reader<'f>(&self, file: &'f File, plan: Plan) -> io::Result<Reader<'f>> {
-        let size = file.metadata().map_or(0, |m| m.len());
-        let chunk = match usize::try_from(size) {
-            // One more, to see the end.
-            Ok(size @ 1..CHUNK) => size + 1,
-            _ => CHUNK,
-        };
         Reader::new(
             file,
             ReadOptions {
                 plan,
                 unit: Unit::Bytes,
-                chunk,
+                chunk: CHUNK,
             },
         )
     }

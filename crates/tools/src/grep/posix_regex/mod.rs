@@ -372,6 +372,8 @@ fn lines(hir: &Hir, options: Options) -> Result<meta::Regex, Error> {
             meta::Config::new()
                 .utf8_empty(false)
                 .line_terminator(options.eol)
+                // There is one thread; asking how many there could be takes longer than a small file.
+                .pool_capacity(1)
                 .which_captures(regex_automata::nfa::thompson::WhichCaptures::Implicit)
                 .nfa_size_limit(Some(NFA_BYTES))
                 .hybrid_cache_capacity(16 << 20)
