@@ -17,17 +17,17 @@ mod classes;
 mod error;
 mod lower;
 mod parse;
+mod search;
 mod spans;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use memchr::{memchr, memmem, memrchr};
-use regex_automata::Input;
-use regex_automata::meta;
+use memchr::{memchr, memrchr};
 use regex_syntax::hir::{Hir, HirKind};
 
 pub(crate) use backtrack::{STACK_BYTES, TooDeep};
@@ -38,6 +38,7 @@ use ast::{Assert, Node};
 use backtrack::Backtrack;
 use lower::{Accuracy, Lowering};
 use parse::Rules;
+use search::Search;
 use spans::Spans;
 
 /// Bytes that an automaton may have before it is determinised.
@@ -66,14 +67,14 @@ pub(crate) struct Regex {
     /// Every line matches.
     always: bool,
     /// Finds every line that matches, and, unless `check` is [`Check::None`], others.
-    lines: meta::Regex,
-    lines_cache: meta::Cache,
-    /// The same, where it is one text.
-    literal: Option<memmem::Finder<'static>>,
+    search: Search,
     check: Check,
     spans: Option<Spans>,
+    /// The match that `search` finds is the longest at its place.
+    longest_first: bool,
     /// Automata are not enough for lines with more than ASCII, or for any.
     full: bool,
+    backref: bool,
     /// The library that GNU grep asks searches bytes, not characters, so that an empty match may be
     /// within a character.
     bytewise: bool,
@@ -86,7 +87,9 @@ enum Check {
     /// A match that is a word, found as GNU grep looks for one.
     Words,
     /// This searcher has to find a match in it.
-    Again(Box<meta::Regex>),
+    Again(Search),
+    /// It is one of these.
+    Whole(BTreeSet<Vec<u8>>),
     /// A match of the full pattern.
     Full,
 }
@@ -119,45 +122,44 @@ impl Regex {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let mut node = match nodes.len() {
-            1 => nodes.remove(0),
-            _ => Node::Alternate(nodes),
-        };
-        if options.whole_lines {
-            let (start, end) = (Assert::LineStart, Assert::LineEnd);
-            node = Node::Concat(vec![Node::Assert(start), node, Node::Assert(end)]);
-        }
-        let full = node.has_backref() || options.utf8 && node.has_word_assert();
-        let hir = lowering(options, Accuracy::Superset).lower(&node);
+        let superset = lowering(options, Accuracy::Superset);
+        let texts = whole_texts(&nodes, options, superset);
+        let node = alternatives(nodes, options);
+        let backref = node.has_backref();
+        let full = backref || options.utf8 && node.has_word_assert();
         let words = options.whole_words && !options.whole_lines;
-        let check = match (words, full) {
+        let hir = match (&texts, backref && !options.icase) {
+            (Some(texts), _) => {
+                Hir::alternation(texts.iter().map(|t| Hir::literal(&t[..])).collect())
+            }
+            (None, true) => superset.lower(&node.with_groups_for_backrefs()),
+            (None, false) => superset.lower(&node),
+        };
+        let longest_first = texts.is_none() && !full && node.has_one_length_at_a_place();
+        let check = match (texts, words, full) {
+            (Some(texts), ..) => Check::Whole(texts),
             // GNU grep's automaton looks for words in single-byte characters only, and does not
             // know collating elements. What it takes for a word is more.
-            (true, false) if !options.utf8 && !collates => {
-                let around = lines(&surrounded(&hir, options), options);
-                Check::Again(Box::new(around.map_err(|e| vec![e])?))
+            (_, true, false) if !options.utf8 && !collates => {
+                let around = Search::new(&surrounded(&hir, options), options.eol);
+                Check::Again(around.map_err(|e| vec![e])?)
             }
-            (true, _) => Check::Words,
-            (false, true) => Check::Full,
-            (false, false) => Check::None,
+            (_, true, _) => Check::Words,
+            (_, false, true) => Check::Full,
+            (_, false, false) => Check::None,
         };
         let properties = hir.properties();
         let always = properties.minimum_len() == Some(0) && properties.look_set().is_empty();
-        let literal = match hir.kind() {
-            HirKind::Literal(text) => Some(memmem::Finder::new(&text.0).into_owned()),
-            _ => None,
-        };
-        let lines = lines(&hir, options).map_err(|e| vec![e])?;
         Ok(Regex {
             options,
             node,
             always,
-            lines_cache: lines.create_cache(),
-            lines,
-            literal,
+            search: Search::new(&hir, options.eol).map_err(|e| vec![e])?,
             check,
             spans: None,
+            longest_first,
             full,
+            backref,
             bytewise,
             warnings,
         })
@@ -170,10 +172,6 @@ impl Regex {
 
     /// True if lines are searched by trying everything, which takes [`STACK_BYTES`] of stack.
     pub(crate) fn backtracks(&self) -> bool {
-        self.full()
-    }
-
-    fn full(&self) -> bool {
         self.full
     }
 
@@ -188,7 +186,7 @@ impl Regex {
         while from < lines.len() {
             let found = match self.always {
                 true => from,
-                false => match self.match_end(lines, from) {
+                false => match self.search.place(lines, from) {
                     Some(found) => found,
                     None => return Ok(None),
                 },
@@ -219,7 +217,7 @@ impl Regex {
             return Ok(count);
         }
         while from < lines.len() {
-            let Some(found) = self.match_end(lines, from) else {
+            let Some(found) = self.search.place(lines, from) else {
                 break;
             };
             if found == lines.len() && lines[found - 1] == eol {
@@ -231,20 +229,11 @@ impl Regex {
         Ok(count)
     }
 
-    /// A place in the first line at or after `from` that `lines` finds.
-    fn match_end(&mut self, lines: &[u8], from: usize) -> Option<usize> {
-        if let Some(literal) = &self.literal {
-            return literal.find(&lines[from..]).map(|at| from + at);
-        }
-        let input = Input::new(lines).range(from..).earliest(true);
-        let half = self.lines.search_half_with(&mut self.lines_cache, &input)?;
-        Some(half.offset())
-    }
-
     fn passes(&mut self, line: &[u8]) -> Result<bool, TooDeep> {
-        match &self.check {
+        match &mut self.check {
             Check::None => Ok(true),
-            Check::Again(lines) => Ok(lines.is_match(line)),
+            Check::Again(search) => Ok(search.place(line, 0).is_some()),
+            Check::Whole(texts) => Ok(texts.contains(line)),
             Check::Words => Ok(self.find_in_line(line, 0)?.is_some()),
             Check::Full => Ok(self.find(line, 0)?.is_some()),
         }
@@ -285,15 +274,14 @@ impl Regex {
 
     /// The leftmost-longest match, be it a word or not.
     fn find(&mut self, line: &[u8], from: usize) -> Result<Option<Range<usize>>, TooDeep> {
+        if self.longest_first {
+            return Ok(self.search.first(line, from));
+        }
         if self.by_automata(line) {
             // All kinds of matches begin at the same place: the leftmost.
-            let start = match self.full() {
+            let start = match self.full {
                 true => self.spans().and_then(|spans| spans.start(line, from)),
-                false => {
-                    let input = Input::new(line).range(from..);
-                    let found = self.lines.search_with(&mut self.lines_cache, &input);
-                    found.map(|found| found.start())
-                }
+                false => self.search.first(line, from).map(|found| found.start),
             };
             let Some(spans) = self.spans() else {
                 return Ok(None);
@@ -304,15 +292,23 @@ impl Regex {
             }));
         }
         let mut start = from;
-        loop {
+        while let Some(possible) = self.search.first(line, start) {
+            // Characters are tried, not bytes.
+            while start < possible.start {
+                start += text::decode(&line[start..], self.options.utf8).map_or(1, |(_, len)| len);
+            }
+            if start > possible.start {
+                continue;
+            }
             if let Some(end) = self.longest(line, start, line.len())? {
                 return Ok(Some(start..end));
             }
             match text::decode(&line[start..], self.options.utf8) {
                 Some((_, len)) => start += len,
-                None => return Ok(None),
+                None => break,
             }
         }
+        Ok(None)
     }
 
     fn longest(
@@ -332,7 +328,7 @@ impl Regex {
     }
 
     fn by_automata(&self, line: &[u8]) -> bool {
-        !self.full || line.is_ascii() && !self.node.has_backref()
+        !self.full || !self.backref && line.is_ascii()
     }
 
     /// The automata that find matches in a line, made when first asked for.
@@ -366,21 +362,26 @@ fn surrounded(hir: &Hir, options: Options) -> Hir {
     ])
 }
 
-fn lines(hir: &Hir, options: Options) -> Result<meta::Regex, Error> {
-    meta::Builder::new()
-        .configure(
-            meta::Config::new()
-                .utf8_empty(false)
-                .line_terminator(options.eol)
-                // There is one thread; asking how many there could be takes longer than a small file.
-                .pool_capacity(1)
-                .which_captures(regex_automata::nfa::thompson::WhichCaptures::Implicit)
-                .nfa_size_limit(Some(NFA_BYTES))
-                .hybrid_cache_capacity(16 << 20)
-                .dfa(false)
-                .onepass(false)
-                .backtrack(false),
-        )
-        .build_from_hir(hir)
-        .map_err(|_| Error::TooBig)
+/// `nodes` as alternatives, and as whole lines if these are asked for.
+fn alternatives(mut nodes: Vec<Node>, options: Options) -> Node {
+    let node = match nodes.len() {
+        1 => nodes.remove(0),
+        _ => Node::Alternate(nodes),
+    };
+    if !options.whole_lines {
+        return node;
+    }
+    let (start, end) = (Assert::LineStart, Assert::LineEnd);
+    Node::Concat(vec![Node::Assert(start), node, Node::Assert(end)])
+}
+
+/// The lines that match, if they are these and no others. They are looked for anywhere, which is much
+/// quicker than an automaton that knows of ends of lines.
+fn whole_texts(nodes: &[Node], options: Options, lowering: Lowering) -> Option<BTreeSet<Vec<u8>>> {
+    let text = |node: &Node| match lowering.lower(node).kind() {
+        HirKind::Literal(text) => Some(text.0.to_vec()),
+        _ => None,
+    };
+    let whole = options.whole_lines && !nodes.is_empty();
+    whole.then(|| nodes.iter().map(text).collect())?
 }

@@ -96,3 +96,41 @@ fn lines_are_found_in_a_buffer_of_many() {
     }
     assert_eq!(found, [2..4, 5..5]);
 }
+
+#[test]
+fn a_group_s_copies_find_all_that_its_references_do() {
+    let bre = options(Syntax::Basic, true);
+    for (pattern, line, found) in [
+        ("\\(ab\\|cd\\)x*\\1", "-abxcdxcd", Some("cdxcd")),
+        ("\\(\\(a\\)b\\2\\)c\\1", "abacaba", Some("abacaba")),
+        ("\\(^a\\)b\\1", "aba", Some("aba")),
+        ("\\(a*\\)*\\1", "aaa", Some("aaa")),
+        ("\\([^a]\\)\\1", "aaébb", Some("bb")),
+        ("\\(.\\)\\1", "\u{e9}\u{e8}", None),
+    ] {
+        assert_eq!(first(pattern, line, bre).as_deref(), found, "{pattern}");
+    }
+}
+
+#[test]
+fn whole_lines_of_plain_text_are_no_parts_of_lines() {
+    let fixed = Options {
+        whole_lines: true,
+        ..options(Syntax::Fixed, false)
+    };
+    let patterns = [b"ab".to_vec(), b"b".to_vec()];
+    let mut regex = Regex::new(&patterns, fixed).unwrap();
+    let lines = b"abab\nb\nxab\nab\n";
+    assert_eq!(regex.count_lines(lines), Ok(2));
+    assert_eq!(regex.find_line(lines, 0), Ok(Some(5..6)));
+    assert_eq!(regex.find_in_line(b"ab", 0), Ok(Some(0..2)));
+}
+
+#[test]
+fn one_repetition_finds_its_longest_match_first() {
+    let ere = options(Syntax::Extended, true);
+    assert_eq!(first("xa*ab", "-xaaab", ere).as_deref(), Some("xaaab"));
+    assert_eq!(first("[é-ü]+.", "aéüb", ere).as_deref(), Some("éüb"));
+    assert_eq!(first("a*(ab)?", "aab", ere).as_deref(), Some("aab"));
+    assert_eq!(first("(a|ab)c?", "abc", ere).as_deref(), Some("abc"));
+}
