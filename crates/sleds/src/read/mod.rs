@@ -71,7 +71,7 @@ impl Default for ReadOptions {
 
 /// Pieces of which a file has less than [`PIECES`] are made smaller, down to this many bytes.
 const LEAST_CHUNK: u64 = 16 << 10;
-const PIECES: u64 = 16;
+const PIECES: u64 = 32;
 
 impl ReadOptions {
     /// For a file of which `bytes` are to be read in linear order. Of a small one the memory for a piece,

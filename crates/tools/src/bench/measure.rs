@@ -62,7 +62,9 @@ pub(super) fn run<A: AsRef<OsStr>>(
         .args(args)
         .env("LC_ALL", locale)
         .stdin(Stdio::null())
-        .stdout(output.try_clone()?);
+        .stdout(output.try_clone()?)
+        // `grep` says there that a file is binary.
+        .stderr(Stdio::null());
     let begun = Instant::now();
     let child = command.spawn().with_context(words)?;
     // The counters of a process are there until its end is collected.

@@ -133,26 +133,17 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
     for warning in regex.warnings() {
         complaints.note(format!("warning: {warning}"));
     }
-    let deep = regex.backtracks();
-    let search = move || {
-        let out = Output::new(&config, colors);
-        let grep = Grep {
-            show_names: config.with_filename,
-            config,
-            regex,
-            out,
-            complaints,
-            output: standard_output,
-            trouble: false,
-        };
-        grep.all()
+    let out = Output::new(&config, colors);
+    let grep = Grep {
+        show_names: config.with_filename,
+        config,
+        regex,
+        out,
+        complaints,
+        output: standard_output,
+        trouble: false,
     };
-    if !deep {
-        return search();
-    }
-    let thread = std::thread::Builder::new().stack_size(posix_regex::STACK_BYTES);
-    let code = thread.spawn(search).ok().and_then(|t| t.join().ok());
-    code.unwrap_or(TROUBLE)
+    grep.all()
 }
 
 fn regex(config: &Config, syntax: Syntax) -> Result<Regex, Vec<posix_regex::Error>> {

@@ -30,7 +30,7 @@ use std::ops::Range;
 use memchr::{memchr, memrchr};
 use regex_syntax::hir::{Hir, HirKind};
 
-pub(crate) use backtrack::{STACK_BYTES, TooDeep};
+pub(crate) use backtrack::TooDeep;
 pub(crate) use error::Error;
 pub(crate) use parse::Syntax;
 
@@ -168,11 +168,6 @@ impl Regex {
     /// What GNU grep warns about in these patterns.
     pub(crate) fn warnings(&self) -> &[&'static str] {
         &self.warnings
-    }
-
-    /// True if lines are searched by trying everything, which takes [`STACK_BYTES`] of stack.
-    pub(crate) fn backtracks(&self) -> bool {
-        self.full
     }
 
     /// The first line that matches in `lines`, which holds whole lines, at or after `from`, where a
