@@ -1,25 +1,37 @@
 //! Measuring what reading costs: the paper's boot script (section 4.1), which ran lmbench.
 //!
 //! Only reads. Latency is that of direct reads of 4 KiB at random places, one at a time; bandwidth
-//! that of sequential direct reads with several in flight, as [`Reader`](crate::Reader) makes them.
+//! that of a [`Reader`] which goes on and on, in best order and in file order, so that all that
+//! its callers wait for is in it: copying, read-ahead, requests in flight.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Advice, MemfdFlags, fadvise, ftruncate, memfd_create};
 
-use crate::delivery::DEPTH;
 use crate::describe::{DescribeError, length};
 use crate::device::{Class, Place};
 use crate::extents::{self, Extent, Under};
+use crate::memory::cache_capacity;
 use crate::read::device::BLOCK;
 use crate::read::pool::Pool;
+use crate::read::{Plan, ReadOptions, Reader};
 use crate::table::{Entry, Rates, Spread, Zone};
 
-/// Bytes of one sample of bandwidth.
-const RUN_BYTES: u64 = 8 << 20;
+/// A sample of a device's bandwidth is that of at least so long: limits (of control groups, of
+/// virtual machines) are kept over tenths of a second, within which the device runs free.
+const SAMPLE: Duration = Duration::from_millis(250);
+/// And of so many bytes, as read-ahead comes in lumps of megabytes; or of as many as come in
+/// [`SAMPLE_MAX`], but never of fewer than the least, so that a latency is not most of it.
+const SAMPLE_BYTES: u64 = 16 << 20;
+const SAMPLE_BYTES_MIN: u64 = 2 << 20;
+const SAMPLE_MAX: Duration = Duration::from_secs(1);
+/// A reader is given no more than this at a time, as it looks up the residency of all of it first.
+const STRETCH_BYTES: u64 = 1 << 30;
+/// Bytes read for measuring memory.
+pub const MEMORY_BYTES: u64 = 32 << 20;
 /// Less data cannot be measured.
 const DATA_MIN: u64 = 4 << 20;
 const PAGE: u64 = 4096;
@@ -45,44 +57,81 @@ pub enum CalibrateError {
     Io(#[from] io::Error),
 }
 
-/// Measures reading from the page cache, within about `budget`.
+/// Measures reading from the page cache within about `budget`: of `file`, which should lie where most
+/// files do, as filesystems keep pages in units of various sizes; `None`: of a file in memory. Reads
+/// at most [`MEMORY_BYTES`] of it, in file order.
 ///
 /// # Errors
-/// If there is no memory for a file.
-pub fn memory(budget: Duration) -> io::Result<Rates> {
-    const BYTES: u64 = 32 << 20;
-    let file = File::from(memfd_create("sleds-calibrate", MemfdFlags::CLOEXEC)?);
-    ftruncate(&file, BYTES)?;
-    let mut buf = vec![1; BLOCK as usize];
-    for at in (0..BYTES).step_by(buf.len()) {
-        file.write_all_at(&buf, at)?;
+/// If it is too short or cannot be read, or there is no memory for one.
+pub fn memory(file: Option<&File>, budget: Duration) -> Result<Rates, CalibrateError> {
+    let Some(file) = file else {
+        return memory(Some(&in_memory()?), budget);
+    };
+    let room = cache_capacity().map_or(MEMORY_BYTES, |capacity| (capacity / 2).max(DATA_MIN));
+    let bytes = length(file)?.min(MEMORY_BYTES).min(room);
+    if bytes < DATA_MIN {
+        return Err(CalibrateError::TooSmall);
     }
     let end = Instant::now() + budget;
     let mut random = Random(1);
-    let (mut latencies, mut bandwidths) = (Vec::new(), Vec::new());
-    while bandwidths.len() < SAMPLES_MIN
-        || (Instant::now() < end && bandwidths.len() < BANDWIDTH_SAMPLES_MAX)
+    let mut samples = Samples::default();
+    pass(file, (0, bytes), Plan::Linear, &mut |_, _| true)?;
+    while samples.best.len() < SAMPLES_MIN
+        || (Instant::now() < end && samples.best.len() < BANDWIDTH_SAMPLES_MAX)
     {
-        let begun = Instant::now();
-        for at in (0..BYTES).step_by(buf.len()) {
-            file.read_exact_at(&mut buf, at)?;
-        }
-        bandwidths.push(BYTES as f64 / begun.elapsed().as_secs_f64());
-        for _ in 0..16 {
-            let at = random.below(BYTES / PAGE) * PAGE;
+        for plan in [Plan::Best, Plan::Linear] {
             let begun = Instant::now();
-            file.read_exact_at(&mut buf[..1], at)?;
-            latencies.push(begun.elapsed().as_secs_f64().max(1e-9));
+            pass(file, (0, bytes), plan, &mut |_, _| true)?;
+            samples
+                .of(plan)
+                .push(bytes as f64 / begun.elapsed().as_secs_f64());
+        }
+        for _ in 0..16 {
+            let at = random.below(bytes / PAGE) * PAGE;
+            let begun = Instant::now();
+            file.read_exact_at(&mut [0], at)?;
+            samples
+                .latencies
+                .push(begun.elapsed().as_secs_f64().max(1e-9));
         }
     }
-    Ok(rates(&latencies, &bandwidths).expect("there are samples"))
+    samples.rates().ok_or(CalibrateError::TooSmall)
 }
 
-fn rates(latencies: &[f64], bandwidths: &[f64]) -> Option<Rates> {
-    Some(Rates {
-        latency_s: Spread::of(latencies)?,
-        bandwidth_Bps: Spread::of(bandwidths)?,
-    })
+fn in_memory() -> io::Result<File> {
+    let file = File::from(memfd_create("sleds-calibrate", MemfdFlags::CLOEXEC)?);
+    ftruncate(&file, MEMORY_BYTES)?;
+    let block = vec![1; BLOCK as usize];
+    for at in (0..MEMORY_BYTES).step_by(block.len()) {
+        file.write_all_at(&block, at)?;
+    }
+    Ok(file)
+}
+
+/// Reads bytes `from` to `to` of `file` by `plan`; after each piece `more` gets the bytes in it and
+/// the seconds that passed since the one before, and says whether to go on.
+fn pass(
+    mut file: &File,
+    (from, to): (u64, u64),
+    plan: Plan,
+    more: &mut dyn FnMut(u64, f64) -> bool,
+) -> io::Result<()> {
+    let mut before = Instant::now();
+    file.seek(SeekFrom::Start(from))?;
+    let options = ReadOptions {
+        plan,
+        ..ReadOptions::default()
+    };
+    let mut reader = Reader::before(file, to, options)?.unobserved();
+    while let Some(piece) = reader.next_piece()? {
+        let now = Instant::now();
+        let seconds = (now - before).as_secs_f64();
+        before = now;
+        if !more(piece.data.len() as u64, seconds) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Measures the device that `file` lies on, by reading the file, within about `budget`; a block
@@ -99,12 +148,16 @@ pub fn device(
     let length = length(file)?;
     let mut data = extents::extents(file, 0, length);
     data.retain(|extent| extent.under != Under::Nothing && extent.end - extent.offset >= PAGE);
+    // Of parts that follow each other in the file, where they lie makes no difference here.
+    data.dedup_by(|next, before| {
+        let joined = before.end == next.offset;
+        before.end = if joined { next.end } else { before.end };
+        joined
+    });
     let bytes: u64 = data.iter().map(|extent| extent.end - extent.offset).sum();
     if bytes < DATA_MIN {
         return Err(CalibrateError::TooSmall);
     }
-    // What is in the cache would be measured where there is no direct I/O.
-    let _ = fadvise(file, 0, None, Advice::DontNeed);
     let whole_disk = place.top().bytes == Some(length) && place.start == Some(0);
     let zones = match whole_disk && place.class() != Class::Ssd {
         true => ZONES.len(),
@@ -135,15 +188,37 @@ pub fn device(
 #[derive(Default)]
 struct Samples {
     latencies: Vec<f64>,
-    bandwidths: Vec<f64>,
+    best: Vec<f64>,
+    linear: Vec<f64>,
+}
+
+impl Samples {
+    /// Bandwidths of reading by a plan.
+    fn of(&mut self, plan: Plan) -> &mut Vec<f64> {
+        match plan {
+            Plan::Linear => &mut self.linear,
+            Plan::Best | Plan::Auto => &mut self.best,
+        }
+    }
+
+    fn add(&mut self, more: &Samples) {
+        self.latencies.extend(&more.latencies);
+        self.best.extend(&more.best);
+        self.linear.extend(&more.linear);
+    }
+
+    fn rates(&self) -> Option<Rates> {
+        Some(Rates {
+            latency_s: Spread::of(&self.latencies)?,
+            bandwidth_Bps: Spread::of(&self.best)?,
+            linear_Bps: Some(Spread::of(&self.linear)?),
+        })
+    }
 }
 
 /// One zone for each part that was measured if each is clearly faster than the next; else one.
 fn zoned(samples: &[(u64, Samples)]) -> Option<Vec<Zone>> {
-    let each: Option<Vec<Rates>> = samples
-        .iter()
-        .map(|(_, one)| rates(&one.latencies, &one.bandwidths))
-        .collect();
+    let each: Option<Vec<Rates>> = samples.iter().map(|(_, one)| one.rates()).collect();
     let each = each?;
     let median = |rates: &Rates| rates.bandwidth_Bps.median;
     let differ = each.len() == ZONES.len()
@@ -155,89 +230,120 @@ fn zoned(samples: &[(u64, Samples)]) -> Option<Vec<Zone>> {
         start,
         latency_s: rates.latency_s,
         bandwidth_Bps: rates.bandwidth_Bps,
+        linear_Bps: rates.linear_Bps,
     };
     if differ {
         let zones = samples.iter().zip(&each).zip(ZONES);
         let zones = zones.map(|(((start, _), rates), name)| zone(name, *start, *rates));
         return Some(zones.collect());
     }
-    let all = |of: fn(&Samples) -> &Vec<f64>| -> Vec<f64> {
-        samples
-            .iter()
-            .flat_map(|(_, one)| of(one))
-            .copied()
-            .collect()
-    };
-    let all = rates(&all(|one| &one.latencies), &all(|one| &one.bandwidths))?;
-    Some(vec![zone("", 0, all)])
+    let mut all = Samples::default();
+    for (_, one) in samples {
+        all.add(one);
+    }
+    Some(vec![zone("", 0, all.rates()?)])
 }
 
-/// Measures the part of the data from its byte `from` to `to`.
+/// Measures the part of the data from its byte `from` to `to`. A third of the time is for latency, and
+/// one for each order of reading.
 fn measure(
     file: &File,
     data: &[Extent],
-    (from, to): (u64, u64),
+    part: (u64, u64),
     budget: Duration,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Samples, CalibrateError> {
-    let mut random = Random(from ^ to);
-    let mut place = |length: u64| {
-        let room = (to - from).saturating_sub(length) / PAGE + 1;
-        at_data(data, from + random.below(room) * PAGE)
+    let mut places = Places {
+        data,
+        part,
+        random: Random(part.0 ^ part.1),
     };
+    let third = budget / 3;
+    let mut samples = Samples::default();
+    let latencies = &mut samples.latencies;
     let begun = Instant::now();
     let mut pool = Pool::new(file, BLOCK as usize)?;
-    let mut samples = Samples::default();
-    let mut done = |samples: &Samples| {
-        let time = begun.elapsed().as_secs_f64() / budget.as_secs_f64();
-        let count = samples.latencies.len() as f64 / LATENCY_SAMPLES_MAX as f64
-            + samples.bandwidths.len() as f64 / BANDWIDTH_SAMPLES_MAX as f64;
-        progress(time.max(count / 2.0).min(1.0));
-        begun.elapsed()
-    };
-    // A third of the time is for latency.
-    while samples.latencies.len() < LATENCY_SAMPLES_MAX
-        && (samples.latencies.len() < SAMPLES_MIN || done(&samples) < budget / 3)
+    while latencies.len() < SAMPLES_MIN
+        || (latencies.len() < LATENCY_SAMPLES_MAX && begun.elapsed() < third)
     {
-        let at = place(PAGE) / PAGE * PAGE;
+        let at = places.any(PAGE).0 / PAGE * PAGE;
         let begun = Instant::now();
         pool.ask(at, at + PAGE);
         let block = pool.wait()?;
         pool.recycle(block);
-        samples.latencies.push(begun.elapsed().as_secs_f64());
+        latencies.push(begun.elapsed().as_secs_f64());
+        progress(latencies.len() as f64 / LATENCY_SAMPLES_MAX as f64 / 3.0);
     }
-    while samples.bandwidths.len() < BANDWIDTH_SAMPLES_MAX
-        && (samples.bandwidths.len() < SAMPLES_MIN || done(&samples) < budget)
-    {
-        let at = place(RUN_BYTES);
-        let left = data
-            .iter()
-            .find(|extent| extent.end > at)
-            .map_or(0, |one| one.end - at);
-        let (bytes, seconds) = run(&mut pool, at, at + left.min(RUN_BYTES))?;
-        // A small extent measures the latency once more, a large one the bandwidth.
-        if bytes >= BLOCK || samples.bandwidths.len() < SAMPLES_MIN {
-            samples.bandwidths.push(bytes as f64 / seconds);
+    for (n, plan) in [(1.0, Plan::Best), (2.0, Plan::Linear)] {
+        let mut progress = |share: f64| progress((n + share) / 3.0);
+        let bandwidths = samples.of(plan);
+        *bandwidths = measure_bandwidth(file, &mut places, plan, third, &mut progress)?;
+    }
+    Ok(samples)
+}
+
+/// Bytes per second of reading by `plan`, for about `budget`. Reading goes on where the sample before
+/// ended, as a program's would, until the data ends there.
+fn measure_bandwidth(
+    file: &File,
+    places: &mut Places<'_>,
+    plan: Plan,
+    budget: Duration,
+    progress: &mut dyn FnMut(f64),
+) -> io::Result<Vec<f64>> {
+    let begun = Instant::now();
+    let is_over = |samples: &Vec<f64>| samples.len() >= SAMPLES_MIN && begun.elapsed() >= budget;
+    let mut samples = Vec::new();
+    let (mut bytes, mut seconds) = (0, 0.0);
+    while !is_over(&samples) {
+        // What is in the cache would be measured; also where there is no direct I/O.
+        let _ = fadvise(file, 0, None, Advice::DontNeed);
+        let stretch = places.any(SAMPLE_BYTES_MIN);
+        let mut any = false;
+        pass(file, stretch, plan, &mut |more_bytes, more_seconds| {
+            any = true;
+            bytes += more_bytes;
+            seconds += more_seconds;
+            if is_sample(bytes, seconds) {
+                samples.push(bytes as f64 / seconds);
+                (bytes, seconds) = (0, 0.0);
+                progress((begun.elapsed().as_secs_f64() / budget.as_secs_f64()).min(1.0));
+            }
+            !is_over(&samples)
+        })?;
+        if !any {
+            // Somebody cut it off.
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
     Ok(samples)
 }
 
-/// Reads bytes `from` to `to` with several requests in flight: how many, and the seconds taken.
-fn run(pool: &mut Pool, from: u64, to: u64) -> io::Result<(u64, f64)> {
-    let begun = Instant::now();
-    let (mut asked, mut read) = (from, 0);
-    while asked < to || pool.in_flight() > 0 {
-        while asked < to && pool.in_flight() < DEPTH {
-            let end = to.min((asked / BLOCK + 1) * BLOCK);
-            pool.ask(asked, end);
-            asked = end;
-        }
-        let block = pool.wait()?;
-        read += block.length as u64;
-        pool.recycle(block);
+fn is_sample(bytes: u64, seconds: f64) -> bool {
+    let long = bytes >= SAMPLE_BYTES && seconds >= SAMPLE.as_secs_f64();
+    long || bytes >= SAMPLE_BYTES_MIN && seconds >= SAMPLE_MAX.as_secs_f64()
+}
+
+/// Places in a part of the data.
+struct Places<'d> {
+    data: &'d [Extent],
+    /// Bytes of data before it, and before its end.
+    part: (u64, u64),
+    random: Random,
+}
+
+impl Places<'_> {
+    /// From a place somewhere, with about `length` bytes behind it, to where the data ends there: bytes
+    /// of the file.
+    fn any(&mut self, length: u64) -> (u64, u64) {
+        let (from, to) = self.part;
+        let room = (to - from).saturating_sub(length) / PAGE + 1;
+        let nth = from + self.random.below(room) * PAGE;
+        let at = at_data(self.data, nth);
+        let extent = self.data.iter().find(|extent| extent.end > at);
+        let end = extent.map_or(at, |extent| extent.end);
+        (at, end.min(at + (to - nth).min(STRETCH_BYTES)))
     }
-    Ok((read, begun.elapsed().as_secs_f64().max(1e-9)))
 }
 
 /// The file's byte that holds byte `nth` of its data.
@@ -272,7 +378,8 @@ mod tests {
     fn samples(bandwidth: f64) -> Samples {
         Samples {
             latencies: vec![0.01; 5],
-            bandwidths: vec![bandwidth; 5],
+            best: vec![bandwidth; 5],
+            linear: vec![bandwidth; 5],
         }
     }
 

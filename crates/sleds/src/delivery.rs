@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::describe::{DescribeError, Describer, Level, Sled, length, on_device, unknown};
 use crate::memory;
 use crate::read::Plan;
+use crate::read::device::BLOCK;
 use crate::residency::{Presence, residency};
 use crate::sys;
 use crate::table::{Rates, Spread};
@@ -18,6 +19,9 @@ use crate::table::{Rates, Spread};
 pub(crate) const DEPTH: usize = 4;
 /// A device whose first byte takes this long has an arm, or a robot: it serves one at a time.
 const ONE_AT_A_TIME_S: f64 = 2e-3;
+
+/// Bytes that the kernel reads ahead, unless told otherwise.
+const READ_AHEAD: u64 = 128 << 10;
 
 /// How long reading takes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -39,30 +43,34 @@ impl Delivery {
         (self.unknown_bytes == 0).then_some(self.seconds)
     }
 
-    /// `length` more bytes, of which `latencies` are waited for.
-    fn add(&mut self, rates: Option<Rates>, length: u64, latencies: f64) {
+    /// `length` more bytes at a bandwidth chosen from the rates; so many latencies are waited for.
+    fn add(
+        &mut self,
+        rates: Option<Rates>,
+        bandwidth: fn(&Rates) -> Spread,
+        length: u64,
+        latencies: f64,
+    ) {
         let Some(rates) = rates else {
             self.unknown_bytes += length;
             return;
         };
-        let transfer = Rates {
-            latency_s: Spread::exactly(0.0),
-            ..rates
-        }
-        .seconds(length);
-        self.seconds.low += transfer.low + latencies * rates.latency_s.low;
-        self.seconds.median += transfer.median + latencies * rates.latency_s.median;
-        self.seconds.high += transfer.high + latencies * rates.latency_s.high;
+        let (latency, bandwidth, length) = (rates.latency_s, bandwidth(&rates), length as f64);
+        self.seconds.low += latencies * latency.low + length / bandwidth.high;
+        self.seconds.median += latencies * latency.median + length / bandwidth.median;
+        self.seconds.high += latencies * latency.high + length / bandwidth.low;
     }
 }
 
 /// The estimated time to read all that `sleds` describe by a plan; the lesser of both for
 /// [`Plan::Auto`].
 ///
-/// The linear plan waits for a latency at each SLED, as the kernel's read-ahead begins anew there.
-/// If the cache has no room for what is read, cached parts are gone when the linear plan gets to
-/// them (the paper's figure 3), and count as on the device. The best plan reads each level at one
-/// go, with several requests in flight.
+/// The linear plan waits for a latency where it gets to a device, as the kernel's read-ahead begins
+/// anew there; for less after cached parts that are so short that read-ahead goes on over them. If
+/// the cache has no room for what is read, cached parts are gone when the linear plan gets to them
+/// (the paper's figure 3), and count as on the device. The best plan reads each level at one go, with
+/// several requests in flight; an arm passes over what is left out in no more time than reading it
+/// would take. [`Plan::Auto`] reads over short cached parts, as [`Reader`](crate::Reader) does.
 pub fn delivery_time(sleds: &[Sled], plan: Plan) -> Delivery {
     delivery_time_in(sleds, plan, room(sleds))
 }
@@ -74,11 +82,42 @@ pub fn delivery_time_in(sleds: &[Sled], plan: Plan, room: Option<u64>) -> Delive
         Plan::Linear => linear(sleds, room),
         Plan::Best => best(sleds),
         Plan::Auto => {
-            let (linear, best) = (linear(sleds, room), best(sleds));
+            let linear = linear(sleds, room);
+            let mut sleds = sleds.to_vec();
+            read_over(&mut sleds);
+            let best = best(&sleds);
             match linear.seconds.median < best.seconds.median {
                 true => linear,
                 false => best,
             }
+        }
+    }
+}
+
+/// Bytes of cheap parts that are better read along with what is dear on both sides, than left out at
+/// the price of one request more: what comes from the device meanwhile. Nothing above one request.
+pub(crate) fn worth_reading_over(rates: Option<Rates>) -> u64 {
+    rates.map_or(0, |rates| {
+        let bytes = rates.latency_s.median * rates.bandwidth_Bps.median / DEPTH as f64;
+        (bytes as u64).min(BLOCK)
+    })
+}
+
+/// Makes the SLEDs what they are if one reads over short cheap parts.
+pub(crate) fn read_over(sleds: &mut [Sled]) {
+    for at in 1..sleds.len().saturating_sub(1) {
+        let [before, over, after] = &sleds[at - 1..=at + 1] else {
+            return;
+        };
+        if over.level == Level::Memory
+            && before.level == after.level
+            && over.length <= worth_reading_over(before.rates())
+        {
+            sleds[at] = Sled {
+                offset: over.offset,
+                length: over.length,
+                ..before.clone()
+            };
         }
     }
 }
@@ -104,7 +143,7 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
     let mut delivery = Delivery::NOTHING;
     let mut read = 0_u64;
     let mut device = sleds.iter().find(|sled| sled.level != Level::Memory);
-    let mut before: Option<&Level> = None;
+    let mut before: Option<(&Level, u64)> = None;
     for sled in sleds {
         // What was read on this pass is used again and stays; what was not yet goes, oldest first:
         // that is what comes next. Reading it evicts what comes after it, and so on.
@@ -113,37 +152,62 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
             true => device.unwrap_or(sled),
             false => sled,
         };
-        if sled.level != Level::Memory {
-            device = Some(sled);
-        }
-        if from.level != Level::Memory {
+        let mut latencies = 1.0;
+        if from.level == Level::Memory {
+            latencies = f64::from(u8::from(sled.offset == sleds[0].offset));
+        } else {
+            if let Some((level, end)) = before
+                && *level == from.level
+            {
+                let over = sled.offset.saturating_sub(end) as f64;
+                latencies = (over / READ_AHEAD as f64).min(1.0);
+            }
             read += sled.length;
+            device = Some(from);
+            before = Some((&from.level, sled.end()));
         }
-        let latencies = f64::from(u8::from(before != Some(&from.level)));
-        delivery.add(from.rates(), sled.length, latencies);
-        before = Some(&from.level);
+        delivery.add(from.rates(), Rates::in_file_order, sled.length, latencies);
     }
     delivery
 }
 
 fn best(sleds: &[Sled]) -> Delivery {
     let mut delivery = Delivery::NOTHING;
-    let mut seen: Vec<&Level> = Vec::new();
+    // Each level, and the byte after the last that is read from it.
+    let mut seen: Vec<(&Level, u64)> = Vec::new();
     for sled in sleds {
-        let first = !seen.contains(&&sled.level);
-        if first {
-            seen.push(&sled.level);
-        }
-        let arm = sled
-            .latency_s
-            .is_some_and(|latency| latency.median >= ONE_AT_A_TIME_S);
-        let latencies = match (first, arm || sled.level == Level::Memory) {
-            (true, _) | (_, true) => 1.0,
-            (false, false) => 1.0 / DEPTH as f64,
+        let latencies = match seen.iter_mut().find(|(level, _)| **level == sled.level) {
+            None => {
+                seen.push((&sled.level, sled.end()));
+                1.0
+            }
+            Some((_, end)) => {
+                let over = sled.offset.saturating_sub(*end);
+                *end = sled.end();
+                latencies_over(sled, over)
+            }
         };
-        delivery.add(sled.rates(), sled.length, latencies);
+        delivery.add(
+            sled.rates(),
+            |rates| rates.bandwidth_Bps,
+            sled.length,
+            latencies,
+        );
     }
     delivery
+}
+
+/// Latencies that going on costs after so many bytes that were left out.
+fn latencies_over(sled: &Sled, over: u64) -> f64 {
+    let Some(rates) = sled.rates().filter(|_| over > 0) else {
+        return 0.0;
+    };
+    let latency = rates.latency_s.median;
+    match (&sled.level, latency >= ONE_AT_A_TIME_S) {
+        (Level::Memory, _) => 1.0,
+        (_, true) => (over as f64 / (rates.bandwidth_Bps.median * latency)).min(1.0),
+        (_, false) => 1.0 / DEPTH as f64,
+    }
 }
 
 /// What a file takes, estimated without looking at each page.

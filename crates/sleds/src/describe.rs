@@ -65,11 +65,13 @@ pub struct Sled {
     pub length: u64,
     /// Seconds until the first byte; `None` if that is not known.
     pub latency_s: Option<Spread>,
-    /// Bytes per second after that; `None` if that is not known.
+    /// Bytes per second after that, as the best plan reads; `None` if that is not known.
     pub bandwidth_Bps: Option<Spread>,
+    /// Bytes per second as the linear plan reads; `None` if that is the same, or not known.
+    pub linear_Bps: Option<Spread>,
     /// Where it comes from.
     pub level: Level,
-    /// Where the two numbers are from.
+    /// Where the numbers are from.
     pub source: Source,
 }
 
@@ -79,11 +81,12 @@ impl Sled {
         self.offset + self.length
     }
 
-    /// Latency and bandwidth together; `None` if they are not known.
+    /// Latency and bandwidths together; `None` if they are not known.
     pub fn rates(&self) -> Option<Rates> {
         Some(Rates {
             latency_s: self.latency_s?,
             bandwidth_Bps: self.bandwidth_Bps?,
+            linear_Bps: self.linear_Bps,
         })
     }
 
@@ -381,6 +384,7 @@ impl Describer {
             length,
             latency_s: Some(self.table.memory.latency_s),
             bandwidth_Bps: Some(self.table.memory.bandwidth_Bps),
+            linear_Bps: self.table.memory.linear_Bps,
             level: Level::Memory,
             source: self.table.memory_source,
         }
@@ -389,10 +393,21 @@ impl Describer {
 
 /// With what reads really took, once enough of them were seen.
 fn refreshed(mut zone: ZoneRates) -> ZoneRates {
-    if let (Some(rates), Some(seen)) = (&mut zone.rates, observed::bandwidth(&zone.key)) {
-        rates.bandwidth_Bps = seen;
+    let Some(rates) = &mut zone.rates else {
+        return zone;
+    };
+    let best = observed::bandwidth(&zone.key);
+    let linear = observed::bandwidth(&observed::in_file_order(&zone.key));
+    // One order says more of the other than a default does, and less than a measurement.
+    let (for_best, for_linear) = match zone.source {
+        Source::Measured => (best, linear),
+        _ => (best.or(linear), linear.or(best)),
+    };
+    if for_best.or(for_linear).is_some() {
         zone.source = Source::Observed;
     }
+    rates.bandwidth_Bps = for_best.unwrap_or(rates.bandwidth_Bps);
+    rates.linear_Bps = for_linear.or(rates.linear_Bps);
     zone
 }
 
@@ -402,6 +417,7 @@ pub(crate) fn on_device(offset: u64, length: u64, zone: &ZoneRates) -> Sled {
         length,
         latency_s: zone.rates.map(|rates| rates.latency_s),
         bandwidth_Bps: zone.rates.map(|rates| rates.bandwidth_Bps),
+        linear_Bps: zone.rates.and_then(|rates| rates.linear_Bps),
         level: zone.level.clone(),
         source: zone.source,
     }
@@ -413,6 +429,7 @@ pub(crate) fn unknown(offset: u64, length: u64) -> Sled {
         length,
         latency_s: None,
         bandwidth_Bps: None,
+        linear_Bps: None,
         level: Level::Unknown,
         source: Source::Unknown,
     }

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{major, makedev, minor};
+use rustix::fs::{Mode, OFlags, major, makedev, minor};
 use serde::{Deserialize, Serialize};
 
 use crate::mounts::{self, Mount};
@@ -97,9 +97,30 @@ impl Place {
         let mode = rustix::fs::FileType::from_raw_mode(meta.mode());
         Ok(match mode {
             rustix::fs::FileType::BlockDevice => of_number(meta.rdev(), None, 0),
-            _ => of_number(meta.dev(), magic_class(file), 0),
+            _ => of_number(filesystem_of(file, meta.dev()), magic_class(file), 0),
         })
     }
+}
+
+/// The number of the filesystem that `file` is on, whose `st_dev` is this.
+fn filesystem_of(file: &File, st_dev: u64) -> u64 {
+    match major(st_dev) {
+        // What has no device has a number of its own; a part of it may have another.
+        0 => mounts::number_of(file).unwrap_or(st_dev),
+        _ => st_dev,
+    }
+}
+
+/// Where a file or directory lies, which need not be readable; of a block device, the device itself.
+fn of_path(path: &Path, depth: usize) -> Option<Place> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    let meta = file.metadata().ok()?;
+    let number = match meta.rdev() {
+        0 => filesystem_of(&file, meta.dev()),
+        number => number,
+    };
+    Some(of_number(number, None, depth))
 }
 
 /// What the filesystem's kind alone says.
@@ -136,13 +157,9 @@ fn of_number(number: u64, class: Option<Class>, depth: usize) -> Place {
 /// Adds the devices that `disk` is made of.
 fn below(disk: &Path, depth: usize, chain: &mut Vec<Device>) {
     if let Some(file) = read_text(&disk.join("loop/backing_file"))
-        && let Ok(meta) = fs::metadata(&file)
+        && let Some(place) = of_path(Path::new(&file), depth + 1)
     {
-        let number = match meta.rdev() {
-            0 => meta.dev(),
-            number => number,
-        };
-        chain.extend(of_number(number, None, depth + 1).chain);
+        chain.extend(place.chain);
     }
     let members: BTreeSet<PathBuf> = fs::read_dir(disk.join("slaves"))
         .map(|dir| dir.flatten().map(|entry| entry.path()).collect())
@@ -266,10 +283,11 @@ fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
         chain.extend(of_number(number, None, depth + 1).chain);
     }
     // An overlay is on what its layers are on, if they can be seen from here.
-    if let Some(meta) = mount.overlaid().and_then(|path| fs::metadata(path).ok())
+    if let Some(layer) = mount.overlaid()
         && depth < DEPTH_MAX
+        && let Some(place) = of_path(&layer, depth + 1)
     {
-        chain.extend(of_number(meta.dev(), None, depth + 1).chain);
+        chain.extend(place.chain);
     }
     Place { chain, start: None }
 }

@@ -168,11 +168,18 @@ pub fn save(table: &Table, path: &Path) -> Result<(), TableError> {
         path: path.to_owned(),
         source,
     };
-    write_whole(path, print(table).as_bytes()).map_err(fail)
+    replace(path, print(table).as_bytes(), Durable::Yes).map_err(fail)
+}
+
+/// Whether a file has to survive a crash of the machine from now on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durable {
+    Yes,
+    No,
 }
 
 /// Replaces a file by one with this content.
-pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, content: &[u8], durable: Durable) -> io::Result<()> {
     let directory = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
@@ -180,7 +187,13 @@ pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = format!(".{}.{}", name.to_string_lossy(), std::process::id());
     let temporary = directory.join(temporary);
     let written = fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
+        .and_then(|mut file| {
+            file.write_all(content)?;
+            match durable {
+                Durable::Yes => file.sync_all(),
+                Durable::No => Ok(()),
+            }
+        })
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);

@@ -4,7 +4,7 @@
 //! (OSDI 2000), below "the paper".
 //!
 //! Programs read a file through a [`Reader`], which gives out every byte once, in the order the
-//! [`Plan`] says.
+//! [`Plan`] says; tasks of an executor through an [`AsyncReader`].
 
 pub mod calibrate;
 mod delivery;
@@ -29,6 +29,6 @@ pub use device::{Class, Device, Place};
 pub use memory::cache_capacity;
 pub use observed::forget as forget_observations;
 pub use pick::{Pick, PickOptions, Picker};
-pub use read::{Piece, Plan, ReadOptions, Reader, Unit};
+pub use read::{AsyncReader, Piece, Plan, ReadOptions, Reader, Unit};
 pub use residency::{Presence, Run, residency};
 pub use table::{Entry, Rates, Source, Spread, Table, TableError, Zone, machine, usual};

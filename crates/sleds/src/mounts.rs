@@ -1,6 +1,7 @@
 //! What is mounted where.
 
 use std::fs;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::PathBuf;
 
 use rustix::fs::makedev;
@@ -27,7 +28,7 @@ impl Mount {
     }
 }
 
-/// The first mount of the filesystem with this `st_dev`.
+/// The first mount of the filesystem with this number.
 pub(crate) fn of_number(number: u64) -> Option<Mount> {
     let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let found = text.lines().filter_map(parse);
@@ -35,6 +36,20 @@ pub(crate) fn of_number(number: u64) -> Option<Mount> {
         .filter(|(one, _)| *one == number)
         .map(|(_, mount)| mount)
         .next()
+}
+
+/// The number that mounts have of the filesystem that `file` is on. It is not always its `st_dev`: on
+/// btrfs that is the subvolume's.
+pub(crate) fn number_of(file: impl AsFd) -> Option<u64> {
+    let about = format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd());
+    let about = fs::read_to_string(about).ok()?;
+    let id = about
+        .lines()
+        .find_map(|line| line.strip_prefix("mnt_id:"))?;
+    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let is_it = |line: &&str| line.split(' ').next() == Some(id.trim());
+    let (number, _) = parse(text.lines().find(is_it)?)?;
+    Some(number)
 }
 
 /// Where the cgroup hierarchy that has `controller` is mounted: `Some("")` asks for version 2.

@@ -1,13 +1,15 @@
 //! What reads really took, which refreshes the table's estimates.
 //!
 //! Kept for the process, and in a small file beside the table where there is one that may be
-//! written: a bandwidth a line, `KEY<tab>BYTES_PER_SECOND`, newest last.
+//! written: a bandwidth a line, `KEY<tab>BYTES_PER_SECOND`, newest last. A device has two: of reading
+//! in best order, and of reading in file order, which has a key of its own ([`in_file_order`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
+use crate::format::Durable;
 use crate::table::Spread;
 
 /// Observations of a device that count.
@@ -50,6 +52,11 @@ impl Observed {
     }
 }
 
+/// The key of a device's bandwidth in file order.
+pub(crate) fn in_file_order(key: &str) -> String {
+    format!("{key}|linear")
+}
+
 /// Changes whenever [`bandwidth`] may answer otherwise.
 pub(crate) fn generation() -> u64 {
     lock().generation
@@ -76,8 +83,9 @@ pub(crate) fn note(key: &str, bytes: u64, seconds: f64) {
     if let Some(path) = observed.path.clone() {
         let text = print(&observed.bandwidths);
         drop(observed);
-        // Another program may write at the same time; either content is good. So is none.
-        let _ = crate::format::write_whole(&path, text.as_bytes());
+        // Another program may write at the same time; either content is good. So is none, so nobody
+        // waits for the medium.
+        let _ = crate::format::replace(&path, text.as_bytes(), Durable::No);
     }
 }
 

@@ -1,12 +1,16 @@
 //! Which bytes of a file are in the page cache.
 //!
 //! `cachestat` over the whole file first, then over windows, then `mincore` on those windows that
-//! are mixed. Halving intervals with `cachestat` alone degenerates on mixed files, and reading with
-//! `RWF_NOWAIT` to see what comes back starts real read-ahead; neither is done.
+//! are mixed. Each counts or looks up every page that is there, so a question whose answer can be
+//! foreseen is left out: of a file that is mixed in a few places looked at, whether it is uniform;
+//! of windows after many mixed ones, whether they are. Halving intervals with `cachestat` alone
+//! degenerates on mixed files, and reading with `RWF_NOWAIT` to see what comes back starts real
+//! read-ahead; neither is done.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::panic::resume_unwind;
 
 use rustix::fs::{Access, AtFlags};
 
@@ -14,6 +18,13 @@ use crate::sys::{self, Mapping};
 
 /// Bytes that one call of `cachestat` decides about at a time.
 const WINDOW_BYTES: u64 = 1 << 20;
+/// Windows looked at before asking about a whole file.
+const SAMPLES: u64 = 8;
+/// Bytes of a mixed range that are worth a thread of their own.
+const THREAD_BYTES: u64 = 256 << 20;
+const THREADS_MAX: u64 = 4;
+/// Windows taken for mixed, at most, without asking.
+const UNASKED_MAX: u64 = 64;
 const OVERLAYFS_MAGIC: i64 = 0x794c_7630;
 
 /// Whether bytes are in the page cache.
@@ -90,11 +101,7 @@ fn may_ask(file: &File) -> bool {
 /// # Errors
 /// If the file has no page cache one could ask about (a pipe), or is not open for reading.
 pub fn residency(file: &File, from: u64, to: u64) -> io::Result<Vec<Run>> {
-    let mut runs = Runs {
-        from,
-        to,
-        runs: Vec::new(),
-    };
+    let mut runs = Runs::new(from, to);
     if from >= to {
         return Ok(runs.runs);
     }
@@ -102,12 +109,54 @@ pub fn residency(file: &File, from: u64, to: u64) -> io::Result<Vec<Run>> {
     match means(file)? {
         Means::Forbidden => runs.push(to, Presence::Unknown),
         Means::Mincore => scan.pages(scan.start, scan.end, &mut runs)?,
-        Means::Cachestat => match scan.uniform(scan.start, scan.end)? {
+        Means::Cachestat => match scan.whole()? {
             Some(presence) => runs.push(to, presence),
-            None => scan.windows(&mut runs)?,
+            None => mixed(file, from, to, &mut runs)?,
         },
     }
     Ok(runs.runs)
+}
+
+/// What is cached of a range that is mixed, by several threads if it is large: `mincore` takes some
+/// 70 ns a page, and holds up nobody.
+fn mixed(file: &File, from: u64, to: u64, runs: &mut Runs) -> io::Result<()> {
+    let part = |from, to| -> io::Result<Vec<Run>> {
+        let mut runs = Runs::new(from, to);
+        Scan::new(file, from, to).windows(&mut runs)?;
+        Ok(runs.runs)
+    };
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let begin = from / WINDOW_BYTES * WINDOW_BYTES;
+    let threads = ((to - begin) / THREAD_BYTES).clamp(1, cores.min(THREADS_MAX));
+    let length = (to - begin)
+        .div_ceil(threads)
+        .next_multiple_of(WINDOW_BYTES);
+    let part = &part;
+    std::thread::scope(|scope| {
+        let begins = (1..threads).map(|n| begin + n * length);
+        let others: Vec<_> = begins
+            .map(|begin| {
+                let end = (begin + length).min(to);
+                let thread = std::thread::Builder::new();
+                (
+                    begin,
+                    end,
+                    thread.spawn_scoped(scope, move || part(begin, end)),
+                )
+            })
+            .collect();
+        let first = others.first().map_or(to, |(begin, ..)| *begin);
+        runs.append(part(from, first)?);
+        for (begin, end, thread) in others {
+            let found = match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                // There may be no more threads than these.
+                Err(_) => part(begin, end),
+            };
+            runs.append(found?);
+        }
+        Ok(())
+    })
 }
 
 /// Whether all of a range that is not empty is cached, nothing of it (`Absent`), or neither
@@ -123,11 +172,7 @@ pub(crate) fn uniform(
         Means::Forbidden => Ok(Some(Presence::Unknown)),
         Means::Cachestat => scan.uniform(scan.start, scan.end),
         Means::Mincore => {
-            let mut runs = Runs {
-                from,
-                to,
-                runs: Vec::new(),
-            };
+            let mut runs = Runs::new(from, to);
             scan.pages(scan.start, scan.end, &mut runs)?;
             Ok((runs.runs.len() == 1).then(|| runs.runs[0].presence))
         }
@@ -142,6 +187,23 @@ struct Runs {
 }
 
 impl Runs {
+    fn new(from: u64, to: u64) -> Runs {
+        Runs {
+            from,
+            to,
+            runs: Vec::new(),
+        }
+    }
+
+    /// What was found out of the bytes after those told of.
+    fn append(&mut self, found: Vec<Run>) {
+        let mut found = found.into_iter();
+        if let Some(first) = found.next() {
+            self.push(first.end(), first.presence);
+            self.runs.extend(found);
+        }
+    }
+
     /// The bytes up to `end` that were not told of yet.
     fn push(&mut self, end: u64, presence: Presence) {
         let offset = self.runs.last().map_or(self.from, Run::end);
@@ -188,27 +250,39 @@ impl<'f> Scan<'f> {
         })
     }
 
-    fn windows(&mut self, runs: &mut Runs) -> io::Result<()> {
-        // Mixed windows that follow each other make one call of `mincore`.
-        let mut mixed: Option<u64> = None;
-        let mut at = self.start;
-        while at < self.end {
-            let end = (at / WINDOW_BYTES * WINDOW_BYTES + WINDOW_BYTES).min(self.end);
-            match self.uniform(at, end)? {
-                Some(presence) => {
-                    if let Some(from) = mixed.take() {
-                        self.pages(from, at, runs)?;
-                    }
-                    runs.push(end, presence);
+    /// What all of it is; `None` if it is mixed, or seems to be.
+    fn whole(&self) -> io::Result<Option<Presence>> {
+        let windows = (self.end - self.start) / WINDOW_BYTES;
+        if windows > SAMPLES * SAMPLES {
+            for n in 0..SAMPLES {
+                let at = self.start + n * (windows / SAMPLES) * WINDOW_BYTES;
+                if self.uniform(at, at + WINDOW_BYTES)?.is_none() {
+                    return Ok(None);
                 }
-                None => mixed = mixed.or(Some(at)),
             }
-            at = end;
         }
-        match mixed {
-            Some(from) => self.pages(from, self.end, runs),
-            None => Ok(()),
+        self.uniform(self.start, self.end)
+    }
+
+    fn windows(&mut self, runs: &mut Runs) -> io::Result<()> {
+        let end_of = |at: u64, windows: u64| (at / WINDOW_BYTES + windows) * WINDOW_BYTES;
+        let (mut at, mut unasked) = (self.start, 0);
+        while at < self.end {
+            let end = end_of(at, 1).min(self.end);
+            if let Some(presence) = self.uniform(at, end)? {
+                runs.push(end, presence);
+                at = end;
+                unasked = 0;
+            } else {
+                // As many more as were mixed before it, so that no more than twice what has to be
+                // looked at page by page is.
+                let end = end_of(at, 1 + unasked).min(self.end);
+                self.pages(at, end, runs)?;
+                at = end;
+                unasked = (unasked * 2 + 1).min(UNASKED_MAX);
+            }
         }
+        Ok(())
     }
 
     /// Page by page, by `mincore`; by `cachestat` where the file cannot be mapped.

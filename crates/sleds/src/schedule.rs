@@ -74,6 +74,17 @@ impl Boundaries for Elements {
     }
 }
 
+/// Makes cheap stretches of up to `worth` bytes as dear as their neighbours on both sides, if those are
+/// equally dear: one long request to a device in place of many short ones.
+pub(crate) fn read_over(stretches: &mut [Stretch], worth: u64) {
+    for at in 1..stretches.len().saturating_sub(1) {
+        let (before, over, after) = (stretches[at - 1], stretches[at], stretches[at + 1]);
+        if over.cost < before.cost && before.cost == after.cost && over.end - over.offset <= worth {
+            stretches[at].cost = before.cost;
+        }
+    }
+}
+
 /// Moves the edges between stretches to boundaries of units: a unit belongs to the dearest stretch
 /// that it touches (the paper's figure 4). A stretch without a boundary in it goes to the dearer
 /// one beside it.

@@ -218,3 +218,25 @@ proptest! {
         prop_assert!(all.windows(2).all(|pair| pair[0].1 == pair[1].0));
     }
 }
+
+#[test]
+fn short_cheap_stretches_between_equally_dear_ones_are_read_over_and_no_others() {
+    let mut all = stretches(&[
+        (5, 0),
+        (9, 7),
+        (5, 0),
+        (9, 7),
+        (6, 0),
+        (9, 7),
+        (5, 1),
+        (9, 7),
+    ]);
+    all.extend(stretches(&[(9, 7), (5, 0), (9, 8), (5, 0)]));
+    let before = all.clone();
+    read_over(&mut all, 5);
+    let changed: Vec<_> = (0..all.len()).filter(|n| all[*n] != before[*n]).collect();
+    assert_eq!(changed, [2, 6]);
+    assert_eq!([all[2].cost, all[6].cost], [Cost::device(Some(7.0)); 2]);
+    read_over(&mut all[..1], 5);
+    read_over(&mut [], 5);
+}

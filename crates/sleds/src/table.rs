@@ -54,23 +54,23 @@ impl Spread {
 pub struct Rates {
     /// Seconds until the first byte.
     pub latency_s: Spread,
-    /// Bytes per second after that.
+    /// Bytes per second after that, as the best plan reads.
     pub bandwidth_Bps: Spread,
+    /// Bytes per second as the linear plan reads: by `read`, with the kernel's read-ahead. `None`:
+    /// the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_Bps: Option<Spread>,
 }
 
 impl Rates {
-    /// Seconds that `length` bytes take, the first and the last of a range of estimates.
-    pub fn seconds(&self, length: u64) -> Spread {
-        let length = length as f64;
-        Spread {
-            low: self.latency_s.low + length / self.bandwidth_Bps.high,
-            median: self.latency_s.median + length / self.bandwidth_Bps.median,
-            high: self.latency_s.high + length / self.bandwidth_Bps.low,
-        }
+    /// Bytes per second in file order.
+    pub fn in_file_order(&self) -> Spread {
+        self.linear_Bps.unwrap_or(self.bandwidth_Bps)
     }
 
     fn is_sane(&self) -> bool {
-        self.latency_s.is_sane() && self.bandwidth_Bps.is_sane()
+        let spreads = [self.latency_s, self.bandwidth_Bps, self.in_file_order()];
+        spreads.iter().all(Spread::is_sane)
     }
 }
 
@@ -85,10 +85,13 @@ pub struct Zone {
     /// Its first byte on the device.
     #[serde(default)]
     pub start: u64,
-    /// Seconds until the first byte.
+    /// As in [`Rates`].
     pub latency_s: Spread,
-    /// Bytes per second after that.
+    /// As in [`Rates`].
     pub bandwidth_Bps: Spread,
+    /// As in [`Rates`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_Bps: Option<Spread>,
 }
 
 impl Zone {
@@ -97,6 +100,7 @@ impl Zone {
         Rates {
             latency_s: self.latency_s,
             bandwidth_Bps: self.bandwidth_Bps,
+            linear_Bps: self.linear_Bps,
         }
     }
 }
@@ -235,6 +239,7 @@ pub fn usual(class: Class) -> Option<Rates> {
     Some(Rates {
         latency_s: spread(latency),
         bandwidth_Bps: spread(bandwidth),
+        linear_Bps: None,
     })
 }
 

@@ -10,8 +10,8 @@ use std::process::Command;
 
 use common::{PAGE, Random, can_evict, cold, evict, mix, path, scratch, skipped, warm};
 use sleds::{
-    DescribeError, Describer, Entry, Estimator, Level, Place, Plan, Presence, Sled, Source, Spread,
-    Table, Zone, delivery_time_in, describe, residency,
+    DescribeError, Describer, Entry, Estimator, Level, Place, Plan, Presence, Run, Sled, Source,
+    Spread, Table, Zone, delivery_time_in, describe, residency,
 };
 
 fn spread(median: f64) -> Spread {
@@ -85,6 +85,63 @@ fn looking_changes_nothing_and_agrees_with_itself() {
             let whole = runs.iter().find(within).unwrap();
             assert_eq!(whole.presence, run.presence);
             assert!(run.end() <= whole.end());
+        }
+    }
+}
+
+/// Neighbours that are alike made one.
+fn joined(runs: impl IntoIterator<Item = Run>) -> Vec<Run> {
+    let mut joined: Vec<Run> = Vec::new();
+    for run in runs {
+        match joined.last_mut() {
+            Some(last) if last.presence == run.presence => last.length += run.length,
+            _ => joined.push(run),
+        }
+    }
+    joined
+}
+
+#[test]
+fn a_large_file_is_told_as_its_parts_are_however_it_is_mixed() {
+    const MIB: u64 = 1 << 20;
+    let dir = scratch();
+    let length = 1100 * MIB + 5 * PAGE + 17;
+    let file = File::create_new(path(&dir, "file")).unwrap();
+    file.set_len(length).unwrap();
+    let file = File::open(path(&dir, "file")).unwrap();
+    let mut random = Random(22);
+    // Pages of a hole are cached when they are read. First some stretches, then a page of every MiB.
+    let (mut dense, mut everywhere) = (Vec::new(), Vec::new());
+    for _ in 0..6 {
+        let first = random.below(length / PAGE - 3000);
+        dense.extend((0..1500).map(|n| first + n * 2).map(|page| page..page + 1));
+        let first = random.below(length / PAGE - 3000);
+        dense.push(first..first + 3000);
+    }
+    for mib in 0..1100 {
+        let page = mib * (MIB / PAGE) + random.below(MIB / PAGE);
+        everywhere.push(page..page + 1);
+    }
+    for (pages, from) in [(Vec::new(), 0), (dense, 3 * MIB / 2 + 5), (everywhere, 17)] {
+        for pages in pages {
+            warm(&file, pages);
+        }
+        let whole = || residency(&file, from, length).unwrap();
+        let parts = || {
+            let parts = (from..length).step_by(4 * MIB as usize);
+            joined(parts.flat_map(|at| {
+                let end = (at + 4 * MIB).min(length);
+                residency(&file, at, end).unwrap()
+            }))
+        };
+        // Where memory is short, pages go while we look.
+        let calm = (0..20).find_map(|_| {
+            let (before, parts, after) = (whole(), parts(), whole());
+            (before == after).then_some((after, parts))
+        });
+        match calm {
+            Some((whole, parts)) => assert_eq!(whole, parts),
+            None => skipped("a_large_file_is_told", "pages are evicted all the time"),
         }
     }
 }
@@ -272,7 +329,8 @@ fn the_table_decides_what_a_device_costs_and_is_called() {
         name: name.to_owned(),
         start,
         latency_s: spread(0.5),
-        bandwidth_Bps: spread(2048.0),
+        bandwidth_Bps: spread(4096.0),
+        linear_Bps: Some(spread(2048.0)),
     };
     let mut describer = Describer::with_table(table_of(&file, vec![zone("", 0)]));
     let sleds = describer.describe(&file).unwrap();
@@ -287,6 +345,9 @@ fn the_table_decides_what_a_device_costs_and_is_called() {
         (delivery.seconds.low, delivery.seconds.high),
         (0.25 + 4.0, 1.0 + 16.0)
     );
+    // In the best order it comes at another rate.
+    let delivery = delivery_time_in(&sleds, Plan::Best, None);
+    assert_eq!(delivery.seconds.median, 0.5 + 4.0);
     // All of a real file lies behind the first page of its disk.
     let zones = vec![zone("outer", 0), zone("rest", PAGE)];
     let sleds = Describer::with_table(table_of(&file, zones))
@@ -309,28 +370,55 @@ fn without_a_table_the_numbers_are_called_defaults() {
     );
 }
 
+/// In memory, at 1e9 bytes a second after 1e-6 s, or on a device with this latency and bandwidth.
+fn sled(offset: u64, length: u64, device: Option<(f64, f64)>) -> Sled {
+    let (latency, bandwidth) = device.unwrap_or((1e-6, 1e9));
+    Sled {
+        offset,
+        length,
+        latency_s: Some(spread(latency)),
+        bandwidth_Bps: Some(spread(bandwidth)),
+        linear_Bps: None,
+        level: match device {
+            None => Level::Memory,
+            Some(_) => Level::Device("d".into()),
+        },
+        source: Source::Measured,
+    }
+}
+
+/// Every second page in memory, the first not.
+fn every_second_page(pages: u64, device: (f64, f64)) -> Vec<Sled> {
+    let page = |n| sled(n * PAGE, PAGE, (n % 2 == 0).then_some(device));
+    (0..pages).map(page).collect()
+}
+
+#[test]
+fn short_cached_parts_are_no_new_beginning_for_read_ahead_nor_for_an_arm() {
+    let pages = 65;
+    let median = |device, plan| {
+        let sleds = every_second_page(pages, device);
+        delivery_time_in(&sleds, plan, None).seconds.median
+    };
+    let near = |time: f64, expected: f64| assert!((time / expected - 1.0).abs() < 0.01, "{time}");
+    // A latency in the beginning, and one for each 128 KiB passed over.
+    let (page, cached) = (PAGE as f64 / 1e8, 32.0 * PAGE as f64 / 1e9);
+    near(
+        median((1e-3, 1e8), Plan::Linear),
+        33.0 * page + cached + 2e-3,
+    );
+    // A request for each page, of which four wait at a time.
+    near(median((1e-3, 1e8), Plan::Best), 33.0 * page + cached + 9e-3);
+    // An arm passes over a page in the time of reading it.
+    near(median((1e-2, 1e8), Plan::Best), 65.0 * page + cached + 1e-2);
+    // One request for all of it is better than any of these.
+    near(median((1e-3, 1e9), Plan::Auto), 6.5 * page + 1e-3);
+}
+
 #[test]
 fn a_linear_plan_loses_what_it_evicts_on_its_way_and_the_best_does_not() {
-    let rates = |latency, bandwidth| (Some(spread(latency)), Some(spread(bandwidth)));
-    let sled = |offset, length, memory: bool| {
-        let (latency, bandwidth) = match memory {
-            true => rates(1e-6, 1e9),
-            false => rates(1e-2, 1e3),
-        };
-        Sled {
-            offset,
-            length,
-            latency_s: latency,
-            bandwidth_Bps: bandwidth,
-            level: if memory {
-                Level::Memory
-            } else {
-                Level::Device("d".into())
-            },
-            source: Source::Measured,
-        }
-    };
-    let sleds = [sled(0, 2000, false), sled(2000, 3000, true)];
+    let device = Some((1e-2, 1e3));
+    let sleds = [sled(0, 2000, device), sled(2000, 3000, None)];
     let time = |plan, room| delivery_time_in(&sleds, plan, room).seconds.median;
     let (keeps, loses) = (time(Plan::Linear, None), time(Plan::Linear, Some(0)));
     assert!((keeps - 2.01).abs() < 0.01, "{keeps}");

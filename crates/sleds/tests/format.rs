@@ -24,6 +24,7 @@ fn zone(name: &str, start: u64) -> Zone {
         start,
         latency_s: spread(0.01),
         bandwidth_Bps: spread(1e8),
+        linear_Bps: (start == 0).then(|| spread(9e7)),
     }
 }
 

@@ -28,6 +28,8 @@ mod output;
 mod plan;
 mod quantity;
 mod show;
+mod signals;
+#[cfg(all(target_env = "gnu", not(test)))]
 mod start;
 mod strip;
 mod watch;
@@ -92,6 +94,6 @@ fn run() -> ExitCode {
 
 #[cfg(any(test, not(target_env = "gnu")))]
 fn main() -> ExitCode {
-    start::end_quietly_when_nobody_reads();
+    signals::end_quietly_when_nobody_reads();
     run()
 }

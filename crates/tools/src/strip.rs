@@ -127,6 +127,7 @@ mod tests {
             length,
             latency_s: Some(Spread::exactly(1.0)),
             bandwidth_Bps: Some(Spread::exactly(1.0)),
+            linear_Bps: None,
             level,
             source: Source::Measured,
         }

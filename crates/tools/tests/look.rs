@@ -104,6 +104,7 @@ fn show_gives_json_one_object_a_file() {
         "length",
         "latency_s",
         "bandwidth_Bps",
+        "linear_Bps",
         "level",
         "source",
     ] {

@@ -9,6 +9,7 @@ use std::io;
 
 use super::assemble::Assembly;
 use super::cached::CachedLane;
+use super::clock::Clock;
 use super::device::DeviceLane;
 use super::ground::{Ground, Step};
 use super::linear::Linear;
@@ -39,10 +40,12 @@ impl<'f> Best<'f> {
         may_stop: bool,
     ) -> io::Result<Best<'f>> {
         let assembly = || Assembly::new(options.unit, options.chunk, from);
+        let ground = Ground::new(file, from, to, options)?;
+        let clock = Clock::best(&ground.located);
         Ok(Best {
-            ground: Ground::new(file, from, to, options)?,
+            ground,
             cached: CachedLane::new(assembly()),
-            device: DeviceLane::new(assembly(), options.chunk),
+            device: DeviceLane::new(assembly(), options.chunk, clock),
             ahead: !may_stop,
             limit: u64::MAX,
             last: None,
@@ -52,6 +55,11 @@ impl<'f> Best<'f> {
     /// The same, but nothing from byte `limit` of the file on.
     pub(super) fn until(self, limit: u64) -> Best<'f> {
         Best { limit, ..self }
+    }
+
+    /// Nothing is learnt from this pass.
+    pub(super) fn unobserved(&mut self) {
+        self.device.unobserved();
     }
 
     /// The byte after the last that was there.

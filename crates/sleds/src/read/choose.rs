@@ -2,7 +2,7 @@
 
 use std::fs::{File, Metadata};
 
-use crate::delivery::{delivery_time_in, room};
+use crate::delivery::{delivery_time_in, read_over, room};
 use crate::describe::{Level, shared};
 use crate::residency::{self, Presence};
 
@@ -40,7 +40,7 @@ pub(super) fn best_pays(file: &File, from: u64, to: u64, may_stop: bool) -> bool
         Ok(None) => {}
         Ok(Some(Presence::Cached | Presence::Absent | Presence::Unknown)) | Err(_) => return false,
     }
-    let Ok(sleds) = shared().describe_part(file, from, to) else {
+    let Ok(mut sleds) = shared().describe_part(file, from, to) else {
         return false;
     };
     if sleds.iter().all(|sled| sled.level == Level::Memory) {
@@ -53,6 +53,7 @@ pub(super) fn best_pays(file: &File, from: u64, to: u64, may_stop: bool) -> bool
         return false;
     };
     let linear = delivery_time_in(&sleds, Plan::Linear, Some(room));
+    read_over(&mut sleds);
     let best = delivery_time_in(&sleds, Plan::Best, Some(room));
     match (linear.known(), best.known()) {
         (Some(linear), Some(best)) => best.median < linear.median * SHARE,

@@ -2,21 +2,19 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::delivery::DEPTH;
-use crate::observed;
 use crate::schedule::{Cost, Stretch};
 
 use super::assemble::Assembly;
+use super::clock::Clock;
 use super::ground::{Ground, Step};
 use super::pool::Pool;
 
 /// Bytes of a request to the device. As many as [`DEPTH`] are in memory at once, which is taken
 /// from the page cache where memory is short.
 pub(crate) const BLOCK: u64 = 128 << 10;
-/// Observations count if waiting for the device was this share of the time.
-const WAITING: f64 = 0.7;
 
 /// A part of the file that was asked for.
 struct Asked {
@@ -47,19 +45,12 @@ pub(super) struct DeviceLane {
     pool: Option<Pool>,
     /// Bytes of a piece.
     chunk: usize,
-    clock: Clock,
-}
-
-/// What the device took.
-#[derive(Default)]
-struct Clock {
-    begun: Option<Instant>,
-    waited: Duration,
-    bytes: u64,
+    /// `None`: nothing is learnt from this pass.
+    clock: Option<Clock>,
 }
 
 impl DeviceLane {
-    pub(super) fn new(assembly: Assembly, chunk: usize) -> DeviceLane {
+    pub(super) fn new(assembly: Assembly, chunk: usize, clock: Option<Clock>) -> DeviceLane {
         DeviceLane {
             current: None,
             assembly,
@@ -69,8 +60,13 @@ impl DeviceLane {
             cut_off: false,
             pool: None,
             chunk: chunk.max(1),
-            clock: Clock::default(),
+            clock,
         }
+    }
+
+    /// Nothing is learnt from this pass.
+    pub(super) fn unobserved(&mut self) {
+        self.clock = None;
     }
 
     /// Whether a step makes nobody wait: something is left of the last block, or the next has come.
@@ -93,7 +89,9 @@ impl DeviceLane {
         match self.current {
             None => {
                 let Some((from, end)) = self.stretches.pop_front() else {
-                    self.note(ground);
+                    if let Some(clock) = self.clock.take() {
+                        clock.note();
+                    }
                     return Ok(Step::Done);
                 };
                 self.assembly.restart(from);
@@ -164,34 +162,16 @@ impl DeviceLane {
     fn load_from_pool(&mut self) -> io::Result<u64> {
         let pool = self.pool.as_mut().expect("asked for a block");
         let begun = Instant::now();
-        self.clock.begun.get_or_insert(begun);
         let block = pool.wait()?;
-        self.clock.waited += begun.elapsed();
-        self.clock.bytes += block.length as u64;
+        let length = block.length as u64;
+        if let Some(clock) = &mut self.clock {
+            clock.waited_since(begun, length);
+        }
         if !self.cut_off {
             self.assembly.append(block.bytes());
         }
-        let length = block.length as u64;
         pool.recycle(block);
         Ok(length)
-    }
-
-    /// What the device really took refreshes the estimates.
-    fn note(&mut self, ground: &Ground<'_>) {
-        let Clock {
-            begun: Some(begun),
-            waited,
-            bytes,
-        } = std::mem::take(&mut self.clock)
-        else {
-            return;
-        };
-        let took = begun.elapsed().as_secs_f64();
-        if let [zone] = &ground.located.zones[..]
-            && waited.as_secs_f64() >= took * WAITING
-        {
-            observed::note(&zone.key, bytes, took);
-        }
     }
 }
 

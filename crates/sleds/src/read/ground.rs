@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use crate::delivery::worth_reading_over;
 use crate::describe::{Holder, Located, parts, shared};
 use crate::records::{Peek, with_boundaries};
 use crate::residency::{self, Means, Presence};
-use crate::schedule::{Cost, Schedule, Stretch, settle};
+use crate::schedule::{Cost, Schedule, Stretch, read_over, settle};
 
 use super::assemble::Assembly;
-use super::{ReadOptions, Unit};
+use super::{Plan, ReadOptions, Unit};
 
 /// What a step of a lane led to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +77,10 @@ impl<'f> Ground<'f> {
                 }
             },
         });
+        let mut stretches: Vec<_> = stretches.collect();
+        if self.options.plan == Plan::Auto {
+            read_over(&mut stretches, worth_reading_over(located.zone(None).rates));
+        }
         let settled = with_boundaries(self.options.unit, &mut self.peek, |boundaries| {
             settle(stretches, boundaries)
         })?;

@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
+use std::time::Instant;
 
 use super::assemble::Assembly;
+use super::clock::Clock;
 use super::{Piece, ReadOptions};
 
 /// How to get at the bytes that follow.
@@ -23,6 +25,8 @@ pub(super) struct Linear<'f> {
     /// The byte of the file before which it stops.
     limit: u64,
     ended: bool,
+    /// `None`: nothing is learnt from this pass.
+    clock: Option<Clock>,
 }
 
 impl<'f> Linear<'f> {
@@ -34,12 +38,23 @@ impl<'f> Linear<'f> {
             assembly: Assembly::new(options.unit, options.chunk, at),
             limit: u64::MAX,
             ended: false,
+            clock: None,
         }
     }
 
     /// The same, but nothing from byte `limit` of the file on.
     pub(super) fn until(self, limit: u64) -> Linear<'f> {
         Linear { limit, ..self }
+    }
+
+    /// The same, and what it takes is noted in the end.
+    pub(super) fn timed(self, clock: Option<Clock>) -> Linear<'f> {
+        Linear { clock, ..self }
+    }
+
+    /// Nothing is learnt from this pass.
+    pub(super) fn unobserved(&mut self) {
+        self.clock = None;
     }
 
     /// From `at` on, leaving the position.
@@ -62,6 +77,9 @@ impl<'f> Linear<'f> {
         }
         loop {
             if self.ended {
+                if let Some(clock) = self.clock.take() {
+                    clock.note();
+                }
                 let any = self.assembly.cut(true);
                 return Ok(any.then(|| self.assembly.piece()));
             }
@@ -73,6 +91,7 @@ impl<'f> Linear<'f> {
             let room = self.assembly.make_room();
             let length = usize::try_from(left).map_or(room.len(), |left| left.min(room.len()));
             let room = &mut room[..length];
+            let begun = self.clock.is_some().then(Instant::now);
             let read = match &self.source {
                 Source::Position => self.file.read(room),
                 Source::Offset(at) => self.file.read_at(room, *at),
@@ -82,6 +101,9 @@ impl<'f> Linear<'f> {
                 Ok(n) => {
                     if let Source::Offset(at) = &mut self.source {
                         *at += n as u64;
+                    }
+                    if let (Some(clock), Some(begun)) = (&mut self.clock, begun) {
+                        clock.waited_since(begun, n as u64);
                     }
                     self.assembly.add(n);
                     if self.assembly.cut(false) {

@@ -1,9 +1,11 @@
 //! Reading a file piece by piece, in the order that costs least.
 
 mod assemble;
+mod asynchronous;
 mod best;
 mod cached;
 mod choose;
+mod clock;
 pub(crate) mod device;
 mod ground;
 mod linear;
@@ -14,7 +16,9 @@ use std::io::{self, Seek as _, SeekFrom};
 
 use crate::describe::{DescribeError, length};
 
+pub use asynchronous::AsyncReader;
 use best::Best;
+use clock::Clock;
 use linear::Linear;
 
 /// In which order to read.
@@ -192,7 +196,8 @@ impl<'f> Reader<'f> {
             }
             false => {
                 let options = options.for_bytes(to.saturating_sub(from));
-                State::Linear(Linear::stream(file, from, options).until(limit))
+                let linear = Linear::stream(file, from, options).until(limit);
+                State::Linear(linear.timed(Clock::in_file_order(file, from, to)))
             }
         };
         Ok(Reader { file, from, state })
@@ -201,6 +206,15 @@ impl<'f> Reader<'f> {
     fn linear(file: &'f File, from: u64, options: ReadOptions, limit: u64) -> Reader<'f> {
         let state = State::Linear(Linear::stream(file, from, options).until(limit));
         Reader { file, from, state }
+    }
+
+    /// The same, but what it takes is not noted.
+    pub(crate) fn unobserved(mut self) -> Reader<'f> {
+        match &mut self.state {
+            State::Linear(linear) => linear.unobserved(),
+            State::Best(best) => best.unobserved(),
+        }
+        self
     }
 
     /// The order in which it reads: [`Plan::Linear`] or [`Plan::Best`].

@@ -12,6 +12,8 @@ use anyhow::{Context, Result, bail};
 
 /// Where control groups are mounted.
 const ROOT: &str = "/sys/fs/cgroup";
+/// What the groups are called, before the number of the process that made them.
+const PREFIX: &str = "sleds-bench-";
 
 /// What the cage allows.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +40,8 @@ struct Group {
 impl Group {
     /// Makes a group below `parent`, sets it up, and moves this process into it.
     fn enter(parent: &Path, settings: &[(&str, String)]) -> Result<Group> {
-        let made = parent.join(format!("sleds-bench-{}", std::process::id()));
+        remove_abandoned(parent);
+        let made = parent.join(format!("{PREFIX}{}", std::process::id()));
         fs::create_dir(&made).with_context(|| format!("cannot make {}", made.display()))?;
         let group = Group {
             home: parent.join("cgroup.procs"),
@@ -60,6 +63,20 @@ impl Drop for Group {
         // If either fails, an empty group is left, which limits nobody.
         let _ = fs::write(&self.home, std::process::id().to_string());
         let _ = fs::remove_dir(&self.made);
+    }
+}
+
+/// Removes the groups of processes that were killed before they could. Of one that is in use the
+/// process is there.
+fn remove_abandoned(parent: &Path) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        if process.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
+            // It fails if a program that outlived its measurer is in there.
+            let _ = fs::remove_dir(entry.path());
+        }
     }
 }
 
@@ -162,6 +179,25 @@ fn disk_under(directory: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_of_processes_that_are_gone_are_removed_and_no_others() {
+        let parent = tempfile::tempdir().unwrap();
+        // Numbers of processes end at four millions.
+        let gone = parent.path().join("sleds-bench-4999999");
+        let here = parent
+            .path()
+            .join(format!("sleds-bench-{}", std::process::id()));
+        let other = parent.path().join("4999999");
+        for group in [&gone, &here, &other] {
+            fs::create_dir(group).unwrap();
+        }
+        remove_abandoned(parent.path());
+        assert_eq!(
+            [&gone, &here, &other].map(|group| group.exists()),
+            [false, true, true]
+        );
+    }
 
     #[test]
     fn a_group_is_found_by_its_controller() {

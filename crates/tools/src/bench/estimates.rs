@@ -2,21 +2,25 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{Advice, fadvise};
-use sleds::{Plan, ReadOptions, Reader, Table, calibrate, delivery_time, describe};
+use sleds::{Plan, ReadOptions, Reader, delivery_time, describe, level_of};
 
 use super::cage::{Cage, Limits};
 use super::files::{self, Rng};
+use super::{levels, measure};
+use crate::signals;
 
 const MIB: u64 = 1 << 20;
-/// Seconds for measuring the disk before anything is estimated.
-const CALIBRATION: Duration = Duration::from_secs(4);
+/// A control group lets a disk that was idle run free for a moment, which the disk that is emulated would
+/// not: for so long it is kept busy before anything is measured.
+const CREDIT: Duration = Duration::from_millis(200);
 /// "Without a limit", in a form that control groups take as a number.
 const UNLIMITED: u64 = 1 << 40;
 
@@ -30,6 +34,10 @@ pub(super) struct Settings {
     pub(super) rates: Vec<u64>,
     /// Sizes of files, in times of the memory.
     pub(super) sizes: Vec<f64>,
+    /// How often each is estimated and measured; the medians count.
+    pub(super) runs: usize,
+    /// How long to wait after a file was written, for disks that go on writing by themselves.
+    pub(super) settle: Duration,
     pub(super) seed: u64,
 }
 
@@ -79,22 +87,27 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
             .tempdir_in(&settings.directory)
             .with_context(|| format!("cannot write in {}", settings.directory.display()))?;
         let sizes: Vec<_> = settings.sizes.iter().map(f64::to_string).collect();
+        let mut printed = tempfile::tempfile().context("cannot make a temporary file")?;
         let program = std::env::current_exe().context("where is this program?")?;
-        let run = Command::new(program)
+        let mut command = measure::command(&program);
+        command
             .args(["bench", "estimates", "--inside", "--dir"])
             .arg(scratch.path())
             .arg(format!("--memory={}", settings.memory / MIB))
             .arg(format!("--rates={rate}"))
             .arg(format!("--sizes={}", sizes.join(",")))
+            .arg(format!("--runs={}", settings.runs))
+            .arg(format!("--settle={}", settings.settle.as_secs()))
             .arg(format!("--seed={}", settings.seed))
             .env(
                 sleds::format::TABLE_VARIABLE,
                 scratch.path().join("table.toml"),
             )
-            .stderr(Stdio::inherit())
-            .output()?;
-        ensure!(run.status.success(), "at {rate} MiB/s: {}", run.status);
-        for line in String::from_utf8(run.stdout)?.lines() {
+            .stdout(printed.try_clone()?);
+        let (status, _, ()) = measure::watched(command, |_| Ok(()))?;
+        ensure!(status.success(), "at {rate} MiB/s: {status}");
+        printed.rewind()?;
+        for line in io::read_to_string(printed)?.lines() {
             lines.push(parse(line)?);
         }
     }
@@ -163,37 +176,38 @@ pub(super) fn inside(settings: &Settings) -> Result<()> {
         ensure!(rate == 0, "cannot limit the disk: {error:#}");
         eprintln!("sleds bench: memory is not limited, since {error:#}");
     }
-    let first = scratch.join("calibration");
-    files::text(&first, settings.memory, settings.seed)?;
-    let file = File::open(&first)?;
-    let mut table = Table {
-        memory: calibrate::memory(Duration::from_secs(1))?,
-        ..Table::default()
-    };
-    table.memory_source = sleds::Source::Measured;
-    table.put(calibrate::device(&file, CALIBRATION, &mut |_| {})?);
-    let path = sleds::format::path_to_write();
-    sleds::format::save(&table, &path)?;
-    drop(file);
-    fs::remove_file(&first)?;
+    let busy = scratch.join("calibration");
+    files::text(&busy, settings.memory, settings.seed)?;
+    thread::sleep(settings.settle);
+    let sleds = std::env::current_exe().context("where is this program?")?;
+    levels::calibrate(&sleds, &busy, &sleds::format::path_to_write())?;
+    let busy = (rate > 0).then(|| File::open(&busy)).transpose()?;
     for (n, times) in settings.sizes.iter().enumerate() {
         let bytes = (settings.memory as f64 * times) as u64;
         let path = scratch.join("input");
         files::text(&path, bytes, settings.seed + n as u64)?;
+        thread::sleep(settings.settle);
+        let (disk, _) = level_of(&File::open(&path)?)?;
         for (state, name) in STATES {
             // What does not fit is not cached after it was read.
             if matches!(state, State::Everything) && bytes * 4 > settings.memory * 3 {
                 continue;
             }
             for (plan, plan_name) in [(Plan::Linear, "linear"), (Plan::Best, "best")] {
-                let [low, median, high, measured] = measure(&path, bytes, settings, state, plan)?;
+                let runs = (0..settings.runs.max(1)).map(|_| {
+                    signals::told_to_end()?;
+                    let file = prepare(&path, bytes, settings, state)?;
+                    busy.as_ref().map_or(Ok(()), spend_credit)?;
+                    measure(&file, bytes, plan)
+                });
+                let [low, median, high, measured] = medians(&runs.collect::<Result<Vec<_>>>()?);
                 let speed = match rate {
                     0 => "not limited".to_owned(),
                     rate => format!("{rate} MiB/s"),
                 };
                 let size = bytes / MIB;
                 println!(
-                    "{speed}, {size} MiB, {name}, {plan_name}\t{low}\t{median}\t{high}\t{measured}"
+                    "{disk}, {speed}, {size} MiB, {name}, {plan_name}\t{low}\t{median}\t{high}\t{measured}"
                 );
             }
         }
@@ -202,16 +216,37 @@ pub(super) fn inside(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-fn measure(
-    path: &Path,
-    bytes: u64,
-    settings: &Settings,
-    state: State,
-    plan: Plan,
-) -> Result<[f64; 4]> {
-    let file = File::open(path)?;
-    prepare(&file, bytes, settings, state)?;
-    let estimate = delivery_time(&describe(&file)?, plan)
+/// Of each number by itself.
+fn medians(runs: &[[f64; 4]]) -> [f64; 4] {
+    std::array::from_fn(|nth| {
+        let mut values: Vec<f64> = runs.iter().map(|run| run[nth]).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    })
+}
+
+/// Reads from the disk, past the page cache, which is not to change.
+fn spend_credit(mut file: &File) -> Result<()> {
+    // Too little at a time to teach the table anything.
+    const BYTES: u64 = 2 * MIB;
+    let begun = Instant::now();
+    let mut at = 0;
+    while begun.elapsed() < CREDIT {
+        file.seek(SeekFrom::Start(at))?;
+        let options = ReadOptions {
+            plan: Plan::Best,
+            ..ReadOptions::default()
+        };
+        let mut reader = Reader::before(file, at + BYTES, options)?;
+        while reader.next_piece()?.is_some() {}
+        at = (at + BYTES) % (file.metadata()?.len() / BYTES * BYTES).max(BYTES);
+    }
+    Ok(())
+}
+
+/// Estimates and reads: low, median, high and measured, in seconds.
+fn measure(file: &File, bytes: u64, plan: Plan) -> Result<[f64; 4]> {
+    let estimate = delivery_time(&describe(file)?, plan)
         .known()
         .context("nothing is known of a part of the file")?;
     let options = ReadOptions {
@@ -219,7 +254,7 @@ fn measure(
         ..ReadOptions::default()
     };
     let begun = Instant::now();
-    let mut reader = Reader::new(&file, options)?;
+    let mut reader = Reader::new(file, options)?;
     let mut read = 0;
     while let Some(piece) = reader.next_piece()? {
         read += piece.data.len() as u64;
@@ -229,39 +264,56 @@ fn measure(
     Ok([estimate.low, estimate.median, estimate.high, measured])
 }
 
-/// Brings the cache into a state.
-fn prepare(file: &File, bytes: u64, settings: &Settings, state: State) -> Result<()> {
-    fadvise(file, 0, None, Advice::DontNeed)?;
-    // Read-ahead would bring in more than is asked for.
-    fadvise(file, 0, None, Advice::Random)?;
+/// Brings the cache into a state: the file, opened anew.
+fn prepare(path: &Path, bytes: u64, settings: &Settings, state: State) -> Result<File> {
+    let file = File::open(path)?;
+    fadvise(&file, 0, None, Advice::DontNeed)?;
+    let mib = bytes / MIB;
     let room = (bytes / 2).min(settings.memory * 2 / 5) / MIB;
-    let pieces: Vec<u64> = match state {
-        State::Nothing => Vec::new(),
-        State::Tail => (bytes / MIB - room..bytes / MIB).collect(),
+    match state {
+        State::Nothing => {}
+        // To the end, as any program that reads to the end.
+        State::Tail => read_part(&file, mib - room, mib + 1)?,
+        State::Everything => read_part(&file, 0, mib + 1)?,
         State::Mixed => {
+            // Read-ahead would bring in more than is asked for.
+            fadvise(&file, 0, None, Advice::Random)?;
             let first = Rng(settings.seed).below(2);
-            (0..room).map(|n| first + n * 2).collect()
-        }
-        State::Everything => (0..bytes.div_ceil(MIB)).collect(),
-    };
-    let mut buf = vec![0; MIB as usize];
-    for piece in pieces {
-        let mut at = piece * MIB;
-        while at < ((piece + 1) * MIB).min(bytes) {
-            let n = file.read_at(&mut buf[..(64 << 10)], at)?;
-            if n == 0 {
-                break;
+            for n in 0..room {
+                read_part(&file, first + n * 2, first + n * 2 + 1)?;
             }
-            at += n as u64;
         }
     }
-    fadvise(file, 0, None, Advice::Normal)?;
+    // What was said about reading is of the open file.
+    File::open(path).map_err(Into::into)
+}
+
+/// Reads from one MiB of a file to another.
+fn read_part(file: &File, from_mib: u64, to_mib: u64) -> Result<()> {
+    let mut buf = vec![0; 64 << 10];
+    let mut at = from_mib * MIB;
+    while at < to_mib * MIB {
+        match file.read_at(&mut buf, at)? {
+            0 => break,
+            n => at += n as u64,
+        }
+    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_of_each_number_counts() {
+        let runs = [
+            [1.0, 9.0, 5.0, 2.0],
+            [3.0, 7.0, 5.0, 9.0],
+            [2.0, 8.0, 6.0, 1.0],
+        ];
+        assert_eq!(medians(&runs), [2.0, 8.0, 5.0, 2.0]);
+    }
 
     #[test]
     fn the_report_gives_the_median_of_the_errors() {
@@ -271,6 +323,8 @@ mod tests {
             memory: 64 * MIB,
             rates: vec![100],
             sizes: vec![1.0],
+            runs: 1,
+            settle: Duration::ZERO,
             seed: 1,
         };
         let lines =

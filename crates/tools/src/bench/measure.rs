@@ -5,13 +5,14 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, Read as _, Seek as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::rusage;
+use crate::signals;
 
 /// What one run took.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -31,7 +32,7 @@ impl Run {
     }
 }
 
-/// Runs a program to its end in a locale, and gives what it took. What it prints is in `output`
+/// Runs a program to its end in an environment, and gives what it took. What it prints is in `output`
 /// then, and nothing else.
 ///
 /// Its output goes to a file, as `grep` does less work when it sees that nobody looks.
@@ -41,51 +42,37 @@ impl Run {
 pub(super) fn run<A: AsRef<OsStr>>(
     program: &Path,
     args: &[A],
-    locale: &str,
+    env: &[(&str, &OsStr)],
     mut output: &File,
 ) -> Result<Run> {
     let words = || {
-        let args = args
-            .iter()
-            .take(8)
-            .map(|arg| arg.as_ref().to_string_lossy());
-        format!(
-            "{} {}",
-            program.display(),
-            args.collect::<Vec<_>>().join(" ")
-        )
+        let args = args.iter().take(8);
+        let args: Vec<_> = args.map(|arg| arg.as_ref().to_string_lossy()).collect();
+        format!("{} {}", program.display(), args.join(" "))
     };
     output.rewind()?;
     output.set_len(0)?;
-    let mut command = Command::new(program);
+    let mut command = command(program);
     command
         .args(args)
-        .env("LC_ALL", locale)
-        .stdin(Stdio::null())
+        .envs(env.iter().copied())
         .stdout(output.try_clone()?)
         // `grep` says there that a file is binary.
         .stderr(Stdio::null());
     let begun = Instant::now();
-    let child = command.spawn().with_context(words)?;
-    // The counters of a process are there until its end is collected.
-    let pid = Pid::from_raw(i32::try_from(child.id())?).context("process id")?;
-    waitid(
-        WaitId::Pid(pid),
-        WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
-    )
+    let (status, cpu_s, (seconds, counters)) = watched(command, |pid| {
+        let seconds = begun.elapsed().as_secs_f64();
+        let path = format!("/proc/{}/io", pid.as_raw_nonzero());
+        let counters = fs::read_to_string(&path).with_context(|| path)?;
+        Ok((seconds, counters))
+    })
     .with_context(words)?;
-    let seconds = begun.elapsed().as_secs_f64();
-    let counters = fs::read_to_string(format!("/proc/{}/io", child.id()));
-    let (status, cpu_s) = rusage::wait(child).with_context(words)?;
     ensure!(
         matches!(status.code(), Some(0 | 1)),
         "{}: {status}",
         words()
     );
-    let read_bytes = counters
-        .ok()
-        .as_deref()
-        .and_then(read_bytes_of)
+    let read_bytes = read_bytes_of(&counters)
         .with_context(|| format!("{}: no counters of its I/O in /proc", words()))?;
     Ok(Run {
         seconds,
@@ -101,6 +88,37 @@ pub(super) fn run<A: AsRef<OsStr>>(
 pub(super) fn printed(mut output: &File) -> io::Result<u64> {
     output.rewind()?;
     digest(output)
+}
+
+/// A program that gets nothing to read.
+pub(super) fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end, or until this process is told to end. `ended` looks at the process
+/// after its end and before that is collected: so long are its counters there. Gives how it ended,
+/// and its processor time in seconds.
+///
+/// # Errors
+/// If it cannot be run, if `ended` fails, or if this process was told to end.
+pub(super) fn watched<T>(
+    mut command: Command,
+    ended: impl FnOnce(Pid) -> Result<T>,
+) -> Result<(ExitStatus, f64, T)> {
+    let child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let ending = signals::pass_on(pid);
+    waitid(
+        WaitId::Pid(pid),
+        WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+    )?;
+    let seen = ended(pid);
+    drop(ending);
+    let (status, cpu_s) = rusage::wait(child)?;
+    signals::told_to_end()?;
+    Ok((status, cpu_s, seen?))
 }
 
 /// A number that differs where the bytes do. This process lives in the little memory that is left to
@@ -134,7 +152,7 @@ mod tests {
 
     fn shell(script: &str) -> Result<(Run, File)> {
         let output = tempfile::tempfile().unwrap();
-        let run = run(Path::new("sh"), &["-c", script], "C", &output)?;
+        let run = run(Path::new("sh"), &["-c", script], &[], &output)?;
         Ok((run, output))
     }
 
@@ -150,7 +168,8 @@ mod tests {
     #[test]
     fn nothing_is_left_of_what_was_printed_before() {
         let (_, output) = shell("echo a long line").unwrap();
-        run(Path::new("sh"), &["-c", "echo x"], "C", &output).unwrap();
+        let env = [("WORD", OsStr::new("x"))];
+        run(Path::new("sh"), &["-c", "echo $WORD"], &env, &output).unwrap();
         let expected = shell("echo x").unwrap().1;
         assert_eq!(printed(&output).unwrap(), printed(&expected).unwrap());
     }

@@ -5,6 +5,7 @@ mod costs;
 mod estimates;
 mod experiments;
 mod files;
+mod levels;
 mod measure;
 mod paper;
 mod plot;
@@ -15,10 +16,11 @@ mod stats;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 
-use crate::Tool;
+use crate::{Tool, signals};
 use cage::Limits;
 use paper::Settings;
 
@@ -81,7 +83,7 @@ fn command() -> Command {
                 .default_value("0.5,0.75,1,1.1,1.25,1.5,2,2.5,3,4")
                 .help("Sizes of files, in times of the memory"),
         )
-        .arg(size("memory", "MIB", "64", "Memory for program and cache, in MiB"))
+        .arg(size("memory", "MIB", "64", "Memory for program and cache, in MiB; 64 or more"))
         .arg(size("rate", "MIB/S", "100", "What the disk may read, in MiB a second"))
         .arg(size("runs", "N", "12", "How often each is measured"))
         .arg(size("seed", "N", "1", "What the files hold"));
@@ -129,6 +131,16 @@ fn estimates_command() -> Command {
                 .value_delimiter(',')
                 .value_parser(value_parser!(f64))
                 .help("Sizes of files, in times of the memory"),
+        )
+        .arg(
+            number("runs", "N", "3")
+                .value_parser(value_parser!(u64).range(1..1000))
+                .help("How often each is estimated and measured; the medians count"),
+        )
+        .arg(
+            number("settle", "SECONDS", "0")
+                .value_parser(value_parser!(u64))
+                .help("How long to wait after a file was written, for a cache that goes on writing"),
         )
         .arg(
             number("seed", "N", "1")
@@ -213,6 +225,8 @@ fn run_estimates(matches: &ArgMatches) -> anyhow::Result<Option<PathBuf>> {
         memory: number("memory") * MIB,
         rates: rates.copied().collect(),
         sizes: sizes.copied().collect(),
+        runs: number("runs") as usize,
+        settle: Duration::from_secs(number("settle")),
         seed: number("seed"),
     };
     match matches.get_flag("inside") {
@@ -248,6 +262,10 @@ fn settings(matches: &ArgMatches) -> Settings {
 fn run(args: Vec<OsString>) -> ExitCode {
     let words = std::iter::once("bench".into()).chain(args);
     let matches = command().bin_name("sleds bench").get_matches_from(words);
+    if let Err(error) = signals::end_in_order() {
+        eprintln!("sleds bench: {error}");
+        return ExitCode::FAILURE;
+    }
     let outcome = match matches.subcommand().expect("required") {
         ("estimates", matches) => run_estimates(matches),
         ("costs", matches) => run_costs(matches).map(Some),

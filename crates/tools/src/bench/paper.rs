@@ -1,5 +1,6 @@
 //! The measurements of the paper's section 5, again.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cage::{Cage, Limits};
 use super::experiments::{EXPERIMENTS, Experiment, Way, Words};
+use super::levels::Levels;
 use super::report::{self, Outcome, Point};
 use super::{files, measure};
 
@@ -50,28 +52,33 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
             None
         }
     };
+    let sleds = std::env::current_exe().context("where is this program?")?;
+    let levels = Levels::measure(scratch.path(), &sleds, settings.seed)?;
     let count = chosen.len() * settings.sizes.len() * 2 * (settings.runs + 1);
     let progress = ProgressBar::new(count as u64).with_style(ProgressStyle::with_template(
         "{msg:<40} {wide_bar} {pos}/{len} about {eta} left",
     )?);
+    let bench = Bench {
+        settings,
+        sleds,
+        levels,
+        scratch: scratch.path(),
+        progress,
+    };
     let mut outcomes = Vec::new();
     for experiment in chosen {
         let mut points = Vec::new();
         for &size in &settings.sizes {
             let bytes = (settings.limits.memory as f64 * size) as u64;
-            progress.set_message(format!("{}, {} MiB", experiment.name, bytes >> 20));
-            points.push(point(
-                settings,
-                experiment,
-                scratch.path(),
-                bytes,
-                &progress,
-            )?);
+            bench
+                .progress
+                .set_message(format!("{}, {} MiB", experiment.name, bytes >> 20));
+            points.push(bench.point(experiment, bytes)?);
         }
         outcomes.push(Outcome { experiment, points });
     }
-    progress.finish_and_clear();
-    let preface = preface(settings, cage.as_ref())?;
+    bench.progress.finish_and_clear();
+    let preface = preface(settings, cage.as_ref())? + &bench.levels.report()?;
     report::write(
         &settings.output,
         &preface,
@@ -97,57 +104,68 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Experiment>> {
     Ok(EXPERIMENTS.iter().filter(wanted).collect())
 }
 
-/// All runs over a file of one size. Those of one way follow each other, so that each finds the cache
-/// as the one before left it; the first, which found it otherwise, does not count (section 5.1).
-fn point(
-    settings: &Settings,
-    experiment: &Experiment,
-    scratch: &Path,
-    size: u64,
-    progress: &ProgressBar,
-) -> Result<Point> {
-    let (input, output) = (scratch.join("input"), scratch.join("output"));
-    if experiment.kind.reads_an_image() {
-        files::image(&input, size, settings.seed)?;
-    } else {
-        files::text(&input, size, settings.seed)?;
-    }
-    let sleds = std::env::current_exe().context("where is this program?")?;
-    let said = tempfile::tempfile().context("cannot make a temporary file")?;
-    let mut runs = [Vec::new(), Vec::new()];
-    let mut printed = [(0, 0); 2];
-    for (way, (runs, printed)) in [Way::Without, Way::With]
-        .into_iter()
-        .zip(runs.iter_mut().zip(&mut printed))
-    {
-        for n in 0..=settings.runs {
-            let Words { program, args } = experiment.kind.words(way, &sleds, &input, &output, n);
-            // What is measured is reading. In other locales GNU's `wc` decodes every character slowly.
-            let run = measure::run(&program, &args, "C", &said)?;
-            if n > 0 {
-                runs.push(run);
+/// What all runs share.
+struct Bench<'a> {
+    settings: &'a Settings,
+    /// This program.
+    sleds: PathBuf,
+    levels: Levels,
+    scratch: &'a Path,
+    progress: ProgressBar,
+}
+
+impl Bench<'_> {
+    /// All runs over a file of one size. Those of one way follow each other, so that each finds the cache
+    /// as the one before left it; the first, which found it otherwise, does not count (section 5.1).
+    fn point(&self, experiment: &Experiment, size: u64) -> Result<Point> {
+        let settings = self.settings;
+        let (input, output) = (self.scratch.join("input"), self.scratch.join("output"));
+        if experiment.kind.reads_an_image() {
+            files::image(&input, size, settings.seed)?;
+        } else {
+            files::text(&input, size, settings.seed)?;
+        }
+        let said = tempfile::tempfile().context("cannot make a temporary file")?;
+        // What is measured is reading. In other locales GNU's `wc` decodes every character slowly.
+        let env = [
+            ("LC_ALL", OsStr::new("C")),
+            (sleds::format::TABLE_VARIABLE, self.levels.path.as_os_str()),
+        ];
+        let mut runs = [Vec::new(), Vec::new()];
+        let mut printed = [(0, 0); 2];
+        for (way, (runs, printed)) in [Way::Without, Way::With]
+            .into_iter()
+            .zip(runs.iter_mut().zip(&mut printed))
+        {
+            for n in 0..=settings.runs {
+                let Words { program, args } =
+                    experiment.kind.words(way, &self.sleds, &input, &output, n);
+                let run = measure::run(&program, &args, &env, &said)?;
+                if n > 0 {
+                    runs.push(run);
+                }
+                self.progress.inc(1);
             }
-            progress.inc(1);
+            printed.0 = measure::printed(&said)?;
+            if output.exists() {
+                printed.1 = measure::digest(&File::open(&output)?)?;
+                fs::remove_file(&output)?;
+            }
         }
-        printed.0 = measure::printed(&said)?;
-        if output.exists() {
-            printed.1 = measure::digest(&File::open(&output)?)?;
-            fs::remove_file(&output)?;
-        }
+        fs::remove_file(&input)?;
+        let [without, with] = runs;
+        let [plain, ours] = printed;
+        ensure!(
+            plain == ours,
+            "{}: the results differ at {size} bytes",
+            experiment.name
+        );
+        Ok(Point {
+            size,
+            without,
+            with,
+        })
     }
-    fs::remove_file(&input)?;
-    let [without, with] = runs;
-    let [plain, ours] = printed;
-    ensure!(
-        plain == ours,
-        "{}: the results differ at {size} bytes",
-        experiment.name
-    );
-    Ok(Point {
-        size,
-        without,
-        with,
-    })
 }
 
 fn preface(settings: &Settings, cage: Option<&Cage>) -> Result<String> {

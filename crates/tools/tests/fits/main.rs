@@ -1,6 +1,7 @@
 //! `sleds fits` against astropy and numpy, on images of every kind and on astropy's own samples.
 //! `check.py` does the comparing, as Python is where astropy is.
 
+mod order;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -22,6 +22,7 @@ fn slow_table(dir: &Path) -> PathBuf {
             start: 0,
             latency_s: Spread::exactly(10.0),
             bandwidth_Bps: Spread::exactly(1e6),
+            linear_Bps: None,
         }],
     });
     let path = dir.join("table.toml");

@@ -1,14 +1,12 @@
 //! Files that are searched out of order: large ones, of which parts are cached.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use rustix::fs::{Advice, fadvise};
 use sleds::{Plan, ReadOptions, Reader, Unit};
 
 use crate::support::rng::Rng;
-use crate::support::{Case, Input, is_gnu, scratch, seed, settle};
+use crate::support::{Case, Input, cache_only, is_gnu, scratch, seed, settle};
 
 const ROUNDS: u64 = 2;
 
@@ -54,22 +52,6 @@ fn haystack(rng: &mut Rng, zeroes: bool) -> Vec<u8> {
         out.extend_from_slice(b"needle without an end");
     }
     out
-}
-
-/// Leaves of `path` only `ranges` in the page cache. (To evict ranges is not enough: the kernel keeps
-/// pages in larger units, and evicts only whole ones.)
-fn cache_only(path: &Path, ranges: &[(u64, u64)]) {
-    let file = File::open(path).expect("the file");
-    fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
-    fadvise(&file, 0, None, Advice::Random).expect("fadvise");
-    for (at, length) in ranges {
-        let mut read = 0;
-        let mut page = [0; 4096];
-        while read < *length {
-            file.read_at(&mut page, at + read).expect("read");
-            read += 4096;
-        }
-    }
 }
 
 /// True if a reader gives out the pieces of `path` in an order other than the file's.

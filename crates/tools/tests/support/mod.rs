@@ -7,8 +7,9 @@ pub(crate) mod content;
 pub(crate) mod rng;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -298,23 +299,31 @@ pub(crate) fn settle(dir: &Path) {
     rustix::fs::syncfs(&dir).expect("syncfs");
 }
 
+/// Leaves of `path` only `ranges` (first byte, a multiple of 4096, and length) in the page cache. To
+/// evict ranges is not enough: the kernel keeps pages in larger units, and evicts only whole ones. Call
+/// [`settle`] before.
+pub(crate) fn cache_only(path: &Path, ranges: &[(u64, u64)]) {
+    let file = File::open(path).expect("the file");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
+    fadvise(&file, 0, None, Advice::Random).expect("fadvise");
+    for (at, length) in ranges {
+        for at in (*at..at + length).step_by(4096) {
+            file.read_at(&mut [0; 4096], at).expect("read");
+        }
+    }
+}
+
 /// Puts `path` into a random state: cached as it is, not at all, or in some places. Call [`settle`]
 /// before.
 pub(crate) fn cool(path: &Path, rng: &mut Rng) {
     let Ok(file) = File::open(path) else { return };
-    let length = fs::metadata(path).map_or(0, |m| m.len());
-    let evict = |at: u64, n: u64| {
-        let n = std::num::NonZeroU64::new(n);
-        fadvise(&file, at, n, Advice::DontNeed).expect("fadvise");
+    let pages = file.metadata().map_or(0, |meta| meta.len()) / 4096 + 1;
+    let ranges = match rng.below(4) {
+        0 => return,
+        1 => 0,
+        _ => 1 + rng.below(4),
     };
-    match rng.below(4) {
-        0 => {}
-        1 => evict(0, 0),
-        _ => {
-            for _ in 0..1 + rng.below(4) {
-                let at = rng.below(length + 1) & !4095;
-                evict(at, 4096 * (1 + rng.below(length / 4096 + 1)));
-            }
-        }
-    }
+    let range = |_| (4096 * rng.below(pages), 4096 * (1 + rng.below(pages)));
+    let ranges: Vec<_> = (0..ranges).map(range).collect();
+    cache_only(path, &ranges);
 }

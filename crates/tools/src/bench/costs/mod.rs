@@ -185,7 +185,7 @@ fn cell(settings: &Settings, case: &Case, made: &Made, state: State, locale: &st
     let measure = |ours: bool| {
         made.prepare(state)?;
         let (program, args) = if ours { &pair.ours } else { &pair.gnu };
-        measure::run(program, args, locale, &output)
+        measure::run(program, args, &[("LC_ALL", locale.as_ref())], &output)
     };
     // The first run of each does not count: it brings in the programs.
     let first = measure(false)?;

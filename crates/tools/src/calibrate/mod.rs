@@ -1,17 +1,16 @@
 //! `sleds calibrate`: fills the device table.
 
-use std::collections::BTreeMap;
+mod target;
+
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rustix::fs::{Mode, OFlags};
-use sleds::{Entry, Place, Rates, Source, Table, TableError, calibrate, format};
+use sleds::{Entry, Rates, Source, Table, TableError, calibrate, format};
 
 use crate::Tool;
 use crate::output::{self, result_line};
@@ -23,15 +22,14 @@ pub(crate) const TOOL: Tool = Tool {
     run,
 };
 
-/// Bytes of the scratch file that is read where a directory is named.
-const SCRATCH_BYTES: u64 = 128 << 20;
-
 /// Measures what reading costs on this machine's devices, and writes it down
 ///
 /// Fills the table that estimates are made from. Without --device and --path: memory, and the disks
 /// of all mounted filesystems that may be read (root), or the one that the table is on (others). What was
-/// measured before of other devices stays. Devices are only read; where a directory is named, a
-/// scratch file without a name is written in it and read.
+/// measured before of other devices stays. Devices are only read. A disk that may not be opened is
+/// measured by reading a large file on it that is a day old and not cached; if there is none, and
+/// where a directory is named, by a scratch file without a name. Memory is measured by such a
+/// file, too: where --path says, or else beside the table.
 ///
 /// Exit status: 0, all measured and written; 1, something could not be measured, or the table not
 /// written; 2, wrong usage.
@@ -82,11 +80,12 @@ fn run(args: Vec<OsString>) -> ExitCode {
 fn calibrate(args: &Args) -> anyhow::Result<bool> {
     let path = args.output.clone().unwrap_or_else(format::path_to_write);
     let mut table = existing(&path);
-    let (targets, mut complete) = targets(args, &path);
+    let (targets, mut complete) = target::of(&args.device, &args.path, &path);
     let budget = Duration::from_secs_f64(args.time);
     let bar = bar(targets.len() as u64 + 1);
     bar.set_message("memory");
-    table.memory = calibrate::memory(budget.min(Duration::from_secs(2)) / 2)?;
+    let cached = target::to_be_cached(&args.path, &path);
+    table.memory = calibrate::memory(cached.as_ref(), budget.min(Duration::from_secs(2)) / 2)?;
     table.memory_source = Source::Measured;
     show(&bar, "memory", "", table.memory);
     for (index, (path, file)) in targets.iter().enumerate() {
@@ -152,9 +151,10 @@ fn show_entry(bar: &ProgressBar, entry: &Entry) {
 
 fn show(bar: &ProgressBar, name: &str, class: &str, rates: Rates) {
     let (latency, bandwidth) = (rates.latency_s, rates.bandwidth_Bps);
+    let linear = rate(rates.in_file_order().median);
     bar.suspend(|| {
         result_line!(
-            "{name:<16} {class:<10}  {:>9} ({} to {})  {:>9} ({} to {})",
+            "{name:<16} {class:<10}  {:>9} ({} to {})  {:>9} ({} to {})  {linear:>9} in file order",
             seconds(latency.median),
             seconds(latency.low),
             seconds(latency.high),
@@ -163,127 +163,4 @@ fn show(bar: &ProgressBar, name: &str, class: &str, rates: Rates) {
             rate(bandwidth.high)
         );
     });
-}
-
-/// What to read, by what it is called; and whether all of it could be opened.
-fn targets(args: &Args, table: &Path) -> (Vec<(PathBuf, File)>, bool) {
-    let mut wanted: Vec<(PathBuf, io::Result<File>)> = Vec::new();
-    for device in &args.device {
-        wanted.push((device.clone(), File::open(device)));
-    }
-    for path in &args.path {
-        wanted.push((path.clone(), file_to_read(path)));
-    }
-    if wanted.is_empty() && rustix::process::geteuid().is_root() {
-        wanted.extend(disks().into_iter().map(disk_to_read));
-    }
-    if wanted.is_empty() {
-        let directory = table.parent().unwrap_or(Path::new("."));
-        let file = fs::create_dir_all(directory).and_then(|()| file_to_read(directory));
-        wanted.push((directory.to_owned(), file));
-    }
-    let mut complete = true;
-    let mut targets = Vec::new();
-    for (path, file) in wanted {
-        match file {
-            Ok(file) => targets.push((path, file)),
-            Err(error) => {
-                eprintln!("sleds calibrate: {}: {error}", path.display());
-                complete = false;
-            }
-        }
-    }
-    (targets, complete)
-}
-
-/// The disks under what is mounted, each once, with a place where it is.
-fn disks() -> BTreeMap<PathBuf, PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    let mut disks = BTreeMap::new();
-    for point in points {
-        let place = File::open(point).and_then(|directory| Place::of(&directory));
-        for device in place.map(|place| place.chain).unwrap_or_default() {
-            let pieced = ["loop", "zram", "ram"]
-                .iter()
-                .any(|kind| device.name.starts_with(kind));
-            if device.bytes.is_some_and(|bytes| bytes > 0) && !pieced {
-                let disk = Path::new("/dev").join(&device.name);
-                disks.entry(disk).or_insert_with(|| PathBuf::from(point));
-                // What it is made of is measured through it.
-                break;
-            }
-        }
-    }
-    disks
-}
-
-/// The disk; where even root may not open it (in a container), a scratch file on it.
-fn disk_to_read((disk, point): (PathBuf, PathBuf)) -> (PathBuf, io::Result<File>) {
-    match File::open(&disk) {
-        Ok(file) => (disk, Ok(file)),
-        Err(error) => {
-            let place = if point.is_dir() {
-                point
-            } else {
-                std::env::temp_dir()
-            };
-            let why = format!("cannot be read ({error}), so a scratch file");
-            eprintln!(
-                "sleds calibrate: {}: {why} in {} is",
-                disk.display(),
-                place.display()
-            );
-            let file = file_to_read(&place);
-            (place, file)
-        }
-    }
-}
-
-/// The file itself, or a scratch file in a directory.
-fn file_to_read(path: &Path) -> io::Result<File> {
-    let meta = fs::metadata(path)?;
-    if !meta.is_dir() {
-        return File::open(path);
-    }
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
-        Ok(file) => File::from(file),
-        Err(_) => named_scratch(path)?,
-    };
-    fill(&file)?;
-    Ok(file)
-}
-
-/// Where files without a name cannot be made: one that loses its name at once.
-fn named_scratch(directory: &Path) -> io::Result<File> {
-    let path = directory.join(format!(".sleds-calibrate.{}", std::process::id()));
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(&path)?;
-    fs::remove_file(&path)?;
-    Ok(file)
-}
-
-/// Bytes that neither compress nor repeat, so that they have to be stored.
-fn fill(mut file: &File) -> io::Result<()> {
-    let stat = rustix::fs::fstatvfs(file)?;
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    let mut left = SCRATCH_BYTES.min(free / 4);
-    let mut block = vec![0; 1 << 20];
-    let mut number = 0x9e37_79b9_7f4a_7c15_u64;
-    while left > 0 {
-        for part in block.chunks_exact_mut(8) {
-            number ^= number << 13;
-            number ^= number >> 7;
-            number ^= number << 17;
-            part.copy_from_slice(&number.to_le_bytes());
-        }
-        let length = left.min(block.len() as u64);
-        file.write_all(&block[..length as usize])?;
-        left -= length;
-    }
-    file.sync_all()
 }

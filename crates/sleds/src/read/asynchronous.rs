@@ -1,0 +1,218 @@
+//! Reading for those who must not wait: a thread reads, a task takes.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::future::poll_fn;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use super::{Piece, ReadOptions, Reader};
+
+/// Pieces that are read before somebody takes them: one while another is looked at, and one more.
+const AHEAD: usize = 2;
+
+/// A [`Reader`] for tasks of any executor: whoever waits for a piece is woken when it is there.
+///
+/// It reads in a thread of its own, a few pieces ahead of its caller. If it is dropped, the thread ends
+/// after the read that it is at; nobody waits for it.
+///
+/// ```no_run
+/// # async fn count(path: &str) -> std::io::Result<usize> {
+/// let file = std::fs::File::open(path)?;
+/// let mut reader = sleds::AsyncReader::new(file, sleds::ReadOptions::default())?;
+/// let mut lines = 0;
+/// while let Some(piece) = reader.next_piece().await? {
+///     lines += piece.data.iter().filter(|byte| **byte == b'\n').count();
+/// }
+/// # Ok(lines)
+/// # }
+/// ```
+///
+/// A piece borrows the reader, so this is no `Stream`. With the `futures` crate one is made by
+///
+/// ```ignore
+/// let stream = futures::stream::unfold(reader, |mut reader| async move {
+///     let piece = reader.next_piece().await.transpose()?;
+///     let piece = piece.map(|piece| (piece.offset, piece.data.to_vec()));
+///     Some((piece, reader))
+/// });
+/// ```
+pub struct AsyncReader {
+    shared: Arc<Shared>,
+    /// The piece given out last.
+    current: Owned,
+}
+
+/// A piece that borrows nothing.
+#[derive(Default)]
+struct Owned {
+    offset: u64,
+    data: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// There is room for another piece, or nobody wants one.
+    room: Condvar,
+}
+
+/// Invariant: if there is a waker, `ready` is empty and `end` is `None`; who changes that wakes it.
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Owned>,
+    /// Memory of pieces that were given back.
+    spare: Vec<Vec<u8>>,
+    /// Nothing comes after what is ready; and why, if that is an error that nobody got yet.
+    end: Option<io::Result<()>>,
+    /// Nobody takes anything any more.
+    dropped: bool,
+    waker: Option<Waker>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Waits for room, and puts a piece there. Whether anybody still wants one.
+    fn put(&self, piece: Piece<'_>) -> bool {
+        let full = |state: &mut State| state.ready.len() >= AHEAD && !state.dropped;
+        let waited = self.room.wait_while(self.lock(), full);
+        let mut state = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        if state.dropped {
+            return false;
+        }
+        let mut data = state.spare.pop().unwrap_or_default();
+        drop(state);
+        data.clear();
+        data.extend_from_slice(piece.data);
+        let offset = piece.offset;
+        let mut state = self.lock();
+        state.ready.push_back(Owned { offset, data });
+        wake(state);
+        true
+    }
+
+    fn end(&self, how: io::Result<()>) {
+        let mut state = self.lock();
+        state.end.get_or_insert(how);
+        wake(state);
+    }
+}
+
+/// Wakes who waits, if anybody does, once the state is free.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// Ends the reading whatever becomes of the thread, so that nobody waits for ever.
+struct Feeder(Arc<Shared>);
+
+impl Drop for Feeder {
+    fn drop(&mut self) {
+        self.0
+            .end(Err(io::Error::other("the thread that read panicked")));
+    }
+}
+
+impl AsyncReader {
+    /// As [`Reader::new`]; what that says is wrong with the file, the first piece says.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn new(file: File, options: ReadOptions) -> io::Result<AsyncReader> {
+        AsyncReader::begin(file, move |file| Reader::new(file, options))
+    }
+
+    /// As [`Reader::for_first_hit`].
+    ///
+    /// # Errors
+    /// As [`AsyncReader::new`].
+    pub fn for_first_hit(file: File, options: ReadOptions) -> io::Result<AsyncReader> {
+        AsyncReader::begin(file, move |file| Reader::for_first_hit(file, options))
+    }
+
+    /// As [`Reader::before`].
+    ///
+    /// # Errors
+    /// As [`AsyncReader::new`].
+    pub fn before(file: File, limit: u64, options: ReadOptions) -> io::Result<AsyncReader> {
+        AsyncReader::begin(file, move |file| Reader::before(file, limit, options))
+    }
+
+    fn begin(
+        file: File,
+        open: impl FnOnce(&File) -> io::Result<Reader<'_>> + Send + 'static,
+    ) -> io::Result<AsyncReader> {
+        let shared = Arc::new(Shared::default());
+        let feeder = Feeder(Arc::clone(&shared));
+        let feed = move || {
+            let read = || {
+                let mut reader = open(&file)?;
+                while let Some(piece) = reader.next_piece()? {
+                    if !feeder.0.put(piece) {
+                        break;
+                    }
+                }
+                Ok(())
+            };
+            feeder.0.end(read());
+        };
+        let thread = thread::Builder::new().name("sleds-async".to_owned());
+        thread.spawn(feed)?;
+        Ok(AsyncReader {
+            shared,
+            current: Owned::default(),
+        })
+    }
+
+    /// The next piece; `None` after the last. If the future is dropped, no piece is lost.
+    ///
+    /// # Errors
+    /// If the file cannot be read; after that comes `None`.
+    pub async fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
+        let any = poll_fn(|context| self.poll_next(context)).await?;
+        Ok(any.then_some(Piece {
+            offset: self.current.offset,
+            data: &self.current.data,
+        }))
+    }
+
+    /// Makes the next piece the current one: whether there was one.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut state = self.shared.lock();
+        if let Some(next) = state.ready.pop_front() {
+            let before = std::mem::replace(&mut self.current, next);
+            state.spare.push(before.data);
+            drop(state);
+            self.shared.room.notify_one();
+            return Poll::Ready(Ok(true));
+        }
+        match &mut state.end {
+            Some(end) => Poll::Ready(std::mem::replace(end, Ok(())).map(|()| false)),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for AsyncReader {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.dropped = true;
+        state.waker = None;
+        drop(state);
+        self.shared.room.notify_one();
+    }
+}
