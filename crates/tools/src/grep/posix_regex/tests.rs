@@ -10,10 +10,9 @@ fn options(syntax: Syntax, utf8: bool) -> Options {
 }
 
 fn regex(pattern: &str, options: Options) -> Regex {
-    match Regex::new(&[pattern.as_bytes().to_vec()], options) {
-        Ok(regex) => regex,
-        Err(errors) => panic!("{pattern}: {errors:?}"),
-    }
+    let mut remarks = Remarks::default();
+    let regex = Regex::new(&[pattern.as_bytes().to_vec()], options, &mut remarks);
+    regex.unwrap_or_else(|| panic!("{pattern}: {remarks:?}"))
 }
 
 fn first(pattern: &str, line: &str, options: Options) -> Option<String> {
@@ -62,8 +61,11 @@ fn words_may_be_of_letters_outside_ascii() {
 #[test]
 fn a_broken_pattern_is_refused_in_the_library_s_words() {
     let error = |pattern: &str, syntax| {
-        let new = Regex::new(&[pattern.as_bytes().to_vec()], options(syntax, true));
-        new.err().map(|e| e[0].to_string()).unwrap_or_default()
+        let mut remarks = Remarks::default();
+        let pattern = pattern.as_bytes().to_vec();
+        Regex::new(&[pattern], options(syntax, true), &mut remarks);
+        let error = remarks.errors.first();
+        error.map(|e| e.to_string()).unwrap_or_default()
     };
     for (pattern, words) in [
         ("[a", "Unmatched [, [^, [:, [., or [="),
