@@ -37,6 +37,10 @@ impl Set {
         }
     }
 
+    pub(super) fn of_all(chars: impl IntoIterator<Item = u32>) -> Set {
+        Set::new(chars.into_iter().map(|c| (c, c)).collect())
+    }
+
     pub(super) fn ranges(&self) -> &[(u32, u32)] {
         &self.ranges
     }

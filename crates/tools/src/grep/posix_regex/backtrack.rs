@@ -24,6 +24,7 @@ struct Attempt<'l> {
     line: &'l [u8],
     utf8: bool,
     icase: bool,
+    ends: bool,
     groups: Groups,
     depth: usize,
     depth_max: usize,
@@ -38,18 +39,19 @@ type Then<'a, 'l> = &'a mut dyn FnMut(&mut Attempt<'l>, usize) -> bool;
 pub(super) struct Backtrack {
     pub(super) utf8: bool,
     pub(super) icase: bool,
+    /// The line ends where the text does.
+    pub(super) ends: bool,
 }
 
 impl Backtrack {
-    /// The end of the longest match of `node` that begins at `start` and ends at most at `limit`.
+    /// The end of the longest match of `node` that begins at `start`.
     pub(super) fn longest(
         self,
         node: &Node,
         line: &[u8],
         start: usize,
-        limit: usize,
     ) -> Result<Option<usize>, TooDeep> {
-        let attempt = |depth_max| self.attempt(node, line, start, limit, depth_max);
+        let attempt = |depth_max| self.attempt(node, line, start, depth_max);
         attempt(DEPTH_HERE).or_else(|TooDeep| {
             // Few patterns and lines need this, and a thread takes longer than a small file.
             std::thread::scope(|scope| {
@@ -66,13 +68,13 @@ impl Backtrack {
         node: &Node,
         line: &[u8],
         start: usize,
-        limit: usize,
         depth_max: usize,
     ) -> Result<Option<usize>, TooDeep> {
         let mut attempt = Attempt {
             line,
             utf8: self.utf8,
             icase: self.icase,
+            ends: self.ends,
             groups: [None; 10],
             depth: 0,
             depth_max,
@@ -80,10 +82,8 @@ impl Backtrack {
         };
         let mut best = None;
         attempt.node(node, start, &mut |_, end| {
-            if end <= limit {
-                best = best.max(Some(end));
-            }
-            best == Some(limit)
+            best = best.max(Some(end));
+            end == line.len()
         });
         if attempt.too_deep {
             Err(TooDeep)
@@ -208,7 +208,7 @@ impl<'l> Attempt<'l> {
         let after = || edge_at(self.line, at, self.utf8);
         match assert {
             Assert::LineStart => at == 0,
-            Assert::LineEnd => at == self.line.len(),
+            Assert::LineEnd => self.ends && at == self.line.len(),
             Assert::WordStart => !before() && after(),
             Assert::WordEnd => before() && !after(),
             Assert::WordEdge => before() != after(),
