@@ -66,10 +66,11 @@ unsafe extern "C" {
     ) -> usize;
 }
 
-/// The locale that `LC_ALL`, `LC_CTYPE` or `LANG` names; C if it is not installed.
+/// The locale that `LC_ALL`, `LC_CTYPE` and `LC_COLLATE`, or `LANG` name; C if it is not installed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Locale {
     charset: Charset,
+    orders_by_code: bool,
 }
 
 impl Locale {
@@ -77,15 +78,22 @@ impl Locale {
     pub(crate) fn of_environment() -> Locale {
         static LOCALE: OnceLock<Locale> = OnceLock::new();
         *LOCALE.get_or_init(|| {
-            // SAFETY: the string ends in a zero byte; nothing else asks for or sets the locale
-            // meanwhile, by the module's invariant.
-            unsafe { libc::setlocale(libc::LC_CTYPE, c"".as_ptr()) };
-            Locale { charset: charset() }
+            set(libc::LC_CTYPE);
+            let order = set(libc::LC_COLLATE);
+            Locale {
+                charset: charset(),
+                orders_by_code: order.is_none_or(is_c),
+            }
         })
     }
 
     pub(crate) fn charset(self) -> Charset {
         self.charset
+    }
+
+    /// True if characters are in the order of their codes.
+    pub(crate) fn orders_by_code(self) -> bool {
+        self.orders_by_code
     }
 
     /// What `bytes`, which are not empty, begin with, in the initial state.
@@ -133,6 +141,22 @@ impl Locale {
     pub(crate) fn width(self, c: u32) -> i32 {
         wcwidth(c as libc::wchar_t)
     }
+}
+
+/// Sets `category` of the locale as the environment says; its name, or `None` if there is no such
+/// locale.
+fn set(category: c_int) -> Option<&'static CStr> {
+    // SAFETY: the string ends in a zero byte; nothing else asks for or sets the locale meanwhile, by
+    // the module's invariant.
+    let name = unsafe { libc::setlocale(category, c"".as_ptr()) };
+    // SAFETY: it is a string that lives until the category is set again, which it is not.
+    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
+}
+
+/// True if `name` is that of the C locale, in ASCII or UTF-8.
+fn is_c(name: &CStr) -> bool {
+    let name = name.to_bytes().to_ascii_uppercase();
+    [&b"C"[..], b"POSIX", b"C.UTF-8", b"C.UTF8"].contains(&&name[..])
 }
 
 fn charset() -> Charset {

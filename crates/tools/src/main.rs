@@ -12,6 +12,8 @@
 //! - What is a character, a space or a capital is asked of the C library, in the user's locale
 //!   (`locale`).
 
+#![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
+
 mod bench;
 mod calibrate;
 mod cat;
@@ -27,6 +29,8 @@ mod plan;
 mod quantity;
 mod show;
 mod signals;
+#[cfg(all(target_env = "gnu", not(test)))]
+mod start;
 mod strip;
 mod watch;
 mod wc;
@@ -72,8 +76,8 @@ fn command() -> Command {
         )
 }
 
-fn main() -> ExitCode {
-    signals::end_quietly_when_nobody_reads();
+/// Runs the tool that the command line names.
+fn run() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let name = args.next();
     let tool = TOOLS
@@ -86,4 +90,10 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
     }
+}
+
+#[cfg(any(test, not(target_env = "gnu")))]
+fn main() -> ExitCode {
+    signals::end_quietly_when_nobody_reads();
+    run()
 }

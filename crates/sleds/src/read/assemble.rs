@@ -59,7 +59,11 @@ impl Assembly {
         }
         if self.filled == self.buf.len() {
             let length = (self.buf.len() * 2).max(self.chunk);
-            self.buf.resize(length, 0);
+            match self.buf.is_empty() {
+                // Memory fresh from the system is zero already.
+                true => self.buf = vec![0; length],
+                false => self.buf.resize(length, 0),
+            }
         }
         &mut self.buf[self.filled..]
     }

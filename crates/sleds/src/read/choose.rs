@@ -1,6 +1,6 @@
 //! Whether another order than the file's pays.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 
 use crate::delivery::{delivery_time_in, read_over, room};
 use crate::describe::{Level, shared};
@@ -12,6 +12,14 @@ use super::Plan;
 const SMALL: u64 = 1 << 20;
 /// The best plan must be estimated to take less than this share of the linear one's time.
 const SHARE: f64 = 0.95;
+
+/// How many bytes there are from byte `from` on, in a regular file if they are too few for their order
+/// to matter. None at all may mean that the kernel makes them up as they are read.
+pub(super) fn few(file: &File, from: u64) -> Option<u64> {
+    let meta = file.metadata().ok().filter(Metadata::is_file)?;
+    let left = meta.len().saturating_sub(from);
+    (1..SMALL).contains(&left).then_some(left)
+}
 
 /// Whether reading bytes `from` to `to` in best order is worth it.
 ///

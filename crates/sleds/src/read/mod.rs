@@ -58,7 +58,8 @@ pub struct ReadOptions {
     pub plan: Plan,
     /// What must not be cut.
     pub unit: Unit,
-    /// Bytes a piece should have. A single record that is longer makes a longer piece.
+    /// Bytes a piece should have. A single record that is longer makes a longer piece, and of a small file
+    /// pieces are smaller.
     pub chunk: usize,
 }
 
@@ -68,6 +69,24 @@ impl Default for ReadOptions {
             plan: Plan::Auto,
             unit: Unit::Bytes,
             chunk: 256 << 10,
+        }
+    }
+}
+
+/// Pieces of which a file has less than [`PIECES`] are made smaller, down to this many bytes.
+const LEAST_CHUNK: u64 = 16 << 10;
+const PIECES: u64 = 32;
+
+impl ReadOptions {
+    /// For a file of which `bytes` are to be read in linear order. Of a small one the memory for a piece,
+    /// which the system clears page by page, costs more than the reading.
+    fn for_bytes(self, bytes: u64) -> ReadOptions {
+        // One byte more than there is, to see the end.
+        let enough = (bytes / PIECES).max(LEAST_CHUNK).min(bytes + 1);
+        let enough = usize::try_from(enough).unwrap_or(usize::MAX);
+        ReadOptions {
+            chunk: self.chunk.min(enough),
+            ..self
         }
     }
 }
@@ -142,6 +161,13 @@ impl<'f> Reader<'f> {
     ) -> io::Result<Reader<'f>> {
         let mut handle = file;
         let position = handle.stream_position().ok();
+        if let Some(from) = position
+            && options.plan != Plan::Best
+            && !matches!(options.unit, Unit::Elements { .. })
+            && let Some(left) = choose::few(file, from)
+        {
+            return Ok(Reader::linear(file, from, options.for_bytes(left), limit));
+        }
         let length = length(file);
         let (Some(mut from), Ok(length)) = (position, &length) else {
             // A directory cannot be read, and says so at the first read, as it does to others.
@@ -149,12 +175,7 @@ impl<'f> Reader<'f> {
                 Err(DescribeError::Io(error)) => return Err(error),
                 _ => position.unwrap_or(0),
             };
-            let state = State::Linear(Linear::stream(file, at, options).until(limit));
-            return Ok(Reader {
-                file,
-                from: at,
-                state,
-            });
+            return Ok(Reader::linear(file, at, options, limit));
         };
         if let Unit::Elements { start, .. } = options.unit
             && start != from
@@ -174,11 +195,17 @@ impl<'f> Reader<'f> {
                 State::Best(Box::new(best.until(limit)))
             }
             false => {
+                let options = options.for_bytes(to.saturating_sub(from));
                 let linear = Linear::stream(file, from, options).until(limit);
                 State::Linear(linear.timed(Clock::in_file_order(file, from, to)))
             }
         };
         Ok(Reader { file, from, state })
+    }
+
+    fn linear(file: &'f File, from: u64, options: ReadOptions, limit: u64) -> Reader<'f> {
+        let state = State::Linear(Linear::stream(file, from, options).until(limit));
+        Reader { file, from, state }
     }
 
     /// The same, but what it takes is not noted.

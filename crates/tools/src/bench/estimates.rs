@@ -104,7 +104,7 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
                 scratch.path().join("table.toml"),
             )
             .stdout(printed.try_clone()?);
-        let (status, ()) = measure::watched(command, |_| Ok(()))?;
+        let (status, _, ()) = measure::watched(command, |_| Ok(()))?;
         ensure!(status.success(), "at {rate} MiB/s: {status}");
         printed.rewind()?;
         for line in io::read_to_string(printed)?.lines() {

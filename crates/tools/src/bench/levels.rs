@@ -93,7 +93,7 @@ pub(super) fn calibrate(sleds: &Path, sample: &Path, path: &Path) -> Result<()> 
         .arg("--output")
         .arg(path)
         .stdout(Stdio::null());
-    let (status, ()) = measure::watched(command, |_| Ok(()))?;
+    let (status, _, ()) = measure::watched(command, |_| Ok(()))?;
     ensure!(status.success(), "sleds calibrate: {status}");
     Ok(())
 }

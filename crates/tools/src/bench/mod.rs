@@ -1,6 +1,7 @@
 //! `sleds bench`: what is gained, measured on this machine.
 
 mod cage;
+mod costs;
 mod estimates;
 mod experiments;
 mod files;
@@ -9,6 +10,7 @@ mod measure;
 mod paper;
 mod plot;
 mod report;
+mod rusage;
 mod stats;
 
 use std::ffi::OsString;
@@ -91,6 +93,7 @@ fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(paper)
         .subcommand(estimates_command())
+        .subcommand(costs_command())
 }
 
 fn estimates_command() -> Command {
@@ -151,6 +154,63 @@ fn estimates_command() -> Command {
         )
 }
 
+fn costs_command() -> Command {
+    let path = |name: &'static str, default| {
+        Arg::new(name)
+            .long(name)
+            .value_name("DIR")
+            .default_value(default)
+            .value_parser(value_parser!(PathBuf))
+    };
+    let number = |name: &'static str, value, default, least| {
+        Arg::new(name)
+            .long(name)
+            .value_name(value)
+            .default_value(default)
+            .value_parser(value_parser!(u64).range(least..))
+    };
+    Command::new("costs")
+        .about("Compares the times of wc and grep with those of GNU's")
+        .long_about(
+            "Compares the times of wc and grep with those of GNU's, which run alternately, over files of \
+             several kinds, in several states of the cache. Writes costs.md. A slow disk takes root.",
+        )
+        .arg(path("dir", ".").help("Where to make the files to read; on a disk"))
+        .arg(path("output", "sleds-bench").short('o').help("Where the report goes"))
+        .arg(
+            Arg::new("only")
+                .long("only")
+                .value_name("NAME")
+                .value_delimiter(',')
+                .help(
+                    "Which to measure: wc, grep; large, medium, tiny, many, tree, long, scripts, \
+                     binary; cached, half, uncached, throttled",
+                ),
+        )
+        .arg(number("rounds", "N", "11", 1).help("How often each is measured"))
+        .arg(number("size", "MIB", "256", 4).help("Size of the large text, in MiB"))
+        .arg(number("rate", "MIB/S", "100", 1).help("What the slow disk may read, in MiB a second"))
+        .arg(number("seed", "N", "1", 0).help("What the files hold"))
+}
+
+fn run_costs(matches: &ArgMatches) -> anyhow::Result<PathBuf> {
+    let number = |name| *matches.get_one::<u64>(name).expect("has a default");
+    let path = |name| {
+        let path = matches.get_one::<PathBuf>(name);
+        path.expect("has a default").clone()
+    };
+    let only = matches.get_many::<String>("only").unwrap_or_default();
+    costs::run(&costs::Settings {
+        directory: path("dir"),
+        output: path("output"),
+        only: only.cloned().collect(),
+        rounds: usize::try_from(number("rounds"))?,
+        size: number("size") * MIB,
+        read_bps: number("rate") * MIB,
+        seed: number("seed"),
+    })
+}
+
 fn run_estimates(matches: &ArgMatches) -> anyhow::Result<Option<PathBuf>> {
     let number = |name| *matches.get_one::<u64>(name).expect("has a default");
     let path = |name| {
@@ -208,6 +268,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
     }
     let outcome = match matches.subcommand().expect("required") {
         ("estimates", matches) => run_estimates(matches),
+        ("costs", matches) => run_costs(matches).map(Some),
         (_, matches) => paper::run(&settings(matches)).map(Some),
     };
     match outcome {

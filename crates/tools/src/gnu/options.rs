@@ -48,39 +48,38 @@ pub(crate) fn parse<T: Copy + PartialEq>(
     args: Vec<OsString>,
     permute: bool,
 ) -> Result<Vec<Item<T>>, Usage> {
-    Ok(parse_words(table, args, permute)?
-        .into_iter()
-        .flatten()
-        .collect())
+    let items = parse_words(table, args, permute)?;
+    Ok(items.into_iter().map(|(_, item)| item).collect())
 }
 
-/// The same, with the items that come of each word of the command line together.
+/// The same, each item with the number of the word of the command line that it comes from.
 pub(crate) fn parse_words<T: Copy + PartialEq>(
     table: &[Opt<T>],
     args: Vec<OsString>,
     permute: bool,
-) -> Result<Vec<Vec<Item<T>>>, Usage> {
-    let mut words = Vec::new();
+) -> Result<Vec<(usize, Item<T>)>, Usage> {
+    let mut items = Vec::with_capacity(args.len());
     let mut args = args.into_iter();
+    let mut word = 0;
     while let Some(arg) = args.next() {
+        word += 1;
         match arg.as_bytes() {
             b"--" => break,
-            [b'-', b'-', name @ ..] => words.push(vec![long(table, name, &mut args)?]),
+            [b'-', b'-', name @ ..] => items.push((word, long(table, name, &mut args)?)),
             [b'-', letters @ ..] if !letters.is_empty() => {
-                let mut items = Vec::new();
-                short(table, letters, &mut args, &mut items)?;
-                words.push(items);
+                let mut add = |item| items.push((word, item));
+                short(table, letters, &mut args, &mut add)?;
             }
             _ => {
-                words.push(vec![Item::Operand(arg)]);
+                items.push((word, Item::Operand(arg)));
                 if !permute {
                     break;
                 }
             }
         }
     }
-    words.extend(args.map(|arg| vec![Item::Operand(arg)]));
-    Ok(words)
+    items.extend(args.map(|arg| (word + 1, Item::Operand(arg))));
+    Ok(items)
 }
 
 /// True unless the user asks for options to end at the first operand.
@@ -148,7 +147,7 @@ fn short<T: Copy + PartialEq>(
     table: &[Opt<T>],
     letters: &[u8],
     args: &mut impl Iterator<Item = OsString>,
-    items: &mut Vec<Item<T>>,
+    add: &mut impl FnMut(Item<T>),
 ) -> Result<(), Usage> {
     for (at, letter) in letters.iter().enumerate() {
         let Some(opt) = table.iter().find(|o| o.short == Some(*letter)) else {
@@ -158,7 +157,7 @@ fn short<T: Copy + PartialEq>(
         let attached = || (!rest.is_empty()).then(|| OsString::from_vec(rest.to_vec()));
         let value = match opt.arg {
             Arg::None => {
-                items.push(Item::Option(opt.id, None));
+                add(Item::Option(opt.id, None));
                 continue;
             }
             Arg::Optional(_) => attached(),
@@ -170,7 +169,7 @@ fn short<T: Copy + PartialEq>(
                 }
             },
         };
-        items.push(Item::Option(opt.id, value));
+        add(Item::Option(opt.id, value));
         break;
     }
     Ok(())

@@ -224,21 +224,22 @@ struct State {
 pub(super) fn parse(args: Vec<OsString>, permute: bool) -> Result<Asked, Refused> {
     let mut state = State::default();
     let mut operands = Vec::new();
-    for word in gnu::parse_words(&TABLE, args, permute)? {
-        // Digits next to each other in one word are one number.
-        let mut digits = 0u64;
-        for item in word {
-            match item {
-                Item::Option(Id::Digit(digit), _) => {
-                    digits = digits.saturating_mul(10).saturating_add(u64::from(digit));
-                    state.context = Some(digits);
-                }
-                Item::Option(id, value) => {
-                    digits = 0;
-                    state.option(id, &value.unwrap_or_default())?;
-                }
-                Item::Operand(operand) => operands.push(operand),
+    // Digits next to each other in one word are one number.
+    let (mut digits, mut digits_in) = (0u64, 0);
+    for (word, item) in gnu::parse_words(&TABLE, args, permute)? {
+        if std::mem::replace(&mut digits_in, word) != word {
+            digits = 0;
+        }
+        match item {
+            Item::Option(Id::Digit(digit), _) => {
+                digits = digits.saturating_mul(10).saturating_add(u64::from(digit));
+                state.context = Some(digits);
             }
+            Item::Option(id, value) => {
+                digits = 0;
+                state.option(id, &value.unwrap_or_default())?;
+            }
+            Item::Operand(operand) => operands.push(operand),
         }
     }
     if state.version {

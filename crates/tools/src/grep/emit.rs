@@ -273,6 +273,11 @@ impl<'a> Emitter<'a> {
 
     /// Prints lines after the last selected one that end at or before byte `limit`.
     fn print_pending(&mut self, block: Block<'_>, limit: u64) -> Result<(), TooDeep> {
+        if self.pending > 0 && self.printed_to.is_none() {
+            // The selected line was no text. GNU grep then begins where what it has read begins, and
+            // takes that for printed.
+            self.printed_to = Some(block.offset);
+        }
         while self.pending > 0 {
             let from = self.printed_to.unwrap_or(block.offset).max(block.offset);
             let at = (from - block.offset) as usize;

@@ -34,7 +34,7 @@ use color::Colors;
 use config::{Color, Config, Listing, Matcher};
 use files::{Grep, StandardOutput};
 use output::Output;
-use posix_regex::{Options, Regex, Syntax};
+use posix_regex::{Options, Regex, Remarks, Syntax};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "grep",
@@ -121,50 +121,41 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
         config.whole_lines = false;
         config.whole_words = false;
     }
-    let regex = match regex(&config, syntax) {
-        Ok(regex) => regex,
-        Err(errors) => {
-            for error in errors {
-                complaints.say(error.to_string());
-            }
-            return TROUBLE;
-        }
-    };
-    for warning in regex.warnings() {
+    let mut remarks = Remarks::default();
+    let regex = regex(&config, syntax, locale, &mut remarks);
+    for warning in remarks.warnings {
         complaints.note(format!("warning: {warning}"));
     }
-    let deep = regex.backtracks();
-    let search = move || {
-        let out = Output::new(&config, colors);
-        let grep = Grep {
-            show_names: config.with_filename,
-            config,
-            regex,
-            out,
-            complaints,
-            output: standard_output,
-            trouble: false,
-        };
-        grep.all()
+    let Some(regex) = regex else {
+        for error in remarks.errors {
+            complaints.say(error.to_string());
+        }
+        return TROUBLE;
     };
-    if !deep {
-        return search();
-    }
-    let thread = std::thread::Builder::new().stack_size(posix_regex::STACK_BYTES);
-    let code = thread.spawn(search).ok().and_then(|t| t.join().ok());
-    code.unwrap_or(TROUBLE)
+    let out = Output::new(&config, colors);
+    let grep = Grep {
+        show_names: config.with_filename,
+        config,
+        regex,
+        out,
+        complaints,
+        output: standard_output,
+        trouble: false,
+    };
+    grep.all()
 }
 
-fn regex(config: &Config, syntax: Syntax) -> Result<Regex, Vec<posix_regex::Error>> {
+fn regex(config: &Config, syntax: Syntax, locale: Locale, remarks: &mut Remarks) -> Option<Regex> {
     let options = Options {
         syntax,
         icase: config.icase,
         utf8: config.utf8,
+        collates: !locale.orders_by_code(),
         eol: config.eol,
         whole_lines: config.whole_lines,
         whole_words: config.whole_words,
     };
-    Regex::new(&config.patterns, options)
+    Regex::new(&config.patterns, options, remarks)
 }
 
 fn colors(config: &Config, output: &StandardOutput, complaints: &Complaints) -> Colors {

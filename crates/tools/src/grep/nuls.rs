@@ -19,6 +19,8 @@ pub(super) struct Nuls<'f> {
     file: Option<&'f File>,
     /// Where in the file the search began.
     start: u64,
+    /// The file's length; of one that the kernel makes up, 0.
+    length: u64,
     /// There is no zero byte before this.
     clean: u64,
     /// The file is binary from here on.
@@ -31,20 +33,21 @@ pub(super) fn block(at: u64) -> u64 {
 }
 
 impl<'f> Nuls<'f> {
-    /// `file` is the file if it is a regular one, which is searched from byte `start`.
-    pub(super) fn new(file: Option<&'f File>, start: u64) -> Nuls<'f> {
+    /// `file` is the file if it is a regular one, of `length` bytes, which is searched from byte `start`.
+    pub(super) fn new(file: Option<&'f File>, start: u64, length: u64) -> Nuls<'f> {
         Nuls {
             file,
             start,
+            length,
             clean: 0,
             binary_from: None,
         }
     }
 
     /// A file with holes has zero bytes; GNU grep looks for holes once it has read the first block.
-    pub(super) fn look_for_holes(&mut self, length: u64) {
+    pub(super) fn look_for_holes(&mut self) {
         let first = self.start + BLOCK;
-        let Some(file) = self.file.filter(|_| length > first) else {
+        let Some(file) = self.file.filter(|_| self.length > first) else {
             return;
         };
         let Ok(position) = rustix::fs::tell(file) else {
@@ -53,7 +56,7 @@ impl<'f> Nuls<'f> {
         let hole = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(first));
         // Whoever reads on expects the position where it was.
         let _ = rustix::fs::seek(file, rustix::fs::SeekFrom::Start(position));
-        if hole.is_ok_and(|hole| hole < length) {
+        if hole.is_ok_and(|hole| hole < self.length) {
             self.binary_from = Some(0);
         }
     }
@@ -82,6 +85,14 @@ impl<'f> Nuls<'f> {
 
     fn look_ahead(&mut self, end: u64) {
         let Some(file) = self.file else { return };
+        // Behind the last byte there is nothing to be found, and small files end in the first block.
+        let end = match self.length.saturating_sub(self.start) {
+            0 => end,
+            left => end.min(left),
+        };
+        if end <= self.clean {
+            return;
+        }
         let mut buf = vec![0; (end - self.clean) as usize];
         let mut filled = 0;
         while filled < buf.len() {

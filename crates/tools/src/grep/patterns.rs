@@ -1,6 +1,6 @@
 //! The list of patterns, as the command line and files give it.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,7 +11,7 @@ use crate::gnu;
 #[derive(Default)]
 pub(super) struct Patterns {
     list: Vec<Vec<u8>>,
-    seen: HashSet<Vec<u8>>,
+    seen: BTreeSet<Vec<u8>>,
 }
 
 impl Patterns {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::config::{Binary, Config};
 use super::output::Output;
 use super::pieces::{Pieces, Source, search};
-use super::posix_regex::{Options, Regex};
+use super::posix_regex::{Options, Regex, Remarks};
 
 /// Pieces in a given order.
 struct Given<'d> {
@@ -47,7 +47,8 @@ fn run(config: &Config, data: &[u8], ranges: Vec<(usize, usize)>) -> (u64, bool,
         eol: b'\n',
         ..Options::default()
     };
-    let mut regex = Regex::new(&config.patterns, options).expect("the pattern is right");
+    let regex = Regex::new(&config.patterns, options, &mut Remarks::default());
+    let mut regex = regex.expect("the pattern is right");
     let mut out = Output::into_memory(config);
     // Zero bytes are looked for in the file, ahead of the pieces.
     let file = tempfile::tempfile().expect("a file");

@@ -100,18 +100,12 @@ impl Counter {
     }
 
     fn reader<'f>(&self, file: &'f File, plan: Plan) -> io::Result<Reader<'f>> {
-        let size = file.metadata().map_or(0, |m| m.len());
-        let chunk = match usize::try_from(size) {
-            // One more, to see the end.
-            Ok(size @ 1..CHUNK) => size + 1,
-            _ => CHUNK,
-        };
         Reader::new(
             file,
             ReadOptions {
                 plan,
                 unit: Unit::Bytes,
-                chunk,
+                chunk: CHUNK,
             },
         )
     }
@@ -247,7 +241,8 @@ fn known_size(mut file: &File, metadata: &Metadata) -> (u64, bool) {
 
 /// Reads to the end; how many bytes that was.
 fn drain(mut file: &File) -> (u64, Option<io::Error>) {
-    let mut buf = vec![0; 64 << 10];
+    // Little, since little is left where the size is known.
+    let mut buf = [0; 16 << 10];
     let mut bytes = 0;
     loop {
         match file.read(&mut buf) {

@@ -1,5 +1,7 @@
 //! Counting in a run of bytes.
 
+use memchr::memchr_iter;
+
 use crate::locale::{Charset, Decoded};
 use crate::wc::classes::{Class, Classes, decode, length};
 use crate::wc::summary::{Counts, Edges, Few, Joint, Kind, LONGEST, Line, Span, Summary, Words};
@@ -78,7 +80,7 @@ impl Scanner {
     fn counts(&mut self, bytes: &[u8]) -> Counts {
         match self.wanted {
             wanted if wanted.only_lines() => Counts {
-                lines: newlines(bytes),
+                lines: memchr_iter(b'\n', bytes).count() as u64,
                 ..Counts::default()
             },
             Wanted { width: true, .. } => self.count::<true>(bytes),
@@ -142,27 +144,6 @@ impl Scanner {
         }
         at
     }
-}
-
-/// Bytes compared side by side; each has a sum of its own, which must fit into a byte.
-const LANES: usize = 64;
-
-/// How many newlines there are. Made so that the compiler finds vectors in it.
-fn newlines(bytes: &[u8]) -> u64 {
-    let one = |b: &u8| u8::from(*b == b'\n');
-    let mut total = 0;
-    for block in bytes.chunks(LANES * usize::from(u8::MAX)) {
-        let (rows, rest) = block.as_chunks::<LANES>();
-        let mut sums = [0u8; LANES];
-        for row in rows {
-            for (sum, byte) in sums.iter_mut().zip(row) {
-                *sum += one(byte);
-            }
-        }
-        let sums = sums.iter().map(|sum| u64::from(*sum)).sum::<u64>();
-        total += sums + rest.iter().map(|b| u64::from(one(b))).sum::<u64>();
-    }
-    total
 }
 
 /// `bytes` as continuing bytes in front, the middle, and an unfinished character.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use support::content::{any, write};
 use support::rng::Rng;
-use support::{Case, Input, cool, is_gnu, scratch, seed, settle};
+use support::{Case, Input, cases, cool, is_gnu, scratch, seed, settle};
 
 #[test]
 fn files_come_out_as_from_gnus_cat() {
@@ -24,7 +24,7 @@ fn files_come_out_as_from_gnus_cat() {
         write(&dir.path().join(name), &bytes, &mut rng);
     }
     settle(dir.path());
-    for _ in 0..60 {
+    for _ in 0..cases(60) {
         let mut operands: Vec<&str> = (0..rng.below(5))
             .map(|_| rng.pick(&names).as_str())
             .collect();

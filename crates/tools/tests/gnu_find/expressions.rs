@@ -1,7 +1,7 @@
 //! Thousands of expressions made at random.
 
 use crate::support::rng::Rng;
-use crate::support::{Case, is_gnu, scratch, seed};
+use crate::support::{Case, cases, is_gnu, scratch, seed};
 use crate::tree;
 
 /// Tests with arguments that sometimes hold.
@@ -215,6 +215,9 @@ fn command_line(rng: &mut Rng) -> Vec<String> {
     args
 }
 
+/// Expressions that are tried on one tree.
+const CALLS: u64 = 180;
+
 #[test]
 fn thousands_of_expressions_give_what_gnu_find_gives() {
     if !is_gnu("thousands_of_expressions_give_what_gnu_find_gives", "find") {
@@ -222,7 +225,7 @@ fn thousands_of_expressions_give_what_gnu_find_gives() {
     }
     let seed = seed();
     let mut rng = Rng::new(seed);
-    for round in 0..12 {
+    for round in 0..cases(12 * CALLS).div_ceil(CALLS) {
         // About a link to itself, `-xtype` complains, and when it is asked is the optimiser's
         // choice.
         let loops = round % 2 == 0;
@@ -234,7 +237,7 @@ fn thousands_of_expressions_give_what_gnu_find_gives() {
         std::fs::write(root.join("a"), "a").expect("a file");
         tree::grow(root, &mut rng, 60, loops);
         tree::settle(dir.path());
-        for _ in 0..180 {
+        for _ in 0..CALLS {
             let locale = pick(&mut rng, &["C", "C.UTF-8"]);
             let args = command_line(&mut rng);
             if loops && args.iter().any(|arg| arg == "-xtype") {

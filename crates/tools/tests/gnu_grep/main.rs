@@ -1,6 +1,6 @@
 //! `sleds grep` against GNU's `grep`.
 //!
-//! `FOREBAY_SEED=N` repeats a run; `FOREBAY_ROUNDS=N` makes a longer one.
+//! `FOREBAY_SEED=N` repeats a run; `FOREBAY_CASES=N` makes a longer one.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -9,4 +9,5 @@ mod changing;
 mod generate;
 mod messages;
 mod order;
+mod patterns;
 mod random;

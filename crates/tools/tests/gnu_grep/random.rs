@@ -1,60 +1,94 @@
 //! Random searches of random files.
 
-use std::time::{Duration, Instant};
+use std::path::Path;
 
 use crate::generate;
 use crate::support::rng::Rng;
-use crate::support::{Case, Input, content, cool, is_gnu, scratch, seed, settle};
+use crate::support::{
+    Case, Input, cases, content, cool, is_gnu, make_locale, scratch, seed, settle, skip,
+};
 
-/// How long each of the two runs takes when nothing else is asked for.
-const SECONDS: u64 = 13;
+/// Searches that are tried from each seed if no other number is asked for.
+const CASES: u64 = 300;
 
-/// A seed that is always searched from, so that what differs between versions is seen.
-const FIXED_SEED: u64 = 1;
+/// Where searches begin, besides the seed that all tests share.
+const SEEDS: [u64; 2] = [1, 1_000_003];
 
-/// GNU's matcher takes ages for some patterns on long lines.
+/// GNU grep takes ages for some patterns on long lines.
 const LONG: usize = 60_000;
+
+/// What GNU grep reads at once is longer.
+const SHORT: usize = 96_000;
 
 /// Of fewer zeroes in a row, GNU grep leaves out none.
 const ZEROES: usize = 32 << 10;
 
-#[test]
-fn prints_what_gnu_grep_prints() {
-    if !is_gnu("prints_what_gnu_grep_prints", "grep") {
-        return;
-    }
-    let asked = std::env::var("FOREBAY_ROUNDS")
-        .ok()
-        .and_then(|r| r.parse().ok());
-    if asked.is_none() && std::env::var_os("FOREBAY_SEED").is_none() {
-        // A fresh seed still finds rare differences: see "Not compared" in docs/sleds-tools.md.
-        return searches(FIXED_SEED, None);
-    }
-    searches(seed(), asked);
+/// A locale, and where it is if it is not the system's.
+#[derive(Clone, Copy)]
+struct Locale<'a> {
+    name: &'a str,
+    path: Option<&'a Path>,
 }
 
-/// Searches from seed `first` on: `rounds`, or for [`SECONDS`].
-fn searches(first: u64, rounds: Option<u64>) {
-    let end = Instant::now() + Duration::from_secs(SECONDS);
-    eprintln!("FOREBAY_SEED={first}");
-    let keep_going = std::env::var_os("FOREBAY_KEEP_GOING").is_some();
-    let mut differences = 0;
-    let mut round = 0;
-    while rounds.map_or(Instant::now() < end, |rounds| round < rounds) {
-        let seed = first.wrapping_add(round);
-        if let Some(what) = search(seed) {
-            assert!(keep_going, "FOREBAY_SEED={seed}: {what}");
-            eprintln!("FOREBAY_SEED={seed}: {what}\n");
-            differences += 1;
-        }
-        round += 1;
+impl<'a> Locale<'a> {
+    fn of_system(name: &'a str) -> Locale<'a> {
+        Locale { name, path: None }
     }
-    eprintln!("{round} searches");
+}
+
+#[test]
+fn prints_what_gnu_grep_prints() {
+    if is_gnu("prints_what_gnu_grep_prints", "grep") {
+        searches(Locale::of_system("C"), CASES);
+    }
+}
+
+#[test]
+fn prints_what_gnu_grep_prints_in_utf8() {
+    if is_gnu("prints_what_gnu_grep_prints_in_utf8", "grep") {
+        searches(Locale::of_system("C.UTF-8"), CASES);
+    }
+}
+
+#[test]
+fn prints_what_gnu_grep_prints_where_characters_have_an_order_of_their_own() {
+    let test = "prints_what_gnu_grep_prints_where_characters_have_an_order_of_their_own";
+    if !is_gnu(test, "grep") {
+        return;
+    }
+    let locales = scratch();
+    let Some(name) = make_locale(locales.path(), "en_US", "UTF-8") else {
+        return skip(
+            test,
+            "no locale en_US: are the package locales' sources there?",
+        );
+    };
+    let path = Some(locales.path());
+    searches(Locale { name: &name, path }, CASES / 4);
+}
+
+/// Searches from each seed on; `FOREBAY_KEEP_GOING` goes on after a difference, so that all are seen.
+fn searches(locale: Locale<'_>, usual: u64) {
+    let keep_going = std::env::var_os("FOREBAY_KEEP_GOING").is_some();
+    let asked = std::env::var_os("FOREBAY_SEED").is_some();
+    let seeds = SEEDS.into_iter().filter(|_| !asked).chain([seed()]);
+    let mut differences = 0;
+    for first in seeds {
+        eprintln!("FOREBAY_SEED={first}");
+        for case in 0..cases(usual) {
+            let seed = first.wrapping_add(case);
+            if let Some(what) = search(seed, locale) {
+                assert!(keep_going, "FOREBAY_SEED={seed}: {what}");
+                eprintln!("FOREBAY_SEED={seed}: {what}\n");
+                differences += 1;
+            }
+        }
+    }
     assert_eq!(differences, 0);
 }
 
 /// One random search; what differs, if anything does.
-fn search(seed: u64) -> Option<String> {
+fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
     let mut rng = Rng::new(seed);
     let rng = &mut rng;
     let dir = scratch();
@@ -65,53 +99,25 @@ fn search(seed: u64) -> Option<String> {
     }
     args.extend(generate::outputs(rng));
     args.extend(patterns.iter().map(|p| format!("-e{p}")));
-    if args.iter().any(|a| a == "-z" || a == "--null-data") {
-        // GNU grep's two matchers differ in whether a line begins behind a newline then.
-        patterns
-            .iter_mut()
-            .for_each(|p| p.retain(|c| c != '^' && c != '$'));
-        args.retain(|a| !a.starts_with("-e"));
-        args.extend(patterns.iter().map(|p| format!("-e{p}")));
-    }
     let backs = patterns
         .iter()
         .any(|p| p.contains("\\1") || p.contains("\\2"));
-    let has = |args: &[String], names: &[&str]| args.iter().any(|a| names.contains(&a.as_str()));
-    if has(&args, &["-w"]) && has(&args, &["-o", "--color=always"]) {
-        // Of both with `-x`, GNU grep takes the line's end for part of the match.
-        args.retain(|a| a != "-x");
-    }
-    if has(&args, &["-w"]) && backs && patterns.len() > 1 {
-        // GNU grep then tries each pattern on its own, and shorter matches of each.
-        return None;
-    }
-    let folds = has(&args, &["-i", "-y"]) && has(&args, &["-w", "-o", "--color=always"]);
-    if folds && patterns.iter().any(|p| p.contains("[--z]")) {
-        // In the C locale, one of GNU grep's matchers compares upper case, the other both.
-        return None;
-    }
-    let nul_lines = has(&args, &["-z", "--null-data"]);
-    let context = |a: &String| a.starts_with(['-']) && a[1..].starts_with(['A', 'B', 'C']);
-    if nul_lines && args.iter().any(context) {
-        // Ours prints a separator before a record that is not text, and so not printed (seed 1952).
-        return None;
-    }
+    let nul_lines = args.iter().any(|a| a == "-z" || a == "--null-data");
+    let context = args.iter().any(|a| is_context(a));
+    let utf8 = locale.name != "C";
     let mut names = Vec::new();
-    for number in 0..1 + rng.below(2) * rng.below(3) {
+    for number in 0..1 + rng.below(4) {
         let mut bytes = generate::content(rng);
+        if context && utf8 && std::str::from_utf8(&bytes).is_err() {
+            // What is printed around lines that are no text depends on what GNU grep reads at once.
+            bytes.truncate(SHORT);
+        }
         if backs && !args.contains(&"-F".to_owned()) {
             bytes.truncate(2000);
         } else if args
             .iter()
             .any(|a| a == "-o" || a == "-w" || a == "--color=always")
         {
-            bytes.truncate(LONG);
-        }
-        if args
-            .iter()
-            .any(|a| a.starts_with('-') && a.contains(['A', 'B', 'C']))
-        {
-            // A line that is no text at the end of what GNU grep reads at once separates groups.
             bytes.truncate(LONG);
         }
         let name = format!("f{number}");
@@ -128,7 +134,10 @@ fn search(seed: u64) -> Option<String> {
         names.push("missing".into());
     }
     let mut case = Case::new("grep", dir.path()).args(&args);
-    case = case.env("LC_ALL", rng.pick::<&str>(&["C", "C.UTF-8"]));
+    case = case.env("LC_ALL", locale.name);
+    if let Some(path) = locale.path {
+        case = case.env("LOCPATH", &path.to_string_lossy());
+    }
     if rng.chance(20) {
         case = case.env(
             "GREP_COLORS",
@@ -143,7 +152,7 @@ fn search(seed: u64) -> Option<String> {
     } else {
         case = case.args(&names);
     }
-    if rng.chance(2) {
+    if rng.chance(16) {
         settle(dir.path());
         for name in &names {
             cool(&dir.path().join(name), rng);
@@ -155,4 +164,12 @@ fn search(seed: u64) -> Option<String> {
         let _ = dir.keep();
     }
     difference
+}
+
+/// True if the option asks for lines around selected ones.
+fn is_context(arg: &str) -> bool {
+    let mut chars = arg.strip_prefix('-').unwrap_or_default().chars();
+    chars
+        .next()
+        .is_some_and(|c| matches!(c, 'A'..='C' | '0'..='9'))
 }

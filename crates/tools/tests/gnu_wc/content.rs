@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use crate::can_compare;
 use crate::support::content::{any, sentences, text, write};
 use crate::support::rng::Rng;
-use crate::support::{Case, Input, cool, scratch, seed, settle};
+use crate::support::{Case, Input, cases, cool, scratch, seed, settle};
 
 const FILES: usize = 2500;
-const CALLS: usize = 200;
+const CALLS: u64 = 200;
 const FILES_A_CALL: u64 = 80;
 
 /// Some of the options for counts.
@@ -47,20 +47,22 @@ fn counts_are_gnus_whatever_is_in_the_files_and_wherever_they_are() {
     }
     let seed = seed();
     let mut rng = Rng::new(seed);
-    let dir = scratch();
-    let files = files(dir.path(), FILES, &mut rng);
-    for _ in 0..CALLS {
-        let number = 1 + rng.below(FILES_A_CALL);
-        let some: Vec<&PathBuf> = (0..number).map(|_| rng.pick(&files)).collect();
-        for file in &some {
-            cool(file, &mut rng);
+    for _ in 0..cases(CALLS).div_ceil(CALLS) {
+        let dir = scratch();
+        let files = files(dir.path(), FILES, &mut rng);
+        for _ in 0..CALLS {
+            let number = 1 + rng.below(FILES_A_CALL);
+            let some: Vec<&PathBuf> = (0..number).map(|_| rng.pick(&files)).collect();
+            for file in &some {
+                cool(file, &mut rng);
+            }
+            let plan = *rng.pick(&["auto", "best", "best", "linear"]);
+            let case = Case::new("wc", dir.path())
+                .ours(["--plan", plan])
+                .args(columns(&mut rng));
+            let names = some.iter().map(|path| path.file_name().unwrap());
+            environment(case, &mut rng).args(names).check(seed);
         }
-        let plan = *rng.pick(&["auto", "best", "best", "linear"]);
-        let case = Case::new("wc", dir.path())
-            .ours(["--plan", plan])
-            .args(columns(&mut rng));
-        let names = some.iter().map(|path| path.file_name().unwrap());
-        environment(case, &mut rng).args(names).check(seed);
     }
 }
 

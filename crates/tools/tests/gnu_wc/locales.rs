@@ -1,24 +1,8 @@
 //! Locales with other character sets, made for the test by `localedef`.
 
-use std::path::Path;
-use std::process::Command;
-
 use crate::can_compare;
 use crate::support::rng::Rng;
-use crate::support::{Case, cool, scratch, seed, settle, skip};
-
-/// Makes a locale in `dir`; `None` if what is needed is not installed.
-fn make(dir: &Path, source: &str, charset: &str) -> Option<String> {
-    let name = format!("{source}.{charset}");
-    let made = Command::new("localedef")
-        .args(["--no-archive", "-c", "-i", source, "-f", charset])
-        .arg(dir.join(&name))
-        .output()
-        .ok()?;
-    // It warns about some sources, and says so by its exit code.
-    let there = dir.join(&name).join("LC_CTYPE").exists();
-    (made.status.code().is_some() && there).then_some(name)
-}
+use crate::support::{Case, cool, make_locale, scratch, seed, settle, skip};
 
 /// Words in the character set, and bytes that break them.
 fn text(rng: &mut Rng, characters: &[&[u8]]) -> Vec<u8> {
@@ -67,7 +51,7 @@ fn other_character_sets_are_counted_as_gnu_does() {
         ),
     ];
     for (source, charset, characters) in sets {
-        let Some(name) = make(locales.path(), source, charset) else {
+        let Some(name) = make_locale(locales.path(), source, charset) else {
             skip(
                 test,
                 &format!("no locale {source}.{charset}: are the package locales' sources there?"),

@@ -293,6 +293,25 @@ pub(crate) fn seed() -> u64 {
     }
 }
 
+/// How many cases a random comparison tries: `FOREBAY_CASES`, or what is `usual`.
+pub(crate) fn cases(usual: u64) -> u64 {
+    let asked = std::env::var("FOREBAY_CASES").ok();
+    asked.and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
+
+/// Makes a locale in `dir`, which `LOCPATH` is to name; `None` if what is needed is not installed.
+pub(crate) fn make_locale(dir: &Path, source: &str, charset: &str) -> Option<String> {
+    let name = format!("{source}.{charset}");
+    let made = Command::new("localedef")
+        .args(["--no-archive", "-c", "-i", source, "-f", charset])
+        .arg(dir.join(&name))
+        .output()
+        .ok()?;
+    // It warns about some sources, and says so by its exit code.
+    let there = dir.join(&name).join("LC_CTYPE").exists();
+    (made.status.code().is_some() && there).then_some(name)
+}
+
 /// Writes what is dirty on the filesystem of `dir`, so that it can leave the page cache.
 pub(crate) fn settle(dir: &Path) {
     let dir = File::open(dir).expect("the directory");

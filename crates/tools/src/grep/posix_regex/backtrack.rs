@@ -6,12 +6,12 @@
 use super::ast::{Assert, Node};
 use super::text::{Char, decode, edge_at, edge_before};
 
-/// Calls within calls before the attempt is given up. The thread that searches has
-/// [`STACK_BYTES`] of stack; a level takes less than 2 KiB of it.
+/// Calls within calls before the attempt is given up.
 const DEPTH_MAX: usize = 200_000;
-
-/// Stack that a thread needs to search with this module.
-pub(crate) const STACK_BYTES: usize = 1 << 30;
+/// Calls within calls for which any thread's stack has room. A level takes less than 2 KiB of it.
+const DEPTH_HERE: usize = 1000;
+/// Stack of a thread for more of them.
+const STACK_BYTES: usize = 1 << 30;
 
 /// The line nests the pattern's repetitions too deeply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +24,10 @@ struct Attempt<'l> {
     line: &'l [u8],
     utf8: bool,
     icase: bool,
+    ends: bool,
     groups: Groups,
     depth: usize,
+    depth_max: usize,
     too_deep: bool,
 }
 
@@ -37,31 +39,51 @@ type Then<'a, 'l> = &'a mut dyn FnMut(&mut Attempt<'l>, usize) -> bool;
 pub(super) struct Backtrack {
     pub(super) utf8: bool,
     pub(super) icase: bool,
+    /// The line ends where the text does.
+    pub(super) ends: bool,
 }
 
 impl Backtrack {
-    /// The end of the longest match of `node` that begins at `start` and ends at most at `limit`.
+    /// The end of the longest match of `node` that begins at `start`.
     pub(super) fn longest(
         self,
         node: &Node,
         line: &[u8],
         start: usize,
-        limit: usize,
+    ) -> Result<Option<usize>, TooDeep> {
+        let attempt = |depth_max| self.attempt(node, line, start, depth_max);
+        attempt(DEPTH_HERE).or_else(|TooDeep| {
+            // Few patterns and lines need this, and a thread takes longer than a small file.
+            std::thread::scope(|scope| {
+                let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+                let thread = thread.spawn_scoped(scope, || attempt(DEPTH_MAX));
+                let outcome = thread.ok().and_then(|thread| thread.join().ok());
+                outcome.unwrap_or(Err(TooDeep))
+            })
+        })
+    }
+
+    fn attempt(
+        self,
+        node: &Node,
+        line: &[u8],
+        start: usize,
+        depth_max: usize,
     ) -> Result<Option<usize>, TooDeep> {
         let mut attempt = Attempt {
             line,
             utf8: self.utf8,
             icase: self.icase,
+            ends: self.ends,
             groups: [None; 10],
             depth: 0,
+            depth_max,
             too_deep: false,
         };
         let mut best = None;
         attempt.node(node, start, &mut |_, end| {
-            if end <= limit {
-                best = best.max(Some(end));
-            }
-            best == Some(limit)
+            best = best.max(Some(end));
+            end == line.len()
         });
         if attempt.too_deep {
             Err(TooDeep)
@@ -73,7 +95,7 @@ impl Backtrack {
 
 impl<'l> Attempt<'l> {
     fn node(&mut self, node: &Node, at: usize, then: Then<'_, 'l>) -> bool {
-        if self.depth >= DEPTH_MAX {
+        if self.depth >= self.depth_max {
             self.too_deep = true;
             return true;
         }
@@ -186,7 +208,7 @@ impl<'l> Attempt<'l> {
         let after = || edge_at(self.line, at, self.utf8);
         match assert {
             Assert::LineStart => at == 0,
-            Assert::LineEnd => at == self.line.len(),
+            Assert::LineEnd => self.ends && at == self.line.len(),
             Assert::WordStart => !before() && after(),
             Assert::WordEnd => before() && !after(),
             Assert::WordEdge => before() != after(),

@@ -13,6 +13,8 @@ pub(crate) enum Error {
     Brace,
     #[error("Invalid content of \\{{\\}}")]
     Interval,
+    #[error("invalid content of \\{{\\}}")]
+    IntervalForAutomaton,
     #[error("Invalid range end")]
     Range,
     #[error("Invalid back reference")]
@@ -25,6 +27,8 @@ pub(crate) enum Error {
     Collation,
     #[error("Regular expression too big")]
     TooBig,
+    #[error("regular expression too big")]
+    TooBigForAutomaton,
     #[error("character class syntax is [[:space:]], not [:space:]")]
     LoneClass,
 }

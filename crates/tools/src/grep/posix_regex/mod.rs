@@ -4,41 +4,53 @@
 //! them matches, through many lines at once; [`Regex::find_in_line`] says where the match is,
 //! leftmost and longest.
 //!
+//! GNU grep finds lines with an automaton of its own and matches with the C library, which also
+//! decides about lines where the automaton cannot; the two differ in small things. So patterns are
+//! read twice, and it is decided ([`motif`]) what goes to whom.
+//!
 //! Lines are searched with the `regex` project's automata: whether a line matches at all does not
 //! depend on which match is preferred, so the searcher with all of that project's shortcuts serves,
-//! over whole buffers. Its matches never span lines, because no set of characters has the line end
-//! in it. Where a pattern asks for what automata cannot do, they look for a superset of the lines,
-//! and [`backtrack`] decides.
+//! over whole buffers ([`lines`]). Where the C library would decide, they look for a superset of the
+//! lines, and [`matches`] decides, by automata that know all matches ([`spans`]) or, where those are
+//! not enough, by trying ([`backtrack`]).
 
 mod ast;
 mod backtrack;
 mod bracket;
 mod classes;
+mod collate;
 mod error;
+mod library;
+mod lines;
 mod lower;
+mod matches;
+mod motif;
 mod parse;
+mod repeat;
+mod search;
 mod spans;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use memchr::{memchr, memmem, memrchr};
-use regex_automata::Input;
-use regex_automata::meta;
 use regex_syntax::hir::{Hir, HirKind};
 
-pub(crate) use backtrack::{STACK_BYTES, TooDeep};
+pub(crate) use backtrack::TooDeep;
 pub(crate) use error::Error;
 pub(crate) use parse::Syntax;
 
 use ast::{Assert, Node};
-use backtrack::Backtrack;
+use library::Pattern;
+use lines::Lines;
 use lower::{Accuracy, Lowering};
-use parse::Rules;
-use spans::Spans;
+use matches::Matches;
+use motif::Plan;
+use parse::{Reader, Rules};
+use search::Search;
 
 /// Bytes that an automaton may have before it is determinised.
 const NFA_BYTES: usize = 512 << 20;
@@ -50,6 +62,8 @@ pub(crate) struct Options {
     pub(crate) icase: bool,
     /// Characters are UTF-8, not bytes.
     pub(crate) utf8: bool,
+    /// The locale has an order of characters that is not that of their codes.
+    pub(crate) collates: bool,
     /// Ends a line.
     pub(crate) eol: u8,
     /// A match is a whole line.
@@ -60,121 +74,133 @@ pub(crate) struct Options {
 
 /// Patterns, ready to search.
 pub(crate) struct Regex {
-    options: Options,
-    /// All patterns, as alternatives.
-    node: Node,
-    /// Every line matches.
-    always: bool,
-    /// Finds every line that matches, and, unless `check` is [`Check::None`], others.
-    lines: meta::Regex,
-    lines_cache: meta::Cache,
-    /// The same, where it is one text.
-    literal: Option<memmem::Finder<'static>>,
+    lines: Lines,
+    matches: Matches,
     check: Check,
-    spans: Option<Spans>,
-    /// Automata are not enough for lines with more than ASCII, or for any.
-    full: bool,
-    /// The library that GNU grep asks searches bytes, not characters, so that an empty match may be
-    /// within a character.
-    bytewise: bool,
-    warnings: Vec<&'static str>,
 }
 
 /// What a line that was found has still to pass.
 enum Check {
     None,
-    /// A match that is a word, found as GNU grep looks for one.
-    Words,
     /// This searcher has to find a match in it.
-    Again(Box<meta::Regex>),
-    /// A match of the full pattern.
-    Full,
+    Again(Search),
+    /// It is one of these.
+    Whole(BTreeSet<Vec<u8>>),
+    /// A match has to be found as GNU grep looks for one.
+    Matches,
+}
+
+/// What GNU grep says about patterns.
+#[derive(Debug, Default)]
+pub(crate) struct Remarks {
+    pub(crate) warnings: Vec<&'static str>,
+    /// If there are any, it does not search.
+    pub(crate) errors: Vec<Error>,
 }
 
 impl Regex {
-    /// Reads `patterns`; a line matches if any of them does. If some are broken, it is told of each
-    /// what is wrong.
-    pub(crate) fn new(patterns: &[Vec<u8>], options: Options) -> Result<Regex, Vec<Error>> {
-        let rules = Rules {
-            syntax: options.syntax,
-            icase: options.icase,
-            utf8: options.utf8,
-        };
-        let mut nodes = Vec::with_capacity(patterns.len());
-        let mut warnings = Vec::new();
-        let mut errors = Vec::new();
-        let mut collates = false;
-        let mut bytewise = !options.icase;
-        for pattern in patterns {
-            match parse::parse(pattern, rules) {
-                Ok(parsed) => {
-                    collates |= parsed.collates;
-                    bytewise &= !parsed.complex;
-                    warnings.extend(parsed.warnings);
-                    nodes.push(parsed.node);
+    /// Reads `patterns`; a line matches if any of them does. Says in `remarks` what is odd or wrong;
+    /// `None` if anything is wrong.
+    pub(crate) fn new(
+        patterns: &[Vec<u8>],
+        options: Options,
+        remarks: &mut Remarks,
+    ) -> Option<Regex> {
+        let regex = match motif::plan(patterns, options) {
+            Plan::Texts(texts) => Regex::of_texts(&texts, options),
+            Plan::Expressions {
+                automaton,
+                library,
+                extended,
+            } => {
+                let rules = Rules {
+                    reader: Reader::Library,
+                    extended,
+                    icase: options.icase,
+                    utf8: options.utf8,
+                    collates: options.collates,
+                };
+                // The library gets each pattern alone first, to see whether it is right.
+                let lines = automaton.split(|b| *b == b'\n');
+                let wrong = lines.filter_map(|p| parse::parse(p, rules, &mut Vec::new()).err());
+                remarks.errors.extend(wrong);
+                if !remarks.errors.is_empty() {
+                    return None;
                 }
-                Err(error) => errors.push(error),
+                Regex::of_expressions(&automaton, &library, rules, options, remarks)
             }
-        }
-        if !errors.is_empty() {
-            return Err(errors);
-        }
-        let mut node = match nodes.len() {
-            1 => nodes.remove(0),
-            _ => Node::Alternate(nodes),
         };
-        if options.whole_lines {
-            let (start, end) = (Assert::LineStart, Assert::LineEnd);
-            node = Node::Concat(vec![Node::Assert(start), node, Node::Assert(end)]);
-        }
-        let full = node.has_backref() || options.utf8 && node.has_word_assert();
-        let hir = lowering(options, Accuracy::Superset).lower(&node);
+        regex.map_err(|error| remarks.errors.push(error)).ok()
+    }
+
+    fn of_texts(texts: &[Vec<u8>], options: Options) -> Result<Regex, Error> {
+        let texts = texts.iter();
+        let texts = texts.map(|text| parse::literal(text, options.icase, options.utf8));
+        let nodes: Vec<_> = texts.collect();
+        let whole_texts = whole_texts(&nodes, options);
+        let node = alternatives(nodes);
         let words = options.whole_words && !options.whole_lines;
-        let check = match (words, full) {
-            // GNU grep's automaton looks for words in single-byte characters only, and does not
-            // know collating elements. What it takes for a word is more.
-            (true, false) if !options.utf8 && !collates => {
-                let around = lines(&surrounded(&hir, options), options);
-                Check::Again(Box::new(around.map_err(|e| vec![e])?))
+        let (hir, check) = match whole_texts {
+            Some(texts) => {
+                let anywhere = texts.iter().map(|text| Hir::literal(&text[..]));
+                (Hir::alternation(anywhere.collect()), Check::Whole(texts))
             }
-            (true, _) => Check::Words,
-            (false, true) => Check::Full,
-            (false, false) => Check::None,
+            None => {
+                let hir = superset(options).lower(&whole(node.clone(), options));
+                (hir, if words { Check::Matches } else { Check::None })
+            }
         };
-        let properties = hir.properties();
-        let always = properties.minimum_len() == Some(0) && properties.look_set().is_empty();
-        let literal = match hir.kind() {
-            HirKind::Literal(text) => Some(memmem::Finder::new(&text.0).into_owned()),
-            _ => None,
-        };
-        let lines = lines(&hir, options).map_err(|e| vec![e])?;
+        let pattern = Pattern::new(node, false, options);
         Ok(Regex {
-            options,
-            node,
-            always,
-            lines_cache: lines.create_cache(),
-            lines,
-            literal,
+            lines: Lines::new(&hir, options.eol)?,
+            matches: Matches::new(options, vec![pattern], true),
             check,
-            spans: None,
-            full,
-            bytewise,
-            warnings,
         })
     }
 
-    /// What GNU grep warns about in these patterns.
-    pub(crate) fn warnings(&self) -> &[&'static str] {
-        &self.warnings
-    }
-
-    /// True if lines are searched by trying everything, which takes [`STACK_BYTES`] of stack.
-    pub(crate) fn backtracks(&self) -> bool {
-        self.full()
-    }
-
-    fn full(&self) -> bool {
-        self.full
+    fn of_expressions(
+        automaton: &[u8],
+        library: &[Vec<u8>],
+        rules: Rules,
+        options: Options,
+        remarks: &mut Remarks,
+    ) -> Result<Regex, Error> {
+        let patterns = library.iter().map(|text| {
+            let parsed = parse::parse(text, rules, &mut Vec::new())?;
+            Ok(Pattern::new(parsed.node, parsed.complex, options))
+        });
+        let patterns = patterns.collect::<Result<Vec<_>, _>>()?;
+        let matches = Matches::new(options, patterns, false);
+        let grouped = match options.whole_lines || options.whole_words {
+            true => motif::grouped(automaton, rules.extended),
+            false => automaton.to_vec(),
+        };
+        let reader = Reader::Automaton;
+        let found = parse::parse(&grouped, Rules { reader, ..rules }, &mut remarks.warnings)?;
+        let node = whole(found.node, options);
+        let words = options.whole_words && !options.whole_lines;
+        // With what it takes for the edges of words, the automaton cannot do in UTF-8.
+        let beyond = found.beyond || words && options.utf8;
+        // Where both read the same, and the automata here know all of it, there is nothing to check.
+        let only = matches.only();
+        let only = only.filter(|only| whole(only.node.clone(), options) == node);
+        let same = !words && only.is_some_and(|only| !only.full());
+        // Only where both number the groups alike is it known what a reference is to.
+        let hir = match only.is_some() && !options.icase {
+            true => superset(options).lower(&node.with_groups_for_backrefs()),
+            false => superset(options).lower(&node),
+        };
+        let check = match beyond {
+            true if same => Check::None,
+            true => Check::Matches,
+            false if words => Check::Again(Search::new(&surrounded(&hir, options), options.eol)?),
+            false => Check::None,
+        };
+        Ok(Regex {
+            lines: Lines::new(&hir, options.eol)?,
+            matches,
+            check,
+        })
     }
 
     /// The first line that matches in `lines`, which holds whole lines, at or after `from`, where a
@@ -184,165 +210,66 @@ impl Regex {
         lines: &[u8],
         mut from: usize,
     ) -> Result<Option<Range<usize>>, TooDeep> {
-        let eol = self.options.eol;
-        while from < lines.len() {
-            let found = match self.always {
-                true => from,
-                false => match self.match_end(lines, from) {
-                    Some(found) => found,
-                    None => return Ok(None),
-                },
-            };
-            // Behind the last line's end, no line begins.
-            if found == lines.len() && lines[found - 1] == eol {
-                return Ok(None);
+        while let Some(line) = self.lines.find(lines, from) {
+            if self.passes(&lines[line.clone()])? {
+                return Ok(Some(line));
             }
-            let start = memrchr(eol, &lines[from..found]).map_or(from, |at| from + at + 1);
-            let end = memchr(eol, &lines[found..]).map_or(lines.len(), |at| found + at);
-            if self.passes(&lines[start..end])? {
-                return Ok(Some(start..end));
-            }
-            from = end + 1;
+            from = line.end + 1;
         }
         Ok(None)
     }
 
     /// How many of `lines` match.
     pub(crate) fn count_lines(&mut self, lines: &[u8]) -> Result<u64, TooDeep> {
-        let eol = self.options.eol;
-        let (mut from, mut count) = (0, 0);
-        if self.always || !matches!(self.check, Check::None) {
-            while let Some(line) = self.find_line(lines, from)? {
-                count += 1;
-                from = line.end + 1;
-            }
-            return Ok(count);
+        if matches!(self.check, Check::None) {
+            return Ok(self.lines.count(lines));
         }
-        while from < lines.len() {
-            let Some(found) = self.match_end(lines, from) else {
-                break;
-            };
-            if found == lines.len() && lines[found - 1] == eol {
-                break;
-            }
+        let (mut from, mut count) = (0, 0);
+        while let Some(line) = self.find_line(lines, from)? {
             count += 1;
-            from = memchr(eol, &lines[found..]).map_or(lines.len(), |at| found + at + 1);
+            from = line.end + 1;
         }
         Ok(count)
     }
 
-    /// A place in the first line at or after `from` that `lines` finds.
-    fn match_end(&mut self, lines: &[u8], from: usize) -> Option<usize> {
-        if let Some(literal) = &self.literal {
-            return literal.find(&lines[from..]).map(|at| from + at);
-        }
-        let input = Input::new(lines).range(from..).earliest(true);
-        let half = self.lines.search_half_with(&mut self.lines_cache, &input)?;
-        Some(half.offset())
-    }
-
     fn passes(&mut self, line: &[u8]) -> Result<bool, TooDeep> {
-        match &self.check {
+        match &mut self.check {
             Check::None => Ok(true),
-            Check::Again(lines) => Ok(lines.is_match(line)),
-            Check::Words => Ok(self.find_in_line(line, 0)?.is_some()),
-            Check::Full => Ok(self.find(line, 0)?.is_some()),
+            Check::Again(search) => Ok(search.place(line, 0).is_some()),
+            Check::Whole(texts) => Ok(texts.contains(line)),
+            Check::Matches => self.matches.any(line),
         }
     }
 
-    /// Where the first match at or after `from` is in `line`, which is without its end.
+    /// Where the first match at or after `from` is in `line`, which is without its end and matches. If
+    /// GNU grep takes the line's end for part of it, the range ends one behind the line.
     pub(crate) fn find_in_line(
         &mut self,
         line: &[u8],
-        mut from: usize,
+        from: usize,
     ) -> Result<Option<Range<usize>>, TooDeep> {
-        if !self.options.whole_words || self.options.whole_lines {
-            return self.find(line, from);
-        }
-        let utf8 = self.options.utf8;
-        while let Some(Range { start, mut end }) = self.find(line, from)? {
-            loop {
-                let before = text::word_before(line, start, utf8);
-                if !before && !text::word_at(line, end, utf8) {
-                    return Ok(Some(start..end));
-                }
-                // GNU grep tries shorter matches at the same place, but not the empty one.
-                if end == start {
-                    break;
-                }
-                match self.longest(line, start, end - 1)? {
-                    Some(shorter) if shorter > start => end = shorter,
-                    _ => break,
-                }
-            }
-            match text::decode(&line[start..], utf8 && !self.bytewise) {
-                Some((_, len)) => from = start + len,
-                None => break,
-            }
-        }
-        Ok(None)
+        self.matches.find(line, from)
     }
+}
 
-    /// The leftmost-longest match, be it a word or not.
-    fn find(&mut self, line: &[u8], from: usize) -> Result<Option<Range<usize>>, TooDeep> {
-        if self.by_automata(line) {
-            // All kinds of matches begin at the same place: the leftmost.
-            let start = match self.full() {
-                true => self.spans().and_then(|spans| spans.start(line, from)),
-                false => {
-                    let input = Input::new(line).range(from..);
-                    let found = self.lines.search_with(&mut self.lines_cache, &input);
-                    found.map(|found| found.start())
-                }
-            };
-            let Some(spans) = self.spans() else {
-                return Ok(None);
-            };
-            return Ok(start.map(|start| {
-                let end = spans.longest(line, start, line.len());
-                start..end.unwrap_or(start)
-            }));
-        }
-        let mut start = from;
-        loop {
-            if let Some(end) = self.longest(line, start, line.len())? {
-                return Ok(Some(start..end));
-            }
-            match text::decode(&line[start..], self.options.utf8) {
-                Some((_, len)) => start += len,
-                None => return Ok(None),
-            }
-        }
+/// `node`, with `-x` for whole lines.
+fn whole(node: Node, options: Options) -> Node {
+    if !options.whole_lines {
+        return node;
     }
+    let (start, end) = (Assert::LineStart, Assert::LineEnd);
+    Node::Concat(vec![Node::Assert(start), node, Node::Assert(end)])
+}
 
-    fn longest(
-        &mut self,
-        line: &[u8],
-        start: usize,
-        limit: usize,
-    ) -> Result<Option<usize>, TooDeep> {
-        if self.by_automata(line) {
-            return Ok(self.spans().and_then(|s| s.longest(line, start, limit)));
-        }
-        let backtrack = Backtrack {
-            utf8: self.options.utf8,
-            icase: self.options.icase,
-        };
-        backtrack.longest(&self.node, line, start, limit)
+fn alternatives(mut nodes: Vec<Node>) -> Node {
+    match nodes.len() {
+        1 => nodes.remove(0),
+        _ => Node::Alternate(nodes),
     }
+}
 
-    fn by_automata(&self, line: &[u8]) -> bool {
-        !self.full || line.is_ascii() && !self.node.has_backref()
-    }
-
-    /// The automata that find matches in a line, made when first asked for.
-    fn spans(&mut self) -> Option<&mut Spans> {
-        if self.spans.is_none() {
-            let hir = lowering(self.options, Accuracy::Exact).lower(&self.node);
-            self.spans = Spans::new(&hir, self.options.eol).ok();
-        }
-        self.spans.as_mut()
-    }
+fn superset(options: Options) -> Lowering {
+    lowering(options, Accuracy::Superset)
 }
 
 fn lowering(options: Options, accuracy: Accuracy) -> Lowering {
@@ -366,19 +293,14 @@ fn surrounded(hir: &Hir, options: Options) -> Hir {
     ])
 }
 
-fn lines(hir: &Hir, options: Options) -> Result<meta::Regex, Error> {
-    meta::Builder::new()
-        .configure(
-            meta::Config::new()
-                .utf8_empty(false)
-                .line_terminator(options.eol)
-                .which_captures(regex_automata::nfa::thompson::WhichCaptures::Implicit)
-                .nfa_size_limit(Some(NFA_BYTES))
-                .hybrid_cache_capacity(16 << 20)
-                .dfa(false)
-                .onepass(false)
-                .backtrack(false),
-        )
-        .build_from_hir(hir)
-        .map_err(|_| Error::TooBig)
+/// The lines that match, if they are these and no others. They are looked for anywhere, which is much
+/// quicker than an automaton that knows of ends of lines.
+fn whole_texts(nodes: &[Node], options: Options) -> Option<BTreeSet<Vec<u8>>> {
+    let lowering = superset(options);
+    let text = |node: &Node| match lowering.lower(node).kind() {
+        HirKind::Literal(text) => Some(text.0.to_vec()),
+        _ => None,
+    };
+    let whole = options.whole_lines && !nodes.is_empty();
+    whole.then(|| nodes.iter().map(text).collect())?
 }

@@ -1,16 +1,15 @@
 //! From the text of a basic or extended regular expression to its meaning.
 //!
-//! The language is that of POSIX with the extensions of GNU grep; where POSIX leaves something
-//! undefined, what GNU grep 3.8 makes of it.
+//! The language is that of POSIX with the extensions of GNU grep 3.8. GNU grep reads a pattern twice:
+//! once for the automaton that finds lines, once with the C library's parser for whatever the
+//! automaton cannot do and for where in a line a match is. Where POSIX leaves something undefined,
+//! the two need not agree, so there are two [`Reader`]s here too.
 
 use super::ast::{Assert, Node, Set};
-use super::bracket::{self, Item};
+use super::bracket::{self, Bracket};
 use super::classes;
 use super::error::Error;
 use super::text::{Char, decode};
-
-/// The most repetitions that an interval may ask for.
-const REPEAT_MAX: u32 = 32767;
 
 /// How patterns are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,27 +21,43 @@ pub(crate) enum Syntax {
     Fixed,
 }
 
+/// Who reads a pattern.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reader {
+    /// The automaton, which says which lines match.
+    Automaton,
+    /// The C library, which says where.
+    Library,
+}
+
 /// How to understand a pattern.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    pub(super) syntax: Syntax,
+    pub(super) reader: Reader,
+    pub(super) extended: bool,
     pub(super) icase: bool,
     pub(super) utf8: bool,
+    /// Characters have an order that is not that of their codes.
+    pub(super) collates: bool,
 }
 
-/// A pattern's meaning, and what to warn about.
+/// A pattern's meaning.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) node: Node,
-    pub(super) warnings: Vec<&'static str>,
-    /// It has `[.x.]` or `[=x=]`.
-    pub(super) collates: bool,
+    /// GNU grep's automaton does not know all of it: the C library decides which lines match.
+    pub(super) beyond: bool,
     /// It has more than texts, `.`, line ends and lists of ASCII characters.
     pub(super) complex: bool,
 }
 
-/// Reads one pattern.
-pub(super) fn parse(text: &[u8], rules: Rules) -> Result<Parsed, Error> {
+/// Reads patterns, one on each line of `text`, each of which matches. Adds what GNU grep warns about
+/// to `warnings`.
+pub(super) fn parse(
+    text: &[u8],
+    rules: Rules,
+    warnings: &mut Vec<&'static str>,
+) -> Result<Parsed, Error> {
     let mut parser = Parser {
         text,
         at: 0,
@@ -50,60 +65,77 @@ pub(super) fn parse(text: &[u8], rules: Rules) -> Result<Parsed, Error> {
         depth: 0,
         groups: 0,
         closed: Vec::new(),
-        warnings: Vec::new(),
-        collates: false,
+        start: true,
+        warnings,
+        beyond: false,
         complex: false,
     };
-    let node = match rules.syntax {
-        Syntax::Fixed => parser.fixed(),
-        _ => parser.alternation()?,
-    };
+    let node = parser.alternation()?;
     Ok(Parsed {
         node,
-        warnings: parser.warnings,
-        collates: parser.collates,
+        beyond: parser.beyond,
         complex: parser.complex,
     })
 }
 
-struct Parser<'t> {
-    text: &'t [u8],
-    at: usize,
+/// A text that means itself.
+pub(super) fn literal(text: &[u8], icase: bool, utf8: bool) -> Node {
+    let mut nodes = Vec::new();
+    let mut rest = text;
+    while let Some((c, len)) = decode(rest, utf8) {
+        nodes.push(character(c, icase, utf8));
+        rest = &rest[len..];
+    }
+    joined(nodes)
+}
+
+fn character(c: Char, icase: bool, utf8: bool) -> Node {
+    match c {
+        Char::Byte(b) => Node::Byte(b),
+        Char::Code(c) if icase => Node::Set(classes::fold(&Set::of(c), utf8)),
+        Char::Code(c) => Node::Set(Set::of(c)),
+    }
+}
+
+fn joined(mut nodes: Vec<Node>) -> Node {
+    match nodes.len() {
+        0 => Node::Empty,
+        1 => nodes.remove(0),
+        _ => Node::Concat(nodes),
+    }
+}
+
+pub(super) struct Parser<'t> {
+    pub(super) text: &'t [u8],
+    pub(super) at: usize,
     rules: Rules,
     /// Groups that are open.
     depth: usize,
     groups: usize,
     /// Groups that may be referred to.
     closed: Vec<usize>,
-    warnings: Vec<&'static str>,
-    collates: bool,
+    /// The automaton has read nothing yet that could be repeated.
+    pub(super) start: bool,
+    pub(super) warnings: &'t mut Vec<&'static str>,
+    beyond: bool,
     complex: bool,
 }
 
-/// Repetition behind an atom.
-struct Times {
-    min: u32,
-    max: Option<u32>,
-}
-
-/// What an attempt to read an interval found.
-enum Interval {
-    Times(Times),
-    /// The brace stands for itself.
-    Text,
-}
-
 impl Parser<'_> {
-    fn rest(&self) -> &[u8] {
+    pub(super) fn rest(&self) -> &[u8] {
         &self.text[self.at..]
     }
 
-    fn extended(&self) -> bool {
-        self.rules.syntax == Syntax::Extended
+    pub(super) fn extended(&self) -> bool {
+        self.rules.extended
+    }
+
+    pub(super) fn by_library(&self) -> bool {
+        self.rules.reader == Reader::Library
     }
 
     /// True if the operator `op` is next: bare in extended expressions, behind `\` in basic ones.
-    fn next_is(&self, op: u8) -> bool {
+    pub(super) fn next_is(&self, op: u8) -> bool {
         match (self.extended(), self.rest()) {
             (true, [first, ..]) => *first == op,
             (false, [b'\\', second, ..]) => *second == op,
@@ -111,11 +143,11 @@ impl Parser<'_> {
         }
     }
 
-    fn op_len(&self) -> usize {
+    pub(super) fn op_len(&self) -> usize {
         if self.extended() { 1 } else { 2 }
     }
 
-    fn eat(&mut self, op: u8) -> bool {
+    pub(super) fn eat(&mut self, op: u8) -> bool {
         let is = self.next_is(op);
         if is {
             self.at += self.op_len();
@@ -123,18 +155,20 @@ impl Parser<'_> {
         is
     }
 
-    fn fixed(&mut self) -> Node {
-        let mut nodes = Vec::new();
-        while self.at < self.text.len() {
-            nodes.push(self.literal());
-        }
-        Node::Concat(nodes)
+    fn eat_newline(&mut self) -> bool {
+        let is = self.rest().starts_with(b"\n");
+        self.at += usize::from(is);
+        is
     }
 
     fn alternation(&mut self) -> Result<Node, Error> {
-        let mut branches = vec![self.branch()?];
-        while self.eat(b'|') {
+        let mut branches = Vec::new();
+        loop {
+            self.start = true;
             branches.push(self.branch()?);
+            if !self.eat(b'|') && !self.eat_newline() {
+                break;
+            }
         }
         Ok(match branches.len() {
             1 => branches.remove(0),
@@ -145,159 +179,84 @@ impl Parser<'_> {
     /// True where a branch ends.
     fn ends(&self) -> bool {
         let closes = self.next_is(b')') && (self.depth > 0 || !self.extended());
-        self.rest().is_empty() || self.next_is(b'|') || closes
+        let newline = self.rest().starts_with(b"\n");
+        self.rest().is_empty() || newline || self.next_is(b'|') || closes
     }
 
     fn branch(&mut self) -> Result<Node, Error> {
         let mut nodes = Vec::new();
-        // Nothing that could be repeated has been read yet.
-        let mut start = true;
         while !self.ends() {
-            if let Some(node) = self.leading_operator(start)? {
-                let bare = self.extended();
-                nodes.push(self.repeated(node, bare)?);
-                start = bare;
-                continue;
-            }
-            let atom = self.atom(nodes.is_empty())?;
-            match atom {
-                Node::Assert(_) if self.extended() => {
-                    // The library that GNU grep asks about these ignores operators behind them.
-                    let ignored = self.is_word_assert_in_utf8(&atom);
-                    let operand = if ignored { Node::Empty } else { atom.clone() };
-                    let repeated = self.repeated(operand, start)?;
-                    nodes.push(if ignored { atom } else { repeated });
-                }
-                Node::Assert(assert) if assert != Assert::LineEnd => {
-                    start = true;
-                    nodes.push(atom);
-                }
-                _ => {
-                    start = false;
-                    nodes.push(self.repeated(atom, false)?);
-                }
-            }
+            let node = match self.rules.reader {
+                Reader::Automaton => self.piece_of_automaton(nodes.is_empty())?,
+                Reader::Library => self.piece_of_library(nodes.is_empty())?,
+            };
+            nodes.push(node);
         }
         if self.depth == 0 && !self.extended() && self.next_is(b')') {
             return Err(Error::Close);
         }
-        Ok(match nodes.len() {
-            0 => Node::Empty,
-            1 => nodes.remove(0),
-            _ => Node::Concat(nodes),
-        })
+        Ok(joined(nodes))
     }
 
-    fn is_word_assert_in_utf8(&self, node: &Node) -> bool {
-        self.rules.utf8 && node.has_word_assert()
-    }
-
-    /// A repetition operator with nothing before it: in extended expressions it repeats nothing, in
-    /// basic ones it is a character like others.
-    fn leading_operator(&mut self, start: bool) -> Result<Option<Node>, Error> {
-        if !start {
-            return Ok(None);
-        }
-        if !self.extended() {
-            return Ok(match self.rest() {
-                [b'*', ..] => Some(self.literal()),
-                [b'\\', b'+' | b'?' | b'{', ..] => {
-                    self.at += 1;
-                    Some(self.literal())
-                }
-                _ => None,
-            });
-        }
-        let at = self.at;
-        let operator = self.times()?.is_some();
-        self.at = at;
-        Ok(operator.then_some(Node::Empty))
-    }
-
-    /// `node` with the repetition operators that follow it. With `warn`, there is nothing to repeat.
-    fn repeated(&mut self, mut node: Node, warn: bool) -> Result<Node, Error> {
-        loop {
-            let operator = self.rest().first().copied();
-            let Some(times) = self.times()? else {
-                return Ok(node);
-            };
-            if warn {
-                self.warnings.push(match operator {
-                    Some(b'*') => "* at start of expression",
-                    Some(b'+') => "+ at start of expression",
-                    Some(b'?') => "? at start of expression",
-                    _ => "{...} at start of expression",
-                });
-            }
-            node = match (times.min, times.max) {
-                (1, Some(1)) => node,
-                (min, max) => Node::Repeat {
-                    node: Box::new(node),
-                    min,
-                    max,
-                },
-            };
-        }
-    }
-
-    fn times(&mut self) -> Result<Option<Times>, Error> {
-        let (min, max) = if self.rest().starts_with(b"*") {
-            self.at += 1;
-            (0, None)
-        } else if self.eat(b'+') {
-            (1, None)
-        } else if self.eat(b'?') {
-            (0, Some(1))
-        } else if self.next_is(b'{') {
-            let at = self.at;
-            self.at += self.op_len();
-            return match self.interval()? {
-                Interval::Times(times) => Ok(Some(times)),
-                Interval::Text => {
-                    self.at = at;
-                    Ok(None)
-                }
-            };
-        } else {
-            return Ok(None);
+    /// What the automaton makes of an operator with nothing before it: in extended expressions it
+    /// repeats nothing, in basic ones it is text. Assertions may be repeated, but not at the start of
+    /// a basic expression.
+    fn piece_of_automaton(&mut self, first: bool) -> Result<Node, Error> {
+        let node = match self.times()? {
+            Some(times) => times.of(Node::Empty),
+            None => return self.repeated(first),
         };
-        Ok(Some(Times { min, max }))
+        self.more_times(node)
     }
 
-    /// The interval whose opening brace has just been read.
-    fn interval(&mut self) -> Result<Interval, Error> {
-        let low = self.number();
-        let comma = self.rest().starts_with(b",");
-        if comma {
-            self.at += 1;
-        }
-        let high = if comma { self.number() } else { low };
-        let bare = low.is_none() && !comma;
-        if bare || !self.eat(b'}') {
+    /// What the C library makes of it: behind an assertion, or with nothing before it, it skips an
+    /// operator in an extended expression (of an interval only the brace), and takes it for text in a
+    /// basic one.
+    fn piece_of_library(&mut self, first: bool) -> Result<Node, Error> {
+        let node = if self.at_operator() {
             if self.extended() {
-                return Ok(Interval::Text);
+                self.at += 1;
+                let ends = self.rest().is_empty() || self.next_is(b'|');
+                if ends || self.rest().starts_with(b"\n") {
+                    return Ok(Node::Empty);
+                }
+                // A parenthesis that should close a group is text here.
+                if self.next_is(b')') {
+                    self.literal()
+                } else {
+                    return self.piece_of_library(false);
+                }
+            } else {
+                self.at += usize::from(self.rest().starts_with(b"\\"));
+                self.literal()
             }
-            let ended = self.rest().is_empty();
-            return Err(if ended { Error::Brace } else { Error::Interval });
-        }
-        let min = low.unwrap_or(0);
-        if high.is_some_and(|high| high < min) {
-            return Err(Error::Interval);
-        }
-        if min.max(high.unwrap_or(0)) > REPEAT_MAX {
-            return Err(Error::TooBig);
-        }
-        Ok(Interval::Times(Times { min, max: high }))
+        } else {
+            return self.repeated(first);
+        };
+        self.more_times(node)
     }
 
-    fn number(&mut self) -> Option<u32> {
-        let digits = self.rest().iter().take_while(|b| b.is_ascii_digit());
-        let len = digits.count();
-        let value = self.rest()[..len].iter().fold(0u32, |n, b| {
-            (n * 10 + u32::from(b - b'0')).min(REPEAT_MAX + 1)
-        });
-        self.at += len;
-        (len > 0).then_some(value)
+    /// An atom and what is to be repeated of it.
+    fn repeated(&mut self, first: bool) -> Result<Node, Error> {
+        let (beyond, complex) = (self.beyond, self.complex);
+        let node = self.atom(first)?;
+        // The library does not repeat assertions.
+        if self.by_library() && matches!(node, Node::Assert(_)) {
+            return Ok(node);
+        }
+        let node = self.more_times(node)?;
+        if node == Node::Empty {
+            // Whatever it was, none of it is wanted.
+            (self.beyond, self.complex) = (beyond, complex);
+        }
+        Ok(node)
+    }
+
+    fn more_times(&mut self, mut node: Node) -> Result<Node, Error> {
+        while let Some(times) = self.times()? {
+            node = times.of(node);
+        }
+        Ok(node)
     }
 
     /// `first` if it is the first of its branch.
@@ -305,25 +264,33 @@ impl Parser<'_> {
         if self.eat(b'(') {
             return self.group();
         }
-        match self.rest() {
-            [b'\\', ..] => self.escape(),
+        let assert = match self.rest() {
+            [b'\\', ..] => return self.escape(),
             [b'[', ..] => {
                 self.at += 1;
-                self.bracket()
+                self.start = false;
+                return self.bracket();
             }
             [b'.', ..] => {
                 self.at += 1;
-                Ok(Node::Any)
+                self.start = false;
+                return Ok(Node::Any);
             }
-            [b'^', ..] if self.extended() || first => {
-                self.at += 1;
-                Ok(Node::Assert(Assert::LineStart))
-            }
-            [b'$', rest @ ..] if self.extended() || ends_basic(rest) => {
-                self.at += 1;
-                Ok(Node::Assert(Assert::LineEnd))
-            }
-            _ => Ok(self.literal()),
+            [b'^', ..] if self.extended() || first => Assert::LineStart,
+            [b'$', rest @ ..] if self.extended() || self.ends_basic(rest) => Assert::LineEnd,
+            _ => return Ok(self.literal()),
+        };
+        self.at += 1;
+        Ok(Node::Assert(assert))
+    }
+
+    /// True if `rest` stands where a branch of a basic expression ends. The automaton does not mind
+    /// whether the operator there has its backslash, unless it is all that is left.
+    fn ends_basic(&self, rest: &[u8]) -> bool {
+        match rest {
+            [] | [b'\n', ..] | [b'\\', b')' | b'|', ..] => true,
+            [b')' | b'|', _, ..] => !self.by_library(),
+            _ => false,
         }
     }
 
@@ -336,103 +303,98 @@ impl Parser<'_> {
             return Err(Error::Open);
         }
         self.depth -= 1;
+        self.start = false;
         self.closed.push(number);
-        Ok(Node::Group(number, Box::new(inner)))
+        Ok(match self.rules.reader {
+            Reader::Automaton => inner,
+            Reader::Library => Node::Group(number, Box::new(inner)),
+        })
     }
 
     fn escape(&mut self) -> Result<Node, Error> {
         self.at += 1;
-        let utf8 = self.rules.utf8;
         let Some(c) = self.rest().first().copied() else {
             return Err(Error::Backslash);
         };
-        let set = |name, with_underscore: bool, inverse: bool| {
-            let set = match with_underscore {
-                true => classes::word(utf8),
-                false => classes::class(name, utf8).unwrap_or_default(),
-            };
-            Node::Set(if inverse {
-                set.inverse(last(utf8))
-            } else {
-                set
-            })
+        let assert = match c {
+            b'<' => Assert::WordStart,
+            b'>' => Assert::WordEnd,
+            b'b' => Assert::WordEdge,
+            b'B' => Assert::NotWordEdge,
+            b'`' => Assert::LineStart,
+            b'\'' => Assert::LineEnd,
+            _ => return self.escaped_character(c),
         };
-        let node = match c {
-            b'<' => Node::Assert(Assert::WordStart),
-            b'>' => Node::Assert(Assert::WordEnd),
-            b'b' => Node::Assert(Assert::WordEdge),
-            b'B' => Node::Assert(Assert::NotWordEdge),
-            b'`' => Node::Assert(Assert::LineStart),
-            b'\'' => Node::Assert(Assert::LineEnd),
-            b'w' => set(b"alnum", true, false),
-            b'W' => set(b"alnum", true, true),
-            b's' => set(b"space", false, false),
-            b'S' => set(b"space", false, true),
-            b'1'..=b'9' => {
-                let number = usize::from(c - b'0');
-                if !self.closed.contains(&number) {
-                    return Err(Error::Backref);
-                }
-                Node::Backref(number)
-            }
-            _ => return Ok(self.literal()),
-        };
-        self.complex |= matches!(node, Node::Set(_)) || node.has_word_assert();
         self.at += 1;
+        let node = Node::Assert(assert);
+        let words = node.has_word_assert();
+        self.complex |= words;
+        self.beyond |= words && self.rules.utf8;
         Ok(node)
     }
 
+    fn escaped_character(&mut self, c: u8) -> Result<Node, Error> {
+        let utf8 = self.rules.utf8;
+        self.start = false;
+        let set = match c.to_ascii_lowercase() {
+            b'w' => classes::word(utf8),
+            b's' => classes::class(b"space", utf8).unwrap_or_default(),
+            b'1'..=b'9' => return self.back_reference(usize::from(c - b'0')),
+            _ => return Ok(self.literal()),
+        };
+        self.at += 1;
+        self.complex = true;
+        self.beyond |= utf8;
+        let inverse = c.is_ascii_uppercase();
+        let last = last(utf8);
+        Ok(Node::Set(if inverse { set.inverse(last) } else { set }))
+    }
+
+    fn back_reference(&mut self, number: usize) -> Result<Node, Error> {
+        if self.by_library() && !self.closed.contains(&number) {
+            return Err(Error::Backref);
+        }
+        self.at += 1;
+        self.beyond = true;
+        Ok(Node::Backref(number))
+    }
+
     fn bracket(&mut self) -> Result<Node, Error> {
-        let Rules { utf8, icase, .. } = self.rules;
-        let begin = self.at;
-        let (inverse, items) = bracket::parse(self.text, &mut self.at, utf8, icase)?;
-        let mut pairs = self.text[begin..self.at].windows(2);
-        self.collates |= pairs.any(|pair| matches!(pair, b"[." | b"[="));
-        let plain = |item: &Item| matches!(item, Item::Char(Char::Code(c)) if *c < 0x80);
-        self.complex |= inverse || !items.iter().all(plain);
-        let mut ranges = Vec::new();
-        let mut bytes = Vec::new();
-        for item in items {
-            match item {
-                Item::Char(Char::Code(c)) => ranges.push((c, c)),
-                Item::Char(Char::Byte(b)) => bytes.push(Node::Byte(b)),
-                Item::Range(low, high) => ranges.push((low, high)),
-                Item::Class(set) => ranges.extend_from_slice(set.ranges()),
-            }
-        }
-        let mut set = Set::new(ranges);
-        if icase {
-            set = classes::fold(&set, utf8);
-        }
+        let utf8 = self.rules.utf8;
+        let Bracket {
+            inverse,
+            set,
+            bytes,
+            known,
+            complex,
+        } = bracket::parse(self.text, &mut self.at, self.rules)?;
+        self.beyond |= !known;
+        self.complex |= complex;
         if inverse {
             return Ok(Node::Set(set.inverse(last(utf8))));
         }
         if bytes.is_empty() {
             return Ok(Node::Set(set));
         }
-        bytes.push(Node::Set(set));
-        Ok(Node::Alternate(bytes))
+        let bytes = bytes.into_iter().map(Node::Byte);
+        Ok(Node::Alternate(bytes.chain([Node::Set(set)]).collect()))
     }
 
     /// The next character, standing for itself.
     fn literal(&mut self) -> Node {
-        let utf8 = self.rules.utf8;
-        let (c, len) = decode(self.rest(), utf8).unwrap_or((Char::Code(0), 0));
+        let Rules { icase, utf8, .. } = self.rules;
+        self.start = false;
+        let Some((c, len)) = decode(self.rest(), utf8) else {
+            return Node::Empty;
+        };
         self.at += len;
-        match c {
-            Char::Byte(b) => Node::Byte(b),
-            Char::Code(c) if self.rules.icase => Node::Set(classes::fold(&Set::of(c), utf8)),
-            Char::Code(c) => Node::Set(Set::of(c)),
-        }
+        // The automaton leaves bytes that are no characters to the library.
+        self.beyond |= matches!(c, Char::Byte(_));
+        character(c, icase, utf8)
     }
 }
 
 /// The last code of the character set.
 pub(super) fn last(utf8: bool) -> u32 {
     if utf8 { 0x10ffff } else { 0xff }
-}
-
-/// True if `rest` stands where a branch of a basic expression ends.
-fn ends_basic(rest: &[u8]) -> bool {
-    matches!(rest, [] | [b'\\', b')' | b'|', ..])
 }

@@ -1,7 +1,4 @@
-//! Where in a line the matches are, leftmost first and as long as possible.
-//!
-//! A reverse automaton that follows all matches runs from the line's end to its start; the last
-//! match that it passes is the leftmost start. A forward one from there finds the longest end.
+//! How long a match is that begins at a place: as long as it can be.
 
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::nfa::thompson::{Config, NFA};
@@ -15,41 +12,30 @@ use super::error::Error;
 /// Bytes that each automaton may take for the states that it has met.
 const CACHE_BYTES: usize = 16 << 20;
 
+/// An automaton that follows all matches to the last.
 pub(super) struct Spans {
-    forward: DFA,
-    forward_cache: Cache,
-    reverse: DFA,
-    reverse_cache: Cache,
+    dfa: DFA,
+    cache: Cache,
 }
 
 impl Spans {
     pub(super) fn new(hir: &Hir, eol: u8) -> Result<Spans, Error> {
-        let forward = dfa(hir, eol, false)?;
-        let reverse = dfa(hir, eol, true)?;
+        let dfa = dfa(hir, eol)?;
         Ok(Spans {
-            forward_cache: forward.create_cache(),
-            forward,
-            reverse_cache: reverse.create_cache(),
-            reverse,
+            cache: dfa.create_cache(),
+            dfa,
         })
-    }
-
-    /// The first place at or after `from` where a match begins.
-    pub(super) fn start(&mut self, line: &[u8], from: usize) -> Option<usize> {
-        let input = Input::new(line).range(from..);
-        let found = self.reverse.try_search_rev(&mut self.reverse_cache, &input);
-        found.ok().flatten().map(|half| half.offset())
     }
 
     /// The end of the longest match that begins at `start` and ends at most at `limit`.
     pub(super) fn longest(&mut self, line: &[u8], start: usize, limit: usize) -> Option<usize> {
         let input = Input::new(line).range(start..limit).anchored(Anchored::Yes);
-        let found = self.forward.try_search_fwd(&mut self.forward_cache, &input);
+        let found = self.dfa.try_search_fwd(&mut self.cache, &input);
         found.ok().flatten().map(|half| half.offset())
     }
 }
 
-fn dfa(hir: &Hir, eol: u8, reverse: bool) -> Result<DFA, Error> {
+fn dfa(hir: &Hir, eol: u8) -> Result<DFA, Error> {
     let mut look = LookMatcher::new();
     look.set_line_terminator(eol);
     let nfa = NFA::compiler()
@@ -57,7 +43,6 @@ fn dfa(hir: &Hir, eol: u8, reverse: bool) -> Result<DFA, Error> {
         .configure(
             Config::new()
                 .utf8(false)
-                .reverse(reverse)
                 .look_matcher(look)
                 .which_captures(regex_automata::nfa::thompson::WhichCaptures::None)
                 .nfa_size_limit(Some(super::NFA_BYTES)),

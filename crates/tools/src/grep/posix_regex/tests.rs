@@ -10,10 +10,9 @@ fn options(syntax: Syntax, utf8: bool) -> Options {
 }
 
 fn regex(pattern: &str, options: Options) -> Regex {
-    match Regex::new(&[pattern.as_bytes().to_vec()], options) {
-        Ok(regex) => regex,
-        Err(errors) => panic!("{pattern}: {errors:?}"),
-    }
+    let mut remarks = Remarks::default();
+    let regex = Regex::new(&[pattern.as_bytes().to_vec()], options, &mut remarks);
+    regex.unwrap_or_else(|| panic!("{pattern}: {remarks:?}"))
 }
 
 fn first(pattern: &str, line: &str, options: Options) -> Option<String> {
@@ -62,8 +61,11 @@ fn words_may_be_of_letters_outside_ascii() {
 #[test]
 fn a_broken_pattern_is_refused_in_the_library_s_words() {
     let error = |pattern: &str, syntax| {
-        let new = Regex::new(&[pattern.as_bytes().to_vec()], options(syntax, true));
-        new.err().map(|e| e[0].to_string()).unwrap_or_default()
+        let mut remarks = Remarks::default();
+        let pattern = pattern.as_bytes().to_vec();
+        Regex::new(&[pattern], options(syntax, true), &mut remarks);
+        let error = remarks.errors.first();
+        error.map(|e| e.to_string()).unwrap_or_default()
     };
     for (pattern, words) in [
         ("[a", "Unmatched [, [^, [:, [., or [="),
@@ -95,4 +97,42 @@ fn lines_are_found_in_a_buffer_of_many() {
         found.push(range);
     }
     assert_eq!(found, [2..4, 5..5]);
+}
+
+#[test]
+fn a_group_s_copies_find_all_that_its_references_do() {
+    let bre = options(Syntax::Basic, true);
+    for (pattern, line, found) in [
+        ("\\(ab\\|cd\\)x*\\1", "-abxcdxcd", Some("cdxcd")),
+        ("\\(\\(a\\)b\\2\\)c\\1", "abacaba", Some("abacaba")),
+        ("\\(^a\\)b\\1", "aba", Some("aba")),
+        ("\\(a*\\)*\\1", "aaa", Some("aaa")),
+        ("\\([^a]\\)\\1", "aaébb", Some("bb")),
+        ("\\(.\\)\\1", "\u{e9}\u{e8}", None),
+    ] {
+        assert_eq!(first(pattern, line, bre).as_deref(), found, "{pattern}");
+    }
+}
+
+#[test]
+fn whole_lines_of_plain_text_are_no_parts_of_lines() {
+    let fixed = Options {
+        whole_lines: true,
+        ..options(Syntax::Fixed, false)
+    };
+    let patterns = [b"ab".to_vec(), b"b".to_vec()];
+    let mut regex = Regex::new(&patterns, fixed, &mut Remarks::default()).unwrap();
+    let lines = b"abab\nb\nxab\nab\n";
+    assert_eq!(regex.count_lines(lines), Ok(2));
+    assert_eq!(regex.find_line(lines, 0), Ok(Some(5..6)));
+    assert_eq!(regex.find_in_line(b"ab", 0), Ok(Some(0..2)));
+}
+
+#[test]
+fn one_repetition_finds_its_longest_match_first() {
+    let ere = options(Syntax::Extended, true);
+    assert_eq!(first("xa*ab", "-xaaab", ere).as_deref(), Some("xaaab"));
+    assert_eq!(first("[éü]+.", "aéüb", ere).as_deref(), Some("éüb"));
+    assert_eq!(first("a*(ab)?", "aab", ere).as_deref(), Some("aab"));
+    assert_eq!(first("(a|ab)c?", "abc", ere).as_deref(), Some("abc"));
 }

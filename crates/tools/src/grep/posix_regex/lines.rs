@@ -1,0 +1,69 @@
+//! Finds lines in a buffer of many.
+
+use std::ops::Range;
+
+use memchr::{memchr, memrchr};
+use regex_syntax::hir::Hir;
+
+use super::error::Error;
+use super::search::Search;
+
+pub(super) struct Lines {
+    eol: u8,
+    /// Every line matches.
+    always: bool,
+    search: Search,
+}
+
+impl Lines {
+    pub(super) fn new(hir: &Hir, eol: u8) -> Result<Lines, Error> {
+        let properties = hir.properties();
+        Ok(Lines {
+            eol,
+            always: properties.minimum_len() == Some(0) && properties.look_set().is_empty(),
+            search: Search::new(hir, eol)?,
+        })
+    }
+
+    /// The first line in `lines`, which holds whole lines, at or after `from`, where a line begins.
+    /// The range is without the line's end.
+    pub(super) fn find(&mut self, lines: &[u8], from: usize) -> Option<Range<usize>> {
+        if from >= lines.len() {
+            return None;
+        }
+        let found = match self.always {
+            true => from,
+            false => self.search.place(lines, from)?,
+        };
+        // Behind the last line's end, no line begins.
+        if found == lines.len() && lines[found - 1] == self.eol {
+            return None;
+        }
+        let start = memrchr(self.eol, &lines[from..found]).map_or(from, |at| from + at + 1);
+        let end = memchr(self.eol, &lines[found..]).map_or(lines.len(), |at| found + at);
+        Some(start..end)
+    }
+
+    /// How many there are in `lines`.
+    pub(super) fn count(&mut self, lines: &[u8]) -> u64 {
+        let (mut from, mut count) = (0, 0);
+        if self.always {
+            while let Some(line) = self.find(lines, from) {
+                count += 1;
+                from = line.end + 1;
+            }
+            return count;
+        }
+        while from < lines.len() {
+            let Some(found) = self.search.place(lines, from) else {
+                break;
+            };
+            if found == lines.len() && lines[found - 1] == self.eol {
+                break;
+            }
+            count += 1;
+            from = memchr(self.eol, &lines[found..]).map_or(lines.len(), |at| found + at + 1);
+        }
+        count
+    }
+}

@@ -1,0 +1,144 @@
+//! Repetition operators: `*`, `+`, `?`, `{2,3}`, in basic expressions some with a backslash.
+
+use super::ast::Node;
+use super::error::Error;
+use super::parse::Parser;
+
+/// The most repetitions that an interval may ask for.
+const REPEAT_MAX: u32 = 32767;
+
+/// What an operator asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Times {
+    min: u32,
+    max: Option<u32>,
+}
+
+impl Times {
+    pub(super) fn of(self, node: Node) -> Node {
+        match (self.min, self.max) {
+            (0, Some(0)) => Node::Empty,
+            (1, Some(1)) => node,
+            (min, max) => Node::Repeat {
+                node: Box::new(node),
+                min,
+                max,
+            },
+        }
+    }
+}
+
+/// What is between braces.
+enum Interval {
+    Times(Times),
+    /// Nothing that makes sense.
+    Broken,
+    /// The same, and the pattern ends in it.
+    Open,
+    /// Nothing at all.
+    Bare,
+    /// An end before the start.
+    Backwards,
+}
+
+impl Parser<'_> {
+    /// True if an operator is next, by its looks.
+    pub(super) fn at_operator(&self) -> bool {
+        self.rest().starts_with(b"*") || [b'+', b'?', b'{'].iter().any(|op| self.next_is(*op))
+    }
+
+    /// Reads an operator, if one is next and is one here.
+    pub(super) fn times(&mut self) -> Result<Option<Times>, Error> {
+        if !self.at_operator() {
+            return Ok(None);
+        }
+        // To the automaton, an operator that has nothing to repeat in a basic expression is text.
+        let idle = self.start && !self.by_library();
+        if idle && !self.extended() {
+            return Ok(None);
+        }
+        let (times, warning) = if self.rest().starts_with(b"*") {
+            self.at += 1;
+            let times = Times { min: 0, max: None };
+            (times, "* at start of expression")
+        } else if self.eat(b'+') {
+            let times = Times { min: 1, max: None };
+            (times, "+ at start of expression")
+        } else if self.eat(b'?') {
+            let max = Some(1);
+            (Times { min: 0, max }, "? at start of expression")
+        } else {
+            let Some(times) = self.interval()? else {
+                return Ok(None);
+            };
+            (times, "{...} at start of expression")
+        };
+        if idle {
+            self.warnings.push(warning);
+        }
+        Ok(Some(times))
+    }
+
+    /// Reads an interval; `None` if its brace is text.
+    fn interval(&mut self) -> Result<Option<Times>, Error> {
+        let at = self.at;
+        let interval = self.braces();
+        let library = self.by_library();
+        let error = match interval {
+            Interval::Times(times) => {
+                if times.min.max(times.max.unwrap_or(0)) > REPEAT_MAX {
+                    return Err(if library {
+                        Error::TooBig
+                    } else {
+                        Error::TooBigForAutomaton
+                    });
+                }
+                self.start = false;
+                return Ok(Some(times));
+            }
+            // The library refuses these even where other nonsense is text.
+            Interval::Bare | Interval::Backwards if library => Error::Interval,
+            _ if self.extended() => {
+                self.at = at;
+                return Ok(None);
+            }
+            _ if !library => Error::IntervalForAutomaton,
+            Interval::Open => Error::Brace,
+            _ => Error::Interval,
+        };
+        Err(error)
+    }
+
+    fn braces(&mut self) -> Interval {
+        self.at += self.op_len();
+        let low = self.number();
+        let comma = self.rest().starts_with(b",");
+        self.at += usize::from(comma);
+        let high = if comma { self.number() } else { low };
+        if !self.eat(b'}') {
+            return match self.rest().is_empty() {
+                true => Interval::Open,
+                false => Interval::Broken,
+            };
+        }
+        let min = match (low, comma) {
+            (Some(low), _) => low,
+            (None, true) => 0,
+            (None, false) => return Interval::Bare,
+        };
+        match high {
+            Some(high) if high < min => Interval::Backwards,
+            max => Interval::Times(Times { min, max }),
+        }
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        let digits = self.rest().iter().take_while(|b| b.is_ascii_digit());
+        let len = digits.count();
+        let value = self.rest()[..len].iter().fold(0u32, |n, b| {
+            (n * 10 + u32::from(b - b'0')).min(REPEAT_MAX + 1)
+        });
+        self.at += len;
+        (len > 0).then_some(value)
+    }
+}

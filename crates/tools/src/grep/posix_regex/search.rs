@@ -1,0 +1,74 @@
+//! Looks for lines that may match, through many lines at once.
+
+use std::ops::Range;
+
+use memchr::memmem;
+use regex_automata::Input;
+use regex_automata::meta::{self, Cache, Regex};
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_syntax::hir::{Hir, HirKind};
+
+use super::error::Error;
+
+/// Bytes that the states which an automaton has met may take.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// A searcher.
+pub(super) enum Search {
+    /// For one text.
+    Text(Box<memmem::Finder<'static>>),
+    Automata(Box<Regex>, Box<Cache>),
+}
+
+impl Search {
+    /// For matches of `hir`, which have no line end in them.
+    pub(super) fn new(hir: &Hir, eol: u8) -> Result<Search, Error> {
+        if let HirKind::Literal(text) = hir.kind() {
+            let finder = memmem::Finder::new(&text.0).into_owned();
+            return Ok(Search::Text(Box::new(finder)));
+        }
+        let config = meta::Config::new()
+            .utf8_empty(false)
+            .line_terminator(eol)
+            // There is one thread; asking how many there could be takes longer than a small file.
+            .pool_capacity(1)
+            .which_captures(WhichCaptures::Implicit)
+            .nfa_size_limit(Some(super::NFA_BYTES))
+            .hybrid_cache_capacity(CACHE_BYTES)
+            .dfa(false)
+            .onepass(false)
+            .backtrack(false);
+        let regex = meta::Builder::new().configure(config).build_from_hir(hir);
+        let regex = regex.map_err(|_| Error::TooBig)?;
+        let cache = regex.create_cache();
+        Ok(Search::Automata(Box::new(regex), Box::new(cache)))
+    }
+
+    /// A place in the first line with a match at or after `from`.
+    pub(super) fn place(&mut self, lines: &[u8], from: usize) -> Option<usize> {
+        match self {
+            Search::Text(text) => text.find(&lines[from..]).map(|at| from + at),
+            Search::Automata(regex, cache) => {
+                let input = Input::new(lines).range(from..).earliest(true);
+                let half = regex.search_half_with(cache, &input)?;
+                Some(half.offset())
+            }
+        }
+    }
+
+    /// The leftmost match at or after `from`; of those that begin there, the one that tries the most of
+    /// each repetition, and the first of alternatives, first.
+    pub(super) fn first(&mut self, line: &[u8], from: usize) -> Option<Range<usize>> {
+        match self {
+            Search::Text(text) => {
+                let start = from + text.find(&line[from..])?;
+                Some(start..start + text.needle().len())
+            }
+            Search::Automata(regex, cache) => {
+                let input = Input::new(line).range(from..);
+                let found = regex.search_with(cache, &input)?;
+                Some(found.range())
+            }
+        }
+    }
+}
