@@ -107,7 +107,7 @@ const TABLE: [Opt<Id>; 64] = [
     flag(Id::Extended, b'E', "extended-regexp", "Patterns are extended regular expressions"),
     flag(Id::Fixed, b'F', "fixed-strings", "Patterns are the text to look for"),
     row(Id::Fixed, 0, Some("fixed-regexp"), Arg::None, ""),
-    flag(Id::Perl, b'P', "perl-regexp", "Not supported"),
+    flag(Id::Perl, b'P', "perl-regexp", "The pattern is a regular expression of Perl's"),
     row(Id::Named, b'X', None, Arg::Required("MATCHER"), ""),
     with(Id::Regexp, b'e', "regexp", "PATTERNS", "Look for PATTERNS, one on each line"),
     with(Id::File, b'f', "file", "FILE", "Take patterns from FILE"),

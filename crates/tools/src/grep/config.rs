@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use sleds::Plan;
 
 use super::glob;
-use super::posix_regex::Syntax;
 
 /// How patterns are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,18 +13,6 @@ pub(super) enum Matcher {
     Extended,
     Fixed,
     Perl,
-}
-
-impl Matcher {
-    /// `None` for the language that is not POSIX's.
-    pub(super) fn syntax(self) -> Option<Syntax> {
-        match self {
-            Matcher::Basic => Some(Syntax::Basic),
-            Matcher::Extended => Some(Syntax::Extended),
-            Matcher::Fixed => Some(Syntax::Fixed),
-            Matcher::Perl => None,
-        }
-    }
 }
 
 /// What to do with files that are not text.

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::emit::{Block, Emitter, Flow};
-use super::posix_regex::{Regex, TooDeep};
+use super::regex::{Regex, TooDeep};
 use super::runs::{Run, Runs, back, count_ends, line_end};
 
 /// Lines that may have to be printed, with those around them.

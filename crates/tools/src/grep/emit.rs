@@ -9,7 +9,7 @@ use super::line::{Line, Printer};
 use super::nuls::{self, Nuls};
 use super::output::Output;
 use super::pieces::Source;
-use super::posix_regex::{Regex, TooDeep};
+use super::regex::{Regex, TooDeep};
 use super::runs::{Runs, back, count_ends, line_end};
 
 /// Whole lines of the file. All offsets are from where the search began.

@@ -13,7 +13,7 @@ use super::config::{Config, Devices, Directories, Listing};
 use super::emit::Outcome;
 use super::output::Output;
 use super::pieces::{self, Source, Trouble};
-use super::posix_regex::Regex;
+use super::regex::{Regex, TooDeep};
 use super::walk::{self, Identity, Kind, identity, is_device};
 use super::{NOTHING_SELECTED, SELECTED, TROUBLE};
 use crate::gnu::{self, Complaints};
@@ -232,9 +232,14 @@ impl Grep {
         match trouble {
             None => {}
             Some(Trouble::Io(error)) => self.complain(shown, &error),
-            Some(Trouble::TooDeep) => {
+            Some(Trouble::TooDeep(TooDeep::Nested)) => {
                 self.trouble = true;
                 self.say("stack overflow");
+            }
+            // GNU grep goes no further.
+            Some(Trouble::TooDeep(TooDeep::Perl(failure))) => {
+                self.say([shown, b": ", failure.reason().as_bytes()].concat());
+                std::process::exit(i32::from(TROUBLE));
             }
         }
         self.report(outcome, shown, names);

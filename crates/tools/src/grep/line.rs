@@ -3,7 +3,7 @@
 use super::config::{Binary, Config};
 use super::emit::Block;
 use super::output::Output;
-use super::posix_regex::{Regex, TooDeep};
+use super::regex::{Regex, TooDeep};
 use super::runs::count_ends;
 
 /// A line without its end mark.

@@ -1,7 +1,7 @@
 //! `sleds grep`: GNU's `grep`, in the order that costs least.
 //!
 //! From the command line (`args.rs`) comes a [`Config`]; each file (`files.rs`) is read in pieces, in any order
-//! (`pieces.rs`), which are searched as a whole (`posix_regex/`); what is found is printed in the
+//! (`pieces.rs`), which are searched as a whole (`posix_regex/`, `perl/`); what is found is printed in the
 //! order of the file (`emit.rs`, `line.rs`). Behaviour is that of GNU grep 3.8.
 
 mod args;
@@ -15,10 +15,12 @@ mod line;
 mod nuls;
 mod output;
 mod patterns;
+mod perl;
 mod pieces;
 #[cfg(test)]
 mod pieces_tests;
 mod posix_regex;
+mod regex;
 mod runs;
 mod walk;
 
@@ -31,10 +33,10 @@ use crate::gnu::{self, Complaints};
 use crate::locale::{Charset, Locale};
 use args::{Asked, Refused};
 use color::Colors;
-use config::{Color, Config, Listing, Matcher};
+use config::{Color, Config, Listing};
 use files::{Grep, StandardOutput};
 use output::Output;
-use posix_regex::{Options, Regex, Remarks, Syntax};
+use regex::{Regex, Said};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "grep",
@@ -112,23 +114,19 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
         return NOTHING_SELECTED;
     }
     let colors = colors(&config, &standard_output, &complaints);
-    let Some(syntax) = config.matcher.unwrap_or(Matcher::Basic).syntax() else {
-        complaints.say("Perl matching not supported in a --disable-perl-regexp build");
-        return TROUBLE;
-    };
     if config.patterns.is_empty() {
         // With `-v`, these do not count.
         config.whole_lines = false;
         config.whole_words = false;
     }
-    let mut remarks = Remarks::default();
-    let regex = regex(&config, syntax, locale, &mut remarks);
-    for warning in remarks.warnings {
+    let mut said = Said::default();
+    let regex = Regex::new(&config, locale, &mut said);
+    for warning in said.warnings {
         complaints.note(format!("warning: {warning}"));
     }
     let Some(regex) = regex else {
-        for error in remarks.errors {
-            complaints.say(error.to_string());
+        for error in said.errors {
+            complaints.say(error);
         }
         return TROUBLE;
     };
@@ -143,19 +141,6 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
         trouble: false,
     };
     grep.all()
-}
-
-fn regex(config: &Config, syntax: Syntax, locale: Locale, remarks: &mut Remarks) -> Option<Regex> {
-    let options = Options {
-        syntax,
-        icase: config.icase,
-        utf8: config.utf8,
-        collates: !locale.orders_by_code(),
-        eol: config.eol,
-        whole_lines: config.whole_lines,
-        whole_words: config.whole_words,
-    };
-    Regex::new(&config.patterns, options, remarks)
 }
 
 fn colors(config: &Config, output: &StandardOutput, complaints: &Complaints) -> Colors {

@@ -21,7 +21,7 @@ use super::digest::Digest;
 use super::emit::{Block, Emitter, Flow, Outcome};
 use super::nuls::Nuls;
 use super::output::Output;
-use super::posix_regex::{Regex, TooDeep};
+use super::regex::{Regex, TooDeep};
 use super::runs::{Runs, count_ends};
 
 /// Memory that digests may take, in bytes.
@@ -35,7 +35,7 @@ const CHUNK_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub(super) enum Trouble {
     Io(io::Error),
-    TooDeep,
+    TooDeep(TooDeep),
 }
 
 impl From<io::Error> for Trouble {
@@ -45,8 +45,8 @@ impl From<io::Error> for Trouble {
 }
 
 impl From<TooDeep> for Trouble {
-    fn from(_: TooDeep) -> Trouble {
-        Trouble::TooDeep
+    fn from(error: TooDeep) -> Trouble {
+        Trouble::TooDeep(error)
     }
 }
 

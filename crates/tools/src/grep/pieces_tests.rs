@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use super::config::{Binary, Config};
 use super::output::Output;
 use super::pieces::{Pieces, Source, search};
-use super::posix_regex::{Options, Regex, Remarks};
+use super::regex::{Regex, Said};
+use crate::locale::Locale;
 
 /// Pieces in a given order.
 struct Given<'d> {
@@ -43,11 +44,8 @@ fn pieces(data: &[u8], cuts: &[usize]) -> Vec<(usize, usize)> {
 }
 
 fn run(config: &Config, data: &[u8], ranges: Vec<(usize, usize)>) -> (u64, bool, Vec<u8>) {
-    let options = Options {
-        eol: b'\n',
-        ..Options::default()
-    };
-    let regex = Regex::new(&config.patterns, options, &mut Remarks::default());
+    let locale = Locale::of_environment();
+    let regex = Regex::new(config, locale, &mut Said::default());
     let mut regex = regex.expect("the pattern is right");
     let mut out = Output::into_memory(config);
     // Zero bytes are looked for in the file, ahead of the pieces.

@@ -3,7 +3,7 @@
 
 use memchr::{memchr, memrchr};
 
-use super::posix_regex::{Regex, TooDeep};
+use super::regex::{Regex, TooDeep};
 
 /// A run: where it begins and ends in a buffer of whole lines, with the end of its last line.
 pub(super) type Run = (usize, usize);

@@ -10,4 +10,5 @@ mod generate;
 mod messages;
 mod order;
 mod patterns;
+mod perl;
 mod random;

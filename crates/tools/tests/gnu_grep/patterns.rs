@@ -56,6 +56,7 @@ fn the_end_of_the_line_is_part_of_a_match_of_words_that_are_lines() {
             &["-xwo", "a"],
             &["-xwob", "-T", "a*"],
             &["-xwFo", "a"],
+            &["-xwFo", "-ea", "-eb a"],
             &["-xw", "--color=always", "a*"],
             &["-xwn", "--color=always", "-ea", "-eb a"],
             &["-xwo", "-ea", "-e\\(a\\)\\1*"],
@@ -109,6 +110,22 @@ fn intervals_and_operators_with_nothing_to_repeat_are_text_or_nothing_or_wrong()
 }
 
 #[test]
+fn a_small_letter_behind_a_backslash_is_lost_to_the_library_if_case_does_not_matter() {
+    compare(
+        "a_small_letter_behind_a_backslash_is_lost_to_the_library_if_case_does_not_matter",
+        "d\nD\nxd\né\nÉ\n".as_bytes(),
+        &[
+            &["-i", "\\d"],
+            &["-io", "\\d"],
+            &["-io", "\\D"],
+            &["-io", "x\\d"],
+            &["-i", "[[.-.]]\\|\\d"],
+            &["-i", "\\é"],
+        ],
+    );
+}
+
+#[test]
 fn a_parenthesis_too_many_ends_the_group_that_options_make() {
     compare(
         "a_parenthesis_too_many_ends_the_group_that_options_make",
@@ -119,6 +136,9 @@ fn a_parenthesis_too_many_ends_the_group_that_options_make() {
             &["-Ex", "a)b"],
             &["-Exo", "a)b"],
             &["-Ew", "-ea)b", "-ex"],
+            &["-Ew", "-e[ab]", "-ea)", "-e\\`a"],
+            &["-Ex", "-e[ab]", "-ea)", "-e\\`a"],
+            &["-Ex", "-e[[:alpha:]]", "-ea)", "-e\\`a"],
             &["a$)"],
             &["a$)b"],
             &["a$|b"],
@@ -202,4 +222,84 @@ fn lines_that_are_no_text_count_as_printed_only_where_gnu_grep_begins_anew() {
     compare(test, b"a\nb\nx\xff\nc\nx\n", searches);
     let searches: &[&[&str]] = &[&["-z", "-A2", "x"], &["-z", "-C2", "x", "f"]];
     compare(test, b"\xffx\0x\0a\0x\0", searches);
+}
+
+#[test]
+fn perl_s_patterns_are_searched_for_as_gnu_grep_does() {
+    let text = b"a)b\nthe x\n\xffab\nab\xff\nx\xffab\xffab\n\xc3(\n(\xc3\n\xff\n\n\xc3\xa9\n\xc3\x89x\naab b\n";
+    let test = "perl_s_patterns_are_searched_for_as_gnu_grep_does";
+    let mut searches: Vec<Vec<&str>> = Vec::new();
+    for pattern in [
+        "^ab",
+        "ab$",
+        "^",
+        "$",
+        "^$",
+        "",
+        "x.a",
+        "(?<=x)",
+        "(?<=a)b",
+        "\\Z",
+        "a(?=b)",
+        "(?<!x)ab",
+        "b*",
+        "a\\Kb",
+        "\\w+",
+        "\\bthe\\b",
+        "(a)\\1",
+        "\\x{e9}",
+        "\\xe9",
+        "(?i)\\xc9",
+        "(",
+        ")",
+        "a)b",
+        "[z-a]",
+        "\\1",
+        "*",
+        "\\",
+        "(*LIMIT_MATCH=1)(a+)+$",
+        "(*NO_JIT)(*LIMIT_HEAP=0)(a+)+$",
+        "(*UTF)x",
+        "a\nb",
+    ] {
+        for options in [
+            "-aPn", "-aPo", "-P", "-aPw", "-aPx", "-aPxw", "-aPi", "-aPc", "-aPv", "-Pz", "-sP",
+            "-qP",
+        ] {
+            searches.push(vec![options, pattern]);
+        }
+    }
+    searches.push(vec!["-P", "-ea", "-eb"]);
+    searches.push(vec!["-P", "-ea", "-ea"]);
+    searches.push(vec!["-P", "-E", "a"]);
+    searches.push(vec!["-P", "-v", "-f/dev/null"]);
+    let searches: Vec<&[&str]> = searches.iter().map(Vec::as_slice).collect();
+    compare(test, text, &searches);
+    // Where records end in zero bytes, lines within them do not matter.
+    let searches: &[&[&str]] = &[
+        &["-zPc", "^b"],
+        &["-zPc", "a$"],
+        &["-zPc", "b$"],
+        &["-zPc", "a.b"],
+        &["-zPc", "(?m)^b$"],
+        &["-zPxc", "b"],
+        &["-zPo", "a\\nb"],
+    ];
+    compare(test, b"a\nb\n\0b\0", searches);
+}
+
+#[test]
+fn a_perl_pattern_that_takes_too_long_ends_the_search() {
+    let test = "a_perl_pattern_that_takes_too_long_ends_the_search";
+    let text = format!("x\n{}b\nx\n", "a".repeat(40));
+    compare(
+        test,
+        text.as_bytes(),
+        &[
+            &["-P", "(a+)+$"],
+            &["-P", "x|(a+)+$"],
+            &["-cP", "x|(a+)+$", "f"],
+            &["-HP", "(a+)+$", "nope"],
+        ],
+    );
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::generate;
+use crate::generate::{self, Language};
 use crate::support::rng::Rng;
 use crate::support::{
     Case, Input, cases, content, cool, is_gnu, make_locale, scratch, seed, settle, skip,
@@ -92,10 +92,12 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
     let mut rng = Rng::new(seed);
     let rng = &mut rng;
     let dir = scratch();
-    let (mut args, extended) = generate::matchers(rng);
+    let (mut args, language) = generate::matchers(rng);
     let mut patterns = Vec::new();
-    for _ in 0..1 + rng.below(2) * rng.below(3) {
-        patterns.push(generate::pattern(rng, extended));
+    // Perl's patterns are not given in lists, other than by mistake.
+    let several = language != Language::Perl || rng.chance(20);
+    for _ in 0..1 + u64::from(several) * rng.below(2) * rng.below(3) {
+        patterns.push(generate::pattern(rng, language));
     }
     args.extend(generate::outputs(rng));
     args.extend(patterns.iter().map(|p| format!("-e{p}")));
@@ -110,6 +112,10 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
         let mut bytes = generate::content(rng);
         if context && utf8 && std::str::from_utf8(&bytes).is_err() {
             // What is printed around lines that are no text depends on what GNU grep reads at once.
+            bytes.truncate(SHORT);
+        }
+        if bytes[bytes.len().min(SHORT)..].contains(&0) {
+            // So does, behind a long line, where a file stops being text.
             bytes.truncate(SHORT);
         }
         if backs && !args.contains(&"-F".to_owned()) {

@@ -171,22 +171,27 @@ impl Regex {
         });
         let patterns = patterns.collect::<Result<Vec<_>, _>>()?;
         let matches = Matches::new(options, patterns, false);
-        let grouped = match options.whole_lines || options.whole_words {
-            true => motif::grouped(automaton, rules.extended),
-            false => automaton.to_vec(),
-        };
         let reader = Reader::Automaton;
-        let found = parse::parse(&grouped, Rules { reader, ..rules }, &mut remarks.warnings)?;
-        let node = whole(found.node, options);
+        let rules = Rules { reader, ..rules };
+        let found = parse::parse(automaton, rules, &mut remarks.warnings)?;
+        let read = |text: Vec<u8>| parse::parse(&text, rules, &mut Vec::new());
         let words = options.whole_words && !options.whole_lines;
         // With what it takes for the edges of words, the automaton cannot do in UTF-8.
         let beyond = found.beyond || words && options.utf8;
+        // A parenthesis too many in a pattern ends the group that GNU grep puts around all.
+        let odd = (options.whole_lines || options.whole_words)
+            && read(motif::grouped(automaton, rules.extended))?.node != found.node;
+        let words = words && !odd;
+        let node = match odd {
+            true => read(motif::wrapped(automaton, rules.extended, options))?.node,
+            false => whole(found.node, options),
+        };
         // Where both read the same, and the automata here know all of it, there is nothing to check.
         let only = matches.only();
         let only = only.filter(|only| whole(only.node.clone(), options) == node);
-        let same = !words && only.is_some_and(|only| !only.full());
+        let same = !words && !odd && only.is_some_and(|only| !only.full());
         // Only where both number the groups alike is it known what a reference is to.
-        let hir = match only.is_some() && !options.icase {
+        let hir = match only.is_some() && !odd && !options.icase {
             true => superset(options).lower(&node.with_groups_for_backrefs()),
             false => superset(options).lower(&node),
         };

@@ -25,10 +25,13 @@ pub(super) fn plan(patterns: &[Vec<u8>], options: Options) -> Plan {
         return Plan::Texts(Vec::new());
     }
     let mut extended = options.syntax == Syntax::Extended;
+    if patterns.is_empty() {
+        return Plan::Texts(Vec::new());
+    }
     if options.syntax == Syntax::Fixed {
         let texts = match options.utf8 {
             true => patterns.iter().all(|p| is_text(p, options)),
-            false => !options.whole_words,
+            false => !options.whole_words || patterns.len() > 1,
         };
         if texts {
             return Plan::Texts(patterns.to_vec());
@@ -64,13 +67,37 @@ pub(super) fn plan(patterns: &[Vec<u8>], options: Options) -> Plan {
     }
 }
 
-/// `patterns` in a group, whose end is where the first parenthesis that has no partner is.
+/// `patterns` in a group.
 pub(super) fn grouped(patterns: &[u8], extended: bool) -> Vec<u8> {
-    let [open, close]: [&[u8]; 2] = match extended {
-        true => [b"(", b")"],
-        false => [b"\\(", b"\\)"],
-    };
-    [open, patterns, close].concat()
+    surrounded(b"(|)", patterns, extended)
+}
+
+/// What GNU grep's automaton gets for `patterns` with `-x` or `-w`.
+pub(super) fn wrapped(patterns: &[u8], extended: bool, options: Options) -> Vec<u8> {
+    match options.whole_lines {
+        true => surrounded(b"^(|)$", patterns, extended),
+        false => surrounded(b"(^.[^[:alnum:]_])(|)([^[:alnum:]_].$)", patterns, extended),
+    }
+}
+
+/// `patterns` in place of the `|` of an extended expression, in which `.` is `|`.
+fn surrounded(expression: &[u8], patterns: &[u8], extended: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    for byte in expression {
+        let (operator, byte) = match byte {
+            b'|' => {
+                out.extend_from_slice(patterns);
+                continue;
+            }
+            b'.' => (true, b'|'),
+            byte => (b"()".contains(byte), *byte),
+        };
+        if operator && !extended {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+    out
 }
 
 /// True if `pattern` has what looks like a back-reference.

@@ -340,7 +340,16 @@ impl Parser<'_> {
             b'w' => classes::word(utf8),
             b's' => classes::class(b"space", utf8).unwrap_or_default(),
             b'1'..=b'9' => return self.back_reference(usize::from(c - b'0')),
-            _ => return Ok(self.literal()),
+            _ => {
+                // The library compares upper case, but forgets to make this one so.
+                let lost = self.by_library() && self.rules.icase && c.is_ascii_lowercase();
+                let literal = self.literal();
+                return Ok(if lost {
+                    Node::Set(Set::default())
+                } else {
+                    literal
+                });
+            }
         };
         self.at += 1;
         self.complex = true;

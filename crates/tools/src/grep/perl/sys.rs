@@ -1,0 +1,244 @@
+//! PCRE2, without its sharp edges.
+//!
+//! The unsafe code rests on these invariants: the pointers of a [`Code`] are to what PCRE2 made for it,
+//! all of them there, used by nobody else, and given back once, when it is dropped; and text that is
+//! said to be UTF-8 is.
+#![allow(unsafe_code, reason = "PCRE2 is a library in C")]
+
+use std::ops::Range;
+use std::ptr::{self, NonNull};
+
+use pcre2_sys::*;
+
+use super::Options;
+
+/// Bytes of the first stack for PCRE2's machine code; it grows when that is not enough.
+const STACK_BYTES: usize = 32 << 10;
+
+/// Bytes beyond which it does not.
+const STACK_BYTES_MAX: usize = 1 << 30;
+
+/// PCRE2 gave up; its number for why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) struct Failure(i32);
+
+impl Failure {
+    /// In GNU grep's words.
+    pub(in super::super) fn reason(self) -> String {
+        let what = match self.0 {
+            PCRE2_ERROR_NOMEMORY => "memory exhausted",
+            PCRE2_ERROR_JIT_STACKLIMIT => "exhausted PCRE JIT stack",
+            PCRE2_ERROR_MATCHLIMIT => "exceeded PCRE's backtracking limit",
+            PCRE2_ERROR_DEPTHLIMIT => "exceeded PCRE's nested backtracking limit",
+            PCRE2_ERROR_RECURSELOOP => "PCRE detected recurse loop",
+            PCRE2_ERROR_HEAPLIMIT => "exceeded PCRE's heap limit",
+            other => return format!("internal PCRE error: {other}"),
+        };
+        what.to_owned()
+    }
+}
+
+/// What is around the text that is searched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in super::super) struct Flags {
+    /// The line does not begin where the text does.
+    pub(super) within: bool,
+    /// It does not end where the text does, which is all characters.
+    pub(super) cut: bool,
+}
+
+impl Flags {
+    /// For a search that begins where the line does, if `start`.
+    pub(super) fn of_search(start: bool) -> Flags {
+        Flags {
+            within: !start,
+            cut: false,
+        }
+    }
+}
+
+/// A pattern, compiled, and what searching with it needs.
+pub(super) struct Code {
+    code: NonNull<pcre2_code_8>,
+    data: NonNull<pcre2_match_data_8>,
+    context: NonNull<pcre2_match_context_8>,
+    /// Made when it is first too small.
+    stack: Option<NonNull<pcre2_jit_stack_8>>,
+    stack_bytes: usize,
+    /// Classes and cases of bytes, in the locale; in UTF-8 PCRE2 has its own.
+    _tables: Option<Tables>,
+    utf8: bool,
+}
+
+// SAFETY: PCRE2 does not mind which thread uses its objects, as long as it is one at a time.
+unsafe impl Send for Code {}
+
+impl Code {
+    pub(super) fn new(pattern: &[u8], options: Options) -> Result<Code, String> {
+        let mut flags = PCRE2_DOLLAR_ENDONLY;
+        if options.icase {
+            flags |= PCRE2_CASELESS;
+        }
+        if options.utf8 {
+            flags |= PCRE2_UTF;
+        }
+        let tables = (!options.utf8).then(Tables::of_locale);
+        let memory = || "memory exhausted".to_owned();
+        // SAFETY: a context of our own, freed below; the tables live as long as the code.
+        let settings = unsafe { pcre2_compile_context_create_8(ptr::null_mut()) };
+        let settings = NonNull::new(settings).ok_or_else(memory)?;
+        // SAFETY: as above.
+        unsafe {
+            if options.whole_lines {
+                pcre2_set_compile_extra_options_8(settings.as_ptr(), PCRE2_EXTRA_MATCH_LINE);
+            }
+            if let Some(tables) = &tables {
+                pcre2_set_character_tables_8(settings.as_ptr(), tables.0);
+            }
+        }
+        let (mut error, mut at) = (0, 0);
+        // SAFETY: the pattern is as long as is said, and the numbers have room.
+        let code = unsafe {
+            pcre2_compile_8(
+                pattern.as_ptr(),
+                pattern.len(),
+                flags,
+                &mut error,
+                &mut at,
+                settings.as_ptr(),
+            )
+        };
+        // SAFETY: it is not used again.
+        unsafe { pcre2_compile_context_free_8(settings.as_ptr()) };
+        let code = NonNull::new(code).ok_or_else(|| message(error))?;
+        // SAFETY: the code is valid. If it cannot be made machine code, it is interpreted.
+        let (data, context) = unsafe {
+            pcre2_jit_compile_8(code.as_ptr(), PCRE2_JIT_COMPLETE);
+            (
+                pcre2_match_data_create_from_pattern_8(code.as_ptr(), ptr::null_mut()),
+                pcre2_match_context_create_8(ptr::null_mut()),
+            )
+        };
+        let (Some(data), Some(context)) = (NonNull::new(data), NonNull::new(context)) else {
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<Code>());
+        };
+        Ok(Code {
+            code,
+            data,
+            context,
+            stack: None,
+            stack_bytes: STACK_BYTES,
+            _tables: tables,
+            utf8: options.utf8,
+        })
+    }
+
+    /// The first match at or after `from` in `text`, which in UTF-8 is all characters.
+    pub(super) fn find(
+        &mut self,
+        text: &[u8],
+        from: usize,
+        flags: Flags,
+    ) -> Result<Option<Range<usize>>, Failure> {
+        let mut options = 0;
+        if self.utf8 {
+            debug_assert!(std::str::from_utf8(text).is_ok());
+            options |= PCRE2_NO_UTF_CHECK;
+        }
+        if flags.within {
+            options |= PCRE2_NOTBOL;
+        }
+        if flags.cut {
+            options |= PCRE2_NOTEOL;
+        }
+        loop {
+            // SAFETY: by the module's invariants; the text is as long as is said.
+            let code = unsafe {
+                pcre2_match_8(
+                    self.code.as_ptr(),
+                    text.as_ptr(),
+                    text.len(),
+                    from,
+                    options,
+                    self.data.as_ptr(),
+                    self.context.as_ptr(),
+                )
+            };
+            match code {
+                1.. => return Ok(Some(self.found())),
+                PCRE2_ERROR_NOMATCH => return Ok(None),
+                PCRE2_ERROR_JIT_STACKLIMIT if self.grow_stack() => {}
+                error => return Err(Failure(error)),
+            }
+        }
+    }
+
+    /// Where the last match was.
+    fn found(&self) -> Range<usize> {
+        // SAFETY: after a match, the vector has at least one pair.
+        let [start, end] = unsafe {
+            let pair = pcre2_get_ovector_pointer_8(self.data.as_ptr());
+            [*pair, *pair.add(1)]
+        };
+        start..end.max(start)
+    }
+
+    /// Makes the stack larger; false if it is large enough.
+    fn grow_stack(&mut self) -> bool {
+        if self.stack_bytes >= STACK_BYTES_MAX {
+            return false;
+        }
+        self.stack_bytes *= 2;
+        // SAFETY: nothing is searched meanwhile; the old stack is not used again.
+        unsafe {
+            if let Some(old) = self.stack.take() {
+                pcre2_jit_stack_free_8(old.as_ptr());
+            }
+            let stack =
+                pcre2_jit_stack_create_8(self.stack_bytes, self.stack_bytes, ptr::null_mut());
+            self.stack = NonNull::new(stack);
+            pcre2_jit_stack_assign_8(self.context.as_ptr(), None, stack.cast());
+        }
+        self.stack.is_some()
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        // SAFETY: by the module's invariants.
+        unsafe {
+            if let Some(stack) = self.stack {
+                pcre2_jit_stack_free_8(stack.as_ptr());
+            }
+            pcre2_match_context_free_8(self.context.as_ptr());
+            pcre2_match_data_free_8(self.data.as_ptr());
+            pcre2_code_free_8(self.code.as_ptr());
+        }
+    }
+}
+
+/// PCRE2's tables for the C library's locale.
+struct Tables(*const u8);
+
+impl Tables {
+    fn of_locale() -> Tables {
+        // SAFETY: without a context, memory is the C library's.
+        Tables(unsafe { pcre2_maketables_8(ptr::null_mut()) })
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        // SAFETY: they were made without a context, and whoever used them is gone.
+        unsafe { pcre2_maketables_free_8(ptr::null_mut(), self.0) }
+    }
+}
+
+/// What PCRE2 says about an error in a pattern.
+fn message(error: i32) -> String {
+    let mut text = [0; 256];
+    // SAFETY: the buffer is as long as is said.
+    let len = unsafe { pcre2_get_error_message_8(error, text.as_mut_ptr(), text.len()) };
+    let len = usize::try_from(len).unwrap_or(0);
+    String::from_utf8_lossy(&text[..len]).into_owned()
+}
