@@ -99,6 +99,8 @@ fn intervals_and_operators_with_nothing_to_repeat_are_text_or_nothing_or_wrong()
             &["-E", "a{}"],
             &["-E", "a{,}"],
             &["-E", "a{1,2"],
+            &["-oE", "a{1,2"],
+            &["-oE", "-ea{1,2*", "-e[[:upper:]]"],
             &["-E", "a{2,1}"],
             &["-E", "a{99999}"],
             &["-E", "(*a)"],

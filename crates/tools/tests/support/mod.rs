@@ -196,11 +196,15 @@ impl Case {
     /// Runs both; what differs, if anything does. Messages of ours say `sleds TOOL` where those of
     /// the other say `TOOL`.
     pub(crate) fn difference(&self) -> Option<String> {
-        let gnu = self.run_gnu();
+        self.difference_from(&self.run_gnu())
+    }
+
+    /// Runs ours; what differs from what GNU's program did.
+    pub(crate) fn difference_from(&self, gnu: &Outcome) -> Option<String> {
         let mut ours = self.run_ours();
         let name = format!("sleds {}", self.tool);
         ours.err = replace(&ours.err, name.as_bytes(), self.tool.as_bytes());
-        self.between(&gnu, &ours)
+        self.between(gnu, &ours)
     }
 
     /// What differs between two outcomes of this case.

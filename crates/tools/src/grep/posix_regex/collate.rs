@@ -8,8 +8,10 @@
 //! moved, and is given back once, when dropped.
 #![allow(unsafe_code, reason = "the C library's regex has no safe interface")]
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::mem::MaybeUninit;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::super::glob;
 use super::ast::Set;
@@ -51,30 +53,51 @@ pub(super) fn range_by_locale(
     item: &[u8],
     upper: bool,
 ) -> Result<Set, Error> {
-    // It says what is wrong.
-    let pattern = Pattern::new(item, upper)?;
-    let end = |c: Char| match c {
-        Char::Code(c) => char::from_u32(c),
-        Char::Byte(_) => None,
-    };
-    let set = match (end(low), end(high)) {
-        // The same question, ten times as fast.
-        (Some(low), Some(high)) if !item.contains(&b'[') => {
-            let glob = format!("[\\{low}-\\{high}]").into_bytes();
-            let ideographs = low.max(high) >= IDEOGRAPHS;
-            asked(ideographs, &|c| glob::matches(&glob, c.as_bytes(), false))
-        }
-        _ => asked(true, &|c| pattern.matches(c)),
-    };
-    let capitals = set.into_iter();
-    let capitals = capitals.filter(|c| !upper || classes::upper(*c) == *c);
-    Ok(Set::of_all(capitals))
+    remembered(item, upper, &|| {
+        // It says what is wrong.
+        let pattern = Pattern::new(item, upper)?;
+        let plain = !item.contains(&b'[');
+        let set = match (low, high) {
+            (Char::Code(low), Char::Code(high)) if plain => asked_by_glob(low, high),
+            _ => asked(true, &|c| pattern.matches(c)),
+        };
+        let capitals = set.into_iter();
+        let capitals = capitals.filter(|c| !upper || classes::upper(*c) == *c);
+        Ok(Set::of_all(capitals))
+    })
 }
 
 /// The characters of `[=c=]` or `[.c.]`, as it stands in brackets, likewise.
 pub(super) fn by_locale(item: &[u8]) -> Result<Set, Error> {
-    let pattern = Pattern::new(item, false)?;
-    Ok(Set::of_all(asked(true, &|c| pattern.matches(c))))
+    remembered(item, false, &|| {
+        let pattern = Pattern::new(item, false)?;
+        let ideographs = String::from_utf8_lossy(item)
+            .chars()
+            .any(|c| c >= IDEOGRAPHS);
+        Ok(Set::of_all(asked(ideographs, &|c| pattern.matches(c))))
+    })
+}
+
+/// What `ask` answers. It is asked once about each item, although patterns are read twice.
+fn remembered(
+    item: &[u8],
+    upper: bool,
+    ask: &dyn Fn() -> Result<Set, Error>,
+) -> Result<Set, Error> {
+    type Answers = HashMap<(Vec<u8>, bool), Result<Set, Error>>;
+    static ANSWERS: LazyLock<Mutex<Answers>> = LazyLock::new(Mutex::default);
+    let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = answers.entry((item.to_vec(), upper));
+    answer.or_insert_with(ask).clone()
+}
+
+/// The characters of a range, by the library's patterns for names of files: the same question, ten
+/// times as fast.
+fn asked_by_glob(low: u32, high: u32) -> Vec<u32> {
+    let [low, high] = [low, high].map(|c| char::from_u32(c).unwrap_or_default());
+    let glob = format!("[\\{low}-\\{high}]").into_bytes();
+    let ideographs = low.max(high) >= IDEOGRAPHS;
+    asked(ideographs, &|c| glob::matches(&glob, c.as_bytes(), false))
 }
 
 /// Code points that locales have an order for.

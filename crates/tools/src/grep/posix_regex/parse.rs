@@ -66,6 +66,7 @@ pub(super) fn parse(
         groups: 0,
         closed: Vec::new(),
         start: true,
+        brace_is_text: false,
         warnings,
         beyond: false,
         complex: false,
@@ -116,6 +117,8 @@ pub(super) struct Parser<'t> {
     closed: Vec<usize>,
     /// The automaton has read nothing yet that could be repeated.
     pub(super) start: bool,
+    /// What is next looks like an interval, and is not.
+    pub(super) brace_is_text: bool,
     pub(super) warnings: &'t mut Vec<&'static str>,
     beyond: bool,
     complex: bool,
@@ -213,7 +216,9 @@ impl Parser<'_> {
     /// operator in an extended expression (of an interval only the brace), and takes it for text in a
     /// basic one.
     fn piece_of_library(&mut self, first: bool) -> Result<Node, Error> {
-        let node = if self.at_operator() {
+        let node = if self.brace_is_text {
+            self.literal()
+        } else if self.at_operator() {
             if self.extended() {
                 self.at += 1;
                 let ends = self.rest().is_empty() || self.next_is(b'|');
@@ -393,6 +398,7 @@ impl Parser<'_> {
     fn literal(&mut self) -> Node {
         let Rules { icase, utf8, .. } = self.rules;
         self.start = false;
+        self.brace_is_text = false;
         let Some((c, len)) = decode(self.rest(), utf8) else {
             return Node::Empty;
         };

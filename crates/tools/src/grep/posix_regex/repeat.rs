@@ -49,7 +49,7 @@ impl Parser<'_> {
 
     /// Reads an operator, if one is next and is one here.
     pub(super) fn times(&mut self) -> Result<Option<Times>, Error> {
-        if !self.at_operator() {
+        if self.brace_is_text || !self.at_operator() {
             return Ok(None);
         }
         // To the automaton, an operator that has nothing to repeat in a basic expression is text.
@@ -100,6 +100,7 @@ impl Parser<'_> {
             Interval::Bare | Interval::Backwards if library => Error::Interval,
             _ if self.extended() => {
                 self.at = at;
+                self.brace_is_text = true;
                 return Ok(None);
             }
             _ if !library => Error::IntervalForAutomaton,
