@@ -30,13 +30,16 @@ const SAMPLE_BYTES_MIN: u64 = 2 << 20;
 const SAMPLE_MAX: Duration = Duration::from_secs(1);
 /// A reader is given no more than this at a time, as it looks up the residency of all of it first.
 const STRETCH_BYTES: u64 = 1 << 30;
+/// A sample of memory's bandwidth is that of so many bytes: they are read in less than a time slice, so
+/// that most samples are whole on a machine that is busy.
+const MEMORY_SAMPLE_BYTES: u64 = 2 << 20;
 /// Bytes read for measuring memory.
 pub const MEMORY_BYTES: u64 = 32 << 20;
 /// Less data cannot be measured.
 const DATA_MIN: u64 = 4 << 20;
 const PAGE: u64 = 4096;
 const LATENCY_SAMPLES_MAX: usize = 400;
-const BANDWIDTH_SAMPLES_MAX: usize = 48;
+const MEMORY_PASSES_MAX: usize = 48;
 const SAMPLES_MIN: usize = 5;
 /// Zones of a disk, as far as they differ: tracks are longest at the outside, where addresses begin.
 const ZONES: [&str; 3] = ["outer", "middle", "inner"];
@@ -76,15 +79,21 @@ pub fn memory(file: Option<&File>, budget: Duration) -> Result<Rates, CalibrateE
     let mut random = Random(1);
     let mut samples = Samples::default();
     pass(file, (0, bytes), Plan::Linear, &mut |_, _| true)?;
-    while samples.best.len() < SAMPLES_MIN
-        || (Instant::now() < end && samples.best.len() < BANDWIDTH_SAMPLES_MAX)
-    {
+    let mut passes = 0;
+    while passes < SAMPLES_MIN || (Instant::now() < end && passes < MEMORY_PASSES_MAX) {
+        passes += 1;
         for plan in [Plan::Best, Plan::Linear] {
-            let begun = Instant::now();
-            pass(file, (0, bytes), plan, &mut |_, _| true)?;
-            samples
-                .of(plan)
-                .push(bytes as f64 / begun.elapsed().as_secs_f64());
+            let bandwidths = samples.of(plan);
+            let (mut bytes_read, mut seconds) = (0, 0.0);
+            pass(file, (0, bytes), plan, &mut |more_bytes, more_seconds| {
+                bytes_read += more_bytes;
+                seconds += more_seconds;
+                if bytes_read >= MEMORY_SAMPLE_BYTES {
+                    bandwidths.push(bytes_read as f64 / seconds);
+                    (bytes_read, seconds) = (0, 0.0);
+                }
+                true
+            })?;
         }
         for _ in 0..16 {
             let at = random.below(bytes / PAGE) * PAGE;
