@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::describe::shared;
 use crate::located::Located;
 use crate::observed;
-use crate::residency::{self, Presence};
+use crate::residency::Presence;
 
 /// An observation counts if waiting was this share of the time: then the device was hardly ever idle,
 /// and the whole time is its own.
@@ -43,17 +43,19 @@ impl Clock {
         }
     }
 
-    /// For a pass in file order over bytes `from` to `to`; `None` if they are few, or a part of them
-    /// is in memory now, or a hole: what it takes would say nothing of the device.
-    pub(super) fn in_file_order(file: &File, from: u64, to: u64) -> Option<Clock> {
-        if to.saturating_sub(from) < IN_ORDER_BYTES_MIN {
+    /// For a pass in file order over bytes `from` to `to`, which are all where `presence` says. `None` if
+    /// they are few, or a part of them is in memory now, or a hole: what it takes would say nothing of
+    /// the device.
+    pub(super) fn in_file_order(
+        file: &File,
+        (from, to): (u64, u64),
+        presence: impl FnOnce() -> Option<Presence>,
+    ) -> Option<Clock> {
+        if to.saturating_sub(from) < IN_ORDER_BYTES_MIN || presence() != Some(Presence::Absent) {
             return None;
         }
         let meta = file.metadata().ok()?;
-        let has_holes = meta.is_file() && meta.blocks().saturating_mul(512) < meta.len();
-        let means = residency::means(file).ok()?;
-        let presence = residency::uniform(file, means, from, to).ok()?;
-        if has_holes || presence != Some(Presence::Absent) {
+        if meta.is_file() && meta.blocks().saturating_mul(512) < meta.len() {
             return None;
         }
         let located = shared().locate(file).ok()?;

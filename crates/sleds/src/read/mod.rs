@@ -11,6 +11,7 @@ mod ground;
 mod linear;
 pub(crate) mod pool;
 
+use std::cell::LazyCell;
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom};
 
@@ -184,10 +185,11 @@ impl<'f> Reader<'f> {
             from = start;
         }
         let to = limit.min(*length);
+        let presence = LazyCell::new(|| choose::presence(file, from, to));
         let best = match options.plan {
             Plan::Linear => false,
             Plan::Best => from < to,
-            Plan::Auto => choose::best_pays(file, from, to, may_stop),
+            Plan::Auto => choose::best_pays(file, (from, to), || *presence, may_stop),
         };
         let state = match best {
             true => {
@@ -197,7 +199,7 @@ impl<'f> Reader<'f> {
             false => {
                 let options = options.for_bytes(to.saturating_sub(from));
                 let linear = Linear::stream(file, from, options).until(limit);
-                State::Linear(linear.timed(Clock::in_file_order(file, from, to)))
+                State::Linear(linear.timed(Clock::in_file_order(file, (from, to), || *presence)))
             }
         };
         Ok(Reader { file, from, state })
