@@ -131,7 +131,7 @@ fn a_small_letter_behind_a_backslash_is_lost_to_the_library_if_case_does_not_mat
 fn a_parenthesis_too_many_ends_the_group_that_options_make() {
     compare(
         "a_parenthesis_too_many_ends_the_group_that_options_make",
-        b"a)b\nab)\na)\nx a)b\n",
+        b"a)b\nab)\na)\nx a)b\n)\nq\n",
         &[
             &["-E", "a)b"],
             &["-Ew", "a)b"],
@@ -141,6 +141,7 @@ fn a_parenthesis_too_many_ends_the_group_that_options_make() {
             &["-Ew", "-e[ab]", "-ea)", "-e\\`a"],
             &["-Ex", "-e[ab]", "-ea)", "-e\\`a"],
             &["-Ex", "-e[[:alpha:]]", "-ea)", "-e\\`a"],
+            &["-Ex", "-ea$)b", "-e\\S"],
             &["a$)"],
             &["a$)b"],
             &["a$|b"],

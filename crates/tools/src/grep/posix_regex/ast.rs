@@ -94,6 +94,9 @@ pub(super) enum Node {
 }
 
 impl Node {
+    /// Any text, where only a superset is wanted.
+    pub(super) const ANYTHING: Node = Node::Backref(0);
+
     /// True if `test` holds for a node of the tree.
     pub(super) fn any(&self, test: &dyn Fn(&Node) -> bool) -> bool {
         test(self)

@@ -38,7 +38,7 @@ pub(super) fn parse(text: &[u8], at: &mut usize, rules: Rules) -> Result<Bracket
     }
     let inside = &text[begin..parser.at - 1];
     let plain = items.iter().all(|item| matches!(item, Item::Char(_)));
-    if rules.reader == Reader::Automaton
+    if rules.reader != Reader::Library
         && let [b':', middle @ .., b':'] = inside
         && !middle.is_empty()
         && plain
@@ -53,7 +53,7 @@ pub(super) fn parse(text: &[u8], at: &mut usize, rules: Rules) -> Result<Bracket
     };
     let complex = inverse || !items.iter().all(ascii);
     // What the automaton does not know, the library decides.
-    let automaton = known && rules.reader == Reader::Automaton;
+    let automaton = known && rules.reader != Reader::Library;
     let (set, bytes) = members(&items, automaton, rules);
     *at = parser.at;
     Ok(Bracket {
@@ -191,7 +191,7 @@ impl<'t> BracketParser<'t> {
             true => collate::range_by_locale(ends, &self.text[begin..self.at], icase)?,
             false => collate::range_by_code(ends, utf8, icase)?,
         };
-        if start == end && !named && self.rules.reader == Reader::Automaton {
+        if start == end && !named && self.rules.reader != Reader::Library {
             return Ok(Item::Char(start));
         }
         let codes = (start.code(), end.code());

@@ -174,16 +174,23 @@ impl Regex {
         let reader = Reader::Automaton;
         let rules = Rules { reader, ..rules };
         let found = parse::parse(automaton, rules, &mut remarks.warnings)?;
-        let read = |text: Vec<u8>| parse::parse(&text, rules, &mut Vec::new());
+        let read =
+            |text: Vec<u8>, reader| parse::parse(&text, Rules { reader, ..rules }, &mut Vec::new());
         let words = options.whole_words && !options.whole_lines;
         // With what it takes for the edges of words, the automaton cannot do in UTF-8.
         let beyond = found.beyond || words && options.utf8;
         // A parenthesis too many in a pattern ends the group that GNU grep puts around all.
         let odd = (options.whole_lines || options.whole_words)
-            && read(motif::grouped(automaton, rules.extended))?.node != found.node;
+            && read(motif::grouped(automaton, rules.extended), reader)?.node != found.node;
         let words = words && !odd;
         let node = match odd {
-            true => read(motif::wrapped(automaton, rules.extended, options))?.node,
+            true => {
+                let reader = match beyond {
+                    true => Reader::Superset,
+                    false => reader,
+                };
+                read(motif::wrapped(automaton, rules.extended, options), reader)?.node
+            }
             false => whole(found.node, options),
         };
         // Where both read the same, and the automata here know all of it, there is nothing to check.

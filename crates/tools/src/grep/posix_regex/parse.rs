@@ -26,6 +26,8 @@ pub(crate) enum Syntax {
 pub(super) enum Reader {
     /// The automaton, which says which lines match.
     Automaton,
+    /// The same where it leaves the decision to the C library: what it does not know may be anything.
+    Superset,
     /// The C library, which says where.
     Library,
 }
@@ -190,7 +192,9 @@ impl Parser<'_> {
         let mut nodes = Vec::new();
         while !self.ends() {
             let node = match self.rules.reader {
-                Reader::Automaton => self.piece_of_automaton(nodes.is_empty())?,
+                Reader::Automaton | Reader::Superset => {
+                    self.piece_of_automaton(nodes.is_empty())?
+                }
                 Reader::Library => self.piece_of_library(nodes.is_empty())?,
             };
             nodes.push(node);
@@ -311,7 +315,7 @@ impl Parser<'_> {
         self.start = false;
         self.closed.push(number);
         Ok(match self.rules.reader {
-            Reader::Automaton => inner,
+            Reader::Automaton | Reader::Superset => inner,
             Reader::Library => Node::Group(number, Box::new(inner)),
         })
     }
@@ -359,6 +363,9 @@ impl Parser<'_> {
         self.at += 1;
         self.complex = true;
         self.beyond |= utf8;
+        if utf8 && self.rules.reader == Reader::Superset {
+            return Ok(Node::ANYTHING);
+        }
         let inverse = c.is_ascii_uppercase();
         let last = last(utf8);
         Ok(Node::Set(if inverse { set.inverse(last) } else { set }))
@@ -384,6 +391,9 @@ impl Parser<'_> {
         } = bracket::parse(self.text, &mut self.at, self.rules)?;
         self.beyond |= !known;
         self.complex |= complex;
+        if !known && self.rules.reader == Reader::Superset {
+            return Ok(Node::ANYTHING);
+        }
         if inverse {
             return Ok(Node::Set(set.inverse(last(utf8))));
         }
