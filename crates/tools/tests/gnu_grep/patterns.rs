@@ -150,6 +150,21 @@ fn a_parenthesis_too_many_ends_the_group_that_options_make() {
 }
 
 #[test]
+fn newlines_within_a_record_do_not_divide_it() {
+    compare(
+        "newlines_within_a_record_do_not_divide_it",
+        b"x \na b\n\0a\nb\0",
+        &[
+            &["-zc", "^a"],
+            &["-zc", "^[a-b]"],
+            &["-zob", "^[a-b]\\|x"],
+            &["-zoE", "(\\ba|x)$| "],
+            &["-zxc", "a"],
+        ],
+    );
+}
+
+#[test]
 fn a_backslash_may_end_the_last_of_several_texts() {
     compare(
         "a_backslash_may_end_the_last_of_several_texts",

@@ -108,6 +108,15 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
     let nul_lines = args.iter().any(|a| a == "-z" || a == "--null-data");
     let context = args.iter().any(|a| is_context(a));
     let utf8 = locale.name != "C";
+    let folds = args.iter().any(|a| a == "-i" || a == "-y");
+    if folds && utf8 && patterns.len() > 1 && patterns.iter().any(|p| p.contains("[.")) {
+        // The C library then misses matches of the other patterns (seeds 130003781, 130004081).
+        return None;
+    }
+    if nul_lines && patterns.iter().any(|p| p.contains('$')) {
+        // The C library then takes `$` for true before a newline that the pattern goes on to match.
+        return None;
+    }
     let mut names = Vec::new();
     for number in 0..1 + rng.below(4) {
         let mut bytes = generate::content(rng);
