@@ -61,6 +61,10 @@ pub(super) fn best_pays(
     let Some(room) = room(&sleds) else {
         return false;
     };
+    let rest = sleds.iter().filter(|sled| sled.level != Level::Memory);
+    if rest.map(|sled| sled.length).sum::<u64>() <= room {
+        return false;
+    }
     let linear = delivery_time_in(&sleds, Plan::Linear, Some(room));
     read_over(&mut sleds);
     let best = delivery_time_in(&sleds, Plan::Best, Some(room));
