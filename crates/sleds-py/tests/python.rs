@@ -9,9 +9,16 @@ fn skipped(why: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
+/// Runs a program of an environment, as in a shell where that is active: the build calls `maturin` by
+/// its name.
 fn run(program: &Path, args: &[&str]) -> Output {
+    let mut paths = vec![program.parent().expect("a directory").to_owned()];
+    paths.extend(std::env::split_paths(
+        &std::env::var_os("PATH").unwrap_or_default(),
+    ));
     let output = Command::new(program)
         .args(args)
+        .env("PATH", std::env::join_paths(paths).expect("no colons"))
         .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
         .env("SLEDS_TEST_DIR", env!("CARGO_TARGET_TMPDIR"))
         .output();
