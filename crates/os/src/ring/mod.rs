@@ -178,6 +178,17 @@ impl Driver for Ring {
     }
 }
 
+impl Ring {
+    /// For `time`, lets the kernel do what it has put off until this thread waits. A request whose
+    /// worker was held up after its completion keeps its file open until then.
+    pub(crate) fn let_finish(&self, time: Duration) {
+        let until = StdInstant::now() + time;
+        self.queues.borrow_mut().submit_and_wait(Some(time));
+        // It comes back early if there are completions, which are for the next turn.
+        std::thread::sleep(until.saturating_duration_since(StdInstant::now()));
+    }
+}
+
 impl Queues {
     /// # Safety
     /// What `entry` points to must stay valid until its completion is seen.

@@ -21,7 +21,7 @@ use crate::{Ring, sys};
 
 /// How long to wait for a device that is in use by nobody who can be seen. That is what a process
 /// leaves behind that was killed: its requests keep what they are about open, and locked, until the
-/// kernel is done with them.
+/// kernel is done with them. So do our own, after they complete.
 const NOBODY_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -59,7 +59,7 @@ pub fn open(
     let metadata = fs::metadata(&canonical).map_err(|e| asked.refused(e, "looking it up"))?;
     let device: Rc<dyn Device> = match asked.kind_of(&metadata)? {
         DeviceKind::File => {
-            let (fd, probed) = patiently(|| asked.open_file(&canonical, &metadata))?;
+            let (fd, probed) = patiently(ring, || asked.open_file(&canonical, &metadata))?;
             Rc::new(FileDevice::new(Core::new(
                 ring,
                 fd,
@@ -68,7 +68,7 @@ pub fn open(
             )))
         }
         DeviceKind::Block => {
-            let (fd, probed) = patiently(|| asked.open_block(&canonical, &metadata))?;
+            let (fd, probed) = patiently(ring, || asked.open_block(&canonical, &metadata))?;
             Rc::new(BlockDevice::new(Core::new(
                 ring,
                 fd,
@@ -82,14 +82,14 @@ pub fn open(
 }
 
 /// Tries `open` until the device is not in use, or in use by somebody who can be seen.
-fn patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
+fn patiently<T>(ring: &Ring, open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
     let until = Instant::now() + NOBODY_MAX;
     loop {
         match open() {
             Err(OpenError::InUse { users, .. } | OpenError::Locked { users, .. })
                 if users.0.is_empty() && Instant::now() < until =>
             {
-                std::thread::sleep(LOOK_EVERY);
+                ring.let_finish(LOOK_EVERY);
             }
             done => return done,
         }
