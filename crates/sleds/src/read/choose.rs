@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 
 use crate::delivery::{delivery_time_in, read_over, room};
 use crate::describe::{Level, Sled, shared};
+use crate::memory::cache_capacity;
 use crate::residency::{self, Presence};
 
 use super::Plan;
@@ -49,6 +50,10 @@ pub(super) fn best_pays(
     if to.saturating_sub(from) < SMALL || presence().is_some() {
         return false;
     }
+    // Known without asking for what is where: a small file takes longer to describe than to read.
+    if !may_stop && cache_capacity().is_some_and(|capacity| to - from <= capacity) {
+        return false;
+    }
     let Ok(mut sleds) = shared().describe_part(file, from, to) else {
         return false;
     };
@@ -61,10 +66,6 @@ pub(super) fn best_pays(
     let Some(room) = room(&sleds) else {
         return false;
     };
-    let rest = sleds.iter().filter(|sled| sled.level != Level::Memory);
-    if rest.map(|sled| sled.length).sum::<u64>() <= room {
-        return false;
-    }
     let linear = delivery_time_in(&sleds, Plan::Linear, Some(room));
     read_over(&mut sleds);
     let best = delivery_time_in(&sleds, Plan::Best, Some(room));
