@@ -69,9 +69,10 @@ impl Delivery {
 /// [`Plan::Auto`].
 ///
 /// The linear plan waits for a latency where it gets to a device, as the kernel's read-ahead begins
-/// anew there, with nothing to overlap with at first; for less after cached parts that are so short that read-ahead goes on over them. If
-/// the cache has no room for what is read, cached parts are gone when the linear plan gets to them
-/// (the paper's figure 3), and count as on the device. The best plan reads each level at one go, with
+/// anew there, with nothing to overlap with at first; for less after cached parts that are so short
+/// that read-ahead goes on over them. If the cache has no room for what is read, cached parts are
+/// gone when the linear plan gets to them (the paper's figure 3), and count as on the device. The
+/// best plan reads each level at one go, with
 /// several requests in flight; an arm passes over what is left out in no more time than reading it
 /// would take. [`Plan::Auto`] reads over short cached parts, as [`Reader`](crate::Reader) does.
 pub fn delivery_time(sleds: &[Sled], plan: Plan) -> Delivery {
