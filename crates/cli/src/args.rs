@@ -200,6 +200,10 @@ pub(crate) struct ServeArgs {
     /// How long data that nobody flushed may wait for the log [default: 50ms].
     #[arg(long, value_name = "TIME")]
     pub(crate) max_delay: Option<TimeSpan>,
+    /// How long requests wait for a device that fails before they fail too [default: 60s]. It is tried
+    /// again for as long as it takes, whatever this is.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) patience: Option<TimeSpan>,
     /// Writes of this size and more go to the data device directly, or off [default: 64KiB where
     /// log and data are parts of one device, else off].
     #[arg(long, value_name = "SIZE")]

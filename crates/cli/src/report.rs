@@ -86,6 +86,12 @@ pub(crate) struct Report {
     pub(crate) destaged_bytes: u64,
     pub(crate) absorbed_bytes: u64,
     pub(crate) damaged_bytes: u64,
+    #[serde(default)]
+    pub(crate) unreadable_bytes: u64,
+    #[serde(default)]
+    pub(crate) refused_bytes: u64,
+    #[serde(default)]
+    pub(crate) refused_ranges: Vec<(u64, u64)>,
     pub(crate) data_errors: u64,
     pub(crate) throttled_s: f64,
     pub(crate) read_latency: Latencies,
@@ -94,7 +100,13 @@ pub(crate) struct Report {
 }
 
 /// The modes by the names they have here.
-pub(crate) const MODES: [&str; 4] = ["caching", "draining", "degraded", "data_failing"];
+pub(crate) const MODES: [&str; 5] = [
+    "caching",
+    "draining",
+    "degraded",
+    "data_failing",
+    "log_failing",
+];
 
 fn mode(mode: Mode) -> &'static str {
     match mode {
@@ -102,6 +114,7 @@ fn mode(mode: Mode) -> &'static str {
         Mode::Draining => MODES[1],
         Mode::Degraded => MODES[2],
         Mode::DataFailing => MODES[3],
+        Mode::LogFailing => MODES[4],
     }
 }
 
@@ -136,6 +149,9 @@ impl Report {
             destaged_bytes: status.destaged_bytes,
             absorbed_bytes: status.absorbed_bytes,
             damaged_bytes: status.damaged_bytes,
+            unreadable_bytes: status.unreadable_bytes,
+            refused_bytes: status.refused_bytes,
+            refused_ranges: status.refused_ranges,
             data_errors: status.data_errors,
             throttled_s: status.throttled_s,
             read_latency: status.read_latency.into(),
@@ -212,6 +228,16 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
     counter("absorbed_bytes", "Bytes overwritten before they were moved"),
     gauge("damaged_bytes", "Bytes known to be damaged in the log"),
+    gauge(
+        "unreadable_bytes",
+        "Bytes that could not be read from the log when it was tried last; they are not lost, and are \
+         tried again",
+    ),
+    gauge(
+        "refused_bytes",
+        "Bytes, in whole lines of 4 KiB, that the data device did not take when it was tried last; they \
+         stay in the log, and are tried again",
+    ),
     counter("data_errors", "Errors of the data device"),
     counter(
         "throttled_s",
@@ -264,6 +290,9 @@ pub(crate) mod tests {
             destaged_bytes: 10,
             absorbed_bytes: 11,
             damaged_bytes: 12,
+            unreadable_bytes: 0,
+            refused_bytes: 4096,
+            refused_ranges: vec![(8192, 4096)],
             data_errors: 13,
             throttled_s: 0.5,
             read_latency: latency,

@@ -1,19 +1,23 @@
 //! When the log device fails: taking home what only it or its buffer holds, and going on without it.
 //!
-//! The log may still hold older copies of what is written from now on, and a later attach would
-//! bring them back. So until all it holds is home and its superblock says *abandoned*, nothing that
-//! overlaps with it is written past it, and no flush is acknowledged (I7). Requests for other ranges
-//! go on meanwhile.
+//! The log may still hold older copies of what is written from now on, and a later attach would bring
+//! them back. So nothing is acknowledged as durable until all it holds is home and it is known, durably,
+//! that it no longer counts (I7): its superblock says *abandoned*, or a witness remembers it. Other
+//! requests go on meanwhile.
+//!
+//! What cannot be read from the log is not lost: it is tried again for as long as it takes. Only what
+//! does not match its checksum is lost, and what an administrator says to give up.
 
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
-use forebay_log::RangeKind;
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result};
+use forebay_log::{Addr, RangeKind};
+use forebay_units::{Line, SECTOR_BYTES};
+use futures_util::future::{Either, select};
 
 use crate::engine::{Engine, Rescue, sectors};
-use crate::home::{Haste, Loaded};
+use crate::home::{Haste, Loaded, LoadedPieces};
 use crate::map::Piece;
 use crate::policy;
 use crate::ranges::Mark;
@@ -21,182 +25,309 @@ use crate::ranges::Mark;
 /// Pieces taken home between two flushes of the data device.
 const BATCH: usize = 8192;
 
+/// Pieces by where they lie in the log, and of which line they are.
+type Places = Vec<(Addr, Line)>;
+
+/// Why not all of it is home yet.
+struct Setback {
+    /// Something came home all the same.
+    progress: bool,
+}
+
 /// Waits for the log to fail, then does what is left to do.
 pub(crate) async fn rescuer(engine: Rc<Engine>) {
     let failure = engine.log.failed().await;
     tracing::error!(%failure, "going on without the log");
     engine.rescue.set(Rescue::UnderWay);
-    engine.rescue_marks().await;
-    engine.rescue_pieces().await;
-    let mut marked = engine.abandon_log().await;
-    engine.rescue.set(Rescue::Done);
     engine.settled.notify_all();
-    // A device that comes back must not be believed at the next attach.
     let mut failures = 0;
-    while marked.is_err() {
-        engine.rt.sleep(policy::retry_after(failures)).await;
-        failures += 1;
-        marked = engine.abandon_log().await;
+    loop {
+        engine.rescuing.set(true);
+        let rescued = engine.rescue().await;
+        engine.rescuing.set(false);
+        engine.settled.notify_all();
+        match rescued {
+            Ok(()) => break,
+            Err(Setback { progress }) => {
+                failures = if progress { 0 } else { failures + 1 };
+                engine.pause_before_retry(failures).await;
+            }
+        }
     }
+    engine.disown_log().await;
 }
 
 impl Engine {
-    /// Tries until it succeeds: what is not home yet exists nowhere else. An attempt is writes and
-    /// their flush: a flush that fails may have lost what it was for.
-    async fn persist<T, F: Future<Output = Result<T>>>(&self, mut attempt: impl FnMut() -> F) -> T {
-        let mut failures = 0;
-        loop {
-            match attempt().await {
-                Ok(done) => {
-                    self.trouble.replace(None);
-                    return done;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the data device fails, too; will retry");
-                    self.counters.borrow_mut().data_errors += 1;
-                    self.trouble.replace(Some(error.to_string().into()));
-                    self.settled.notify_all();
-                    self.rt.sleep(policy::retry_after(failures)).await;
-                    failures += 1;
-                }
-            }
-        }
+    async fn pause_before_retry(&self, failures: u32) {
+        let waited_for = self.users() > 0;
+        self.pause(policy::retry_after(failures, waited_for)).await;
     }
 
-    async fn rescue_marks(&self) {
+    /// Takes home what can be, from memory first: that is quick and certain.
+    async fn rescue(&self) -> Result<(), Setback> {
+        let mut progress = false;
+        self.rescue_marks()
+            .await
+            .map_err(|()| Setback { progress })?;
+        let (in_ram, on_device) = self.pieces_by_place();
+        let mut left = false;
+        for batch in in_ram.chunks(BATCH) {
+            let pieces = self.still_there(batch);
+            let mut loaded = LoadedPieces::default();
+            for piece in pieces {
+                let copy = |bytes: &[u8]| BufMut::copy_of(bytes).freeze();
+                let bytes = self.log.with_ram(piece.addr, piece.sectors.into(), copy);
+                loaded
+                    .sound
+                    .extend(bytes.map(|bytes| Loaded { piece, bytes }));
+            }
+            left |= !self.settle_home(loaded.sound, &mut progress).await;
+        }
+        let (mut unreadable, mut gone) = (0, false);
+        for batch in on_device.chunks(BATCH) {
+            let pieces = self.still_there(batch);
+            if gone {
+                unreadable += bytes_of(&pieces);
+                continue;
+            }
+            let (asked, mut loaded) = (pieces.len(), self.load(pieces, Haste::Rescue).await);
+            self.consider_giving_up(&mut loaded);
+            left |= !self.settle_home(loaded.sound, &mut progress).await;
+            self.give_up(&loaded.damaged);
+            unreadable += bytes_of(&loaded.unreadable);
+            if let Some(error) = &loaded.error {
+                self.log_troubles(format!("the failed log cannot be read: {error}"));
+            }
+            // That the device is gone is found out once, and not batch by batch.
+            gone = asked > 0 && loaded.unreadable.len() == asked && !self.log.answers().await;
+        }
+        self.unreadable.set(unreadable);
+        if left || unreadable > 0 || self.stopping.get() {
+            return Err(Setback { progress });
+        }
+        self.give_up_unreadable.set(false);
+        Ok(())
+    }
+
+    /// Makes what marks say true at home; then they are no longer needed.
+    async fn rescue_marks(&self) -> Result<(), ()> {
         let marks: Vec<(Range<u64>, Mark)> = self.map.borrow().ranges().iter().collect();
-        self.persist(|| async {
+        let marks = marks
+            .into_iter()
+            .filter(|(_, mark)| mark.kind != RangeKind::Lost);
+        let marks: Vec<_> = marks.collect();
+        if marks.is_empty() {
+            return Ok(());
+        }
+        let attempt = async {
             for (range, mark) in &marks {
+                self.give_way(Haste::Rescue).await?;
                 self.mark_at_home(*mark, range.clone()).await?;
             }
             self.flush_data().await
-        })
-        .await;
-    }
-
-    async fn rescue_pieces(&self) {
-        loop {
-            let batch: Vec<Piece> = self.map.borrow().all_pieces().take(BATCH).collect();
-            if batch.is_empty() {
-                break;
-            }
-            let (mut ready, mut on_device) = (Vec::new(), Vec::new());
-            for piece in batch {
-                let in_ram = self
-                    .log
-                    .with_ram(piece.addr, piece.sectors.into(), |bytes| Loaded {
-                        piece,
-                        bytes: forebay_device::BufMut::copy_of(bytes).freeze(),
-                    });
-                match in_ram {
-                    Some(loaded) => ready.push(loaded),
-                    None => on_device.push(piece),
-                }
-            }
-            let loaded = self.load(on_device, Haste::Rescue).await;
-            ready.extend(loaded.sound);
-            self.persist(|| async {
-                self.write_pieces_home(ready.clone(), Haste::Rescue).await?;
-                self.flush_data().await
-            })
-            .await;
-            self.give_up(&loaded.damaged);
-            let mut map = self.map.borrow_mut();
-            for Loaded { piece, .. } in &ready {
-                map.forget(piece.line, piece.addr);
-            }
-        }
-        // Zeroes and discards are home since the start of the rescue, and beneath the data.
-        let mut map = self.map.borrow_mut();
-        let home: Vec<Range<u64>> = {
-            let marks = map
-                .ranges()
-                .iter()
-                .filter(|(_, mark)| mark.kind != RangeKind::Lost);
-            marks.map(|(range, _)| range).collect()
         };
-        for range in home {
-            map.mark(range, None);
+        if let Err(error) = attempt.await {
+            self.note_setback(&error);
+            return Err(());
+        }
+        let mut map = self.map.borrow_mut();
+        for (range, mark) in marks {
+            map.forget_mark(range, mark);
+        }
+        Ok(())
+    }
+
+    /// Every piece by its line and place: those in memory, and those on the device in its order.
+    fn pieces_by_place(&self) -> (Places, Places) {
+        let map = self.map.borrow();
+        let all = map.all_pieces();
+        let in_ram = |piece: &Piece| {
+            let there = self.log.with_ram(piece.addr, piece.sectors.into(), |_| ());
+            there.is_some()
+        };
+        let (in_ram, on_device): (Vec<Piece>, Vec<Piece>) = all.partition(in_ram);
+        let places = |pieces: Vec<Piece>| {
+            let mut places: Vec<_> = pieces.iter().map(|p| (p.addr, p.line)).collect();
+            places.sort_unstable();
+            places
+        };
+        (places(in_ram), places(on_device))
+    }
+
+    fn still_there(&self, places: &[(Addr, Line)]) -> Vec<Piece> {
+        let map = self.map.borrow();
+        let found = places.iter();
+        found
+            .filter_map(|(addr, line)| map.piece_at(*line, *addr))
+            .collect()
+    }
+
+    /// Writes pieces home, durably, and lets the map forget them; false if some are left.
+    async fn settle_home(&self, sound: Vec<Loaded>, progress: &mut bool) -> bool {
+        if sound.is_empty() {
+            return true;
+        }
+        let home = self.write_pieces_home(sound.clone(), Haste::Rescue, true);
+        let home = home.await;
+        if let Some(error) = &home.error {
+            self.note_setback(error);
+        }
+        if let Err(error) = self.flush_data().await {
+            self.note_setback(&error);
+            return false;
+        }
+        let refused: std::collections::BTreeSet<(Line, Addr)> = home
+            .refused
+            .iter()
+            .map(|loaded| (loaded.piece.line, loaded.piece.addr))
+            .collect();
+        if home.stopped {
+            return false;
+        }
+        let mut map = self.map.borrow_mut();
+        for Loaded { piece, .. } in &sound {
+            if !refused.contains(&(piece.line, piece.addr)) {
+                map.forget(piece.line, piece.addr);
+                *progress = true;
+            }
+        }
+        drop(map);
+        if refused.is_empty() {
+            self.data_trouble.is_over();
+        }
+        refused.is_empty()
+    }
+
+    fn note_setback(&self, error: &DeviceError) {
+        if !self.stopping.get() {
+            tracing::warn!(%error, "the data device fails, too; will retry");
+            self.data_fails(error);
         }
     }
 
-    /// Data that cannot be read any more: its sectors fail from now on, and if it had not been
-    /// durable, so does every flush.
+    /// What cannot be read is lost once an administrator has said so; it was just tried again.
+    pub(crate) fn consider_giving_up(&self, loaded: &mut LoadedPieces) {
+        if self.give_up_unreadable.get() && !loaded.unreadable.is_empty() {
+            loaded.error = None;
+            let unreadable = std::mem::take(&mut loaded.unreadable);
+            loaded.damaged.extend(unreadable);
+        }
+    }
+
+    /// Data that does not match its checksum, or was given up: its sectors fail from now on. All of it
+    /// had been made durable, since what was not is still in memory.
     fn give_up(&self, damaged: &[Piece]) {
         if damaged.is_empty() {
             return;
         }
         tracing::error!(pieces = damaged.len(), "data was lost with the log");
-        let stable = self.log.destage_limit();
-        let layout = self.log.layout();
-        let unflushed = |piece: &Piece| layout.segment_of(piece.addr, self.log.tail()) >= stable;
-        if damaged.iter().any(unflushed) {
-            self.lost_unflushed.set(true);
-        }
         let record = self.log.next_record();
+        let kind = RangeKind::Lost;
         let mut map = self.map.borrow_mut();
-        for range in damaged.iter().flat_map(|piece| piece.live_runs()) {
-            map.mark(
-                range,
-                Some(Mark {
-                    kind: RangeKind::Lost,
-                    record,
-                }),
-            );
+        for piece in damaged {
+            let now = map.piece_at(piece.line, piece.addr);
+            let runs: Vec<_> = now.into_iter().flat_map(Piece::live_runs).collect();
+            for range in runs {
+                map.mark(range, Some(Mark { kind, record }));
+            }
+        }
+    }
+
+    /// Sees to it that no later attach takes the failed log for the truth, and only then lets flushes
+    /// be acknowledged. Goes on until the log itself says so: it may work again later.
+    async fn disown_log(&self) {
+        let mut failures = 0;
+        loop {
+            let marked = self.mark_abandoned().await;
+            let settled = marked.is_ok() || self.witnessed.get() || self.testify().await;
+            self.stale_log.set(marked.is_err());
+            if settled {
+                self.log_trouble.is_over();
+                self.rescue.set(Rescue::Done);
+            } else if let Err(error) = &marked {
+                let what = "the failed log cannot be marked as given up";
+                self.log_troubles(format!("{what}: {error}"));
+            }
+            self.settled.notify_all();
+            if marked.is_ok() {
+                return;
+            }
+            self.pause_before_retry(failures).await;
+            failures += 1;
         }
     }
 
     /// Says in the log that it must not be taken up again, if it still takes that.
-    pub(crate) async fn abandon_log(&self) -> Result<()> {
-        let lost_sectors = self.lost_sectors();
-        self.payload.borrow_mut().lost_sectors = lost_sectors;
-        let layer = self.payload.borrow().encode();
-        let marked = self.log.update_superblock_of_failed(|superblock| {
-            superblock.abandoned = true;
-            superblock.layer = layer;
-        });
-        let marked = marked.await.inspect_err(|error| {
+    pub(crate) async fn mark_abandoned(&self) -> Result<()> {
+        let (lost, sectors) = (self.lost_ranges(), self.lost_sectors());
+        let layer = {
+            let mut payload = self.payload.borrow_mut();
+            payload.lost_sectors = sectors;
+            payload.lost = lost;
+            payload.encode()
+        };
+        let marked = self
+            .log
+            .abandon(|superblock| superblock.layer = layer)
+            .await;
+        marked.inspect_err(|error| {
             tracing::error!(%error, "the failed log could not be marked; do not attach it again");
-        });
-        self.stale_log.set(marked.is_err());
-        marked
+        })
     }
 
-    /// Waits until what overlaps with the failed log is home and the log is out of the game.
+    /// Has somebody else remember that the log was given up: the witness, or the administrator who
+    /// said so. True if that will do.
+    async fn testify(&self) -> bool {
+        let Some(witness) = &self.witness else {
+            self.witnessed.set(self.forsaken.get());
+            return self.forsaken.get();
+        };
+        let epoch = self.log.superblock().epoch.0;
+        let kept = witness.give_up(self.log.volume(), epoch).await;
+        if let Err(error) = &kept {
+            tracing::error!(%error, "nor could it be noted elsewhere that the log was given up");
+        }
+        self.witnessed.set(kept.is_ok() || self.forsaken.get());
+        self.witnessed.get()
+    }
+
+    /// Waits until all the failed log held is home and it is out of the game.
     ///
     /// # Errors
-    /// While the data device does not take it: how long that lasts nobody knows.
-    async fn until_rescued(&self, op: Op, range: Option<&Range<u64>>) -> Result<()> {
-        let stuck = |cause: Arc<str>| DeviceError::Failed {
-            op,
-            cause: format!("the log failed, and what it held cannot be taken home: {cause}").into(),
-        };
-        self.settled
-            .until(|| {
-                let free = range.is_some_and(|range| !self.map.borrow().overlaps(range.clone()));
-                if free || self.rescue.get() == Rescue::Done {
-                    return Some(Ok(()));
-                }
-                self.trouble.borrow().clone().map(|cause| Err(stuck(cause)))
-            })
-            .await
+    /// When that is held up for longer than patience lasts: until when nobody knows.
+    async fn until_rescued(&self, op: Op) -> Result<()> {
+        let rescued = self
+            .settled
+            .until(|| (self.rescue.get() == Rescue::Done).then_some(()));
+        let (rescued, lasts) = (
+            std::pin::pin!(rescued),
+            std::pin::pin!(self.trouble_lasts()),
+        );
+        match select(rescued, lasts).await {
+            Either::Left(_) => Ok(()),
+            Either::Right((cause, _)) => {
+                let what = "the log failed, and what it held cannot be settled";
+                let cause = format!("{what}: {cause}").into();
+                Err(DeviceError::Failed { op, cause })
+            }
+        }
     }
 
-    /// A write without a log.
+    /// A write without a log. Where the log or its buffer holds something older, that is forgotten only
+    /// when the new data is durable: the data device could still lose it, and the older copy is durable.
     pub(crate) async fn write_home(&self, at: u64, buf: Buf, durable: bool) -> Result<()> {
         let range = sectors(&(at..at + buf.len() as u64));
-        self.until_rescued(Op::Write, Some(&range)).await?;
         let _turn = self.home.lock(range.clone()).await;
-        let durability = if durable {
+        let held = self.map.borrow().overlaps(range.clone());
+        let durability = if durable || held {
             Durability::Fua
         } else {
             Durability::Flush
         };
         self.data.write(at, buf, durability).await?;
-        if !durable {
+        if durability == Durability::Flush {
             self.note_bypassed();
         }
-        // What was lost there has been written anew.
         self.map.borrow_mut().mark(range, None);
         Ok(())
     }
@@ -204,11 +335,13 @@ impl Engine {
     /// A discard or write-zeroes without a log.
     pub(crate) async fn mark_home(&self, op: Op, kind: RangeKind, bytes: Range<u64>) -> Result<()> {
         let range = sectors(&bytes);
-        self.until_rescued(op, Some(&range)).await?;
         let _turn = self.home.lock(range.clone()).await;
         self.change_home(kind, range.clone()).await?;
         self.note_bypassed();
         if op == Op::WriteZeroes {
+            if self.map.borrow().overlaps(range.clone()) {
+                self.flush_data().await?;
+            }
             self.map.borrow_mut().mark(range, None);
         }
         Ok(())
@@ -216,11 +349,15 @@ impl Engine {
 
     /// A flush without a log: the data device's, once everything is there.
     pub(crate) async fn flush_home(&self, op: Op) -> Result<()> {
-        self.until_rescued(op, None).await?;
-        if self.lost_unflushed.get() {
-            let cause = "data that was not yet durable was lost with the log device".into();
-            return Err(DeviceError::Failed { op, cause });
-        }
+        self.until_rescued(op).await?;
         self.make_bypassed_durable(op).await
     }
+}
+
+/// Bytes of which these are the newest data.
+pub(crate) fn bytes_of(pieces: &[Piece]) -> u64 {
+    let live = pieces
+        .iter()
+        .map(|piece| u64::from(piece.live.count_ones()));
+    live.sum::<u64>() * SECTOR_BYTES
 }

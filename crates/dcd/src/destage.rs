@@ -13,34 +13,31 @@
 //! 5. the superblock with the new tail becomes durable, in both copies;
 //! 6. only now the map forgets the pieces and the segments are free.
 
+mod window;
+
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{DeviceError, Op};
-use forebay_log::{Addr, Entry, LogError, Placed, RangeKind};
+use forebay_log::{Addr, LogError};
 use forebay_units::{Line, RecordSeq, SegmentSeq};
-use futures_util::StreamExt;
 
 use crate::engine::Engine;
-use crate::home::{Haste, LoadedPieces};
-use crate::map::Piece;
+use crate::home::LoadedPieces;
 use crate::policy::{self, Decision};
-use crate::ranges::Mark;
 
-/// The most live data taken in one window, in sectors: 16 MiB. Two windows may be in memory.
-const WINDOW_SECTORS: u64 = 32 << 10;
-/// The most segments taken in one window.
-const WINDOW_SEGMENTS: u64 = 256;
-/// Summaries being read at once.
-const SUMMARIES: usize = 8;
-/// How many ranges of lost data are appended in one group.
-const LOST_GROUP: usize = 64;
+/// After so many attempts in a row that did not bring anything home, every piece of a window is tried.
+const THOROUGH_AFTER: u32 = 3;
 
 /// Why a window was not finished.
 enum Failure {
+    /// The volume is closing.
+    Stopped,
     /// The data device did not do what it must.
     Data(DeviceError),
+    /// The log device does not give back what it holds.
+    Unreadable(DeviceError),
     /// The log failed; the rescue takes over.
     Log(LogError),
 }
@@ -53,7 +50,10 @@ impl From<LogError> for Failure {
 
 impl From<DeviceError> for Failure {
     fn from(error: DeviceError) -> Failure {
-        Failure::Data(error)
+        match error {
+            DeviceError::Closed { .. } => Failure::Stopped,
+            error => Failure::Data(error),
+        }
     }
 }
 
@@ -69,14 +69,16 @@ struct Written {
     pieces: Vec<(Line, Addr)>,
     /// Fingerprinted blocks that were touched.
     touched: u64,
-    /// The newest record when it was last asked what is live.
+    /// The newest record when it was last asked what is live, or anything was kept in the log.
     superseded_by: RecordSeq,
+    /// Home took nothing at all of it, and gave this error.
+    in_vain: Option<DeviceError>,
 }
 
 /// Destages for as long as the volume is attached and its log works.
 pub(crate) async fn destager(engine: Rc<Engine>) {
     let mut failures = 0;
-    while engine.log.failure().is_none() && !engine.closed.get() {
+    while engine.log.failure().is_none() && engine.closing.get().is_none() {
         let wake = engine.wake.listen();
         match policy::decide(&engine.observe()) {
             Decision::Rest => {
@@ -95,45 +97,59 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
             }
             Decision::Destage { .. } => {}
         }
+        let before = engine.counters.borrow().destaged_bytes;
         engine.destaging.set(true);
-        let done = engine.destage().await;
+        let done = engine.destage(failures >= THOROUGH_AFTER).await;
         engine.destaging.set(false);
-        match done {
-            Err(_) if engine.closed.get() => {}
-            Ok(()) => {
-                failures = 0;
-                engine.trouble.replace(None);
-            }
-            Err(Failure::Log(error)) => tracing::debug!(%error, "destaging ends"),
-            Err(Failure::Data(error)) => {
-                let wait = policy::retry_after(failures);
-                tracing::warn!(%error, ?wait, "cannot destage; will retry");
-                engine.counters.borrow_mut().data_errors += 1;
-                engine.trouble.replace(Some(error.to_string().into()));
-                engine.log.notify();
-                engine.settled.notify_all();
-                engine.rt.sleep(wait).await;
-                failures += 1;
-            }
-        }
+        let progress = engine.counters.borrow().destaged_bytes > before;
+        engine.review_refused(progress);
+        failures = match done {
+            Ok(()) => 0,
+            Err(_) if progress => 0,
+            Err(_) => failures + 1,
+        };
+        let trouble = engine.note_burst(done);
         engine.settled.notify_all();
+        if trouble {
+            let pressed = engine.observe().pressed;
+            let wait = policy::retry_after(failures.saturating_sub(1), pressed);
+            engine.pause(wait).await;
+        }
     }
 }
 
 impl Engine {
-    /// The segments to take from `start` on: as many as the window holds, none that is not durable.
-    fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
-        let limit = self.log.destage_limit();
-        let quarter = (self.log.layout().segment_count / 4).max(1);
-        let (mut end, mut live) = (start, 0);
-        while end < limit
-            && end.since(start) < WINDOW_SEGMENTS.min(quarter)
-            && live < WINDOW_SECTORS
-        {
-            live += u64::from(self.map.borrow().live_in(end));
-            end = end.next();
+    /// Notes how a burst ended; true if it is to be tried again after a pause.
+    fn note_burst(&self, done: Result<(), Failure>) -> bool {
+        match done {
+            Ok(()) => {
+                self.log_trouble.is_over();
+                let cause = self.refused.borrow().cause();
+                match cause.filter(|_| self.keeps_all()) {
+                    Some(cause) => {
+                        let cause = format!("the data device refuses some of it: {cause}");
+                        self.data_trouble.goes_on(self.rt.now(), cause);
+                    }
+                    None => self.data_trouble.is_over(),
+                }
+                false
+            }
+            Err(Failure::Stopped) => false,
+            Err(Failure::Log(error)) => {
+                tracing::debug!(%error, "destaging ends");
+                false
+            }
+            Err(Failure::Unreadable(error)) => {
+                tracing::warn!(%error, "the log cannot be read; will retry");
+                self.log_troubles(format!("the log cannot be read: {error}"));
+                true
+            }
+            Err(Failure::Data(error)) => {
+                tracing::warn!(%error, "cannot destage; will retry");
+                self.data_fails(&error);
+                true
+            }
         }
-        start..end
     }
 
     /// Makes the oldest segments fit to be destaged: durable, and not open.
@@ -163,8 +179,14 @@ impl Engine {
     /// When the volume is closing: what is not home by then stays in the log.
     pub(crate) async fn yield_to_users(&self, urgent: bool) -> Result<(), DeviceError> {
         loop {
-            if self.closed.get() {
-                return Err(DeviceError::Closed { op: Op::Write });
+            let op = Op::Write;
+            if self.closing.get().is_some() {
+                return Err(DeviceError::Closed { op });
+            }
+            // The rescue takes over, and users wait for it: they are never idle.
+            if self.log.failure().is_some() {
+                let cause = "the log failed meanwhile".into();
+                return Err(DeviceError::Failed { op, cause });
             }
             if urgent {
                 return Ok(());
@@ -188,7 +210,7 @@ impl Engine {
     /// One burst: windows, for as long as the policy says so. While one window is written home, the
     /// next is read and the one before is flushed and given up, so that neither device waits for
     /// the other.
-    async fn destage(&self) -> Result<(), Failure> {
+    async fn destage(&self, thorough: bool) -> Result<(), Failure> {
         if self.window(self.log.tail()).is_empty() {
             self.ripen().await?;
         }
@@ -208,57 +230,23 @@ impl Engine {
                 }
             };
             let commit_before = self.commit(before.take(), false);
-            let work = (self.write_window(current, urgent), read_next, commit_before);
+            let writing = self.write_window(current, urgent, thorough);
+            let work = (writing, read_next, commit_before);
             let (written, next, committed) =
                 futures_util::future::join3(work.0, work.1, work.2).await;
             committed?;
-            before = Some(written?);
+            let written = written?;
+            let in_vain = written.in_vain.clone();
+            before = Some(written);
+            if let Some(error) = in_vain {
+                self.commit(before, true).await?;
+                return Err(Failure::Data(error));
+            }
             self.account(&window, began);
             self.settled.notify_all();
             ready = next;
         }
         self.commit(before, true).await
-    }
-
-    async fn read_window(&self, start: SegmentSeq, urgent: bool) -> Ready {
-        let window = self.window(start);
-        let pieces = self.live_in_window(&window).await;
-        Ready {
-            window,
-            loaded: self.load(pieces, Haste::Destage { urgent }).await,
-        }
-    }
-
-    /// Takes a window's marks and data home.
-    async fn write_window(&self, ready: Ready, urgent: bool) -> Result<Written, Failure> {
-        let Ready { window, loaded } = ready;
-        self.declare_lost(&loaded.damaged)?;
-        let marks = self.marks_in_window(&window);
-        let changes = loaded
-            .sound
-            .iter()
-            .map(|l| l.piece.line.0 * 8..l.piece.line.0 * 8 + 8);
-        let marked = marks.iter().map(|(range, _)| range.clone());
-        let touched = self.about_to_change(changes.chain(marked)).await?;
-        for (range, mark) in &marks {
-            self.yield_to_users(urgent).await?;
-            self.carry_mark_home(range.clone(), *mark).await?;
-        }
-        let pieces = loaded
-            .sound
-            .iter()
-            .map(|l| (l.piece.line, l.piece.addr))
-            .collect();
-        let bytes = self
-            .write_pieces_home(loaded.sound, Haste::Destage { urgent })
-            .await?;
-        self.counters.borrow_mut().destaged_bytes += bytes;
-        Ok(Written {
-            window,
-            pieces,
-            touched,
-            superseded_by: self.log.last_record(),
-        })
     }
 
     /// Makes a window's home copies durable, then whatever superseded the rest, then the tail; and
@@ -274,102 +262,6 @@ impl Engine {
         Ok(())
     }
 
-    fn marks_in_window(&self, window: &Range<SegmentSeq>) -> Vec<(Range<u64>, Mark)> {
-        let records = self.log.first_record(window.start)..self.log.first_record(window.end);
-        let map = self.map.borrow();
-        map.ranges()
-            .iter()
-            .filter(|(_, mark)| records.contains(&mark.record))
-            .collect()
-    }
-
-    /// The pieces of data that still count in the window's segments.
-    async fn live_in_window(&self, window: &Range<SegmentSeq>) -> Vec<Piece> {
-        let segments: Vec<SegmentSeq> = {
-            let map = self.map.borrow();
-            let all = (window.start.0..window.end.0).map(SegmentSeq);
-            all.filter(|segment| map.live_in(*segment) > 0).collect()
-        };
-        let lists = futures_util::stream::iter(segments)
-            .map(|segment| self.live_pieces(segment))
-            .buffered(SUMMARIES);
-        lists.concat().await
-    }
-
-    /// The live pieces of a segment: by its summary, if that tells of them all, else by the map.
-    async fn live_pieces(&self, segment: SegmentSeq) -> Vec<Piece> {
-        let listed = self
-            .log
-            .entries(segment)
-            .await
-            .ok()
-            .flatten()
-            .unwrap_or_default();
-        let map = self.map.borrow();
-        let lookup = |placed: &Placed| match placed.entry {
-            Entry::Data { sector, .. } => map.piece_at(sector.line(), placed.addr),
-            Entry::Range { .. } => None,
-        };
-        let pieces: Vec<Piece> = listed.iter().filter_map(lookup).collect();
-        let live: u32 = pieces.iter().map(|piece| piece.live.count_ones()).sum();
-        if live == map.live_in(segment) {
-            return pieces;
-        }
-        tracing::warn!(%segment, "the summary does not tell of all that is live; asking the map");
-        let layout = self.log.layout();
-        let slot = layout.slot(segment);
-        map.all_pieces()
-            .filter(|piece| layout.slot_of(piece.addr) == slot)
-            .collect()
-    }
-
-    /// Notes in the log that the data of these pieces is lost, so that it stays known when their
-    /// segment is gone, and that home is never taken for it.
-    fn declare_lost(&self, pieces: &[Piece]) -> Result<(), Failure> {
-        let still: Vec<Range<u64>> = {
-            let map = self.map.borrow();
-            let now = pieces
-                .iter()
-                .filter_map(|piece| map.piece_at(piece.line, piece.addr));
-            now.flat_map(Piece::live_runs).collect()
-        };
-        for group in still.chunks(LOST_GROUP) {
-            tracing::error!(ranges = group.len(), "data in the log is damaged and lost");
-            self.append_lost(group.to_vec())?;
-        }
-        Ok(())
-    }
-
-    fn append_lost(&self, ranges: Vec<Range<u64>>) -> Result<(), Failure> {
-        if !self.log.has_room(0, ranges.len() as u64, 0) {
-            let cause = "no room in the log to note what is lost".into();
-            let op = Op::Write;
-            return Err(Failure::Data(DeviceError::Failed { op, cause }));
-        }
-        let mut map = self.map.borrow_mut();
-        self.log.append(|log| {
-            for range in ranges {
-                let len = range.end - range.start;
-                let kind = RangeKind::Lost;
-                let record = log.range(kind, forebay_units::Sector(range.start), len);
-                map.mark(range, Some(Mark { kind, record }));
-            }
-        });
-        Ok(())
-    }
-
-    /// Does what a mark says, as far as it still counts. What is lost cannot come home: it is noted
-    /// anew at the head.
-    async fn carry_mark_home(&self, range: Range<u64>, mark: Mark) -> Result<(), Failure> {
-        if mark.kind == RangeKind::Lost {
-            for group in self.still_marked(mark, range).chunks(LOST_GROUP) {
-                self.append_lost(group.to_vec())?;
-            }
-            return Ok(());
-        }
-        Ok(self.mark_at_home(mark, range).await?)
-    }
-
     /// `last` says that nothing else is being written home: then the ends are fingerprinted anew.
     async fn move_tail(&self, written: &Written, last: bool) -> Result<(), Failure> {
         let Written {
@@ -381,10 +273,12 @@ impl Engine {
         self.assert_all_home(window, pieces);
         let mut fingerprint = self.payload.borrow().fingerprint;
         if last && (*touched | fingerprint.unknown) != 0 {
-            fingerprint
-                .refresh(*touched | fingerprint.unknown, &*self.data)
-                .await?;
-            self.payload.borrow_mut().fingerprint = fingerprint;
+            let anew = *touched | fingerprint.unknown;
+            // What cannot be read now stays unknown, and is no reason not to go on.
+            match fingerprint.refresh(anew, &*self.data).await {
+                Ok(()) => self.payload.borrow_mut().fingerprint = fingerprint,
+                Err(error) => tracing::debug!(%error, "no fingerprint of the data device's ends"),
+            }
         }
         let layer = self.payload.borrow().encode();
         let next = self.log.first_record(window.end);

@@ -15,8 +15,11 @@ use serde::Serialize;
 use crate::format::Payload;
 use crate::map::Map;
 use crate::policy;
+use crate::refused::Refused;
 use crate::speed::Speed;
 use crate::stats::Counters;
+use crate::trouble::Trouble;
+use crate::witness::Witness;
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -39,6 +42,9 @@ pub struct AttachOptions {
     /// Writes of at least this length go straight to the data device (the paper's direct path). They
     /// keep a disk's semantics, not the log's order.
     pub bypass: Option<ByteLen>,
+    /// How long requests wait for a device that fails before they fail too, counted from when the
+    /// trouble began. What fails is tried again for as long as it takes.
+    pub patience: Duration,
     /// Take up a log in which something durable is missing, up to what is missing.
     pub accept_loss: bool,
     /// Take up a log whose data device was changed without it.
@@ -51,6 +57,7 @@ impl Default for AttachOptions {
             acknowledge: Acknowledge::Flush,
             max_delay: Duration::from_millis(50),
             bypass: None,
+            patience: Duration::from_secs(60),
             accept_loss: false,
             accept_changed: false,
         }
@@ -62,9 +69,9 @@ impl Default for AttachOptions {
 pub(crate) enum Rescue {
     /// The log works.
     NotNeeded,
-    /// What only it or its buffer holds is being taken home.
+    /// What only it or its buffer holds is being taken home, or it is being marked as given up.
     UnderWay,
-    /// All that could be read is home.
+    /// All that was not lost is home, and no later attach will believe the log.
     Done,
 }
 
@@ -102,9 +109,14 @@ pub(crate) struct Engine {
     /// Something came home, or failed to.
     pub(crate) settled: Event,
     pub(crate) draining: Cell<u32>,
-    pub(crate) closed: Cell<bool>,
-    /// Home writes may be under way.
+    /// Since when the volume is being closed: requests that come now fail, and those that wait for room
+    /// do so, too.
+    pub(crate) closing: Cell<Option<Instant>>,
+    /// What was acknowledged is durable, or cannot be made so: whatever goes home by itself stops.
+    pub(crate) stopping: Cell<bool>,
+    /// Home writes may be under way: of destaging, and of the rescue.
     pub(crate) destaging: Cell<bool>,
+    pub(crate) rescuing: Cell<bool>,
     /// How many changes past the log have completed that need a flush of the data device, and how
     /// many of them had one. Not a flag: who comes while the flush is under way must wait, too.
     pub(crate) bypassed: Cell<u64>,
@@ -112,11 +124,25 @@ pub(crate) struct Engine {
     /// A flush of the data device failed that some of those needed. Whether they are there nobody
     /// knows, and a later flush that succeeds does not say so; none is acknowledged after that.
     pub(crate) bypassed_lost: RefCell<Option<Arc<str>>>,
-    /// Why the data device does not take what is destaged.
-    pub(crate) trouble: RefCell<Option<Arc<str>>>,
+    /// With the data device: it does not take what is to go home.
+    pub(crate) data_trouble: Trouble,
+    /// With the log device: it does not give back what it holds, or cannot be marked.
+    pub(crate) log_trouble: Trouble,
+    /// What failed is to be tried again now.
+    pub(crate) again: Event,
+    /// What home refuses, and is kept in the log.
+    pub(crate) refused: RefCell<Refused>,
+    /// Bytes in the log that could not be read when it was tried last.
+    pub(crate) unreadable: Cell<u64>,
+    /// An administrator said that what cannot be read is to be given up.
+    pub(crate) give_up_unreadable: Cell<bool>,
+    /// An administrator answers for it that a failed log is not attached again.
+    pub(crate) forsaken: Cell<bool>,
+    /// Who remembers that a log was given up which cannot be told so itself.
+    pub(crate) witness: Option<Rc<dyn Witness>>,
+    /// A witness, or an administrator, knows that the log was given up.
+    pub(crate) witnessed: Cell<bool>,
     pub(crate) rescue: Cell<Rescue>,
-    /// Data that was not durable was lost with the log; no flush succeeds after that.
-    pub(crate) lost_unflushed: Cell<bool>,
     /// The log could not be told that what it holds no longer counts, and would be believed.
     pub(crate) stale_log: Cell<bool>,
 }
@@ -133,7 +159,7 @@ impl Drop for Request<'_> {
         self.engine.users.set(left);
         if left == 0 {
             self.engine.last_user.set(self.engine.rt.now());
-            if self.engine.closed.get() {
+            if self.engine.closing.get().is_some() {
                 self.engine.settled.notify_all();
             }
         }
@@ -191,21 +217,30 @@ impl Engine {
             wake: Event::new(),
             settled: Event::new(),
             draining: Cell::new(0),
-            closed: Cell::new(false),
+            closing: Cell::new(None),
+            stopping: Cell::new(false),
             destaging: Cell::new(false),
+            rescuing: Cell::new(false),
             bypassed: Cell::new(0),
             bypassed_durable: Cell::new(0),
             bypassed_lost: RefCell::new(None),
-            trouble: RefCell::new(None),
+            data_trouble: Trouble::default(),
+            log_trouble: Trouble::default(),
+            again: Event::new(),
+            refused: RefCell::default(),
+            unreadable: Cell::new(0),
+            give_up_unreadable: Cell::new(false),
+            forsaken: Cell::new(false),
+            witness: None,
+            witnessed: Cell::new(false),
             rescue: Cell::new(Rescue::NotNeeded),
-            lost_unflushed: Cell::new(false),
             stale_log: Cell::new(false),
         }
     }
 
     /// Begins a user's request.
     pub(crate) fn request(&self, op: Op) -> Result<Request<'_>> {
-        if self.closed.get() {
+        if self.closing.get().is_some() {
             return Err(DeviceError::Closed { op });
         }
         self.users.set(self.users.get() + 1);
@@ -240,37 +275,33 @@ impl Engine {
         futures_util::future::select(sleep, self.urgent.listen()).await;
     }
 
-    /// True if all that is not home cannot come home, because it is lost.
-    pub(crate) fn only_lost(&self) -> bool {
+    /// Ranges (first sector, sectors) that are lost, in order.
+    pub(crate) fn lost_ranges(&self) -> Vec<(u64, u64)> {
         let map = self.map.borrow();
-        map.live_sectors() == 0
-            && !map.is_empty()
-            && map
-                .ranges()
-                .iter()
-                .all(|(_, mark)| mark.kind == RangeKind::Lost)
+        let lost = map.ranges().iter();
+        let lost = lost.filter(|(_, mark)| mark.kind == RangeKind::Lost);
+        lost.map(|(range, _)| (range.start, range.end - range.start))
+            .collect()
     }
 
     /// Sectors that are lost.
     pub(crate) fn lost_sectors(&self) -> u64 {
-        let map = self.map.borrow();
-        let lost = map
-            .ranges()
-            .iter()
-            .filter(|(_, mark)| mark.kind == RangeKind::Lost);
-        lost.map(|(range, _)| range.end - range.start).sum()
+        self.lost_ranges().iter().map(|(_, sectors)| sectors).sum()
     }
 
     /// What the destager sees.
     pub(crate) fn observe(&self) -> policy::Observed {
         let used = self.used();
         let something = !self.map.borrow().is_empty() || self.log.tail() != self.log.head();
+        let keeps = self.keeps_all();
+        let due = self.refused.borrow().due(self.rt.now());
         policy::Observed {
             used,
-            dirty: something && (used > policy::HIGH_WATER || !self.only_lost()),
+            dirty: something && (!keeps || due || used > policy::HIGH_WATER && self.would_gain()),
             idle: self.idle(),
             pressed: self.starved.get() || self.draining.get() > 0,
             unnoted: self.log.superblock().stable < self.log.stable(),
+            look_again: self.refused.borrow().due_in(self.rt.now()),
         }
     }
 }

@@ -2,10 +2,14 @@
 //!
 //! The log around it carries magic, version, volume id and checksum; this is only the payload.
 
+use forebay_log::LAYER_BYTES_MAX;
+
 use crate::fingerprint::{BLOCKS, Fingerprint};
 
 /// Longest name or path kept, in bytes; longer ones are cut.
 const TEXT_BYTES_MAX: usize = 512;
+/// Bytes that a range of lost sectors takes.
+const LOST_BYTES: usize = 16;
 /// Most stable names kept.
 const NAMES_MAX: usize = 4;
 
@@ -33,6 +37,8 @@ pub struct Payload {
     pub fingerprint: Fingerprint,
     /// Sectors whose data was lost with the log when it was abandoned.
     pub lost_sectors: u64,
+    /// Where those are: first sector and how many, as many ranges as there is room for.
+    pub lost: Vec<(u64, u64)>,
 }
 
 impl Payload {
@@ -52,6 +58,15 @@ impl Payload {
         out.push(names.len() as u8);
         for name in names {
             put_text(&mut out, name);
+        }
+        let room = (LAYER_BYTES_MAX - out.len() - 2) / LOST_BYTES;
+        let lost = &self.lost[..self.lost.len().min(room)];
+        if !lost.is_empty() {
+            out.extend_from_slice(&(lost.len() as u16).to_le_bytes());
+        }
+        for (sector, sectors) in lost {
+            out.extend_from_slice(&sector.to_le_bytes());
+            out.extend_from_slice(&sectors.to_le_bytes());
         }
         out
     }
@@ -79,6 +94,7 @@ impl Payload {
         }
         let names: Option<Vec<String>> = (0..count).map(|_| text(&mut take)).collect();
         let names = names?;
+        let lost = lost_ranges(rest, len)?;
         let sane = matches!(block_size, 512 | 4096) && len.is_multiple_of(block_size.into());
         sane.then_some(Payload {
             name,
@@ -86,8 +102,27 @@ impl Payload {
             block_size,
             fingerprint: Fingerprint { crcs, unknown },
             lost_sectors,
+            lost,
         })
     }
+}
+
+/// The ranges at the payload's end, if there are any: they are written only if something was lost.
+fn lost_ranges(bytes: &[u8], len: u64) -> Option<Vec<(u64, u64)>> {
+    let Some((count, ranges)) = bytes.split_first_chunk() else {
+        return bytes.is_empty().then(Vec::new);
+    };
+    let count = usize::from(u16::from_le_bytes(*count));
+    if count == 0 || ranges.len() != count * LOST_BYTES {
+        return None;
+    }
+    let number = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
+    let range = |bytes: &[u8]| {
+        let (sector, sectors) = (number(&bytes[..8])?, number(&bytes[8..])?);
+        let end = sector.checked_add(sectors)?;
+        (sectors > 0 && end <= len / 512).then_some((sector, sectors))
+    };
+    ranges.chunks_exact(LOST_BYTES).map(range).collect()
 }
 
 /// A text; none that is longer than one is written.
@@ -118,15 +153,17 @@ mod tests {
         #[test]
         fn a_payload_reads_back_as_it_was_written(
             name in "[a-z]{0,20}", path in "\\PC{0,600}", names in proptest::collection::vec("[a-z]{0,9}", 0..4),
-            blocks in 0..1u64 << 50, lost in any::<u64>(), unknown in any::<u64>(), crc in any::<u32>(),
+            blocks in 1000..1u64 << 50, lost in any::<u64>(), ranges in proptest::collection::vec((0..900u64, 1..99u64), 0..300), unknown in any::<u64>(), crc in any::<u32>(),
         ) {
             let data = DataIdentity { len: blocks * 512, path, names };
             let fingerprint = Fingerprint { crcs: [crc; BLOCKS], unknown };
-            let payload = Payload { name, data, block_size: 512, fingerprint, lost_sectors: lost };
+            let payload = Payload { name, data, block_size: 512, fingerprint, lost_sectors: lost, lost: ranges };
             let bytes = payload.encode();
             prop_assert!(bytes.len() <= forebay_log::LAYER_BYTES_MAX);
             let back = Payload::decode(&bytes).unwrap();
             prop_assert!(payload.data.path.starts_with(&back.data.path));
+            prop_assert!(payload.lost.starts_with(&back.lost) && (back.lost.len() == payload.lost.len() || back.lost.len() > 100));
+            let payload = Payload { lost: back.lost.clone(), ..payload };
             prop_assert_eq!(Payload { data: DataIdentity { path: payload.data.path.clone(), ..back.data.clone() }, ..back }, payload);
         }
 
@@ -134,7 +171,7 @@ mod tests {
         fn a_text_longer_than_one_is_written_is_refused(len in 513..3000u16) {
             let data = DataIdentity { len: 512, path: String::new(), names: Vec::new() };
             let fingerprint = Fingerprint::default();
-            let payload = Payload { name: String::new(), data, block_size: 512, fingerprint, lost_sectors: 0 };
+            let payload = Payload { name: String::new(), data, block_size: 512, fingerprint, lost_sectors: 0, lost: Vec::new() };
             let mut bytes = payload.encode();
             let name_at = 220;
             bytes[name_at..name_at + 2].copy_from_slice(&len.to_le_bytes());

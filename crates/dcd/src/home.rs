@@ -1,11 +1,14 @@
 //! Bringing pieces home: what destaging and the rescue from a failed log share.
 
+use std::cell::Cell;
 use std::ops::Range;
+use std::pin::pin;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result};
-use forebay_log::{Log, RangeKind};
+use forebay_log::{Addr, Log, RangeKind};
 use forebay_units::SECTOR_BYTES;
+use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::engine::Engine;
@@ -22,12 +25,11 @@ const RUN_SECTORS_MAX: u64 = 2048;
 const RUN_SECTORS_MIN: u64 = 256;
 /// The most that lies unread between two pieces read in one request, in sectors.
 const GAP_SECTORS: u64 = 64;
-/// How long to wait before what could not be read from the log is read again, and again.
-const READ_AGAIN: [Duration; 3] = [
-    Duration::from_millis(100),
-    Duration::from_secs(1),
-    Duration::from_secs(10),
-];
+/// After so many reads or writes that failed one after the other, a device is taken to be gone for the
+/// moment: the rest is not tried one by one.
+const HOPELESS_AFTER: u32 = 16;
+/// Then one read in so many is tried all the same, to see whether that goes for the whole device.
+const SAMPLE: usize = 16;
 /// Log reads under way at once.
 const READS: usize = 8;
 
@@ -38,11 +40,34 @@ pub(crate) struct Loaded {
     pub(crate) bytes: Buf,
 }
 
-/// Pieces as read from the log: the sound ones with their data, and the damaged.
+/// Pieces as read from the log.
 #[derive(Default)]
 pub(crate) struct LoadedPieces {
+    /// With their data, which matches its checksum.
     pub(crate) sound: Vec<Loaded>,
+    /// What the device gave back is not what was written: that is lost.
     pub(crate) damaged: Vec<Piece>,
+    /// The device gave an error, which says nothing of the data.
+    pub(crate) unreadable: Vec<Piece>,
+    /// The last such error.
+    pub(crate) error: Option<DeviceError>,
+}
+
+/// What became of pieces that were to go home.
+#[derive(Default)]
+pub(crate) struct Homeward {
+    /// Bytes written.
+    pub(crate) written: u64,
+    /// Some write succeeded, so the device as such works.
+    pub(crate) succeeded: bool,
+    /// What home did not take.
+    pub(crate) refused: Vec<Loaded>,
+    /// Pieces that were not tried, after so many others had failed.
+    pub(crate) untried: usize,
+    /// The last error.
+    pub(crate) error: Option<DeviceError>,
+    /// The volume is closing, and not everything was tried.
+    pub(crate) stopped: bool,
 }
 
 /// Pieces that lie near each other in the log.
@@ -89,47 +114,31 @@ fn runs(log: &Log, mut pieces: Vec<Piece>, sectors_max: u64) -> Vec<Run> {
 }
 
 impl Engine {
-    /// Reads pieces from the log, in large requests, and checks each. A piece that cannot be read,
-    /// though tried again after a while, counts as damaged: a path that comes back, or a disk that is
-    /// reset, is no loss.
+    /// Reads pieces from the log, in large requests, and checks each.
     pub(crate) async fn load(&self, pieces: Vec<Piece>, haste: Haste) -> LoadedPieces {
-        let (mut out, mut unreadable) = self.load_once(pieces, haste).await;
-        for pause in READ_AGAIN {
-            if unreadable.is_empty() {
-                return out;
-            }
-            tracing::warn!(
-                pieces = unreadable.len(),
-                "the log cannot be read; will retry"
-            );
-            self.rt.sleep(pause).await;
-            let (more, rest) = self.load_once(unreadable, haste).await;
-            out.sound.extend(more.sound);
-            out.damaged.extend(more.damaged);
-            unreadable = rest;
-        }
-        out.damaged.extend(unreadable);
-        out
-    }
-
-    /// One try; gives the pieces apart for which the device gave an error.
-    async fn load_once(&self, pieces: Vec<Piece>, haste: Haste) -> (LoadedPieces, Vec<Piece>) {
-        let (mut out, mut unreadable) = (LoadedPieces::default(), Vec::new());
+        let mut out = LoadedPieces::default();
         let most = self.speed.log_bytes(self.patience(haste)) / SECTOR_BYTES;
         let sectors_max = (most / 2).clamp(RUN_SECTORS_MIN, RUN_SECTORS_MAX);
         let depth = (most / sectors_max).clamp(1, READS as u64) as usize;
-        let runs = runs(&self.log, pieces, sectors_max);
-        let reads = runs.into_iter().map(|run| async move {
+        // Reads that failed one after the other.
+        let failures = &Cell::new(0);
+        let runs = runs(&self.log, pieces, sectors_max).into_iter().enumerate();
+        let reads = runs.map(|(n, run)| async move {
             // Closing is no reason not to read, and never one to count anything as damaged.
             let _ = self.give_way(haste).await;
-            let (start, began) = (run.pieces[0].addr, self.rt.now());
-            let bytes = self.log.read(start, run.sectors).await.ok();
+            if self.is_hopeless(failures) && !n.is_multiple_of(SAMPLE) {
+                return (run, None);
+            }
+            let began = self.rt.now();
+            let bytes = self
+                .read_log(run.pieces[0].addr, run.sectors, failures)
+                .await;
             if run.sectors >= RUN_SECTORS_MIN / 2 {
                 let span = self.rt.now().since(began);
                 let bytes = run.sectors * SECTOR_BYTES;
                 self.speed.note_log_read(bytes, depth, span);
             }
-            (run, bytes)
+            (run, Some(bytes))
         });
         let mut reads = futures_util::stream::iter(reads).buffer_unordered(depth);
         while let Some((run, bytes)) = reads.next().await {
@@ -138,67 +147,143 @@ impl Engine {
                 let from = ((piece.addr.0 - start.0) * SECTOR_BYTES) as usize;
                 // A run that cannot be read may be unreadable in one place only.
                 let data = match &bytes {
-                    Some(bytes) => Some(bytes.slice(from..from + piece.bytes())),
-                    None => self.log.read(piece.addr, piece.sectors.into()).await.ok(),
+                    Some(Ok(bytes)) => Ok(bytes.slice(from..from + piece.bytes())),
+                    Some(Err(error)) if self.is_hopeless(failures) => Err(Some(error.clone())),
+                    Some(Err(_)) => {
+                        let read = self.read_log(piece.addr, piece.sectors.into(), failures);
+                        read.await.map_err(Some)
+                    }
+                    None => Err(None),
                 };
                 match data {
-                    Some(bytes) if piece.is_sound(&bytes) => {
-                        out.sound.push(Loaded { piece, bytes })
+                    Ok(bytes) if piece.is_sound(&bytes) => {
+                        out.sound.push(Loaded { piece, bytes });
                     }
-                    Some(_) => out.damaged.push(piece),
-                    None => unreadable.push(piece),
+                    Ok(_) => out.damaged.push(piece),
+                    Err(error) => {
+                        out.error = error.or(out.error);
+                        out.unreadable.push(piece);
+                    }
                 }
             }
         }
-        (out, unreadable)
+        out
+    }
+
+    /// Reads from the log, and counts the reads that failed one after the other.
+    async fn read_log(&self, addr: Addr, sectors: u64, failures: &Cell<u32>) -> Result<Buf> {
+        let read = self.log.read(addr, sectors).await;
+        failures.set(read.as_ref().map_or(failures.get() + 1, |_| 0));
+        read
+    }
+
+    /// True if what was tried last failed so often that the rest need not be tried one by one; not if
+    /// what cannot be read is to be given up.
+    fn is_hopeless(&self, failures: &Cell<u32>) -> bool {
+        failures.get() >= HOPELESS_AFTER && !self.give_up_unreadable.get()
     }
 
     /// Writes the live parts of pieces home, in the order of their addresses, neighbours together.
     /// Destaging gives way to users before each. Does not flush. When it returns, no write is under
-    /// way.
-    ///
-    /// # Errors
-    /// The data device's first, or that the volume is closing.
+    /// way. What fails is tried again piece by piece, so that one bad place is told from its neighbours
+    /// and from a device that is gone; where nothing at all succeeds, the rest is left untried, unless
+    /// `thorough`.
     pub(crate) async fn write_pieces_home(
         &self,
         mut loaded: Vec<Loaded>,
         haste: Haste,
-    ) -> Result<u64> {
+        thorough: bool,
+    ) -> Homeward {
         loaded.sort_unstable_by_key(|loaded| loaded.piece.sector());
+        let (mut out, mut failed) = (Homeward::default(), Vec::new());
         let mut under_way = FuturesUnordered::new();
-        let (mut next, mut written, mut failed) = (0, 0, Ok(()));
-        while next < loaded.len() && failed.is_ok() {
-            failed = self.give_way(haste).await;
-            if failed.is_err() {
+        let mut next = 0;
+        let mut note = |out: &mut Homeward, run: Range<usize>, done: Result<u64>| match done {
+            Ok(written) => {
+                out.succeeded |= written > 0;
+                out.written += written;
+            }
+            Err(error) => {
+                out.error = Some(error);
+                failed.push(run);
+            }
+        };
+        while next < loaded.len() && (thorough || !out.looks_gone(next)) {
+            // What is under way holds turns that users may wait for, so it is driven meanwhile.
+            let give_way = pin!(self.give_way(haste));
+            let way = beside(give_way, &mut under_way, |(run, done)| {
+                note(&mut out, run, done)
+            });
+            if way.await.is_err() {
+                out.stopped = true;
                 break;
             }
-            let end = next + neighbours(&loaded[next..]);
-            let (run, depth) = (&loaded[next..end], under_way.len() + 1);
+            let run = next..next + neighbours(&loaded[next..]);
+            next = run.end;
+            let (pieces, depth) = (&loaded[run.clone()], under_way.len() + 1);
             under_way.push(async move {
                 let began = self.rt.now();
-                let written = self.write_run_home(run).await;
+                let written = self.write_run_home(pieces).await;
                 let span = self.rt.now().since(began);
                 self.speed.note_home_write(depth, span);
-                written
+                (run, written)
             });
-            next = end;
             let most = self.speed.home_writes(self.patience(haste)).min(DEPTH);
             while under_way.len() >= most
-                && let Some(done) = under_way.next().await
+                && let Some((run, done)) = under_way.next().await
             {
-                failed = failed.and(done.map(|n| written += n));
+                note(&mut out, run, done);
             }
         }
-        while let Some(done) = under_way.next().await {
-            let done = done.map(|n| written += n);
-            failed = failed.and(done);
+        while let Some((run, done)) = under_way.next().await {
+            note(&mut out, run, done);
         }
-        failed.map(|()| written)
+        drop(under_way);
+        out.untried = loaded.len() - next;
+        self.try_one_by_one(&loaded, failed, thorough, &mut out)
+            .await;
+        out
     }
 
-    async fn give_way(&self, haste: Haste) -> Result<()> {
+    /// Tries the pieces of runs that failed again, each for itself.
+    async fn try_one_by_one(
+        &self,
+        loaded: &[Loaded],
+        mut failed: Vec<Range<usize>>,
+        thorough: bool,
+        out: &mut Homeward,
+    ) {
+        failed.sort_unstable_by_key(|run| run.start);
+        let (mut tried, mut left) = (0, failed.into_iter().flatten());
+        for n in left.by_ref() {
+            let one = std::slice::from_ref(&loaded[n]);
+            match self.write_run_home(one).await {
+                Ok(written) => {
+                    out.succeeded |= written > 0;
+                    out.written += written;
+                }
+                Err(error) => {
+                    out.error = Some(error);
+                    out.refused.extend_from_slice(one);
+                }
+            }
+            tried += 1;
+            let closing = self.closing.get().is_some();
+            if closing || !thorough && out.looks_gone(tried) {
+                break;
+            }
+        }
+        out.untried += left.count();
+    }
+
+    /// Lets users go first, where they do.
+    ///
+    /// # Errors
+    /// When the volume is closing.
+    pub(crate) async fn give_way(&self, haste: Haste) -> Result<()> {
         match haste {
             Haste::Destage { urgent } => self.yield_to_users(urgent).await,
+            Haste::Rescue if self.stopping.get() => Err(DeviceError::Closed { op: Op::Write }),
             Haste::Rescue => Ok(()),
         }
     }
@@ -346,6 +431,31 @@ impl Engine {
         }
         Ok(touched)
     }
+}
+
+impl Homeward {
+    /// True if writes keep failing and none succeeded, of those tried: no use in trying all the rest.
+    fn looks_gone(&self, tried: usize) -> bool {
+        !self.succeeded && self.error.is_some() && tried >= HOPELESS_AFTER as usize
+    }
+}
+
+/// Waits for `what` and drives what is under way meanwhile, telling `each` what comes of that.
+async fn beside<F: Future + Unpin, W: Future>(
+    mut what: F,
+    under_way: &mut FuturesUnordered<W>,
+    mut each: impl FnMut(W::Output),
+) -> F::Output {
+    while !under_way.is_empty() {
+        match select(what, under_way.next()).await {
+            Either::Left((out, _)) => return out,
+            Either::Right((done, still)) => {
+                done.into_iter().for_each(&mut each);
+                what = still;
+            }
+        }
+    }
+    what.await
 }
 
 /// How many of these, sorted by address, are written home together.

@@ -18,7 +18,8 @@
 //!   dirty data stays in the log. No failure ends with a lie or a hang.
 //!
 //! Reading order: `map.rs` (where every sector lies), `engine.rs` (the shared state), `write.rs`,
-//! `read.rs`, `policy.rs` and `destage.rs`, `recover.rs`, `degraded.rs`; `volume.rs` is the door.
+//! `read.rs`, `policy.rs` and `destage.rs`, `recover.rs`; then what happens when devices fail:
+//! `trouble.rs`, `refused.rs`, `degraded.rs`. `volume.rs` is the door.
 
 mod degraded;
 mod destage;
@@ -32,10 +33,13 @@ mod policy;
 mod ranges;
 mod read;
 mod recover;
+mod refused;
 mod speed;
 mod stats;
 mod table;
+mod trouble;
 mod volume;
+mod witness;
 mod write;
 
 pub use engine::{Acknowledge, AttachOptions};
@@ -48,3 +52,4 @@ pub use inspect::{
 pub use recover::{AttachError, AttachReport, CreateError, CreateOptions, VolumeInfo, create};
 pub use stats::{Latency, Mode, Status};
 pub use volume::{DrainError, Place, PlaceExtent, StaleLog, Volume};
+pub use witness::{Testimony, Witness};

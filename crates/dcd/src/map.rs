@@ -198,6 +198,14 @@ impl Map {
         self.absorbed_sectors += before + u64::from(piece.sectors) - self.live_sectors;
     }
 
+    /// Puts in a copy, made elsewhere in the log, of what is the newest data already: nothing is
+    /// overwritten by it.
+    pub(crate) fn insert_copy(&mut self, piece: Piece) {
+        let absorbed = self.absorbed_sectors;
+        self.insert(piece);
+        self.absorbed_sectors = absorbed;
+    }
+
     /// Accounts for a value that is no longer in the table.
     fn bury(&mut self, old: Value) {
         match old {
@@ -358,6 +366,24 @@ impl Map {
     /// Takes out the marks of records before `record`: they are home and the tail has passed them.
     pub(crate) fn forget_marks_before(&mut self, record: RecordSeq) {
         self.ranges.forget_before(record);
+    }
+
+    /// Takes a mark out of the parts of a range where it still stands: it is true at home.
+    pub(crate) fn forget_mark(&mut self, range: Range<u64>, mark: Mark) {
+        let parts: Vec<_> = self.ranges.overlapping(range).collect();
+        for (part, _) in parts.into_iter().filter(|(_, now)| *now == mark) {
+            self.ranges.remove(part);
+        }
+    }
+
+    /// How many lines have data.
+    pub(crate) fn lines(&self) -> u64 {
+        self.lines.len() as u64
+    }
+
+    /// True if the line has data.
+    pub(crate) fn has_line(&self, line: Line) -> bool {
+        self.lines.get(line).is_some()
     }
 
     /// True if any sector of the range is not simply at home.

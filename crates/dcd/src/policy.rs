@@ -15,6 +15,7 @@ const PATIENCE_IDLE: Duration = Duration::from_millis(20);
 const PATIENCE_URGENT: Duration = Duration::from_millis(100);
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+const RETRY_PRESSED: Duration = Duration::from_secs(2);
 
 /// What the destager sees when it asks what to do.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Observed {
     pub(crate) pressed: bool,
     /// True if the superblock does not tell of the newest flush.
     pub(crate) unnoted: bool,
+    /// In how long what home refuses is to be tried again, if anything is.
+    pub(crate) look_again: Option<Duration>,
 }
 
 /// What to do next.
@@ -73,10 +76,10 @@ pub(crate) fn decide(seen: &Observed) -> Decision {
         let wait = (next - seen.idle.min(next)).min(QUIET);
         return Decision::Wait(wait.max(Duration::from_micros(100)));
     }
-    if seen.unnoted {
-        Decision::Wait(QUIET - seen.idle)
-    } else {
-        Decision::Rest
+    match (seen.unnoted, seen.look_again) {
+        (true, _) => Decision::Wait(QUIET - seen.idle),
+        (false, Some(span)) => Decision::Wait(span.max(Duration::from_millis(1))),
+        (false, None) => Decision::Rest,
     }
 }
 
@@ -98,9 +101,10 @@ pub(crate) fn pace(used: f64) -> Option<f64> {
     (over > 0.0).then(|| 1.0 / over.min(1.0))
 }
 
-/// How long to wait before the n-th retry (from 0) of a destage that failed.
-pub(crate) fn retry_after(n: u32) -> Duration {
-    RETRY_FIRST.saturating_mul(1 << n.min(10)).min(RETRY_MAX)
+/// How long to wait before the n-th retry (from 0) of what failed: not long while somebody waits.
+pub(crate) fn retry_after(n: u32, pressed: bool) -> Duration {
+    let most = if pressed { RETRY_PRESSED } else { RETRY_MAX };
+    RETRY_FIRST.saturating_mul(1 << n.min(10)).min(most)
 }
 
 #[cfg(test)]
@@ -113,6 +117,7 @@ mod tests {
         idle: Duration::ZERO,
         pressed: false,
         unnoted: false,
+        look_again: None,
     };
 
     #[test]
@@ -161,6 +166,11 @@ mod tests {
             }),
             Decision::Note
         );
+        let refused = Observed {
+            look_again: Some(QUIET),
+            ..clean
+        };
+        assert_eq!(decide(&refused), Decision::Wait(QUIET));
         let just_now = Observed {
             unnoted: true,
             idle: Duration::ZERO,
@@ -178,7 +188,8 @@ mod tests {
 
     #[test]
     fn retries_back_off_to_half_a_minute() {
-        assert_eq!(retry_after(0), RETRY_FIRST);
-        assert_eq!(retry_after(100), RETRY_MAX);
+        assert_eq!(retry_after(0, false), RETRY_FIRST);
+        assert_eq!(retry_after(100, false), RETRY_MAX);
+        assert_eq!(retry_after(100, true), RETRY_PRESSED);
     }
 }

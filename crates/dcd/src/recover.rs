@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use forebay_device::{Checked, Device, DeviceError};
 use forebay_log::{
-    Entry, Layout, LayoutError, LogOptions, OpenError, RecoveredRecord, Superblock, VolumeId,
+    Entry, Layout, LayoutError, LogOptions, OpenError, RecoveredRecord, Superblock,
+    SuperblockCopies, VolumeId,
 };
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
@@ -18,6 +19,7 @@ use crate::map::{Map, Piece};
 use crate::ranges::Mark;
 use crate::table::LINES_MAX;
 use crate::volume::Volume;
+use crate::witness::Witness;
 
 /// What a new volume is to be.
 #[derive(Clone, Debug)]
@@ -123,6 +125,15 @@ pub enum AttachError {
         /// What was lost with it.
         lost: ByteLen,
     },
+    /// The log failed in use, and could not be told that it no longer counts.
+    #[error(
+        "this log failed in use and was given up, which could not be written to it: it holds old data; \
+         the data device alone is the volume. Make a new log with `forebay create --force`"
+    )]
+    GivenUp,
+    /// Whether the log was given up cannot be told.
+    #[error("it cannot be told whether this log was given up after a failure: {0}")]
+    Witness(std::sync::Arc<std::io::Error>),
     /// A data device fails while being looked at.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -182,6 +193,7 @@ pub async fn create(
         block_size: geometry.block_size,
         fingerprint: Fingerprint::take(&*data).await?,
         lost_sectors: 0,
+        lost: Vec::new(),
     };
     forebay_log::format_device(&*log, layout, options.volume, payload.encode()).await?;
     let copies = forebay_log::read_superblocks(&*log).await;
@@ -292,6 +304,43 @@ pub(crate) async fn judge(
     Ok(notes)
 }
 
+/// The superblock that counts, of a write cache's log that can lie on this device.
+fn usable<'a>(
+    copies: &'a SuperblockCopies,
+    log: &dyn Device,
+    accept_loss: bool,
+) -> Result<(&'a Superblock, Payload), AttachError> {
+    let superblock = if accept_loss {
+        copies.newest_readable()?
+    } else {
+        copies.newest()?
+    };
+    forebay_log::fits_device(superblock, log)?;
+    let payload = Payload::decode(&superblock.layer).ok_or(AttachError::NotOurs)?;
+    Ok((superblock, payload))
+}
+
+/// Refuses a log that was given up after a failure, as it says itself or a witness does.
+async fn not_given_up(
+    superblock: &Superblock,
+    payload: &Payload,
+    witness: Option<&dyn Witness>,
+) -> Result<(), AttachError> {
+    if superblock.abandoned {
+        let lost = ByteLen(payload.lost_sectors * SECTOR_BYTES);
+        return Err(AttachError::Abandoned { lost });
+    }
+    let Some(witness) = witness else {
+        return Ok(());
+    };
+    let given_up = witness.given_up(superblock.volume).await;
+    let given_up = given_up.map_err(|error| AttachError::Witness(std::sync::Arc::new(error)))?;
+    match given_up.is_some_and(|epoch| superblock.epoch.0 <= epoch) {
+        true => Err(AttachError::GivenUp),
+        false => Ok(()),
+    }
+}
+
 impl Volume {
     /// Takes the volume up: finds what the log holds, begins a new epoch, and serves.
     ///
@@ -307,16 +356,26 @@ impl Volume {
         identity: DataIdentity,
         options: AttachOptions,
     ) -> Result<(Volume, AttachReport), AttachError> {
+        Volume::attach_witnessed(rt, log, data, identity, options, None).await
+    }
+
+    /// As [`Volume::attach`], with a witness that remembers which logs were given up.
+    ///
+    /// # Errors
+    /// As for [`Volume::attach`]; and if this log was given up, or the witness cannot be asked.
+    pub async fn attach_witnessed(
+        rt: Rt,
+        log: Rc<dyn Device>,
+        data: Rc<dyn Device>,
+        identity: DataIdentity,
+        options: AttachOptions,
+        witness: Option<Rc<dyn Witness>>,
+    ) -> Result<(Volume, AttachReport), AttachError> {
         let log: Rc<dyn Device> = Rc::new(Checked::new(log, "log"));
         let data: Rc<dyn Device> = Rc::new(Checked::new(data, "data"));
         let copies = forebay_log::read_superblocks(&*log).await?;
-        let superblock = copies.newest()?;
-        forebay_log::fits_device(superblock, &*log)?;
-        let mut payload = Payload::decode(&superblock.layer).ok_or(AttachError::NotOurs)?;
-        if superblock.abandoned {
-            let lost = ByteLen(payload.lost_sectors * SECTOR_BYTES);
-            return Err(AttachError::Abandoned { lost });
-        }
+        let (superblock, mut payload) = usable(&copies, &*log, options.accept_loss)?;
+        not_given_up(superblock, &payload, witness.as_deref()).await?;
         let accept = options.accept_changed;
         let mut notes = judge(&payload, superblock.clean, &*data, &identity, accept).await?;
         for (name, copy) in [("A", &copies.a), ("B", &copies.b)] {
@@ -364,7 +423,8 @@ impl Volume {
             bytes_read: recovery.scan.bytes_read,
             notes,
         };
-        let engine = Engine::new(rt, log, data, options, map, payload);
+        let mut engine = Engine::new(rt, log, data, options, map, payload);
+        engine.witness = witness;
         Ok((Volume::start(engine, workers), report))
     }
 }

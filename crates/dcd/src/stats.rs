@@ -15,6 +15,8 @@ pub enum Mode {
     Degraded,
     /// The data device fails to take what is destaged; it is being retried.
     DataFailing,
+    /// The log device does not give back what it holds; it is being retried.
+    LogFailing,
 }
 
 /// The distribution of a request's latency, in microseconds.
@@ -92,7 +94,15 @@ pub struct Status {
     pub absorbed_bytes: u64,
     /// Bytes that cannot be read because their data in the log is damaged.
     pub damaged_bytes: u64,
-    /// Failed requests to the data device while destaging.
+    /// Bytes that could not be read from the log when it was tried last. They are not lost, and are
+    /// tried again.
+    pub unreadable_bytes: u64,
+    /// Bytes, in whole lines of 4 KiB, that the data device refused when it was tried last. They stay in
+    /// the log, and are tried again.
+    pub refused_bytes: u64,
+    /// The first ranges (first byte, length) of those.
+    pub refused_ranges: Vec<(u64, u64)>,
+    /// Failed requests to the data device.
     pub data_errors: u64,
     /// Seconds that writers were made to wait in all.
     pub throttled_s: f64,

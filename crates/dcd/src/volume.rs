@@ -36,9 +36,6 @@ pub enum DrainError {
     /// Some of it is damaged in the log.
     #[error("{0} of data is damaged in the log and cannot be brought home; the rest is there")]
     Lost(ByteLen),
-    /// The log failed, and something not yet durable was lost with it.
-    #[error("the log device failed and data that was not yet durable was lost with it")]
-    LostWithLog,
     /// The data device does not take it.
     #[error("{left} is not home yet: {cause}")]
     Stuck {
@@ -124,16 +121,20 @@ impl Volume {
         let target = engine.log.head();
         engine.wake.notify_all();
         engine.urgent.notify_all();
+        // What home refuses, and what failed, is tried again at once.
+        let tries = engine.refused.borrow().tries;
+        engine.refused.borrow_mut().try_now();
+        engine.again.notify_all();
         let done = || {
             let home = engine.log.tail() >= target;
-            let done = home || engine.only_lost() || engine.rescue.get() == Rescue::Done;
-            (done || engine.closed.get()).then_some(done)
+            let kept = engine.keeps_all() && engine.refused.borrow().tried_since(tries);
+            let done = home || kept || engine.rescue.get() == Rescue::Done;
+            (done || engine.closing.get().is_some()).then_some(done)
         };
-        if !engine.settled.until(done).await {
+        let done = engine.settled.until(done).await;
+        let refused = !engine.refused.borrow().is_empty();
+        if !done || refused {
             return self.what_is_left().map_or(Ok(()), Err);
-        }
-        if engine.lost_unflushed.get() {
-            return Err(DrainError::LostWithLog);
         }
         match engine.lost_sectors() {
             0 => Ok(()),
@@ -141,11 +142,26 @@ impl Volume {
         }
     }
 
+    /// Gives up what cannot be read from the log, on an administrator's word: it is tried once more,
+    /// and what is still unreadable then is lost for good. With a log that failed, this also says that
+    /// it will not be attached again, should it be impossible to mark it.
+    pub fn give_up_unreadable(&self) {
+        let engine = &*self.engine;
+        engine.give_up_unreadable.set(true);
+        engine.forsaken.set(engine.log.failure().is_some());
+        // Those who wait have a reason to be patient again.
+        engine.log_trouble.is_over();
+        engine.again.notify_all();
+        engine.wake.notify_all();
+        engine.urgent.notify_all();
+    }
+
     /// Why a drain that does not end does not end.
     pub fn what_is_left(&self) -> Option<DrainError> {
         let engine = &*self.engine;
         let left = engine.map.borrow().live_sectors() * SECTOR_BYTES;
-        let cause = engine.trouble.borrow().clone();
+        let cause = engine.data_trouble.cause();
+        let cause = cause.or_else(|| engine.log_trouble.cause());
         let cause = cause.unwrap_or_else(|| "there was not enough time".into());
         (left > 0).then_some(DrainError::Stuck {
             left: ByteLen(left),
@@ -159,21 +175,30 @@ impl Volume {
         self.engine.stale_log.get().then_some(StaleLog)
     }
 
-    /// Ends service: new requests fail, those under way end, what was acknowledged becomes durable.
-    /// If everything is home, the log is marked clean and the data device alone is the volume. Look at
-    /// [`Volume::stale_log`] afterwards.
+    /// Ends service: new requests fail, those under way end, what was acknowledged becomes durable, and
+    /// what is not home stays in the log. If everything is home, the log is marked clean and the data
+    /// device alone is the volume. Look at [`Volume::stale_log`] afterwards.
+    ///
+    /// Takes no longer than the devices for what they have been asked, and for devices that fail
+    /// [`crate::AttachOptions::patience`].
     ///
     /// # Errors
     /// If what was acknowledged could not be made durable.
     pub async fn close(&self) -> Result<(), forebay_device::DeviceError> {
         let engine = &*self.engine;
-        engine.closed.set(true);
-        // A home write left behind could meet those of whoever attaches next.
-        engine
-            .settled
-            .until(|| (engine.users() == 0 && !engine.destaging.get()).then_some(()))
-            .await;
+        engine.closing.set(Some(engine.rt.now()));
+        for waiting in [&engine.settled, &engine.urgent, &engine.wake, &engine.again] {
+            waiting.notify_all();
+        }
+        engine.log.notify();
+        let served = || (engine.users() == 0 && !engine.destaging.get()).then_some(());
+        engine.settled.until(served).await;
         let flushed = engine.make_durable(engine.log.last_record()).await;
+        // A home write left behind could meet those of whoever attaches next.
+        engine.stopping.set(true);
+        engine.again.notify_all();
+        let rested = || (!engine.rescuing.get()).then_some(());
+        engine.settled.until(rested).await;
         let empty = engine.map.borrow().is_empty() && engine.log.tail() == engine.log.head();
         if flushed.is_ok() && engine.log.failure().is_none() {
             let layer = engine.payload.borrow().encode();
@@ -187,7 +212,8 @@ impl Volume {
             }
         } else if engine.rescue.get() == Rescue::Done && engine.stale_log.get() {
             // The last chance; what comes of it is in `stale_log`.
-            let _ = engine.abandon_log().await;
+            let marked = engine.mark_abandoned().await;
+            engine.stale_log.set(marked.is_err());
         }
         self.work.replace(None);
         engine.settled.notify_all();
@@ -198,6 +224,7 @@ impl Volume {
     pub fn status(&self) -> Status {
         let engine = &*self.engine;
         let (mode, mode_detail) = self.mode();
+        let (refused_bytes, refused_ranges) = engine.refused_ranges();
         let map = engine.map.borrow();
         let counters = engine.counters.borrow();
         let log = &engine.log;
@@ -233,6 +260,9 @@ impl Volume {
             destaged_bytes: counters.destaged_bytes,
             absorbed_bytes: map.absorbed_sectors() * SECTOR_BYTES,
             damaged_bytes: engine.lost_sectors() * SECTOR_BYTES,
+            unreadable_bytes: engine.unreadable.get(),
+            refused_bytes,
+            refused_ranges,
             data_errors: counters.data_errors,
             throttled_s: counters.throttled_ns as f64 / 1e9,
             read_latency: counters.read_latency.summary(),
@@ -243,12 +273,23 @@ impl Volume {
 
     fn mode(&self) -> (Mode, Option<String>) {
         let engine = &*self.engine;
-        let trouble = engine.trouble.borrow();
+        let trouble = engine.data_trouble.cause();
+        let deaf = engine.log_trouble.cause();
+        let both = |one: &Option<Arc<str>>, other: &Option<Arc<str>>| {
+            let causes = one.iter().chain(other).map(|cause| &**cause);
+            causes.collect::<Vec<_>>().join("; ")
+        };
         match engine.log.failure() {
             Some(failure) => {
                 let what = match engine.rescue.get() {
-                    Rescue::Done => "everything that could be read is home; replace the log",
-                    _ => "what it holds is being taken home",
+                    Rescue::Done => "everything that could be read is home; replace the log".into(),
+                    _ if trouble.is_some() || deaf.is_some() => {
+                        format!(
+                            "what it holds cannot be settled yet: {}",
+                            both(&trouble, &deaf)
+                        )
+                    }
+                    _ => "what it holds is being taken home".into(),
                 };
                 let detail = match self.stale_log() {
                     Some(stale) => format!("{failure}; {what}; {stale}"),
@@ -256,7 +297,8 @@ impl Volume {
                 };
                 (Mode::Degraded, Some(detail))
             }
-            None if trouble.is_some() => (Mode::DataFailing, trouble.as_deref().map(str::to_owned)),
+            None if trouble.is_some() => (Mode::DataFailing, Some(both(&trouble, &deaf))),
+            None if deaf.is_some() => (Mode::LogFailing, Some(both(&deaf, &None))),
             None if engine.draining.get() > 0 => (Mode::Draining, None),
             None => (Mode::Caching, None),
         }

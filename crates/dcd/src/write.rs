@@ -1,12 +1,14 @@
 //! Writes, flushes, discards: what is acknowledged, and on whose word.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::time::Duration;
 
 use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
 use forebay_log::{Appender, RangeKind, SEGMENTS_RESERVED};
 use forebay_rt::Instant;
 use forebay_units::{LINE_BYTES, RecordSeq, SECTOR_BYTES, Sector};
+use futures_util::future::{Either, select};
 
 use crate::engine::{Acknowledge, Engine, sectors};
 use crate::fingerprint::Fingerprint;
@@ -101,7 +103,7 @@ impl Engine {
         let _queued = Queued(self);
         let _turn = self.queue.lock(0..1).await;
         if let Some(at) = not_before {
-            self.rt.sleep_until(at).await;
+            self.sleep_unless_closing(at).await;
         }
         let admitted = loop {
             let progress = self.log.progress();
@@ -111,19 +113,34 @@ impl Engine {
             if self.log.has_room(bytes, entries, SEGMENTS_RESERVED) {
                 break Admitted::ToLog;
             }
+            // What is in the log stays there; what found no room was never acknowledged.
+            if self.closing.get().is_some() {
+                return Err(DeviceError::Closed { op });
+            }
             let full = self.log.lacks_segments(bytes, entries, SEGMENTS_RESERVED);
             self.starved.set(full);
-            if let Some(cause) = self.trouble.borrow().clone().filter(|_| full) {
+            self.wake.notify_all();
+            self.urgent.notify_all();
+            if !full {
+                progress.await;
+                continue;
+            }
+            let lasts = pin!(self.trouble_lasts());
+            if let Either::Right((cause, _)) = select(progress, lasts).await {
                 let cause = format!("the log is full and cannot be emptied: {cause}").into();
                 return Err(DeviceError::Failed { op, cause });
             }
-            self.wake.notify_all();
-            self.urgent.notify_all();
-            progress.await;
         };
         let waited = self.rt.now().since(began).as_nanos() as u64;
         self.counters.borrow_mut().throttled_ns += waited;
         Ok(admitted)
+    }
+
+    async fn sleep_unless_closing(&self, until: Instant) {
+        while self.closing.get().is_none() && self.rt.now() < until {
+            let settled = self.settled.listen();
+            select(self.rt.sleep_until(until), settled).await;
+        }
     }
 
     /// When a write of `bytes` may go so that writers and destaging meet before the log is full.
@@ -201,7 +218,11 @@ impl Engine {
         } else {
             Durability::Flush
         };
-        self.data.write(at, buf.clone(), durability).await?;
+        if let Err(error) = self.data.write(at, buf.clone(), durability).await {
+            tracing::warn!(%error, "a large write could not go home; it goes to the log");
+            self.counters.borrow_mut().data_errors += 1;
+            return Ok(false);
+        }
         if !durable {
             self.note_bypassed();
         }

@@ -8,7 +8,7 @@ use forebay_dcd::{AttachError, AttachOptions, Mode, StaleLog, Volume};
 use forebay_device::{BufMut, Device, Durability, Op};
 use forebay_rt::Rt;
 use forebay_sim::disk::Coin;
-use forebay_sim::lab::{Images, LOG_BYTES, World, checked, fresh_log};
+use forebay_sim::lab::{Images, LOG_BYTES, Memory, World, checked, fresh_log};
 use forebay_sim::stamp::stamp;
 use forebay_units::ByteLen;
 
@@ -20,6 +20,11 @@ const SEGMENTS_AT: u64 = 1 << 20;
 
 fn world() -> World {
     Images::fresh(DATA_BYTES).world(1, None)
+}
+
+/// A world in which a log that takes no writes can be given up all the same.
+fn witnessed() -> World {
+    world().witnessed(&Rc::default())
 }
 
 async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
@@ -54,7 +59,7 @@ async fn until_degraded(rt: &Rt, volume: &Volume) {
 /// acknowledged on its word, and what had meanwhile been written home was not flushed at all.
 #[test]
 fn a_flush_after_the_log_failed_flushes_the_data_device() {
-    let world = world();
+    let world = witnessed();
     let (rt, log, data) = (
         world.rt.clone(),
         Rc::clone(&world.log),
@@ -145,7 +150,7 @@ fn two_flushes_at_once_both_wait_for_what_went_past_the_log() {
 /// a flush that fails may have lost what it was for.
 #[test]
 fn what_a_failed_flush_lost_while_the_log_was_rescued_is_written_again() {
-    let world = world();
+    let world = witnessed();
     let (rt, log, data) = (
         world.rt.clone(),
         Rc::clone(&world.log),
@@ -193,7 +198,7 @@ fn writers_go_on_when_a_slow_flush_ends_with_the_log_full_of_what_is_not_durable
 /// Found by reading: a flush waited for the rescue, and that for the data device, for ever.
 #[test]
 fn with_both_devices_failing_requests_end_with_errors() {
-    let world = world();
+    let world = witnessed();
     let (rt, log, data) = (
         world.rt.clone(),
         Rc::clone(&world.log),
@@ -261,7 +266,7 @@ fn a_log_that_cannot_be_read_for_a_moment_loses_nothing() {
 /// Found by the run of faults: the log was only once told that it is abandoned.
 #[test]
 fn a_failed_log_that_comes_back_is_told_that_it_was_abandoned() {
-    let world = world();
+    let world = witnessed();
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
@@ -280,7 +285,8 @@ fn a_failed_log_that_comes_back_is_told_that_it_was_abandoned() {
 
 #[test]
 fn a_failed_log_that_could_not_be_marked_is_named_with_what_to_do() {
-    let world = world();
+    let witness = Rc::new(Memory::default());
+    let world = world().witnessed(&witness);
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
@@ -298,15 +304,75 @@ fn a_failed_log_that_could_not_be_marked_is_named_with_what_to_do() {
         assert_eq!(volume.stale_log(), Some(StaleLog));
         rt.sleep(Duration::from_secs(60)).await;
     });
-    // What the warning is about: the log as it is would bring back old data.
-    let again = world.after_cut(Coin::Drop).world(2, None);
+    let images = world.after_cut(Coin::Drop);
+    let again = images.world(2, None).witnessed(&witness);
+    let refused = again.attach(AttachOptions::default()).expect("no cut");
+    assert!(matches!(refused, Err(AttachError::GivenUp)));
+    // What the warning is about: where nobody knows, the log as it is would bring back old data.
+    let again = images.world(2, None);
     let attached = again.attach(AttachOptions::default()).expect("no cut");
     assert!(attached.is_ok(), "the log is believed");
 }
 
+/// Found by the simulator (seed 21001517): data went home, a flush was acknowledged although the log
+/// could not be marked, and the next attach brought back what the log held.
+#[test]
+fn without_a_witness_nothing_is_acknowledged_as_durable_until_the_failed_log_is_marked() {
+    let world = world();
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        log.fail(|op, _| op != Op::Read);
+        write(&volume, 2, 64 * LINE, LINE).await;
+        let began = rt.now();
+        let error = volume
+            .flush()
+            .await
+            .expect_err("the old log would be believed");
+        assert!(error.to_string().contains("cannot be marked"), "{error}");
+        let (took, patience) = (rt.now().since(began), AttachOptions::default().patience);
+        assert_eq!(took.as_secs(), patience.as_secs());
+        // Patience is had once, not by each who comes.
+        let again = rt.now();
+        volume.flush().await.expect_err("as before");
+        assert_eq!(rt.now(), again);
+        reads(&volume, 2, 64 * LINE, LINE).await;
+        // The device takes writes again.
+        log.fault.replace(None);
+        rt.sleep(Duration::from_secs(60)).await;
+        volume
+            .flush()
+            .await
+            .expect("the log says that it is abandoned");
+    });
+    let images = world.after_cut(Coin::Drop);
+    assert!(holds(&images.data, 2, 64 * LINE, LINE));
+    let refused = images
+        .world(2, None)
+        .attach(AttachOptions::default())
+        .expect("no cut");
+    assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+}
+
+#[test]
+fn an_administrator_can_answer_for_a_failed_log_that_cannot_be_marked() {
+    let world = world();
+    let log = Rc::clone(&world.log);
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        log.fail(|_, _| true);
+        volume.flush().await.expect_err("nobody answers for it");
+        volume.give_up_unreadable();
+        volume.flush().await.expect("somebody does");
+        assert_eq!(volume.stale_log(), Some(StaleLog));
+        volume.close().await.expect("all is durable");
+    });
+}
+
 #[test]
 fn a_close_marks_a_failed_log_that_works_again() {
-    let world = world();
+    let world = witnessed();
     let log = Rc::clone(&world.log);
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
@@ -383,7 +449,7 @@ fn the_rescue_zeroes_nothing_that_has_data_on_top() {
 /// lost what it was for; who asked next was told that all was durable.
 #[test]
 fn after_a_flush_failed_that_had_no_copy_in_the_log_none_is_acknowledged() {
-    let world = world();
+    let world = witnessed();
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     let data = Rc::clone(&world.data);
     world.with_volume(AttachOptions::default(), |volume| async move {

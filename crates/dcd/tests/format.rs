@@ -23,6 +23,7 @@ fn payload() -> Payload {
             unknown: 0x0000_c6c5_c4c3_c2c1,
         },
         lost_sectors: 0x3837_3635_3433_3231,
+        lost: vec![(0x0807_0605_0403, 0x19)],
     }
 }
 
@@ -47,7 +48,8 @@ fn a_payloads_fields_stand_where_the_page_says() {
         assert_eq!(&bytes[offset as usize..end], value, "`{name}`");
     }
     let texts = b"\x07\0archive\x09\0somewhere\x02\x06\0serial\x04\0uuid";
-    assert_eq!(&bytes[end..], texts);
+    let lost = b"\x01\0\x03\x04\x05\x06\x07\x08\0\0\x19\0\0\0\0\0\0\0";
+    assert_eq!(bytes[end..], [&texts[..], lost].concat());
     assert_eq!(Payload::decode(&bytes), Some(payload));
 }
 
@@ -57,7 +59,10 @@ fn the_variable_fields_are_named_on_the_page_in_the_order_they_are_written() {
     let table = tables.iter().find(|table| table.heading == "Payload");
     let names = table.expect("a table").rows.iter();
     let names: Vec<String> = names.map(|(_, row)| tables::plain(&row[2])).collect();
-    assert_eq!(names[5..], ["name", "path", "name_count", "names"]);
+    assert_eq!(
+        names[5..],
+        ["name", "path", "name_count", "names", "lost_count", "lost"]
+    );
 }
 
 /// The block that the page's second table gives fingerprint `n` on a device of `len` bytes.

@@ -64,6 +64,9 @@ pub enum FormatError {
     /// The bytes do not match their checksum.
     #[error("the {0} does not match its checksum")]
     Checksum(&'static str),
+    /// The device gave an error where it should be: that says nothing of what stands there.
+    #[error("the {0} cannot be read (a device error; it may be readable later)")]
+    Unreadable(&'static str),
     /// The checksum is right and the content impossible.
     #[error("the {0} contradicts itself")]
     Content(&'static str),

@@ -1,4 +1,4 @@
-//! The bytes of segments that are not all on the device yet.
+//! The bytes of segments that are not known to be durable on the device.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use forebay_device::{Buf, BufMut, Device, DeviceError};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
-use crate::format::{Entry, HEADER_BYTES, Summary, SummaryRecord};
+use crate::format::{
+    Entry, HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary, SummaryRecord,
+};
 use crate::layout::{Addr, Layout};
 use crate::scan::{read_summary, walk};
 use crate::write::{Inner, Log};
@@ -70,6 +72,17 @@ impl Log {
         let buf = self.inner.device.read(blocks.start, buf).await?.freeze();
         let skip = (addr.bytes() - blocks.start) as usize;
         Ok(buf.slice(skip..skip + (sectors * SECTOR_BYTES) as usize))
+    }
+
+    /// True if the device gives back anything at all: the superblock, at either place.
+    pub async fn answers(&self) -> bool {
+        for at in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
+            let buf = BufMut::zeroed(HEADER_BYTES);
+            if self.inner.device.read(at, buf).await.is_ok() {
+                return true;
+            }
+        }
+        false
     }
 
     /// All that a full segment holds, in order: from its summary, or if that is damaged, from the

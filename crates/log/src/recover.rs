@@ -36,6 +36,15 @@ pub enum OpenError {
         /// What is wrong with B.
         b: FormatError,
     },
+    /// One copy of the superblock cannot be read, and it may be the newer.
+    #[error(
+        "copy {copy} of the superblock cannot be read (a device error), and it may be newer than the \
+         other; try again when the device works, or go on with the other copy by --accept-loss"
+    )]
+    SuperblockUnreadable {
+        /// Which: `A` or `B`.
+        copy: char,
+    },
     /// The device is shorter than the log on it.
     #[error(
         "the log device has {have} bytes; the log on it was made for {need}: it has been cut short"

@@ -29,8 +29,10 @@ pub const SEGMENTS_RESERVED: u64 = 2;
 /// How many segments may lie between the first record that is not known durable and the head.
 /// Recovery looks no further than this past the end of the chain.
 pub const UNSTABLE_SEGMENTS_MAX: u64 = 64;
-/// Memory for segments that are not on the device yet, in bytes; at least three segments.
+/// Memory for segments that are not known durable, in bytes; at least three segments.
 const RAM_BYTES: u64 = 16 << 20;
+/// The most segments that may be written before they are flushed unasked.
+const FLUSH_AFTER_SEGMENTS: u64 = 8;
 
 /// The segment records are being appended to.
 struct Open {
@@ -382,7 +384,14 @@ impl State {
         if let Some(ram) = self.ram.iter_mut().find(|ram| ram.seq == segment) {
             ram.in_flight -= 1;
         }
-        while self.ram.front().is_some_and(RamSegment::is_done) {
+        self.release_memory();
+    }
+
+    /// Lets go of the segments that are durable. Not of those that are only written: should the
+    /// device's flush fail, what it was for may be gone there, and memory has the only copy.
+    fn release_memory(&mut self) {
+        let durable = |ram: &RamSegment| ram.is_done() && ram.seq < self.stable_segment;
+        while self.ram.front().is_some_and(durable) {
             self.ram.pop_front();
         }
     }
@@ -425,6 +434,13 @@ impl State {
             }
             self.stable_segment = next;
         }
+        self.release_memory();
+    }
+
+    /// True if so much is written and not known durable that it should be flushed unasked: no more than
+    /// half of what memory may hold, so that there is room to go on meanwhile.
+    pub(crate) fn wants_flush(&self) -> bool {
+        self.unstable_segments() > FLUSH_AFTER_SEGMENTS.min(self.ram_max as u64 / 2)
     }
 
     /// The record a segment begins with; for the next segment, the next record.

@@ -476,7 +476,7 @@ fn a_header_takes_as_many_entries_as_fit_and_no_more() {
 }
 
 #[test]
-fn what_is_in_memory_can_be_read_until_the_device_has_its_segment() {
+fn what_is_in_memory_can_be_read_until_its_segment_is_durable() {
     let mut rig = Rig::new(128, 8, 4096);
     rig.write(&[(1, 0, 8), (2, 1, 2)]);
     let pieces: Vec<Piece> = rig.expected.iter().cloned().collect();
@@ -497,5 +497,12 @@ fn what_is_in_memory_can_be_read_until_the_device_has_its_segment() {
     assert_eq!(in_ram(&rig.state), [Some(true); 2], "beside the next");
     rig.state.seal();
     rig.drain();
-    assert_eq!(in_ram(&rig.state), [None; 2], "on the device");
+    assert_eq!(
+        in_ram(&rig.state),
+        [Some(true); 2],
+        "on the device, perhaps"
+    );
+    let written = rig.state.written();
+    rig.state.set_stable(written);
+    assert_eq!(in_ram(&rig.state), [None; 2], "durable");
 }

@@ -4,6 +4,11 @@
 //! one of them is whole. And both, not in turns: a tail that has moved must be in either one, or the
 //! loss of one copy would bring back a tail whose segments have been reused, or whose data something
 //! newer at home has replaced.
+//!
+//! A copy whose write failed is in doubt, and is the next to be written: what is overwritten may tear,
+//! and the other may be the only one that is whole.
+
+use std::cell::Cell;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_units::SegmentSeq;
@@ -11,6 +16,47 @@ use forebay_units::SegmentSeq;
 use crate::format::{FormatError, HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
 use crate::recover::OpenError;
 use crate::write::{Log, LogError};
+
+/// Where copy A lies, and copy B.
+const PLACES: [u64; 2] = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT];
+
+/// What is known of the two copies on the device while the log is in use.
+pub(crate) struct CopyStates {
+    /// The last write of this copy succeeded.
+    whole: [Cell<bool>; 2],
+    /// This copy says that the log was given up.
+    abandoned: [Cell<bool>; 2],
+}
+
+impl CopyStates {
+    /// Of copies that have just been written.
+    pub(crate) fn new() -> CopyStates {
+        CopyStates {
+            whole: [Cell::new(true), Cell::new(true)],
+            abandoned: Default::default(),
+        }
+    }
+
+    /// In which order to write them: one that is in doubt first.
+    fn order(&self) -> [usize; 2] {
+        match (self.whole[0].get(), self.whole[1].get()) {
+            (true, false) => [1, 0],
+            _ => [0, 1],
+        }
+    }
+
+    fn set_whole(&self, copy: usize, whole: bool) {
+        self.whole[copy].set(whole);
+    }
+
+    fn says_abandoned(&self, copy: usize) -> bool {
+        self.abandoned[copy].get()
+    }
+
+    fn set_abandoned(&self, copy: usize) {
+        self.abandoned[copy].set(true);
+    }
+}
 
 /// Both copies of a superblock, as found.
 #[derive(Clone, Debug)]
@@ -22,11 +68,25 @@ pub struct SuperblockCopies {
 }
 
 impl SuperblockCopies {
-    /// The copy that counts: the newer of the sound ones.
+    /// The copy that counts: the newer of the sound ones. A copy that cannot be read may be the newer;
+    /// one that is damaged was being written when the power went, or has rotted, and does not count.
+    ///
+    /// # Errors
+    /// If there is none, one cannot be read, or the two contradict each other.
+    pub fn newest(&self) -> Result<&Superblock, OpenError> {
+        for (copy, found) in [('A', &self.a), ('B', &self.b)] {
+            if matches!(found, Err(FormatError::Unreadable(_))) {
+                return Err(OpenError::SuperblockUnreadable { copy });
+            }
+        }
+        self.newest_readable()
+    }
+
+    /// As [`SuperblockCopies::newest`], but takes the other copy where one cannot be read.
     ///
     /// # Errors
     /// If there is none, or the two contradict each other.
-    pub fn newest(&self) -> Result<&Superblock, OpenError> {
+    pub fn newest_readable(&self) -> Result<&Superblock, OpenError> {
         match (&self.a, &self.b) {
             (Ok(a), Ok(b)) if a.volume != b.volume => Err(OpenError::TwoVolumes {
                 a: a.volume,
@@ -42,7 +102,7 @@ impl SuperblockCopies {
 /// Reads both copies of the superblock.
 ///
 /// # Errors
-/// If the device is too short to hold them. A copy that cannot be read counts as damaged.
+/// If the device is too short to hold them. What is wrong with a copy stands in its place.
 pub async fn read_superblocks(device: &dyn Device) -> Result<SuperblockCopies, OpenError> {
     let (have, need) = (device.geometry().len, SUPERBLOCK_B_AT + HEADER_BYTES as u64);
     if have < HEADER_BYTES as u64 {
@@ -54,7 +114,7 @@ pub async fn read_superblocks(device: &dyn Device) -> Result<SuperblockCopies, O
         }
         match device.read(at, BufMut::zeroed(HEADER_BYTES)).await {
             Ok(bytes) => Superblock::decode(&bytes),
-            Err(_) => Err(FormatError::Checksum("superblock")),
+            Err(_) => Err(FormatError::Unreadable("superblock")),
         }
     };
     let (a, b) = (copy(SUPERBLOCK_A_AT).await, copy(SUPERBLOCK_B_AT).await);
@@ -101,21 +161,37 @@ impl Log {
             .map_err(|error| self.inner.fail(&error.to_string()))
     }
 
-    /// As [`Log::update_superblock`], but tries even after the log has failed: what a failing device
-    /// still takes may keep a later attach from believing it.
-    ///
-    /// # Errors
-    /// The device's.
-    pub async fn update_superblock_of_failed(
-        &self,
-        change: impl FnOnce(&mut Superblock),
-    ) -> Result<(), DeviceError> {
+    /// Says in the superblock of a log that has failed that it was given up, as far as the device still
+    /// takes that: true once either copy says so, and then for ever, since a copy that does is not
+    /// written again. Each call tries the copies that do not. `change` may set what else they say.
+    pub async fn abandon(&self, change: impl FnOnce(&mut Superblock)) -> Result<(), DeviceError> {
         let _turn = self.inner.superblock_turn.lock(0..1).await;
         let mut next = self.superblock().clone();
         change(&mut next);
+        next.abandoned = true;
         next.generation = self.next_generation();
-        let (a, b) = write_each_superblock(&*self.inner.device, &next).await;
-        a.or(b)
+        let mut failed = None;
+        for copy in self.inner.copies.order() {
+            if self.inner.copies.says_abandoned(copy) {
+                continue;
+            }
+            match self.write_copy(copy, &next).await {
+                Ok(()) => self.inner.copies.set_abandoned(copy),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if !self.is_abandoned() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// True if a copy of the superblock says durably that the log was given up.
+    pub fn is_abandoned(&self) -> bool {
+        PLACES
+            .iter()
+            .enumerate()
+            .any(|(copy, _)| self.inner.copies.says_abandoned(copy))
     }
 
     /// Each attempt has its own: a copy that took a failed one must not count as much as a later.
@@ -123,6 +199,16 @@ impl Log {
         let mut superblock = self.inner.superblock.borrow_mut();
         superblock.generation += 1;
         superblock.generation
+    }
+
+    /// Writes one copy, durably; until that has succeeded, what stands there is in doubt.
+    async fn write_copy(&self, copy: usize, next: &Superblock) -> Result<(), DeviceError> {
+        let bytes = BufMut::copy_of(&next.encode()).freeze();
+        self.inner.copies.set_whole(copy, false);
+        let device = &*self.inner.device;
+        device.write(PLACES[copy], bytes, Durability::Fua).await?;
+        self.inner.copies.set_whole(copy, true);
+        Ok(())
     }
 
     async fn write_superblock(
@@ -133,7 +219,9 @@ impl Log {
         next.stable = self.stable();
         change(&mut next);
         next.generation = self.next_generation();
-        write_superblock(&*self.inner.device, &next).await?;
+        for copy in [0, 1] {
+            self.write_copy(copy, &next).await?;
+        }
         *self.inner.superblock.borrow_mut() = next;
         self.inner.count(|stats| stats.superblocks += 1);
         Ok(())
@@ -146,23 +234,8 @@ pub(crate) async fn write_superblock(
     superblock: &Superblock,
 ) -> Result<(), DeviceError> {
     let bytes = BufMut::copy_of(&superblock.encode()).freeze();
-    device
-        .write(SUPERBLOCK_A_AT, bytes.clone(), Durability::Fua)
-        .await?;
-    device.write(SUPERBLOCK_B_AT, bytes, Durability::Fua).await
-}
-
-/// Tries both copies, whatever becomes of the first.
-async fn write_each_superblock(
-    device: &dyn Device,
-    superblock: &Superblock,
-) -> (Result<(), DeviceError>, Result<(), DeviceError>) {
-    let bytes = BufMut::copy_of(&superblock.encode()).freeze();
-    let a = device
-        .write(SUPERBLOCK_A_AT, bytes.clone(), Durability::Fua)
-        .await;
-    (
-        a,
-        device.write(SUPERBLOCK_B_AT, bytes, Durability::Fua).await,
-    )
+    for at in PLACES {
+        device.write(at, bytes.clone(), Durability::Fua).await?;
+    }
+    Ok(())
 }

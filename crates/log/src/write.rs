@@ -17,14 +17,13 @@ use crate::format::{RangeKind, Superblock, VolumeId};
 use crate::layout::{Addr, Layout};
 use crate::ram::Job;
 use crate::state::State;
+use crate::superblocks::CopyStates;
 
 /// Writes kept on the device at once: enough that it never waits for us, few enough that records
 /// grow while it works.
 const JOBS_MAX: usize = 4;
 /// While the device has nothing to do, a record leaves as soon as it is this long, in bytes.
 const EAGER_BYTES: u32 = 256 << 10;
-/// Segments that may be written before they are flushed unasked.
-const FLUSH_AFTER_SEGMENTS: u64 = 8;
 
 /// How a log is to behave.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +65,7 @@ pub(crate) struct Inner {
     state: RefCell<State>,
     pub(crate) superblock: RefCell<Superblock>,
     pub(crate) superblock_turn: Rc<RangeLock>,
+    pub(crate) copies: CopyStates,
     /// There may be something for the pump or the ticker to do.
     work: Event,
     /// Something was written, became durable, was freed, or failed.
@@ -106,6 +106,7 @@ impl Log {
             state: RefCell::new(state),
             superblock: RefCell::new(superblock),
             superblock_turn: Rc::default(),
+            copies: CopyStates::new(),
             work: Event::new(),
             progress: Event::new(),
             durable: Event::new(),
@@ -332,7 +333,7 @@ impl Inner {
         if state.has_jobs() && state.jobs_in_flight() < JOBS_MAX {
             self.work.notify_all();
         }
-        if state.unstable_segments() > FLUSH_AFTER_SEGMENTS {
+        if state.wants_flush() {
             self.start_round();
         }
     }
@@ -442,7 +443,7 @@ async fn round(inner: Rc<Inner>) {
     }
     inner.round.set(false);
     // Writers may all be waiting for this by now, so that none of them starts the next.
-    let behind = inner.state.borrow().unstable_segments() > FLUSH_AFTER_SEGMENTS;
+    let behind = inner.state.borrow().wants_flush();
     if behind && !inner.has_failed() {
         inner.start_round();
     }

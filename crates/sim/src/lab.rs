@@ -1,9 +1,12 @@
 //! Two disks and a volume on them, to do with by hand: what tests stand on.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use forebay_dcd::{
-    AttachError, AttachOptions, AttachReport, CreateOptions, DataIdentity, Volume, VolumeId,
+    AttachError, AttachOptions, AttachReport, CreateOptions, DataIdentity, Testimony, Volume,
+    VolumeId, Witness,
 };
 use forebay_device::{BufMut, Checked, Device, DeviceError};
 use forebay_rt::{Driver, Executor, Rt, VirtualTime};
@@ -29,6 +32,25 @@ pub fn identity(len: u64) -> DataIdentity {
     }
 }
 
+/// A witness that keeps what it is told, as one on a disk of its own would.
+#[derive(Debug, Default)]
+pub struct Memory {
+    given_up: RefCell<BTreeMap<VolumeId, u64>>,
+}
+
+impl Witness for Memory {
+    fn given_up(&self, volume: VolumeId) -> Testimony<'_, Option<u64>> {
+        Box::pin(async move { Ok(self.given_up.borrow().get(&volume).copied()) })
+    }
+
+    fn give_up(&self, volume: VolumeId, epoch: u64) -> Testimony<'_, ()> {
+        Box::pin(async move {
+            self.given_up.borrow_mut().insert(volume, epoch);
+            Ok(())
+        })
+    }
+}
+
 /// Two disks and the executor they live on.
 pub struct World {
     /// The executor.
@@ -43,6 +65,8 @@ pub struct World {
     pub log: Rc<Disk>,
     /// The data device.
     pub data: Rc<Disk>,
+    /// Who remembers logs that were given up, if anybody does.
+    pub witness: RefCell<Option<Rc<dyn Witness>>>,
 }
 
 impl World {
@@ -74,7 +98,16 @@ impl World {
             power,
             log,
             data,
+            witness: RefCell::default(),
         }
+    }
+
+    /// The same world with a witness.
+    #[must_use]
+    pub fn witnessed(self, witness: &Rc<Memory>) -> World {
+        let witness = Rc::clone(witness) as Rc<dyn Witness>;
+        self.witness.replace(Some(witness));
+        self
     }
 
     /// Runs to the end, or to the power cut: then `None`.
@@ -121,7 +154,8 @@ impl World {
     ) -> impl Future<Output = Result<(Volume, AttachReport), AttachError>> + use<> {
         let (rt, log, data) = (self.rt.clone(), Rc::clone(&self.log), Rc::clone(&self.data));
         let identity = identity(data.geometry().len);
-        Volume::attach(rt, log, data, identity, options)
+        let witness = self.witness.borrow().clone();
+        Volume::attach_witnessed(rt, log, data, identity, options, witness)
     }
 
     /// The disks if the power were cut now.

@@ -65,6 +65,7 @@ fn settings(pair: &Pair, options: &Options, accept: Accept) -> AttachOptions {
             Durability::Write => Acknowledge::Write,
         },
         max_delay: options.max_delay.map_or(defaults.max_delay, |span| span.0),
+        patience: options.patience.map_or(defaults.patience, |span| span.0),
         bypass: match options.bypass {
             Some(Bypass::Off) => None,
             Some(Bypass::From(size)) => Some(size),

@@ -143,6 +143,8 @@ struct Keys {
     #[serde(default, deserialize_with = "text::optional")]
     max_delay: Option<TimeSpan>,
     #[serde(default, deserialize_with = "text::optional")]
+    patience: Option<TimeSpan>,
+    #[serde(default, deserialize_with = "text::optional")]
     bypass: Option<Bypass>,
     #[serde(default, deserialize_with = "text::optional")]
     metrics: Option<Metrics>,
@@ -186,6 +188,7 @@ impl Description {
                 listen: keys.listen,
                 durability: keys.durability,
                 max_delay: keys.max_delay,
+                patience: keys.patience,
                 bypass: keys.bypass,
                 metrics: keys.metrics,
             },
@@ -225,12 +228,13 @@ impl Description {
 /// Of each option: key, value, what to show where there is none, comment.
 fn option_lines(
     options: &Options,
-) -> [(&'static str, Option<String>, &'static str, &'static str); 6] {
+) -> [(&'static str, Option<String>, &'static str, &'static str); 7] {
     let Options {
         via,
         listen,
         durability,
         max_delay,
+        patience,
         bypass,
         metrics,
     } = options;
@@ -260,6 +264,13 @@ fn option_lines(
             text_of(max_delay),
             "50ms",
             "# How long data that nobody flushed may wait before it goes to the log.",
+        ),
+        (
+            "patience",
+            text_of(patience),
+            "60s",
+            "# How long requests wait for a device that fails before they fail too. It is tried again\n\
+             # for as long as it takes, whatever this is.",
         ),
         (
             "bypass",
@@ -325,6 +336,7 @@ mod tests {
             listen: Some("unix:/run/x y".parse().unwrap()),
             durability: Some(Durability::Write),
             max_delay: Some("5ms".parse().unwrap()),
+            patience: Some("90s".parse().unwrap()),
             bypass: Some(Bypass::Off),
             metrics: Some("127.0.0.1:9420".parse().unwrap()),
         };

@@ -165,6 +165,8 @@ pub struct Options {
     pub durability: Option<Durability>,
     /// How long data that nobody flushed may wait for the log.
     pub max_delay: Option<TimeSpan>,
+    /// How long requests wait for a device that fails before they fail too.
+    pub patience: Option<TimeSpan>,
     /// Which writes go to the data device directly.
     pub bypass: Option<Bypass>,
     /// Where metrics are given out over HTTP, as `ADDRESS:PORT`.
@@ -201,6 +203,7 @@ impl Options {
             listen: self.listen.or(others.listen),
             durability: self.durability.or(others.durability),
             max_delay: self.max_delay.or(others.max_delay),
+            patience: self.patience.or(others.patience),
             bypass: self.bypass.or(others.bypass),
             metrics: self.metrics.or(others.metrics),
         }

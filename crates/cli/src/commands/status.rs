@@ -110,6 +110,23 @@ fn text(report: &Report, earlier: Option<&Report>) -> String {
             format!("{bytes} of the log cannot be read, {errors} errors of the data device");
         lines.add("DAMAGE", damage);
     }
+    if report.unreadable_bytes > 0 {
+        let bytes = ByteLen(report.unreadable_bytes);
+        let unreadable = format!("{bytes} of the log cannot be read now, and will be tried again");
+        lines.add("UNREADABLE", unreadable);
+    }
+    if report.refused_bytes > 0 {
+        let ranges = report.refused_ranges.iter();
+        let ranges: Vec<String> = ranges
+            .map(|(at, len)| format!("{at}..{}", at + len))
+            .collect();
+        let bytes = ByteLen(report.refused_bytes);
+        let refused = format!(
+            "{bytes} not taken by the data device (bytes {}), kept in the log and tried again",
+            ranges.join(", ")
+        );
+        lines.add("REFUSED", refused);
+    }
     format!("{} ({})\n{}", report.name, report.volume, lines.0)
 }
 

@@ -143,6 +143,7 @@ fn options(args: &AttachArgs) -> Options {
         listen: serve.listen.clone(),
         durability: serve.durability,
         max_delay: serve.max_delay,
+        patience: serve.patience,
         bypass: serve.bypass,
         metrics: serve.metrics.clone(),
     }

@@ -263,6 +263,7 @@ fn payload_example() -> Payload {
             unknown: 6,
         },
         lost_sectors: 9,
+        lost: vec![(8, 8), (64, 1)],
     }
 }
 

@@ -233,7 +233,9 @@ impl User {
     }
 
     async fn read(&self, range: Range<u64>) -> Result<(), DeviceError> {
+        // Both as they are now: what is written while it is under way it need not show.
         let marks = self.ctx.lanes.borrow_mut().marks();
+        let durable = self.ctx.lanes.borrow().durable_marks();
         let buf = BufMut::zeroed((range.end - range.start) as usize);
         let bytes = self.volume.read(range.start, buf).await?;
         if self.ctx.is_harmed() {
@@ -242,7 +244,7 @@ impl User {
         let lanes = self.ctx.lanes.borrow();
         // What went past the log may be gone with a flush that failed; what was durable is not.
         let marks = if self.ctx.home_lost.get() {
-            lanes.durable_marks()
+            durable
         } else {
             marks
         };

@@ -1,0 +1,249 @@
+//! One window: which segments it takes, what in them is live, and taking that home.
+
+use std::ops::Range;
+
+use forebay_device::DeviceError;
+use forebay_log::{Addr, Entry, Placed, RangeKind};
+use forebay_units::{Line, SegmentSeq};
+use futures_util::StreamExt;
+
+use super::{Failure, Ready, Written};
+use crate::degraded::bytes_of;
+use crate::engine::Engine;
+use crate::home::{Haste, Homeward};
+use crate::map::Piece;
+use crate::ranges::Mark;
+
+/// The most live data taken in one window, in sectors: 16 MiB. Two windows may be in memory.
+const WINDOW_SECTORS: u64 = 32 << 10;
+/// The most segments taken in one window.
+const WINDOW_SEGMENTS: u64 = 256;
+/// Summaries being read at once.
+const SUMMARIES: usize = 8;
+
+impl Engine {
+    /// The segments to take from `start` on: as many as the window holds, none that is not durable.
+    pub(super) fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
+        let limit = self.log.destage_limit();
+        let quarter = (self.log.layout().segment_count / 4).max(1);
+        let (mut end, mut live) = (start, 0);
+        while end < limit
+            && end.since(start) < WINDOW_SEGMENTS.min(quarter)
+            && live < WINDOW_SECTORS
+        {
+            live += u64::from(self.map.borrow().live_in(end));
+            end = end.next();
+        }
+        start..end
+    }
+
+    pub(super) async fn read_window(&self, start: SegmentSeq, urgent: bool) -> Ready {
+        let window = self.window(start);
+        let pieces = self.live_in_window(&window).await;
+        Ready {
+            window,
+            loaded: self.load(pieces, Haste::Destage { urgent }).await,
+        }
+    }
+
+    /// Takes a window's marks and data home; what home refuses is kept in the log.
+    pub(super) async fn write_window(
+        &self,
+        ready: Ready,
+        urgent: bool,
+        thorough: bool,
+    ) -> Result<Written, Failure> {
+        let Ready { window, mut loaded } = ready;
+        if loaded.unreadable.is_empty() {
+            // That word was for what was unreadable then.
+            self.give_up_unreadable.set(false);
+        }
+        self.consider_giving_up(&mut loaded);
+        self.unreadable.set(bytes_of(&loaded.unreadable));
+        if let Some(error) = loaded.error {
+            return Err(Failure::Unreadable(error));
+        }
+        self.declare_lost(&loaded.damaged)?;
+        let marks = self.marks_in_window(&window);
+        let changes = loaded
+            .sound
+            .iter()
+            .map(|l| l.piece.line.0 * 8..l.piece.line.0 * 8 + 8);
+        let marked = marks.iter().map(|(range, _)| range.clone());
+        let touched = self.about_to_change(changes.chain(marked)).await?;
+        let mut marks_refused = Vec::new();
+        let mut error = None;
+        for (range, mark) in &marks {
+            self.yield_to_users(urgent).await?;
+            if let Err(refused) = self.carry_mark_home(range.clone(), *mark).await {
+                marks_refused.push((range.clone(), *mark));
+                error = Some(refused);
+            }
+        }
+        let mut pieces: Vec<(Line, Addr)> = loaded
+            .sound
+            .iter()
+            .map(|l| (l.piece.line, l.piece.addr))
+            .collect();
+        let haste = Haste::Destage { urgent };
+        let home = self.write_pieces_home(loaded.sound, haste, thorough).await;
+        self.counters.borrow_mut().destaged_bytes += home.written;
+        if home.stopped {
+            return Err(Failure::Stopped);
+        }
+        let mut in_vain = None;
+        if let Some(error) = home.error.clone().or(error) {
+            let zeroed = marks
+                .iter()
+                .filter(|(_, mark)| mark.kind == RangeKind::Zero);
+            let answers = home.succeeded || zeroed.count() > marks_refused.len();
+            self.keep_refused(&home, marks_refused, &error, answers, thorough)
+                .await?;
+            in_vain = (!answers).then_some(error);
+        }
+        self.note_home(&mut pieces);
+        Ok(Written {
+            window,
+            pieces,
+            touched,
+            superseded_by: self.log.last_record(),
+            in_vain,
+        })
+    }
+
+    /// Home gave this error for a part of a window: what it refuses is kept in the log, if home answers
+    /// at all, so that the tail can pass it.
+    ///
+    /// # Errors
+    /// If it is better to try the whole window again.
+    async fn keep_refused(
+        &self,
+        home: &Homeward,
+        marks: Vec<(Range<u64>, Mark)>,
+        error: &DeviceError,
+        answers: bool,
+        thorough: bool,
+    ) -> Result<(), Failure> {
+        self.counters.borrow_mut().data_errors += 1;
+        if home.refused.is_empty() && home.untried == 0 && marks.is_empty() {
+            return Ok(());
+        }
+        if home.untried > 0 || !(answers || thorough) {
+            return Err(error.clone().into());
+        }
+        if !answers {
+            // A device that does not even flush refuses nothing; it is away.
+            self.flush_data().await?;
+        }
+        let mut kept = self.keep_in_log(&home.refused);
+        for (range, mark) in marks {
+            let still = self.still_marked(mark, range);
+            kept = kept.and_then(|()| self.keep_marks(mark.kind, &still));
+        }
+        if kept.is_err() {
+            return Err(error.clone().into());
+        }
+        tracing::warn!(%error, pieces = home.refused.len(), "home refuses data; it stays in the log");
+        self.refused.borrow_mut().note(error);
+        Ok(())
+    }
+
+    /// Leaves of these the pieces that are home, and not kept in the log elsewhere.
+    fn note_home(&self, pieces: &mut Vec<(Line, Addr)>) {
+        let mut refused = self.refused.borrow_mut();
+        let map = self.map.borrow();
+        pieces.retain(|(line, addr)| {
+            let home = map.piece_at(*line, *addr).is_some();
+            if home && !refused.is_empty() {
+                refused.went_home(*line);
+            }
+            home
+        });
+    }
+
+    fn marks_in_window(&self, window: &Range<SegmentSeq>) -> Vec<(Range<u64>, Mark)> {
+        let records = self.log.first_record(window.start)..self.log.first_record(window.end);
+        let map = self.map.borrow();
+        map.ranges()
+            .iter()
+            .filter(|(_, mark)| records.contains(&mark.record))
+            .collect()
+    }
+
+    /// The pieces of data that still count in the window's segments.
+    async fn live_in_window(&self, window: &Range<SegmentSeq>) -> Vec<Piece> {
+        let segments: Vec<SegmentSeq> = {
+            let map = self.map.borrow();
+            let all = (window.start.0..window.end.0).map(SegmentSeq);
+            all.filter(|segment| map.live_in(*segment) > 0).collect()
+        };
+        let lists = futures_util::stream::iter(segments)
+            .map(|segment| self.live_pieces(segment))
+            .buffered(SUMMARIES);
+        lists.concat().await
+    }
+
+    /// The live pieces of a segment: by its summary, if that tells of them all, else by the map.
+    async fn live_pieces(&self, segment: SegmentSeq) -> Vec<Piece> {
+        let listed = self
+            .log
+            .entries(segment)
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_default();
+        let map = self.map.borrow();
+        let lookup = |placed: &Placed| match placed.entry {
+            Entry::Data { sector, .. } => map.piece_at(sector.line(), placed.addr),
+            Entry::Range { .. } => None,
+        };
+        let pieces: Vec<Piece> = listed.iter().filter_map(lookup).collect();
+        let live: u32 = pieces.iter().map(|piece| piece.live.count_ones()).sum();
+        if live == map.live_in(segment) {
+            return pieces;
+        }
+        tracing::warn!(%segment, "the summary does not tell of all that is live; asking the map");
+        let layout = self.log.layout();
+        let slot = layout.slot(segment);
+        map.all_pieces()
+            .filter(|piece| layout.slot_of(piece.addr) == slot)
+            .collect()
+    }
+
+    /// Notes in the log that the data of these pieces is lost, so that it stays known when their
+    /// segment is gone, and that home is never taken for it.
+    fn declare_lost(&self, pieces: &[Piece]) -> Result<(), Failure> {
+        let still: Vec<Range<u64>> = {
+            let map = self.map.borrow();
+            let now = pieces
+                .iter()
+                .filter_map(|piece| map.piece_at(piece.line, piece.addr));
+            now.flat_map(Piece::live_runs).collect()
+        };
+        if !still.is_empty() {
+            tracing::error!(ranges = still.len(), "data in the log is damaged and lost");
+        }
+        Ok(self.keep_marks(RangeKind::Lost, &still)?)
+    }
+
+    /// Does what a mark says, as far as it still counts. What is lost cannot come home: it is noted
+    /// anew at the head. A discard may be left undone: what it was for is of no use to anybody.
+    ///
+    /// # Errors
+    /// The data device's, or that there is no room in the log.
+    async fn carry_mark_home(&self, range: Range<u64>, mark: Mark) -> Result<(), DeviceError> {
+        if mark.kind == RangeKind::Lost {
+            let still = self.still_marked(mark, range);
+            return self.keep_marks(mark.kind, &still);
+        }
+        let done = self.mark_at_home(mark, range).await;
+        if mark.kind == RangeKind::Discard
+            && let Err(error) = &done
+        {
+            tracing::debug!(%error, "a discard was not done");
+            self.counters.borrow_mut().data_errors += 1;
+            return Ok(());
+        }
+        done
+    }
+}

@@ -1,0 +1,386 @@
+//! Faults that last: what cannot be read now is not lost, what home refuses does not stop the rest, and
+//! nobody waits for ever.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::{AttachError, AttachOptions, DrainError, Mode, Volume};
+use forebay_device::{BufMut, Device, DeviceError, Durability, Op};
+use forebay_rt::Rt;
+use forebay_sim::disk::Coin;
+use forebay_sim::lab::{Images, World, checked, read_all};
+use forebay_sim::stamp::stamp;
+use forebay_units::ByteLen;
+
+const DATA_BYTES: u64 = 16 << 20;
+const LINE: u64 = 4096;
+const SEGMENTS_AT: u64 = 1 << 20;
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn world() -> World {
+    Images::fresh(DATA_BYTES).world(1, None)
+}
+
+async fn try_write(volume: &Volume, id: u64, at: u64, len: u64) -> Result<(), DeviceError> {
+    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
+    checked(volume).write(at, buf, Durability::Flush).await
+}
+
+async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
+    try_write(volume, id, at, len).await.expect("write");
+}
+
+fn holds(image: &[u8], id: u64, at: u64, len: u64) -> bool {
+    image[at as usize..(at + len) as usize] == stamp(id, at, len)
+}
+
+async fn until(rt: &Rt, what: impl Fn() -> bool) {
+    while !what() {
+        rt.sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Found by a review: three attempts within 12 seconds, and 245,760 flushed bytes were lost for good.
+#[test]
+fn what_cannot_be_read_from_the_log_for_hours_is_not_lost() {
+    for span in [Duration::from_secs(12), 5 * HOUR] {
+        let world = world();
+        let (rt, log, data) = (
+            world.rt.clone(),
+            Rc::clone(&world.log),
+            Rc::clone(&world.data),
+        );
+        world.with_volume(AttachOptions::default(), move |volume| async move {
+            write(&volume, 1, 64 * LINE, 60 * LINE).await;
+            volume.flush().await.unwrap();
+            let (clock, end) = (rt.clone(), rt.now().plus(span));
+            log.fail(move |op, _| op == Op::Read && clock.now() < end);
+            rt.sleep(span / 2).await;
+            let status = volume.status();
+            assert_eq!(status.mode, Mode::LogFailing, "{:?}", status.mode_detail);
+            assert_eq!(status.damaged_bytes, 0);
+            assert!(status.unreadable_bytes > 0, "{status:?}");
+            rt.sleep(span / 2 + Duration::from_secs(31)).await;
+            volume.drain().await.expect("it can be read again");
+            assert_eq!(volume.status().mode, Mode::Caching);
+            assert!(holds(&data.now(), 1, 64 * LINE, 60 * LINE));
+        });
+    }
+}
+
+/// Found by a review: 480 KiB lost, the intact log marked as abandoned, and the next flush and close
+/// returned as if nothing were.
+#[test]
+fn a_log_that_is_away_after_a_flush_loses_nothing_however_long() {
+    for span in [Duration::from_secs(15), 3 * HOUR] {
+        let world = world();
+        let (rt, log, data) = (
+            world.rt.clone(),
+            Rc::clone(&world.log),
+            Rc::clone(&world.data),
+        );
+        world.with_volume(AttachOptions::default(), move |volume| async move {
+            write(&volume, 1, 64 * LINE, 120 * LINE).await;
+            volume.flush().await.unwrap();
+            let (clock, end) = (rt.clone(), rt.now().plus(span));
+            log.fail(move |_, _| clock.now() < end);
+            write(&volume, 2, 300 * LINE, LINE).await;
+            let flushed = volume.flush().await;
+            assert_eq!(flushed.is_ok(), span < Duration::from_secs(60));
+            rt.sleep_until(end.plus(Duration::from_secs(31))).await;
+            volume.flush().await.expect("all is home");
+            assert_eq!(volume.status().damaged_bytes, 0);
+            volume.close().await.unwrap();
+            let home = data.after_cut(Coin::Drop);
+            assert!(holds(&home, 1, 64 * LINE, 120 * LINE));
+            assert!(holds(&home, 2, 300 * LINE, LINE));
+        });
+        let again = world.after_cut(Coin::Drop).world(2, None);
+        let refused = again.attach(AttachOptions::default()).expect("no cut");
+        assert!(matches!(
+            refused,
+            Err(AttachError::Abandoned { lost: ByteLen(0) })
+        ));
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_lost_when_an_administrator_says_so_and_is_read_once_more_before() {
+    let world = world();
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        write(&volume, 1, 64 * LINE, 60 * LINE).await;
+        volume.flush().await.unwrap();
+        let bad = SEGMENTS_AT + 5 * LINE..SEGMENTS_AT + 6 * LINE;
+        let meets = bad.clone();
+        log.fail(move |op, range| {
+            op == Op::Read && range.start < meets.end && meets.start < range.end
+        });
+        rt.sleep(Duration::from_secs(10)).await;
+        let status = volume.status();
+        assert_eq!((status.damaged_bytes, status.unreadable_bytes), (0, LINE));
+        volume.give_up_unreadable();
+        let drained = volume.drain().await;
+        assert!(
+            matches!(drained, Err(DrainError::Lost(ByteLen(LINE)))),
+            "{drained:?}"
+        );
+        // One word is for what was unreadable then.
+        log.fault.replace(None);
+        write(&volume, 2, 200 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        let (clock, end) = (rt.clone(), rt.now().plus(HOUR));
+        log.fail(move |op, _| op == Op::Read && clock.now() < end);
+        rt.sleep(2 * HOUR).await;
+        assert_eq!(volume.status().damaged_bytes, LINE);
+    });
+}
+
+/// Found by a review: one write at home failed, and 2,480 of 6,400 writes with it, though the next
+/// attempt succeeded half a second later.
+#[test]
+fn writers_to_a_full_log_wait_while_home_is_tried_again() {
+    let world = world();
+    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        let (clock, began) = (rt.clone(), Cell::new(None));
+        // From its first write on, home fails for 40 seconds.
+        data.fail(move |op, _| {
+            let first = began.get().unwrap_or(clock.now());
+            if op == Op::Write {
+                began.set(Some(first));
+            }
+            op != Op::Read && clock.now().since(first) < Duration::from_secs(40)
+        });
+        for n in 0..6400 {
+            write(&volume, n, n * 37 % 4000 * LINE, LINE).await;
+        }
+    });
+}
+
+#[test]
+fn writers_to_a_full_log_fail_when_patience_is_over_and_go_on_when_home_is_back() {
+    let world = world();
+    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
+    let options = AttachOptions {
+        patience: Duration::from_secs(20),
+        ..AttachOptions::default()
+    };
+    world.with_volume(options, move |volume| async move {
+        data.fail(|op, _| op != Op::Read);
+        let mut n = 0;
+        let error = loop {
+            let began = rt.now();
+            match try_write(&volume, 1, n % 4000 * LINE, LINE).await {
+                Ok(()) => n += 1,
+                Err(error) => break (error, rt.now().since(began)),
+            }
+        };
+        assert!(n > 700, "only {n} writes in the log");
+        let (error, took) = error;
+        assert!(error.to_string().contains("the log is full"), "{error}");
+        assert!(took <= Duration::from_secs(21), "{took:?}");
+        let began = rt.now();
+        try_write(&volume, 1, 0, LINE).await.expect_err("as before");
+        assert_eq!(rt.now(), began, "nobody waits twice");
+        data.fault.replace(None);
+        rt.sleep(Duration::from_secs(60)).await;
+        write(&volume, 1, 0, LINE).await;
+        volume.drain().await.unwrap();
+    });
+}
+
+/// Found by a review: the tail stopped at one bad sector, and a log's length later so did the volume.
+#[test]
+fn a_bad_sector_at_home_stops_nothing_but_itself() {
+    let world = world();
+    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
+    let bad = 700 * LINE + 512;
+    let home = Rc::clone(&world.data);
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        let writable = Rc::new(Cell::new(false));
+        let healed = Rc::clone(&writable);
+        data.fail(move |op, range| op == Op::Write && range.contains(&bad) && !healed.get());
+        // Some logs' lengths.
+        for n in 0..5000u64 {
+            let at = if n == 0 { 700 } else { n * 37 % 600 };
+            write(&volume, n, at * LINE, LINE).await;
+        }
+        volume.flush().await.unwrap();
+        let drained = volume.drain().await;
+        assert!(
+            matches!(
+                drained,
+                Err(DrainError::Stuck {
+                    left: ByteLen(LINE),
+                    ..
+                })
+            ),
+            "{drained:?}"
+        );
+        let status = volume.status();
+        assert_eq!(status.mode, Mode::DataFailing);
+        assert_eq!(status.refused_ranges, [(700 * LINE, LINE)]);
+        let at = 700 * LINE;
+        let read = checked(&volume).read(at, BufMut::zeroed(4096)).await;
+        assert!(read.unwrap()[..] == stamp(0, at, LINE)[..]);
+        // The log rests, but for an attempt now and then.
+        let before = volume.status().log_written_bytes;
+        rt.sleep(2 * HOUR).await;
+        let written = volume.status().log_written_bytes - before;
+        assert!(
+            written < 400 * (128 << 10),
+            "{written} bytes written for one line"
+        );
+        writable.set(true);
+        rt.sleep(Duration::from_secs(60)).await;
+        assert_eq!(volume.status().refused_bytes, 0);
+        assert_eq!(volume.status().mode, Mode::Caching);
+        volume.drain().await.expect("home takes it");
+        volume.close().await.unwrap();
+        assert!(holds(&home.after_cut(Coin::Drop), 0, at, LINE));
+    });
+}
+
+/// After a crash, too, the refused piece is found where it was kept.
+#[test]
+fn what_home_refused_is_still_there_after_a_crash() {
+    let world = world();
+    let data = Rc::clone(&world.data);
+    let bad = 700 * LINE;
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        data.fail(move |op, range| op == Op::Write && range.contains(&bad));
+        for n in 0..3000u64 {
+            let at = if n == 0 { 700 } else { n * 37 % 600 };
+            write(&volume, n, at * LINE, LINE).await;
+        }
+        volume.flush().await.unwrap();
+    });
+    let again = world.after_cut(Coin::Drop).world(2, None);
+    again.with_volume(AttachOptions::default(), |volume| async move {
+        let seen = read_all(&volume).await.unwrap();
+        assert!(holds(&seen, 0, 700 * LINE, LINE));
+        volume.drain().await.expect("this disk takes it");
+    });
+}
+
+/// A thin image without space refuses what needs a new block, and takes the rest.
+#[test]
+fn a_data_device_without_space_holds_data_in_the_log_until_there_is_some() {
+    let world = world();
+    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
+    let home = Rc::clone(&world.data);
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        let full = Rc::new(Cell::new(true));
+        let is_full = Rc::clone(&full);
+        data.fail(move |op, range| op == Op::Write && range.start >= 512 * LINE && is_full.get());
+        let mut expected = BTreeSet::new();
+        for n in 0..400u64 {
+            write(&volume, 7, (512 + n * 3) * LINE, LINE).await;
+            expected.insert(512 + n * 3);
+            write(&volume, 8, n % 500 * LINE, LINE).await;
+        }
+        volume.flush().await.unwrap();
+        rt.sleep(HOUR).await;
+        let status = volume.status();
+        assert_eq!(status.mode, Mode::DataFailing);
+        assert_eq!(status.dirty_bytes, 400 * LINE, "the rest is home");
+        full.set(false);
+        let idle = volume.clone();
+        until(&rt, || idle.status().dirty_bytes == 0).await;
+        volume.close().await.unwrap();
+        let image = home.after_cut(Coin::Drop);
+        assert!(
+            expected
+                .iter()
+                .all(|line| holds(&image, 7, line * LINE, LINE))
+        );
+    });
+}
+
+/// Found by the simulator (world 429209) and by stopping a real daemon: a stop waited for writers, and
+/// they for room that never came.
+#[test]
+fn a_close_ends_though_writers_wait_for_room() {
+    let world = world();
+    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        data.fail(|op, _| op != Op::Read);
+        let writers: Vec<_> = (0..40u64)
+            .map(|lane| {
+                let volume = volume.clone();
+                rt.spawn(async move {
+                    for n in 0..400 {
+                        try_write(&volume, 1, (lane * 100 + n % 100) * LINE, LINE).await?;
+                    }
+                    Ok::<(), DeviceError>(())
+                })
+            })
+            .collect();
+        rt.sleep(Duration::from_secs(10)).await;
+        let began = rt.now();
+        volume
+            .close()
+            .await
+            .expect("what was acknowledged is in the log");
+        let took = rt.now().since(began);
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        let mut stopped = 0;
+        for writer in writers {
+            match writer.await {
+                // The first had filled the log before the others began.
+                Ok(()) => {}
+                Err(DeviceError::Closed { .. }) => stopped += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(stopped >= 30, "only {stopped} waited");
+        assert!(volume.status().dirty_bytes > 0);
+    });
+}
+
+/// Found by a review: each flush waited 11 seconds for every 8,192 pieces that a dead log held.
+#[test]
+fn a_dead_log_is_found_out_once() {
+    let world = world().witnessed(&Rc::default());
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    let dead = Rc::new(Cell::new(0u64));
+    let asked = Rc::clone(&dead);
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        for n in 0..700 {
+            write(&volume, 1, n * 2 * LINE, LINE).await;
+        }
+        volume.flush().await.unwrap();
+        let count = Rc::clone(&asked);
+        log.fail(move |_, _| {
+            count.set(count.get() + 1);
+            true
+        });
+        write(&volume, 2, 2001 * LINE, LINE).await;
+        volume
+            .flush()
+            .await
+            .expect_err("what the log has cannot be read");
+        let attempts = asked.replace(0);
+        assert!(attempts < 1500, "{attempts} requests to a dead device");
+        for n in 0..100 {
+            let began = rt.now();
+            write(&volume, 3, (2001 + n) * LINE, LINE).await;
+            volume.flush().await.expect_err("as before");
+            assert!(rt.now().since(began) < Duration::from_millis(10));
+        }
+        // What is written anew is there, whatever becomes of the rest.
+        write(&volume, 4, 0, LINE).await;
+        let read = checked(&volume).read(0, BufMut::zeroed(4096)).await;
+        assert!(read.unwrap()[..] == stamp(4, 0, LINE)[..]);
+        volume.give_up_unreadable();
+        volume.flush().await.expect("given up");
+        let lost = volume.status().damaged_bytes;
+        assert!(
+            (600 * LINE..700 * LINE).contains(&lost),
+            "{lost}: the rest was in memory"
+        );
+    });
+}
