@@ -9,6 +9,7 @@ mod emulated;
 mod gap;
 mod load;
 mod place;
+mod waiters;
 
 use std::path::PathBuf;
 
@@ -48,6 +49,8 @@ enum Case {
     Emulated,
     /// What a gap before each record would gain a log on an old disk.
     Gap,
+    /// What a request costs while 32 or 4,096 others wait, in memory.
+    Waiters,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -67,6 +70,7 @@ fn main() -> anyhow::Result<()> {
         Case::Recovery,
         Case::Emulated,
         Case::Gap,
+        Case::Waiters,
     ];
     for case in all
         .into_iter()
@@ -80,6 +84,7 @@ fn main() -> anyhow::Result<()> {
             Case::Recovery => bench.recovery()?,
             Case::Emulated => bench.emulated()?,
             Case::Gap => gap::gap()?,
+            Case::Waiters => waiters::waiters(bench.rounds)?,
         }
     }
     Ok(())
