@@ -243,12 +243,8 @@ impl Engine {
     /// True if all that is not home cannot come home, because it is lost.
     pub(crate) fn only_lost(&self) -> bool {
         let map = self.map.borrow();
-        map.live_sectors() == 0
-            && !map.is_empty()
-            && map
-                .ranges()
-                .iter()
-                .all(|(_, mark)| mark.kind == RangeKind::Lost)
+        let marks = map.ranges();
+        map.live_sectors() == 0 && !marks.is_empty() && marks.lost() == marks.len()
     }
 
     /// Sectors that are lost.

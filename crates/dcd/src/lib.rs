@@ -28,6 +28,7 @@ mod format;
 mod home;
 mod inspect;
 mod map;
+mod piece;
 mod policy;
 mod ranges;
 mod read;

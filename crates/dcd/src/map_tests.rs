@@ -104,7 +104,7 @@ proptest! {
             prop_assert_eq!(&seen[..], &top[..]);
             let live = top.iter().filter(|word| matches!(word, Model::Data(_))).count() as u64;
             prop_assert_eq!(map.live_sectors(), live);
-            prop_assert_eq!(map.live.iter().map(|n| u64::from(*n)).sum::<u64>(), live);
+            prop_assert_eq!(map.live.slots.iter().map(|n| u64::from(*n)).sum::<u64>(), live);
             for at in 0..SECTORS {
                 prop_assert_eq!(map.overlaps(at..at + 1) || top[at as usize] == Model::Home, true);
             }
