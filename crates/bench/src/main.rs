@@ -8,6 +8,7 @@ mod cases;
 mod emulated;
 mod gap;
 mod load;
+mod memory;
 mod place;
 mod waiters;
 
@@ -49,6 +50,8 @@ enum Case {
     Emulated,
     /// What a gap before each record would gain a log on an old disk.
     Gap,
+    /// Memory of the map for data in pieces of several sizes, and for small discards.
+    Memory,
     /// What a request costs while 32 or 4,096 others wait, in memory.
     Waiters,
 }
@@ -70,6 +73,7 @@ fn main() -> anyhow::Result<()> {
         Case::Recovery,
         Case::Emulated,
         Case::Gap,
+        Case::Memory,
         Case::Waiters,
     ];
     for case in all
@@ -84,6 +88,7 @@ fn main() -> anyhow::Result<()> {
             Case::Recovery => bench.recovery()?,
             Case::Emulated => bench.emulated()?,
             Case::Gap => gap::gap()?,
+            Case::Memory => memory::memory()?,
             Case::Waiters => waiters::waiters(bench.rounds)?,
         }
     }

@@ -33,6 +33,7 @@ mod policy;
 mod ranges;
 mod read;
 mod recover;
+mod room;
 mod speed;
 mod stats;
 mod table;

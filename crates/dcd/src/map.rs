@@ -19,6 +19,14 @@ use crate::piece::mask;
 use crate::ranges::{Mark, RangeMap};
 use crate::table::LineTable;
 
+/// What a piece of data and a mark take of the memory that a volume's map is allowed, in bytes: a
+/// little more than their entries do, with what their tables leave empty while they grow. What tables
+/// keep empty after most has left is not counted, so that each entry that leaves makes room for one.
+const PIECE_BYTES: u64 = 20;
+const MARK_BYTES: u64 = 32;
+/// More than one more piece or mark can add to that: a mark within another leaves three.
+const ENTRY_BYTES: u64 = 2 * MARK_BYTES;
+
 /// Where a stretch of the volume is to be read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
@@ -117,6 +125,18 @@ impl Map {
     pub(crate) fn bytes(&self) -> u64 {
         let live = self.live.slots.capacity() * size_of::<u32>();
         self.lines.bytes() + self.ranges.bytes() + live as u64
+    }
+
+    /// Bytes of memory that count against what the map is allowed: for its pieces, and for marks that
+    /// can go home. What is lost cannot, so nobody could wait for it to.
+    pub(crate) fn charged(&self) -> u64 {
+        let marks = self.ranges.len() - self.ranges.lost();
+        self.lines.len() as u64 * PIECE_BYTES + marks as u64 * MARK_BYTES
+    }
+
+    /// The most that so many more pieces and marks can add to [`Map::charged`].
+    pub(crate) fn charge_of(entries: u64) -> u64 {
+        entries * ENTRY_BYTES
     }
 
     /// The marked ranges.

@@ -167,6 +167,8 @@ pub struct Options {
     pub max_delay: Option<TimeSpan>,
     /// Which writes go to the data device directly.
     pub bypass: Option<Bypass>,
+    /// How much memory the map may take.
+    pub map_memory: Option<ByteLen>,
     /// Where metrics are given out over HTTP, as `ADDRESS:PORT`.
     pub metrics: Option<Metrics>,
 }
@@ -202,6 +204,7 @@ impl Options {
             durability: self.durability.or(others.durability),
             max_delay: self.max_delay.or(others.max_delay),
             bypass: self.bypass.or(others.bypass),
+            map_memory: self.map_memory.or(others.map_memory),
             metrics: self.metrics.or(others.metrics),
         }
     }

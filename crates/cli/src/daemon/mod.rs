@@ -144,6 +144,7 @@ fn options(args: &AttachArgs) -> Options {
         durability: serve.durability,
         max_delay: serve.max_delay,
         bypass: serve.bypass,
+        map_memory: serve.map_memory,
         metrics: serve.metrics.clone(),
     }
 }
