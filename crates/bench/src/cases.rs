@@ -255,7 +255,7 @@ async fn fill(rt: &forebay_rt::Rt, volume: &Volume) -> anyhow::Result<()> {
 }
 
 /// Memory of this process, in MiB.
-fn resident() -> u64 {
+pub(crate) fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm
         .split_whitespace()

@@ -8,7 +8,9 @@ mod cases;
 mod emulated;
 mod gap;
 mod load;
+mod memory;
 mod place;
+mod waiters;
 
 use std::path::PathBuf;
 
@@ -48,6 +50,10 @@ enum Case {
     Emulated,
     /// What a gap before each record would gain a log on an old disk.
     Gap,
+    /// Memory of the map for data in pieces of several sizes, and for small discards.
+    Memory,
+    /// What a request costs while 32 or 4,096 others wait, in memory.
+    Waiters,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -67,6 +73,8 @@ fn main() -> anyhow::Result<()> {
         Case::Recovery,
         Case::Emulated,
         Case::Gap,
+        Case::Memory,
+        Case::Waiters,
     ];
     for case in all
         .into_iter()
@@ -80,6 +88,8 @@ fn main() -> anyhow::Result<()> {
             Case::Recovery => bench.recovery()?,
             Case::Emulated => bench.emulated()?,
             Case::Gap => gap::gap()?,
+            Case::Memory => memory::memory()?,
+            Case::Waiters => waiters::waiters(bench.rounds)?,
         }
     }
     Ok(())

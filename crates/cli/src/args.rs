@@ -208,6 +208,10 @@ pub(crate) struct ServeArgs {
     /// log and data are parts of one device, else off].
     #[arg(long, value_name = "SIZE")]
     pub(crate) bypass: Option<Bypass>,
+    /// How much memory the map of what is in the log may take; then writes wait as for room in the log
+    /// [default: 1GiB, enough for 200 GiB in pieces of 4 KiB or 25 GiB in pieces of 512 bytes].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) map_memory: Option<ByteLen>,
     /// Give out Prometheus metrics over HTTP at ADDRESS:PORT.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics: Option<Metrics>,

@@ -73,6 +73,7 @@ pub(crate) struct Report {
     pub(crate) dirty_share: f64,
     pub(crate) drain_eta_s: Option<f64>,
     pub(crate) map_bytes: u64,
+    pub(crate) map_bytes_max: u64,
     pub(crate) buffer_bytes: u64,
     pub(crate) reads: u64,
     pub(crate) read_bytes: u64,
@@ -136,6 +137,7 @@ impl Report {
             dirty_share: status.dirty_share,
             drain_eta_s: status.drain_eta_s,
             map_bytes: status.map_bytes,
+            map_bytes_max: status.map_bytes_max,
             buffer_bytes: status.buffer_bytes,
             reads: status.reads,
             read_bytes: status.read_bytes,
@@ -209,6 +211,10 @@ pub(crate) const FIELDS: &[Field] = &[
         "Estimated time to drain, in seconds; absent if unknown",
     ),
     gauge("map_bytes", "Memory of the map, in bytes"),
+    gauge(
+        "map_bytes_max",
+        "Memory the map may take before writes wait, in bytes",
+    ),
     gauge("buffer_bytes", "Memory of segment buffers, in bytes"),
     counter("reads", "Reads"),
     counter("read_bytes", "Bytes read"),
@@ -241,7 +247,7 @@ pub(crate) const FIELDS: &[Field] = &[
     counter("data_errors", "Errors of the data device"),
     counter(
         "throttled_s",
-        "Time writes were slowed because the log was full, in seconds",
+        "Time writes were slowed because the log or the map was full, in seconds",
     ),
 ];
 
@@ -277,6 +283,7 @@ pub(crate) mod tests {
             drain_eta_s: Some(1.5),
             epoch: 1,
             map_bytes: 4096,
+            map_bytes_max: 1 << 30,
             buffer_bytes: 8192,
             reads: 1,
             read_bytes: 2,

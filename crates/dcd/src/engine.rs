@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_device::{Device, DeviceError, Geometry, Op, Result};
-use forebay_log::{Log, RangeKind, SEGMENTS_RESERVED};
+use forebay_log::{Log, RangeKind};
 use forebay_rt::{Event, Instant, RangeLock, Rt};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use serde::Serialize;
@@ -45,6 +45,9 @@ pub struct AttachOptions {
     /// How long requests wait for a device that fails before they fail too, counted from when the
     /// trouble began. What fails is tried again for as long as it takes.
     pub patience: Duration,
+    /// How much memory the map may take for its pieces and marks; less than 256 KiB counts as that.
+    /// What would take more waits, as for room in the log.
+    pub map_memory: ByteLen,
     /// Take up a log in which something durable is missing, up to what is missing.
     pub accept_loss: bool,
     /// Take up a log whose data device was changed without it.
@@ -58,6 +61,7 @@ impl Default for AttachOptions {
             max_delay: Duration::from_millis(50),
             bypass: None,
             patience: Duration::from_secs(60),
+            map_memory: ByteLen::gib(1),
             accept_loss: false,
             accept_changed: false,
         }
@@ -262,13 +266,6 @@ impl Engine {
         }
     }
 
-    /// The share of the log's segments in use by users' standards: 1 when they have to wait.
-    pub(crate) fn used(&self) -> f64 {
-        let count = self.log.layout().segment_count - SEGMENTS_RESERVED;
-        let free = self.log.free_segments().saturating_sub(SEGMENTS_RESERVED);
-        1.0 - free.min(count) as f64 / count as f64
-    }
-
     /// Waits for `span`, or until destaging is urgent.
     pub(crate) async fn wait_unless_urgent(&self, span: Duration) {
         let sleep = self.rt.sleep(span);
@@ -297,7 +294,8 @@ impl Engine {
         let due = self.refused.borrow().due(self.rt.now());
         policy::Observed {
             used,
-            dirty: something && (!keeps || due || used > policy::HIGH_WATER && self.would_gain()),
+            dirty: something
+                && (!keeps || due || self.log_used() > policy::HIGH_WATER && self.would_gain()),
             idle: self.idle(),
             pressed: self.starved.get() || self.draining.get() > 0,
             unnoted: self.log.superblock().stable < self.log.stable(),

@@ -14,72 +14,18 @@ use std::ops::Range;
 use forebay_log::{Addr, Layout, RangeKind};
 use forebay_units::{LINE_SECTORS, Line, RecordSeq, Sector, SegmentSeq};
 
+pub(crate) use crate::piece::Piece;
+use crate::piece::mask;
 use crate::ranges::{Mark, RangeMap};
-use crate::table::{LineTable, Value};
+use crate::table::LineTable;
 
-/// A piece of data as it was written: up to 8 sectors of one line, at one place, under one checksum.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
-    pub(crate) line: Line,
-    /// First sector in the line.
-    pub(crate) start: u8,
-    /// Sectors as written.
-    pub(crate) sectors: u8,
-    /// The line's sectors for which this is the newest data, one bit each.
-    pub(crate) live: u8,
-    pub(crate) addr: Addr,
-    pub(crate) crc: u32,
-}
-
-impl Piece {
-    pub(crate) fn new(sector: Sector, sectors: u8, addr: Addr, crc: u32) -> Piece {
-        let start = sector.in_line();
-        Piece {
-            line: sector.line(),
-            start,
-            sectors,
-            live: mask(start, sectors),
-            addr,
-            crc,
-        }
-    }
-
-    fn of_value(line: Line, addr: Addr, crc: u32) -> Piece {
-        Piece {
-            line,
-            start: 0,
-            sectors: LINE_SECTORS as u8,
-            live: 0xff,
-            addr,
-            crc,
-        }
-    }
-
-    /// The live sectors, as ranges of the volume in order.
-    pub(crate) fn live_runs(self) -> impl Iterator<Item = Range<u64>> {
-        let base = self.line.first_sector().0;
-        let mut at = 0u64;
-        std::iter::from_fn(move || {
-            let rest = u16::from(self.live) >> at;
-            if at >= 8 || rest == 0 {
-                return None;
-            }
-            let start = at + u64::from(rest.trailing_zeros());
-            let run = u64::from((u16::from(self.live) >> start).trailing_ones());
-            at = start + run;
-            Some(base + start..base + at)
-        })
-    }
-
-    /// The first sector of the volume it was written to.
-    pub(crate) fn sector(&self) -> Sector {
-        self.line.first_sector().plus(self.start.into())
-    }
-}
-
-fn mask(start: u8, sectors: u8) -> u8 {
-    (((1u16 << sectors) - 1) << start) as u8
-}
+/// What a piece of data and a mark take of the memory that a volume's map is allowed, in bytes: a
+/// little more than their entries do, with what their tables leave empty while they grow. What tables
+/// keep empty after most has left is not counted, so that each entry that leaves makes room for one.
+const PIECE_BYTES: u64 = 20;
+const MARK_BYTES: u64 = 32;
+/// More than one more piece or mark can add to that: a mark within another leaves three.
+const ENTRY_BYTES: u64 = 2 * MARK_BYTES;
 
 /// Where a stretch of the volume is to be read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,41 +43,62 @@ pub(crate) struct Extent {
     pub(crate) source: Source,
 }
 
+/// Live sectors, by slot of the ring and in all.
+struct Live {
+    layout: Layout,
+    slots: Vec<u32>,
+    sectors: u64,
+}
+
+impl Live {
+    fn died(&mut self, addr: Addr, sectors: u32) {
+        self.slots[self.layout.slot_of(addr) as usize] -= sectors;
+        self.sectors -= u64::from(sectors);
+    }
+
+    fn born(&mut self, addr: Addr, sectors: u32) {
+        self.slots[self.layout.slot_of(addr) as usize] += sectors;
+        self.sectors += u64::from(sectors);
+    }
+
+    /// Takes away the sectors in `dead` (bits of the line); says whether any are left.
+    fn cut(&mut self, piece: &mut Piece, dead: u8) -> bool {
+        self.died(piece.addr, (piece.live & dead).count_ones());
+        piece.live &= !dead;
+        piece.live != 0
+    }
+}
+
 /// The map.
 pub(crate) struct Map {
-    layout: Layout,
     lines: LineTable,
-    /// Lines in pieces, by the number the table has for them.
-    pieces: Vec<Vec<Piece>>,
-    pieces_free: Vec<u32>,
     ranges: RangeMap,
-    live: Vec<u32>,
-    live_sectors: u64,
+    live: Live,
     absorbed_sectors: u64,
 }
 
 impl Map {
     pub(crate) fn new(layout: Layout) -> Map {
         Map {
-            layout,
             lines: LineTable::new(),
-            pieces: Vec::new(),
-            pieces_free: Vec::new(),
             ranges: RangeMap::default(),
-            live: vec![0; layout.segment_count as usize],
-            live_sectors: 0,
+            live: Live {
+                layout,
+                slots: vec![0; layout.segment_count as usize],
+                sectors: 0,
+            },
             absorbed_sectors: 0,
         }
     }
 
     /// The ring the pieces lie in.
     pub(crate) fn layout(&self) -> Layout {
-        self.layout
+        self.live.layout
     }
 
     /// Sectors whose newest data is not home.
     pub(crate) fn live_sectors(&self) -> u64 {
-        self.live_sectors
+        self.live.sectors
     }
 
     /// Sectors that were overwritten before they were destaged.
@@ -146,7 +113,7 @@ impl Map {
 
     /// Sectors of a segment that are still the newest.
     pub(crate) fn live_in(&self, segment: SegmentSeq) -> u32 {
-        self.live[self.layout.slot(segment) as usize]
+        self.live.slots[self.layout().slot(segment) as usize]
     }
 
     /// True if every sector is at home.
@@ -156,12 +123,20 @@ impl Map {
 
     /// Bytes of memory the map takes.
     pub(crate) fn bytes(&self) -> u64 {
-        let lists: usize = self.pieces.iter().map(Vec::capacity).sum();
-        let spine = self.pieces.capacity() * size_of::<Vec<Piece>>();
-        // A B-tree's entries with what its nodes leave empty.
-        let ranges = self.ranges.len() * 64;
-        self.lines.bytes()
-            + (lists * size_of::<Piece>() + spine + ranges + self.live.len() * 4) as u64
+        let live = self.live.slots.capacity() * size_of::<u32>();
+        self.lines.bytes() + self.ranges.bytes() + live as u64
+    }
+
+    /// Bytes of memory that count against what the map is allowed: for its pieces, and for marks that
+    /// can go home. What is lost cannot, so nobody could wait for it to.
+    pub(crate) fn charged(&self) -> u64 {
+        let marks = self.ranges.len() - self.ranges.lost();
+        self.lines.len() as u64 * PIECE_BYTES + marks as u64 * MARK_BYTES
+    }
+
+    /// The most that so many more pieces and marks can add to [`Map::charged`].
+    pub(crate) fn charge_of(entries: u64) -> u64 {
+        entries * ENTRY_BYTES
     }
 
     /// The marked ranges.
@@ -169,33 +144,27 @@ impl Map {
         &self.ranges
     }
 
-    fn died(&mut self, addr: Addr, sectors: u32) {
-        self.live[self.layout.slot_of(addr) as usize] -= sectors;
-        self.live_sectors -= u64::from(sectors);
-    }
-
-    fn born(&mut self, addr: Addr, sectors: u32) {
-        self.live[self.layout.slot_of(addr) as usize] += sectors;
-        self.live_sectors += u64::from(sectors);
-    }
-
     /// Puts a piece of data in, on top of everything.
     pub(crate) fn insert(&mut self, piece: Piece) {
-        let before = self.live_sectors;
-        self.born(piece.addr, piece.sectors.into());
-        if piece.live == 0xff {
-            let Piece {
-                line, addr, crc, ..
-            } = piece;
-            if let Some(old) = self.lines.insert(line, Value::Whole { addr, crc }) {
-                self.bury(old);
+        let before = self.live.sectors;
+        self.live.born(piece.addr, piece.sectors.into());
+        let mut placed = false;
+        self.lines.retain(piece.line, |old| {
+            if self.live.cut(old, piece.live) {
+                return true;
             }
-        } else {
-            let mut list = self.cut(piece.line, piece.live);
-            list.push(piece);
-            self.store(piece.line, list);
+            // The first that nothing is left of makes way for it.
+            let replaced = !placed;
+            if replaced {
+                *old = piece;
+                placed = true;
+            }
+            replaced
+        });
+        if !placed {
+            self.lines.push(piece);
         }
-        self.absorbed_sectors += before + u64::from(piece.sectors) - self.live_sectors;
+        self.absorbed_sectors += before + u64::from(piece.sectors) - self.live.sectors;
     }
 
     /// Puts in a copy, made elsewhere in the log, of what is the newest data already: nothing is
@@ -206,96 +175,50 @@ impl Map {
         self.absorbed_sectors = absorbed;
     }
 
-    /// Accounts for a value that is no longer in the table.
-    fn bury(&mut self, old: Value) {
-        match old {
-            Value::Whole { addr, .. } => self.died(addr, LINE_SECTORS as u32),
-            Value::Pieces(n) => {
-                for piece in std::mem::take(&mut self.pieces[n as usize]) {
-                    self.died(piece.addr, piece.live.count_ones());
-                }
-                self.pieces_free.push(n);
-            }
-        }
-    }
-
-    /// Takes a line out of the table and gives its pieces without the sectors in `dead`.
-    fn cut(&mut self, line: Line, dead: u8) -> Vec<Piece> {
-        let mut list = match self.lines.remove(line) {
-            None => return Vec::new(),
-            Some(Value::Whole { addr, crc }) => vec![Piece::of_value(line, addr, crc)],
-            Some(Value::Pieces(n)) => {
-                self.pieces_free.push(n);
-                std::mem::take(&mut self.pieces[n as usize])
-            }
-        };
-        for piece in &mut list {
-            let lost = (piece.live & dead).count_ones();
-            piece.live &= !dead;
-            self.died(piece.addr, lost);
-        }
-        list.retain(|piece| piece.live != 0);
-        list
-    }
-
-    fn store(&mut self, line: Line, list: Vec<Piece>) {
-        match list.as_slice() {
-            [] => {}
-            [one] if one.live == 0xff => {
-                self.lines.insert(
-                    line,
-                    Value::Whole {
-                        addr: one.addr,
-                        crc: one.crc,
-                    },
-                );
-            }
-            _ => {
-                let n = self.pieces_free.pop().unwrap_or(self.pieces.len() as u32);
-                if n as usize == self.pieces.len() {
-                    self.pieces.push(Vec::new());
-                }
-                self.pieces[n as usize] = list;
-                self.lines.insert(line, Value::Pieces(n));
-            }
-        }
-    }
-
     /// Marks a range, taking away the data in it. An empty mark only takes the data away, and the
     /// marks with it: then the range is home.
     pub(crate) fn mark(&mut self, range: Range<u64>, mark: Option<Mark>) {
-        let before = self.live_sectors;
-        for line in self.lines_that_may_meet(&range) {
-            let base = line.first_sector().0;
-            let from = range.start.saturating_sub(base) as u8;
-            let to = (range.end - base).min(LINE_SECTORS) as u8;
-            let rest = self.cut(line, mask(from, to - from));
-            self.store(line, rest);
+        let before = self.live.sectors;
+        let is_long = self.is_long(&range);
+        let mut bury = |piece: &mut Piece| self.live.cut(piece, within(piece.line, &range));
+        if is_long {
+            self.lines.retain_all(bury);
+        } else {
+            for line in lines(&range) {
+                self.lines.retain(Line(line), &mut bury);
+            }
         }
+        self.absorbed_sectors += before - self.live.sectors;
         match mark {
             Some(mark) => self.ranges.insert(range, mark),
             None => self.ranges.remove(range),
         }
-        self.absorbed_sectors += before - self.live_sectors;
     }
 
-    /// Lines of the range, without most of those that hold no data if the range is long.
-    fn lines_that_may_meet(&self, range: &Range<u64>) -> Vec<Line> {
-        let (first, last) = (range.start / LINE_SECTORS, range.end.div_ceil(LINE_SECTORS));
-        if last - first <= self.lines.len() as u64 {
-            return (first..last).map(Line).collect();
-        }
-        let named = self.lines.iter().map(|(line, _)| line);
-        named
-            .filter(|line| (first..last).contains(&line.0))
-            .collect()
+    /// True if there are fewer pieces than lines in the range: then it is quicker to look at them all.
+    fn is_long(&self, range: &Range<u64>) -> bool {
+        let lines = lines(range);
+        lines.end - lines.start > self.lines.len() as u64
+    }
+
+    /// The pieces of all lines of a range, in no order.
+    fn pieces_in(&self, range: &Range<u64>) -> impl Iterator<Item = Piece> {
+        let lines = lines(range);
+        let (listed, searched) = match self.is_long(range) {
+            true => (0..0, Some(lines)),
+            false => (lines, None),
+        };
+        let listed = listed.flat_map(|line| self.pieces(Line(line)));
+        let searched = searched.into_iter().flat_map(|lines| {
+            let all = self.lines.iter();
+            all.filter(move |piece| lines.contains(&piece.line.0))
+        });
+        listed.chain(searched)
     }
 
     /// The parts of a range that have no data on top, in order.
     pub(crate) fn bare(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let lines = self.lines_that_may_meet(&range);
-        let pieces = lines.into_iter().flat_map(|line| self.pieces(line));
-        let mut data: Vec<Range<u64>> = pieces.flat_map(Piece::live_runs).collect();
+        let mut data: Vec<Range<u64>> = self.pieces_in(&range).flat_map(Piece::live_runs).collect();
         data.sort_unstable_by_key(|run| run.start);
         let (mut bare, mut at) = (Vec::new(), range.start);
         for run in data {
@@ -313,35 +236,17 @@ impl Map {
 
     /// The piece of data with exactly this extent, if it is all live.
     pub(crate) fn exact(&self, sector: Sector, sectors: u8) -> Option<Addr> {
-        match self.lines.get(sector.line())? {
-            Value::Whole { addr, .. } => (u64::from(sectors) == LINE_SECTORS).then_some(addr),
-            Value::Pieces(n) => {
-                let live = mask(sector.in_line(), sectors);
-                let same = |piece: &&Piece| {
-                    piece.start == sector.in_line()
-                        && piece.sectors == sectors
-                        && piece.live == live
-                };
-                self.pieces[n as usize]
-                    .iter()
-                    .find(same)
-                    .map(|piece| piece.addr)
-            }
-        }
+        let (start, live) = (sector.in_line(), mask(sector.in_line(), sectors));
+        let same =
+            |piece: &Piece| (piece.start, piece.sectors, piece.live) == (start, sectors, live);
+        self.pieces(sector.line())
+            .find(same)
+            .map(|piece| piece.addr)
     }
 
     /// The pieces of a line.
     pub(crate) fn pieces(&self, line: Line) -> impl Iterator<Item = Piece> {
-        let value = self.lines.get(line);
-        let whole = match value {
-            Some(Value::Whole { addr, crc }) => Some(Piece::of_value(line, addr, crc)),
-            _ => None,
-        };
-        let list = match value {
-            Some(Value::Pieces(n)) => self.pieces[n as usize].as_slice(),
-            _ => &[],
-        };
-        whole.into_iter().chain(list.iter().copied())
+        self.lines.get(line)
     }
 
     /// The piece at this place, if any of it is live.
@@ -351,16 +256,14 @@ impl Map {
 
     /// Every piece, in the table's order.
     pub(crate) fn all_pieces(&self) -> impl Iterator<Item = Piece> {
-        self.lines.iter().flat_map(|(line, _)| self.pieces(line))
+        self.lines.iter()
     }
 
     /// Takes the piece at this place out: it is home and the tail has passed it.
     pub(crate) fn forget(&mut self, line: Line, addr: Addr) {
-        let Some(piece) = self.piece_at(line, addr) else {
-            return;
-        };
-        let rest = self.cut(line, piece.live);
-        self.store(line, rest);
+        self.lines.retain(line, |piece| {
+            piece.addr != addr || self.live.cut(piece, 0xff)
+        });
     }
 
     /// Takes out the marks of records before `record`: they are home and the tail has passed them.
@@ -376,14 +279,14 @@ impl Map {
         }
     }
 
-    /// How many lines have data.
-    pub(crate) fn lines(&self) -> u64 {
-        self.lines.len() as u64
+    /// How many pieces of data there are.
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len()
     }
 
     /// True if the line has data.
     pub(crate) fn has_line(&self, line: Line) -> bool {
-        self.lines.get(line).is_some()
+        self.pieces(line).next().is_some()
     }
 
     /// True if any sector of the range is not simply at home.
@@ -391,11 +294,7 @@ impl Map {
         if self.ranges.overlapping(range.clone()).next().is_some() {
             return true;
         }
-        let lines = range.start / LINE_SECTORS..range.end.div_ceil(LINE_SECTORS);
-        if lines.end - lines.start > self.lines.len() as u64 {
-            return self.lines.iter().any(|(line, _)| lines.contains(&line.0));
-        }
-        lines.map(Line).any(|line| self.lines.get(line).is_some())
+        self.pieces_in(&range).next().is_some()
     }
 
     /// Where to read a range from: stretches in order that cover it.
@@ -405,17 +304,17 @@ impl Map {
         while at < range.end {
             let line = Line(at / LINE_SECTORS);
             let end = (line.first_sector().0 + LINE_SECTORS).min(range.end);
-            match self.lines.get(line) {
+            let first = self.pieces(line).next();
+            match first {
                 None => self.beneath(at..end, &mut out),
-                Some(Value::Whole { addr, crc }) => {
-                    let piece = Piece::of_value(line, addr, crc);
+                Some(piece) if piece.live == 0xff => {
                     let skip = (at - line.first_sector().0) as u8;
                     out.push(Extent {
                         sectors: at..end,
                         source: Source::Piece(piece, skip),
                     });
                 }
-                Some(Value::Pieces(_)) => self.lookup_pieces(line, at..end, &mut out),
+                Some(_) => self.lookup_pieces(line, at..end, &mut out),
             }
             at = end;
         }
@@ -470,6 +369,18 @@ impl Map {
             put(at..range.end, Source::Home);
         }
     }
+}
+
+/// The lines that a range of sectors meets.
+fn lines(range: &Range<u64>) -> Range<u64> {
+    range.start / LINE_SECTORS..range.end.div_ceil(LINE_SECTORS)
+}
+
+/// The sectors of a line that lie in the range.
+fn within(line: Line, range: &Range<u64>) -> u8 {
+    let base = line.first_sector().0;
+    let at = |sector: u64| (sector.clamp(base, base + LINE_SECTORS) - base) as u8;
+    mask(at(range.start), at(range.end) - at(range.start))
 }
 
 #[cfg(test)]

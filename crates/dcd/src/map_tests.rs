@@ -104,12 +104,35 @@ proptest! {
             prop_assert_eq!(&seen[..], &top[..]);
             let live = top.iter().filter(|word| matches!(word, Model::Data(_))).count() as u64;
             prop_assert_eq!(map.live_sectors(), live);
-            prop_assert_eq!(map.live.iter().map(|n| u64::from(*n)).sum::<u64>(), live);
+            prop_assert_eq!(map.live.slots.iter().map(|n| u64::from(*n)).sum::<u64>(), live);
             for at in 0..SECTORS {
                 prop_assert_eq!(map.overlaps(at..at + 1) || top[at as usize] == Model::Home, true);
             }
         }
     }
+}
+
+#[test]
+fn what_can_go_home_is_charged_for_and_what_is_lost_is_not() {
+    let mut map = Map::new(layout());
+    let mut mark = |at: u64, kind| {
+        let record = RecordSeq(at);
+        map.mark(at..at + 8, Some(Mark { kind, record }));
+        map.charged()
+    };
+    assert_eq!(mark(0, RangeKind::Lost), 0);
+    let one = mark(8, RangeKind::Zero);
+    assert!(one > 0);
+    assert_eq!(mark(16, RangeKind::Discard), 2 * one);
+    assert_eq!(mark(8, RangeKind::Lost), one);
+    map.insert(Piece::new(Sector(40), 1, Addr(4096), 1));
+    let with_piece = map.charged();
+    assert!(with_piece > one);
+    // Within a mark, one more makes two more.
+    let record = RecordSeq(50);
+    let kind = RangeKind::Zero;
+    map.mark(18..20, Some(Mark { kind, record }));
+    assert!(map.charged() > with_piece && map.charged() <= with_piece + Map::charge_of(1));
 }
 
 #[test]

@@ -20,7 +20,7 @@ const RETRY_PRESSED: Duration = Duration::from_secs(2);
 /// What the destager sees when it asks what to do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observed {
-    /// Share of the log's segments in use, 0 to 1.
+    /// Share in use of the log's segments or of the map's memory, whichever is larger, 0 to 1.
     pub(crate) used: f64,
     /// True if anything is not home, or the tail has something to pass.
     pub(crate) dirty: bool,
@@ -45,6 +45,12 @@ pub(crate) enum Decision {
     Note,
     /// Destage the oldest segments; if not urgent, yield to users.
     Destage { urgent: bool },
+}
+
+/// How full the cache is: as full as what has the least room left of it, the log or the memory for its
+/// map. More may be in use than is allowed, if a log was taken up that was written under another bound.
+pub(crate) fn used(log: f64, map: f64) -> f64 {
+    log.max(map).clamp(0.0, 1.0)
 }
 
 /// How long users must be idle before destaging begins: a second while the log is empty, a
@@ -149,6 +155,13 @@ mod tests {
             }),
             Decision::Destage { urgent: true }
         );
+    }
+
+    #[test]
+    fn the_cache_is_as_full_as_what_has_the_least_room() {
+        assert_eq!(used(0.2, 0.1), 0.2);
+        assert_eq!(used(0.2, 0.9), 0.9);
+        assert_eq!(used(0.2, 7.0), 1.0);
     }
 
     #[test]

@@ -1,10 +1,25 @@
 //! Ranges without data: zeroed, discarded or lost, whatever their size.
+//!
+//! There may be millions: a filesystem that trims its free space, or discards what it deletes. So
+//! they are packed into 24 bytes each and kept in chunks, sorted, with a tree over the chunks: 24 to
+//! 31 bytes a range, where a tree of ranges takes 50 to 70.
+//!
+//! Invariants:
+//! - Ranges are disjoint and none is empty.
+//! - A chunk has at least one range, and those that begin from its key on, before the next one's.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use forebay_log::RangeKind;
 use forebay_units::RecordSeq;
+
+/// Ranges in a chunk at most.
+const CHUNK: usize = 128;
+/// A chunk grows by so many.
+const STEP: usize = 16;
+/// What a chunk's entry in the tree takes, at the tree's emptiest: key, vector, and the nodes above.
+const CHUNK_BYTES: usize = 80;
 
 /// What a stretch of sectors is said to be, and by which record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,47 +28,170 @@ pub(crate) struct Mark {
     pub(crate) record: RecordSeq,
 }
 
+/// A range and its mark.
+#[derive(Clone, Copy)]
+struct Packed {
+    start: u64,
+    /// The sector after the last, and the kind in the low bits.
+    end_and_kind: u64,
+    record: RecordSeq,
+}
+
+impl Packed {
+    fn new(range: Range<u64>, mark: Mark) -> Packed {
+        let kind = match mark.kind {
+            RangeKind::Zero => 0,
+            RangeKind::Discard => 1,
+            RangeKind::Lost => 2,
+        };
+        Packed {
+            start: range.start,
+            end_and_kind: range.end << 2 | kind,
+            record: mark.record,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.end_and_kind >> 2
+    }
+
+    fn mark(&self) -> Mark {
+        let kind = match self.end_and_kind & 3 {
+            0 => RangeKind::Zero,
+            1 => RangeKind::Discard,
+            _ => RangeKind::Lost,
+        };
+        Mark {
+            kind,
+            record: self.record,
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.mark().kind == RangeKind::Lost
+    }
+}
+
 /// Disjoint ranges of sectors, each with a mark; the newest mark of a sector counts.
 #[derive(Default)]
 pub(crate) struct RangeMap {
-    /// By first sector: the sector after the last, and the mark.
-    ranges: BTreeMap<u64, (u64, Mark)>,
+    chunks: BTreeMap<u64, Vec<Packed>>,
+    len: usize,
+    lost: usize,
 }
 
 impl RangeMap {
     pub(crate) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.len == 0
     }
 
     /// How many ranges there are.
     pub(crate) fn len(&self) -> usize {
-        self.ranges.len()
+        self.len
+    }
+
+    /// How many of them are lost.
+    pub(crate) fn lost(&self) -> usize {
+        self.lost
+    }
+
+    /// Bytes of memory the ranges take.
+    pub(crate) fn bytes(&self) -> u64 {
+        let slots: usize = self.chunks.values().map(Vec::capacity).sum();
+        (slots * size_of::<Packed>() + self.chunks.len() * CHUNK_BYTES) as u64
     }
 
     /// Takes the range out of whatever covers it.
     pub(crate) fn remove(&mut self, range: Range<u64>) {
         self.split(range.start);
         self.split(range.end);
-        let inside: Vec<u64> = self.ranges.range(range).map(|(start, _)| *start).collect();
-        for start in inside {
-            self.ranges.remove(&start);
+        let first = self.key_of(range.start);
+        let keys: Vec<u64> = self
+            .chunks
+            .range(first..range.end.max(first))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in keys {
+            let chunk = self.chunks.get_mut(&key).expect("just seen");
+            let from = chunk.partition_point(|packed| packed.start < range.start);
+            let to = chunk.partition_point(|packed| packed.start < range.end);
+            self.len -= to - from;
+            let gone = chunk.drain(from..to);
+            self.lost -= gone.filter(Packed::is_lost).count();
+            if chunk.is_empty() {
+                self.chunks.remove(&key);
+            } else if chunk.capacity() > 2 * chunk.len() + STEP {
+                chunk.shrink_to_fit();
+            }
         }
     }
 
     pub(crate) fn insert(&mut self, range: Range<u64>, mark: Mark) {
         self.remove(range.clone());
-        self.ranges.insert(range.start, (range.end, mark));
+        if !range.is_empty() {
+            self.add(Packed::new(range, mark));
+        }
     }
 
+    /// Parts the range that goes on over `at`, if one does.
     fn split(&mut self, at: u64) {
-        let Some((start, (end, mark))) = self.ranges.range(..at).next_back() else {
+        let Some(whole) = self.before(at).filter(|packed| packed.end() > at) else {
             return;
         };
-        let (start, end, mark) = (*start, *end, *mark);
-        if end > at {
-            self.ranges.insert(start, (at, mark));
-            self.ranges.insert(at, (end, mark));
+        let chunk = self.chunks.get_mut(&key_before(&self.chunks, whole.start));
+        let chunk = chunk.expect("it is in one");
+        let n = chunk.partition_point(|packed| packed.start < whole.start);
+        chunk[n] = Packed::new(whole.start..at, whole.mark());
+        self.add(Packed::new(at..whole.end(), whole.mark()));
+    }
+
+    /// Puts in a range of which nothing is in yet.
+    fn add(&mut self, packed: Packed) {
+        self.len += 1;
+        self.lost += usize::from(packed.is_lost());
+        let key = self.key_of(packed.start);
+        let chunk = self.chunks.entry(key).or_default();
+        let n = chunk.partition_point(|other| other.start < packed.start);
+        if chunk.len() < CHUNK {
+            if chunk.len() == chunk.capacity() {
+                chunk.reserve_exact(STEP);
+            }
+            chunk.insert(n, packed);
+        } else if n == CHUNK {
+            // In ascending order chunks stay full.
+            let mut next = Vec::with_capacity(STEP);
+            next.push(packed);
+            self.chunks.insert(packed.start, next);
+        } else {
+            let upper = chunk.split_off(CHUNK / 2);
+            chunk.shrink_to_fit();
+            self.chunks.insert(upper[0].start, upper);
+            (self.len, self.lost) = (self.len - 1, self.lost - usize::from(packed.is_lost()));
+            self.add(packed);
         }
+    }
+
+    /// The key of the chunk in which a range that begins at `start` is, or would be.
+    fn key_of(&self, start: u64) -> u64 {
+        key_before(&self.chunks, start)
+    }
+
+    /// The last range that begins before `at`.
+    fn before(&self, at: u64) -> Option<Packed> {
+        self.chunks.range(..at).rev().find_map(|(_, chunk)| {
+            let n = chunk.partition_point(|packed| packed.start < at);
+            n.checked_sub(1).map(|n| chunk[n])
+        })
+    }
+
+    /// The ranges that begin from `at` on, in order.
+    fn from(&self, at: u64) -> impl Iterator<Item = Packed> {
+        self.chunks
+            .range(self.key_of(at)..)
+            .flat_map(move |(_, chunk)| {
+                let n = chunk.partition_point(|packed| packed.start < at);
+                chunk[n..].iter().copied()
+            })
     }
 
     /// The marked parts of `range`, in order.
@@ -61,65 +199,47 @@ impl RangeMap {
         &self,
         range: Range<u64>,
     ) -> impl Iterator<Item = (Range<u64>, Mark)> {
-        let before = self.ranges.range(..range.start).next_back();
-        let inside = self.ranges.range(range.clone());
-        before
+        let end = range.end;
+        let inside = self
+            .from(range.start)
+            .take_while(move |packed| packed.start < end);
+        self.before(range.start)
             .into_iter()
             .chain(inside)
-            .filter_map(move |(start, (end, mark))| {
-                let part = (*start).max(range.start)..(*end).min(range.end);
-                (part.start < part.end).then_some((part, *mark))
+            .filter_map(move |packed| {
+                let part = packed.start.max(range.start)..packed.end().min(range.end);
+                (part.start < part.end).then_some((part, packed.mark()))
             })
     }
 
     /// All marked ranges, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<u64>, Mark)> {
-        self.ranges
-            .iter()
-            .map(|(start, (end, mark))| (*start..*end, *mark))
+        self.from(0)
+            .map(|packed| (packed.start..packed.end(), packed.mark()))
     }
 
-    /// Takes out what records before `record` marked.
+    /// Takes out what records before `record` marked, and packs the rest anew.
     pub(crate) fn forget_before(&mut self, record: RecordSeq) {
-        self.ranges.retain(|_, (_, mark)| mark.record >= record);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn mark(n: u64) -> Mark {
-        Mark {
-            kind: RangeKind::Zero,
-            record: RecordSeq(n),
+        if self.from(0).all(|packed| packed.record >= record) {
+            return;
         }
-    }
-
-    proptest! {
-        #[test]
-        fn the_newest_mark_of_every_sector_is_the_one_told(
-            steps in proptest::collection::vec((0..60u64, 1..30u64, any::<bool>()), 1..40)
-        ) {
-            let (mut map, mut model) = (RangeMap::default(), [None; 100]);
-            for (n, (at, len, put)) in steps.into_iter().enumerate() {
-                let (range, new) = (at..at + len, mark(n as u64));
-                model[at as usize..(at + len) as usize].fill(put.then_some(new));
-                if put { map.insert(range, new) } else { map.remove(range) }
-                let mut seen = [None; 100];
-                for (range, mark) in map.overlapping(0..100) {
-                    seen[range.start as usize..range.end as usize].fill(Some(mark));
-                }
-                prop_assert_eq!(seen, model);
-                let mut middle = [None; 100];
-                for (range, mark) in map.overlapping(20..40) {
-                    prop_assert!(range.start >= 20 && range.end <= 40);
-                    middle[range.start as usize..range.end as usize].fill(Some(mark));
-                }
-                prop_assert_eq!(&middle[20..40], &model[20..40]);
+        let old = std::mem::take(self);
+        for packed in old.chunks.into_values().flatten() {
+            if packed.record >= record {
+                self.add(packed);
             }
         }
     }
 }
+
+/// The last key up to `start`; 0 if there is none, which is then a chunk's to be.
+fn key_before(chunks: &BTreeMap<u64, Vec<Packed>>, start: u64) -> u64 {
+    chunks
+        .range(..=start)
+        .next_back()
+        .map_or(0, |(key, _)| *key)
+}
+
+#[cfg(test)]
+#[path = "ranges_tests.rs"]
+mod tests;

@@ -36,7 +36,7 @@ pub(crate) struct Refused {
     again_at: Option<Instant>,
     failures: u32,
     /// The last answer to whether this is all that is left, and what the map was like then.
-    all: Option<((u64, u64, RecordSeq), bool)>,
+    all: Option<((usize, u64, RecordSeq), bool)>,
     /// How often all that is left was tried.
     pub(crate) tries: u64,
 }
@@ -89,7 +89,7 @@ impl Engine {
     pub(crate) fn keeps_all(&self) -> bool {
         let key = {
             let map = self.map.borrow();
-            (map.lines(), map.live_sectors(), self.log.next_record())
+            (map.len(), map.live_sectors(), self.log.next_record())
         };
         let known = self.refused.borrow().all;
         match known {
@@ -105,16 +105,18 @@ impl Engine {
     fn is_all_kept(&self) -> bool {
         let map = self.map.borrow();
         let refused = self.refused.borrow();
-        if map.is_empty() || map.lines() > refused.lines.len() as u64 {
+        // A line has no more than eight pieces.
+        if map.is_empty() || map.len() > refused.lines.len() * 8 {
             return false;
         }
         let mark_stays =
             |mark: Mark| mark.kind == RangeKind::Lost || refused.marks.contains(&mark.record);
-        if !map.ranges().iter().all(|(_, mark)| mark_stays(mark)) {
+        let ranges = map.ranges();
+        if ranges.lost() < ranges.len() && !ranges.iter().all(|(_, mark)| mark_stays(mark)) {
             return false;
         }
-        let still = refused.lines.iter().filter(|line| map.has_line(**line));
-        still.count() as u64 == map.lines()
+        let pieces = refused.lines.iter().map(|line| map.pieces(*line).count());
+        pieces.sum::<usize>() == map.len()
     }
 
     /// True if moving the tail would free much more than what has to be appended anew for it.

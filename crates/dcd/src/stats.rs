@@ -68,6 +68,8 @@ pub struct Status {
     pub epoch: u64,
     /// Memory the map takes, in bytes.
     pub map_bytes: u64,
+    /// What it may take for pieces and marks before writers wait, in bytes.
+    pub map_bytes_max: u64,
     /// Memory the segment buffers take, in bytes.
     pub buffer_bytes: u64,
     /// Read requests.

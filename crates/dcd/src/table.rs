@@ -1,11 +1,16 @@
-//! From line to place: the lookup table, in 16 bytes a line.
+//! From line to the pieces of data that it has in the log, in 16 bytes a piece.
 //!
 //! The paper's table is a chained hash table of about 48 bytes a line; peers' take 50 to 80. Here an
 //! entry is 16 bytes in an open-addressed table kept *in the order of the hashes*: a line's slot is
 //! its hash scaled to the table's length, and neighbours pushed aside stay sorted. So a search stops
-//! as soon as it meets a larger hash, and a table grows by an eighth in one pass over itself, which
-//! keeps it between 73 and 82 % full: 20 to 22 bytes a line, at most 5.6 MiB for a GiB of lines.
-//! (Fuller, and an insertion has too many neighbours to push aside.)
+//! as soon as it meets a larger hash, and a table grows by a sixteenth in one pass over itself, which
+//! keeps it between 82 and 88 % full: 18 to 19.6 bytes a piece. (Fuller, and an insertion has too many
+//! neighbours to push aside.)
+//!
+//! A line in several pieces has a slot for each, side by side, since their hashes are equal. So a
+//! piece costs the same whatever its line has besides, and there are no lists to keep. A slot has room
+//! for that: 40 bits of line, 40 of log address, the checksum, and 14 for where in the line the piece
+//! begins, how long it is, and which of its sectors are live.
 //!
 //! The table is cut into shards by other bits of the hash, so that growing is never more than a
 //! moment's work.
@@ -13,63 +18,62 @@
 use forebay_log::Addr;
 use forebay_units::Line;
 
+use crate::piece::Piece;
+
 const SHARDS: usize = 64;
-/// Grow when fuller than this, in percent.
-const FULL_PERCENT: usize = 82;
-/// Shrink when emptier than this, in percent.
-const SPARSE_PERCENT: usize = 40;
+/// Grow when fuller than this, in thousandths.
+const FULL: usize = 875;
+/// By so much: a part of what there is, but at least so many slots.
+const GROW_PART: usize = 16;
+const GROW_LEAST: usize = 8;
+/// Shrink when emptier than this, in percent, and to how full.
+const SPARSE_PERCENT: usize = 55;
+const SHRUNK_PERCENT: usize = 84;
+/// Not below so many slots to a shard.
+const SLOTS_LEAST: usize = 64;
 const FIELD_40: u64 = (1 << 40) - 1;
 
 /// The most lines a table can name: volumes of 4 PiB.
 pub(crate) const LINES_MAX: u64 = 1 << 40;
 
-/// What the table says of a line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Value {
-    /// All of it lies in one place.
-    Whole { addr: Addr, crc: u32 },
-    /// It is in pieces, listed elsewhere under this number.
-    Pieces(u32),
-}
-
-/// Line, address, checksum and kind, packed: 40 + 40 + 32 + 16 bits.
+/// Line, address, checksum and the rest, packed: 40 + 40 + 32 + 16 bits.
 #[derive(Clone, Copy, Default)]
 struct Slot([u64; 2]);
 
-const KIND_WHOLE: u16 = 1;
-const KIND_PIECES: u16 = 2;
+const USED: u64 = 1 << 15;
 
 impl Slot {
-    fn new(line: Line, value: Value) -> Slot {
-        let (kind, addr, crc) = match value {
-            Value::Whole { addr, crc } => (KIND_WHOLE, addr.0, crc),
-            Value::Pieces(n) => (KIND_PIECES, u64::from(n), 0),
-        };
+    fn new(piece: Piece) -> Slot {
         assert!(
-            line.0 < LINES_MAX && addr <= FIELD_40,
+            piece.line.0 < LINES_MAX && piece.addr.0 <= FIELD_40,
             "a volume or log larger than supported"
         );
-        let low = line.0 | (addr & 0xff_ffff) << 40;
-        let high = u64::from(kind) | (addr >> 24) << 16 | u64::from(crc) << 32;
+        let shape = u64::from(piece.start)
+            | u64::from(piece.sectors - 1) << 3
+            | u64::from(piece.live) << 6
+            | USED;
+        let low = piece.line.0 | (piece.addr.0 & 0xff_ffff) << 40;
+        let high = shape | (piece.addr.0 >> 24) << 16 | u64::from(piece.crc) << 32;
         Slot([low, high])
     }
 
     fn is_empty(self) -> bool {
-        self.0[1] as u16 == 0
+        self.0[1] & USED == 0
     }
 
     fn line(self) -> Line {
         Line(self.0[0] & FIELD_40)
     }
 
-    fn value(self) -> Value {
-        let addr = self.0[0] >> 40 | (self.0[1] >> 16 & 0xffff) << 24;
-        match self.0[1] as u16 {
-            KIND_PIECES => Value::Pieces(addr as u32),
-            _ => Value::Whole {
-                addr: Addr(addr),
-                crc: (self.0[1] >> 32) as u32,
-            },
+    fn piece(self) -> Piece {
+        let [low, high] = self.0;
+        Piece {
+            line: self.line(),
+            start: (high & 7) as u8,
+            sectors: (high >> 3 & 7) as u8 + 1,
+            live: (high >> 6) as u8,
+            addr: Addr(low >> 40 | (high >> 16 & 0xffff) << 24),
+            crc: (high >> 32) as u32,
         }
     }
 
@@ -99,7 +103,7 @@ impl Shard {
         ((u128::from(hash) * self.capacity as u128) >> 64) as usize
     }
 
-    /// The slot of the hash, or the first of a larger one or none.
+    /// The first slot of the hash, or of a larger one, or none.
     fn search(&self, hash: u64) -> usize {
         let mut at = self.home(hash);
         while self
@@ -112,37 +116,37 @@ impl Shard {
         at
     }
 
-    fn get(&self, hash: u64) -> Option<Slot> {
-        let slot = *self.slots.get(self.search(hash))?;
-        (!slot.is_empty() && slot.hash() == hash).then_some(slot)
+    fn get(&self, line: Line) -> impl Iterator<Item = Piece> {
+        let at = self.search(hash(line));
+        let slots = self.slots.get(at..).unwrap_or_default().iter();
+        slots
+            .take_while(move |slot| !slot.is_empty() && slot.line() == line)
+            .map(|slot| slot.piece())
     }
 
-    fn insert(&mut self, slot: Slot) -> Option<Slot> {
-        if (self.len + 1) * 100 > self.capacity * FULL_PERCENT {
-            self.resize((self.capacity + self.capacity / 8).max(8));
+    fn push(&mut self, slot: Slot) {
+        if (self.len + 1) * 1000 > self.capacity * FULL {
+            self.resize(self.capacity + (self.capacity / GROW_PART).max(GROW_LEAST));
         }
-        let hash = slot.hash();
-        let at = self.search(hash);
-        if let Some(there) = self.slots.get_mut(at)
-            && !there.is_empty()
-            && there.hash() == hash
-        {
-            return Some(std::mem::replace(there, slot));
-        }
+        let at = self.search(slot.hash());
         let free = (at..self.slots.len()).find(|n| self.slots[*n].is_empty());
         let free = free.unwrap_or_else(|| {
-            self.slots.push(Slot::default());
+            self.push_past_the_end(Slot::default());
             self.slots.len() - 1
         });
         self.slots.copy_within(at..free, at + 1);
         self.slots[at] = slot;
         self.len += 1;
-        None
     }
 
-    fn remove(&mut self, hash: u64) -> Option<Slot> {
-        let removed = self.get(hash)?;
-        let at = self.search(hash);
+    fn push_past_the_end(&mut self, slot: Slot) {
+        if self.slots.len() == self.slots.capacity() {
+            self.slots.reserve_exact(GROW_LEAST);
+        }
+        self.slots.push(slot);
+    }
+
+    fn remove_at(&mut self, at: usize) {
         // Those pushed aside move back, up to the first that is at home or a gap.
         let end = (at + 1..self.slots.len())
             .find(|n| self.slots[*n].is_empty() || self.home(self.slots[*n].hash()) == *n)
@@ -150,22 +154,64 @@ impl Shard {
         self.slots.copy_within(at + 1..end, at);
         self.slots[end - 1] = Slot::default();
         self.len -= 1;
-        if self.len * 100 < self.capacity * SPARSE_PERCENT && self.capacity > 64 {
-            self.resize((self.len * 100 / 75).max(8));
+    }
+
+    /// Gives every piece of a line to `keep`, which may change it, and takes out those it refuses.
+    fn retain(&mut self, line: Line, mut keep: impl FnMut(&mut Piece) -> bool) {
+        let (mut at, before) = (self.search(hash(line)), self.len);
+        while let Some(slot) = self.slots.get_mut(at)
+            && !slot.is_empty()
+            && slot.line() == line
+        {
+            let mut piece = slot.piece();
+            if keep(&mut piece) {
+                *slot = Slot::new(piece);
+                at += 1;
+            } else {
+                self.remove_at(at);
+            }
         }
-        Some(removed)
+        if self.len < before {
+            self.shrink();
+        }
+    }
+
+    /// As [`Shard::retain`], for every line.
+    fn retain_all(&mut self, keep: &mut impl FnMut(&mut Piece) -> bool) {
+        let before = self.len;
+        for slot in self.slots.iter_mut().filter(|slot| !slot.is_empty()) {
+            let mut piece = slot.piece();
+            let kept = keep(&mut piece);
+            *slot = if kept {
+                Slot::new(piece)
+            } else {
+                Slot::default()
+            };
+            self.len -= usize::from(!kept);
+        }
+        if self.len < before {
+            // Closes the gaps, too.
+            self.resize(self.capacity);
+            self.shrink();
+        }
+    }
+
+    fn shrink(&mut self) {
+        if self.len * 100 < self.capacity * SPARSE_PERCENT && self.capacity > SLOTS_LEAST {
+            self.resize((self.len * 100 / SHRUNK_PERCENT).max(GROW_LEAST));
+        }
     }
 
     /// One pass in the order of the hashes, which the new table has too.
     fn resize(&mut self, capacity: usize) {
-        let slots = vec![Slot::default(); capacity + capacity / 64 + 4];
-        let old = std::mem::replace(&mut self.slots, slots);
+        let spare = 4 + (capacity / 128).min(256);
+        let old = std::mem::replace(&mut self.slots, vec![Slot::default(); capacity + spare]);
         self.capacity = capacity;
         let mut next = 0;
         for slot in old.into_iter().filter(|slot| !slot.is_empty()) {
             let at = self.home(slot.hash()).max(next);
             if at >= self.slots.len() {
-                self.slots.push(Slot::default());
+                self.push_past_the_end(Slot::default());
             }
             self.slots[at] = slot;
             next = at + 1;
@@ -187,7 +233,7 @@ impl LineTable {
         }
     }
 
-    /// Lines in the table.
+    /// Pieces in the table.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -195,40 +241,50 @@ impl LineTable {
     /// Bytes of memory the table takes.
     pub(crate) fn bytes(&self) -> u64 {
         let slots: usize = self.shards.iter().map(|shard| shard.slots.capacity()).sum();
-        (slots * size_of::<Slot>()) as u64
+        (slots * size_of::<Slot>() + self.shards.capacity() * size_of::<Shard>()) as u64
     }
 
-    pub(crate) fn get(&self, line: Line) -> Option<Value> {
-        let hash = hash(line);
-        self.shards[shard(hash)].get(hash).map(Slot::value)
+    /// The pieces of a line.
+    pub(crate) fn get(&self, line: Line) -> impl Iterator<Item = Piece> {
+        self.shards[shard(line)].get(line)
     }
 
-    /// Puts the value in and gives back the one it replaces.
-    pub(crate) fn insert(&mut self, line: Line, value: Value) -> Option<Value> {
-        let old = self.shards[shard(hash(line))].insert(Slot::new(line, value));
-        self.len += usize::from(old.is_none());
-        old.map(Slot::value)
+    /// Puts one more piece of its line in.
+    pub(crate) fn push(&mut self, piece: Piece) {
+        self.shards[shard(piece.line)].push(Slot::new(piece));
+        self.len += 1;
     }
 
-    pub(crate) fn remove(&mut self, line: Line) -> Option<Value> {
-        let hash = hash(line);
-        let old = self.shards[shard(hash)].remove(hash);
-        self.len -= usize::from(old.is_some());
-        old.map(Slot::value)
+    /// Gives every piece of a line to `keep`, which may change it but for the line, and takes out
+    /// those it refuses.
+    pub(crate) fn retain(&mut self, line: Line, keep: impl FnMut(&mut Piece) -> bool) {
+        let shard = &mut self.shards[shard(line)];
+        self.len -= shard.len;
+        shard.retain(line, keep);
+        self.len += shard.len;
     }
 
-    /// Every line and its value, in the table's own (fixed) order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Line, Value)> {
+    /// As [`LineTable::retain`], for every line, in one pass.
+    pub(crate) fn retain_all(&mut self, mut keep: impl FnMut(&mut Piece) -> bool) {
+        for shard in &mut self.shards {
+            self.len -= shard.len;
+            shard.retain_all(&mut keep);
+            self.len += shard.len;
+        }
+    }
+
+    /// Every piece, in the table's own (fixed) order; those of a line together.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Piece> {
         let slots = self.shards.iter().flat_map(|shard| &shard.slots);
         slots
             .filter(|slot| !slot.is_empty())
-            .map(|slot| (slot.line(), slot.value()))
+            .map(|slot| slot.piece())
     }
 }
 
-/// By the low bits; the place within a shard goes by the high ones.
-fn shard(hash: u64) -> usize {
-    hash as usize % SHARDS
+/// By the low bits of the hash; the place within a shard goes by the high ones.
+fn shard(line: Line) -> usize {
+    hash(line) as usize % SHARDS
 }
 
 #[cfg(test)]

@@ -247,6 +247,7 @@ impl Volume {
             drain_eta_s: (dirty_bytes > 0 && rate > 0.0).then(|| log_used_bytes as f64 / rate),
             epoch: log.superblock().epoch.0,
             map_bytes: map.bytes(),
+            map_bytes_max: engine.map_bytes_max(),
             buffer_bytes: log.ram_bytes(),
             reads: counters.reads,
             read_bytes: counters.read_bytes,

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
-use forebay_log::{Appender, RangeKind, SEGMENTS_RESERVED};
+use forebay_log::{Appender, RangeKind};
 use forebay_rt::Instant;
 use forebay_units::{LINE_BYTES, RecordSeq, SECTOR_BYTES, Sector};
 use futures_util::future::{Either, select};
@@ -77,14 +77,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until the log has room, in order of arrival, and no faster than it is being emptied once
+    /// Waits until the log and the map have room, in order of arrival, and no faster than it is being emptied once
     /// it is nearly full. What follows without an await finds the room still there.
     async fn admit(&self, op: Op, bytes: u64, entries: u64) -> Result<Admitted> {
         if self.log.failure().is_some() {
             return Ok(Admitted::Home);
         }
         let not_before = self.pace(bytes);
-        let room = self.log.has_room(bytes, entries, SEGMENTS_RESERVED);
+        let room = self.has_room(bytes, entries);
         if self.queued.get() == 0 && not_before.is_none() && room {
             return Ok(Admitted::ToLog);
         }
@@ -110,24 +110,24 @@ impl Engine {
             if self.log.failure().is_some() {
                 break Admitted::Home;
             }
-            if self.log.has_room(bytes, entries, SEGMENTS_RESERVED) {
+            if self.has_room(bytes, entries) {
                 break Admitted::ToLog;
             }
             // What is in the log stays there; what found no room was never acknowledged.
             if self.closing.get().is_some() {
                 return Err(DeviceError::Closed { op });
             }
-            let full = self.log.lacks_segments(bytes, entries, SEGMENTS_RESERVED);
-            self.starved.set(full);
+            let lack = self.lacks_room(bytes, entries);
+            self.starved.set(lack.is_some());
             self.wake.notify_all();
             self.urgent.notify_all();
-            if !full {
+            let Some(lack) = lack else {
                 progress.await;
                 continue;
-            }
+            };
             let lasts = pin!(self.trouble_lasts());
             if let Either::Right((cause, _)) = select(progress, lasts).await {
-                let cause = format!("the log is full and cannot be emptied: {cause}").into();
+                let cause = format!("{}: {cause}", lack.text()).into();
                 return Err(DeviceError::Failed { op, cause });
             }
         };

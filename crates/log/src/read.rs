@@ -35,8 +35,10 @@ impl Drop for Pin {
         let log = Log {
             inner: Rc::clone(&self.inner),
         };
-        log.state_mut().unpin(self.slots.clone());
-        log.notify();
+        let free = log.state_mut().unpin(self.slots.clone());
+        if free {
+            log.notify();
+        }
     }
 }
 

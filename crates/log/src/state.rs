@@ -84,8 +84,9 @@ pub(crate) struct State {
     taken: RecordSeq,
     in_flight: BTreeMap<u64, RecordSeq>,
     next_job: u64,
-    /// Readers of each slot.
-    pins: Vec<u16>,
+    /// Readers of each slot. As wide as an address: each reader is a value in memory, so this cannot
+    /// overflow.
+    pins: Vec<usize>,
 }
 
 /// Where a recovered log goes on.
@@ -487,10 +488,14 @@ impl State {
         }
     }
 
-    pub(crate) fn unpin(&mut self, slots: Range<u64>) {
+    /// Says whether a slot lost its last reader, and may be what somebody waits for.
+    pub(crate) fn unpin(&mut self, slots: Range<u64>) -> bool {
+        let mut free = false;
         for slot in slots {
             self.pins[slot as usize] -= 1;
+            free |= self.pins[slot as usize] == 0;
         }
+        free
     }
 }
 

@@ -446,6 +446,19 @@ fn a_segment_being_read_is_not_reused_until_it_was_read() {
     rig.finish();
 }
 
+/// 400 reads of 100 KiB that was written sector by sector, backwards, are 80,000 readers of a segment.
+#[test]
+fn a_segment_is_kept_for_any_number_of_readers() {
+    let mut rig = Rig::new(128, 4, 512);
+    for _ in 0..80_000 {
+        rig.state.pin(0..1);
+    }
+    for left in (0..80_000).rev() {
+        assert_eq!(rig.state.unpin(0..1), left == 0);
+    }
+    rig.finish();
+}
+
 #[test]
 fn a_full_ring_has_no_room_and_says_that_the_tail_must_move() {
     let mut rig = Rig::new(128, 4, 512);

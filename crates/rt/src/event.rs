@@ -1,25 +1,25 @@
 //! Waiting for another task to say that something changed.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-
-#[derive(Default)]
-struct Waiter {
-    notified: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
-}
 
 /// A condition variable for tasks of one executor.
 ///
 /// It carries no state of its own: take a [`Listener`], look at the state, then await the listener.
 /// A notification between the two is not lost. [`Event::until`] does just that in a loop.
+///
+/// To begin and to give up listening costs the same however many listen: thousands may wait for one
+/// flush.
 #[derive(Default)]
 pub struct Event {
-    waiters: RefCell<VecDeque<Rc<Waiter>>>,
+    /// How many have begun to listen so far, and how many of those were notified.
+    begun: Cell<u64>,
+    notified: Cell<u64>,
+    /// Those who wait, by when they began.
+    wakers: RefCell<BTreeMap<u64, Waker>>,
 }
 
 impl Event {
@@ -30,23 +30,21 @@ impl Event {
 
     /// Begins to listen; see the type.
     pub fn listen(&self) -> Listener<'_> {
-        let waiter = Rc::new(Waiter::default());
-        self.waiters.borrow_mut().push_back(Rc::clone(&waiter));
+        let id = self.begun.get();
+        self.begun.set(id + 1);
         Listener {
             event: self,
-            waiter,
+            id,
+            waits: false,
         }
     }
 
-    /// Wakes all who listen now.
+    /// Wakes all who listen now, in the order they began to.
     pub fn notify_all(&self) {
-        let waiters = std::mem::take(&mut *self.waiters.borrow_mut());
-        for waiter in waiters {
-            waiter.notified.set(true);
-            if let Some(waker) = waiter.waker.take() {
-                waker.wake();
-            }
-        }
+        self.notified.set(self.begun.get());
+        // The borrow ends before the wakes, which may run a drop that stops listening.
+        let wakers = self.wakers.take();
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// Waits until `ready` gives something, asking now and after every notification.
@@ -63,28 +61,36 @@ impl Event {
 /// One who listens to an [`Event`]. Resolves at the first notification after it was made.
 pub struct Listener<'a> {
     event: &'a Event,
-    waiter: Rc<Waiter>,
+    id: u64,
+    /// Its waker is with the event.
+    waits: bool,
+}
+
+impl Listener<'_> {
+    fn is_notified(&self) -> bool {
+        self.id < self.event.notified.get()
+    }
 }
 
 impl Future for Listener<'_> {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.waiter.notified.get() {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_notified() {
             return Poll::Ready(());
         }
-        *self.waiter.waker.borrow_mut() = Some(cx.waker().clone());
+        self.waits = true;
+        let waker = cx.waker().clone();
+        // The one it replaces may be the last of a task; its drop must not find this borrowed.
+        let _old = self.event.wakers.borrow_mut().insert(self.id, waker);
         Poll::Pending
     }
 }
 
 impl Drop for Listener<'_> {
     fn drop(&mut self) {
-        if !self.waiter.notified.get() {
-            self.event
-                .waiters
-                .borrow_mut()
-                .retain(|other| !Rc::ptr_eq(other, &self.waiter));
+        if self.waits && !self.is_notified() {
+            let _waker = self.event.wakers.borrow_mut().remove(&self.id);
         }
     }
 }

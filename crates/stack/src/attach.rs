@@ -71,6 +71,7 @@ fn settings(pair: &Pair, options: &Options, accept: Accept) -> AttachOptions {
             Some(Bypass::From(size)) => Some(size),
             None => pair.shared.then_some(BYPASS_SHARED),
         },
+        map_memory: options.map_memory.unwrap_or(defaults.map_memory),
         accept_loss: accept.loss,
         accept_changed: accept.changed,
     }

@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use forebay_units::TimeSpan;
+use forebay_units::{ByteLen, TimeSpan};
 use serde::Deserialize;
 
-use crate::text;
+use crate::text::{self, exact};
 use crate::{Bypass, Durability, Listen, Metrics, Options, Spec, Via};
 
 /// A volume's name: 1 to 64 letters, digits, `_`, `.` and `-`.
@@ -147,6 +147,8 @@ struct Keys {
     #[serde(default, deserialize_with = "text::optional")]
     bypass: Option<Bypass>,
     #[serde(default, deserialize_with = "text::optional")]
+    map_memory: Option<ByteLen>,
+    #[serde(default, deserialize_with = "text::optional")]
     metrics: Option<Metrics>,
 }
 
@@ -190,6 +192,7 @@ impl Description {
                 max_delay: keys.max_delay,
                 patience: keys.patience,
                 bypass: keys.bypass,
+                map_memory: keys.map_memory,
                 metrics: keys.metrics,
             },
         })
@@ -236,6 +239,7 @@ fn option_lines(
         max_delay,
         patience,
         bypass,
+        map_memory,
         metrics,
     } = options;
     [
@@ -278,6 +282,13 @@ fn option_lines(
             "off",
             "# Writes of this size and more go to the data device directly: \"off\", or a size such as\n\
              # \"64KiB\". Default: 64KiB where log and data are parts of one device, else off.",
+        ),
+        (
+            "map-memory",
+            map_memory.map(|size| exact(size.0)),
+            "1GiB",
+            "# How much memory the map of what is in the log may take; then writes wait as for room in\n\
+             # the log. 1GiB is enough for 200 GiB in pieces of 4 KiB, and for 25 GiB in pieces of 512 bytes.",
         ),
         (
             "metrics",
@@ -338,6 +349,7 @@ mod tests {
             max_delay: Some("5ms".parse().unwrap()),
             patience: Some("90s".parse().unwrap()),
             bypass: Some(Bypass::Off),
+            map_memory: Some(ByteLen((1 << 30) + 1)),
             metrics: Some("127.0.0.1:9420".parse().unwrap()),
         };
         assert_eq!(parse(&description.to_toml()).unwrap(), description);

@@ -169,6 +169,8 @@ pub struct Options {
     pub patience: Option<TimeSpan>,
     /// Which writes go to the data device directly.
     pub bypass: Option<Bypass>,
+    /// How much memory the map may take.
+    pub map_memory: Option<ByteLen>,
     /// Where metrics are given out over HTTP, as `ADDRESS:PORT`.
     pub metrics: Option<Metrics>,
 }
@@ -205,6 +207,7 @@ impl Options {
             max_delay: self.max_delay.or(others.max_delay),
             patience: self.patience.or(others.patience),
             bypass: self.bypass.or(others.bypass),
+            map_memory: self.map_memory.or(others.map_memory),
             metrics: self.metrics.or(others.metrics),
         }
     }

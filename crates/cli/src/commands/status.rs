@@ -95,13 +95,17 @@ fn text(report: &Report, earlier: Option<&Report>) -> String {
     if let Some(earlier) = earlier {
         lines.add("now", rates(report, earlier));
     }
-    let (map, buffers) = (ByteLen(report.map_bytes), ByteLen(report.buffer_bytes));
-    lines.add("memory", format!("{map} map, {buffers} buffers"));
+    let (map, most) = (ByteLen(report.map_bytes), ByteLen(report.map_bytes_max));
+    let buffers = ByteLen(report.buffer_bytes);
+    lines.add(
+        "memory",
+        format!("{map} map (of {most}), {buffers} buffers"),
+    );
     if report.throttled_s > 0.0 {
         let seconds = report.throttled_s;
         lines.add(
             "throttled",
-            format!("{seconds:.1} s, waiting for room in the log"),
+            format!("{seconds:.1} s, waiting for room in the log or its map"),
         );
     }
     if report.damaged_bytes > 0 || report.data_errors > 0 {

@@ -145,6 +145,7 @@ fn options(args: &AttachArgs) -> Options {
         max_delay: serve.max_delay,
         patience: serve.patience,
         bypass: serve.bypass,
+        map_memory: serve.map_memory,
         metrics: serve.metrics.clone(),
     }
 }

@@ -1,0 +1,150 @@
+//! What the map takes for each GiB, or each mark, as the cache says and as the process grows.
+//!
+//! The devices forget what is written to them, so that nothing else grows; the clock is virtual.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_dcd::Volume;
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice};
+use forebay_rt::{Executor, VirtualTime};
+
+use crate::cases::resident;
+use crate::load::noise;
+use crate::place::{attach, create};
+
+/// What a device keeps of what is written to it: the log's superblocks are there.
+const KEPT: u64 = 1 << 20;
+const LINE: u64 = 4096;
+/// Lines of the volume; what is multiplied by this goes far.
+const LINES: u64 = 1 << 28;
+const STRIDE: u64 = 7_919;
+
+/// A device that forgets all but its beginning.
+struct Forgetful {
+    kept: RamDevice,
+    len: u64,
+}
+
+impl Forgetful {
+    fn device(len: u64) -> Rc<dyn Device> {
+        let kept = RamDevice::new(KEPT, 512);
+        Rc::new(Forgetful { kept, len })
+    }
+}
+
+impl Device for Forgetful {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            len: self.len,
+            ..self.kept.geometry()
+        }
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        match at + buf.len() as u64 <= KEPT {
+            true => self.kept.read(at, buf),
+            false => Box::pin(async { Ok(buf) }),
+        }
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        match at + buf.len() as u64 <= KEPT {
+            true => self.kept.write(at, buf, durability),
+            false => Box::pin(async { Ok(()) }),
+        }
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn discard(&self, _range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn write_zeroes(&self, _range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Prints a row for each way to fill the map.
+pub(crate) fn memory() -> anyhow::Result<()> {
+    const PIECES: u64 = 4 << 20;
+    let line = |n: u64| n * STRIDE % LINES * LINE;
+    writes("4 KiB", LINE, PIECES / 4, line)?;
+    writes("512 bytes, one to a line", 512, PIECES, line)?;
+    writes("512 bytes, two to a line", 512, PIECES, move |n| {
+        line(n / 2) + n % 2 * 1024
+    })?;
+    writes("512 bytes, eight to a line", 512, PIECES, move |n| {
+        line(n / 8) + n % 8 * 512
+    })?;
+    let (said, grown) = filled(PIECES, move |volume, n| async move {
+        let at = n * STRIDE % LINES * LINE;
+        Ok(volume.discard(at..at + LINE).await?)
+    })?;
+    let each = |bytes: u64| bytes as f64 / PIECES as f64;
+    println!(
+        "| map memory of a discard of 4 KiB | {:.1} bytes; the process grew by {:.1} | 32 | |",
+        each(said),
+        each(grown)
+    );
+    Ok(())
+}
+
+fn writes(
+    name: &str,
+    len: u64,
+    pieces: u64,
+    at: impl Fn(u64) -> u64 + Copy + 'static,
+) -> anyhow::Result<()> {
+    let data = noise(1, len as usize);
+    let (said, grown) = filled(pieces, move |volume, n| {
+        let data = data.clone();
+        async move { Ok(volume.write(at(n), data, Durability::Flush).await?) }
+    })?;
+    let gib = (pieces * len) as f64 / (1u64 << 30) as f64;
+    let each = |bytes: u64| bytes as f64 / gib / f64::from(1 << 20);
+    let bar = if len == LINE { 6 } else { 40 };
+    println!(
+        "| map memory, writes of {name} | {:.1} MiB/GiB ({gib:.0} GiB cached; the process grew by {:.1}) \
+         | {bar} MiB/GiB | |",
+        each(said),
+        each(grown)
+    );
+    Ok(())
+}
+
+/// Does `each` so often; what the map says it takes, and by how much the process grew, in bytes.
+fn filled<F>(times: u64, each: impl Fn(Volume, u64) -> F + 'static) -> anyhow::Result<(u64, u64)>
+where
+    F: Future<Output = anyhow::Result<()>> + 'static,
+{
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    executor.block_on(async move {
+        let (log, data) = (
+            Forgetful::device(256 << 30),
+            Forgetful::device(LINES * LINE),
+        );
+        create(Rc::clone(&log), Rc::clone(&data)).await?;
+        let volume = attach(rt, log, data).await?;
+        // The buffers have grown to their size before.
+        let (mut before, settled) = (0, times / 8);
+        let mut said = 0;
+        for n in 0..times {
+            if n == settled {
+                volume.flush().await?;
+                (before, said) = (resident(), volume.status().map_bytes);
+            }
+            each(volume.clone(), n).await?;
+        }
+        volume.flush().await?;
+        let status = volume.status();
+        anyhow::ensure!(status.destaged_bytes == 0, "something left the map");
+        // What it had taken by then is taken on trust.
+        let grown = (resident() - before) * (1 << 20) + said;
+        Ok((status.map_bytes, grown))
+    })
+}

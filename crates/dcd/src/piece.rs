@@ -1,0 +1,60 @@
+//! A piece of data in the log.
+
+use std::ops::Range;
+
+use forebay_log::Addr;
+use forebay_units::{Line, Sector};
+
+/// A piece of data as it was written: up to 8 sectors of one line, at one place, under one checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Piece {
+    pub(crate) line: Line,
+    /// First sector in the line.
+    pub(crate) start: u8,
+    /// Sectors as written.
+    pub(crate) sectors: u8,
+    /// The line's sectors for which this is the newest data, one bit each.
+    pub(crate) live: u8,
+    pub(crate) addr: Addr,
+    pub(crate) crc: u32,
+}
+
+impl Piece {
+    pub(crate) fn new(sector: Sector, sectors: u8, addr: Addr, crc: u32) -> Piece {
+        let start = sector.in_line();
+        Piece {
+            line: sector.line(),
+            start,
+            sectors,
+            live: mask(start, sectors),
+            addr,
+            crc,
+        }
+    }
+
+    /// The live sectors, as ranges of the volume in order.
+    pub(crate) fn live_runs(self) -> impl Iterator<Item = Range<u64>> {
+        let base = self.line.first_sector().0;
+        let mut at = 0u64;
+        std::iter::from_fn(move || {
+            let rest = u16::from(self.live) >> at;
+            if at >= 8 || rest == 0 {
+                return None;
+            }
+            let start = at + u64::from(rest.trailing_zeros());
+            let run = u64::from((u16::from(self.live) >> start).trailing_ones());
+            at = start + run;
+            Some(base + start..base + at)
+        })
+    }
+
+    /// The first sector of the volume it was written to.
+    pub(crate) fn sector(&self) -> Sector {
+        self.line.first_sector().plus(self.start.into())
+    }
+}
+
+/// The bits of a run of a line's sectors.
+pub(crate) fn mask(start: u8, sectors: u8) -> u8 {
+    (((1u16 << sectors) - 1) << start) as u8
+}

@@ -1,0 +1,105 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SECTORS: u64 = 4000;
+
+fn mark(n: u64) -> Mark {
+    let kind = [RangeKind::Zero, RangeKind::Discard, RangeKind::Lost][n as usize % 3];
+    let record = RecordSeq(n);
+    Mark { kind, record }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(u64, u64),
+    Remove(u64, u64),
+    /// Forgets what is older than so many steps.
+    Forget(u64),
+}
+
+/// Marks that are mostly small, so that there are many.
+fn step() -> impl Strategy<Value = Step> {
+    let len = || prop_oneof![40 => 1..4u64, 2 => 1..40u64, 1 => 1..900u64];
+    prop_oneof![
+        200 => (0..SECTORS, len()).prop_map(|(at, len)| Step::Insert(at, len)),
+        30 => (0..SECTORS, len()).prop_map(|(at, len)| Step::Remove(at, len)),
+        1 => (0..900u64).prop_map(Step::Forget),
+    ]
+}
+
+fn told(map: &RangeMap, within: Range<u64>) -> Vec<Option<Mark>> {
+    let mut told = vec![None; SECTORS as usize];
+    for (range, mark) in map.overlapping(within) {
+        assert!(range.start < range.end);
+        for sector in &mut told[range.start as usize..range.end as usize] {
+            assert_eq!(*sector, None, "ranges are disjoint");
+            *sector = Some(mark);
+        }
+    }
+    told
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn the_newest_mark_of_every_sector_is_the_one_told(
+        steps in proptest::collection::vec(step(), 1..1200),
+        ends in (0..SECTORS, 0..SECTORS),
+    ) {
+        let (mut map, mut model) = (RangeMap::default(), vec![None; SECTORS as usize]);
+        for (n, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Insert(at, len) => {
+                    let range = at..(at + len).min(SECTORS);
+                    model[range.start as usize..range.end as usize].fill(Some(mark(n as u64)));
+                    map.insert(range, mark(n as u64));
+                }
+                Step::Remove(at, len) => {
+                    let range = at..(at + len).min(SECTORS);
+                    model[range.start as usize..range.end as usize].fill(None);
+                    map.remove(range);
+                }
+                Step::Forget(age) => {
+                    let record = RecordSeq((n as u64).saturating_sub(age));
+                    map.forget_before(record);
+                    for sector in &mut model {
+                        *sector = sector.filter(|mark: &Mark| mark.record >= record);
+                    }
+                }
+            }
+            let all: Vec<(Range<u64>, Mark)> = map.iter().collect();
+            prop_assert_eq!(all.len(), map.len());
+            prop_assert_eq!(map.is_empty(), all.is_empty());
+            let lost = all.iter().filter(|(_, mark)| mark.kind == RangeKind::Lost);
+            prop_assert_eq!(lost.count(), map.lost());
+        }
+        prop_assert_eq!(&told(&map, 0..SECTORS), &model);
+        // A part of them, cut at its ends.
+        let part = ends.0.min(ends.1)..ends.0.max(ends.1);
+        let mut within = vec![None; SECTORS as usize];
+        let inside = part.start as usize..part.end as usize;
+        within[inside.clone()].copy_from_slice(&model[inside]);
+        prop_assert_eq!(told(&map, part), within);
+    }
+}
+
+#[test]
+fn a_small_mark_takes_at_most_thirty_two_bytes_in_whatever_order_they_come() {
+    const MARKS: u64 = 100_000;
+    let orders: [fn(u64) -> u64; 3] = [|n| n, |n| MARKS - n, |n| n * 7919 % MARKS];
+    for order in orders {
+        let mut map = RangeMap::default();
+        for n in 0..MARKS {
+            let at = order(n) * 8;
+            map.insert(at..at + 1, mark(n));
+            if n > 1000 {
+                let each = map.bytes() as f64 / map.len() as f64;
+                assert!(each <= 32.0, "{each} bytes a mark, of {n}");
+            }
+        }
+        map.forget_before(RecordSeq(MARKS));
+        assert_eq!((map.len(), map.bytes()), (0, 0));
+    }
+}

@@ -1,0 +1,69 @@
+//! Room for more: in the log, and in the memory that the map may take.
+//!
+//! Both are made by destaging, and in the same order: what leaves the log leaves the map.
+
+use forebay_log::SEGMENTS_RESERVED;
+use forebay_units::ByteLen;
+
+use crate::engine::Engine;
+use crate::map::Map;
+use crate::policy;
+
+/// The least that can be had: a few of the longest writes, piece by piece.
+const MAP_MEMORY_MIN: ByteLen = ByteLen::kib(256);
+
+/// What has no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lack {
+    /// Free segments.
+    Log,
+    /// Memory for the map.
+    Map,
+}
+
+impl Lack {
+    /// What is to be told of it.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Lack::Log => "the log is full and cannot be emptied",
+            Lack::Map => "the memory for the map is full and cannot be emptied",
+        }
+    }
+}
+
+impl Engine {
+    /// True if a write of `bytes` in at most `entries` pieces, or so many marks, can be taken now.
+    pub(crate) fn has_room(&self, bytes: u64, entries: u64) -> bool {
+        self.map_has_room(entries) && self.log.has_room(bytes, entries, SEGMENTS_RESERVED)
+    }
+
+    /// What only destaging makes room in, if such a write has to wait for that.
+    pub(crate) fn lacks_room(&self, bytes: u64, entries: u64) -> Option<Lack> {
+        if self.log.lacks_segments(bytes, entries, SEGMENTS_RESERVED) {
+            return Some(Lack::Log);
+        }
+        (!self.map_has_room(entries)).then_some(Lack::Map)
+    }
+
+    /// What pieces and marks may take, in bytes.
+    pub(crate) fn map_bytes_max(&self) -> u64 {
+        self.options.map_memory.max(MAP_MEMORY_MIN).0
+    }
+
+    fn map_has_room(&self, entries: u64) -> bool {
+        self.map.borrow().charged() + Map::charge_of(entries) <= self.map_bytes_max()
+    }
+
+    /// The share of the log's segments in use by users' standards: 1 when they have to wait.
+    pub(crate) fn log_used(&self) -> f64 {
+        let count = self.log.layout().segment_count - SEGMENTS_RESERVED;
+        let free = self.log.free_segments().saturating_sub(SEGMENTS_RESERVED);
+        1.0 - free.min(count) as f64 / count as f64
+    }
+
+    /// The share in use of what runs out first, by users' standards.
+    pub(crate) fn used(&self) -> f64 {
+        let map = self.map.borrow().charged() as f64 / self.map_bytes_max() as f64;
+        policy::used(self.log_used(), map)
+    }
+}

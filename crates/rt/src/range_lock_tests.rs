@@ -1,0 +1,180 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Wake;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Somebody who claimed a range, and waits for it or holds it.
+struct Claimant {
+    range: Range<u64>,
+    waiting: Option<Pin<Box<dyn Future<Output = RangeGuard>>>>,
+    held: Option<RangeGuard>,
+    woken: Arc<Count>,
+}
+
+impl Claimant {
+    fn new(lock: &Rc<RangeLock>, range: Range<u64>) -> Claimant {
+        let (lock, claimed) = (Rc::clone(lock), range.clone());
+        let mut claimant = Claimant {
+            range,
+            waiting: Some(Box::pin(async move { lock.lock(claimed).await })),
+            held: None,
+            woken: Arc::default(),
+        };
+        claimant.poll();
+        claimant
+    }
+
+    fn poll(&mut self) {
+        let Some(waiting) = &mut self.waiting else {
+            return;
+        };
+        let waker = Waker::from(Arc::clone(&self.woken));
+        if let Poll::Ready(guard) = waiting.as_mut().poll(&mut Context::from_waker(&waker)) {
+            self.held = Some(guard);
+            self.waiting = None;
+        }
+    }
+
+    fn wakes(&self) -> u32 {
+        self.woken.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Claim(u64, u64),
+    /// The n-th of those there are goes, whether it holds or waits.
+    Go(prop::sample::Index),
+    /// The n-th of those there are is polled, without having been woken.
+    Poll(prop::sample::Index),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..40u64, prop_oneof![4 => 0..6u64, 1 => 0..40u64])
+            .prop_map(|(at, len)| Step::Claim(at, len)),
+        5 => any::<prop::sample::Index>().prop_map(Step::Go),
+        1 => any::<prop::sample::Index>().prop_map(Step::Poll),
+    ]
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start.max(b.start) < a.end.min(b.end)
+}
+
+/// The whole of what is promised: it is whose turn nobody of those before overlaps with.
+fn is_turn(claimants: &[Claimant], n: usize) -> bool {
+    let range = &claimants[n].range;
+    claimants[..n]
+        .iter()
+        .all(|earlier| !overlap(&earlier.range, range))
+}
+
+/// Every neighbour knows of the other, and stretches are where they may be.
+fn assert_consistent(state: &State) {
+    for (ticket, claim) in &state.claims {
+        let edges = |of: &Stretches| of.parts(0..u64::MAX).collect::<Vec<_>>();
+        for (part, earlier) in edges(&claim.before) {
+            assert!(claim.range.start <= part.start && part.end <= claim.range.end);
+            assert!(earlier < *ticket);
+            let back: u64 = state.claims[&earlier]
+                .after
+                .parts(part.clone())
+                .filter(|(_, later)| later == ticket)
+                .map(|(part, _)| part.end - part.start)
+                .sum();
+            assert_eq!(back, part.end - part.start);
+        }
+        let sum = |parts: Vec<(Range<u64>, Ticket)>| -> u64 {
+            parts
+                .into_iter()
+                .map(|(part, _)| part.end - part.start)
+                .sum()
+        };
+        let lasts = edges(&state.last);
+        let last = sum(lasts.into_iter().filter(|(_, who)| who == ticket).collect());
+        let after = sum(edges(&claim.after));
+        assert_eq!(after + last, claim.range.end - claim.range.start);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn turns_go_by_arrival_among_overlapping_claims_and_only_whose_turn_it_is_is_woken(
+        steps in proptest::collection::vec(step(), 1..120)
+    ) {
+        let lock = Rc::new(RangeLock::new());
+        let mut claimants: Vec<Claimant> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Claim(at, len) => claimants.push(Claimant::new(&lock, at..at + len)),
+                Step::Go(n) if !claimants.is_empty() => {
+                    let n = n.index(claimants.len());
+                    claimants.remove(n);
+                }
+                Step::Poll(n) if !claimants.is_empty() => {
+                    let n = n.index(claimants.len());
+                    claimants[n].poll();
+                }
+                Step::Go(_) | Step::Poll(_) => {}
+            }
+            assert_consistent(&lock.state.borrow());
+            for n in 0..claimants.len() {
+                let turn = is_turn(&claimants, n);
+                let claimant = &mut claimants[n];
+                if claimant.waiting.is_some() {
+                    // Woken exactly once, and only when it is of use.
+                    prop_assert_eq!(claimant.wakes(), u32::from(turn));
+                    if turn {
+                        claimant.poll();
+                    }
+                }
+                prop_assert_eq!(claimant.held.is_some(), turn);
+            }
+            for at in 0..80 {
+                let range = at..at + 3;
+                let claimed = claimants.iter().any(|claimant| overlap(&claimant.range, &range));
+                prop_assert_eq!(lock.is_claimed(&range), claimed);
+            }
+        }
+        claimants.clear();
+        let state = lock.state.borrow();
+        prop_assert!(state.claims.is_empty() && state.last.0.is_empty());
+    }
+}
+
+#[test]
+fn a_release_wakes_one_of_thousands_in_a_queue() {
+    let lock = Rc::new(RangeLock::new());
+    let mut claimants: Vec<Claimant> = (0..4096).map(|_| Claimant::new(&lock, 0..1)).collect();
+    // Every third gives up before its turn.
+    let mut n = 0;
+    claimants.retain(|_| {
+        n += 1;
+        n % 3 != 2
+    });
+    while !claimants.is_empty() {
+        assert!(claimants[0].held.is_some());
+        claimants.remove(0);
+        let woken = claimants.iter().filter(|claimant| claimant.wakes() > 0);
+        assert_eq!(woken.count(), usize::from(!claimants.is_empty()));
+        if let Some(next) = claimants.first_mut() {
+            next.poll();
+        }
+    }
+}
