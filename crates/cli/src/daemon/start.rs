@@ -135,7 +135,7 @@ fn uri(name: &str, address: &Address) -> String {
 async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> Outcome<Attached> {
     let Setting { rt, ring, lock, .. } = *setting;
     let open = async || {
-        let pair = open_pair(rt, ring, &target.log, &target.data, OpenOptions::default())?;
+        let pair = open_pair(rt, ring, &target.log, &target.data, OpenOptions::existing())?;
         Ok(pair)
     };
     let pair = lock.patiently(rt, open).await?;

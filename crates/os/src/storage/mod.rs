@@ -8,6 +8,7 @@ mod error;
 mod identity;
 mod open;
 mod probe;
+mod small_blocks;
 mod sysfs;
 
 pub use create::{create_file, zero_fill};
