@@ -147,15 +147,7 @@ impl Asked {
         canonical: &Path,
         metadata: &fs::Metadata,
     ) -> Result<(OwnedFd, Probed), OpenError> {
-        if !self.read_only
-            && let Some((name, number)) = sysfs::loop_over(metadata)
-        {
-            return Err(OpenError::BacksLoop {
-                path: self.path.clone(),
-                loop_device: format!("/dev/{name}"),
-                users: busy::users_of_device(number, 0),
-            });
-        }
+        self.no_loop_over(metadata)?;
         let (fd, direct) = self.open_direct_if_possible(canonical)?;
         // Of what is open now, not of what was there before.
         let file = File::from(fd);
@@ -220,6 +212,19 @@ impl Asked {
         }
     }
 
+    /// Nothing of the kernel's keeps a loop device from being put over what another writes to: it
+    /// takes neither notice of locks, nor a claim on a block device.
+    fn no_loop_over(&self, metadata: &fs::Metadata) -> Result<(), OpenError> {
+        match sysfs::loop_over(metadata) {
+            Some((name, number)) if !self.read_only => Err(OpenError::BacksLoop {
+                path: self.path.clone(),
+                loop_device: format!("/dev/{name}"),
+                users: busy::users_of_device(number, 0),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn open_block(
         &self,
         canonical: &Path,
@@ -229,6 +234,7 @@ impl Asked {
         if !self.read_only && number.is_read_only() {
             return Err(self.open_failed(Errno::ROFS, Users::default));
         }
+        self.no_loop_over(metadata)?;
         let mut flags = self.flags() | OFlags::DIRECT;
         if !self.read_only {
             // On a block device: fail if mounted or claimed, and claim it.
