@@ -63,7 +63,7 @@ where
 }
 
 pub(crate) fn open(ring: &Rc<Ring>, path: &Path) -> anyhow::Result<Rc<dyn Device>> {
-    Ok(forebay_os::open(ring, path, OpenOptions { read_only: false })?.device)
+    Ok(forebay_os::open(ring, path, OpenOptions::default())?.device)
 }
 
 fn identity() -> DataIdentity {

@@ -52,6 +52,12 @@ pub(crate) struct Service {
     /// The NBD server.
     pub(crate) nbd_uri: String,
     pub(crate) nbd_connections: u64,
+    /// Loop devices that others put over what the volume is made of.
+    #[serde(default)]
+    pub(crate) foreign_loop_devices: u64,
+    /// The same, one sentence each.
+    #[serde(default)]
+    pub(crate) foreign_loops: Vec<String>,
 }
 
 /// What is known of a volume.
@@ -193,6 +199,10 @@ const fn counter(name: &'static str, help: &'static str) -> Field {
 pub(crate) const FIELDS: &[Field] = &[
     gauge("uptime_s", "Time the volume has been attached, in seconds"),
     gauge("nbd_connections", "NBD clients connected"),
+    gauge(
+        "foreign_loop_devices",
+        "Loop devices that others put over the data or log device",
+    ),
     gauge("len", "Length of the volume in bytes"),
     gauge("block_size", "Block size of the volume in bytes"),
     gauge("epoch", "How often the log has been taken up"),

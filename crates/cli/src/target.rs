@@ -48,7 +48,7 @@ impl Target {
             .log
             .clone()
             .ok_or_else(|| Failure::usage("say which volume: its name, or --log PATH"))?;
-        let part = open_one(rt, ring, &log, OpenOptions { read_only: true })?;
+        let part = open_one(rt, ring, &log, OpenOptions::existing().for_reading())?;
         let info = inspect(&log, part.device).await?;
         let data = match &args.data {
             Some(data) => data.clone(),

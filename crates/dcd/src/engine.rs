@@ -192,9 +192,13 @@ impl Engine {
         payload: Payload,
     ) -> Engine {
         let below = data.geometry();
+        // Of the size it was made with, on whatever device or kernel it is now.
+        let block_size = payload.block_size;
         let geometry = Geometry {
+            block_size,
+            physical_block_size: below.physical_block_size.max(block_size),
             volatile: options.acknowledge == Acknowledge::Flush,
-            discard_granularity: below.discard_granularity.max(below.block_size),
+            discard_granularity: below.discard_granularity.max(block_size),
             preferred_io: below.preferred_io.max(4096),
             ..below
         };

@@ -97,7 +97,7 @@ pub enum AttachError {
         /// Where it was found.
         path: String,
     },
-    /// The data device has another block size than the one this log belongs to.
+    /// The data device cannot write blocks as small as the one this log belongs to.
     #[error("the data device has blocks of {have} bytes, the one this log belongs to had {want}")]
     OtherBlockSize {
         /// Its block size.
@@ -278,7 +278,8 @@ pub(crate) async fn judge(
             path: payload.data.path.clone(),
         });
     }
-    if geometry.block_size != payload.block_size {
+    // Smaller ones do: the volume keeps the blocks it has always had.
+    if !payload.block_size.is_multiple_of(geometry.block_size) {
         let (have, want) = (geometry.block_size, payload.block_size);
         return Err(AttachError::OtherBlockSize { have, want });
     }
@@ -341,6 +342,18 @@ async fn not_given_up(
     }
 }
 
+/// What to note of copies of the superblock that are written anew.
+fn repaired(copies: &SuperblockCopies) -> impl Iterator<Item = String> {
+    let copies = [
+        ("A", copies.a.as_ref().err()),
+        ("B", copies.b.as_ref().err()),
+    ];
+    let broken = copies
+        .into_iter()
+        .filter_map(|(name, error)| Some((name, error?)));
+    broken.map(|(name, error)| format!("copy {name} of the superblock was repaired: {error}"))
+}
+
 impl Volume {
     /// Takes the volume up: finds what the log holds, begins a new epoch, and serves.
     ///
@@ -348,7 +361,8 @@ impl Volume {
     ///
     /// # Errors
     /// If something that was durable is missing, or the two devices do not belong together as they
-    /// are. Then nothing has been changed.
+    /// are. Then nothing has been changed. If a device fails; then the next attach finds what this one
+    /// found.
     pub async fn attach(
         rt: Rt,
         log: Rc<dyn Device>,
@@ -378,13 +392,7 @@ impl Volume {
         not_given_up(superblock, &payload, witness.as_deref()).await?;
         let accept = options.accept_changed;
         let mut notes = judge(&payload, superblock.clean, &*data, &identity, accept).await?;
-        for (name, copy) in [("A", &copies.a), ("B", &copies.b)] {
-            if let Err(error) = copy {
-                notes.push(format!(
-                    "copy {name} of the superblock was repaired: {error}"
-                ));
-            }
-        }
+        notes.extend(repaired(&copies));
         payload.fingerprint = Fingerprint::take(&*data).await?;
         payload.data = DataIdentity {
             len: payload.data.len,
@@ -414,6 +422,10 @@ impl Volume {
                 damage.record
             ));
         }
+        // A flush of the volume covers whatever can be read through it, and this is the only way that
+        // it comes to cover what got there before: by whoever filled the image, or by writes past the
+        // log of a daemon that was killed. From here on it is known what needs one.
+        data.flush().await?;
         let mut map = map.into_inner();
         map.count_from_here();
         let report = AttachReport {

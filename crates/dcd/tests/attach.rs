@@ -8,10 +8,11 @@ use forebay_dcd::{
     AttachError, AttachOptions, AttachReport, CheckReport, CheckVerdict, CreateError,
     CreateOptions, DumpItem, InspectError, Volume, VolumeId,
 };
-use forebay_device::{BufMut, Device, Durability, RamDevice};
+use forebay_device::{BufMut, Device, Durability, Op, RamDevice};
 use forebay_log::{FormatError, OpenError, Superblock};
+use forebay_rt::VirtualTime;
 use forebay_sim::disk::Coin;
-use forebay_sim::lab::{Images, LOG_BYTES, World, checked, identity, read_all};
+use forebay_sim::lab::{Images, LOG_BYTES, Medium, World, checked, identity, read_all};
 use forebay_sim::stamp::stamp;
 use forebay_units::ByteLen;
 
@@ -136,6 +137,55 @@ fn a_data_device_of_another_size_or_block_size_is_refused() {
             want: 512
         }
     ));
+}
+
+/// Found by review: a volume made on one kind of device was refused on the other for good, with all
+/// that its log held.
+#[test]
+fn a_volume_keeps_its_blocks_on_a_device_that_has_smaller_ones_now() {
+    let clock = || Rc::new(VirtualTime::new());
+    let world = World::new(1, None, Medium::fresh(DATA_BYTES, 4096), 4096, clock());
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, 3 * LINE).await;
+        volume.close().await.expect("close");
+    });
+    let world = World::new(2, None, world.cut(Coin::Drop), 512, clock());
+    assert_eq!(world.data.geometry().block_size, 512);
+    let (geometry, seen) = world
+        .with_volume(AttachOptions::default(), |volume| async move {
+            write(&volume, 2, 80 * LINE, LINE).await;
+            volume.drain().await.expect("drain");
+            let seen = read_all(&checked(&volume)).await.expect("read");
+            volume.close().await.expect("close");
+            (volume.geometry(), seen)
+        })
+        .expect("no cut");
+    assert_eq!(geometry.block_size, 4096);
+    for (id, line, lines) in [(1, 64, 3), (2, 80, 1)] {
+        let (at, len) = (line * LINE, lines * LINE);
+        assert!(seen[at as usize..][..len as usize] == stamp(id, at, len)[..]);
+    }
+    assert!(world.data.now() == seen);
+}
+
+/// Found by review: what was on the data device before, in a cache of the disk's or the system's, was
+/// not flushed by any flush of a volume that never wrote there itself.
+#[test]
+fn a_flush_covers_what_was_written_to_the_data_device_before_the_volume_was_attached() {
+    let world = Images::fresh(DATA_BYTES).world(1, None);
+    let before = stamp(5, 40 * LINE, LINE);
+    let (data, buf) = (Rc::clone(&world.data), BufMut::copy_of(&before).freeze());
+    world.run(async move { data.write(40 * LINE, buf, Durability::Flush).await });
+    let data = Rc::clone(&world.data);
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        assert_eq!(data.requests_of(Op::Flush), 1);
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.expect("flush");
+        volume.flush().await.expect("flush");
+        assert_eq!(data.requests_of(Op::Flush), 1, "nothing went there since");
+    });
+    let after = world.after_cut(Coin::Drop).data;
+    assert!(after[40 * LINE as usize..][..LINE as usize] == before[..]);
 }
 
 #[test]

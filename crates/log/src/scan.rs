@@ -8,7 +8,9 @@
 //! - If the record at which the chain ends is not past the highest `stable`, something durable is
 //!   missing: that is damage, and the caller decides.
 //! - Nor is it a torn tail if the device cannot read what stands there: it may be a whole record,
-//!   flushed, and readable at the next try. To go on would make that an end for good.
+//!   flushed, and readable at the next try. To go on would make that an end for good. The same holds
+//!   for the places further on that may say that the record was durable: what cannot be read there
+//!   is no proof of the contrary.
 //!
 //! `stable` may stand in a later place than the record it covers, but not far: the writer keeps at
 //! most [`UNSTABLE_SEGMENTS_MAX`] segments not known durable, so that far ahead is looked, at
@@ -60,6 +62,9 @@ pub struct Damage {
     pub stable: RecordSeq,
     /// What stands there cannot be read, so whether it was durable is not known.
     pub unreadable: bool,
+    /// A segment that cannot be read in a place that may say that the record was durable; given only
+    /// if nothing that can be read does.
+    pub evidence_unread: Option<SegmentSeq>,
     /// Ranges (first sector, sectors) that later records, which can be read but not be applied
     /// without the missing one, had written. Those of the missing record itself cannot be told.
     pub later: Vec<(Sector, u64)>,

@@ -10,11 +10,11 @@ use forebay_device::{
     Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice,
 };
 use forebay_log::{
-    Entry, HEADER_BYTES, Layout, Log, LogOptions, OpenError, RecoveredRecord, SEGMENTS_AT,
+    Damage, Entry, HEADER_BYTES, Layout, Log, LogOptions, OpenError, RecoveredRecord, SEGMENTS_AT,
     VolumeId, Workers, format_device, read_superblocks,
 };
 use forebay_rt::{Executor, Rt, VirtualTime};
-use forebay_units::{ByteLen, Sector};
+use forebay_units::{ByteLen, Sector, SegmentSeq};
 
 const SEGMENT: u64 = 128 << 10;
 const LATENCY: Duration = Duration::from_millis(1);
@@ -28,6 +28,8 @@ struct Disk {
     writes: RefCell<Vec<(Duration, Range<u64>)>>,
     flushes: Cell<u32>,
     failing: Cell<Option<Op>>,
+    /// Places that cannot be read.
+    unreadable: RefCell<Vec<Range<u64>>>,
 }
 
 impl Disk {
@@ -39,6 +41,7 @@ impl Disk {
             writes: RefCell::default(),
             flushes: Cell::new(0),
             failing: Cell::new(None),
+            unreadable: RefCell::default(),
         })
     }
 
@@ -53,6 +56,13 @@ impl Disk {
 
     fn since_start(&self) -> Duration {
         Duration::from_nanos(self.rt.now().as_nanos())
+    }
+
+    /// Makes a place unreadable, and all others readable.
+    fn hide_only(&self, range: Range<u64>) {
+        let mut unreadable = self.unreadable.borrow_mut();
+        unreadable.clear();
+        unreadable.push(range);
     }
 
     /// How many segment writes were issued, and how many bytes they had.
@@ -71,6 +81,12 @@ impl Device for Disk {
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
         Box::pin(async move {
             self.serve(Op::Read).await?;
+            let end = at + buf.len() as u64;
+            let bad = |range: &Range<u64>| range.start < end && at < range.end;
+            if self.unreadable.borrow().iter().any(bad) {
+                let cause = std::io::Error::from_raw_os_error(5);
+                return Err(DeviceError::io(Op::Read, at..end, cause));
+            }
             self.ram.read(at, buf).await
         })
     }
@@ -118,6 +134,14 @@ async fn try_open(
     rt: &Rt,
     disk: &Rc<Disk>,
 ) -> Result<(Log, Workers, Vec<RecoveredRecord>), OpenError> {
+    open_accepting(rt, disk, false).await
+}
+
+async fn open_accepting(
+    rt: &Rt,
+    disk: &Rc<Disk>,
+    accept_loss: bool,
+) -> Result<(Log, Workers, Vec<RecoveredRecord>), OpenError> {
     let copies = read_superblocks(&**disk).await?;
     let superblock = copies.newest()?;
     let mut records = Vec::new();
@@ -126,7 +150,7 @@ async fn try_open(
         Rc::clone(disk) as Rc<dyn Device>,
         LogOptions::default(),
         superblock,
-        false,
+        accept_loss,
         &mut |record| {
             records.push(record.clone());
             Ok(())
@@ -365,5 +389,110 @@ fn a_flushed_record_that_is_missing_is_damage_and_stops_the_log_from_being_taken
         assert_eq!((damage.record.0, damage.offset), (2, 8192));
         assert_eq!(damage.later, [(Sector(30 * 8), 8)]);
         assert_eq!(disk.written(), before, "nothing was changed");
+    });
+}
+
+/// Where segment `n` ends, in bytes of the device.
+const fn end_of(n: u64) -> u64 {
+    SEGMENTS_AT + (n + 1) * SEGMENT
+}
+
+/// A log with one flushed record in each of three segments, of which the second is gone. That it was
+/// flushed only the third says.
+async fn evidence_beyond_the_end(rt: &Rt, disk: &Rc<Disk>) {
+    let (log, workers) = fresh(rt, disk).await;
+    for line in [10, 20, 30] {
+        append(&log, line, 1);
+        log.flush(log.last_record()).await.expect("flushes");
+        log.seal();
+    }
+    drop((log, workers));
+    disk.ram.poke(end_of(0), &[0; HEADER_BYTES]);
+    disk.ram
+        .poke(end_of(1) - HEADER_BYTES as u64, &[0; HEADER_BYTES]);
+}
+
+async fn refused(rt: &Rt, disk: &Rc<Disk>) -> Damage {
+    let before = disk.written();
+    let Err(OpenError::Damaged(damage)) = try_open(rt, disk).await else {
+        panic!("taken up");
+    };
+    assert_eq!(disk.written(), before, "nothing was changed");
+    damage
+}
+
+/// Found by review: places beyond the end of the chain that the device could not read counted as
+/// empty, so a flushed record whose proof lay there was cut off as if it had been torn.
+#[test]
+fn an_end_is_not_believed_while_the_proof_against_it_cannot_be_read() {
+    run(|rt, disk| async move {
+        evidence_beyond_the_end(&rt, &disk).await;
+        let seen = refused(&rt, &disk).await;
+        assert_eq!(
+            (seen.record.0, seen.evidence_unread),
+            (2, None),
+            "it is proven"
+        );
+        // The proof is away for a while.
+        disk.hide_only(end_of(1)..end_of(1) + 4096);
+        let unknown = refused(&rt, &disk).await;
+        assert_eq!(unknown.record, seen.record);
+        assert_eq!(unknown.evidence_unread, Some(SegmentSeq(2)));
+        assert!(unknown.to_string().contains("cannot be read"), "{unknown}");
+    });
+}
+
+#[test]
+fn a_segment_whose_summary_cannot_be_read_is_not_known_to_hold_no_proof() {
+    run(|rt, disk| async move {
+        let (log, workers) = fresh(&rt, &disk).await;
+        append(&log, 10, 1);
+        log.flush(log.last_record()).await.expect("flushes");
+        drop((log, workers));
+        for segment in [0, 2, 63, 64] {
+            disk.hide_only(end_of(segment) - 4096..end_of(segment));
+            let damage = refused(&rt, &disk).await;
+            assert_eq!(damage.evidence_unread, Some(SegmentSeq(segment)));
+            assert_eq!(damage.record.0, 2);
+        }
+        // Further on than evidence can lie.
+        disk.hide_only(end_of(65) - 4096..end_of(66));
+        let (_log, _workers, records) = open(&rt, &disk).await;
+        assert_eq!(lines(&records), [10]);
+    });
+}
+
+/// Found by review, with the one before: such a segment counted as empty for the wiping of what lies
+/// beyond the end, too. Readable again, its records had the numbers of those that came next.
+#[test]
+fn what_cannot_be_read_beyond_the_end_is_wiped_when_the_log_is_taken_up_without_it() {
+    run(|rt, disk| async move {
+        evidence_beyond_the_end(&rt, &disk).await;
+        let bad = [end_of(1)..end_of(1) + 4096, end_of(2) - 4096..end_of(2)];
+        *disk.unreadable.borrow_mut() = bad.to_vec();
+        refused(&rt, &disk).await;
+        let (log, workers, records) = open_accepting(&rt, &disk, true).await.expect("as told");
+        assert_eq!(lines(&records), [10]);
+        drop((log, workers));
+        disk.unreadable.borrow_mut().clear();
+        for range in bad {
+            let mut now = [1; 4096];
+            disk.ram.peek(range.start, &mut now);
+            assert_eq!(now, [0; 4096], "wiped");
+        }
+    });
+}
+
+#[test]
+fn a_log_that_was_stopped_clean_has_no_proof_to_miss() {
+    run(|rt, disk| async move {
+        let (log, workers) = fresh(&rt, &disk).await;
+        log.update_superblock(|superblock| superblock.clean = true)
+            .await
+            .expect("writes");
+        drop((log, workers));
+        disk.hide_only(SEGMENTS_AT..end_of(3));
+        let (_log, _workers, records) = open(&rt, &disk).await;
+        assert!(records.is_empty());
     });
 }

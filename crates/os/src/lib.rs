@@ -33,6 +33,6 @@ pub use process::{io_flusher, lock_memory, precise_timers};
 pub use ring::{Fd, Ring};
 pub use signals::{Signal, Signals};
 pub use storage::{
-    CreateError, DeviceIdentity, DeviceKind, OpenError, OpenOptions, Opened, Users, create_file,
-    identity, open, same_device, zero_fill,
+    CommonDisk, CreateError, DeviceIdentity, DeviceKind, Disks, OpenError, OpenOptions, Opened,
+    Users, create_file, identity, loop_devices_over, open, same_device, zero_fill,
 };

@@ -79,7 +79,10 @@ fn a_device_opened_for_reading_refuses_to_change() {
     let dir = dir();
     let path = file(&dir, "a", MIB);
     run(|_, ring| async move {
-        let options = OpenOptions { read_only: true };
+        let options = OpenOptions {
+            read_only: true,
+            small_blocks: false,
+        };
         let device = forebay_os::open(&ring, path, options).unwrap().device;
         assert_eq!(read(&*device, 0, 512).await, vec![0; 512]);
         let write = device.write(0, filled(512, 1), Durability::Flush).await;

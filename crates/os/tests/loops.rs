@@ -10,8 +10,14 @@ use forebay_device::{BufMut, Durability};
 use forebay_os::{DeviceKind, OpenError, OpenOptions, identity, same_device};
 
 const MIB: u64 = 1 << 20;
-const WRITING: OpenOptions = OpenOptions { read_only: false };
-const READING: OpenOptions = OpenOptions { read_only: true };
+const WRITING: OpenOptions = OpenOptions {
+    read_only: false,
+    small_blocks: false,
+};
+const READING: OpenOptions = OpenOptions {
+    read_only: true,
+    small_blocks: false,
+};
 
 /// A loop device over a file; both go when the test ends, also if it fails.
 struct Loop {

@@ -11,8 +11,14 @@ use forebay_os::{
     CreateError, DeviceKind, OpenError, OpenOptions, create_file, identity, same_device,
 };
 
-const WRITING: OpenOptions = OpenOptions { read_only: false };
-const READING: OpenOptions = OpenOptions { read_only: true };
+const WRITING: OpenOptions = OpenOptions {
+    read_only: false,
+    small_blocks: false,
+};
+const READING: OpenOptions = OpenOptions {
+    read_only: true,
+    small_blocks: false,
+};
 
 /// The error of opening `path`, which must name it.
 fn refused(path: impl AsRef<Path>, options: OpenOptions) -> OpenError {

@@ -43,13 +43,24 @@ pub async fn attach(
     accept: Accept,
 ) -> Result<Attached, StackError> {
     let settings = settings(&pair, options, accept);
-    let Pair { log, data, .. } = pair;
+    let Pair {
+        log,
+        data,
+        same_disk,
+        ..
+    } = pair;
     let attached = Volume::attach(rt, log.device, data.device, data.identity, settings).await;
-    let (volume, report) = attached.map_err(|error| StackError::Attach {
+    let (volume, mut report) = attached.map_err(|error| StackError::Attach {
         log: log.spec.to_string(),
         data: data.spec.to_string(),
         error,
     })?;
+    if let Some(disk) = same_disk.filter(|_| options.bypass.is_none()) {
+        report.notes.push(format!(
+            "log and data are files on one disk ({disk}): with --bypass 64KiB, large writes are not \
+             written there twice, but are ordered as on a disk"
+        ));
+    }
     Ok(Attached {
         device: Rc::new(Checked::new(volume.clone(), "volume")),
         volume,

@@ -231,7 +231,7 @@ impl Description {
 /// Of each option: key, value, what to show where there is none, comment.
 fn option_lines(
     options: &Options,
-) -> [(&'static str, Option<String>, &'static str, &'static str); 7] {
+) -> [(&'static str, Option<String>, &'static str, &'static str); 8] {
     let Options {
         via,
         listen,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use forebay_dcd::DataIdentity;
 use forebay_device::{Device, Slice};
 use forebay_model::{Drive, Emulated, EmulatedError};
-use forebay_os::{DeviceIdentity, OpenOptions, Ring, same_device};
+use forebay_os::{DeviceIdentity, Disks, OpenOptions, Ring, same_device};
 use forebay_rt::Rt;
 
 use crate::{Model, Spec, StackError};
@@ -30,8 +30,11 @@ pub struct Pair {
     pub log: Part,
     /// The data.
     pub data: Part,
-    /// Whether both are parts of one device.
+    /// Whether both are parts of one device, or on partitions, or volumes and arrays of partitions, of
+    /// one disk.
     pub shared: bool,
+    /// The disk that both are on though they are not `shared`: a filesystem is in between.
+    pub same_disk: Option<String>,
 }
 
 /// What is at a path, opened once, however many parts of it are used.
@@ -70,10 +73,12 @@ pub fn open_pair(
     // there, opening it says so better.
     let shared = same_device(log.path(), data.path()).unwrap_or(false);
     if !shared {
+        let (shared, same_disk) = on_one_disk(log, data);
         return Ok(Pair {
             log: open_one(rt, ring, log, options)?,
             data: open_one(rt, ring, data, options)?,
             shared,
+            same_disk,
         });
     }
     if log.overlaps(data) {
@@ -97,7 +102,22 @@ pub fn open_pair(
         log: part_of(&whole, log)?,
         data: part_of(&whole, data)?,
         shared,
+        same_disk: None,
     })
+}
+
+/// Whether two devices share a disk as parts of one device do; or else, which disk they are both on
+/// through filesystems. Images are left to whoever knows: where their blocks lie the filesystem
+/// decides, and a thin one may have no room for a large write that its log would have held.
+fn on_one_disk(log: &Spec, data: &Spec) -> (bool, Option<String>) {
+    // An emulated disk is a disk of its own, wherever its image lies.
+    if log.model().is_some() || data.model().is_some() {
+        return (false, None);
+    }
+    match Disks::below(log.path()).common(&Disks::below(data.path())) {
+        Some(disk) if disk.through_files => (false, Some(disk.name)),
+        common => (common.is_some(), None),
+    }
 }
 
 fn open_whole(

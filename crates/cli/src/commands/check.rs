@@ -64,7 +64,7 @@ pub(crate) fn run(args: CheckArgs) -> Outcome<u8> {
 }
 
 async fn check(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<CheckReport> {
-    let read_only = OpenOptions { read_only: true };
+    let read_only = OpenOptions::existing().for_reading();
     let target = &args.target;
     // The data device is looked at only if it is named: without it the log alone can be checked.
     let (spec, log, data) = if target.name.is_some() || target.data.is_some() {

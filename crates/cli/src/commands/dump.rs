@@ -25,7 +25,7 @@ async fn dump(args: DumpArgs, rt: Rt, ring: Rc<Ring>) -> Outcome {
         (None, Some(log)) => log.clone(),
         (None, None) => return Err(Failure::usage("say which volume: its name, or --log PATH")),
     };
-    let part = open_one(&rt, &ring, &spec, OpenOptions { read_only: true })?;
+    let part = open_one(&rt, &ring, &spec, OpenOptions::existing().for_reading())?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
     let mut write = |item: DumpItem| {

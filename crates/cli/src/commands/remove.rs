@@ -38,7 +38,7 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
             &ring,
             &target.log,
             &target.data,
-            OpenOptions::default(),
+            OpenOptions::existing(),
         )?)
     };
     let pair = lock.patiently(&rt, open).await?;

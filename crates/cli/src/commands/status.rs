@@ -144,6 +144,12 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
         Some(device) => lines.add("device", format!("{device} (via {})", service.via)),
         None => lines.add("device", "none, NBD only"),
     }
+    for foreign in &service.foreign_loops {
+        lines.add(
+            "DANGER",
+            format!("{foreign}: it must not be mounted or written"),
+        );
+    }
     let clients = service.nbd_connections;
     lines.add("nbd", format!("{}, {clients} clients", service.nbd_uri));
     lines.add("data", format!("{}, {}", service.data, ByteLen(report.len)));

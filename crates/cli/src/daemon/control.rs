@@ -14,7 +14,7 @@ use forebay_os::{Listener, Stream};
 use futures_util::future::{Either, select};
 
 use super::Daemon;
-use super::stop::{stop_front, stop_nbd};
+use super::stop::{end_service, stop_front};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::{REQUEST_BYTES_MAX, Reply, Request};
 
@@ -243,12 +243,9 @@ impl Client {
                 ),
             )));
         }
-        stop_nbd(daemon).await;
-        let left = daemon.volume.status().dirty_bytes;
-        let closed = daemon.volume.close().await;
-        Ok(match closed {
-            Ok(()) => Ok(left),
-            Err(error) => Err(Failure::io(format!("cannot close {name} cleanly: {error}"))),
-        })
+        let ended = end_service(daemon).await;
+        Ok(ended.map_err(|error| {
+            Failure::new(error.code, format!("cannot close {name} cleanly: {error}"))
+        }))
     }
 }

@@ -6,6 +6,7 @@
 
 mod control;
 mod front;
+mod intruders;
 mod kernel_nbd;
 mod metrics;
 mod place;
@@ -31,6 +32,7 @@ use crate::run::on_ring;
 use crate::target::Target;
 
 use front::Front;
+use intruders::Intruders;
 pub(crate) use spawn::in_background;
 
 /// A volume being served.
@@ -45,6 +47,7 @@ struct Daemon {
     /// Taken out while it is being stopped.
     front: RefCell<Option<Front>>,
     block_device: Option<String>,
+    intruders: Intruders,
     /// Set when a client detached the volume: everything is closed.
     detached: Cell<bool>,
     changed: Event,
@@ -53,6 +56,7 @@ struct Daemon {
 impl Daemon {
     /// What is known now.
     fn report(&self) -> Report {
+        let intruders = self.intruders.look();
         let service = Service {
             schema: SCHEMA,
             program_version: env!("CARGO_PKG_VERSION").into(),
@@ -64,6 +68,8 @@ impl Daemon {
             device: self.block_device.clone(),
             nbd_uri: self.nbd_uri.clone(),
             nbd_connections: (self.nbd.connections() - self.kernel_connections()) as u64,
+            foreign_loop_devices: intruders.len() as u64,
+            foreign_loops: intruders,
         };
         Report::new(service, self.volume.status())
     }

@@ -15,6 +15,7 @@ use forebay_units::ByteLen;
 use futures_util::future::{Either, select};
 
 use super::front::{self, Front};
+use super::intruders::{self, Intruders};
 use super::place::Places;
 use super::{Daemon, control, metrics};
 use crate::args::AcceptArgs;
@@ -135,7 +136,7 @@ fn uri(name: &str, address: &Address) -> String {
 async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> Outcome<Attached> {
     let Setting { rt, ring, lock, .. } = *setting;
     let open = async || {
-        let pair = open_pair(rt, ring, &target.log, &target.data, OpenOptions::default())?;
+        let pair = open_pair(rt, ring, &target.log, &target.data, OpenOptions::existing())?;
         Ok(pair)
     };
     let pair = lock.patiently(rt, open).await?;
@@ -194,6 +195,7 @@ async fn serve(
     let daemon = Rc::new(Daemon {
         rt: rt.clone(),
         started: rt.now(),
+        intruders: Intruders::new(&target),
         target,
         volume,
         nbd,
@@ -215,6 +217,7 @@ async fn serve(
     }
     rt.spawn(control::listen(Rc::clone(&daemon), sockets.control))
         .detach();
+    rt.spawn(intruders::watch(Rc::clone(&daemon))).detach();
     if let Some(listener) = sockets.metrics {
         rt.spawn(metrics::listen(Rc::clone(&daemon), listener))
             .detach();

@@ -1,23 +1,34 @@
 //! How a daemon ends: a client detaches the volume, or a signal asks it to stop.
 //!
 //! A signal leaves dirty data in the log, where it is safe. The first waits for the block device to
-//! be given up by whoever mounted it; the second does not.
+//! be given up by whoever mounted it; the second does not. Nothing else is waited for without end: a
+//! data device that fails, or a log without room, must not keep a system from going down. What is
+//! waited for is said, to the log and to the service manager, which is also told how long that may
+//! still take.
 
 use std::pin::pin;
 use std::time::Duration;
 
+use forebay_dcd::{Mode, Status};
 use forebay_os::Signals;
 use futures_util::future::{Either, select};
 use sd_notify::NotifyState;
 
 use super::Daemon;
 use super::start::notify;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Code, Failure, Outcome};
 
 /// How often a block device in use is looked at again.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long NBD clients may take to fetch their last replies.
+/// How long requests of NBD clients may take to end by themselves, and then, refused, to be answered.
 const CLIENTS_PATIENCE: Duration = Duration::from_secs(10);
+/// How long closing may take: longer than the cache itself gives its devices to take what was
+/// acknowledged, so that it can say what is wrong.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(75);
+/// How long the block device may fail to be written back before it is left as it is.
+const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
+/// From this share of the log in use on, writers wait for room: some of it is the engine's own.
+const LOG_FULL: f64 = 0.9;
 /// How long a stop that is insisted on waits for the last flush.
 const INSISTED_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -61,23 +72,83 @@ pub(super) async fn stop(daemon: &Daemon, signals: &Signals) -> Outcome {
 
 async fn patiently(daemon: &Daemon) -> Outcome {
     let mut said = String::new();
+    let began = daemon.rt.now();
     while let Err(failure) = stop_front(daemon).await {
+        let used = failure.code == Code::Refused;
+        if !used && daemon.rt.now().since(began) > WRITE_BACK_PATIENCE {
+            tracing::error!("{failure}; stopping without it, what was not written back is lost");
+            break;
+        }
         if said != failure.text {
-            let wait = format!("waiting: {failure}; signal again to stop at once");
-            tracing::warn!("{wait}");
-            notify(&[NotifyState::Status(&wait)]);
+            waiting(&format!("{failure}; signal again to stop at once"));
             said = failure.text;
         }
         daemon.rt.sleep(LOOK_EVERY).await;
     }
-    stop_nbd(daemon).await;
-    let left = daemon.volume.status().dirty_bytes;
-    daemon.volume.close().await.map_err(Failure::io)?;
+    // The unit's TimeoutStopSec is for what came until now, of which nobody knows how long it takes.
+    let at_most = CLIENTS_PATIENCE * 2 + CLOSE_PATIENCE + INSISTED_PATIENCE;
+    notify(&[NotifyState::ExtendTimeoutUsec(at_most.as_micros() as u32)]);
+    let left = end_service(daemon).await?;
     if let Some(stale) = daemon.volume.stale_log() {
         tracing::error!("{}: {stale}", daemon.target.log);
     }
     tracing::info!(dirty_bytes = left, "stopped");
     Ok(())
+}
+
+fn waiting(what: &str) {
+    let wait = format!("waiting: {what}");
+    tracing::warn!("{wait}");
+    notify(&[NotifyState::Status(&wait)]);
+}
+
+/// Ends all NBD connections and closes the volume; gives the bytes that stay in the log.
+///
+/// First requests may end as they would. Then the volume is closed, which ends those that wait for
+/// room or for a device, so that clients get an error and not a broken connection.
+pub(super) async fn end_service(daemon: &Daemon) -> Outcome<u64> {
+    let rt = &daemon.rt;
+    let mut shutdown = pin!(daemon.nbd.shutdown());
+    let ended = rt.timeout(CLIENTS_PATIENCE, shutdown.as_mut()).await;
+    if ended.is_err() {
+        let why = what_holds_up(&daemon.volume.status());
+        let clients = daemon.nbd.connections();
+        waiting(&format!(
+            "{clients} NBD clients have requests under way or replies to fetch; {why}"
+        ));
+    }
+    let left = daemon.volume.status().dirty_bytes;
+    let closed = match rt.timeout(CLOSE_PATIENCE, daemon.volume.close()).await {
+        Ok(closed) => closed.map_err(Failure::io),
+        Err(_) => Err(Failure::io(format!(
+            "closing takes too long ({}); stopped without it: what was flushed is in the log",
+            what_holds_up(&daemon.volume.status())
+        ))),
+    };
+    if ended.is_err() && rt.timeout(CLIENTS_PATIENCE, shutdown).await.is_err() {
+        let clients = daemon.nbd.connections();
+        tracing::warn!("{clients} NBD clients did not fetch their replies; leaving them");
+    }
+    closed.map(|()| left)
+}
+
+/// The state that requests may be waiting for, in words.
+fn what_holds_up(status: &Status) -> String {
+    let full = status.log_used_bytes as f64 / status.log_bytes.max(1) as f64;
+    in_words(status.mode, status.mode_detail.as_deref(), full)
+}
+
+/// The same, of a mode, its detail, and the share of the log in use.
+fn in_words(mode: Mode, detail: Option<&str>, full: f64) -> String {
+    let log = match full {
+        full if full > LOG_FULL => "the log is full, so writers wait for room in it".to_owned(),
+        full => format!("the log is {:.0} % full", full * 100.0),
+    };
+    match (mode, detail) {
+        (Mode::DataFailing, Some(why)) => format!("{log}; the data device fails: {why}"),
+        (Mode::Degraded, Some(why)) => format!("the log device failed: {why}"),
+        _ => log,
+    }
 }
 
 /// Takes the block device away, if nobody uses it.
@@ -90,10 +161,28 @@ pub(super) async fn stop_front(daemon: &Daemon) -> Outcome {
     stopped
 }
 
-/// Ends all NBD connections.
-pub(super) async fn stop_nbd(daemon: &Daemon) {
-    let shutdown = daemon.nbd.shutdown();
-    if daemon.rt.timeout(CLIENTS_PATIENCE, shutdown).await.is_err() {
-        tracing::warn!("NBD clients did not fetch their replies; leaving them");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_up_a_stop_is_named_as_it_is() {
+        assert_eq!(in_words(Mode::Caching, None, 0.4), "the log is 40 % full");
+        let full = in_words(Mode::Caching, None, 0.97);
+        assert!(full.contains("writers wait for room"), "{full}");
+        let both = in_words(Mode::DataFailing, Some("No space left"), 0.97);
+        assert!(both.contains("wait for room") && both.contains("data device fails: No space"));
+        let failed = in_words(Mode::Degraded, Some("no such device"), 0.97);
+        assert_eq!(failed, "the log device failed: no such device");
+    }
+
+    #[test]
+    fn the_unit_gives_the_wait_for_users_its_own_time_and_the_rest_is_announced() {
+        let unit = include_str!("../../../../packaging/systemd/forebay@.service");
+        assert!(unit.contains("TimeoutStopSec=90s"));
+        // Whatever systemd is told besides, write-back alone must fit.
+        assert!(WRITE_BACK_PATIENCE < Duration::from_secs(90));
+        let rest = CLIENTS_PATIENCE * 2 + CLOSE_PATIENCE + INSISTED_PATIENCE;
+        assert!(u32::try_from(rest.as_micros()).is_ok());
     }
 }

@@ -219,3 +219,99 @@ fn a_data_device_that_is_full_keeps_dirty_data_in_the_log_and_says_so() {
     assert_eq!(world.peek("mnt/data.img", 3 * MIB, 65536), [4; 65536]);
     drop(mount);
 }
+
+/// Found by review: `losetup` and `mount -o loop` of the data image while it is attached put a second
+/// writer beneath the cache, and nothing said so.
+#[test]
+fn a_loop_device_over_the_data_is_refused_at_attach_and_noticed_while_attached() {
+    let test = "a_loop_device_over_the_data_is_refused_at_attach";
+    let world = World::with_volume();
+    let Some(device) = loop_over(test, &world.path("data.img")) else {
+        return;
+    };
+    let refused = world.refused(&["attach", "v", "--via", "none"]);
+    refused.with(4, &["data.img", &device.0, "losetup -d"]);
+    drop(device);
+    world.attach();
+    let status = world.ok(&["status", "v"]);
+    assert!(!status.contains("DANGER"), "{status}");
+    let device = Loop::over(&world.path("data.img")).expect("nothing keeps it away");
+    // Found without being asked, too.
+    let log = || fs::read_to_string(world.path("run/v.log")).unwrap();
+    wait_until("it is noticed", || log().contains(&device.0));
+    let status = world.ok(&["status", "v"]);
+    let danger = format!("{} is over the data device", device.0);
+    assert!(
+        status.contains("DANGER") && status.contains(&danger),
+        "{status}"
+    );
+    let json = world.ok(&["status", "v", "--json"]);
+    assert!(json.contains("\"foreign_loop_devices\":1"), "{json}");
+    drop(device);
+    let status = world.ok(&["status", "v"]);
+    assert!(!status.contains("DANGER"), "{status}");
+    world.ok(&["detach", "v"]);
+}
+
+/// The same where the data is a block device, on which an exclusive claim does not help either.
+#[test]
+fn a_loop_device_over_a_data_disk_is_noticed_as_well() {
+    let test = "a_loop_device_over_a_data_disk";
+    let world = World::new();
+    world.image("data.img", 64 * MIB);
+    world.image("log.img", 40 * MIB);
+    let Some(data) = loop_over(test, &world.path("data.img")) else {
+        return;
+    };
+    world.ok(&[
+        "create", "--name", "v", "--data", &data.0, "--log", "log.img",
+    ]);
+    world.attach();
+    let above = Loop::over(data.0.as_ref()).expect("nothing keeps it away");
+    let status = world.ok(&["status", "v"]);
+    assert!(status.contains(&format!("{} is over", above.0)), "{status}");
+    world.ok(&["detach", "v"]);
+    let refused = world.refused(&["attach", "v", "--via", "none"]);
+    refused.with(4, &[&data.0, &above.0]);
+}
+
+/// Found by review: two partitions were taken for two disks, so large writes went to the one disk
+/// twice.
+#[test]
+fn log_and_data_on_partitions_of_one_disk_share_it_and_large_writes_go_past_the_log() {
+    let test = "log_and_data_on_partitions_of_one_disk";
+    let world = World::new();
+    let disk = world.image("disk.img", 128 * MIB);
+    let path = disk.to_str().unwrap();
+    if !root() {
+        return skip(test, "not root");
+    }
+    let Some(disk) = tool("losetup", &["--find", "--show", "--partscan", path]).map(Loop) else {
+        return skip(test, "no loop devices");
+    };
+    // Without a table: not every kernel reads the same ones.
+    for [number, first, sectors] in [["1", "2048", "131072"], ["2", "133120", "98304"]] {
+        tool("addpart", &[&disk.0, number, first, sectors]);
+    }
+    let (data, log) = (format!("{}p1", disk.0), format!("{}p2", disk.0));
+    // Where no udev is, nobody makes the nodes but ourselves.
+    for part in [&data, &log] {
+        let name = part.rsplit('/').next().unwrap();
+        let Ok(number) = fs::read_to_string(format!("/sys/class/block/{name}/dev")) else {
+            return skip(test, "loop devices have no partitions here");
+        };
+        if !std::path::Path::new(part).exists() {
+            let (major, minor) = number.trim().split_once(':').unwrap();
+            tool("mknod", &[part, "b", major, minor]).expect("a node");
+        }
+    }
+    world.ok(&["create", "--name", "v", "--data", &data, "--log", &log]);
+    world.attach();
+    world.client().write(MIB, &[7; 1 << 20]).unwrap();
+    let json = world.ok(&["status", "v", "--json"]);
+    assert!(json.contains("\"bypass_bytes\":1048576"), "{json}");
+    world.ok(&["detach", "v"]);
+    for part in [&data, &log] {
+        let _ = fs::remove_file(part);
+    }
+}

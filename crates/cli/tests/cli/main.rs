@@ -6,6 +6,7 @@
 
 mod attach;
 mod block_devices;
+mod blocks;
 mod control;
 mod create;
 mod documents;

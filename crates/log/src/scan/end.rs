@@ -7,7 +7,7 @@ use forebay_units::{SECTOR_BYTES, Sector, SegmentSeq};
 
 use super::peek::{Peek, header_at};
 use super::{Damage, Scan, Scanner};
-use crate::format::{Entry, Record, Summary, Superblock};
+use crate::format::{Entry, HEADER_BYTES, Record, Summary, Superblock};
 use crate::state::UNSTABLE_SEGMENTS_MAX;
 
 /// Where the chain stopped.
@@ -72,8 +72,7 @@ impl Scanner<'_> {
         let mut segment = next_segment;
         while segment < wipe_end.min(ring_end) {
             let seen = ahead.iter().find(|peeked| peeked.segment == segment);
-            let known_empty = seen.is_some_and(|p| p.summary.is_none() && p.first.is_none());
-            if !known_empty {
+            if !seen.is_some_and(Peek::is_empty) {
                 leftovers.push(segment);
             }
             segment = segment.next();
@@ -146,16 +145,39 @@ impl Scanner<'_> {
             later.extend(entries.map(written_range));
         }
         self.stable = stable;
-        let later = joined(later);
-        let unreadable = end.unreadable;
-        (missing <= stable || unreadable).then_some(Damage {
+        // Nothing was in a log that was stopped clean, whatever of it cannot be read today.
+        let in_use = !self.superblock.clean;
+        let unreadable = end.unreadable && in_use;
+        let evidence = self.unread_evidence(end.segment, end.offset, ahead);
+        let evidence_unread = evidence.filter(|_| in_use && missing > stable && !unreadable);
+        let damaged = missing <= stable || unreadable || evidence_unread.is_some();
+        damaged.then_some(Damage {
             record: missing,
             segment: end.segment,
             offset: end.offset,
             stable,
             unreadable,
-            later,
+            evidence_unread,
+            later: joined(later),
         })
+    }
+
+    /// The first segment that may say in a place that cannot be read that more was durable: at one of
+    /// its ends, or, where it was read whole, anywhere behind the end of the chain.
+    fn unread_evidence(
+        &self,
+        end: SegmentSeq,
+        offset: u32,
+        ahead: &VecDeque<Peek>,
+    ) -> Option<SegmentSeq> {
+        let at_ends = ahead.iter().filter(|peeked| peeked.unreadable);
+        let block = HEADER_BYTES as u32;
+        let behind = |(segment, at): &&(SegmentSeq, u32)| (*segment, at + block) > (end, offset);
+        let blocks = self.unreadable.iter().filter(behind);
+        at_ends
+            .map(|peeked| peeked.segment)
+            .chain(blocks.map(|(segment, _)| *segment))
+            .min()
     }
 }
 
@@ -196,8 +218,16 @@ impl std::fmt::Display for Damage {
             offset,
             stable,
             unreadable,
+            evidence_unread,
             later,
         } = self;
+        if let Some(unread) = evidence_unread {
+            return write!(
+                f,
+                "the log seems to end before {record}, at byte {offset} of {segment}, but {unread} \
+                 cannot be read where it may say that more was flushed (it may be readable later)"
+            );
+        }
         let what = match (unreadable, record <= stable) {
             (false, _) => "is missing or broken, though it was flushed",
             (true, true) => "cannot be read, and it was flushed",

@@ -12,7 +12,8 @@ pub(super) struct Peek {
     pub(super) summary: Option<Summary>,
     /// Without a summary: its first record's header.
     pub(super) first: Option<Record>,
-    /// What stands at its beginning could not be read, nor a summary be found.
+    /// No summary was found, and its place or that of the first header could not be read: what the
+    /// segment has to say is not known.
     pub(super) unreadable: bool,
     pub(super) bytes_read: u64,
 }
@@ -20,6 +21,11 @@ pub(super) struct Peek {
 impl Peek {
     pub(super) fn has_something(&self) -> bool {
         self.summary.is_some() || self.first.is_some()
+    }
+
+    /// Nothing stands at its ends that a scan could take up, now or at another try.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.has_something() && !self.unreadable
     }
 }
 
@@ -30,25 +36,24 @@ pub(super) async fn peek(
     layout: Layout,
     segment: SegmentSeq,
 ) -> Peek {
-    // A place that cannot be read is as good as damaged; whether that matters shows later.
-    let summary = read_summary(device, &layout, superblock.volume, segment)
-        .await
-        .ok()
-        .flatten();
+    // Whether it matters that a place cannot be read shows later.
+    let read = read_summary(device, &layout, superblock.volume, segment).await;
+    let unreadable = read.is_err();
+    let summary = read.ok().flatten();
     let counts = |epoch| segment < superblock.epoch_segment || epoch >= superblock.epoch;
     let summary = summary.filter(|summary| counts(summary.epoch));
     let mut peeked = Peek {
         segment,
         summary,
         first: None,
-        unreadable: false,
+        unreadable,
         bytes_read: HEADER_BYTES as u64,
     };
     if peeked.summary.is_none() {
         let header = device
             .read(layout.segment_at(segment), BufMut::zeroed(HEADER_BYTES))
             .await;
-        peeked.unreadable = header.is_err();
+        peeked.unreadable |= header.is_err();
         peeked.first = header
             .ok()
             .and_then(|bytes| header_at(&bytes, 0, superblock.volume, segment))

@@ -154,7 +154,7 @@ impl Core {
     }
 }
 
-fn as_op(error: DeviceError, op: Op) -> DeviceError {
+pub(super) fn as_op(error: DeviceError, op: Op) -> DeviceError {
     match error {
         DeviceError::Io { range, source, .. } => DeviceError::Io { op, range, source },
         other => other,

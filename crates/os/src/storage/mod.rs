@@ -1,5 +1,6 @@
 //! Files and block devices as [`forebay_device::Device`]s: opening them safely, I/O, who they are.
 
+mod below;
 mod bounce;
 mod busy;
 mod create;
@@ -8,8 +9,10 @@ mod error;
 mod identity;
 mod open;
 mod probe;
+mod small_blocks;
 mod sysfs;
 
+pub use below::{CommonDisk, Disks, loop_devices_over};
 pub use create::{create_file, zero_fill};
 
 pub use error::{CreateError, OpenError, Users};

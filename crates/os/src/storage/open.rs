@@ -2,19 +2,21 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use forebay_device::Device;
+use forebay_units::{SECTOR_BYTES, round_down};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::disk::{BlockDevice, Core, FileDevice};
 use super::identity::{DeviceIdentity, DeviceKind, identity};
 use super::probe::{self, Probed};
+use super::small_blocks::SmallBlocks;
 use super::sysfs::DevNumber;
 use super::{OpenError, busy, error::Users, sysfs};
 use crate::{Ring, sys};
@@ -31,6 +33,29 @@ pub struct OpenOptions {
     /// For looking only, which is also possible while a block device is mounted. Several may look
     /// at once; none while somebody here writes.
     pub read_only: bool,
+    /// Blocks of 512 bytes, also where the device or its filesystem takes larger ones only: for what
+    /// was stored in such blocks when it still took them. A write of a part of a larger block reads
+    /// the block before.
+    pub small_blocks: bool,
+}
+
+impl OpenOptions {
+    /// To go on with what was stored there before, in blocks of whatever size.
+    pub fn existing() -> OpenOptions {
+        OpenOptions {
+            small_blocks: true,
+            ..OpenOptions::default()
+        }
+    }
+
+    /// The same, for looking only.
+    #[must_use]
+    pub fn for_reading(self) -> OpenOptions {
+        OpenOptions {
+            read_only: true,
+            ..self
+        }
+    }
 }
 
 /// A device that is open. Closed, and unlocked, when the last share of `device` is dropped.
@@ -54,27 +79,19 @@ pub fn open(
     let asked = Asked {
         path: path.as_ref().to_owned(),
         read_only: options.read_only,
+        small_blocks: options.small_blocks,
     };
     let canonical = fs::canonicalize(&asked.path).map_err(|e| asked.refused(e, "looking it up"))?;
     let metadata = fs::metadata(&canonical).map_err(|e| asked.refused(e, "looking it up"))?;
-    let device: Rc<dyn Device> = match asked.kind_of(&metadata)? {
+    let device = match asked.kind_of(&metadata)? {
         DeviceKind::File => {
             let (fd, probed) = patiently(ring, || asked.open_file(&canonical, &metadata))?;
-            Rc::new(FileDevice::new(Core::new(
-                ring,
-                fd,
-                probed,
-                asked.read_only,
-            )))
+            asked.file(ring, fd, probed)?
         }
         DeviceKind::Block => {
             let (fd, probed) = patiently(ring, || asked.open_block(&canonical, &metadata))?;
-            Rc::new(BlockDevice::new(Core::new(
-                ring,
-                fd,
-                probed,
-                asked.read_only,
-            )))
+            let core = Core::new(ring, fd, probed, asked.read_only);
+            asked.in_small_blocks(Rc::new(BlockDevice::new(core)), None)
         }
     };
     let identity = identity(&canonical).map_err(|e| asked.refused(e, "identifying it"))?;
@@ -100,6 +117,7 @@ fn patiently<T>(ring: &Ring, open: impl Fn() -> Result<T, OpenError>) -> Result<
 struct Asked {
     path: PathBuf,
     read_only: bool,
+    small_blocks: bool,
 }
 
 impl Asked {
@@ -129,15 +147,7 @@ impl Asked {
         canonical: &Path,
         metadata: &fs::Metadata,
     ) -> Result<(OwnedFd, Probed), OpenError> {
-        if !self.read_only
-            && let Some((name, number)) = sysfs::loop_over(metadata)
-        {
-            return Err(OpenError::BacksLoop {
-                path: self.path.clone(),
-                loop_device: format!("/dev/{name}"),
-                users: busy::users_of_device(number, 0),
-            });
-        }
+        self.no_loop_over(metadata)?;
         let (fd, direct) = self.open_direct_if_possible(canonical)?;
         // Of what is open now, not of what was there before.
         let file = File::from(fd);
@@ -146,6 +156,43 @@ impl Asked {
         let probed = probe::file(file.as_fd(), &metadata, direct, !self.read_only);
         self.check(&probed)?;
         Ok((file.into(), probed))
+    }
+
+    /// The file as a device.
+    fn file(
+        &self,
+        ring: &Rc<Ring>,
+        fd: OwnedFd,
+        mut probed: Probed,
+    ) -> Result<Rc<dyn Device>, OpenError> {
+        let (len, block) = (probed.geometry.len, probed.geometry.block_size);
+        let whole = round_down(len, block.into());
+        let device = |fd, probed| -> Rc<dyn Device> {
+            let core = Core::new(ring, fd, probed, self.read_only);
+            Rc::new(FileDevice::new(core))
+        };
+        let rest = if whole < len {
+            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+            let cached = rustix::fs::open(path, self.flags(), Mode::empty())
+                .map_err(|errno| self.refused(errno.into(), "opening it for its last bytes"))?;
+            Some(device(cached, probed.through_the_page_cache()))
+        } else {
+            None
+        };
+        probed.geometry.len = whole;
+        Ok(self.in_small_blocks(device(fd, probed), rest))
+    }
+
+    fn in_small_blocks(
+        &self,
+        device: Rc<dyn Device>,
+        rest: Option<Rc<dyn Device>>,
+    ) -> Rc<dyn Device> {
+        let large = u64::from(device.geometry().block_size) > SECTOR_BYTES;
+        if !self.small_blocks || !large {
+            return device;
+        }
+        Rc::new(SmallBlocks::new(device, rest))
     }
 
     fn open_direct_if_possible(&self, canonical: &Path) -> Result<(OwnedFd, bool), OpenError> {
@@ -165,6 +212,19 @@ impl Asked {
         }
     }
 
+    /// Nothing of the kernel's keeps a loop device from being put over what another writes to: it
+    /// takes neither notice of locks, nor a claim on a block device.
+    fn no_loop_over(&self, metadata: &fs::Metadata) -> Result<(), OpenError> {
+        match sysfs::loop_over(metadata) {
+            Some((name, number)) if !self.read_only => Err(OpenError::BacksLoop {
+                path: self.path.clone(),
+                loop_device: format!("/dev/{name}"),
+                users: busy::users_of_device(number, 0),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn open_block(
         &self,
         canonical: &Path,
@@ -174,6 +234,7 @@ impl Asked {
         if !self.read_only && number.is_read_only() {
             return Err(self.open_failed(Errno::ROFS, Users::default));
         }
+        self.no_loop_over(metadata)?;
         let mut flags = self.flags() | OFlags::DIRECT;
         if !self.read_only {
             // On a block device: fail if mounted or claimed, and claim it.
@@ -222,7 +283,11 @@ impl Asked {
         if len == 0 {
             return Err(OpenError::Empty { path: path() });
         }
-        if !len.is_multiple_of(block_size.into()) {
+        let whole = match self.small_blocks {
+            true => SECTOR_BYTES,
+            false => block_size.into(),
+        };
+        if !len.is_multiple_of(whole) {
             return Err(OpenError::NotWholeBlocks {
                 path: path(),
                 len,

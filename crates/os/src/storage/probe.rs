@@ -22,6 +22,21 @@ pub(super) struct Probed {
     pub(super) memory_align: usize,
 }
 
+impl Probed {
+    /// The same file opened without `O_DIRECT`.
+    pub(super) fn through_the_page_cache(&self) -> Probed {
+        let geometry = Geometry {
+            block_size: SECTOR_BYTES as u32,
+            discard_granularity: 0,
+            ..self.geometry
+        };
+        Probed {
+            geometry,
+            memory_align: 1,
+        }
+    }
+}
+
 /// Whether a file opened with `O_DIRECT` really can do direct I/O, in blocks we can handle. Some
 /// filesystems take the flag and then refuse or ignore it.
 pub(super) fn does_direct_io(fd: BorrowedFd<'_>) -> bool {

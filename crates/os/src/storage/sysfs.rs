@@ -1,7 +1,7 @@
 //! What `/sys` says about block devices.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -63,16 +63,21 @@ pub(super) fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The loop device that `file` is the backing file of.
-pub(super) fn loop_over(file: &fs::Metadata) -> Option<(String, DevNumber)> {
-    names(Path::new("/sys/block")).into_iter().find_map(|name| {
+/// The first loop device over `storage`, a file or a block device.
+pub(super) fn loop_over(storage: &fs::Metadata) -> Option<(String, DevNumber)> {
+    loops_over(storage).next()
+}
+
+/// The loop devices over `storage`: what is written to them is written there.
+pub(super) fn loops_over(storage: &fs::Metadata) -> impl Iterator<Item = (String, DevNumber)> {
+    let names = names(Path::new("/sys/block")).into_iter();
+    names.filter_map(|name| {
         let dir = Path::new("/sys/block").join(&name);
         let path = PathBuf::from(text(&dir.join("loop/backing_file"))?);
-        if in_fuse(&path, DevNumber(file.dev())) {
+        if may_hang(&path, DevNumber(storage.dev())) {
             return None;
         }
-        let backing = fs::metadata(path).ok()?;
-        if (backing.dev(), backing.ino()) != (file.dev(), file.ino()) {
+        if !is_same_storage(&fs::metadata(path).ok()?, storage) {
             return None;
         }
         let (major, minor) = text(&dir.join("dev"))?
@@ -82,19 +87,58 @@ pub(super) fn loop_over(file: &fs::Metadata) -> Option<(String, DevNumber)> {
     })
 }
 
-/// True if `path` is in a FUSE filesystem, other than that of device `except`. To look at it there
-/// is to wait for the filesystem's server, which may hang, or be the one that asks.
-fn in_fuse(path: &Path, except: DevNumber) -> bool {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mounts = table.lines().filter_map(|line| {
-        let mut fields = line.split(' ');
-        let (number, point) = (fields.nth(2)?, fields.nth(1)?);
-        let kind = fields.skip_while(|field| *field != "-").nth(1)?;
-        path.starts_with(point).then_some((point, number, kind))
-    });
-    // The innermost, and of those the uppermost.
-    let innermost = mounts.max_by_key(|(point, ..)| point.len());
-    innermost.is_some_and(|(_, number, kind)| {
-        (kind == "fuse" || kind.starts_with("fuse.")) && number != except.text()
+/// True for one file, and for block devices of which one is the other or has it as a partition.
+fn is_same_storage(a: &fs::Metadata, b: &fs::Metadata) -> bool {
+    let is_block = |m: &fs::Metadata| m.file_type().is_block_device();
+    if !is_block(a) || !is_block(b) {
+        return (a.dev(), a.ino()) == (b.dev(), b.ino());
+    }
+    let (a, b) = (DevNumber(a.rdev()), DevNumber(b.rdev()));
+    let holds = |disk: DevNumber, part: DevNumber| {
+        disk.dir().is_some_and(|dir| Some(dir) == part.disk_dir())
+    };
+    a == b || holds(a, b) || holds(b, a)
+}
+
+/// Filesystems that another machine, or a process, answers for.
+const ANSWERED_ELSEWHERE: [&str; 9] = [
+    "fuse", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "gfs2",
+];
+
+/// True if `path` is in a filesystem that is served elsewhere, other than that of device `except`. To
+/// look at it there is to wait for the server, which may hang, or be the one that asks.
+pub(super) fn may_hang(path: &Path, except: DevNumber) -> bool {
+    let innermost = Mount::of(path);
+    innermost.is_some_and(|mount| {
+        let kind = mount.kind.split('.').next().unwrap_or_default();
+        ANSWERED_ELSEWHERE.contains(&kind) && mount.number != except.text()
     })
+}
+
+/// What the system says of a mounted filesystem.
+pub(super) struct Mount {
+    number: String,
+    kind: String,
+    pub(super) source: PathBuf,
+}
+
+impl Mount {
+    /// The one that `path` is in, found without looking there.
+    pub(super) fn of(path: &Path) -> Option<Mount> {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let mounts = table.lines().filter_map(|line| {
+            let mut fields = line.split(' ');
+            let (number, point) = (fields.nth(2)?, fields.nth(1)?);
+            let mut rest = fields.skip_while(|field| *field != "-").skip(1);
+            let mount = Mount {
+                number: number.to_owned(),
+                kind: rest.next()?.to_owned(),
+                source: rest.next()?.into(),
+            };
+            path.starts_with(point).then_some((point.len(), mount))
+        });
+        // The innermost, and of those the uppermost.
+        let innermost = mounts.max_by_key(|(len, _)| *len);
+        innermost.map(|(_, mount)| mount)
+    }
 }

@@ -3,6 +3,13 @@
 //! The classic calls (`linux/nbd.h`): the kernel gets one end of a socket pair and speaks the
 //! transmission phase on it at once, without a handshake; whoever serves the other end was told
 //! what to expect by [`NbdExport`].
+//!
+//! If the process is killed, the device must not keep it. The thread in `NBD_DO_IT` waits
+//! interruptibly, so a kill wakes it; on its way out the kernel shuts the socket down and ends the
+//! requests under way with an error, and so whatever of this process waits for one of them. Hence that
+//! thread is a plain one of this process, and never one that can miss the signal. The one that writes
+//! the device back before a disconnect waits where no signal reaches it; it keeps neither end of the
+//! socket open ([`super::isolated`]).
 #![allow(
     unsafe_code,
     reason = "ioctls with plain numbers as arguments, in one function"

@@ -1,0 +1,200 @@
+//! What lies beneath a path: which disks, and who else was given it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::sysfs::{self, DevNumber, Mount};
+
+/// Devices stacked deeper than this are not looked through.
+const DEPTH_MAX: u32 = 16;
+
+/// The disks that something is stored on, as far as the system tells: those of a partition, of a
+/// logical volume or an array, of the filesystem that a file is in, of a loop device's file; and what
+/// is in between.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Disks {
+    /// Their kernel names, and whether each is reached through a filesystem.
+    names: BTreeMap<String, bool>,
+    through_files: bool,
+}
+
+/// A disk that two are on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommonDisk {
+    /// Its kernel name: `sda`.
+    pub name: String,
+    /// True if a filesystem is in between, which decides where on the disk the blocks are, and whether
+    /// there are any.
+    pub through_files: bool,
+}
+
+impl Disks {
+    /// Those of the file or block device at `path`; none if there is nothing.
+    pub fn below(path: impl AsRef<Path>) -> Disks {
+        let mut disks = Disks::default();
+        disks.add_path(Path::new("/sys"), path.as_ref(), 0);
+        disks
+    }
+
+    /// A disk that both are on, if possible one that they are on without filesystems.
+    pub fn common(&self, others: &Disks) -> Option<CommonDisk> {
+        let common = self.names.iter().filter_map(|(name, through_files)| {
+            let others = others.names.get(name)?;
+            Some(CommonDisk {
+                name: name.clone(),
+                through_files: *through_files || *others,
+            })
+        });
+        common.min_by_key(|disk| disk.through_files)
+    }
+
+    fn add_path(&mut self, sys: &Path, path: &Path, depth: u32) {
+        let Ok(path) = fs::canonicalize(path) else {
+            return;
+        };
+        let Ok(metadata) = fs::metadata(&path) else {
+            return;
+        };
+        if metadata.file_type().is_block_device() {
+            return self.add_device(sys, DevNumber(metadata.rdev()), depth);
+        }
+        self.through_files = true;
+        let number = DevNumber(metadata.dev());
+        if sys.join("dev/block").join(number.text()).exists() {
+            return self.add_device(sys, number, depth);
+        }
+        // Some filesystems (btrfs) have a number of their own; the mount names the device.
+        let source = Mount::of(&path).and_then(|mount| fs::metadata(mount.source).ok());
+        if let Some(source) = source.filter(|source| source.file_type().is_block_device()) {
+            self.add_device(sys, DevNumber(source.rdev()), depth);
+        }
+    }
+
+    fn add_device(&mut self, sys: &Path, number: DevNumber, depth: u32) {
+        if let Ok(dir) = fs::canonicalize(sys.join("dev/block").join(number.text())) {
+            self.add_dir(sys, dir, depth);
+        }
+    }
+
+    /// What is below the device that has this directory in `/sys`.
+    fn add_dir(&mut self, sys: &Path, mut dir: PathBuf, depth: u32) {
+        if depth > DEPTH_MAX {
+            return;
+        }
+        if dir.join("partition").exists() && !dir.pop() {
+            return;
+        }
+        if let Some(name) = dir.file_name().and_then(|name| name.to_str()) {
+            let through_files = self.through_files;
+            let known = self.names.entry(name.to_owned()).or_insert(through_files);
+            *known &= through_files;
+        }
+        let slaves = dir.join("slaves");
+        for name in sysfs::names(&slaves) {
+            if let Ok(slave) = fs::canonicalize(slaves.join(name)) {
+                self.add_dir(sys, slave, depth + 1);
+            }
+        }
+        if let Some(file) = sysfs::text(&dir.join("loop/backing_file")) {
+            let file = Path::new(&file);
+            if !sysfs::may_hang(file, DevNumber(0)) {
+                let before = self.through_files;
+                self.add_path(sys, file, depth + 1);
+                self.through_files = before;
+            }
+        }
+    }
+}
+
+/// The loop devices (`/dev/loop0`) over the file or block device at `path`. Whatever is written to one
+/// is written there, at any time, whoever else has it open and locked: the kernel takes no notice.
+///
+/// Looks in `/sys` only, and at the files that loop devices are over, as long as no other machine or
+/// process has to answer for them; so it may be asked while serving.
+pub fn loop_devices_over(path: impl AsRef<Path>) -> Vec<String> {
+    let Ok(storage) = fs::metadata(path) else {
+        return Vec::new();
+    };
+    let loops = sysfs::loops_over(&storage);
+    loops.map(|(name, _)| format!("/dev/{name}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A device's number and directory, whether it is a partition, and the directories of what it is
+    /// built upon.
+    type Made<'a> = (&'a str, &'a str, bool, &'a [&'a str]);
+
+    /// A `/sys` with these devices.
+    fn sys(devices: &[Made<'_>]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        fs::create_dir_all(path("dev/block")).unwrap();
+        for (number, dir, is_partition, slaves) in devices {
+            let dir = path("devices").join(dir);
+            fs::create_dir_all(dir.join("slaves")).unwrap();
+            symlink(&dir, path("dev/block").join(number)).unwrap();
+            if *is_partition {
+                fs::write(dir.join("partition"), "1").unwrap();
+            }
+            for slave in *slaves {
+                let target = path("devices").join(slave);
+                let name = target.file_name().unwrap();
+                symlink(&target, dir.join("slaves").join(name)).unwrap();
+            }
+        }
+        root
+    }
+
+    #[test]
+    fn partitions_volumes_and_arrays_are_traced_to_the_disks_they_share() {
+        let sys = sys(&[
+            ("8:0", "sda", false, &[]),
+            ("8:1", "sda/sda1", true, &[]),
+            ("8:2", "sda/sda2", true, &[]),
+            ("8:16", "sdb", false, &[]),
+            ("8:17", "sdb/sdb1", true, &[]),
+            ("253:0", "virtual/dm-0", false, &["sda/sda2"]),
+            ("9:0", "virtual/md0", false, &["virtual/dm-0", "sdb/sdb1"]),
+            ("8:32", "sdc", false, &[]),
+        ]);
+        let below = |major, minor| {
+            let mut disks = Disks::default();
+            disks.add_device(sys.path(), DevNumber(rustix::fs::makedev(major, minor)), 0);
+            disks
+        };
+        let common = |a: (u32, u32), b: (u32, u32)| {
+            let disk = below(a.0, a.1).common(&below(b.0, b.1))?;
+            assert!(!disk.through_files);
+            Some(disk.name)
+        };
+        let sda = Some("sda".to_owned());
+        assert_eq!(common((8, 1), (8, 2)), sda, "partitions");
+        assert_eq!(common((8, 1), (8, 0)), sda, "and the whole");
+        assert_eq!(common((8, 1), (253, 0)), sda, "a volume");
+        assert_eq!(common((8, 16), (9, 0)), Some("sdb".into()), "an array");
+        assert_eq!(common((8, 1), (8, 17)), None);
+        assert_eq!(common((8, 32), (9, 0)), None);
+        assert_eq!(below(7, 7), Disks::default(), "no such device");
+    }
+
+    #[test]
+    fn two_files_of_one_directory_are_on_the_same_disks_through_files() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let disks = ["a", "b"].map(|name| {
+            let path = dir.path().join(name);
+            fs::write(&path, "content").unwrap();
+            Disks::below(path)
+        });
+        assert_eq!(disks[0], disks[1]);
+        if let Some(disk) = disks[0].common(&disks[1]) {
+            assert!(disk.through_files);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Blocks of 512 bytes on a device that takes direct I/O in larger ones only.
+//!
+//! What is stored in 512-byte blocks must stay in reach when the blocks beneath grow: a kernel asks
+//! for direct I/O in larger units than the one before, an image is copied to a filesystem on a disk
+//! of 4096-byte sectors, a disk is put in another enclosure. A write of a part of a large block reads
+//! the whole block, replaces the part, and writes the block back.
+//!
+//! What is assumed of media stays true: a write of one small block is atomic. The large block around
+//! it is written by one request. If the medium writes that atomically, the small one is, too. If it
+//! tears at smaller blocks, it tears between old and new bytes that differ in the small block only,
+//! and that is no smaller than the medium's. The neighbours' bytes are the same before and after, so
+//! what was durable of them stays so, whatever a power cut leaves of the write. (A write that fails
+//! may leave the whole large block unreadable. So may one of a disk that has such blocks inside and
+//! pretends otherwise, which are most.)
+//!
+//! Invariant: changes of one large block take turns, whole ones too. Or two that read it at the same
+//! time would undo each other's part.
+//!
+//! A file may end within a large block. Direct I/O cannot write that rest without making the file
+//! longer, so it goes through the page cache, it alone, and is made durable by the same flush.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Result};
+use forebay_rt::RangeLock;
+use forebay_units::{SECTOR_BYTES, round_down, round_up};
+
+use super::disk::as_op;
+
+/// See the module.
+pub(super) struct SmallBlocks {
+    /// The whole large blocks.
+    large: Rc<dyn Device>,
+    /// The same file through the page cache, if it ends within a large block.
+    rest: Option<Rc<dyn Device>>,
+    turns: Rc<RangeLock>,
+}
+
+impl SmallBlocks {
+    /// Over `large`, and behind its end, what `rest` has beyond.
+    pub(super) fn new(large: Rc<dyn Device>, rest: Option<Rc<dyn Device>>) -> SmallBlocks {
+        SmallBlocks {
+            large,
+            rest,
+            turns: Rc::default(),
+        }
+    }
+
+    /// The whole large blocks that `range` touches, which ends where they end at the latest.
+    fn around(&self, range: &Range<u64>) -> Range<u64> {
+        let block = u64::from(self.large.geometry().block_size);
+        round_down(range.start, block)..round_up(range.end, block)
+    }
+
+    /// Where `range` passes the end of the last whole large block.
+    fn split(&self, range: &Range<u64>) -> u64 {
+        self.large.geometry().len.clamp(range.start, range.end)
+    }
+
+    async fn read(&self, at: u64, mut buf: BufMut) -> Result<BufMut> {
+        let range = at..at + buf.len() as u64;
+        let split = self.split(&range);
+        if split == range.end && self.around(&range) == range {
+            return self.large.read(at, buf).await;
+        }
+        let (front, back) = buf.split_at_mut((split - at) as usize);
+        if !front.is_empty() {
+            let around = self.around(&(at..split));
+            let len = (around.end - around.start) as usize;
+            let whole = self.large.read(around.start, BufMut::zeroed(len)).await?;
+            let from = (at - around.start) as usize;
+            front.copy_from_slice(&whole[from..from + front.len()]);
+        }
+        if let Some(rest) = self.rest.as_ref().filter(|_| !back.is_empty()) {
+            let read = rest.read(split, BufMut::zeroed(back.len())).await?;
+            back.copy_from_slice(&read);
+        }
+        Ok(buf)
+    }
+
+    async fn write(&self, at: u64, buf: Buf, durability: Durability) -> Result<()> {
+        let range = at..at + buf.len() as u64;
+        let split = self.split(&range);
+        let front = (split - at) as usize;
+        if front > 0 {
+            let part = buf.slice(..front);
+            self.write_large(at, part, durability).await?;
+        }
+        match &self.rest {
+            Some(rest) if front < buf.len() => {
+                rest.write(split, buf.slice(front..), durability).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn write_large(&self, at: u64, buf: Buf, durability: Durability) -> Result<()> {
+        let range = at..at + buf.len() as u64;
+        let around = self.around(&range);
+        let _turn = self.turns.lock(around.clone()).await;
+        if around == range {
+            return self.large.write(at, buf, durability).await;
+        }
+        let block = u64::from(self.large.geometry().block_size);
+        let mut whole = BufMut::zeroed((around.end - around.start) as usize);
+        let mut edges = vec![around.start, around.end - block];
+        edges.dedup();
+        for edge in edges {
+            // Of a block that is replaced as a whole, nothing needs to be known.
+            if range.start <= edge && edge + block <= range.end {
+                continue;
+            }
+            let old = self.large.read(edge, BufMut::zeroed(block as usize)).await;
+            let old = old.map_err(|error| as_op(error, Op::Write))?;
+            let to = (edge - around.start) as usize;
+            whole[to..to + old.len()].copy_from_slice(&old);
+        }
+        let from = (at - around.start) as usize;
+        whole[from..from + buf.len()].copy_from_slice(&buf);
+        self.large
+            .write(around.start, whole.freeze(), durability)
+            .await
+    }
+
+    /// The whole large blocks within `range`, and the edges before and behind them.
+    fn inner(&self, range: &Range<u64>) -> (Range<u64>, [Range<u64>; 2]) {
+        let block = u64::from(self.large.geometry().block_size);
+        let start = round_up(range.start, block).min(range.end);
+        let end = round_down(self.split(range), block).max(start);
+        (start..end, [range.start..start, end..range.end])
+    }
+
+    /// The content of what is discarded is nobody's, so parts of blocks are left.
+    async fn discard(&self, range: Range<u64>) -> Result<()> {
+        let (whole, _) = self.inner(&range);
+        if whole.is_empty() {
+            return Ok(());
+        }
+        let _turn = self.turns.lock(whole.clone()).await;
+        self.large.discard(whole).await
+    }
+
+    async fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+        let (whole, edges) = self.inner(&range);
+        for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
+            let zeroes = BufMut::zeroed((edge.end - edge.start) as usize).freeze();
+            let written = self.write(edge.start, zeroes, Durability::Flush).await;
+            written.map_err(|error| as_op(error, Op::WriteZeroes))?;
+        }
+        if whole.is_empty() {
+            return Ok(());
+        }
+        let _turn = self.turns.lock(whole.clone()).await;
+        self.large.write_zeroes(whole).await
+    }
+}
+
+impl Device for SmallBlocks {
+    fn geometry(&self) -> Geometry {
+        let large = self.large.geometry();
+        Geometry {
+            len: self.rest.as_ref().map_or(large.len, |d| d.geometry().len),
+            block_size: SECTOR_BYTES as u32,
+            ..large
+        }
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(self.read(at, buf))
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(self.write(at, buf, durability))
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        // One file, so one flush for what went past the page cache and what is in it.
+        self.large.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(self.discard(range))
+    }
+
+    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(self.write_zeroes(range))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::time::Duration;
+
+    use forebay_device::RamDevice;
+    use forebay_rt::{Executor, Rt, VirtualTime};
+
+    use super::*;
+
+    /// Memory in large blocks that takes its time over each request.
+    struct Slow {
+        rt: Rt,
+        ram: RamDevice,
+        writes: RefCell<Vec<Range<u64>>>,
+    }
+
+    impl Slow {
+        async fn wait(&self) {
+            self.rt.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    impl Device for Slow {
+        fn geometry(&self) -> Geometry {
+            self.ram.geometry()
+        }
+
+        fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+            Box::pin(async move {
+                let read = self.ram.read(at, buf).await;
+                self.wait().await;
+                read
+            })
+        }
+
+        fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+            Box::pin(async move {
+                self.wait().await;
+                let end = at + buf.len() as u64;
+                self.writes.borrow_mut().push(at..end);
+                self.ram.write(at, buf, durability).await
+            })
+        }
+
+        fn flush(&self) -> IoFuture<'_, ()> {
+            self.ram.flush()
+        }
+
+        fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+            self.ram.discard(range)
+        }
+
+        fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+            Box::pin(async move {
+                self.wait().await;
+                self.ram.write_zeroes(range).await
+            })
+        }
+    }
+
+    const LARGE: u64 = 64 << 10;
+    /// With a rest behind the large blocks.
+    const LEN: u64 = LARGE + 3 * 512;
+
+    fn run<F: Future<Output = ()> + 'static>(
+        test: impl FnOnce(Rt, Rc<Slow>, Rc<SmallBlocks>) -> F,
+    ) {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let large = Rc::new(Slow {
+            rt: executor.rt(),
+            ram: RamDevice::new(LARGE, 4096),
+            writes: RefCell::default(),
+        });
+        let rest: Rc<dyn Device> = Rc::new(RamDevice::new(LEN, 512));
+        let small = SmallBlocks::new(Rc::clone(&large) as Rc<dyn Device>, Some(rest));
+        executor.block_on(test(executor.rt(), large, Rc::new(small)));
+    }
+
+    fn filled(len: u64, byte: u8) -> Buf {
+        let mut buf = BufMut::zeroed(len as usize);
+        buf.fill(byte);
+        buf.freeze()
+    }
+
+    #[test]
+    fn small_writes_under_way_at_once_into_one_large_block_all_stay() {
+        run(|rt, large, small| async move {
+            let writes: Vec<_> = (0..16u64)
+                .map(|n| {
+                    let small = Rc::clone(&small);
+                    rt.spawn(async move {
+                        let data = filled(512, n as u8 + 1);
+                        small.write(n * 512, data, Durability::Flush).await
+                    })
+                })
+                .collect();
+            for write in writes {
+                write.await.expect("writes");
+            }
+            let seen = small.read(0, BufMut::zeroed(8192)).await.expect("reads");
+            for n in 0..16 {
+                let block = &seen[n * 512..][..512];
+                assert!(block.iter().all(|b| *b == n as u8 + 1), "block {n}");
+            }
+            let writes = large.writes.borrow();
+            let whole = writes.iter().all(|w| w.end - w.start == 4096);
+            assert!(whole, "one request for each large block: {writes:?}");
+        });
+    }
+
+    #[test]
+    fn any_mix_of_requests_leaves_what_it_would_on_small_blocks() {
+        run(|_, _, small| async move {
+            assert_eq!(small.geometry().len, LEN);
+            assert_eq!(small.geometry().block_size, 512);
+            let mut model = vec![0u8; LEN as usize];
+            let blocks = LEN / 512;
+            let mut state = 12345u64;
+            let mut random = move |below: u64| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                (state >> 33) % below
+            };
+            for n in 0..2000 {
+                let start = random(blocks);
+                let end = start + 1 + random((blocks - start).min(40));
+                let range = start * 512..end * 512;
+                let (len, byte) = (range.end - range.start, n as u8);
+                let bytes = range.start as usize..range.end as usize;
+                match random(4) {
+                    0 => {
+                        small.write_zeroes(range).await.expect("zeroes");
+                        model[bytes].fill(0);
+                    }
+                    1 => {
+                        let buf = BufMut::zeroed(len as usize);
+                        let seen = small.read(range.start, buf).await.expect("reads");
+                        assert!(*seen == model[bytes], "at {n}");
+                    }
+                    _ => {
+                        let data = filled(len, byte);
+                        let written = small.write(range.start, data, Durability::Fua).await;
+                        written.expect("writes");
+                        model[bytes].fill(byte);
+                    }
+                }
+            }
+            let seen = small.read(0, BufMut::zeroed(LEN as usize)).await;
+            assert!(*seen.expect("reads") == *model);
+        });
+    }
+
+    #[test]
+    fn a_discard_touches_no_block_that_is_not_wholly_in_it() {
+        run(|_, _, small| async move {
+            let all = filled(LEN, 7);
+            small
+                .write(0, all, Durability::Flush)
+                .await
+                .expect("writes");
+            small.discard(512..LEN - 512).await.expect("discards");
+            small.discard(512..1024).await.expect("discards");
+            let seen = small.read(0, BufMut::zeroed(4096)).await.expect("reads");
+            assert!(seen.iter().all(|b| *b == 7));
+            let at = LARGE - 512;
+            let seen = small.read(at, BufMut::zeroed(2048)).await.expect("reads");
+            assert!(seen[512..].iter().all(|b| *b == 7), "the rest");
+        });
+    }
+}
