@@ -52,6 +52,9 @@ pub(crate) struct Service {
     /// The NBD server.
     pub(crate) nbd_uri: String,
     pub(crate) nbd_connections: u64,
+    /// Memory of request buffers, and its bound.
+    pub(crate) request_bytes: u64,
+    pub(crate) request_bytes_max: u64,
 }
 
 /// What is known of a volume.
@@ -194,6 +197,14 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
     gauge("map_bytes", "Memory of the map, in bytes"),
     gauge("buffer_bytes", "Memory of segment buffers, in bytes"),
+    gauge(
+        "request_bytes",
+        "Memory of request buffers, used or kept for the next, in bytes",
+    ),
+    gauge(
+        "request_bytes_max",
+        "Bound on the memory of request buffers, in bytes",
+    ),
     counter("reads", "Reads"),
     counter("read_bytes", "Bytes read"),
     counter(

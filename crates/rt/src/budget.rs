@@ -30,7 +30,7 @@ struct Inner {
     held: Cell<u64>,
     /// Sum over all accounts of what is held or the reserve, whichever is more.
     claimed: Cell<u64>,
-    /// Sum of all reserves, also of accounts that are not open yet.
+    /// Sum of all reserves.
     promised: Cell<u64>,
     /// Accounts somebody waits at, the next to be served first.
     queue: RefCell<VecDeque<Rc<Share>>>,
@@ -39,7 +39,7 @@ struct Inner {
 /// One account's state; lives as long as its account, a lease from it, or somebody who waits.
 struct Share {
     budget: Rc<Inner>,
-    reserve: Cell<u64>,
+    reserve: u64,
     held: Cell<u64>,
     /// In the order they came. Invariant: the account is in the budget's queue, once, exactly if
     /// there are any.
@@ -87,46 +87,23 @@ impl Budget {
         self.0.held.get()
     }
 
-    /// Opens an account for which `reserve` is kept; waits until that much is there. `None`, at once,
-    /// if the reserves of others leave no room for it.
-    pub async fn account(&self, reserve: u64) -> Option<Account> {
-        let promise = Promise::new(&self.0, reserve)?;
-        let account = Account(Rc::new(Share {
-            budget: Rc::clone(&self.0),
-            reserve: Cell::new(0),
-            held: Cell::new(0),
-            waiters: RefCell::default(),
-        }));
-        let room = account.lease_any(reserve).await;
-        // From held to kept: what is claimed stays the same.
-        account.0.reserve.set(reserve);
-        std::mem::forget(promise);
-        drop(room);
-        Some(account)
-    }
-}
-
-/// A reserve that is counted as promised while its account is being opened.
-struct Promise<'a> {
-    budget: &'a Inner,
-    reserve: u64,
-}
-
-impl<'a> Promise<'a> {
-    fn new(budget: &'a Inner, reserve: u64) -> Option<Promise<'a>> {
+    /// Opens an account for which `reserve` is kept, for as long as it or a lease from it is there.
+    /// `None` if the reserves of others, or what they hold now, leave no room for it.
+    pub fn account(&self, reserve: u64) -> Option<Account> {
+        let budget = &self.0;
         let promised = budget.promised.get().checked_add(reserve)?;
-        if promised.checked_add(budget.largest)? > budget.bound {
+        let claimed = budget.claimed.get().checked_add(reserve)?;
+        if promised.checked_add(budget.largest)? > budget.bound || claimed > budget.bound {
             return None;
         }
         budget.promised.set(promised);
-        Some(Promise { budget, reserve })
-    }
-}
-
-impl Drop for Promise<'_> {
-    fn drop(&mut self) {
-        let promised = self.budget.promised.get();
-        self.budget.promised.set(promised - self.reserve);
+        budget.claimed.set(claimed);
+        Some(Account(Rc::new(Share {
+            budget: Rc::clone(budget),
+            reserve,
+            held: Cell::new(0),
+            waiters: RefCell::default(),
+        })))
     }
 }
 
@@ -161,12 +138,12 @@ impl Inner {
 
 impl Share {
     fn claim(&self) -> u64 {
-        self.held.get().max(self.reserve.get())
+        self.held.get().max(self.reserve)
     }
 
     fn room(&self, amount: u64) -> Room {
         let after = self.held.get() + amount;
-        if after <= self.reserve.get() {
+        if after <= self.reserve {
             return Room::Reserve;
         }
         match self.budget.claimed.get() - self.claim() + after <= self.budget.bound {
@@ -198,7 +175,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let (budget, reserve) = (&self.budget, self.reserve.get());
+        let (budget, reserve) = (&self.budget, self.reserve);
         debug_assert_eq!(self.held.get(), 0, "leases keep their account");
         budget.claimed.set(budget.claimed.get() - reserve);
         budget.promised.set(budget.promised.get() - reserve);
@@ -206,10 +183,11 @@ impl Drop for Share {
     }
 }
 
-/// One who takes part in a [`Budget`].
+/// One who takes part in a [`Budget`]. Clones are the same account.
 ///
 /// What is held for good must leave room within the reserve for the largest lease that is asked for,
 /// or that lease may never come.
+#[derive(Clone)]
 pub struct Account(Rc<Share>);
 
 impl Account {
@@ -222,10 +200,6 @@ impl Account {
     pub async fn lease(&self, amount: u64) -> Lease {
         let largest = self.0.budget.largest;
         assert!(amount <= largest, "a lease of {amount}, at most {largest}");
-        self.lease_any(amount).await
-    }
-
-    async fn lease_any(&self, amount: u64) -> Lease {
         let share = &self.0;
         let alone = share.budget.queue.borrow().is_empty();
         if alone && share.room(amount) != Room::None {

@@ -8,7 +8,7 @@ use forebay_units::TimeSpan;
 use serde::Deserialize;
 
 use crate::text;
-use crate::{Bypass, Durability, Listen, Metrics, Options, Spec, Via};
+use crate::{Bypass, Durability, Listen, Memory, Metrics, Options, Spec, Via};
 
 /// A volume's name: 1 to 64 letters, digits, `_`, `.` and `-`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -146,6 +146,8 @@ struct Keys {
     bypass: Option<Bypass>,
     #[serde(default, deserialize_with = "text::optional")]
     metrics: Option<Metrics>,
+    #[serde(default, deserialize_with = "text::optional")]
+    memory: Option<Memory>,
 }
 
 impl Description {
@@ -188,6 +190,7 @@ impl Description {
                 max_delay: keys.max_delay,
                 bypass: keys.bypass,
                 metrics: keys.metrics,
+                memory: keys.memory,
             },
         })
     }
@@ -225,7 +228,7 @@ impl Description {
 /// Of each option: key, value, what to show where there is none, comment.
 fn option_lines(
     options: &Options,
-) -> [(&'static str, Option<String>, &'static str, &'static str); 6] {
+) -> [(&'static str, Option<String>, &'static str, &'static str); 7] {
     let Options {
         via,
         listen,
@@ -233,6 +236,7 @@ fn option_lines(
         max_delay,
         bypass,
         metrics,
+        memory,
     } = options;
     [
         (
@@ -273,6 +277,13 @@ fn option_lines(
             text_of(metrics),
             "127.0.0.1:9420",
             "# Where Prometheus metrics are given out over HTTP (ADDRESS:PORT, path /metrics).",
+        ),
+        (
+            "memory",
+            text_of(memory),
+            "256MiB",
+            "# How much memory the data of requests may take up, over all clients and the block device:\n\
+             # 64MiB or more.",
         ),
     ]
 }
@@ -327,6 +338,7 @@ mod tests {
             max_delay: Some("5ms".parse().unwrap()),
             bypass: Some(Bypass::Off),
             metrics: Some("127.0.0.1:9420".parse().unwrap()),
+            memory: Some("100MiB".parse().unwrap()),
         };
         assert_eq!(parse(&description.to_toml()).unwrap(), description);
     }
@@ -343,6 +355,7 @@ mod tests {
             .collect();
         let options = parse(&with_all).unwrap().options;
         assert!(options.via.is_some() && options.metrics.is_some() && options.listen.is_some());
+        assert!(options.memory.is_some());
     }
 
     #[test]

@@ -96,7 +96,14 @@ fn text(report: &Report, earlier: Option<&Report>) -> String {
         lines.add("now", rates(report, earlier));
     }
     let (map, buffers) = (ByteLen(report.map_bytes), ByteLen(report.buffer_bytes));
-    lines.add("memory", format!("{map} map, {buffers} buffers"));
+    let (requests, bound) = (
+        ByteLen(report.service.request_bytes),
+        ByteLen(report.service.request_bytes_max),
+    );
+    lines.add(
+        "memory",
+        format!("{map} map, {buffers} segment buffers, {requests} of {bound} for requests"),
+    );
     if report.throttled_s > 0.0 {
         let seconds = report.throttled_s;
         lines.add(

@@ -19,6 +19,7 @@ use std::rc::Rc;
 use forebay_dcd::Volume;
 use forebay_os::{Ring, Signals};
 use forebay_rt::{Event, Instant, Rt};
+use forebay_serve::Memory;
 use forebay_serve::nbd::Server;
 use forebay_stack::Options;
 
@@ -39,6 +40,8 @@ struct Daemon {
     started: Instant,
     target: Target,
     volume: Volume,
+    /// For the data of all requests, whichever way they come.
+    memory: Memory,
     nbd: Server,
     nbd_uri: String,
     via: String,
@@ -64,6 +67,8 @@ impl Daemon {
             device: self.block_device.clone(),
             nbd_uri: self.nbd_uri.clone(),
             nbd_connections: (self.nbd.connections() - self.kernel_connections()) as u64,
+            request_bytes: self.memory.in_use(),
+            request_bytes_max: self.memory.bound(),
         };
         Report::new(service, self.volume.status())
     }
@@ -105,6 +110,8 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) 
     // Before any other thread is started, which would not hold the signals back.
     let signals = Signals::new(&ring).map_err(Failure::io)?;
     forebay_os::io_flusher();
+    forebay_os::give_memory_back();
+    forebay_os::hold_memory();
     let dirs = Dirs::new()?;
     let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
@@ -145,5 +152,6 @@ fn options(args: &AttachArgs) -> Options {
         max_delay: serve.max_delay,
         bypass: serve.bypass,
         metrics: serve.metrics.clone(),
+        memory: serve.memory,
     }
 }
