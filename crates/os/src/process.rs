@@ -3,8 +3,9 @@
 /// Marks the calling thread, and those it starts later, as one that writeback depends on: the
 /// kernel then does not make it wait, while it allocates memory, for the very writes it serves.
 ///
-/// Without the privilege for it (`CAP_SYS_RESOURCE`) this does nothing; service works, and can in
-/// theory stall when memory is short.
+/// Without the privilege for it (`CAP_SYS_RESOURCE`) this does nothing, and service works. But under
+/// one memory limit (a cgroup of version 1) with those who write to what it serves it then can stall
+/// for good: seen on Linux 6.18, where a page of its own waited for the writing back of theirs.
 pub fn io_flusher() {
     if let Err(error) = crate::sys::set_io_flusher() {
         tracing::debug!(%error, "cannot set PR_SET_IO_FLUSHER; carrying on without");
@@ -22,8 +23,8 @@ pub fn precise_timers() {
 /// Keeps the process in memory, what it has and what it will have, from when it is first used: it
 /// then never waits for a page to be read back, which might take a write to what it serves.
 ///
-/// Lifts the limit on that (`RLIMIT_MEMLOCK`). Where it may not, nothing is locked: past a limit, the
-/// kernel would refuse any more memory at all. That is noted, and service works; it can in theory
+/// Lifts the limit on that (`RLIMIT_MEMLOCK`), which does not hold for who has `CAP_IPC_LOCK`. Where a
+/// limit stays, nothing is locked: past it, the kernel would refuse any more memory at all. That is noted, and service works; it can in theory
 /// stall when memory is short.
 pub fn hold_memory() {
     match crate::sys::mlockall() {

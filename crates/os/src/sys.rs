@@ -7,6 +7,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rustix::thread::CapabilitySet;
+
 /// `STATX_DIOALIGN` (Linux 6.1), which libc lacks.
 const STATX_DIOALIGN: u32 = 0x2000;
 
@@ -134,7 +136,12 @@ pub(crate) fn mlockall() -> io::Result<bool> {
     };
     // SAFETY: the limit outlives the call. It is refused where a hard limit is set and the privilege
     // to raise it (`CAP_SYS_RESOURCE`) is missing.
-    if unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited) } != 0 {
+    let lifted = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited) } == 0;
+    let exempt = || {
+        let mine = rustix::thread::capabilities(None);
+        mine.is_ok_and(|mine| mine.effective.contains(CapabilitySet::IPC_LOCK))
+    };
+    if !lifted && !exempt() {
         return Ok(false);
     }
     // SAFETY: takes a number only; locking does not change memory.
