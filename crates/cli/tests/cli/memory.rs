@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::world::{MIB, World};
+use crate::world::{MIB, World, skip};
 
 const CLIENTS: u64 = 24;
 /// The largest request there is.
@@ -92,5 +92,23 @@ fn the_bound_is_set_by_the_description_or_an_option_and_shown() {
     let data = vec![3; LARGEST as usize];
     world.client().write(0, &data).unwrap();
     assert!(world.client().read(0, LARGEST as u32).unwrap() == data);
+    world.detach();
+}
+
+#[test]
+fn the_daemon_holds_its_memory_where_it_may_and_serves_where_it_may_not() {
+    const CAP_IPC_LOCK: u32 = 14;
+    let world = World::with_volume();
+    world.attach();
+    let pid = world.pid("v").unwrap();
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = own.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();
+    if mask & 1 << CAP_IPC_LOCK != 0 {
+        assert!(resident(pid, "VmLck") >= resident(pid, "VmRSS"));
+    } else {
+        skip("the_daemon_holds_its_memory", "no CAP_IPC_LOCK");
+    }
+    world.client().write(0, &[1; 4096]).unwrap();
     world.detach();
 }
