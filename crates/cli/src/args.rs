@@ -4,7 +4,9 @@ use std::str::FromStr;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use forebay_stack::{Bypass, Durability, Listen, Metrics, Model, ModelError, Name, Spec, Via};
+use forebay_stack::{
+    Bypass, Durability, Listen, Memory, Metrics, Model, ModelError, Name, Spec, Via,
+};
 use forebay_units::{ByteLen, TimeSpan};
 
 const EXIT_CODES: &str = "\
@@ -212,6 +214,10 @@ pub(crate) struct ServeArgs {
     /// [default: 1GiB, enough for 200 GiB in pieces of 4 KiB or 25 GiB in pieces of 512 bytes].
     #[arg(long, value_name = "SIZE")]
     pub(crate) map_memory: Option<ByteLen>,
+    /// How much memory the data of requests may take up, over all clients and the block device: 64MiB
+    /// or more [default: 256MiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<Memory>,
     /// Give out Prometheus metrics over HTTP at ADDRESS:PORT.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics: Option<Metrics>,

@@ -58,6 +58,9 @@ pub(crate) struct Service {
     /// The same, one sentence each.
     #[serde(default)]
     pub(crate) foreign_loops: Vec<String>,
+    /// Memory of request buffers, and its bound.
+    pub(crate) request_bytes: u64,
+    pub(crate) request_bytes_max: u64,
 }
 
 /// What is known of a volume.
@@ -226,6 +229,14 @@ pub(crate) const FIELDS: &[Field] = &[
         "Memory the map may take before writes wait, in bytes",
     ),
     gauge("buffer_bytes", "Memory of segment buffers, in bytes"),
+    gauge(
+        "request_bytes",
+        "Memory of request buffers, used or kept for the next, in bytes",
+    ),
+    gauge(
+        "request_bytes_max",
+        "Bound on the memory of request buffers, in bytes",
+    ),
     counter("reads", "Reads"),
     counter("read_bytes", "Bytes read"),
     counter(

@@ -14,12 +14,30 @@
 use std::alloc::Layout;
 use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Alignment of every buffer's memory in bytes: what direct I/O wants at most.
 pub const ALIGN: usize = 4096;
 
-type Shelf = Mutex<Vec<Block>>;
+/// What a pool keeps for later.
+struct Shelf {
+    blocks: Mutex<Vec<Block>>,
+    /// As many blocks as are kept at most.
+    room: usize,
+}
+
+impl Shelf {
+    fn blocks(&self) -> MutexGuard<'_, Vec<Block>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, block: Block) {
+        let mut blocks = self.blocks();
+        if blocks.len() < self.room {
+            blocks.push(block);
+        }
+    }
+}
 
 /// One zero-initialised allocation.
 struct Block {
@@ -60,10 +78,7 @@ struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if let (Some(shelf), Some(block)) = (self.shelf.upgrade(), self.block.take()) {
-            shelf
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(block);
+            shelf.keep(block);
         }
     }
 }
@@ -82,21 +97,36 @@ pub struct BufPool {
 }
 
 impl BufPool {
-    /// A pool of buffers of `len` bytes, empty at first.
+    /// A pool of buffers of `len` bytes, empty at first, that keeps whatever comes back.
     pub fn new(len: usize) -> BufPool {
+        BufPool::keeping(len, usize::MAX)
+    }
+
+    /// A pool of buffers of `len` bytes, empty at first. While it keeps `buffers` of them unused,
+    /// the memory of others that come back is freed.
+    pub fn keeping(len: usize, buffers: usize) -> BufPool {
         BufPool {
-            shelf: Arc::default(),
+            shelf: Arc::new(Shelf {
+                blocks: Mutex::default(),
+                room: buffers,
+            }),
             len,
         }
     }
 
+    /// How many buffers are kept unused now.
+    pub fn idle(&self) -> usize {
+        self.shelf.blocks().len()
+    }
+
+    /// Frees the memory of an unused buffer; false if there is none.
+    pub fn free_idle(&self) -> bool {
+        self.shelf.blocks().pop().is_some()
+    }
+
     /// A buffer, used before if there is one. Its content is arbitrary (but initialised).
     pub fn take(&self) -> BufMut {
-        let used = self
-            .shelf
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let used = self.shelf.blocks().pop();
         let block = used.unwrap_or_else(|| Block::zeroed(self.len));
         BufMut::over(
             Owner {
@@ -344,5 +374,15 @@ mod tests {
         drop(first.freeze().slice(..10));
         let again = pool.take();
         assert_eq!((again.as_ptr(), again[0], again.len()), (address, 7, 4096));
+    }
+
+    #[test]
+    fn a_pool_keeps_no_more_unused_buffers_than_it_is_told() {
+        let pool = BufPool::keeping(4096, 2);
+        let used: Vec<_> = (0..5).map(|_| pool.take()).collect();
+        assert_eq!(pool.idle(), 0);
+        drop(used);
+        assert_eq!(pool.idle(), 2);
+        assert!(pool.free_idle() && pool.free_idle() && !pool.free_idle());
     }
 }

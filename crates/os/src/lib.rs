@@ -29,7 +29,7 @@ mod sys;
 
 pub use net::{Address, Listener, ParseAddressError, Stream};
 pub use poller::Poller;
-pub use process::{io_flusher, lock_memory, precise_timers};
+pub use process::{give_memory_back, hold_memory, io_flusher, lock_memory, precise_timers};
 pub use ring::{Fd, Ring};
 pub use signals::{Signal, Signals};
 pub use storage::{

@@ -3,8 +3,9 @@
 /// Marks the calling thread, and those it starts later, as one that writeback depends on: the
 /// kernel then does not make it wait, while it allocates memory, for the very writes it serves.
 ///
-/// Without the privilege for it (`CAP_SYS_RESOURCE`) this does nothing; service works, and can in
-/// theory stall when memory is short.
+/// Without the privilege for it (`CAP_SYS_RESOURCE`) this does nothing, and service works. But under
+/// one memory limit (a cgroup of version 1) with those who write to what it serves it then can stall
+/// for good: seen on Linux 6.18, where a page of its own waited for the writing back of theirs.
 pub fn io_flusher() {
     if let Err(error) = crate::sys::set_io_flusher() {
         tracing::debug!(%error, "cannot set PR_SET_IO_FLUSHER; carrying on without");
@@ -18,6 +19,34 @@ pub fn precise_timers() {
         tracing::debug!(%error, "cannot set PR_SET_TIMERSLACK; carrying on without");
     }
 }
+
+/// Keeps the process in memory, what it has and what it will have, from when it is first used: it
+/// then never waits for a page to be read back, which might take a write to what it serves.
+///
+/// Lifts the limit on that (`RLIMIT_MEMLOCK`), which does not hold for who has `CAP_IPC_LOCK`. Where a
+/// limit stays, nothing is locked: past it, the kernel would refuse any more memory at all. That is noted, and service works; it can in theory
+/// stall when memory is short.
+pub fn hold_memory() {
+    match crate::sys::mlockall() {
+        Ok(true) => {}
+        Ok(false) => {
+            tracing::debug!("RLIMIT_MEMLOCK cannot be lifted; carrying on without locked memory")
+        }
+        Err(error) => tracing::debug!(%error, "cannot lock memory; carrying on without"),
+    }
+}
+
+/// Has the allocator give large blocks back to the system as soon as they are free. By itself it
+/// keeps them once one has been freed, between others that are in use.
+pub fn give_memory_back() {
+    if !crate::sys::set_mmap_threshold(LARGE_BYTES) {
+        tracing::debug!("cannot set M_MMAP_THRESHOLD; freed memory may be kept");
+    }
+}
+
+/// Blocks of this size and more, in bytes, are not kept: the largest buffers of requests. Smaller
+/// ones are used again soon, and mapping each anew would cost more than they hold.
+const LARGE_BYTES: i32 = 1 << 20;
 
 /// Keeps `bytes` in memory, so that using them never waits for a page to be read back. Returns
 /// whether it worked: the limit (`RLIMIT_MEMLOCK`) may be too low, which is noted and no failure.

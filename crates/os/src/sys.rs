@@ -7,6 +7,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rustix::thread::CapabilitySet;
+
 /// `STATX_DIOALIGN` (Linux 6.1), which libc lacks.
 const STATX_DIOALIGN: u32 = 0x2000;
 
@@ -123,6 +125,35 @@ pub(crate) fn set_timer_slack(ns: libc::c_ulong) -> io::Result<()> {
     let zero: libc::c_ulong = 0;
     // SAFETY: takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns, zero, zero, zero) }).map(drop)
+}
+
+/// `mlockall(2)` for present and future pages as they are first used, where no limit applies; `false`
+/// if one does.
+pub(crate) fn mlockall() -> io::Result<bool> {
+    let unlimited = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the limit outlives the call. It is refused where a hard limit is set and the privilege
+    // to raise it (`CAP_SYS_RESOURCE`) is missing.
+    let lifted = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited) } == 0;
+    let exempt = || {
+        let mine = rustix::thread::capabilities(None);
+        mine.is_ok_and(|mine| mine.effective.contains(CapabilitySet::IPC_LOCK))
+    };
+    if !lifted && !exempt() {
+        return Ok(false);
+    }
+    // SAFETY: takes a number only; locking does not change memory.
+    check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) })?;
+    Ok(true)
+}
+
+/// `mallopt(M_MMAP_THRESHOLD)`: from how many bytes on a block is a mapping of its own. True if it
+/// was taken.
+pub(crate) fn set_mmap_threshold(bytes: libc::c_int) -> bool {
+    // SAFETY: takes numbers only.
+    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, bytes) == 1 }
 }
 
 /// `mlock(2)` on the memory of `bytes`.

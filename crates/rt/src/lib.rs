@@ -11,15 +11,17 @@
 //! - Waking is allowed from any thread; that is the only thing other threads may do.
 //! - Time comes from [`Rt::now`] alone, and never goes backwards.
 //!
-//! Reading order: [`Driver`] in `driver.rs`, [`Executor::block_on`] in `executor.rs`, then the two
-//! waiting tools [`Event`] and [`RangeLock`].
+//! Reading order: [`Driver`] in `driver.rs`, [`Executor::block_on`] in `executor.rs`, then the
+//! waiting tools [`Event`], [`RangeLock`] and [`Budget`].
 
+mod budget;
 mod driver;
 mod event;
 mod executor;
 mod range_lock;
 mod time;
 
+pub use budget::{Account, Budget, Lease};
 pub use driver::{Driver, Turn, Unpark, VirtualTime, Wait};
 pub use event::{Event, Listener};
 pub use executor::{Executor, Rt, Task};

@@ -77,8 +77,8 @@ async fn serve(
     dir: PathBuf,
 ) -> anyhow::Result<()> {
     let device = Rc::new(Memory(RefCell::new(vec![1; usize::try_from(size)?])));
-    let options = LoopOptions::default();
-    let mut volume = attach_loop(&rt, &ring, device, &dir, "ram", options).await?;
+    let (memory, options) = (forebay_serve::Memory::default(), LoopOptions::default());
+    let mut volume = attach_loop(&rt, &ring, device, &memory, &dir, "ram", options).await?;
     println!("{}\n{}", volume.path().display(), volume.file().display());
     loop {
         signals.next().await.context("waiting for a signal")?;

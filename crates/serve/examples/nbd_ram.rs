@@ -9,6 +9,7 @@ use anyhow::Context;
 use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice};
 use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
 use forebay_rt::{Driver, Executor};
+use forebay_serve::Memory;
 use forebay_serve::nbd::{Export, Limits, Server};
 use forebay_units::ByteLen;
 
@@ -67,6 +68,7 @@ fn main() -> anyhow::Result<()> {
         rt.clone(),
         vec![Export::new("disk", device)],
         Limits::default(),
+        &Memory::default(),
     )?;
     let listener = Listener::bind(&ring, &address)?;
     println!("listening at {address}");

@@ -8,7 +8,7 @@ use forebay_units::{ByteLen, TimeSpan};
 use serde::Deserialize;
 
 use crate::text::{self, exact};
-use crate::{Bypass, Durability, Listen, Metrics, Options, Spec, Via};
+use crate::{Bypass, Durability, Listen, Memory, Metrics, Options, Spec, Via};
 
 /// A volume's name: 1 to 64 letters, digits, `_`, `.` and `-`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -150,6 +150,8 @@ struct Keys {
     map_memory: Option<ByteLen>,
     #[serde(default, deserialize_with = "text::optional")]
     metrics: Option<Metrics>,
+    #[serde(default, deserialize_with = "text::optional")]
+    memory: Option<Memory>,
 }
 
 impl Description {
@@ -194,6 +196,7 @@ impl Description {
                 bypass: keys.bypass,
                 map_memory: keys.map_memory,
                 metrics: keys.metrics,
+                memory: keys.memory,
             },
         })
     }
@@ -231,7 +234,7 @@ impl Description {
 /// Of each option: key, value, what to show where there is none, comment.
 fn option_lines(
     options: &Options,
-) -> [(&'static str, Option<String>, &'static str, &'static str); 8] {
+) -> [(&'static str, Option<String>, &'static str, &'static str); 9] {
     let Options {
         via,
         listen,
@@ -241,6 +244,7 @@ fn option_lines(
         bypass,
         map_memory,
         metrics,
+        memory,
     } = options;
     [
         (
@@ -295,6 +299,13 @@ fn option_lines(
             text_of(metrics),
             "127.0.0.1:9420",
             "# Where Prometheus metrics are given out over HTTP (ADDRESS:PORT, path /metrics).",
+        ),
+        (
+            "memory",
+            text_of(memory),
+            "256MiB",
+            "# How much memory the data of requests may take up, over all clients and the block device:\n\
+             # 64MiB or more.",
         ),
     ]
 }
@@ -351,6 +362,7 @@ mod tests {
             bypass: Some(Bypass::Off),
             map_memory: Some(ByteLen((1 << 30) + 1)),
             metrics: Some("127.0.0.1:9420".parse().unwrap()),
+            memory: Some("100MiB".parse().unwrap()),
         };
         assert_eq!(parse(&description.to_toml()).unwrap(), description);
     }
@@ -367,6 +379,7 @@ mod tests {
             .collect();
         let options = parse(&with_all).unwrap().options;
         assert!(options.via.is_some() && options.metrics.is_some() && options.listen.is_some());
+        assert!(options.memory.is_some());
     }
 
     #[test]

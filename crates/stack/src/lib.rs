@@ -24,7 +24,7 @@ pub use error::StackError;
 pub use model::{Model, ModelError};
 pub use open::{Pair, Part, open_one, open_pair};
 pub use options::{
-    Bypass, Durability, Listen, ListenError, Metrics, Options, ParseBypassError, ParseChoiceError,
-    Via,
+    Bypass, Durability, Listen, ListenError, Memory, Metrics, Options, ParseBypassError,
+    ParseChoiceError, ParseMemoryError, Via,
 };
 pub use spec::{Spec, SpecError};

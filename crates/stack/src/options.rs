@@ -173,6 +173,8 @@ pub struct Options {
     pub map_memory: Option<ByteLen>,
     /// Where metrics are given out over HTTP, as `ADDRESS:PORT`.
     pub metrics: Option<Metrics>,
+    /// How much memory requests may take up.
+    pub memory: Option<Memory>,
 }
 
 /// Where metrics are given out: a TCP address, written `ADDRESS:PORT`.
@@ -196,6 +198,45 @@ impl fmt::Display for Metrics {
     }
 }
 
+/// How much memory the data of requests may take up, over all clients and the block device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Memory(pub ByteLen);
+
+/// Why a text is no amount of memory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseMemoryError {
+    /// Not a size.
+    #[error(transparent)]
+    Size(#[from] forebay_units::ParseByteLenError),
+    /// The largest request would not fit beside others.
+    #[error("requests need at least {} of memory", Memory::LEAST)]
+    TooSmall,
+}
+
+impl Memory {
+    /// The least there can be: what front ends need to serve a request of the largest size and some
+    /// connections.
+    pub const LEAST: ByteLen = ByteLen::mib(64);
+}
+
+impl FromStr for Memory {
+    type Err = ParseMemoryError;
+
+    fn from_str(text: &str) -> Result<Memory, ParseMemoryError> {
+        let size: ByteLen = text.parse()?;
+        match size < Memory::LEAST {
+            true => Err(ParseMemoryError::TooSmall),
+            false => Ok(Memory(size)),
+        }
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&exact(self.0.0))
+    }
+}
+
 impl Options {
     /// These options, with what they leave open taken from `others`.
     #[must_use]
@@ -209,6 +250,7 @@ impl Options {
             bypass: self.bypass.or(others.bypass),
             map_memory: self.map_memory.or(others.map_memory),
             metrics: self.metrics.or(others.metrics),
+            memory: self.memory.or(others.memory),
         }
     }
 }
@@ -255,6 +297,15 @@ mod tests {
         }
         assert_eq!("1".parse::<Bypass>(), Err(ParseBypassError::TooSmall));
         assert!("big".parse::<Bypass>().is_err());
+    }
+
+    #[test]
+    fn memory_is_a_size_that_the_largest_request_fits_into() {
+        for text in ["64MiB", "1GiB", "100000001"] {
+            assert_eq!(text.parse::<Memory>().unwrap().to_string(), text);
+        }
+        assert_eq!("63MiB".parse::<Memory>(), Err(ParseMemoryError::TooSmall));
+        assert!("much".parse::<Memory>().is_err());
     }
 
     #[test]

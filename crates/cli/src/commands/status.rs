@@ -95,11 +95,17 @@ fn text(report: &Report, earlier: Option<&Report>) -> String {
     if let Some(earlier) = earlier {
         lines.add("now", rates(report, earlier));
     }
-    let (map, most) = (ByteLen(report.map_bytes), ByteLen(report.map_bytes_max));
+    let (map, map_max) = (ByteLen(report.map_bytes), ByteLen(report.map_bytes_max));
     let buffers = ByteLen(report.buffer_bytes);
+    let (requests, bound) = (
+        ByteLen(report.service.request_bytes),
+        ByteLen(report.service.request_bytes_max),
+    );
     lines.add(
         "memory",
-        format!("{map} map (of {most}), {buffers} buffers"),
+        format!(
+            "{map} of {map_max} for the map, {requests} of {bound} for requests, {buffers} segment buffers"
+        ),
     );
     if report.throttled_s > 0.0 {
         let seconds = report.throttled_s;

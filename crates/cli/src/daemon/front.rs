@@ -5,6 +5,7 @@ use std::rc::Rc;
 use forebay_device::Device;
 use forebay_os::Ring;
 use forebay_rt::Rt;
+use forebay_serve::Memory;
 use forebay_serve::blockdev::{
     self, AttachError, CleanupError, DetachError, LoopOptions, LoopVolume, NbdDevice, NbdError,
     attach_loop,
@@ -32,6 +33,7 @@ pub(super) struct Place<'a> {
     pub(super) rt: &'a Rt,
     pub(super) ring: &'a Rc<Ring>,
     pub(super) dirs: &'a Dirs,
+    pub(super) memory: &'a Memory,
     pub(super) name: &'a Name,
 }
 
@@ -57,6 +59,7 @@ impl Front {
                     place.rt,
                     place.ring,
                     Rc::clone(device),
+                    place.memory,
                     place.dirs.make_runtime()?,
                     place.name.as_str(),
                     LoopOptions::default(),

@@ -115,6 +115,7 @@ impl Wire for Greeted {
 mod tests {
     use forebay_device::RamDevice;
     use forebay_rt::Executor;
+    use forebay_serve::Memory;
     use forebay_serve::nbd::{Export, Limits};
 
     use super::*;
@@ -142,7 +143,7 @@ mod tests {
         executor.block_on(async move {
             let device = Rc::new(RamDevice::new(1 << 20, 512));
             let exports = vec![Export::new("v", device)];
-            let server = Server::new(rt, exports, Limits::default()).unwrap();
+            let server = Server::new(rt, exports, Limits::default(), &Memory::default()).unwrap();
             let (kernels, servers) = Stream::pair(&ring).unwrap();
             server.connect(Rc::new(Greeted::new(servers)));
             // One at a time, as requests in flight may be answered in any order.

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use forebay_dcd::Volume;
 use forebay_os::{Ring, Signals};
 use forebay_rt::{Event, Instant, Rt};
+use forebay_serve::Memory;
 use forebay_serve::nbd::Server;
 use forebay_stack::Options;
 
@@ -41,6 +42,8 @@ struct Daemon {
     started: Instant,
     target: Target,
     volume: Volume,
+    /// For the data of all requests, whichever way they come.
+    memory: Memory,
     nbd: Server,
     nbd_uri: String,
     via: String,
@@ -70,6 +73,8 @@ impl Daemon {
             nbd_connections: (self.nbd.connections() - self.kernel_connections()) as u64,
             foreign_loop_devices: intruders.len() as u64,
             foreign_loops: intruders,
+            request_bytes: self.memory.in_use(),
+            request_bytes_max: self.memory.bound(),
         };
         Report::new(service, self.volume.status())
     }
@@ -111,6 +116,8 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) 
     // Before any other thread is started, which would not hold the signals back.
     let signals = Signals::new(&ring).map_err(Failure::io)?;
     forebay_os::io_flusher();
+    forebay_os::give_memory_back();
+    forebay_os::hold_memory();
     let dirs = Dirs::new()?;
     let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
@@ -153,5 +160,6 @@ fn options(args: &AttachArgs) -> Options {
         bypass: serve.bypass,
         map_memory: serve.map_memory,
         metrics: serve.metrics.clone(),
+        memory: serve.memory,
     }
 }

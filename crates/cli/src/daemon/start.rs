@@ -9,6 +9,7 @@ use forebay_dcd::Volume;
 use forebay_device::{Checked, Device};
 use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
 use forebay_rt::{Event, Rt};
+use forebay_serve::Memory;
 use forebay_serve::nbd::{Export, Limits, Server, Zeroing};
 use forebay_stack::{Accept, Attached, Options, open_pair};
 use forebay_units::ByteLen;
@@ -181,13 +182,18 @@ async fn serve(
             ),
         );
     }
-    let nbd = nbd_server(rt, target.name.as_str(), &volume, &device)?;
+    let memory = match setting.options.memory {
+        Some(forebay_stack::Memory(bound)) => Memory::new(bound.0),
+        None => Memory::default(),
+    };
+    let nbd = nbd_server(rt, target.name.as_str(), &volume, &device, &memory)?;
     let device: Rc<dyn Device> = device;
     let via = front::choose(setting.options.via.unwrap_or_default(), &mut notes);
     let place = front::Place {
         rt,
         ring,
         dirs,
+        memory: &memory,
         name: &target.name,
     };
     let start = async || Front::start(place, via, &device, &nbd).await;
@@ -198,6 +204,7 @@ async fn serve(
         intruders: Intruders::new(&target),
         target,
         volume,
+        memory,
         nbd,
         nbd_uri: sockets.nbd_uri,
         via: front.via().into(),
@@ -230,6 +237,7 @@ fn nbd_server(
     name: &str,
     volume: &Volume,
     device: &Rc<Checked<Volume>>,
+    memory: &Memory,
 ) -> Outcome<Server> {
     let export = Export::new(name, Rc::clone(device) as Rc<dyn Device>)
         .description(format!("Forebay volume {name}"))
@@ -239,7 +247,8 @@ fn nbd_server(
             fast: true,
             keeps_space: true,
         });
-    Server::new(rt.clone(), vec![export], Limits::default()).map_err(Failure::general)
+    let server = Server::new(rt.clone(), vec![export], Limits::default(), memory);
+    server.map_err(Failure::general)
 }
 
 /// Says that the volume is there, to who started us in the foreground and to the service manager.

@@ -12,6 +12,7 @@ use forebay_device::Device;
 use forebay_model::Lateness;
 use forebay_os::{Listener, OpenOptions, Poller, Ring};
 use forebay_rt::Rt;
+use forebay_serve::Memory;
 use forebay_serve::blockdev::{LoopOptions, attach_loop};
 use forebay_serve::nbd::{Export, Limits, Server};
 use forebay_stack::{Spec, open_one};
@@ -113,8 +114,9 @@ async fn by_nbd(
 ) -> Outcome {
     let listener = Listener::unix(ring, &at).map_err(Failure::io)?;
     let export = Export::new(EXPORT, device);
-    let server =
-        Server::new(rt.clone(), vec![export], Limits::default()).map_err(Failure::general)?;
+    let memory = Memory::default();
+    let server = Server::new(rt.clone(), vec![export], Limits::default(), &memory);
+    let server = server.map_err(Failure::general)?;
     let accepting = server.clone();
     let task = rt.spawn(async move { accepting.listen(&listener).await });
     ready(at);
@@ -132,7 +134,8 @@ async fn by_loop(
     ready: impl FnOnce(PathBuf),
     ended: Poller,
 ) -> Outcome {
-    let attached = attach_loop(rt, ring, device, dir, EXPORT, LoopOptions::default()).await;
+    let (memory, options) = (Memory::default(), LoopOptions::default());
+    let attached = attach_loop(rt, ring, device, &memory, dir, EXPORT, options).await;
     let mut volume = attached.map_err(Failure::io)?;
     ready(volume.path().to_owned());
     let _ = ended.readable().await;

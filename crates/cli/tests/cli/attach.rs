@@ -196,6 +196,7 @@ fn bad_options_are_refused_as_usage() {
         ["--max-delay", "soon"],
         ["--bypass", "1"],
         ["--metrics", "here"],
+        ["--memory", "63MiB"],
     ] {
         let failed = world.refused(&["attach", "v", option[0], option[1]]);
         failed.with(2, &option);

@@ -12,6 +12,7 @@ mod create;
 mod documents;
 mod emulated;
 mod logs;
+mod memory;
 mod pairs;
 mod service;
 mod system;

@@ -4,7 +4,8 @@
 //! a filesystem and the kernel's block layer, a loop device, FUSE, the daemon, and real files below.
 //! `crash.rs` kills the daemon at random moments under ext4, xfs and btrfs and holds what is found
 //! after recovery against what `fsync` promised (`users.rs`). `drop_in.rs` takes an image that was
-//! there before, and looks at it alone afterwards. `stops.rs` ends the daemon in other ways.
+//! there before, and looks at it alone afterwards. `stops.rs` ends the daemon in other ways, `limits.rs`
+//! gives it and the writers little memory.
 //! `clients.rs` has the usual NBD clients, `tries.rs` the demonstration.
 //!
 //! `FOREBAY_ROUNDS` sets how often the daemon is killed under each filesystem, `FOREBAY_SEED` repeats
@@ -14,6 +15,7 @@ mod clients;
 mod crash;
 mod drop_in;
 mod kinds;
+mod limits;
 mod stops;
 mod tries;
 mod users;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use forebay_device::RamDevice;
 use forebay_rt::{Executor, Rt, VirtualTime};
+use forebay_serve::Memory;
 use forebay_serve::nbd::format::{
     CHUNK_BYTES, CHUNK_MAGIC, OPTION_REPLY_MAGIC, Reader, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC,
     command, greeting, option, reply,
@@ -38,7 +39,12 @@ async fn converse(rt: Rt, stage: u8, bytes: Vec<u8>) {
         bytes_in_flight: BYTES_IN_FLIGHT,
         ..Limits::default()
     };
-    let server = Server::new(rt.clone(), vec![Export::new("disk", device)], limits);
+    let server = Server::new(
+        rt.clone(),
+        vec![Export::new("disk", device)],
+        limits,
+        &Memory::default(),
+    );
     let server = server.expect("one export");
     let (end, theirs) = duplex::pair();
     server.connect(theirs);

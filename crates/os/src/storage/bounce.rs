@@ -5,6 +5,9 @@ use forebay_device::{Buf, BufMut, BufPool};
 /// Sizes kept for reuse: 4 KiB to 1 MiB in powers of two. Larger ones are rare.
 const CLASSES: usize = 9;
 const SMALLEST: usize = 4096;
+/// Of each size, how many unused ones are kept, in bytes, and at least.
+const IDLE_BYTES: usize = 2 << 20;
+const IDLE_BUFFERS_MIN: usize = 4;
 
 /// Buffers to copy through, used again and again.
 pub(super) struct Bounce {
@@ -14,7 +17,10 @@ pub(super) struct Bounce {
 impl Bounce {
     pub(super) fn new() -> Bounce {
         Bounce {
-            pools: std::array::from_fn(|class| BufPool::new(SMALLEST << class)),
+            pools: std::array::from_fn(|class| {
+                let len = SMALLEST << class;
+                BufPool::keeping(len, (IDLE_BYTES / len).max(IDLE_BUFFERS_MIN))
+            }),
         }
     }
 

@@ -15,6 +15,7 @@ use super::holders::{Holders, holders};
 use super::isolated::isolated;
 use super::loopdev::{self, Access, Loop};
 use super::stale::{Cleaned, CleanupError, InUse, cleanup_stale};
+use crate::Memory;
 use crate::fuse::{Ended, FuseVolume, IO_BYTES_MAX, UnmountError};
 
 /// Loop devices tried when others take them first.
@@ -122,7 +123,8 @@ pub struct LoopVolume {
     cache_lost: bool,
 }
 
-/// Serves `device` as a loop device, under the name `name` in `runtime_dir`.
+/// Serves `device` as a loop device, under the name `name` in `runtime_dir`, with buffers from
+/// `memory`.
 ///
 /// Clears away what a killed predecessor of the same name left. That nobody serves the same name
 /// now is for the caller to see to.
@@ -136,6 +138,7 @@ pub async fn attach_loop(
     rt: &Rt,
     ring: &Rc<Ring>,
     device: Rc<dyn Device>,
+    memory: &Memory,
     runtime_dir: &Path,
     name: &str,
     options: LoopOptions,
@@ -155,7 +158,8 @@ pub async fn attach_loop(
         );
     }
     let geometry = device.geometry();
-    let fuse = FuseVolume::mount(rt, ring, device, runtime_dir, name).map_err(mount_failed)?;
+    let fuse = FuseVolume::mount(rt, ring, device, memory, runtime_dir, name);
+    let fuse = fuse.map_err(mount_failed)?;
     let mut volume = LoopVolume {
         fuse,
         name: None,

@@ -25,7 +25,8 @@
 //! Taking and replying are copies in memory and never wait, so they are plain system calls and not
 //! entries on the ring. (Reads of `/dev/fuse` on the ring were considered: several at once wake
 //! each other for nothing, and a single one is a poll and a read just the same.) When too much is
-//! under way, the task stops taking; the kernel's own queue holds the rest.
+//! under way, or there is no memory for the next request, the task stops taking; the kernel's own queue
+//! holds the rest.
 //!
 //! Left out on purpose: FUSE's page cache (a volume's cache belongs in the volume), splice (it
 //! costs more than it saves at 4 KiB), interrupts (a device's request is driven to its end
@@ -43,7 +44,6 @@
 mod channel;
 mod format;
 pub(crate) mod mount;
-mod pools;
 mod session;
 mod unaligned;
 
@@ -56,7 +56,9 @@ use forebay_device::Device;
 use forebay_os::{Poller, Ring};
 use forebay_rt::{Rt, Task};
 
+use crate::Memory;
 use crate::blockdev::isolated::isolated;
+use crate::memory::PART_BYTES;
 
 pub use session::Ended;
 
@@ -64,7 +66,7 @@ use channel::Channel;
 use session::Session;
 
 /// The largest read and write, in bytes.
-pub(crate) const IO_BYTES_MAX: usize = 1 << 20;
+pub(crate) const IO_BYTES_MAX: usize = PART_BYTES;
 
 /// A device served as a file. Unmount it before dropping it; otherwise the dead mount stays until
 /// [`crate::blockdev::cleanup_stale`] or somebody else removes it.
@@ -96,7 +98,8 @@ pub enum UnmountError {
 }
 
 impl FuseVolume {
-    /// Mounts `device` at a directory made for it, `runtime_dir/NAME.fuse`, and serves it on `rt`.
+    /// Mounts `device` at a directory made for it, `runtime_dir/NAME.fuse`, and serves it on `rt` with
+    /// buffers from `memory`.
     ///
     /// # Errors
     /// If `/dev/fuse` cannot be opened or mounted: no FUSE in the kernel, not root.
@@ -107,6 +110,7 @@ impl FuseVolume {
         rt: &Rt,
         ring: &Rc<Ring>,
         device: Rc<dyn Device>,
+        memory: &Memory,
         runtime_dir: &Path,
         name: &str,
     ) -> io::Result<FuseVolume> {
@@ -121,6 +125,7 @@ impl FuseVolume {
         let session = Rc::new(Session::new(
             channel,
             device,
+            memory.clone(),
             now.unwrap_or_default().as_secs(),
         ));
         let serving = rt.spawn(Rc::clone(&session).run(rt.clone(), Poller::new(ring, watch)));

@@ -9,15 +9,17 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-use forebay_device::{BufMut, Checked, Device, DeviceError, Durability, Geometry, Op as DeviceOp};
+use forebay_device::{
+    Buf, BufMut, Checked, Device, DeviceError, Durability, Geometry, Op as DeviceOp,
+};
 use forebay_os::Poller;
-use forebay_rt::{Event, RangeLock, Rt};
+use forebay_rt::{Account, Event, Lease, RangeLock, Rt};
 
 use super::IO_BYTES_MAX;
 use super::channel::{Channel, Received};
 use super::format::{self, Attributes, FIXED, Limits, Malformed, Op, Request, VOLUME};
-use super::pools::Pools;
 use super::unaligned;
+use crate::memory::{FILE_RESERVE, Memory};
 
 /// Requests taken in a row before other tasks get a turn.
 const BATCH: usize = 32;
@@ -26,8 +28,9 @@ const BATCH: usize = 32;
 const BACKGROUND_MAX: u16 = 1024;
 /// Requests handed to the device and not yet answered.
 const REQUESTS_MAX: usize = 1024;
-/// Bytes of buffers those requests hold.
-const BYTES_MAX: usize = 64 << 20;
+/// A write's data is copied out of the buffer that requests are received into if it is at most this
+/// long; what is longer takes the buffer with it.
+const COPIED_BYTES_MAX: usize = 64 << 10;
 /// The longest range zeroed by one request to the device, in bytes: the kernel sends up to 4 GiB,
 /// and other requests are to get in between.
 const ZERO_BYTES_MAX: u64 = 64 << 20;
@@ -54,12 +57,11 @@ pub(super) struct Session {
     device: Checked<Rc<dyn Device>>,
     geometry: Geometry,
     attributes: Attributes,
-    pools: Pools,
+    memory: Memory,
     /// Writes to the same blocks take turns: one that is not in whole blocks writes back what it
     /// read around it.
     writes: Rc<RangeLock>,
     requests: Cell<usize>,
-    bytes: Cell<usize>,
     /// A request was answered.
     answered: Event,
     handles: Cell<usize>,
@@ -68,23 +70,35 @@ pub(super) struct Session {
     discard_hidden: Cell<bool>,
 }
 
-/// A request on its way through the device; counts for the bounds until dropped.
+/// What requests are received into.
+struct Inbox {
+    account: Account,
+    /// Of the largest size.
+    rest: BufMut,
+    lease: Lease,
+}
+
+/// A request on its way through the device; counts until dropped, and holds its memory as long.
 struct Underway {
     session: Rc<Session>,
-    bytes: usize,
+    _memory: Option<Lease>,
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
         let session = &self.session;
         session.requests.set(session.requests.get() - 1);
-        session.bytes.set(session.bytes.get() - self.bytes);
         session.answered.notify_all();
     }
 }
 
 impl Session {
-    pub(super) fn new(channel: Channel, device: Rc<dyn Device>, time_s: u64) -> Session {
+    pub(super) fn new(
+        channel: Channel,
+        device: Rc<dyn Device>,
+        memory: Memory,
+        time_s: u64,
+    ) -> Session {
         let geometry = device.geometry();
         Session {
             channel,
@@ -95,10 +109,9 @@ impl Session {
                 preferred_io: geometry.preferred_io.max(geometry.block_size),
                 time_s,
             },
-            pools: Pools::default(),
+            memory,
             writes: Rc::default(),
             requests: Cell::new(0),
-            bytes: Cell::new(0),
             answered: Event::new(),
             handles: Cell::new(0),
             errors: Cell::new(0),
@@ -116,16 +129,24 @@ impl Session {
         self.discard_hidden.set(hidden);
     }
 
-    /// Serves until the filesystem is gone, then waits for the requests that are under way. `inbox`
+    /// Serves until the filesystem is gone, then waits for the requests that are under way. `readable`
     /// tells when there are requests.
-    pub(super) async fn run(self: Rc<Self>, rt: Rt, inbox: Poller) -> Ended {
+    pub(super) async fn run(self: Rc<Self>, rt: Rt, readable: Poller) -> Ended {
         let mut fixed = [0; FIXED];
-        let mut rest = self.pools.whole();
+        let Some(account) = self.memory.account(FILE_RESERVE) else {
+            let promised = io::Error::other("the memory for requests is promised to others");
+            return Ended::Failed(promised);
+        };
+        let mut inbox = Inbox {
+            lease: account.lease(Memory::cost(IO_BYTES_MAX)).await,
+            rest: self.memory.take(IO_BYTES_MAX),
+            account,
+        };
         let mut in_a_row = 0;
         let ended = loop {
-            match self.channel.receive(&mut fixed, &mut rest) {
+            match self.channel.receive(&mut fixed, &mut inbox.rest) {
                 Ok(Received::Message(n)) => {
-                    self.take(&rt, &fixed, n, &mut rest);
+                    self.take(&rt, &fixed, n, &mut inbox).await;
                     self.answered.until(|| self.has_room().then_some(())).await;
                     in_a_row += 1;
                     if in_a_row == BATCH {
@@ -135,7 +156,7 @@ impl Session {
                 }
                 Ok(Received::Nothing) => {
                     in_a_row = 0;
-                    if let Err(error) = inbox.readable().await {
+                    if let Err(error) = readable.readable().await {
                         break Ended::Failed(error);
                     }
                 }
@@ -151,20 +172,19 @@ impl Session {
     }
 
     fn has_room(&self) -> bool {
-        self.requests.get() < REQUESTS_MAX && self.bytes.get() + IO_BYTES_MAX <= BYTES_MAX
+        self.requests.get() < REQUESTS_MAX
     }
 
-    fn underway(self: &Rc<Self>, bytes: usize) -> Underway {
+    fn underway(self: &Rc<Self>, memory: Option<Lease>) -> Underway {
         self.requests.set(self.requests.get() + 1);
-        self.bytes.set(self.bytes.get() + bytes);
         Underway {
             session: Rc::clone(self),
-            bytes,
+            _memory: memory,
         }
     }
 
-    /// Sees to one message of `n` bytes.
-    fn take(self: &Rc<Self>, rt: &Rt, fixed: &[u8; FIXED], n: usize, rest: &mut BufMut) {
+    /// Sees to one message of `n` bytes. Waits for the memory it takes, which others will give back.
+    async fn take(self: &Rc<Self>, rt: &Rt, fixed: &[u8; FIXED], n: usize, inbox: &mut Inbox) {
         let request = match format::decode(fixed, n) {
             Ok(request) => request,
             Err(Malformed { unique }) => {
@@ -178,8 +198,8 @@ impl Session {
         let unique = request.unique;
         match request.op {
             _ if !self.concerns_volume(&request) => self.refuse(unique, libc::EISDIR),
-            Op::Read { at, len } => self.read(rt, unique, at, len),
-            Op::Write { at, len } => self.write(rt, unique, at, len, rest),
+            Op::Read { at, len } => self.read(rt, unique, at, len, &inbox.account).await,
+            Op::Write { at, len } => self.write(rt, unique, at, len, inbox).await,
             Op::Fsync => self.flush(rt, unique),
             Op::Fallocate { at, len, mode } => self.fallocate(rt, unique, at, len, mode),
             _ => self.answer(&request),
@@ -256,7 +276,7 @@ impl Session {
         self.channel.reply(unique, &format::init_out(flags, limits));
     }
 
-    fn read(self: &Rc<Self>, rt: &Rt, unique: u64, at: u64, len: u32) {
+    async fn read(self: &Rc<Self>, rt: &Rt, unique: u64, at: u64, len: u32, account: &Account) {
         // Past the end there is nothing, as in any file.
         let len = u64::from(len).min(self.geometry.len.saturating_sub(at)) as usize;
         if len == 0 {
@@ -265,12 +285,14 @@ impl Session {
         if len > IO_BYTES_MAX {
             return self.refuse(unique, libc::EINVAL);
         }
-        let aligned = unaligned::is_aligned(at, len, self.geometry.block_size);
-        let underway = self.underway(Pools::cost(len));
+        let blocks = unaligned::around(at, len, self.geometry.block_size);
+        let in_blocks = (blocks.end - blocks.start) as usize;
+        let memory = account.lease(Memory::cost(in_blocks)).await;
+        let underway = self.underway(Some(memory));
         start(rt, async move {
             let session = &underway.session;
-            let done = if aligned {
-                let buf = session.pools.take(len);
+            let done = if in_blocks == len {
+                let buf = session.memory.take(len);
                 session.device.read(at, buf).await.map(BufMut::freeze)
             } else {
                 unaligned::read(&session.device, at, len).await
@@ -282,7 +304,7 @@ impl Session {
         });
     }
 
-    fn write(self: &Rc<Self>, rt: &Rt, unique: u64, at: u64, len: u32, rest: &mut BufMut) {
+    async fn write(self: &Rc<Self>, rt: &Rt, unique: u64, at: u64, len: u32, inbox: &mut Inbox) {
         let bytes = len as usize;
         if at
             .checked_add(len.into())
@@ -293,12 +315,20 @@ impl Session {
         if len == 0 {
             return self.channel.reply(unique, &format::write_out(0));
         }
-        let buf = self.pools.part_of(rest, bytes).freeze();
+        let (buf, memory) = self.data_of(inbox, bytes).await;
         let blocks = unaligned::around(at, bytes, self.geometry.block_size);
-        let underway = self.underway(Pools::cost(bytes));
+        let aligned = blocks == (at..at + u64::from(len));
+        let more = match aligned {
+            true => None,
+            false => {
+                let in_blocks = (blocks.end - blocks.start) as usize;
+                Some(inbox.account.lease(Memory::cost(in_blocks)).await)
+            }
+        };
+        let underway = self.underway(Some(memory));
         start(rt, async move {
+            let _more = more;
             let session = &underway.session;
-            let aligned = blocks == (at..at + buf.len() as u64);
             let _turn = session.writes.lock(blocks).await;
             let done = if aligned {
                 session.device.write(at, buf, Durability::Flush).await
@@ -312,8 +342,25 @@ impl Session {
         });
     }
 
+    /// The first `len` bytes of what was received, with their lease. A small part is copied, since it
+    /// would keep the whole buffer from use (and was just written by this processor, so the copy is
+    /// cheap); a large one is handed over, and another buffer takes its place.
+    async fn data_of(&self, inbox: &mut Inbox, len: usize) -> (Buf, Lease) {
+        if len <= COPIED_BYTES_MAX {
+            let lease = inbox.account.lease(Memory::cost(len)).await;
+            let mut part = self.memory.take(len);
+            part.copy_from_slice(&inbox.rest[..len]);
+            return (part.freeze(), lease);
+        }
+        let lease = inbox.account.lease(Memory::cost(IO_BYTES_MAX)).await;
+        let fresh = self.memory.take(IO_BYTES_MAX);
+        let mut part = std::mem::replace(&mut inbox.rest, fresh);
+        part.truncate(len);
+        (part.freeze(), std::mem::replace(&mut inbox.lease, lease))
+    }
+
     fn flush(self: &Rc<Self>, rt: &Rt, unique: u64) {
-        let underway = self.underway(0);
+        let underway = self.underway(None);
         start(rt, async move {
             let session = &underway.session;
             let done = session.device.flush().await;
@@ -329,7 +376,7 @@ impl Session {
             return self.refuse(unique, libc::EOPNOTSUPP);
         }
         let end = at.saturating_add(len).min(self.geometry.len);
-        let underway = self.underway(0);
+        let underway = self.underway(None);
         start(rt, async move {
             let session = &underway.session;
             let mut done = Ok(());

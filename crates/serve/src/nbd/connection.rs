@@ -1,17 +1,16 @@
 //! One client's side of things once the haggling is over: what it may have under way, and its replies.
 
 use std::cell::Cell;
-use std::rc::Rc;
 
 use forebay_device::{Buf, Device};
-use forebay_rt::{Event, Rt};
+use forebay_rt::{Account, Event, Lease, Rt};
 
 use super::execute::Ticket;
 use super::format::{self, Errno};
 use super::handshake::Session;
-use super::outbox::{Outbox, Settled};
-use super::pools::Pools;
+use super::outbox::{HEADERS_COST, Outbox, Settled};
 use super::server::Limits;
+use crate::memory::Memory;
 
 /// A request's share of what may be under way, given back if the request does not come about: its
 /// client may be gone before it has sent the payload.
@@ -32,9 +31,7 @@ impl Admission<'_> {
 
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
-        let bytes = self.bytes;
-        self.conn.release(Settled { requests: 1, bytes });
-        self.conn.outbox.filled.notify_all();
+        self.conn.abandon(self.bytes);
     }
 }
 
@@ -44,8 +41,11 @@ impl Drop for Admission<'_> {
 pub(super) struct Connection {
     pub(super) rt: Rt,
     pub(super) session: Session,
-    pub(super) pools: Rc<Pools>,
+    pub(super) memory: Memory,
     pub(super) outbox: Outbox,
+    /// What replies hold of the memory, and the headers among them for good.
+    replies: Account,
+    _headers: Lease,
     limits: Limits,
     under_way: Cell<Settled>,
     /// `under_way` became less.
@@ -55,12 +55,22 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(rt: Rt, session: Session, pools: Rc<Pools>, limits: Limits) -> Connection {
+    /// `replies` has the outbox's reserve.
+    pub(super) async fn new(
+        rt: Rt,
+        session: Session,
+        memory: Memory,
+        replies: Account,
+        limits: Limits,
+    ) -> Connection {
+        let headers = replies.lease(HEADERS_COST).await;
         Connection {
             rt,
             session,
-            pools,
-            outbox: Outbox::new(),
+            outbox: Outbox::new(memory.clone()),
+            memory,
+            replies,
+            _headers: headers,
             limits,
             under_way: Cell::default(),
             released: Event::new(),
@@ -109,6 +119,18 @@ impl Connection {
         self.released.notify_all();
     }
 
+    /// Waits for memory for `len` bytes that answer a request.
+    pub(super) async fn reply_memory(&self, len: usize) -> Lease {
+        self.replies.lease(Memory::cost(len)).await
+    }
+
+    /// Says that a request for which `bytes` are under way will have no reply.
+    pub(super) fn abandon(&self, bytes: u64) {
+        self.release(Settled { requests: 1, bytes });
+        // If it was the last, nothing is left to be sent.
+        self.outbox.filled.notify_all();
+    }
+
     /// Says that no more requests come.
     pub(super) fn close(&self) {
         self.closing.set(true);
@@ -137,14 +159,16 @@ impl Connection {
         self.settle(ticket);
     }
 
-    /// The whole answer of a read of `len` bytes from `at` on.
+    /// The whole answer of a read from `at` on, `data` with its lease.
     pub(super) fn reply_data(
         &self,
         ticket: Ticket,
         at: u64,
-        len: usize,
         data: impl IntoIterator<Item = Buf>,
+        lease: Lease,
     ) {
+        let data: Vec<Buf> = data.into_iter().collect();
+        let len: usize = data.iter().map(|piece| piece.len()).sum();
         if self.session.structured {
             // A read is at most 32 MiB.
             let header = format::data_chunk(ticket.cookie, true, at, len as u32);
@@ -153,6 +177,7 @@ impl Connection {
             self.outbox
                 .put(&format::simple_reply(ticket.cookie, None), data);
         }
+        self.outbox.keep(lease);
         self.settle(ticket);
     }
 
@@ -166,9 +191,10 @@ impl Connection {
     }
 
     /// Part of the answer of a read.
-    pub(super) fn chunk_data(&self, ticket: Ticket, done: bool, at: u64, data: Buf) {
+    pub(super) fn chunk_data(&self, ticket: Ticket, done: bool, at: u64, data: Buf, lease: Lease) {
         let header = format::data_chunk(ticket.cookie, done, at, data.len() as u32);
         self.outbox.put(&header, [data]);
+        self.outbox.keep(lease);
         self.chunk_put(ticket, done);
     }
 

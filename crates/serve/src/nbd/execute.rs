@@ -3,10 +3,12 @@
 //! Requests larger than [`PART_BYTES`] go to the device in parts of that size, all at once. A write
 //! up to that size is one device request, so it is as atomic as the device's writes are.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Result};
+use forebay_rt::Lease;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -14,8 +16,8 @@ use super::connection::Connection;
 use super::export::Extent;
 use super::format::{self, Errno};
 use super::handshake::Contexts;
-use super::pools::PART_BYTES;
-use super::request::Zero;
+use super::inbox::Received;
+use crate::memory::PART_BYTES;
 
 /// Most extents in an answer; a client that wants more asks again from where they end.
 const EXTENTS_MAX: usize = 4096;
@@ -29,12 +31,39 @@ pub(super) struct Ticket {
     pub(super) bytes: u64,
 }
 
-/// The data of a write.
-pub(super) enum Payload {
-    /// All in one, at most [`PART_BYTES`].
-    Whole(Buf),
-    /// In parts of [`PART_BYTES`], the last perhaps shorter.
-    Parts(Vec<Buf>),
+/// A write in several parts, each on its way while the next is received. It is answered when the last
+/// part lets go of it, if the client has sent them all.
+pub(super) struct Parted {
+    conn: Rc<Connection>,
+    ticket: Ticket,
+    /// The first error of a part, or none.
+    outcome: Cell<Result<(), Errno>>,
+    received: Cell<bool>,
+}
+
+impl Parted {
+    pub(super) fn new(conn: Rc<Connection>, ticket: Ticket) -> Rc<Parted> {
+        Rc::new(Parted {
+            conn,
+            ticket,
+            outcome: Cell::new(Ok(())),
+            received: Cell::new(false),
+        })
+    }
+
+    /// The client has sent all parts.
+    pub(super) fn is_received(&self) {
+        self.received.set(true);
+    }
+}
+
+impl Drop for Parted {
+    fn drop(&mut self) {
+        match self.received.get() {
+            true => self.conn.reply(self.ticket, self.outcome.get()),
+            false => self.conn.abandon(self.ticket.bytes),
+        }
+    }
 }
 
 fn errno(error: &DeviceError) -> Errno {
@@ -48,7 +77,8 @@ fn durability(fua: bool) -> Durability {
     }
 }
 
-fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+/// `range` in parts of [`PART_BYTES`], the last perhaps shorter.
+pub(super) fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
     let starts = range.step_by(PART_BYTES);
     starts.map(move |start| start..end.min(start + PART_BYTES as u64))
@@ -59,28 +89,30 @@ fn answer(conn: &Connection, ticket: Ticket, outcome: Result<()>) {
     conn.reply(ticket, outcome.as_ref().map_err(errno).copied());
 }
 
-pub(super) async fn write(conn: Rc<Connection>, ticket: Ticket, at: u64, data: Buf, fua: bool) {
-    let device = conn.device();
-    let outcome = device.write(at, data, durability(fua)).await;
-    answer(&conn, ticket, outcome);
-}
-
-pub(super) async fn write_parts(
+pub(super) async fn write(
     conn: Rc<Connection>,
     ticket: Ticket,
     at: u64,
-    data: Vec<Buf>,
+    Received { data, lease }: Received,
     fua: bool,
 ) {
     let device = conn.device();
-    let at = (at..).step_by(PART_BYTES);
-    let writes = data
-        .into_iter()
-        .zip(at)
-        .map(|(part, at)| device.write(at, part, durability(fua)));
-    // All are driven to their end, whatever becomes of the others.
-    let outcomes = join_all(writes).await;
-    answer(&conn, ticket, outcomes.into_iter().collect());
+    let outcome = device.write(at, data, durability(fua)).await;
+    drop(lease);
+    answer(&conn, ticket, outcome);
+}
+
+pub(super) async fn write_part(
+    whole: Rc<Parted>,
+    at: u64,
+    Received { data, lease }: Received,
+    fua: bool,
+) {
+    let device = whole.conn.device();
+    let outcome = device.write(at, data, durability(fua)).await;
+    drop(lease);
+    let outcome = outcome.as_ref().map_err(errno).copied();
+    whole.outcome.set(whole.outcome.get().and(outcome));
 }
 
 pub(super) async fn flush(conn: Rc<Connection>, ticket: Ticket) {
@@ -103,25 +135,32 @@ pub(super) async fn trim(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>
     answer(&conn, ticket, outcome);
 }
 
-pub(super) async fn zero(
-    conn: Rc<Connection>,
-    ticket: Ticket,
-    range: Range<u64>,
-    fua: bool,
-    how: Zero,
-) {
+pub(super) async fn zero(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>, fua: bool) {
     let device = conn.device();
-    let outcome = match how {
-        Zero::Device => device.write_zeroes(range).await,
-        Zero::Written => write_out_zeroes(device, range).await,
-    };
+    let outcome = device.write_zeroes(range).await;
     let outcome = then_flush(device, outcome, fua).await;
     answer(&conn, ticket, outcome);
 }
 
-async fn write_out_zeroes(device: &dyn Device, range: Range<u64>) -> Result<()> {
+/// Writes zeroes, with `lease` for a part of them.
+pub(super) async fn write_zeroes(
+    conn: Rc<Connection>,
+    ticket: Ticket,
+    range: Range<u64>,
+    fua: bool,
+    lease: Lease,
+) {
+    let device = conn.device();
     let len = (range.end - range.start).min(PART_BYTES as u64);
-    let zeroes = BufMut::zeroed(len as usize).freeze();
+    let mut zeroes = conn.memory.take(len as usize);
+    zeroes.fill(0);
+    let outcome = write_out(device, range, zeroes.freeze()).await;
+    drop(lease);
+    let outcome = then_flush(device, outcome, fua).await;
+    answer(&conn, ticket, outcome);
+}
+
+async fn write_out(device: &dyn Device, range: Range<u64>, zeroes: Buf) -> Result<()> {
     let mut left = parts(range).map(|part| {
         let data = zeroes.slice(..(part.end - part.start) as usize);
         device.write(part.start, data, Durability::Flush)
@@ -138,22 +177,26 @@ async fn write_out_zeroes(device: &dyn Device, range: Range<u64>) -> Result<()> 
     outcome
 }
 
-pub(super) async fn read(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>) {
+pub(super) async fn read(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>, lease: Lease) {
     let len = (range.end - range.start) as usize;
-    let buf = conn.pools.take(len);
+    let buf = conn.memory.take(len);
     match conn.device().read(range.start, buf).await {
-        Ok(buf) => conn.reply_data(ticket, range.start, len, [buf.freeze()]),
+        Ok(buf) => conn.reply_data(ticket, range.start, [buf.freeze()], lease),
         Err(error) => conn.reply_read_error(ticket, errno(&error), Some(range.start)),
     }
 }
 
 /// A large read that is answered in one: what comes first cannot be sent before the last is there,
 /// since it says whether all went well.
-pub(super) async fn read_whole(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>) {
+pub(super) async fn read_whole(
+    conn: Rc<Connection>,
+    ticket: Ticket,
+    range: Range<u64>,
+    lease: Lease,
+) {
     let (device, start) = (conn.device(), range.start);
-    let len = (range.end - range.start) as usize;
     let reads = parts(range).map(|part| {
-        let buf = conn.pools.take((part.end - part.start) as usize);
+        let buf = conn.memory.take((part.end - part.start) as usize);
         async move {
             let read = device.read(part.start, buf).await;
             read.map_err(|error| (errno(&error), part.start))
@@ -166,25 +209,29 @@ pub(super) async fn read_whole(conn: Rc<Connection>, ticket: Ticket, range: Rang
     {
         Ok(bufs) => {
             let data = bufs.into_iter().map(BufMut::freeze);
-            conn.reply_data(ticket, start, len, data);
+            conn.reply_data(ticket, start, data, lease);
         }
         Err((errno, at)) => conn.reply_read_error(ticket, errno, Some(at)),
     }
 }
 
-/// A large read that may be answered in chunks: each leaves when it is there.
+/// A large read that may be answered in chunks: each begins when there is memory for it, and leaves
+/// when it is there.
 pub(super) async fn read_chunks(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>) {
-    let device = conn.device();
+    let owner = &conn;
     let mut reads: FuturesUnordered<_> = parts(range)
-        .map(|part| {
-            let buf = conn.pools.take((part.end - part.start) as usize);
-            async move { (part.start, device.read(part.start, buf).await) }
+        .map(|part| async move {
+            let len = (part.end - part.start) as usize;
+            let lease = owner.reply_memory(len).await;
+            let buf = owner.memory.take(len);
+            let read = owner.device().read(part.start, buf).await;
+            (part.start, read, lease)
         })
         .collect();
-    while let Some((at, outcome)) = reads.next().await {
+    while let Some((at, outcome, lease)) = reads.next().await {
         let done = reads.is_empty();
         match outcome {
-            Ok(buf) => conn.chunk_data(ticket, done, at, buf.freeze()),
+            Ok(buf) => conn.chunk_data(ticket, done, at, buf.freeze(), lease),
             Err(error) => conn.chunk_error(ticket, done, errno(&error), Some(at)),
         }
     }
@@ -215,7 +262,13 @@ fn describe(extents: &[Extent], len: u64, value: impl Fn(&Extent) -> u32) -> Vec
 }
 
 /// Answers from memory, so it is not async.
-pub(super) fn status(conn: &Connection, ticket: Ticket, range: Range<u64>, one: bool) {
+pub(super) fn status(
+    conn: &Connection,
+    ticket: Ticket,
+    range: Range<u64>,
+    one: bool,
+    lease: Lease,
+) {
     const HOLE: u32 = 1 << 0;
     const ZERO: u32 = 1 << 1;
     let session = &conn.session;
@@ -242,5 +295,6 @@ pub(super) fn status(conn: &Connection, ticket: Ticket, range: Range<u64>, one: 
         let chunk = format::status_chunk(ticket.cookie, i == last, context, &extents);
         conn.put(BufMut::copy_of(&chunk).freeze());
     }
+    conn.outbox.keep(lease);
     conn.settle(ticket);
 }

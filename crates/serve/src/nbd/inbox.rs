@@ -6,17 +6,18 @@
 //! that is large beside the buffer is received straight into memory of its own, which is aligned for
 //! direct I/O.
 //!
-//! A small write that waits for its device keeps the whole buffer it came in, so what a connection
-//! can hold is its requests in flight times the buffer's size, at worst.
+//! A small write that waits for its device keeps the whole buffer it came in. So what is leased of
+//! the daemon's memory is whole buffers, and given back with the last payload in them; before one
+//! more is taken, or memory for a large payload, its lease is waited for, and nothing is received.
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, BufPool};
-use forebay_rt::Rt;
+use forebay_device::{Buf, BufMut};
+use forebay_rt::{Account, Lease, Rt};
 
-use super::pools::{PART_BYTES, Pools};
 use super::{Hangup, Wire};
+use crate::memory::{Memory, PART_BYTES};
 
 /// Bytes of a receive buffer: several dozen 4 KiB writes.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
@@ -30,14 +31,26 @@ const AFTER_LARGE_BYTES: usize = 4 << 10;
 /// must fit a buffer.
 const DIRECT_BYTES: usize = 128 << 10;
 
+/// What receiving gets on with: a buffer, another that takes over from it, and part of a payload.
+pub(super) const RESERVE: u64 = 2 * Memory::cost(BUFFER_BYTES) + Memory::cost(PART_BYTES);
+
+/// Bytes of a write, and what they hold of the daemon's memory until they are dropped.
+pub(super) struct Received {
+    pub(super) data: Buf,
+    /// Of all that is in the same buffer.
+    pub(super) lease: Option<Rc<Lease>>,
+}
+
 pub(super) struct Inbox {
     rt: Rt,
     wire: Rc<dyn Wire>,
-    buffers: BufPool,
-    pools: Rc<Pools>,
+    memory: Memory,
+    account: Account,
     /// The first `filled` bytes are received and not yet taken; the rest is room. `None` while a
     /// transfer has it.
     buf: Option<BufMut>,
+    /// For the whole of `buf`, with what was taken off its front.
+    lease: Option<Rc<Lease>>,
     filled: usize,
     /// The last payload was large.
     after_large: bool,
@@ -45,22 +58,25 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(rt: Rt, wire: Rc<dyn Wire>, stall: Duration) -> Inbox {
+    /// `account` has [`RESERVE`].
+    pub(super) fn new(
+        rt: Rt,
+        wire: Rc<dyn Wire>,
+        memory: Memory,
+        account: Account,
+        stall: Duration,
+    ) -> Inbox {
         Inbox {
             rt,
             wire,
-            buffers: BufPool::new(BUFFER_BYTES),
-            pools: Rc::new(Pools::new()),
+            memory,
+            account,
             buf: None,
+            lease: None,
             filled: 0,
             after_large: false,
             stall,
         }
-    }
-
-    /// Where memory for large payloads comes from, for the connection's other needs.
-    pub(super) fn pools(&self) -> Rc<Pools> {
-        Rc::clone(&self.pools)
     }
 
     /// What is received and not yet taken.
@@ -97,31 +113,19 @@ impl Inbox {
         }
     }
 
-    /// Takes the next `len` bytes, the payload of a write, in parts of [`PART_BYTES`] (the last may
-    /// be shorter).
-    pub(super) async fn payload(&mut self, len: usize) -> Result<Vec<Buf>, Hangup> {
-        self.after_large = true;
-        let mut parts = Vec::with_capacity(len.div_ceil(PART_BYTES));
-        let mut left = len;
-        while left > 0 {
-            let n = left.min(PART_BYTES);
-            parts.push(self.piece(n).await?);
-            left -= n;
-        }
-        Ok(parts)
-    }
-
-    /// True if the next `len` bytes come as a slice of the buffer, once `need` had them.
-    pub(super) fn is_small(len: usize) -> bool {
-        len < DIRECT_BYTES
-    }
-
-    async fn piece(&mut self, len: usize) -> Result<Buf, Hangup> {
-        if Inbox::is_small(len) {
+    /// Receives the next `len` bytes, at most [`PART_BYTES`]: a small payload as a slice of the buffer,
+    /// a large one into memory of its own.
+    pub(super) async fn payload(&mut self, len: usize) -> Result<Received, Hangup> {
+        if len < DIRECT_BYTES {
             self.need(len).await?;
-            return Ok(self.take(len).freeze());
+            return Ok(Received {
+                data: self.take(len).freeze(),
+                lease: self.lease.clone(),
+            });
         }
-        let mut whole = self.pools.take(len);
+        self.after_large = true;
+        let lease = self.account.lease(Memory::cost(len)).await;
+        let mut whole = self.memory.take(len);
         let n = self.filled.min(len);
         let mut filled = whole.split_to(n);
         filled.copy_from_slice(&self.take(n));
@@ -130,7 +134,10 @@ impl Inbox {
             filled = join(filled, buf.split_to(n));
             whole = buf;
         }
-        Ok(filled.freeze())
+        Ok(Received {
+            data: filled.freeze(),
+            lease: Some(Rc::new(lease)),
+        })
     }
 
     /// Throws the next `len` bytes away.
@@ -148,13 +155,7 @@ impl Inbox {
     async fn receive(&mut self, want: usize, limit: Option<Duration>) -> Result<(), Hangup> {
         let mut buf = match self.buf.take() {
             Some(buf) if buf.len() >= want.max(self.filled + ROOM_BYTES_MIN) => buf,
-            old => {
-                let mut fresh = self.buffers.take();
-                if let Some(old) = old {
-                    fresh[..self.filled].copy_from_slice(&old[..self.filled]);
-                }
-                fresh
-            }
+            old => self.take_over(old).await,
         };
         let front = buf.split_to(self.filled);
         let after_large = std::mem::replace(&mut self.after_large, false);
@@ -166,6 +167,21 @@ impl Inbox {
         self.buf = Some(join(join(front, room), buf));
         self.filled += n;
         Ok(())
+    }
+
+    /// A fresh buffer that begins with what was received and not taken from `old`.
+    async fn take_over(&mut self, old: Option<BufMut>) -> BufMut {
+        let old = old.filter(|_| self.filled > 0);
+        if old.is_none() {
+            self.lease = None;
+        }
+        let lease = self.account.lease(Memory::cost(BUFFER_BYTES)).await;
+        let mut fresh = self.memory.take(BUFFER_BYTES);
+        if let Some(old) = old {
+            fresh[..self.filled].copy_from_slice(&old[..self.filled]);
+        }
+        self.lease = Some(Rc::new(lease));
+        fresh
     }
 
     async fn transfer(

@@ -12,7 +12,8 @@
 //!
 //! What clients are promised:
 //! - A write of up to 1 MiB is one request to the device, so it is as atomic as the device makes it;
-//!   larger ones go down in parts of 1 MiB.
+//!   larger ones go down in parts of 1 MiB as they arrive. Of one whose client goes away in the middle,
+//!   some parts may be written.
 //! - A flush covers what was answered before on any connection, so clients may use several at once.
 //! - Requests are handed to the device in the order they arrive on a connection, and answered in
 //!   the order they finish.
@@ -21,8 +22,9 @@
 //! - What is wrong with a request is answered (`EINVAL`, `ENOSPC` past the end, `EPERM` where
 //!   read-only) and the connection goes on. What is not a request ends it.
 //!
-//! And what clients cannot do, whatever they send: make the server hold more than [`Limits`] allow,
-//! keep another client waiting, or stop the server. The bytes are all in `format.rs`; nothing there
+//! And what clients cannot do, whatever they send: make the server hold more than [`Limits`] and the
+//! bound of its [`crate::Memory`] allow, keep another client from getting on, or stop the server. The
+//! bytes are all in `format.rs`; nothing there
 //! allocates by a length that was received.
 //!
 //! Left out on purpose: TLS (put a tunnel in front), the old style handshake, `CACHE`, `RESIZE`,
@@ -38,7 +40,6 @@ pub mod format;
 mod handshake;
 mod inbox;
 mod outbox;
-mod pools;
 mod request;
 mod server;
 mod socket;

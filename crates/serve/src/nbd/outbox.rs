@@ -2,11 +2,18 @@
 
 use std::cell::RefCell;
 
-use forebay_device::{Buf, BufMut, BufPool};
-use forebay_rt::Event;
+use forebay_device::{Buf, BufMut};
+use forebay_rt::{Event, Lease};
+
+use crate::memory::{Memory, PART_BYTES};
 
 /// Bytes of the buffers that headers are gathered in.
 const HEADERS_BYTES: usize = 16 << 10;
+/// What such buffers hold while a connection lasts. Its requests under way have headers for two.
+pub(super) const HEADERS_COST: u64 = 4 * Memory::cost(HEADERS_BYTES);
+/// What replying gets on with: the headers, and part of a read.
+pub(super) const RESERVE: u64 = HEADERS_COST + Memory::cost(PART_BYTES);
+
 /// Pieces in one transfer, well below what `sendmsg` takes.
 const PIECES_MAX: usize = 512;
 
@@ -24,9 +31,19 @@ impl Settled {
     }
 }
 
+/// What is sent in one transfer. The leases are given back after it, with the data.
+#[derive(Default)]
+pub(super) struct Replies {
+    pub(super) pieces: Vec<Buf>,
+    pub(super) leases: Vec<Lease>,
+    pub(super) settled: Settled,
+}
+
 #[derive(Default)]
 struct Queue {
     pieces: Vec<Buf>,
+    /// For the data in `pieces`.
+    leases: Vec<Lease>,
     /// The first `used` bytes are headers that belong behind `pieces`.
     headers: Option<BufMut>,
     used: usize,
@@ -35,16 +52,16 @@ struct Queue {
 
 pub(super) struct Outbox {
     queue: RefCell<Queue>,
-    pool: BufPool,
+    memory: Memory,
     /// Something was put in.
     pub(super) filled: Event,
 }
 
 impl Outbox {
-    pub(super) fn new() -> Outbox {
+    pub(super) fn new(memory: Memory) -> Outbox {
         Outbox {
             queue: RefCell::default(),
-            pool: BufPool::new(HEADERS_BYTES),
+            memory,
             filled: Event::new(),
         }
     }
@@ -56,7 +73,7 @@ impl Outbox {
         let room = queue.headers.as_ref().map_or(0, |buf| buf.len());
         if room < queue.used + header.len() {
             queue.seal();
-            queue.headers = Some(self.pool.take());
+            queue.headers = Some(self.memory.take(HEADERS_BYTES));
         }
         if let Some(headers) = &mut queue.headers {
             headers[queue.used..queue.used + header.len()].copy_from_slice(header);
@@ -66,6 +83,11 @@ impl Outbox {
             queue.seal();
             queue.pieces.push(piece);
         }
+    }
+
+    /// Keeps the lease of data that was put until the data is sent.
+    pub(super) fn keep(&self, lease: Lease) {
+        self.queue.borrow_mut().leases.push(lease);
     }
 
     /// Says that what was put last completes the reply of a request that cost `bytes`.
@@ -80,16 +102,21 @@ impl Outbox {
     /// All that is there, or as much of it as fits a transfer; nothing if there is nothing.
     ///
     /// Where not all fits, the requests count as settled with the last part.
-    pub(super) fn take(&self) -> (Vec<Buf>, Settled) {
+    pub(super) fn take(&self) -> Replies {
         let mut queue = self.queue.borrow_mut();
         queue.seal();
         if queue.pieces.len() > PIECES_MAX {
             let rest = queue.pieces.split_off(PIECES_MAX);
-            let pieces = std::mem::replace(&mut queue.pieces, rest);
-            return (pieces, Settled::default());
+            return Replies {
+                pieces: std::mem::replace(&mut queue.pieces, rest),
+                ..Replies::default()
+            };
         }
-        let pieces = std::mem::take(&mut queue.pieces);
-        (pieces, std::mem::take(&mut queue.settled))
+        Replies {
+            pieces: std::mem::take(&mut queue.pieces),
+            leases: std::mem::take(&mut queue.leases),
+            settled: std::mem::take(&mut queue.settled),
+        }
     }
 }
 

@@ -7,23 +7,29 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_rt::{Event, Rt};
+use forebay_rt::{Account, Event, Rt};
 use futures_util::future::{Either, select};
 
 use super::connection::Connection;
 use super::export::{Export, ExportError, Exports};
 use super::handshake::{self, Session};
-use super::inbox::Inbox;
+use super::inbox::{self, Inbox};
+use super::outbox;
 use super::transmission::{read_requests, send_replies};
 use super::{Hangup, Wire};
+use crate::Memory;
+
+/// What a connection gets on with, in bytes.
+const CONNECTION_RESERVE: u64 = inbox::RESERVE + outbox::RESERVE;
 
 /// What clients may take up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at a time. The next is closed at once. A client that has come this far may be idle
-    /// for ever, so who may connect at all is for the socket's permissions to say.
+    /// Connections at a time, and no more than the memory has reserves for (2.6 MiB each). The next is
+    /// closed at once. A client that has come this far may be idle for ever, so who may connect at all
+    /// is for the socket's permissions to say.
     pub connections: usize,
-    /// Of those, how many may still be haggling. The next takes the place of the oldest.
+    /// Of those, how many may still be haggling, at most half. The next takes the place of the oldest.
     pub handshakes: usize,
     /// How long a client may haggle.
     pub handshake_time: Duration,
@@ -32,7 +38,7 @@ pub struct Limits {
     pub stall_time: Duration,
     /// Requests under way on a connection. More are not read.
     pub requests_in_flight: u32,
-    /// Their data, in bytes.
+    /// Their data, in bytes. What all connections hold together is for their [`Memory`] to bound.
     pub bytes_in_flight: u64,
 }
 
@@ -73,6 +79,11 @@ struct Inner {
     rt: Rt,
     exports: Rc<Exports>,
     limits: Limits,
+    memory: Memory,
+    /// Of connections there could be besides: what receiving takes its memory from, and what replying
+    /// does. Two, so that a client that sends a write before it fetches what it has read is not kept
+    /// from that. All are open from the beginning, so that a new connection need not wait for others.
+    accounts: RefCell<Vec<(Account, Account)>>,
     /// In the order they came.
     clients: RefCell<BTreeMap<u64, Rc<Client>>>,
     next_client: Cell<u64>,
@@ -88,15 +99,31 @@ struct Inner {
 pub struct Server(Rc<Inner>);
 
 impl Server {
-    /// A server of `exports` that runs on `rt`. The first export is the default one.
+    /// A server of `exports` that runs on `rt` and takes buffers from `memory`. The first export is the
+    /// default one.
     ///
     /// # Errors
     /// If the exports cannot be told apart, or there are none.
-    pub fn new(rt: Rt, exports: Vec<Export>, limits: Limits) -> Result<Server, ExportError> {
+    pub fn new(
+        rt: Rt,
+        exports: Vec<Export>,
+        mut limits: Limits,
+        memory: &Memory,
+    ) -> Result<Server, ExportError> {
+        let reserves = memory.accounts_max(CONNECTION_RESERVE);
+        let accounts = (0..limits.connections.min(reserves)).map_while(|_| {
+            let receiving = memory.account(inbox::RESERVE)?;
+            Some((receiving, memory.account(outbox::RESERVE)?))
+        });
+        let accounts: Vec<_> = accounts.collect();
+        limits.connections = accounts.len();
+        limits.handshakes = limits.handshakes.min(limits.connections.div_ceil(2));
         Ok(Server(Rc::new(Inner {
             rt,
             exports: Rc::new(Exports::new(exports)?),
             limits,
+            memory: memory.clone(),
+            accounts: RefCell::new(accounts),
             clients: RefCell::default(),
             next_client: Cell::default(),
             closing: Cell::default(),
@@ -113,21 +140,26 @@ impl Server {
     /// Takes over a new connection. Past the limits, or while the server closes, ends it.
     pub fn connect(&self, wire: Rc<dyn Wire>) {
         let inner = &self.0;
-        if inner.closing.get() || self.connections() >= inner.limits.connections {
+        let accounts = match inner.closing.get() {
+            true => None,
+            false => inner.accounts.borrow_mut().pop(),
+        };
+        let Some(accounts) = accounts else {
             tracing::debug!(target: "forebay::nbd", "connection refused");
             wire.shutdown();
             return;
-        }
+        };
         self.make_room_for_handshake();
         let id = inner.next_client.replace(inner.next_client.get() + 1);
         let client = Rc::new(Client::default());
         inner.clients.borrow_mut().insert(id, Rc::clone(&client));
         let server = Rc::clone(inner);
         let task = async move {
-            let hangup = server.serve(&client, &wire).await;
+            let hangup = server.serve(&client, &wire, accounts.clone()).await;
             wire.shutdown();
             tracing::debug!(target: "forebay::nbd", client = id, "connection ended: {hangup}");
             server.clients.borrow_mut().remove(&id);
+            server.accounts.borrow_mut().push(accounts);
             server.left.notify_all();
         };
         inner.rt.spawn(task).detach();
@@ -173,15 +205,27 @@ impl Server {
 
 impl Inner {
     /// One connection from greeting to end.
-    async fn serve(&self, client: &Client, wire: &Rc<dyn Wire>) -> Hangup {
-        let stall = self.limits.stall_time;
-        let mut inbox = Inbox::new(self.rt.clone(), Rc::clone(wire), stall);
+    async fn serve(
+        &self,
+        client: &Client,
+        wire: &Rc<dyn Wire>,
+        (receiving, replying): (Account, Account),
+    ) -> Hangup {
+        let (rt, memory, stall) = (&self.rt, &self.memory, self.limits.stall_time);
+        let mut inbox = Inbox::new(
+            rt.clone(),
+            Rc::clone(wire),
+            memory.clone(),
+            receiving,
+            stall,
+        );
         let session = match unless_stopped(client, self.haggle(&mut inbox, &**wire)).await {
             Ok(session) => session,
             Err(hangup) => return hangup,
         };
         client.serving.set(true);
-        let conn = Connection::new(self.rt.clone(), session, inbox.pools(), self.limits);
+        let (rt, memory) = (rt.clone(), memory.clone());
+        let conn = Connection::new(rt, session, memory, replying, self.limits).await;
         let conn = Rc::new(conn);
         let sender = send_replies(Rc::clone(&conn), Rc::clone(wire), stall);
         let sender = self.rt.spawn(sender);

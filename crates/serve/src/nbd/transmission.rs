@@ -5,23 +5,27 @@
 //! device that answers from memory a whole buffer of requests is served without a task switch, and
 //! [`send_replies`] then sends all their replies in one transfer.
 //!
-//! A request is admitted before its payload is received. What the limits do not admit stays in the
-//! socket, so a client that sends more than it may, or does not fetch its replies, only stops itself.
+//! A request is admitted, and memory for its payload or its answer leased, before more is received.
+//! What the limits do not admit, and what there is no memory for, stays in the socket. So a client that
+//! sends more than it may, or does not fetch its replies, only stops itself; and many that send at once
+//! take turns.
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use super::connection::Connection;
-use super::execute::{self, Payload};
+use super::connection::{Admission, Connection};
+use super::execute::{self, Parted};
 use super::export::REQUEST_BYTES_MAX;
 use super::format::{self, Errno, Request, command};
 use super::inbox::Inbox;
-use super::pools::PART_BYTES;
-use super::request::{self, Command};
+use super::outbox::Replies;
+use super::request::{self, Command, Zero};
 use super::{Hangup, Wire};
+use crate::memory::PART_BYTES;
 
 /// What an answer to BLOCK_STATUS may take, in bytes: two contexts' extents.
 const STATUS_BYTES: u64 = 64 << 10;
@@ -83,49 +87,84 @@ async fn accept(
         Command::Flush | Command::Trim { .. } | Command::Zero { .. } => 0,
     };
     let admission = conn.admit(bytes).await;
-    let payload = match command {
-        Command::Write { .. } => payload(inbox, bytes as usize).await?,
-        _ => Payload::Parts(Vec::new()),
-    };
-    let ticket = admission.ticket(cookie);
-    let owner = Rc::clone(conn);
-    match (command, payload) {
-        (Command::Write { range, fua }, Payload::Whole(data)) => {
-            start(conn, execute::write(owner, ticket, range.start, data, fua));
+    // Past the match, every request has its ticket; before, its share goes back if the client leaves.
+    let request = |admission: Admission<'_>| (Rc::clone(conn), admission.ticket(cookie));
+    match command {
+        Command::Write { range, fua } => write(conn, inbox, admission, cookie, range, fua).await?,
+        Command::Read { range, whole } if whole || bytes <= PART_BYTES as u64 => {
+            let lease = conn.reply_memory(bytes as usize).await;
+            let (owner, ticket) = request(admission);
+            match bytes <= PART_BYTES as u64 {
+                true => start(conn, execute::read(owner, ticket, range, lease)),
+                false => start(conn, execute::read_whole(owner, ticket, range, lease)),
+            }
         }
-        (Command::Write { range, fua }, Payload::Parts(data)) => {
-            let write = execute::write_parts(owner, ticket, range.start, data, fua);
-            start(conn, write);
-        }
-        (Command::Read { range, .. }, _) if bytes <= PART_BYTES as u64 => {
-            start(conn, execute::read(owner, ticket, range));
-        }
-        (Command::Read { range, whole: true }, _) => {
-            start(conn, execute::read_whole(owner, ticket, range));
-        }
-        (Command::Read { range, .. }, _) => {
+        Command::Read { range, .. } => {
+            let (owner, ticket) = request(admission);
             start(conn, execute::read_chunks(owner, ticket, range));
         }
-        (Command::Flush, _) => start(conn, execute::flush(owner, ticket)),
-        (Command::Trim { range, fua }, _) => start(conn, execute::trim(owner, ticket, range, fua)),
-        (Command::Zero { range, fua, how }, _) => {
-            start(conn, execute::zero(owner, ticket, range, fua, how));
+        Command::Flush => {
+            let (owner, ticket) = request(admission);
+            start(conn, execute::flush(owner, ticket));
         }
-        (Command::Status { range, one }, _) => execute::status(conn, ticket, range, one),
+        Command::Trim { range, fua } => {
+            let (owner, ticket) = request(admission);
+            start(conn, execute::trim(owner, ticket, range, fua));
+        }
+        Command::Zero {
+            range,
+            fua,
+            how: Zero::Device,
+        } => {
+            let (owner, ticket) = request(admission);
+            start(conn, execute::zero(owner, ticket, range, fua));
+        }
+        Command::Zero {
+            range,
+            fua,
+            how: Zero::Written,
+        } => {
+            let lease = conn.reply_memory(PART_BYTES).await;
+            let (owner, ticket) = request(admission);
+            start(
+                conn,
+                execute::write_zeroes(owner, ticket, range, fua, lease),
+            );
+        }
+        Command::Status { range, one } => {
+            let lease = conn.reply_memory(bytes as usize).await;
+            execute::status(conn, admission.ticket(cookie), range, one, lease);
+        }
     }
     Ok(())
 }
 
-async fn payload(inbox: &mut Inbox, len: usize) -> Result<Payload, Hangup> {
-    if Inbox::is_small(len) {
-        inbox.need(len).await?;
-        return Ok(Payload::Whole(inbox.take(len).freeze()));
+async fn write(
+    conn: &Rc<Connection>,
+    inbox: &mut Inbox,
+    admission: Admission<'_>,
+    cookie: u64,
+    range: Range<u64>,
+    fua: bool,
+) -> Result<(), Hangup> {
+    if range.end - range.start <= PART_BYTES as u64 {
+        let payload = inbox.payload((range.end - range.start) as usize).await?;
+        let (owner, ticket) = (Rc::clone(conn), admission.ticket(cookie));
+        start(
+            conn,
+            execute::write(owner, ticket, range.start, payload, fua),
+        );
+        return Ok(());
     }
-    let mut parts = inbox.payload(len).await?;
-    Ok(match parts.len() {
-        1 => Payload::Whole(parts.remove(0)),
-        _ => Payload::Parts(parts),
-    })
+    // It never needs memory for more than a part, however long it is.
+    let whole = Parted::new(Rc::clone(conn), admission.ticket(cookie));
+    for part in execute::parts(range) {
+        let payload = inbox.payload((part.end - part.start) as usize).await?;
+        let write = execute::write_part(Rc::clone(&whole), part.start, payload, fua);
+        start(conn, write);
+    }
+    whole.is_received();
+    Ok(())
 }
 
 /// Runs a request as far as it goes at once, and the rest of it as a task. The task outlives the
@@ -145,15 +184,22 @@ pub(super) async fn send_replies(conn: Rc<Connection>, wire: Rc<dyn Wire>, stall
     let mut broken = false;
     loop {
         let next = || {
-            let (pieces, settled) = conn.outbox.take();
-            let over = pieces.is_empty() && conn.is_over();
-            (over || !pieces.is_empty()).then_some((pieces, settled))
+            let replies = conn.outbox.take();
+            let none = replies.pieces.is_empty();
+            (!none || conn.is_over()).then_some(replies)
         };
-        let (pieces, settled) = conn.outbox.filled.until(next).await;
+        let Replies {
+            pieces,
+            leases,
+            settled,
+        } = conn.outbox.filled.until(next).await;
         if pieces.is_empty() {
             return;
         }
-        if !broken {
+        // When the data goes, sent or not, its leases follow.
+        if broken {
+            drop(pieces);
+        } else {
             let sent = conn.rt.timeout(stall, wire.send(pieces)).await;
             broken = !matches!(sent, Ok(Ok(())));
             if broken {
@@ -161,6 +207,7 @@ pub(super) async fn send_replies(conn: Rc<Connection>, wire: Rc<dyn Wire>, stall
                 wire.shutdown();
             }
         }
+        drop(leases);
         conn.release(settled);
     }
 }

@@ -18,6 +18,7 @@ use forebay_device::{
 };
 use forebay_os::{OpenOptions, Poller, Ring};
 use forebay_rt::Executor;
+use forebay_serve::Memory;
 use forebay_serve::blockdev::{DetachError, InUse, LoopOptions, LoopVolume, attach_loop};
 
 /// True if the test can run here; says so loudly if not.
@@ -203,11 +204,12 @@ impl<'a> Plan<'a> {
                         discard_granularity: self.discard_granularity,
                     }),
                 };
+                let memory = Memory::default();
                 let options = LoopOptions {
                     leftovers: self.leftovers,
                     ..LoopOptions::default()
                 };
-                let attached = attach_loop(&rt, &ring, device, &dir, &name, options).await;
+                let attached = attach_loop(&rt, &ring, device, &memory, &dir, &name, options).await;
                 let mut volume = match attached {
                     Ok(volume) => volume,
                     Err(error) => return tell.send(Err(error)).expect("test waits"),

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use forebay_device::RamDevice;
 use forebay_rt::Rt;
+use forebay_serve::Memory;
 use forebay_serve::nbd::format::{export_flag, info, option, reply};
 use forebay_serve::nbd::{Export, ExportError, Limits, Server};
 
@@ -27,7 +28,7 @@ fn two_exports(rt: &Rt) -> Server {
         Export::new("disk", ram(4096)).description("the first"),
         Export::new("second", ram(512)).read_only(true),
     ];
-    Server::new(rt.clone(), exports, Limits::default()).unwrap()
+    Server::new(rt.clone(), exports, Limits::default(), &Memory::default()).unwrap()
 }
 
 async fn greeted(server: &Server) -> Client {
@@ -241,7 +242,13 @@ fn exports_that_cannot_be_told_apart_are_refused() {
     run(async |rt| {
         let make = |names: &[&str]| {
             let exports = names.iter().map(|name| Export::new(*name, ram(512)));
-            Server::new(rt.clone(), exports.collect(), Limits::default()).err()
+            Server::new(
+                rt.clone(),
+                exports.collect(),
+                Limits::default(),
+                &Memory::default(),
+            )
+            .err()
         };
         assert_eq!(make(&[]), Some(ExportError::None));
         let twice = Some(ExportError::Duplicate("a".into()));

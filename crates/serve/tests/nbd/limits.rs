@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use forebay_serve::Memory;
 use forebay_serve::nbd::format::{command, option};
 use forebay_serve::nbd::{Export, Limits, Server};
 
@@ -11,7 +12,7 @@ use crate::support::{LEN, connect, run, serve};
 
 fn limited(rt: &forebay_rt::Rt, probe: &Rc<Probe>, limits: Limits) -> Server {
     let export = Export::new("disk", Rc::clone(probe) as _);
-    Server::new(rt.clone(), vec![export], limits).unwrap()
+    Server::new(rt.clone(), vec![export], limits, &Memory::default()).unwrap()
 }
 
 #[test]

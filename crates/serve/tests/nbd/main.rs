@@ -3,6 +3,7 @@
 mod handshake;
 mod hostile;
 mod limits;
+mod memory;
 mod support;
 mod tools;
 mod transmission;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use forebay_device::Device;
 use forebay_rt::{Executor, Rt, VirtualTime};
+use forebay_serve::Memory;
 use forebay_serve::nbd::{Export, Limits, Server};
 
 use client::Client;
@@ -28,7 +29,13 @@ pub(crate) fn serve(rt: &Rt, device: Rc<dyn Device>) -> Server {
 }
 
 pub(crate) fn serve_export(rt: &Rt, export: Export) -> Server {
-    Server::new(rt.clone(), vec![export], Limits::default()).unwrap()
+    Server::new(
+        rt.clone(),
+        vec![export],
+        Limits::default(),
+        &Memory::default(),
+    )
+    .unwrap()
 }
 
 /// A new connection to `server`, nothing said yet.

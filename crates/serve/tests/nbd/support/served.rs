@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use forebay_os::{Address, Listener, Ring};
 use forebay_rt::{Driver, Executor};
+use forebay_serve::Memory;
 use forebay_serve::nbd::{Export, Limits, Server};
 use tempfile::TempDir;
 
@@ -58,7 +59,8 @@ impl Served {
             let executor = Executor::new(Rc::clone(&ring) as Rc<dyn Driver>);
             let rt = executor.rt();
             let (exports, at_end) = make(&ring);
-            let server = Server::new(rt.clone(), exports, Limits::default()).unwrap();
+            let server =
+                Server::new(rt.clone(), exports, Limits::default(), &Memory::default()).unwrap();
             let listener = Listener::bind(&ring, &address).unwrap();
             is_listening.send(()).unwrap();
             executor.block_on(async move {
