@@ -164,7 +164,11 @@ impl Engine {
         let below = data.geometry();
         let geometry = Geometry {
             volatile: options.acknowledge == Acknowledge::Flush,
-            discard_granularity: below.discard_granularity.max(below.block_size),
+            // Where home discards nothing, a discard would only bring old data back to light.
+            discard_granularity: match below.discard_granularity {
+                0 => 0,
+                unit => unit.max(below.block_size),
+            },
             preferred_io: below.preferred_io.max(4096),
             ..below
         };

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result};
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result, Room};
 use forebay_log::{Log, RangeKind};
 use forebay_units::SECTOR_BYTES;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -319,7 +319,8 @@ impl Engine {
     pub(crate) async fn change_home(&self, kind: RangeKind, sectors: Range<u64>) -> Result<()> {
         let bytes = sectors.start * SECTOR_BYTES..sectors.end * SECTOR_BYTES;
         match kind {
-            RangeKind::Zero => self.data.write_zeroes(bytes).await,
+            RangeKind::Zero => self.data.write_zeroes(bytes, Room::Keep).await,
+            RangeKind::Unmap => self.data.write_zeroes(bytes, Room::Release).await,
             RangeKind::Discard if self.data.geometry().discard_granularity > 0 => {
                 self.data.discard(bytes).await
             }

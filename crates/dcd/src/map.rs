@@ -437,7 +437,13 @@ impl Map {
                     put(at..part.start, Source::Home);
                 }
                 at = part.end;
-                put(part, Source::Marked(mark.kind));
+                let source = match mark.kind {
+                    // Nothing is promised of it, so home has the answer now as later. Zeroes until
+                    // the discard is home, and then what is left there, would be old data come back.
+                    RangeKind::Discard => Source::Home,
+                    kind => Source::Marked(kind),
+                };
+                put(part, source);
             }
         }
         if at < range.end {

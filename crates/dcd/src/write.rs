@@ -212,6 +212,9 @@ impl Engine {
     /// Marks a range as zeroed or discarded.
     pub(crate) async fn mark(&self, op: Op, kind: RangeKind, range: Range<u64>) -> Result<()> {
         let _request = self.request(op)?;
+        if kind == RangeKind::Discard && self.geometry.discard_granularity == 0 {
+            return Ok(());
+        }
         let range_sectors = sectors(&range);
         match self.admit(op, 0, 1).await? {
             Admitted::ToLog => {

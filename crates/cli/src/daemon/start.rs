@@ -9,7 +9,7 @@ use forebay_dcd::Volume;
 use forebay_device::{Checked, Device};
 use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
 use forebay_rt::{Event, Rt};
-use forebay_serve::nbd::{Export, Limits, Server, Zeroing};
+use forebay_serve::nbd::{Export, Limits, Server};
 use forebay_stack::{Accept, Attached, Options, open_pair};
 use forebay_units::ByteLen;
 use futures_util::future::{Either, select};
@@ -231,11 +231,8 @@ fn nbd_server(
     let export = Export::new(name, Rc::clone(device) as Rc<dyn Device>)
         .description(format!("Forebay volume {name}"))
         .status(Rc::new(Places::new(volume.clone())))
-        // Zeroes are an entry in the log, whatever their length; the data device keeps its space.
-        .zeroing(Zeroing {
-            fast: true,
-            keeps_space: true,
-        });
+        // Zeroes are an entry in the log, whatever their length.
+        .fast_zeroes(true);
     Server::new(rt.clone(), vec![export], Limits::default()).map_err(Failure::general)
 }
 

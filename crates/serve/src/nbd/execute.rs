@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Result};
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Result, Room};
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -15,12 +15,9 @@ use super::export::Extent;
 use super::format::{self, Errno};
 use super::handshake::Contexts;
 use super::pools::PART_BYTES;
-use super::request::Zero;
 
 /// Most extents in an answer; a client that wants more asks again from where they end.
 const EXTENTS_MAX: usize = 4096;
-/// Parts of zeroes written at a time, so that a large range does not flood the device.
-const ZERO_PARTS_MAX: usize = 4;
 
 /// What to answer, and what it takes off the connection's budget while it is under way.
 #[derive(Clone, Copy, Debug)]
@@ -108,34 +105,12 @@ pub(super) async fn zero(
     ticket: Ticket,
     range: Range<u64>,
     fua: bool,
-    how: Zero,
+    room: Room,
 ) {
     let device = conn.device();
-    let outcome = match how {
-        Zero::Device => device.write_zeroes(range).await,
-        Zero::Written => write_out_zeroes(device, range).await,
-    };
+    let outcome = device.write_zeroes(range, room).await;
     let outcome = then_flush(device, outcome, fua).await;
     answer(&conn, ticket, outcome);
-}
-
-async fn write_out_zeroes(device: &dyn Device, range: Range<u64>) -> Result<()> {
-    let len = (range.end - range.start).min(PART_BYTES as u64);
-    let zeroes = BufMut::zeroed(len as usize).freeze();
-    let mut left = parts(range).map(|part| {
-        let data = zeroes.slice(..(part.end - part.start) as usize);
-        device.write(part.start, data, Durability::Flush)
-    });
-    let mut writes: FuturesUnordered<_> = left.by_ref().take(ZERO_PARTS_MAX).collect();
-    let mut outcome = Ok(());
-    // After an error nothing new is begun, but what is under way is driven to its end.
-    while let Some(done) = writes.next().await {
-        outcome = outcome.and(done);
-        if outcome.is_ok() {
-            writes.extend(left.next());
-        }
-    }
-    outcome
 }
 
 pub(super) async fn read(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>) {

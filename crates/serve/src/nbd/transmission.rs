@@ -108,8 +108,8 @@ async fn accept(
         }
         (Command::Flush, _) => start(conn, execute::flush(owner, ticket)),
         (Command::Trim { range, fua }, _) => start(conn, execute::trim(owner, ticket, range, fua)),
-        (Command::Zero { range, fua, how }, _) => {
-            start(conn, execute::zero(owner, ticket, range, fua, how));
+        (Command::Zero { range, fua, room }, _) => {
+            start(conn, execute::zero(owner, ticket, range, fua, room));
         }
         (Command::Status { range, one }, _) => execute::status(conn, ticket, range, one),
     }
