@@ -13,7 +13,7 @@ use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
 use forebay_log::RangeKind;
 
 use crate::engine::{Engine, Rescue, sectors};
-use crate::home::{Haste, Loaded};
+use crate::home::{Haste, Loaded, home_parts};
 use crate::map::Piece;
 use crate::policy;
 use crate::ranges::Mark;
@@ -67,7 +67,9 @@ impl Engine {
         let marks: Vec<(Range<u64>, Mark)> = self.map.borrow().ranges().iter().collect();
         self.persist(|| async {
             for (range, mark) in &marks {
-                self.mark_at_home(*mark, range.clone()).await?;
+                for part in home_parts(range.clone()) {
+                    self.mark_at_home(*mark, part).await?;
+                }
             }
             self.flush_data().await
         })
@@ -202,14 +204,17 @@ impl Engine {
     }
 
     /// A discard or write-zeroes without a log.
-    pub(crate) async fn mark_home(&self, op: Op, kind: RangeKind, bytes: Range<u64>) -> Result<()> {
-        let range = sectors(&bytes);
+    pub(crate) async fn mark_home(&self, op: Op, kind: RangeKind, range: Range<u64>) -> Result<()> {
         self.until_rescued(op, Some(&range)).await?;
-        let _turn = self.home.lock(range.clone()).await;
-        self.change_home(kind, range.clone()).await?;
-        self.note_bypassed();
-        if op == Op::WriteZeroes {
-            self.map.borrow_mut().mark(range, None);
+        for part in home_parts(range) {
+            let turn = self.home.lock(part.clone()).await;
+            self.change_home(kind, part.clone()).await?;
+            self.note_bypassed();
+            if op == Op::WriteZeroes {
+                self.map.borrow_mut().mark(part, None);
+            }
+            drop(turn);
+            self.rt.yield_now().await;
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use forebay_units::{Line, RecordSeq, SegmentSeq};
 use futures_util::StreamExt;
 
 use crate::engine::Engine;
-use crate::home::{Haste, LoadedPieces};
+use crate::home::{Haste, LoadedPieces, home_parts};
 use crate::map::Piece;
 use crate::policy::{self, Decision};
 use crate::ranges::Mark;
@@ -241,8 +241,10 @@ impl Engine {
         let marked = marks.iter().map(|(range, _)| range.clone());
         let touched = self.about_to_change(changes.chain(marked)).await?;
         for (range, mark) in &marks {
-            self.yield_to_users(urgent).await?;
-            self.carry_mark_home(range.clone(), *mark).await?;
+            for part in home_parts(range.clone()) {
+                self.yield_to_users(urgent).await?;
+                self.carry_mark_home(part, *mark).await?;
+            }
         }
         let pieces = loaded
             .sound

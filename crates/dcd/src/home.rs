@@ -28,6 +28,8 @@ const READ_AGAIN: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(10),
 ];
+/// The longest range that is zeroed or discarded at home in one request, in sectors: 64 MiB.
+const CHANGE_SECTORS_MAX: u64 = 128 << 10;
 /// Log reads under way at once.
 const READS: usize = 8;
 
@@ -61,6 +63,14 @@ pub(crate) enum Haste {
     },
     /// The rescue from a failed log.
     Rescue,
+}
+
+/// A range in parts that are changed at home one after the other, so that nobody waits for the lock of
+/// more than one.
+pub(crate) fn home_parts(sectors: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let Range { start, end } = sectors;
+    let starts = (start..end).step_by(CHANGE_SECTORS_MAX as usize);
+    starts.map(move |start| start..end.min(start + CHANGE_SECTORS_MAX))
 }
 
 fn runs(log: &Log, mut pieces: Vec<Piece>, sectors_max: u64) -> Vec<Run> {
@@ -304,14 +314,17 @@ impl Engine {
             .collect()
     }
 
-    /// Makes home what a mark says of a range, as far as it still counts when its turn has come (I6).
-    /// Not where data lies on top: that may be home already, and if the tail has passed it in one
-    /// copy of the superblock, it is nowhere else for sure.
+    /// Makes home what a mark says of a range, one of [`home_parts`], as far as it still counts when
+    /// its turn has come (I6). Not where data lies on top: that may be home already, and if the tail
+    /// has passed it in one copy of the superblock, it is nowhere else for sure.
     pub(crate) async fn mark_at_home(&self, mark: Mark, sectors: Range<u64>) -> Result<()> {
-        let _turn = self.home.lock(sectors.clone()).await;
+        let turn = self.home.lock(sectors.clone()).await;
         for part in self.still_marked(mark, sectors) {
             self.change_home(mark.kind, part).await?;
         }
+        drop(turn);
+        // To ask the map takes a while, even if it says that nothing is to be done.
+        self.rt.yield_now().await;
         Ok(())
     }
 

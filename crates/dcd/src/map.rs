@@ -17,6 +17,9 @@ use forebay_units::{LINE_SECTORS, Line, RecordSeq, Sector, SegmentSeq};
 use crate::ranges::{Mark, RangeMap};
 use crate::table::{LineTable, Value};
 
+/// Lines that are looked at in one go when a range is marked: a few milliseconds' worth.
+const LINES_AT_ONCE: u64 = 16 << 10;
+
 /// A piece of data as it was written: up to 8 sectors of one line, at one place, under one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
@@ -269,6 +272,15 @@ impl Map {
             None => self.ranges.remove(range),
         }
         self.absorbed_sectors += before - self.live_sectors;
+    }
+
+    /// The part of a range, from its start on, that can be marked without a pause that others
+    /// notice.
+    pub(crate) fn at_once(&self, range: &Range<u64>) -> Range<u64> {
+        if self.lines.len() as u64 <= LINES_AT_ONCE {
+            return range.clone();
+        }
+        range.start..range.end.min(range.start + LINES_AT_ONCE * LINE_SECTORS)
     }
 
     /// Lines of the range, without most of those that hold no data if the range is long.

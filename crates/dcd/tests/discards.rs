@@ -1,4 +1,4 @@
-//! What becomes at home of ranges that are given up.
+//! What becomes at home of ranges that are given up, and that nobody waits for long meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -13,7 +13,10 @@ use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_sim::lab::identity;
 use forebay_units::ByteLen;
 
+const LINE: u64 = 4096;
 const MIB: u64 = 1 << 20;
+/// The longest range that may be changed at home in one request.
+const CHANGE_MAX: u64 = 64 * MIB;
 
 /// A disk that notes what it has to zero and discard.
 struct Home {
@@ -144,6 +147,24 @@ async fn write(volume: &Volume, at: u64, byte: u8, len: u64) {
         .unwrap();
 }
 
+/// Turns that others get on the executor until `work` is done.
+async fn turns_during(rt: &Rt, work: impl Future<Output = ()> + 'static) -> u64 {
+    let (done, turns) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    let other = rt.spawn({
+        let (rt, done, turns) = (rt.clone(), Rc::clone(&done), Rc::clone(&turns));
+        async move {
+            while !done.get() {
+                turns.set(turns.get() + 1);
+                rt.yield_now().await;
+            }
+        }
+    });
+    work.await;
+    done.set(true);
+    other.await;
+    turns.get()
+}
+
 /// Zeroes that a filesystem's discards became were written to the data device, and took room there.
 #[test]
 fn zeroes_that_give_room_back_do_so_at_home_and_after_a_crash_too() {
@@ -217,5 +238,38 @@ fn over_a_disk_that_discards_nothing_a_volume_offers_no_discard_and_does_none() 
         volume.drain().await.unwrap();
         assert!(read(&volume, 0, MIB).await == vec![7; MIB as usize]);
         assert_eq!(disks.home.taken(), []);
+    });
+}
+
+/// A 4 GiB discard over a large map held up all other clients, and its way home the lock of 4 GiB.
+#[test]
+fn a_large_range_is_marked_and_brought_home_in_parts_between_which_others_get_turns() {
+    const LEN: u64 = 4 << 30;
+    run(async |rt| {
+        let disks = Disks::new(rt.clone(), 192 * MIB, Home::new(LEN, true)).await;
+        let volume = disks.attach().await;
+        // More lines than are looked at in one go, none next to another, and not at the beginning:
+        // when they are fewer, the rest is done at once.
+        const LINES: u64 = 20 << 10;
+        for n in 0..LINES {
+            write(&volume, LEN - (n + 1) * 2 * LINE, 7, LINE).await;
+        }
+        volume.flush().await.unwrap();
+        let zeroed = volume.clone();
+        let turns = turns_during(&rt, async move {
+            zeroed.write_zeroes(0..LEN, Room::Release).await.unwrap();
+        });
+        let turns = turns.await;
+        assert!(turns >= 60, "others got {turns} turns");
+        assert_eq!(volume.status().dirty_bytes, 0);
+        disks.home.taken();
+        volume.drain().await.unwrap();
+        let mut end = 0;
+        for (what, range) in disks.home.taken() {
+            assert_eq!((what, range.start), ("release", end));
+            assert!(range.end - range.start <= CHANGE_MAX, "{range:?}");
+            end = range.end;
+        }
+        assert_eq!(end, LEN);
     });
 }
