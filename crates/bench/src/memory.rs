@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_dcd::Volume;
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice};
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice, Room};
 use forebay_rt::{Executor, VirtualTime};
 
 use crate::cases::resident;
@@ -63,7 +63,7 @@ impl Device for Forgetful {
         Box::pin(async { Ok(()) })
     }
 
-    fn write_zeroes(&self, _range: Range<u64>) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, _range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 }

@@ -19,6 +19,7 @@ use futures_util::future::{Either, select};
 use crate::engine::{Engine, Rescue, sectors};
 use crate::home::{Haste, Loaded, LoadedPieces};
 use crate::map::Piece;
+use crate::marks::home_parts;
 use crate::policy;
 use crate::ranges::Mark;
 
@@ -121,8 +122,10 @@ impl Engine {
         }
         let attempt = async {
             for (range, mark) in &marks {
-                self.give_way(Haste::Rescue).await?;
-                self.mark_at_home(*mark, range.clone()).await?;
+                for part in home_parts(range.clone()) {
+                    self.give_way(Haste::Rescue).await?;
+                    self.mark_at_home(*mark, part).await?;
+                }
             }
             self.flush_data().await
         };
@@ -333,16 +336,19 @@ impl Engine {
     }
 
     /// A discard or write-zeroes without a log.
-    pub(crate) async fn mark_home(&self, op: Op, kind: RangeKind, bytes: Range<u64>) -> Result<()> {
-        let range = sectors(&bytes);
-        let _turn = self.home.lock(range.clone()).await;
-        self.change_home(kind, range.clone()).await?;
-        self.note_bypassed();
-        if op == Op::WriteZeroes {
-            if self.map.borrow().overlaps(range.clone()) {
-                self.flush_data().await?;
+    pub(crate) async fn mark_home(&self, op: Op, kind: RangeKind, range: Range<u64>) -> Result<()> {
+        for part in home_parts(range) {
+            let turn = self.home.lock(part.clone()).await;
+            self.change_home(kind, part.clone()).await?;
+            self.note_bypassed();
+            if op == Op::WriteZeroes {
+                if self.map.borrow().overlaps(part.clone()) {
+                    self.flush_data().await?;
+                }
+                self.map.borrow_mut().mark(part, None);
             }
-            self.map.borrow_mut().mark(range, None);
+            drop(turn);
+            self.rt.yield_now().await;
         }
         Ok(())
     }

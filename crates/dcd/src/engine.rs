@@ -198,7 +198,11 @@ impl Engine {
             block_size,
             physical_block_size: below.physical_block_size.max(block_size),
             volatile: options.acknowledge == Acknowledge::Flush,
-            discard_granularity: below.discard_granularity.max(block_size),
+            // Where home discards nothing, a discard would only bring old data back to light.
+            discard_granularity: match below.discard_granularity {
+                0 => 0,
+                unit => unit.max(block_size),
+            },
             preferred_io: below.preferred_io.max(4096),
             ..below
         };

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result};
-use forebay_log::{Addr, Log, RangeKind};
+use forebay_log::{Addr, Log};
 use forebay_units::SECTOR_BYTES;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -15,7 +15,6 @@ use crate::engine::Engine;
 use crate::fingerprint::Fingerprint;
 use crate::map::Piece;
 use crate::policy;
-use crate::ranges::Mark;
 
 /// Home writes under way at once.
 const DEPTH: usize = 64;
@@ -376,39 +375,6 @@ impl Engine {
         match self.bypassed_lost.borrow().clone() {
             Some(cause) => Err(DeviceError::Failed { op, cause }),
             None => Ok(()),
-        }
-    }
-
-    /// The parts of a range for which this mark still counts: not marked anew, no data on top.
-    pub(crate) fn still_marked(&self, mark: Mark, range: Range<u64>) -> Vec<Range<u64>> {
-        let map = self.map.borrow();
-        let parts = map.ranges().overlapping(range);
-        parts
-            .filter(|(_, now)| *now == mark)
-            .flat_map(|(part, _)| map.bare(part))
-            .collect()
-    }
-
-    /// Makes home what a mark says of a range, as far as it still counts when its turn has come (I6).
-    /// Not where data lies on top: that may be home already, and if the tail has passed it in one
-    /// copy of the superblock, it is nowhere else for sure.
-    pub(crate) async fn mark_at_home(&self, mark: Mark, sectors: Range<u64>) -> Result<()> {
-        let _turn = self.home.lock(sectors.clone()).await;
-        for part in self.still_marked(mark, sectors) {
-            self.change_home(mark.kind, part).await?;
-        }
-        Ok(())
-    }
-
-    /// Zeroes or discards a range at home. The caller has the turn.
-    pub(crate) async fn change_home(&self, kind: RangeKind, sectors: Range<u64>) -> Result<()> {
-        let bytes = sectors.start * SECTOR_BYTES..sectors.end * SECTOR_BYTES;
-        match kind {
-            RangeKind::Zero => self.data.write_zeroes(bytes).await,
-            RangeKind::Discard if self.data.geometry().discard_granularity > 0 => {
-                self.data.discard(bytes).await
-            }
-            RangeKind::Discard | RangeKind::Lost => Ok(()),
         }
     }
 

@@ -102,7 +102,7 @@ pub enum DumpItem {
 /// One piece of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct DumpExtent {
-    /// `data`, `zero`, `discard` or `lost`.
+    /// `data`, `zero`, `unmap` (zero, its room given back), `discard` or `lost`.
     pub what: &'static str,
     /// First byte on the volume.
     pub at: u64,
@@ -265,6 +265,7 @@ fn dump_record(record: &RecoveredRecord) -> DumpItem {
         } => DumpExtent {
             what: match kind {
                 forebay_log::RangeKind::Zero => "zero",
+                forebay_log::RangeKind::Unmap => "unmap",
                 forebay_log::RangeKind::Discard => "discard",
                 forebay_log::RangeKind::Lost => "lost",
             },

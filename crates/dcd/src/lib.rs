@@ -29,6 +29,7 @@ mod format;
 mod home;
 mod inspect;
 mod map;
+mod marks;
 mod piece;
 mod policy;
 mod ranges;

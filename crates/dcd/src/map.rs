@@ -19,6 +19,9 @@ use crate::piece::mask;
 use crate::ranges::{Mark, RangeMap};
 use crate::table::LineTable;
 
+/// Lines that are looked at in one go when a range is marked: a few milliseconds' worth.
+const LINES_AT_ONCE: u64 = 16 << 10;
+
 /// What a piece of data and a mark take of the memory that a volume's map is allowed, in bytes: a
 /// little more than their entries do, with what their tables leave empty while they grow. What tables
 /// keep empty after most has left is not counted, so that each entry that leaves makes room for one.
@@ -216,6 +219,15 @@ impl Map {
         listed.chain(searched)
     }
 
+    /// The part of a range, from its start on, that can be marked without a pause that others
+    /// notice.
+    pub(crate) fn at_once(&self, range: &Range<u64>) -> Range<u64> {
+        if self.lines.len() as u64 <= LINES_AT_ONCE {
+            return range.clone();
+        }
+        range.start..range.end.min(range.start + LINES_AT_ONCE * LINE_SECTORS)
+    }
+
     /// The parts of a range that have no data on top, in order.
     pub(crate) fn bare(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut data: Vec<Range<u64>> = self.pieces_in(&range).flat_map(Piece::live_runs).collect();
@@ -362,7 +374,13 @@ impl Map {
                     put(at..part.start, Source::Home);
                 }
                 at = part.end;
-                put(part, Source::Marked(mark.kind));
+                let source = match mark.kind {
+                    // Nothing is promised of it, so home has the answer now as later. Zeroes until
+                    // the discard is home, and then what is left there, would be old data come back.
+                    RangeKind::Discard => Source::Home,
+                    kind => Source::Marked(kind),
+                };
+                put(part, source);
             }
         }
         if at < range.end {

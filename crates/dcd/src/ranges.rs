@@ -43,6 +43,7 @@ impl Packed {
             RangeKind::Zero => 0,
             RangeKind::Discard => 1,
             RangeKind::Lost => 2,
+            RangeKind::Unmap => 3,
         };
         Packed {
             start: range.start,
@@ -59,7 +60,8 @@ impl Packed {
         let kind = match self.end_and_kind & 3 {
             0 => RangeKind::Zero,
             1 => RangeKind::Discard,
-            _ => RangeKind::Lost,
+            2 => RangeKind::Lost,
+            _ => RangeKind::Unmap,
         };
         Mark {
             kind,

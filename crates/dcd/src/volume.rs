@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op};
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Room};
 use forebay_log::{RangeKind, Workers};
 use forebay_rt::Task;
 use forebay_units::{ByteLen, SECTOR_BYTES};
@@ -356,7 +356,11 @@ impl Device for Volume {
         Box::pin(self.engine.mark(Op::Discard, RangeKind::Discard, range))
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        Box::pin(self.engine.mark(Op::WriteZeroes, RangeKind::Zero, range))
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        let kind = match room {
+            Room::Keep => RangeKind::Zero,
+            Room::Release => RangeKind::Unmap,
+        };
+        Box::pin(self.engine.mark(Op::WriteZeroes, kind, range))
     }
 }

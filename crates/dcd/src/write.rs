@@ -230,20 +230,31 @@ impl Engine {
         Ok(true)
     }
 
-    /// Marks a range as zeroed or discarded.
+    /// Marks a range as zeroed or discarded: in parts, between which others get a turn, where the
+    /// map has much to forget.
     pub(crate) async fn mark(&self, op: Op, kind: RangeKind, range: Range<u64>) -> Result<()> {
         let _request = self.request(op)?;
-        let range_sectors = sectors(&range);
-        match self.admit(op, 0, 1).await? {
-            Admitted::ToLog => {
-                let (start, len) = (range_sectors.start, range_sectors.end - range_sectors.start);
-                let record = self.log.append(|log| log.range(kind, Sector(start), len));
-                self.map
-                    .borrow_mut()
-                    .mark(range_sectors, Some(Mark { kind, record }));
-                self.wake.notify_all();
+        if kind == RangeKind::Discard && self.geometry.discard_granularity == 0 {
+            return Ok(());
+        }
+        let mut left = sectors(&range);
+        while !left.is_empty() {
+            let admitted = self.admit(op, 0, 1).await?;
+            let part = self.map.borrow().at_once(&left);
+            left.start = part.end;
+            match admitted {
+                Admitted::ToLog => {
+                    let (start, len) = (Sector(part.start), part.end - part.start);
+                    let record = self.log.append(|log| log.range(kind, start, len));
+                    let mark = Some(Mark { kind, record });
+                    self.map.borrow_mut().mark(part, mark);
+                    self.wake.notify_all();
+                }
+                Admitted::Home => Box::pin(self.mark_home(op, kind, part)).await?,
             }
-            Admitted::Home => self.mark_home(op, kind, range).await?,
+            if !left.is_empty() {
+                self.rt.yield_now().await;
+            }
         }
         if self.options.acknowledge == Acknowledge::Write {
             self.make_durable(self.log.last_record()).await?;

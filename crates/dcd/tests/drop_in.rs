@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use forebay_dcd::{AttachOptions, CheckVerdict, CreateOptions, Volume, VolumeId};
-use forebay_device::{BufMut, Device, Durability, Geometry, RamDevice};
+use forebay_device::{BufMut, Device, Durability, Geometry, RamDevice, Room};
 use forebay_sim::Rng;
 use forebay_sim::history::{History, Shared, perform, random_action};
 use forebay_sim::lab::{Images, LOG_BYTES, World, checked, fresh_log, identity, read_all};
@@ -129,7 +129,10 @@ fn a_volume_that_is_not_in_whole_lines_is_cached_to_its_last_sector() {
     let home = Rc::clone(&world.data);
     world.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, len - 1024, 1024).await;
-        volume.write_zeroes(len - 512..len).await.unwrap();
+        volume
+            .write_zeroes(len - 512..len, Room::Keep)
+            .await
+            .unwrap();
         let seen = read_all(&checked(&volume)).await.unwrap();
         assert!(seen[len as usize - 512..].iter().all(|byte| *byte == 0));
         volume.drain().await.unwrap();

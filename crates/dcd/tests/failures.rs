@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{AttachError, AttachOptions, Mode, StaleLog, Volume};
-use forebay_device::{BufMut, Device, Durability, Op};
+use forebay_device::{BufMut, Device, Durability, Op, Room};
 use forebay_rt::Rt;
 use forebay_sim::disk::Coin;
 use forebay_sim::lab::{Images, LOG_BYTES, Memory, World, checked, fresh_log};
@@ -158,7 +158,10 @@ fn what_a_failed_flush_lost_while_the_log_was_rescued_is_written_again() {
     );
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
-        volume.write_zeroes(70 * LINE..72 * LINE).await.unwrap();
+        volume
+            .write_zeroes(70 * LINE..72 * LINE, Room::Keep)
+            .await
+            .unwrap();
         let left = Cell::new(2);
         data.forgetful.set(true);
         data.fail(move |op, _| op == Op::Flush && left.replace(left.get().max(1) - 1) > 0);
@@ -421,7 +424,10 @@ fn the_rescue_zeroes_nothing_that_has_data_on_top() {
     };
     let power = Rc::clone(&world.power);
     world.with_volume(AttachOptions::default(), move |volume| async move {
-        volume.write_zeroes(64 * LINE..66 * LINE).await.unwrap();
+        volume
+            .write_zeroes(64 * LINE..66 * LINE, Room::Release)
+            .await
+            .unwrap();
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         power.watch.replace(Some(Box::new(watch)));

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op};
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Room};
 use forebay_log::{Record, Superblock};
 use forebay_sim::Rng;
 use forebay_sim::disk::Coin;
@@ -99,12 +99,12 @@ impl Device for Watched {
         self.watch(Op::Discard, range.clone(), None, self.below.discard(range))
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
         self.watch(
             Op::WriteZeroes,
             range.clone(),
             None,
-            self.below.write_zeroes(range),
+            self.below.write_zeroes(range, room),
         )
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{AttachOptions, Volume};
-use forebay_device::{BufMut, Device, Durability};
+use forebay_device::{BufMut, Device, Durability, Room};
 use forebay_sim::Rng;
 use forebay_sim::lab::{LOG_BYTES, World, checked, fresh_log, read_all};
 use forebay_sim::stamp::stamp;
@@ -81,7 +81,11 @@ async fn one_request(volume: &Volume, rng: &Rng, model: &RefCell<Model>, id: u64
         }
         18 => {
             model.borrow_mut().0[range].fill(Some(0));
-            device.write_zeroes(at..at + len).await.unwrap();
+            let room = match rng.below(2) {
+                0 => Room::Keep,
+                _ => Room::Release,
+            };
+            device.write_zeroes(at..at + len, room).await.unwrap();
         }
         _ => device.flush().await.unwrap(),
     }

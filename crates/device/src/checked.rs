@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result};
+use crate::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room};
 
 /// A device that refuses what the contract forbids before the device below sees it, and traces
 /// every request (target `forebay::io`, level trace).
@@ -31,6 +31,10 @@ impl<D: Device> Checked<D> {
             geometry.len.is_multiple_of(block.into()),
             "{name}: length {}",
             geometry.len
+        );
+        assert!(
+            geometry.discard_granularity > 0 || !geometry.zeroes_by_unmapping,
+            "{name}: unmaps, and does not discard"
         );
         Checked {
             below,
@@ -110,13 +114,13 @@ impl<D: Device> Device for Checked<D> {
         }
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
         match self.check(
             Op::WriteZeroes,
             range.start,
             range.end.saturating_sub(range.start),
         ) {
-            Ok(range) => self.below.write_zeroes(range),
+            Ok(range) => self.below.write_zeroes(range, room),
             Err(error) => refused(error),
         }
     }

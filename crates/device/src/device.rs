@@ -26,6 +26,19 @@ pub struct Geometry {
     pub volatile: bool,
     /// Unit in which discards take effect, in bytes; 0 if discards do nothing.
     pub discard_granularity: u32,
+    /// True if [`Device::write_zeroes`] with [`Room::Release`] gives room back as a discard does and
+    /// writes no more than the edges: a large range costs little. Only where discards take effect.
+    pub zeroes_by_unmapping: bool,
+}
+
+/// What becomes of the room that a zeroed range takes on a device which gives out room as it is
+/// written (a sparse file, thin provisioning, flash).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// It stays the range's: a later write there does not fail for lack of it.
+    Keep,
+    /// It is given back, where the device can; and where the range has none, none is taken.
+    Release,
 }
 
 /// When a write must be durable.
@@ -70,11 +83,13 @@ pub trait Device {
     /// [`Geometry::discard_granularity`].
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()>;
 
-    /// Makes `range` read as zeroes, by the cheapest means there is. As durable as a write.
+    /// Makes `range` read as zeroes, by the cheapest means that does with its room what `room` says.
+    /// As durable as a write. A device that cannot unmap writes the zeroes, which may take as long as
+    /// writing them does: [`Geometry::zeroes_by_unmapping`] tells.
     ///
     /// # Errors
     /// As for a write.
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()>;
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()>;
 }
 
 impl<D: Device + ?Sized> Device for Rc<D> {
@@ -98,7 +113,7 @@ impl<D: Device + ?Sized> Device for Rc<D> {
         (**self).discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        (**self).write_zeroes(range)
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        (**self).write_zeroes(range, room)
     }
 }

@@ -19,7 +19,7 @@ mod slice;
 
 pub use buf::{ALIGN, Buf, BufMut, BufPool};
 pub use checked::Checked;
-pub use device::{Device, Durability, Geometry, IoFuture};
+pub use device::{Device, Durability, Geometry, IoFuture, Room};
 pub use error::{DeviceError, Op, Result};
 pub use ram::RamDevice;
 pub use slice::Slice;

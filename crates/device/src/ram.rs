@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use forebay_units::LINE_BYTES;
 
-use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture};
+use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
 
 const PAGE: usize = LINE_BYTES as usize;
 
@@ -39,6 +39,7 @@ impl RamDevice {
             preferred_io: 4096,
             volatile: false,
             discard_granularity: 4096,
+            zeroes_by_unmapping: true,
         };
         RamDevice {
             geometry,
@@ -118,10 +119,11 @@ impl Device for RamDevice {
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.write_zeroes(range)
+        self.write_zeroes(range, Room::Release)
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+    /// Gives memory back whatever is said of room: a write never fails for lack of it.
+    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
         Box::pin(async move {
             self.clear(range);
             Ok(())

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture};
+use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
 
 /// A stretch of another device. Several slices may share the device beneath: then they share its
 /// one arm and its one queue, as partitions of a disk do.
@@ -56,7 +56,7 @@ impl Device for Slice {
         self.below.discard(self.shift(range))
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.below.write_zeroes(self.shift(range))
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        self.below.write_zeroes(self.shift(range), room)
     }
 }

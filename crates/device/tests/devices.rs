@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Checked, Device, DeviceError, Durability, Op, RamDevice, Result, Slice,
+    Buf, BufMut, Checked, Device, DeviceError, Durability, Op, RamDevice, Result, Room, Slice,
 };
 use forebay_rt::{Executor, VirtualTime};
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn requests_that_break_the_contract_never_reach_the_device() {
                 ..
             })
         ));
-        let empty = device.write_zeroes(4096..4096).await;
+        let empty = device.write_zeroes(4096..4096, Room::Keep).await;
         assert!(matches!(
             empty,
             Err(DeviceError::Unaligned {
@@ -115,7 +115,8 @@ proptest! {
                     }
                     Step::Zero(at, n) => {
                         model[(at * 512) as usize..((at + n) * 512) as usize].fill(0);
-                        device.write_zeroes(at * 512..(at + n) * 512).await.unwrap();
+                        let range = at * 512..(at + n) * 512;
+                        device.write_zeroes(range, Room::Release).await.unwrap();
                     }
                 }
                 assert_eq!(read(&device, 0, model.len()).await.unwrap(), model);

@@ -20,6 +20,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     });
     let kind = prop_oneof![
         Just(RangeKind::Zero),
+        Just(RangeKind::Unmap),
         Just(RangeKind::Discard),
         Just(RangeKind::Lost)
     ];
@@ -459,6 +460,7 @@ fn entries_at_the_ends_of_their_fields_read_back() {
         data(last_line, 8),
         data(last_line.plus(7), 1),
         range(RangeKind::Zero, 0, 1),
+        range(RangeKind::Unmap, 1, most),
         range(RangeKind::Discard, most, most),
         range(RangeKind::Lost, most, 1),
     ];
@@ -515,7 +517,7 @@ fn a_sector_that_its_field_cannot_hold_is_not_written() {
 #[test]
 fn entries_that_cannot_be_are_refused() {
     // A piece beyond its line; bits beside the kind; a range of nothing.
-    for (at, byte) in [(76, 7 << 3 | 1), (76, 0x41), (76, 0x81), (76, 0xff)] {
+    for (at, byte) in [(76, 7 << 3 | 1), (76, 0x42), (76, 0x81), (76, 0xff)] {
         let mut bytes = example_record().encode();
         bytes[at] = byte;
         reseal(&mut bytes);

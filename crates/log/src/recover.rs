@@ -11,7 +11,7 @@
 
 use std::rc::Rc;
 
-use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_device::{BufMut, Device, DeviceError, Durability, Room};
 use forebay_rt::Rt;
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
@@ -98,7 +98,9 @@ pub async fn format_device(
     volume: VolumeId,
     layer: Vec<u8>,
 ) -> Result<(), DeviceError> {
-    device.write_zeroes(0..crate::format::SEGMENTS_AT).await?;
+    device
+        .write_zeroes(0..crate::format::SEGMENTS_AT, Room::Keep)
+        .await?;
     device.flush().await?;
     let superblock = Superblock {
         volume,

@@ -58,7 +58,6 @@ struct OpenRecord {
     end: u32,
 }
 
-/// A record as appended: its number and where its data lies.
 pub(crate) struct State {
     pub(crate) layout: Layout,
     pub(crate) volume: VolumeId,

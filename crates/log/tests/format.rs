@@ -203,12 +203,18 @@ fn compare_entry(bytes: &[u8], entry: &Entry) -> usize {
 
 #[test]
 fn a_ranges_kind_is_the_number_on_the_page() {
-    let kinds = tables::tables(PAGE)
+    let page = tables::tables(PAGE)
         .into_iter()
         .find(|table| table.header[0] == "kind")
         .expect("a table of kinds");
-    let listed: Vec<&str> = kinds.rows.iter().map(|(_, row)| row[0].as_str()).collect();
-    let coded = [RangeKind::Zero, RangeKind::Discard, RangeKind::Lost].map(|kind| {
+    let listed: Vec<&str> = page.rows.iter().map(|(_, row)| row[0].as_str()).collect();
+    let kinds = [
+        RangeKind::Zero,
+        RangeKind::Unmap,
+        RangeKind::Discard,
+        RangeKind::Lost,
+    ];
+    let coded = kinds.map(|kind| {
         let (sector, sectors) = (Sector(0), 1);
         let record = Record {
             entries: vec![Entry::Range {
@@ -218,7 +224,7 @@ fn a_ranges_kind_is_the_number_on_the_page() {
             }],
             ..example()
         };
-        format!("{} {kind:?}", record.encode()[76] >> 6).to_lowercase()
+        format!("{:#04x} {kind:?}", record.encode()[76]).to_lowercase()
     });
     assert_eq!(listed, coded);
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice,
+    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice, Room,
 };
 use forebay_log::{
     Damage, Entry, HEADER_BYTES, Layout, Log, LogOptions, OpenError, RecoveredRecord, SEGMENTS_AT,
@@ -114,8 +114,8 @@ impl Device for Disk {
         self.ram.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.ram.write_zeroes(range)
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        self.ram.write_zeroes(range, room)
     }
 }
 

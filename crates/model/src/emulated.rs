@@ -11,8 +11,8 @@
 //! volatile, and a flush waits for the medium, the model's and the real one. With its write cache off,
 //! a write that has completed is on the medium: the data is then written through beneath, too, which
 //! takes place during the model's time and costs nothing more; a flush has nothing to do. Old drives
-//! know no discard; it goes to the data beneath and takes none of the model's time. Zeroes are
-//! written as any data.
+//! know no discard; it goes to the data beneath and takes none of the model's time, and so does what
+//! is zeroed by unmapping, if the data beneath can do that. Other zeroes are written as any data.
 //!
 //! Invariants:
 //! - The model is told of requests in the order of their time, and time passes for it up to a
@@ -26,7 +26,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Result};
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Result, Room};
 use forebay_rt::{Instant, Rt, Sleep, Task};
 use forebay_units::SECTOR_BYTES;
 use futures_util::future::join;
@@ -239,8 +239,8 @@ impl Device for Emulated {
         self.data.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        let zeroed = self.data.write_zeroes(range.clone());
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        let zeroed = self.data.write_zeroes(range.clone(), room);
         let data = async {
             zeroed.await?;
             match self.geometry.volatile {
@@ -248,6 +248,9 @@ impl Device for Emulated {
                 false => self.data.flush().await,
             }
         };
+        if room == Room::Release && self.geometry.zeroes_by_unmapping {
+            return Box::pin(data);
+        }
         Box::pin(self.both(data, self.transfer_write(range, Durability::Flush)))
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice};
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice, Room};
 use forebay_model::disk::{CacheChoice, Caches, Completion, Op, Options, Service, named};
 use forebay_model::{Drive, Emulated, EmulatedError, Timing};
 use forebay_rt::{Executor, Instant, Rt, VirtualTime};
@@ -127,9 +127,9 @@ impl Device for Below {
         self.ram.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
         self.note("zeroes");
-        self.ram.write_zeroes(range)
+        self.ram.write_zeroes(range, room)
     }
 }
 
@@ -215,7 +215,7 @@ fn without_a_write_cache_what_completed_is_on_the_medium_and_a_flush_has_nothing
         let (disk, below) = emulated(&rt, false);
         assert!(!disk.geometry().volatile);
         disk.write(0, some(1), Durability::Flush).await.unwrap();
-        disk.write_zeroes(0..512).await.unwrap();
+        disk.write_zeroes(0..512, Room::Keep).await.unwrap();
         let before = ms(&rt);
         disk.flush().await.unwrap();
         assert_eq!(ms(&rt), before);
@@ -249,12 +249,15 @@ fn with_a_write_cache_a_write_that_must_be_durable_waits_for_the_medium() {
 }
 
 #[test]
-fn a_discard_takes_no_time_and_zeroes_take_that_of_a_write() {
+fn unmapping_takes_no_time_and_zeroes_take_that_of_a_write() {
     run(|rt| async move {
-        let (disk, _) = emulated(&rt, false);
+        let (disk, below) = emulated(&rt, false);
         disk.discard(0..4096).await.unwrap();
+        disk.write_zeroes(0..4096, Room::Release).await.unwrap();
         assert_eq!(ms(&rt), 0);
-        disk.write_zeroes(0..4096).await.unwrap();
+        // As durable as a write: without a write cache, at once.
+        assert_eq!(*below.calls.borrow(), ["zeroes", "flush"]);
+        disk.write_zeroes(0..4096, Room::Keep).await.unwrap();
         assert_eq!(ms(&rt), 5);
     });
 }
@@ -269,7 +272,9 @@ fn a_request_too_long_for_one_command_becomes_several_in_turn() {
         };
         let data = Rc::new(RamDevice::new(100 << 20, 512));
         let disk = Emulated::new(&rt, data, arm).unwrap();
-        disk.write_zeroes(1 << 20..65 << 20).await.unwrap();
+        disk.write_zeroes(1 << 20..65 << 20, Room::Keep)
+            .await
+            .unwrap();
         assert_eq!(ms(&rt), 15);
         let commands = [
             (Op::Write, 2048, 65535),

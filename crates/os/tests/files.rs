@@ -6,7 +6,7 @@ use std::fs;
 use std::rc::Rc;
 
 use common::{dir, file, filled, open, read, run};
-use forebay_device::{BufMut, Device, DeviceError, Durability, Op};
+use forebay_device::{BufMut, Device, DeviceError, Durability, Op, Room};
 use forebay_os::{OpenOptions, zero_fill};
 use proptest::prelude::*;
 
@@ -91,7 +91,7 @@ fn a_device_opened_for_reading_refuses_to_change() {
             Err(DeviceError::ReadOnly { op: Op::Write })
         ));
         assert!(device.discard(0..4096).await.is_err());
-        assert!(device.write_zeroes(0..4096).await.is_err());
+        assert!(device.write_zeroes(0..4096, Room::Keep).await.is_err());
         assert!(device.flush().await.is_ok());
     });
 }
@@ -128,6 +128,45 @@ fn discarded_room_goes_back_to_the_filesystem() {
         assert_eq!(read(&*device, MIB - 512, 512).await, vec![1; 512]);
     });
     assert!(fs::metadata(path).unwrap().blocks() * 512 <= 16384);
+}
+
+#[test]
+fn zeroing_by_unmapping_gives_all_room_back_and_never_takes_any() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = dir();
+    let path = dir.path().join("a");
+    fs::File::create(&path).unwrap().set_len(4 * MIB).unwrap();
+    let used = {
+        let path = path.clone();
+        move || fs::metadata(&path).unwrap().blocks() * 512
+    };
+    run(|_, ring| async move {
+        let device = open(&ring, &path);
+        assert!(device.geometry().zeroes_by_unmapping);
+        let release = |range| device.write_zeroes(range, Room::Release);
+        // Where nothing is, nothing is taken, however short and unaligned the range.
+        for range in [0..512, 1536..MIB + 512, 2 * MIB..4 * MIB] {
+            release(range).await.unwrap();
+        }
+        device.flush().await.unwrap();
+        assert_eq!(used(), 0);
+        let data = filled(MIB as usize, 1);
+        device.write(0, data, Durability::Flush).await.unwrap();
+        device.flush().await.unwrap();
+        assert!(used() >= MIB);
+        release(512..MIB - 512).await.unwrap();
+        assert_eq!(read(&*device, 0, 512).await, vec![1; 512]);
+        let zeroes = read(&*device, 512, MIB as usize - 1024).await;
+        assert!(zeroes.iter().all(|byte| *byte == 0));
+        assert_eq!(read(&*device, MIB - 512, 512).await, vec![1; 512]);
+        device.flush().await.unwrap();
+        assert!(used() <= 16384, "{}", used());
+        // A user who wants to keep the room has it, on a filesystem that gives it out.
+        device.write_zeroes(0..MIB, Room::Keep).await.unwrap();
+        device.flush().await.unwrap();
+        assert!(used() >= MIB, "{}", used());
+        assert_eq!(read(&*device, 0, 512).await, vec![0; 512]);
+    });
 }
 
 #[test]
@@ -179,7 +218,7 @@ fn thousands_of_requests_in_flight_all_complete() {
 #[derive(Debug, Clone)]
 enum Step {
     Write(u64, u64, u8, bool),
-    Zero(u64, u64),
+    Zero(u64, u64, bool),
     Discard(u64, u64),
     Flush,
 }
@@ -191,7 +230,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (range.clone(), any::<u8>(), any::<bool>())
             .prop_map(|((at, n), byte, fua)| Step::Write(at, n, byte, fua)),
-        2 => range.clone().prop_map(|(at, n)| Step::Zero(at, n)),
+        2 => (range.clone(), any::<bool>())
+            .prop_map(|((at, n), keep)| Step::Zero(at, n, keep)),
         2 => range.prop_map(|(at, n)| Step::Discard(at, n)),
         1 => Just(Step::Flush),
     ]
@@ -207,8 +247,10 @@ async fn take(device: &dyn Device, model: &mut [Option<u8>], step: Step) {
             device.write(at * 512, data, durability).await.unwrap();
             model[bytes(at, n)].fill(Some(byte));
         }
-        Step::Zero(at, n) => {
-            device.write_zeroes(at * 512..(at + n) * 512).await.unwrap();
+        Step::Zero(at, n, keep) => {
+            let room = [Room::Release, Room::Keep][usize::from(keep)];
+            let range = at * 512..(at + n) * 512;
+            device.write_zeroes(range, room).await.unwrap();
             model[bytes(at, n)].fill(Some(0));
         }
         Step::Discard(at, n) => {

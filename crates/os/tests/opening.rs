@@ -207,7 +207,10 @@ fn a_filesystem_without_direct_io_is_used_through_the_page_cache() {
             .write(512, data, forebay_device::Durability::Fua)
             .await
             .unwrap();
-        device.write_zeroes(0..1 << 20).await.unwrap();
+        device
+            .write_zeroes(0..1 << 20, forebay_device::Room::Release)
+            .await
+            .unwrap();
         device.discard(0..1 << 20).await.unwrap();
         device.flush().await.unwrap();
         assert_eq!(common::read(&*device, 512, 4096).await, vec![0; 4096]);

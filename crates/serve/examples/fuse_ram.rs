@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::Context;
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture};
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
 use forebay_os::{Ring, Signals};
 use forebay_rt::{Executor, Rt};
 use forebay_serve::blockdev::{LoopOptions, attach_loop};
@@ -30,6 +30,7 @@ impl Device for Memory {
             preferred_io: 4096,
             volatile: false,
             discard_granularity: 4096,
+            zeroes_by_unmapping: true,
         }
     }
 
@@ -50,10 +51,10 @@ impl Device for Memory {
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.write_zeroes(range)
+        self.write_zeroes(range, Room::Release)
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
         self.0.borrow_mut()[at(range)].fill(0);
         Box::pin(ready(Ok(())))
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use anyhow::Context;
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice};
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice, Room};
 use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
 use forebay_rt::{Driver, Executor};
 use forebay_serve::Memory;
@@ -25,6 +25,7 @@ impl Device for Null {
             preferred_io: 4096,
             volatile: false,
             discard_granularity: 0,
+            zeroes_by_unmapping: false,
         }
     }
 
@@ -44,7 +45,7 @@ impl Device for Null {
         self.flush()
     }
 
-    fn write_zeroes(&self, _range: Range<u64>) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, _range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
         self.flush()
     }
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_device::{BufMut, Device, DeviceError, Durability, Room};
 use forebay_rt::Rt;
 
 use crate::Rng;
@@ -396,7 +396,7 @@ pub async fn perform(
         }
         Action::Zero(range) => {
             let step = history.borrow_mut().step(range.clone(), What::Zero);
-            volume.write_zeroes(range.clone()).await?;
+            volume.write_zeroes(range.clone(), room_for(range)).await?;
             history.borrow_mut().acknowledged = step;
         }
         Action::Discard(range) => {
@@ -416,6 +416,14 @@ pub async fn perform(
         Action::Pause(span) => rt.sleep(*span).await,
     }
     Ok(())
+}
+
+/// What zeroing a range is to do with its room: the one in half of all places, the other elsewhere.
+pub(crate) fn room_for(range: &Range<u64>) -> Room {
+    match range.start / 512 % 2 {
+        0 => Room::Release,
+        _ => Room::Keep,
+    }
 }
 
 /// A range inside `region`, mostly short, at most `most` bytes, often in whole lines.

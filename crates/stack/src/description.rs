@@ -231,10 +231,65 @@ impl Description {
     }
 }
 
+/// What a description says of an option: its key, what to show where there is no value, a comment.
+const OPTIONS: [(&str, &str, &str); 9] = [
+    (
+        "via",
+        "auto",
+        "# What makes a block device of it: auto, ublk, nbd, loop, or none (NBD clients only).",
+    ),
+    (
+        "listen",
+        "tcp:127.0.0.1:10809",
+        "# Where NBD clients may connect besides the socket in the runtime directory: unix:PATH\n\
+         # or tcp:ADDRESS:PORT. There is no authentication on TCP.",
+    ),
+    (
+        "durability",
+        "flush",
+        "# When a write is acknowledged: \"flush\": at once, a flush makes it durable, as with any\n\
+         # disk that has a write cache; \"write\": when it is durable.",
+    ),
+    (
+        "max-delay",
+        "50ms",
+        "# How long data that nobody flushed may wait before it goes to the log.",
+    ),
+    (
+        "patience",
+        "60s",
+        "# How long requests wait for a device that fails before they fail too. It is tried again\n\
+         # for as long as it takes, whatever this is.",
+    ),
+    (
+        "bypass",
+        "off",
+        "# Writes of this size and more go to the data device directly: \"off\", or a size such as\n\
+         # \"64KiB\". Default: 64KiB where log and data are parts of one device, else off.",
+    ),
+    (
+        "map-memory",
+        "1GiB",
+        "# How much memory the map of what is in the log may take; then writes wait as for room in\n\
+         # the log. 1GiB is enough for 200 GiB in pieces of 4 KiB, and for 25 GiB in pieces of 512 bytes.",
+    ),
+    (
+        "metrics",
+        "127.0.0.1:9420",
+        "# Where Prometheus metrics are given out over HTTP (ADDRESS:PORT, path /metrics).",
+    ),
+    (
+        "memory",
+        "256MiB",
+        "# How much memory the data of requests may take up, over all clients and the block device:\n\
+         # 64MiB or more.",
+    ),
+];
+
 /// Of each option: key, value, what to show where there is none, comment.
 fn option_lines(
     options: &Options,
-) -> [(&'static str, Option<String>, &'static str, &'static str); 9] {
+) -> impl Iterator<Item = (&'static str, Option<String>, &'static str, &'static str)> {
     let Options {
         via,
         listen,
@@ -246,68 +301,19 @@ fn option_lines(
         metrics,
         memory,
     } = options;
-    [
-        (
-            "via",
-            text_of(via),
-            "auto",
-            "# What makes a block device of it: auto, ublk, nbd, loop, or none (NBD clients only).",
-        ),
-        (
-            "listen",
-            text_of(listen),
-            "tcp:127.0.0.1:10809",
-            "# Where NBD clients may connect besides the socket in the runtime directory: unix:PATH\n\
-             # or tcp:ADDRESS:PORT. There is no authentication on TCP.",
-        ),
-        (
-            "durability",
-            text_of(durability),
-            "flush",
-            "# When a write is acknowledged: \"flush\": at once, a flush makes it durable, as with any\n\
-             # disk that has a write cache; \"write\": when it is durable.",
-        ),
-        (
-            "max-delay",
-            text_of(max_delay),
-            "50ms",
-            "# How long data that nobody flushed may wait before it goes to the log.",
-        ),
-        (
-            "patience",
-            text_of(patience),
-            "60s",
-            "# How long requests wait for a device that fails before they fail too. It is tried again\n\
-             # for as long as it takes, whatever this is.",
-        ),
-        (
-            "bypass",
-            text_of(bypass),
-            "off",
-            "# Writes of this size and more go to the data device directly: \"off\", or a size such as\n\
-             # \"64KiB\". Default: 64KiB where log and data are parts of one device, else off.",
-        ),
-        (
-            "map-memory",
-            map_memory.map(|size| exact(size.0)),
-            "1GiB",
-            "# How much memory the map of what is in the log may take; then writes wait as for room in\n\
-             # the log. 1GiB is enough for 200 GiB in pieces of 4 KiB, and for 25 GiB in pieces of 512 bytes.",
-        ),
-        (
-            "metrics",
-            text_of(metrics),
-            "127.0.0.1:9420",
-            "# Where Prometheus metrics are given out over HTTP (ADDRESS:PORT, path /metrics).",
-        ),
-        (
-            "memory",
-            text_of(memory),
-            "256MiB",
-            "# How much memory the data of requests may take up, over all clients and the block device:\n\
-             # 64MiB or more.",
-        ),
-    ]
+    let values = [
+        text_of(via),
+        text_of(listen),
+        text_of(durability),
+        text_of(max_delay),
+        text_of(patience),
+        text_of(bypass),
+        map_memory.map(|size| exact(size.0)),
+        text_of(metrics),
+        text_of(memory),
+    ];
+    let rows = OPTIONS.into_iter().zip(values);
+    rows.map(|((key, shown, comment), value)| (key, value, shown, comment))
 }
 
 fn text_of<T: fmt::Display>(value: &Option<T>) -> Option<String> {

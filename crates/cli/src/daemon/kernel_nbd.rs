@@ -28,10 +28,14 @@ pub(super) async fn attach(
 ) -> Result<NbdDevice, NbdError> {
     use export_flag::{HAS_FLAGS, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES};
     let geometry = device.geometry();
+    let trim = match geometry.discard_granularity {
+        0 => 0,
+        _ => SEND_TRIM,
+    };
     let (nbd, socket) = attach_nbd(NbdExport {
         len: geometry.len,
         block_size: geometry.block_size,
-        transmission_flags: HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES,
+        transmission_flags: HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_WRITE_ZEROES | trim,
     })?;
     let node = nbd.path().to_owned();
     let stream = Stream::from_fd(ring, socket.into()).map_err(|source| NbdError::Io {

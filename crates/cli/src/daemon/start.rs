@@ -10,7 +10,7 @@ use forebay_device::{Checked, Device};
 use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
 use forebay_rt::{Event, Rt};
 use forebay_serve::Memory;
-use forebay_serve::nbd::{Export, Limits, Server, Zeroing};
+use forebay_serve::nbd::{Export, Limits, Server};
 use forebay_stack::{Accept, Attached, Options, open_pair};
 use forebay_units::ByteLen;
 use futures_util::future::{Either, select};
@@ -213,7 +213,14 @@ async fn serve(
         detached: Cell::new(false),
         changed: Event::new(),
     });
-    for listener in sockets.nbd {
+    listen(&daemon, sockets.nbd, sockets.control, sockets.metrics);
+    Ok(Started { daemon, notes })
+}
+
+/// Takes clients, and watches over the devices, for as long as the daemon lives.
+fn listen(daemon: &Rc<Daemon>, nbd: Vec<Listener>, control: Listener, metrics: Option<Listener>) {
+    let rt = &daemon.rt;
+    for listener in nbd {
         let server = daemon.nbd.clone();
         rt.spawn(async move {
             if let Err(error) = server.listen(&listener).await {
@@ -222,14 +229,13 @@ async fn serve(
         })
         .detach();
     }
-    rt.spawn(control::listen(Rc::clone(&daemon), sockets.control))
+    rt.spawn(control::listen(Rc::clone(daemon), control))
         .detach();
-    rt.spawn(intruders::watch(Rc::clone(&daemon))).detach();
-    if let Some(listener) = sockets.metrics {
-        rt.spawn(metrics::listen(Rc::clone(&daemon), listener))
+    rt.spawn(intruders::watch(Rc::clone(daemon))).detach();
+    if let Some(listener) = metrics {
+        rt.spawn(metrics::listen(Rc::clone(daemon), listener))
             .detach();
     }
-    Ok(Started { daemon, notes })
 }
 
 fn nbd_server(
@@ -242,11 +248,8 @@ fn nbd_server(
     let export = Export::new(name, Rc::clone(device) as Rc<dyn Device>)
         .description(format!("Forebay volume {name}"))
         .status(Rc::new(Places::new(volume.clone())))
-        // Zeroes are an entry in the log, whatever their length; the data device keeps its space.
-        .zeroing(Zeroing {
-            fast: true,
-            keeps_space: true,
-        });
+        // Zeroes are an entry in the log, whatever their length.
+        .fast_zeroes(true);
     let server = Server::new(rt.clone(), vec![export], Limits::default(), memory);
     server.map_err(Failure::general)
 }

@@ -5,7 +5,8 @@
 //! `crash.rs` kills the daemon at random moments under ext4, xfs and btrfs and holds what is found
 //! after recovery against what `fsync` promised (`users.rs`). `drop_in.rs` takes an image that was
 //! there before, and looks at it alone afterwards. `stops.rs` ends the daemon in other ways, `limits.rs`
-//! gives it and the writers little memory.
+//! gives it and the writers little memory. `discards.rs` looks at what is left of an image when a
+//! filesystem gives its room up.
 //! `clients.rs` has the usual NBD clients, `tries.rs` the demonstration.
 //!
 //! `FOREBAY_ROUNDS` sets how often the daemon is killed under each filesystem, `FOREBAY_SEED` repeats
@@ -13,6 +14,7 @@
 
 mod clients;
 mod crash;
+mod discards;
 mod drop_in;
 mod kinds;
 mod limits;

@@ -12,6 +12,7 @@ use crate::degraded::bytes_of;
 use crate::engine::Engine;
 use crate::home::{Haste, Homeward};
 use crate::map::Piece;
+use crate::marks::home_parts;
 use crate::ranges::Mark;
 
 /// The most live data taken in one window, in sectors: 16 MiB. Two windows may be in memory.
@@ -73,11 +74,17 @@ impl Engine {
         let touched = self.about_to_change(changes.chain(marked)).await?;
         let mut marks_refused = Vec::new();
         let mut error = None;
+        let mut zeroed = false;
         for (range, mark) in &marks {
-            self.yield_to_users(urgent).await?;
-            if let Err(refused) = self.carry_mark_home(range.clone(), *mark).await {
-                marks_refused.push((range.clone(), *mark));
-                error = Some(refused);
+            for part in home_parts(range.clone()) {
+                self.yield_to_users(urgent).await?;
+                match self.carry_mark_home(part.clone(), *mark).await {
+                    Ok(()) => zeroed |= matches!(mark.kind, RangeKind::Zero | RangeKind::Unmap),
+                    Err(refused) => {
+                        marks_refused.push((part, *mark));
+                        error = Some(refused);
+                    }
+                }
             }
         }
         let mut pieces: Vec<(Line, Addr)> = loaded
@@ -93,10 +100,7 @@ impl Engine {
         }
         let mut in_vain = None;
         if let Some(error) = home.error.clone().or(error) {
-            let zeroed = marks
-                .iter()
-                .filter(|(_, mark)| mark.kind == RangeKind::Zero);
-            let answers = home.succeeded || zeroed.count() > marks_refused.len();
+            let answers = home.succeeded || zeroed;
             self.keep_refused(&home, marks_refused, &error, answers, thorough)
                 .await?;
             in_vain = (!answers).then_some(error);

@@ -18,7 +18,9 @@ use forebay_dcd::{
     Acknowledge, AttachError, AttachOptions, AttachReport, CheckVerdict, CreateOptions,
     DataIdentity, Volume, VolumeId,
 };
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, RamDevice};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, RamDevice, Room,
+};
 use forebay_log::{HEADER_BYTES, OpenError, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::ByteLen;
@@ -100,8 +102,8 @@ impl Device for Watched {
         self.change().discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.change().write_zeroes(range)
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        self.change().write_zeroes(range, room)
     }
 }
 
@@ -166,7 +168,10 @@ async fn use_volume(volume: &Volume, life: u8) {
     write(0, 4096, 0x20).await;
     write(4096 + 512, 1024, 0x30).await;
     volume.flush().await.expect("flushed");
-    volume.write_zeroes(8192..65536).await.expect("zeroed");
+    volume
+        .write_zeroes(8192..65536, Room::Release)
+        .await
+        .expect("zeroed");
     write(16384, 8192, 0x40).await;
     volume.discard(0..2048).await.expect("discarded");
     volume.flush().await.expect("flushed");

@@ -173,7 +173,7 @@ fn entries(count: u64) -> Vec<Entry> {
             crc: n as u32,
         },
         2 => Entry::Range {
-            kind: RangeKind::Zero,
+            kind: RangeKind::Unmap,
             sector: Sector(n << 20),
             sectors: 1 << 11,
         },

@@ -10,14 +10,18 @@ pub(crate) const DATA_ENTRY_BYTES: usize = 10;
 pub(crate) const RANGE_ENTRY_BYTES: usize = 13;
 /// Lines are numbered below this: five bytes.
 const LINES_END: u64 = 1 << 40;
+/// In the tag of a zero range: its room is given back.
+const UNMAP: u8 = 1;
 /// Sectors are numbered, and counted, below this: six bytes.
 const SECTORS_END: u64 = 1 << 48;
 
 /// What a range without data means.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RangeKind {
-    /// It reads as zeroes.
+    /// It reads as zeroes, and keeps its room at home.
     Zero,
+    /// It reads as zeroes, and its room at home is given back.
+    Unmap,
     /// It is no longer needed.
     Discard,
     /// Its data was damaged in the log: it cannot be read until it is written again.
@@ -83,14 +87,15 @@ impl Entry {
                 sector,
                 sectors,
             } => {
-                let kind = match kind {
-                    RangeKind::Zero => 1u8,
-                    RangeKind::Discard => 2,
-                    RangeKind::Lost => 3,
+                let tag = match kind {
+                    RangeKind::Zero => 1 << 6,
+                    RangeKind::Unmap => 1 << 6 | UNMAP,
+                    RangeKind::Discard => 2 << 6,
+                    RangeKind::Lost => 3u8 << 6,
                 };
                 let fits = sector.0 < SECTORS_END && sectors < SECTORS_END;
                 assert!(fits, "{sectors} sectors from {sector} cannot be written");
-                out.push(kind << 6);
+                out.push(tag);
                 out.extend_from_slice(&sector.0.to_le_bytes()[..6]);
                 out.extend_from_slice(&sectors.to_le_bytes()[..6]);
             }
@@ -99,8 +104,8 @@ impl Entry {
 
     pub(super) fn decode(from: &mut Reader<'_>) -> Option<Entry> {
         let tag = from.take(1)?[0];
-        let kind = match tag >> 6 {
-            0 => {
+        let kind = match (tag >> 6, tag & 0x3f) {
+            (0, _) => {
                 let (first, sectors) = (u64::from(tag >> 3), (tag & 7) + 1);
                 let line = Line(from.uint(5)?);
                 let crc = from.uint(4)? as u32;
@@ -111,12 +116,14 @@ impl Entry {
                     crc,
                 });
             }
-            1 => RangeKind::Zero,
-            2 => RangeKind::Discard,
-            _ => RangeKind::Lost,
+            (1, 0) => RangeKind::Zero,
+            (1, UNMAP) => RangeKind::Unmap,
+            (2, 0) => RangeKind::Discard,
+            (3, 0) => RangeKind::Lost,
+            _ => return None,
         };
         let (sector, sectors) = (Sector(from.uint(6)?), from.uint(6)?);
-        (tag & 0x3f == 0 && sectors > 0).then_some(Entry::Range {
+        (sectors > 0).then_some(Entry::Range {
             kind,
             sector,
             sectors,

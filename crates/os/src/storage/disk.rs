@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result,
+    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room,
 };
 use forebay_units::{round_down, round_up};
 
@@ -168,31 +168,49 @@ fn is_unsupported(error: &io::Error) -> bool {
     )
 }
 
-/// Ways to zero or give back a range, best first; each kind of device has its own list, and moves
-/// on for good when the system says it cannot.
-#[derive(Clone, Copy)]
-enum By {
-    ZeroRange,
-    PunchHole,
-    Command,
-    Writing,
-    Nothing,
-}
-
 const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+
+/// A way to do something that the system may turn out not to have; it is not asked a second time.
+struct Way(Cell<bool>);
+
+impl Way {
+    fn new() -> Way {
+        Way(Cell::new(true))
+    }
+
+    /// What came of `tried`; `None` if the system cannot do it, now or ever.
+    async fn tried(
+        &self,
+        tried: impl Future<Output = io::Result<()>>,
+        (op, range): (Op, &Range<u64>),
+    ) -> Option<Result<()>> {
+        if !self.0.get() {
+            return None;
+        }
+        match tried.await {
+            Err(error) if is_unsupported(&error) => {
+                self.0.set(false);
+                None
+            }
+            done => Some(done.map_err(|error| DeviceError::io(op, range.clone(), error))),
+        }
+    }
+}
 
 /// A regular file.
 pub(super) struct FileDevice {
     core: Core,
-    zero_by: Cell<By>,
+    zero_range: Way,
+    punch_hole: Way,
 }
 
 impl FileDevice {
     pub(super) fn new(core: Core) -> FileDevice {
         FileDevice {
             core,
-            zero_by: Cell::new(By::ZeroRange),
+            zero_range: Way::new(),
+            punch_hole: Way::new(),
         }
     }
 
@@ -211,31 +229,39 @@ impl FileDevice {
         result.map_err(|error| DeviceError::io(Op::Discard, range, error))
     }
 
-    async fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+    async fn write_zeroes(&self, range: Range<u64>, room: Room) -> Result<()> {
         self.core.writable(Op::WriteZeroes)?;
-        if range.end - range.start <= ZERO_BY_WRITING_MAX {
-            return self.core.write_zeroes(range).await;
+        match room {
+            Room::Release => self.unmap(range).await,
+            Room::Keep => self.zero(range).await,
         }
+    }
+
+    /// All of it in one hole. The filesystem zeroes parts of blocks, through the page cache, but only
+    /// where it has blocks: written here, they would take room where there was a hole.
+    async fn unmap(&self, range: Range<u64>) -> Result<()> {
+        let tried = self.core.fallocate(PUNCH_HOLE, &range);
+        let what = (Op::WriteZeroes, &range);
+        match self.punch_hole.tried(tried, what).await {
+            Some(done) => done,
+            None => self.zero(range).await,
+        }
+    }
+
+    async fn zero(&self, range: Range<u64>) -> Result<()> {
         // The edges by writing, so that the page cache stays out of it.
         let unit = ZERO_BY_WRITING_MAX;
         let middle = round_up(range.start, unit)..round_down(range.end, unit);
-        if middle.is_empty() {
+        if range.end - range.start <= ZERO_BY_WRITING_MAX || middle.is_empty() {
             return self.core.write_zeroes(range).await;
         }
         self.core.write_zeroes(range.start..middle.start).await?;
         self.core.write_zeroes(middle.end..range.end).await?;
-        loop {
-            let (mode, next) = match self.zero_by.get() {
-                By::ZeroRange => (ZERO_RANGE, By::PunchHole),
-                By::PunchHole => (PUNCH_HOLE, By::Writing),
-                _ => return self.core.write_zeroes(middle).await,
-            };
-            match self.core.fallocate(mode, &middle).await {
-                Err(error) if is_unsupported(&error) => self.zero_by.set(next),
-                result => {
-                    return result.map_err(|e| DeviceError::io(Op::WriteZeroes, range, e));
-                }
-            }
+        let tried = self.core.fallocate(ZERO_RANGE, &middle);
+        let what = (Op::WriteZeroes, &range);
+        match self.zero_range.tried(tried, what).await {
+            Some(done) => done,
+            None => self.core.write_zeroes(middle).await,
         }
     }
 }
@@ -243,47 +269,52 @@ impl FileDevice {
 /// A block device.
 pub(super) struct BlockDevice {
     core: Core,
-    discard_by: Cell<By>,
+    discard: Way,
+    punch_hole: Way,
+    zero_range: Way,
 }
 
 impl BlockDevice {
     pub(super) fn new(core: Core) -> BlockDevice {
-        let discard_by = match core.geometry.discard_granularity {
-            0 => By::Nothing,
-            _ => By::Command,
-        };
         BlockDevice {
             core,
-            discard_by: Cell::new(discard_by),
+            discard: Way::new(),
+            punch_hole: Way::new(),
+            zero_range: Way::new(),
         }
     }
 
     async fn discard(&self, range: Range<u64>) -> Result<()> {
         self.core.writable(Op::Discard)?;
-        let Core { ring, fd, .. } = &self.core;
-        let len = range.end - range.start;
-        loop {
-            let (result, next) = match self.discard_by.get() {
-                By::Command => (
-                    ring.discard_blocks(fd, range.start, len).await,
-                    By::PunchHole,
-                ),
-                By::PunchHole => (self.core.fallocate(PUNCH_HOLE, &range).await, By::Nothing),
-                _ => return Ok(()),
-            };
-            match result {
-                Err(error) if is_unsupported(&error) => self.discard_by.set(next),
-                result => return result.map_err(|e| DeviceError::io(Op::Discard, range, e)),
-            }
+        if self.core.geometry.discard_granularity == 0 {
+            return Ok(());
         }
+        let Core { ring, fd, .. } = &self.core;
+        let what = (Op::Discard, &range);
+        let tried = ring.discard_blocks(fd, range.start, range.end - range.start);
+        if let Some(done) = self.discard.tried(tried, what).await {
+            return done;
+        }
+        // An older kernel. Of a block device this unmaps, or fails where the device has no means.
+        let tried = self.core.fallocate(PUNCH_HOLE, &range);
+        self.punch_hole.tried(tried, what).await.unwrap_or(Ok(()))
     }
 
-    async fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+    async fn write_zeroes(&self, range: Range<u64>, room: Room) -> Result<()> {
         self.core.writable(Op::WriteZeroes)?;
+        let what = (Op::WriteZeroes, &range);
+        if room == Room::Release {
+            // As for a discard, and the kernel sees to it that zeroes are read.
+            let tried = self.core.fallocate(PUNCH_HOLE, &range);
+            if let Some(done) = self.punch_hole.tried(tried, what).await {
+                return done;
+            }
+        }
         // Where the disk cannot, the kernel writes the zeroes itself.
-        match self.core.fallocate(ZERO_RANGE, &range).await {
-            Err(error) if is_unsupported(&error) => self.core.write_zeroes(range).await,
-            result => result.map_err(|e| DeviceError::io(Op::WriteZeroes, range, e)),
+        let tried = self.core.fallocate(ZERO_RANGE, &range);
+        match self.zero_range.tried(tried, what).await {
+            Some(done) => done,
+            None => self.core.write_zeroes(range).await,
         }
     }
 }
@@ -311,8 +342,8 @@ macro_rules! device {
                 Box::pin(self.discard(range))
             }
 
-            fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-                Box::pin(self.write_zeroes(range))
+            fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+                Box::pin(self.write_zeroes(range, room))
             }
         }
     };

@@ -70,6 +70,7 @@ pub(super) fn file(
     // A filesystem block is in one piece on the disk, more than that need not be.
     let filesystem_block = u32::try_from(metadata.blksize()).unwrap_or(4096);
     let physical = disk.queue("physical_block_size").unwrap_or(0) as u32;
+    let punches_holes = writable && punches_holes(fd, metadata.len());
     Probed {
         geometry: Geometry {
             len: metadata.len(),
@@ -77,11 +78,12 @@ pub(super) fn file(
             physical_block_size: at_least(physical.min(filesystem_block), block_size),
             preferred_io: preferred(disk),
             volatile: true,
-            discard_granularity: if writable && punches_holes(fd, metadata.len()) {
+            discard_granularity: if punches_holes {
                 at_least(filesystem_block, block_size)
             } else {
                 0
             },
+            zeroes_by_unmapping: punches_holes,
         },
         memory_align: match told {
             Some(align) => align.memory as usize,
@@ -110,12 +112,27 @@ pub(super) fn block(fd: BorrowedFd<'_>, device: DevNumber) -> rustix::io::Result
             } else {
                 0
             },
+            zeroes_by_unmapping: discards && zeroes_by_unmapping(device),
         },
         memory_align: match align {
             Some(align) if align.memory > 0 => align.memory as usize,
             _ => block_size as usize,
         },
     })
+}
+
+/// Whether a disk's own way of zeroing is to unmap. Kernels from 6.17 on say for which it is sure.
+/// Of loop devices they do not, but those punch holes. Before, a disk that discards and has some
+/// means of zeroing is the most that can be known.
+fn zeroes_by_unmapping(device: DevNumber) -> bool {
+    let limit = |name| device.queue(name);
+    if limit("write_zeroes_max_bytes").unwrap_or(0) == 0 {
+        return false;
+    }
+    match limit("write_zeroes_unmap_max_hw_bytes") {
+        Some(0) => device.is_loop(),
+        Some(_) | None => true,
+    }
 }
 
 fn at_least(n: u32, least: u32) -> u32 {

@@ -22,7 +22,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Result};
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Result, Room};
 use forebay_rt::RangeLock;
 use forebay_units::{SECTOR_BYTES, round_down, round_up};
 
@@ -141,7 +141,7 @@ impl SmallBlocks {
         self.large.discard(whole).await
     }
 
-    async fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
+    async fn write_zeroes(&self, range: Range<u64>, room: Room) -> Result<()> {
         let (whole, edges) = self.inner(&range);
         for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
             let zeroes = BufMut::zeroed((edge.end - edge.start) as usize).freeze();
@@ -152,7 +152,7 @@ impl SmallBlocks {
             return Ok(());
         }
         let _turn = self.turns.lock(whole.clone()).await;
-        self.large.write_zeroes(whole).await
+        self.large.write_zeroes(whole, room).await
     }
 }
 
@@ -183,8 +183,8 @@ impl Device for SmallBlocks {
         Box::pin(self.discard(range))
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        Box::pin(self.write_zeroes(range))
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        Box::pin(self.write_zeroes(range, room))
     }
 }
 
@@ -241,10 +241,10 @@ mod tests {
             self.ram.discard(range)
         }
 
-        fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
             Box::pin(async move {
                 self.wait().await;
-                self.ram.write_zeroes(range).await
+                self.ram.write_zeroes(range, room).await
             })
         }
     }
@@ -319,7 +319,7 @@ mod tests {
                 let bytes = range.start as usize..range.end as usize;
                 match random(4) {
                     0 => {
-                        small.write_zeroes(range).await.expect("zeroes");
+                        small.write_zeroes(range, Room::Keep).await.expect("zeroes");
                         model[bytes].fill(0);
                     }
                     1 => {

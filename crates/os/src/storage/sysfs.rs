@@ -35,6 +35,11 @@ impl DevNumber {
         value(&self.disk_dir()?.join("queue").join(limit))
     }
 
+    /// True if it is a loop device or a partition of one.
+    pub(super) fn is_loop(self) -> bool {
+        self.disk_dir().is_some_and(|dir| dir.join("loop").exists())
+    }
+
     /// True if the kernel lets nobody write to it.
     pub(super) fn is_read_only(self) -> bool {
         self.dir().and_then(|dir| value::<u8>(&dir.join("ro"))) == Some(1)

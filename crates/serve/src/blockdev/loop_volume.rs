@@ -167,7 +167,7 @@ pub async fn attach_loop(
         cache_lost: false,
     };
     let file = volume.fuse.file();
-    volume.fuse.hide_discard(geometry.discard_granularity == 0);
+    volume.fuse.hide_discard(!geometry.zeroes_by_unmapping);
     let made = isolated({
         let file = file.clone();
         move || make(&file, geometry.block_size, options.partitions)

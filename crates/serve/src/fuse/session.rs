@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use forebay_device::{
-    Buf, BufMut, Checked, Device, DeviceError, Durability, Geometry, Op as DeviceOp,
+    Buf, BufMut, Checked, Device, DeviceError, Durability, Geometry, Op as DeviceOp, Room,
 };
 use forebay_os::Poller;
 use forebay_rt::{Account, Event, Lease, RangeLock, Rt};
@@ -370,11 +370,15 @@ impl Session {
 
     /// Both ways of making zeroes, and discarding, which arrives as a punched hole: the loop driver
     /// sends the same for "discard" and for "write zeroes, and deallocate", so it must read back as
-    /// zeroes, which a mere discard does not promise.
+    /// zeroes, which a mere discard does not promise. A device that cannot unmap has no holes: to
+    /// write the zeroes would be what "deallocate" asks not to do, and a filesystem that gives up its
+    /// free space would have all of it written.
     fn fallocate(self: &Rc<Self>, rt: &Rt, unique: u64, at: u64, len: u64, mode: u32) {
-        if mode & !KEEP_SIZE != PUNCH_HOLE && mode & !KEEP_SIZE != ZERO_RANGE {
-            return self.refuse(unique, libc::EOPNOTSUPP);
-        }
+        let room = match mode & !KEEP_SIZE {
+            PUNCH_HOLE if self.geometry.zeroes_by_unmapping => Room::Release,
+            ZERO_RANGE => Room::Keep,
+            _ => return self.refuse(unique, libc::EOPNOTSUPP),
+        };
         let end = at.saturating_add(len).min(self.geometry.len);
         let underway = self.underway(None);
         start(rt, async move {
@@ -384,7 +388,7 @@ impl Session {
             while at < end && done.is_ok() {
                 let to = end.min(at.saturating_add(ZERO_BYTES_MAX));
                 let _turn = session.writes.lock(at..to).await;
-                done = session.device.write_zeroes(at..to).await;
+                done = session.device.write_zeroes(at..to, room).await;
                 at = to;
             }
             session.finish(unique, done);

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Result};
+use forebay_device::{BufMut, Device, DeviceError, Durability, Result, Room};
 use forebay_rt::Lease;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -21,8 +21,6 @@ use crate::memory::PART_BYTES;
 
 /// Most extents in an answer; a client that wants more asks again from where they end.
 const EXTENTS_MAX: usize = 4096;
-/// Parts of zeroes written at a time, so that a large range does not flood the device.
-const ZERO_PARTS_MAX: usize = 4;
 
 /// What to answer, and what it takes off the connection's budget while it is under way.
 #[derive(Clone, Copy, Debug)]
@@ -135,46 +133,17 @@ pub(super) async fn trim(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>
     answer(&conn, ticket, outcome);
 }
 
-pub(super) async fn zero(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>, fua: bool) {
-    let device = conn.device();
-    let outcome = device.write_zeroes(range).await;
-    let outcome = then_flush(device, outcome, fua).await;
-    answer(&conn, ticket, outcome);
-}
-
-/// Writes zeroes, with `lease` for a part of them.
-pub(super) async fn write_zeroes(
+pub(super) async fn zero(
     conn: Rc<Connection>,
     ticket: Ticket,
     range: Range<u64>,
     fua: bool,
-    lease: Lease,
+    room: Room,
 ) {
     let device = conn.device();
-    let len = (range.end - range.start).min(PART_BYTES as u64);
-    let mut zeroes = conn.memory.take(len as usize);
-    zeroes.fill(0);
-    let outcome = write_out(device, range, zeroes.freeze()).await;
-    drop(lease);
+    let outcome = device.write_zeroes(range, room).await;
     let outcome = then_flush(device, outcome, fua).await;
     answer(&conn, ticket, outcome);
-}
-
-async fn write_out(device: &dyn Device, range: Range<u64>, zeroes: Buf) -> Result<()> {
-    let mut left = parts(range).map(|part| {
-        let data = zeroes.slice(..(part.end - part.start) as usize);
-        device.write(part.start, data, Durability::Flush)
-    });
-    let mut writes: FuturesUnordered<_> = left.by_ref().take(ZERO_PARTS_MAX).collect();
-    let mut outcome = Ok(());
-    // After an error nothing new is begun, but what is under way is driven to its end.
-    while let Some(done) = writes.next().await {
-        outcome = outcome.and(done);
-        if outcome.is_ok() {
-            writes.extend(left.next());
-        }
-    }
-    outcome
 }
 
 pub(super) async fn read(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>, lease: Lease) {

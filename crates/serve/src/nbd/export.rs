@@ -58,15 +58,6 @@ impl BlockStatus for AllData {
     }
 }
 
-/// How a device's `write_zeroes` compares with writing zeroes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Zeroing {
-    /// It is faster: a client that asks for fast zeroes or none gets them.
-    pub fast: bool,
-    /// It keeps the space allocated. Otherwise a client that asks for no holes gets zeroes written.
-    pub keeps_space: bool,
-}
-
 /// A device under a name.
 #[derive(Clone)]
 pub struct Export {
@@ -75,7 +66,7 @@ pub struct Export {
     device: Rc<dyn Device>,
     geometry: Geometry,
     status: Rc<dyn BlockStatus>,
-    zeroing: Zeroing,
+    fast_zeroes: bool,
     read_only: bool,
 }
 
@@ -92,7 +83,7 @@ impl Export {
             device: Rc::new(Checked::new(device, "nbd")),
             geometry,
             status: Rc::new(AllData),
-            zeroing: Zeroing::default(),
+            fast_zeroes: false,
             read_only: false,
         }
     }
@@ -111,10 +102,11 @@ impl Export {
         self
     }
 
-    /// With what is known of the device's `write_zeroes`.
+    /// With a device whose `write_zeroes` is faster (`true`) than writing zeroes: a client that asks
+    /// for fast zeroes or none gets them.
     #[must_use]
-    pub fn zeroing(mut self, zeroing: Zeroing) -> Export {
-        self.zeroing = zeroing;
+    pub fn fast_zeroes(mut self, fast: bool) -> Export {
+        self.fast_zeroes = fast;
         self
     }
 
@@ -146,8 +138,13 @@ impl Export {
         &*self.status
     }
 
-    pub(super) fn zeroes(&self) -> Zeroing {
-        self.zeroing
+    pub(super) fn has_fast_zeroes(&self) -> bool {
+        self.fast_zeroes
+    }
+
+    /// Whether discards are of any use.
+    pub(super) fn discards(&self) -> bool {
+        self.geometry.discard_granularity > 0
     }
 
     pub(super) fn is_read_only(&self) -> bool {
@@ -161,12 +158,13 @@ impl Export {
         if structured {
             flags |= SEND_DF;
         }
-        flags
-            | if self.read_only {
-                READ_ONLY
-            } else {
-                SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO
-            }
+        if self.read_only {
+            return flags | READ_ONLY;
+        }
+        if self.discards() {
+            flags |= SEND_TRIM;
+        }
+        flags | SEND_WRITE_ZEROES | SEND_FAST_ZERO
     }
 
     /// Smallest, preferred and largest size of a request, in bytes.

@@ -46,7 +46,7 @@ mod socket;
 mod transmission;
 mod wire;
 
-pub use export::{BlockStatus, Export, ExportError, Extent, Place, REQUEST_BYTES_MAX, Zeroing};
+pub use export::{BlockStatus, Export, ExportError, Extent, Place, REQUEST_BYTES_MAX};
 pub use server::{Limits, Server};
 pub use wire::{Wire, WireFuture};
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use forebay_device::Room;
+
 use super::export::{Export, REQUEST_BYTES_MAX};
 use super::format::{Errno, Request, command, command_flag};
 use super::handshake::Session;
@@ -25,21 +27,12 @@ pub(super) enum Command {
     Zero {
         range: Range<u64>,
         fua: bool,
-        how: Zero,
+        room: Room,
     },
     Status {
         range: Range<u64>,
         one: bool,
     },
-}
-
-/// How zeroes come about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Zero {
-    /// By the device's own means.
-    Device,
-    /// Written out, since the device's means might free the space.
-    Written,
 }
 
 /// What of the request's flags the command knows; FUA is allowed, if without meaning, for all.
@@ -78,7 +71,7 @@ pub(super) fn check(session: &Session, request: &Request) -> Result<Command, Err
             Ok(Command::Write { range, fua })
         }
         command::FLUSH if request.offset == 0 && request.len == 0 => Ok(Command::Flush),
-        command::TRIM => {
+        command::TRIM if export.is_read_only() || export.discards() => {
             writable(export)?;
             let range = range(export, request, Errno::Inval)?;
             Ok(Command::Trim { range, fua })
@@ -86,16 +79,14 @@ pub(super) fn check(session: &Session, request: &Request) -> Result<Command, Err
         command::WRITE_ZEROES => {
             writable(export)?;
             let range = range(export, request, Errno::NoSpc)?;
-            let zeroing = export.zeroes();
-            let how = match has(command_flag::NO_HOLE) && !zeroing.keeps_space {
-                true => Zero::Written,
-                false => Zero::Device,
-            };
-            let fast = zeroing.fast && how == Zero::Device;
-            if has(command_flag::FAST_ZERO) && !fast {
+            if has(command_flag::FAST_ZERO) && !export.has_fast_zeroes() {
                 return Err(Errno::NotSup);
             }
-            Ok(Command::Zero { range, fua, how })
+            let room = match has(command_flag::NO_HOLE) {
+                true => Room::Keep,
+                false => Room::Release,
+            };
+            Ok(Command::Zero { range, fua, room })
         }
         command::BLOCK_STATUS if session.contexts.any() => {
             let range = range(export, request, Errno::Inval)?;

@@ -23,7 +23,7 @@ use super::export::REQUEST_BYTES_MAX;
 use super::format::{self, Errno, Request, command};
 use super::inbox::Inbox;
 use super::outbox::Replies;
-use super::request::{self, Command, Zero};
+use super::request::{self, Command};
 use super::{Hangup, Wire};
 use crate::memory::PART_BYTES;
 
@@ -111,25 +111,9 @@ async fn accept(
             let (owner, ticket) = request(admission);
             start(conn, execute::trim(owner, ticket, range, fua));
         }
-        Command::Zero {
-            range,
-            fua,
-            how: Zero::Device,
-        } => {
+        Command::Zero { range, fua, room } => {
             let (owner, ticket) = request(admission);
-            start(conn, execute::zero(owner, ticket, range, fua));
-        }
-        Command::Zero {
-            range,
-            fua,
-            how: Zero::Written,
-        } => {
-            let lease = conn.reply_memory(PART_BYTES).await;
-            let (owner, ticket) = request(admission);
-            start(
-                conn,
-                execute::write_zeroes(owner, ticket, range, fua, lease),
-            );
+            start(conn, execute::zero(owner, ticket, range, fua, room));
         }
         Command::Status { range, one } => {
             let lease = conn.reply_memory(bytes as usize).await;

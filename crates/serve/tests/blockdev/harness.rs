@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice,
+    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice, Room,
 };
 use forebay_os::{OpenOptions, Poller, Ring};
 use forebay_rt::Executor;
@@ -74,7 +74,7 @@ pub(crate) struct Strings {
 pub(crate) struct Observed {
     pub ram: RamDevice,
     pub strings: Strings,
-    pub discard_granularity: u32,
+    pub unmaps: bool,
 }
 
 impl Observed {
@@ -92,7 +92,8 @@ impl Observed {
 impl Device for Observed {
     fn geometry(&self) -> Geometry {
         Geometry {
-            discard_granularity: self.discard_granularity,
+            discard_granularity: if self.unmaps { 4096 } else { 0 },
+            zeroes_by_unmapping: self.unmaps,
             volatile: true,
             ..self.ram.geometry()
         }
@@ -131,10 +132,10 @@ impl Device for Observed {
         self.ram.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
         Box::pin(async move {
             self.check(Op::WriteZeroes, range.clone())?;
-            self.ram.write_zeroes(range).await
+            self.ram.write_zeroes(range, room).await
         })
     }
 }
@@ -156,7 +157,7 @@ pub(crate) struct Plan<'a> {
     pub name: &'a str,
     pub len: u64,
     pub block_size: u32,
-    pub discard_granularity: u32,
+    pub unmaps: bool,
     pub leftovers: InUse,
     /// A file to serve, in place of memory on strings.
     pub disk: Option<&'a Path>,
@@ -169,7 +170,7 @@ impl<'a> Plan<'a> {
             name,
             len: 64 << 20,
             block_size: 4096,
-            discard_granularity: 4096,
+            unmaps: true,
             leftovers: InUse::Refuse,
             disk: None,
         }
@@ -201,7 +202,7 @@ impl<'a> Plan<'a> {
                     None => Rc::new(Observed {
                         ram: RamDevice::new(self.len, self.block_size),
                         strings: thread_strings,
-                        discard_granularity: self.discard_granularity,
+                        unmaps: self.unmaps,
                     }),
                 };
                 let memory = Memory::default();

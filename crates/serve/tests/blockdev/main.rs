@@ -7,6 +7,7 @@ mod stopping;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::Command;
 
 use harness::{Mounted, Plan, able, run};
 
@@ -180,19 +181,46 @@ fn discarded_and_zeroed_ranges_read_as_zeroes_and_no_others() {
 }
 
 #[test]
-fn a_volume_that_gains_nothing_by_discards_is_not_offered_any() {
-    if !able(&[]) {
+fn a_volume_that_cannot_unmap_is_not_offered_discards_and_is_zeroed_all_the_same() {
+    if !able(&["blkdiscard", "fallocate"]) {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
     let with = Plan::new(dir.path(), "with").serve();
     let without = Plan {
-        discard_granularity: 0,
+        unmaps: false,
         ..Plan::new(dir.path(), "without")
     }
     .serve();
     assert_ne!(with.queue("discard_max_bytes"), "0");
     assert_eq!(without.queue("discard_max_bytes"), "0");
+    let node = File::options()
+        .write(true)
+        .open(&without.node)
+        .expect("open");
+    node.write_all_at(&[0xaa; 1 << 20], 0).expect("written");
+    node.sync_all().expect("synced");
+    let range = ["--offset", "64KiB", "--length", "128KiB"];
+    run(
+        "blkdiscard",
+        &[&["--zeroout"], &range[..], &[without.node()]].concat(),
+    );
+    // Somebody who makes a loop device of the file later is told, too.
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(&without.file)
+        .expect("open");
+    let mut punch = Command::new("fallocate");
+    punch.args(["--punch-hole", "--offset", "0", "--length", "4096"]);
+    let punched = punch.arg(&without.file).output().expect("it runs");
+    let said = String::from_utf8_lossy(&punched.stderr);
+    assert!(said.contains("unsupported"), "{said}");
+    let mut back = vec![0; 1 << 20];
+    file.read_exact_at(&mut back, 0).expect("read");
+    let zero = 64 << 10..192 << 10;
+    let wrong = (0..back.len()).find(|at| back[*at] != if zero.contains(at) { 0 } else { 0xaa });
+    assert_eq!(wrong, None);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use forebay_device::RamDevice;
 use forebay_os::OpenOptions;
-use forebay_serve::nbd::{BlockStatus, Export, Extent, Place, Zeroing};
+use forebay_serve::nbd::{BlockStatus, Export, Extent, Place};
 
 use crate::support::device::Probe;
 use crate::support::served::{Served, output, tool, write_noise};
@@ -42,14 +42,10 @@ fn nbdinfo_sees_what_is_served() {
         return;
     };
     let served = Served::new(|_| {
-        let zeroing = Zeroing {
-            fast: true,
-            keeps_space: true,
-        };
         let disk = ram(4096)
             .description("a disk")
             .status(Rc::new(Halves))
-            .zeroing(zeroing);
+            .fast_zeroes(true);
         let other = Export::new("other", Rc::new(RamDevice::new(512, 512))).read_only(true);
         (vec![disk, other], || ())
     });

@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_serve::nbd::format::{Errno, chunk, command, command_flag};
-use forebay_serve::nbd::{BlockStatus, Export, Extent, Place, Zeroing};
+use forebay_serve::nbd::format::{Errno, chunk, command, command_flag, export_flag, option};
+use forebay_serve::nbd::{BlockStatus, Export, Extent, Place};
 
+use crate::support::client::info_query;
 use crate::support::device::Probe;
 use crate::support::{LEN, connect, run, serve, serve_export};
 
@@ -65,7 +66,7 @@ fn fua_reaches_the_device_and_a_flush_stands_for_it_where_the_device_has_none() 
         client.call(command::TRIM, fua, 0, 8192, &[]).await;
         assert_eq!(probe.asked(), ["discard 0+8192", "flush 0+0"]);
         client.call(command::WRITE_ZEROES, fua, 0, 8192, &[]).await;
-        assert_eq!(probe.asked(), ["write-zeroes 0+8192", "flush 0+0"]);
+        assert_eq!(probe.asked(), ["write-zeroes(release) 0+8192", "flush 0+0"]);
         client.call(command::TRIM, 0, 0, 8192, &[]).await;
         assert_eq!(probe.asked(), ["discard 0+8192"]);
         assert_eq!(client.call(command::FLUSH, 0, 0, 0, &[]).await, 0);
@@ -74,34 +75,42 @@ fn fua_reaches_the_device_and_a_flush_stands_for_it_where_the_device_has_none() 
 }
 
 #[test]
-fn without_leave_to_make_holes_zeroes_are_written_unless_the_device_keeps_the_space() {
+fn zeroes_without_leave_to_make_holes_keep_the_room_and_others_give_it_back() {
     run(async |rt| {
         let probe = Probe::new(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
         client.write(0, &pattern(2 * MIB)).await;
         probe.asked();
-        let no_hole = command_flag::NO_HOLE;
         let len = MIB as u32 + 4096;
-        assert_eq!(
-            client
-                .call(command::WRITE_ZEROES, no_hole, 0, len, &[])
-                .await,
-            0
-        );
-        assert_eq!(probe.asked(), ["write 0+1048576", "write 1048576+4096"]);
-        assert_eq!(client.read(0, len).await, Ok(vec![0; len as usize]));
+        for (flags, asked) in [
+            (command_flag::NO_HOLE, "write-zeroes(keep) 0+1052672"),
+            (0, "write-zeroes(release) 0+1052672"),
+        ] {
+            let answer = client.call(command::WRITE_ZEROES, flags, 0, len, &[]).await;
+            assert_eq!((answer, probe.asked()), (0, vec![asked.to_owned()]));
+            assert_eq!(client.read(0, len).await, Ok(vec![0; len as usize]));
+            client.write(0, &pattern(2 * MIB)).await;
+            probe.asked();
+        }
+    });
+}
 
-        let keeps = Zeroing {
-            fast: false,
-            keeps_space: true,
-        };
-        let export = Export::new("disk", Rc::clone(&probe) as _).zeroing(keeps);
-        let mut client = connect(&serve_export(&rt, export)).go().await;
-        probe.asked();
-        client
-            .call(command::WRITE_ZEROES, no_hole, 0, len, &[])
-            .await;
-        assert_eq!(probe.asked(), ["write-zeroes 0+1052672"]);
+#[test]
+fn trim_is_neither_offered_nor_taken_where_it_is_of_no_use() {
+    run(async |rt| {
+        let probe = Probe::without_discard(LEN, 4096);
+        let mut client = connect(&serve(&rt, Rc::clone(&probe) as _));
+        client.greet(3).await;
+        let replies = client.option(option::GO, &info_query("disk", &[])).await;
+        // What it is about (two bytes) and the size (eight) come first.
+        let flags = u16::from_be_bytes(replies[0].1[10..12].try_into().expect("two bytes"));
+        assert_eq!(flags & export_flag::SEND_TRIM, 0);
+        assert_ne!(flags & export_flag::SEND_WRITE_ZEROES, 0);
+        assert_eq!(client.call(command::TRIM, 0, 0, 8192, &[]).await, INVAL);
+        assert!(probe.asked().is_empty());
+        // Zeroes that a user asks for are made all the same.
+        client.call(command::WRITE_ZEROES, 0, 0, 8192, &[]).await;
+        assert_eq!(probe.asked(), ["write-zeroes(release) 0+8192"]);
     });
 }
 
@@ -110,34 +119,16 @@ fn a_fast_zero_is_done_only_where_it_is_fast_and_refused_without_a_trace_elsewhe
     run(async |rt| {
         let fast = command_flag::FAST_ZERO;
         let both = fast | command_flag::NO_HOLE;
-        for (zeroing, plain, without_hole) in [
-            (Zeroing::default(), NOT_SUPPORTED, NOT_SUPPORTED),
-            (
-                Zeroing {
-                    fast: true,
-                    keeps_space: false,
-                },
-                0,
-                NOT_SUPPORTED,
-            ),
-            (
-                Zeroing {
-                    fast: true,
-                    keeps_space: true,
-                },
-                0,
-                0,
-            ),
-        ] {
+        for (is_fast, expected) in [(false, NOT_SUPPORTED), (true, 0)] {
             let probe = Probe::new(LEN, 4096);
-            let export = Export::new("disk", Rc::clone(&probe) as _).zeroing(zeroing);
+            let export = Export::new("disk", Rc::clone(&probe) as _).fast_zeroes(is_fast);
             let mut client = connect(&serve_export(&rt, export)).go().await;
-            for (flags, errno) in [(fast, plain), (both, without_hole)] {
+            for flags in [fast, both] {
                 let answer = client
                     .call(command::WRITE_ZEROES, flags, 0, 4096, &[])
                     .await;
-                assert_eq!(answer, errno, "{zeroing:?} {flags}");
-                assert_eq!(probe.asked().len(), usize::from(errno == 0));
+                assert_eq!(answer, expected, "{is_fast} {flags}");
+                assert_eq!(probe.asked().len(), usize::from(is_fast));
             }
         }
     });
@@ -186,7 +177,7 @@ fn requests_that_make_no_sense_are_answered_and_the_connection_goes_on() {
             let answer = client.call(command, flags, offset, len, &[]).await;
             assert_eq!(answer, errno, "{what}");
         }
-        assert_eq!(probe.asked(), [""; 0]);
+        assert!(probe.asked().is_empty());
         assert_eq!(client.read(0, 4096).await, Ok(vec![0; 4096]));
     });
 }
@@ -200,7 +191,7 @@ fn the_payload_of_a_refused_write_is_skipped() {
         assert_eq!(client.write(LEN - 4096, &[1; 8192]).await, NO_SPACE);
         assert_eq!(client.write(0, &[1; 100]).await, INVAL);
         assert_eq!(client.write(0, &vec![1; (32 << 20) + 4096]).await, INVAL);
-        assert_eq!(probe.asked(), [""; 0]);
+        assert!(probe.asked().is_empty());
         assert_eq!(client.write(0, &[1; 4096]).await, 0);
     });
 }
@@ -215,7 +206,7 @@ fn a_read_only_export_refuses_whatever_would_change_it() {
         for command in [command::TRIM, command::WRITE_ZEROES] {
             assert_eq!(client.call(command, 0, 0, 4096, &[]).await, PERM);
         }
-        assert_eq!(probe.asked(), [""; 0]);
+        assert!(probe.asked().is_empty());
         assert_eq!(client.call(command::FLUSH, 0, 0, 0, &[]).await, 0);
         assert_eq!(client.read(0, 4096).await, Ok(vec![0; 4096]));
     });

@@ -88,7 +88,7 @@ fn records(bytes: &Buf) -> Vec<(Record, Vec<(u64, Change)>)> {
                     sector,
                     sectors,
                 } => {
-                    let change = if kind == RangeKind::Zero {
+                    let change = if matches!(kind, RangeKind::Zero | RangeKind::Unmap) {
                         Change::Zero
                     } else {
                         Change::Other

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op};
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
 use forebay_rt::Rt;
 
 use crate::Rng;
@@ -110,6 +110,7 @@ impl Disk {
             preferred_io: 4096,
             volatile: true,
             discard_granularity: 4096,
+            zeroes_by_unmapping: true,
         };
         Rc::new(Disk {
             name,
@@ -388,7 +389,7 @@ impl Device for Disk {
         })
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
         Box::pin(async move {
             self.do_write(self.ask(Op::WriteZeroes, range, None, false))
                 .await

@@ -15,7 +15,7 @@ use super::Ctx;
 use super::clock::LeapingTime;
 use crate::checkers::{Violation, smooth};
 use crate::disk::Faults;
-use crate::history::{Action, What};
+use crate::history::{Action, What, room_for};
 use crate::plan::Kind;
 use crate::rng::{Rng, mix};
 use crate::stamp::stamp_into;
@@ -194,7 +194,10 @@ impl User {
                     .lanes
                     .borrow_mut()
                     .begin(self.lane, range.clone(), what);
-                let done = self.volume.write_zeroes(range.clone()).await;
+                let done = self
+                    .volume
+                    .write_zeroes(range.clone(), room_for(range))
+                    .await;
                 self.settle(step, action, false, done)
             }
             Action::Discard(range) => {

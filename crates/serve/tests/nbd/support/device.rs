@@ -6,13 +6,14 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice, Result,
+    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice, Result, Room,
 };
 use forebay_rt::Event;
 
 pub(crate) struct Probe {
     pub(crate) below: RamDevice,
     asked: RefCell<Vec<String>>,
+    unmaps: bool,
     held: Cell<bool>,
     changed: Event,
     /// Requests that overlap this range fail with this error of the system's.
@@ -21,8 +22,18 @@ pub(crate) struct Probe {
 
 impl Probe {
     pub(crate) fn new(len: u64, block_size: u32) -> Rc<Probe> {
+        Probe::with(len, block_size, true)
+    }
+
+    /// One that cannot unmap.
+    pub(crate) fn without_discard(len: u64, block_size: u32) -> Rc<Probe> {
+        Probe::with(len, block_size, false)
+    }
+
+    fn with(len: u64, block_size: u32, unmaps: bool) -> Rc<Probe> {
         Rc::new(Probe {
             below: RamDevice::new(len, block_size),
+            unmaps,
             asked: RefCell::default(),
             held: Cell::new(false),
             changed: Event::new(),
@@ -71,7 +82,15 @@ impl Probe {
 
 impl Device for Probe {
     fn geometry(&self) -> Geometry {
-        self.below.geometry()
+        let geometry = self.below.geometry();
+        match self.unmaps {
+            true => geometry,
+            false => Geometry {
+                discard_granularity: 0,
+                zeroes_by_unmapping: false,
+                ..geometry
+            },
+        }
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
@@ -104,10 +123,14 @@ impl Device for Probe {
         })
     }
 
-    fn write_zeroes(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
         Box::pin(async move {
-            self.enter(Op::WriteZeroes, range.clone(), "").await?;
-            self.below.write_zeroes(range).await
+            let note = match room {
+                Room::Keep => "(keep)",
+                Room::Release => "(release)",
+            };
+            self.enter(Op::WriteZeroes, range.clone(), note).await?;
+            self.below.write_zeroes(range, room).await
         })
     }
 }

@@ -1,0 +1,132 @@
+//! What a filesystem gives up is given up all the way down: the image below gets its holes back.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::system::{Loop, Mount, can_serve_loop, installed, loop_over, root, tool, try_tool};
+use crate::tree::Numbers;
+use crate::world::{MIB, World, skip};
+
+const LEN: u64 = 4 << 30;
+const KEPT: usize = 8 << 20;
+const GIVEN_UP: usize = 96 << 20;
+
+/// What an image takes on its filesystem, in bytes.
+fn taken(path: &Path) -> u64 {
+    File::open(path).unwrap().sync_all().unwrap();
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+fn limit(device: &str, name: &str) -> u64 {
+    let path = device.replace("/dev", "/sys/block") + "/queue/" + name;
+    fs::read_to_string(path).unwrap().trim().parse().unwrap()
+}
+
+/// What a new filesystem takes of an image that nothing stands in front of.
+fn taken_by_mkfs(world: &World) -> u64 {
+    world.image("plain.img", LEN);
+    let plain = Loop::over(&world.path("plain.img")).expect("a loop device");
+    try_tool("mkfs.ext4", &["-q", &plain.0]).unwrap();
+    drop(plain);
+    taken(&world.path("plain.img"))
+}
+
+/// Makes a filesystem, fills it, gives most of it up, and looks at `image`, which is the data device
+/// or what that is made of.
+fn use_and_give_up(world: &World, data: &str, image: &Path) {
+    let create = ["create", "--name", "v", "--data", data, "--log", "log.img"];
+    world.ok(&[&create[..], &["--log-size", "40MiB"]].concat());
+    let device = world.attach_loop();
+    assert!(limit(&device, "discard_max_bytes") > 0);
+    try_tool("mkfs.ext4", &["-q", &device]).unwrap();
+    world.ok(&["drain", "v"]);
+    let (new, plain) = (taken(image), taken_by_mkfs(world));
+    assert!(new <= plain + MIB, "mkfs took {new} bytes, plainly {plain}");
+
+    let at = world.path("mnt");
+    let mount = Mount::new(&device, &at, "rw").expect("it mounts");
+    let mut numbers = Numbers::new(1);
+    let kept = numbers.bytes(KEPT);
+    fs::write(at.join("given up"), numbers.bytes(GIVEN_UP)).unwrap();
+    fs::write(at.join("kept"), &kept).unwrap();
+    try_tool("sync", &["-f", at.to_str().unwrap()]).unwrap();
+    world.ok(&["drain", "v"]);
+    assert!(taken(image) >= new + (KEPT + GIVEN_UP) as u64);
+    fs::remove_file(at.join("given up")).unwrap();
+    // What is freed in a transaction that is not committed is not trimmed.
+    try_tool("sync", &["-f", at.to_str().unwrap()]).unwrap();
+    try_tool("fstrim", &[at.to_str().unwrap()]).unwrap();
+    try_tool("sync", &["-f", at.to_str().unwrap()]).unwrap();
+    mount.unmount().expect("it unmounts");
+    // What was promised is in the log, and is carried out by whoever takes that up.
+    world.kill("v");
+    let device = world.attach_loop();
+    world.ok(&["drain", "v"]);
+    let left = taken(image);
+    let expected = new + KEPT as u64 + 4 * MIB;
+    assert!(left <= expected, "{left} bytes are left of {expected}");
+    let mount = Mount::new(&device, &at, "ro").expect("it mounts");
+    assert!(fs::read(at.join("kept")).unwrap() == kept);
+    mount.unmount().expect("it unmounts");
+    world.detach();
+    let alone = world.path(data);
+    try_tool("e2fsck", &["-f", "-n", alone.to_str().unwrap()]).expect("it is in order");
+}
+
+/// Found with a sparse image of 4 GiB, of which `mkfs.ext4` left 4.1 GiB allocated.
+#[test]
+fn a_sparse_image_stays_sparse_under_mkfs_and_is_so_again_after_fstrim() {
+    let test = "a_sparse_image_stays_sparse";
+    if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "fstrim"]) {
+        return;
+    }
+    let world = World::new();
+    world.image("data.img", LEN);
+    use_and_give_up(&world, "data.img", &world.path("data.img"));
+}
+
+#[test]
+fn a_block_device_is_unmapped_by_mkfs_and_fstrim() {
+    let test = "a_block_device_is_unmapped";
+    if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "fstrim"]) {
+        return;
+    }
+    let world = World::new();
+    world.image("disk.img", LEN);
+    let Some(disk) = loop_over(test, &world.path("disk.img")) else {
+        return;
+    };
+    use_and_give_up(&world, &disk.0, &world.path("disk.img"));
+}
+
+#[test]
+fn a_data_device_that_cannot_unmap_is_given_no_discards_and_zeroes_all_the_same() {
+    let test = "a_data_device_that_cannot_unmap";
+    if !can_serve_loop(test) || !installed(test, &["blkdiscard"]) {
+        return;
+    }
+    let world = World::new();
+    let at = world.path("ram");
+    fs::create_dir(&at).unwrap();
+    // A filesystem without holes to punch.
+    let mounted = root().then(|| tool("mount", &["-t", "ramfs", "none", at.to_str().unwrap()]));
+    if mounted.flatten().is_none() {
+        return skip(test, "no ramfs");
+    }
+    let mount = Mount(at.to_str().unwrap().to_owned());
+    let before = vec![7; 32 * MIB as usize];
+    fs::write(at.join("data.img"), &before).unwrap();
+    let create = ["create", "--name", "v", "--data", "ram/data.img"];
+    world.ok(&[&create[..], &["--log", "log.img", "--log-size", "40MiB"]].concat());
+    let device = world.attach_loop();
+    assert_eq!(limit(&device, "discard_max_bytes"), 0);
+    let range = ["-o", "1MiB", "-l", "2MiB", &device];
+    assert!(try_tool("blkdiscard", &range).is_err());
+    try_tool("blkdiscard", &[&["--zeroout"], &range[..]].concat()).unwrap();
+    world.detach();
+    let mut expected = before;
+    expected[MIB as usize..3 * MIB as usize].fill(0);
+    assert!(world.content("ram/data.img") == expected);
+    mount.unmount().expect("it unmounts");
+}

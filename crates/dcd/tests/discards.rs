@@ -1,0 +1,275 @@
+//! What becomes at home of ranges that are given up, and that nobody waits for long meanwhile.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_dcd::{AttachOptions, CreateOptions, Place, Volume};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, RamDevice, Room,
+};
+use forebay_log::VolumeId;
+use forebay_rt::{Executor, Rt, VirtualTime};
+use forebay_sim::lab::identity;
+use forebay_units::ByteLen;
+
+const LINE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+/// The longest range that may be changed at home in one request.
+const CHANGE_MAX: u64 = 64 * MIB;
+
+/// A disk that notes what it has to zero and discard.
+struct Home {
+    ram: RamDevice,
+    discards: bool,
+    asked: RefCell<Vec<(&'static str, Range<u64>)>>,
+    /// Writes fail, and so does everything else that changes it.
+    broken: Cell<bool>,
+}
+
+impl Home {
+    fn new(len: u64, discards: bool) -> Rc<Home> {
+        Rc::new(Home {
+            ram: RamDevice::new(len, 512),
+            discards,
+            asked: RefCell::default(),
+            broken: Cell::new(false),
+        })
+    }
+
+    fn change<'a>(
+        &self,
+        what: &'static str,
+        range: Range<u64>,
+        done: IoFuture<'a, ()>,
+    ) -> IoFuture<'a, ()> {
+        if self.broken.get() {
+            let cause = "broken".into();
+            let op = forebay_device::Op::Write;
+            return Box::pin(std::future::ready(Err(DeviceError::Failed { op, cause })));
+        }
+        self.asked.borrow_mut().push((what, range));
+        done
+    }
+
+    /// What was asked, but for writes.
+    fn taken(&self) -> Vec<(&'static str, Range<u64>)> {
+        let asked = self.asked.take();
+        asked
+            .into_iter()
+            .filter(|(what, _)| *what != "write")
+            .collect()
+    }
+}
+
+impl Device for Home {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            discard_granularity: if self.discards { 4096 } else { 0 },
+            zeroes_by_unmapping: false,
+            ..self.ram.geometry()
+        }
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        self.ram.read(at, buf)
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        let range = at..at + buf.len() as u64;
+        self.change("write", range, self.ram.write(at, buf, durability))
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        self.ram.flush()
+    }
+
+    /// Changes nothing, as a disk may.
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.change("discard", range, self.ram.flush())
+    }
+
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        let what = match room {
+            Room::Keep => "keep",
+            Room::Release => "release",
+        };
+        let done = self.ram.write_zeroes(range.clone(), room);
+        self.change(what, range, done)
+    }
+}
+
+struct Disks {
+    rt: Rt,
+    log: Rc<RamDevice>,
+    home: Rc<Home>,
+}
+
+impl Disks {
+    async fn new(rt: Rt, log_bytes: u64, home: Rc<Home>) -> Disks {
+        let log = Rc::new(RamDevice::new(log_bytes, 512));
+        let options = CreateOptions {
+            name: "test".into(),
+            volume: VolumeId([1; 16]),
+            segment: ByteLen::kib(1024),
+            data: identity(home.geometry().len),
+        };
+        forebay_dcd::create(Rc::clone(&log) as _, Rc::clone(&home) as _, options)
+            .await
+            .unwrap();
+        Disks { rt, log, home }
+    }
+
+    async fn attach(&self) -> Volume {
+        let (log, home) = (Rc::clone(&self.log) as _, Rc::clone(&self.home) as _);
+        let (identity, options) = (identity(self.home.geometry().len), AttachOptions::default());
+        let attached = Volume::attach(self.rt.clone(), log, home, identity, options).await;
+        attached.unwrap().0
+    }
+}
+
+fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt) -> F) {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    executor.block_on(test(executor.rt()));
+}
+
+async fn read(volume: &Volume, at: u64, len: u64) -> Vec<u8> {
+    let buf = BufMut::zeroed(len as usize);
+    volume.read(at, buf).await.unwrap().to_vec()
+}
+
+async fn write(volume: &Volume, at: u64, byte: u8, len: u64) {
+    let mut buf = BufMut::zeroed(len as usize);
+    buf.fill(byte);
+    volume
+        .write(at, buf.freeze(), Durability::Flush)
+        .await
+        .unwrap();
+}
+
+/// Turns that others get on the executor until `work` is done.
+async fn turns_during(rt: &Rt, work: impl Future<Output = ()> + 'static) -> u64 {
+    let (done, turns) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    let other = rt.spawn({
+        let (rt, done, turns) = (rt.clone(), Rc::clone(&done), Rc::clone(&turns));
+        async move {
+            while !done.get() {
+                turns.set(turns.get() + 1);
+                rt.yield_now().await;
+            }
+        }
+    });
+    work.await;
+    done.set(true);
+    other.await;
+    turns.get()
+}
+
+/// Zeroes that a filesystem's discards became were written to the data device, and took room there.
+#[test]
+fn zeroes_that_give_room_back_do_so_at_home_and_after_a_crash_too() {
+    run(async |rt| {
+        let disks = Disks::new(rt, 64 * MIB, Home::new(16 * MIB, true)).await;
+        let volume = disks.attach().await;
+        write(&volume, 0, 7, 8 * MIB).await;
+        volume.drain().await.unwrap();
+        disks.home.taken();
+        for crash in [false, true] {
+            let mut volume = volume.clone();
+            volume
+                .write_zeroes(MIB..2 * MIB, Room::Release)
+                .await
+                .unwrap();
+            volume
+                .write_zeroes(4 * MIB..5 * MIB, Room::Keep)
+                .await
+                .unwrap();
+            volume.flush().await.unwrap();
+            if crash {
+                // Nothing of the old volume goes on.
+                disks.home.broken.set(true);
+                drop(volume);
+                volume = disks.attach().await;
+                disks.home.broken.set(false);
+            }
+            for at in [MIB, 4 * MIB] {
+                assert_eq!(volume.place(at..at + MIB)[0].place, Place::Zero);
+                assert!(read(&volume, at, MIB).await == vec![0; MIB as usize]);
+            }
+            volume.drain().await.unwrap();
+            let expected = [("release", MIB..2 * MIB), ("keep", 4 * MIB..5 * MIB)];
+            assert_eq!(disks.home.taken(), expected, "crash: {crash}");
+        }
+    });
+}
+
+/// Discarded ranges were reported as zeroes, and read as such, until they were home; then they read
+/// as what the disk had left there.
+#[test]
+fn a_discarded_range_is_never_called_zero_and_reads_as_it_will_read_later() {
+    run(async |rt| {
+        let disks = Disks::new(rt, 64 * MIB, Home::new(16 * MIB, true)).await;
+        let volume = disks.attach().await;
+        write(&volume, 0, 7, 2 * MIB).await;
+        volume.drain().await.unwrap();
+        write(&volume, 0, 8, MIB).await;
+        volume.discard(0..2 * MIB).await.unwrap();
+        let before = read(&volume, 0, 2 * MIB).await;
+        let places = volume.place(0..2 * MIB);
+        assert!(
+            places.iter().all(|extent| extent.place == Place::Home),
+            "{places:?}"
+        );
+        volume.drain().await.unwrap();
+        assert_eq!(disks.home.taken(), [("discard", 0..2 * MIB)]);
+        assert!(read(&volume, 0, 2 * MIB).await == before);
+    });
+}
+
+#[test]
+fn over_a_disk_that_discards_nothing_a_volume_offers_no_discard_and_does_none() {
+    run(async |rt| {
+        let disks = Disks::new(rt, 64 * MIB, Home::new(16 * MIB, false)).await;
+        let volume = disks.attach().await;
+        assert_eq!(volume.geometry().discard_granularity, 0);
+        write(&volume, 0, 7, MIB).await;
+        volume.discard(0..2 * MIB).await.unwrap();
+        assert!(read(&volume, 0, MIB).await == vec![7; MIB as usize]);
+        volume.drain().await.unwrap();
+        assert!(read(&volume, 0, MIB).await == vec![7; MIB as usize]);
+        assert_eq!(disks.home.taken(), []);
+    });
+}
+
+/// A 4 GiB discard over a large map held up all other clients, and its way home the lock of 4 GiB.
+#[test]
+fn a_large_range_is_marked_and_brought_home_in_parts_between_which_others_get_turns() {
+    const LEN: u64 = 4 << 30;
+    run(async |rt| {
+        let disks = Disks::new(rt.clone(), 192 * MIB, Home::new(LEN, true)).await;
+        let volume = disks.attach().await;
+        // More lines than are looked at in one go, none next to another, and not at the beginning:
+        // when they are fewer, the rest is done at once.
+        const LINES: u64 = 20 << 10;
+        for n in 0..LINES {
+            write(&volume, LEN - (n + 1) * 2 * LINE, 7, LINE).await;
+        }
+        volume.flush().await.unwrap();
+        let zeroed = volume.clone();
+        let turns = turns_during(&rt, async move {
+            zeroed.write_zeroes(0..LEN, Room::Release).await.unwrap();
+        });
+        let turns = turns.await;
+        assert!(turns >= 60, "others got {turns} turns");
+        assert_eq!(volume.status().dirty_bytes, 0);
+        disks.home.taken();
+        volume.drain().await.unwrap();
+        let mut end = 0;
+        for (what, range) in disks.home.taken() {
+            assert_eq!((what, range.start), ("release", end));
+            assert!(range.end - range.start <= CHANGE_MAX, "{range:?}");
+            end = range.end;
+        }
+        assert_eq!(end, LEN);
+    });
+}
