@@ -3,6 +3,8 @@
 //! Nothing is decided later but by what the plan holds, so a plan can be made smaller piece by piece
 //! and run again.
 
+mod show;
+
 use std::ops::Range;
 use std::time::Duration;
 

@@ -27,13 +27,14 @@ fn worlds_of(planner: Planner<'_>, seed: u64, worlds: Option<u64>, time: Duratio
         seed,
         time,
         worlds,
+        points: None,
         jobs: 2,
         violations: 1,
     };
     let found = explore(&what, &|_, _| ());
     say(&format!("from seed {seed}: {found}"));
-    if let Some((seed, outcome)) = found.violations.first() {
-        let violation = outcome.violation.as_ref().expect("a violation");
+    if let Some(first) = found.first() {
+        let (seed, violation) = (first.seeds[0], &first.violation);
         panic!("seed {seed}: {violation}\nforebay-sim replay {seed} tells more");
     }
 }

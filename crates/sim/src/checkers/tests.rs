@@ -287,3 +287,13 @@ fn lanes_sees_lost_flushes_holes_and_lanes_that_do_not_go_together() {
     let known = lanes.judge(&vec![1; LEN as usize], &|_| false, Promise::Known);
     assert!(known.is_err(), "what nobody wrote");
 }
+
+#[test]
+fn violations_that_differ_in_numbers_and_lists_only_have_one_shape() {
+    let shape = |what: &str| Violation::new("reads", what).shape();
+    let one =
+        "lane 1: write sectors 4..20 has taken 917.563s, as after [1, [2], 3] of [V { s: 0 }]";
+    let other = "lane 3: write sectors 140..7 has taken 9.5s, as after [] of [V { s: 0 }, W]";
+    assert_eq!(shape(one), shape(other));
+    assert_ne!(shape(one), shape("lane 1: a flush has taken 917.563s"));
+}

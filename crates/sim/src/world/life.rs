@@ -120,7 +120,7 @@ fn look_on(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     let (seed, looks) = (mix(life.seed, 5), life.looks);
     let watch = move |request| {
         let rng = Rng::new(mix(seed, request));
-        if shared.is_violated() || matches!(looks, Looks::OneIn(n) if !rng.one_in(n)) {
+        if shared.is_over() || matches!(looks, Looks::OneIn(n) if !rng.one_in(n)) {
             return;
         }
         if shared.plan.is_dishonest() && log.injected() + data.injected() > 0 {
@@ -134,7 +134,9 @@ fn look_on(ctx: &Rc<Ctx>, life: &Life, world: &World) {
             shared
                 .tape
                 .head(|| format!("--- a look: a cut at request {request}, {coins:?}"));
+            shared.looking.set(true);
             look::look(&shared, &medium, &rng, recoveries);
+            shared.looking.set(false);
         };
         let stake = (log.blocks_at_stake(), data.blocks_at_stake());
         let Looks::Each {
@@ -191,7 +193,7 @@ async fn serve(
     let work = async {
         let lanes = users.iter().zip(&life.scripts);
         join_all(lanes.map(|(user, script)| user.work(&script.actions))).await;
-        if !ctx.is_violated() {
+        if !ctx.is_over() {
             if !ctx.plan.may_fail() && !ctx.is_harmed() {
                 ctx.check(accounts::check(&volume, &ctx.asked.get(), dirty_before));
             }

@@ -267,7 +267,7 @@ fn cut_in_recovery(
     seen: &[u8],
 ) -> Option<Medium> {
     let world = healthy(ctx, medium, Some(cut_at));
-    if ctx.is_violated() || world.attach(AttachOptions::default()).is_some() {
+    if ctx.is_over() || world.attach(AttachOptions::default()).is_some() {
         return None;
     }
     let left = world.cut(coin);
@@ -305,7 +305,7 @@ pub(crate) fn go_on(ctx: &Ctx, life: usize, medium: Medium) -> Option<Medium> {
     let rng = Rng::new(mix(ctx.plan.lives[life].seed, 6));
     let found = found(ctx, &medium)?;
     check_structures(ctx, &found.seen);
-    if ctx.is_violated() || ctx.harmed.get() || found.unreadable {
+    if ctx.is_over() || ctx.harmed.get() || found.unreadable {
         return None;
     }
     if !found.abandoned {

@@ -9,7 +9,7 @@ mod user;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::checkers::accounts::Asked;
 use crate::checkers::{Checkers, Lanes, Violation};
@@ -51,8 +51,28 @@ impl Tally {
     }
 }
 
-/// What came of a world.
+/// Where a world is given up, if it has not ended by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// After so many requests to its disks.
+    pub requests: Option<u64>,
+    /// At this moment, of the real clock.
+    pub until: Option<Instant>,
+}
+
+/// Where in a world something was seen that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// In which life, or after it.
+    pub life: usize,
+    /// How many actions each lane had begun in it.
+    pub begun: Vec<usize>,
+    /// It was seen by a look at what a cut would have left, or at what the cut at the end left.
+    pub by_look: bool,
+}
+
+/// What came of a world.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The same for the same plan, on any machine.
     pub digest: u64,
@@ -60,6 +80,10 @@ pub struct Outcome {
     pub tally: Tally,
     /// What must not be, if anything.
     pub violation: Option<Violation>,
+    /// Where that was.
+    pub moment: Option<Moment>,
+    /// The world came to one of its limits: it did not end by itself, and says nothing.
+    pub given_up: bool,
     /// What happened, if it was asked for.
     pub lines: Vec<String>,
 }
@@ -82,6 +106,14 @@ pub(crate) struct Ctx {
     pub(crate) lanes: RefCell<Lanes>,
     pub(crate) tally: Cell<Tally>,
     violation: RefCell<Option<Violation>>,
+    moment: RefCell<Option<Moment>>,
+    limits: Limits,
+    given_up: Cell<bool>,
+    requests: Cell<u64>,
+    /// How many actions each lane of this life has begun.
+    pub(crate) begun: RefCell<Vec<usize>>,
+    /// What a cut leaves is looked at.
+    pub(crate) looking: Cell<bool>,
     /// The power of the life that runs now.
     power: RefCell<Option<Rc<Power>>>,
     /// Something the log had to do failed in this life, after the volume was attached.
@@ -115,8 +147,37 @@ impl Ctx {
         self.tape.head(|| format!("VIOLATION  {violation}"));
         self.tape.note(7);
         *first = Some(violation);
+        self.moment.replace(Some(Moment {
+            life: self.life.get(),
+            begun: self.begun.borrow().clone(),
+            by_look: self.looking.get(),
+        }));
+        self.end();
+    }
+
+    fn end(&self) {
         if let Some(power) = &*self.power.borrow() {
             power.cut();
+        }
+    }
+
+    /// A disk is asked for something: gives the world up if it is at its limits.
+    fn spend_request(&self) {
+        let requests = self.requests.get() + 1;
+        self.requests.set(requests);
+        let Limits {
+            requests: most,
+            until,
+        } = self.limits;
+        let over = most.is_some_and(|most| requests > most)
+            || until.is_some_and(|until| Instant::now() >= until);
+        if over && !self.is_over() {
+            self.given_up.set(true);
+            self.end();
+        }
+        if requests > CIRCLES {
+            let text = format!("after {CIRCLES} requests to its disks there is no end");
+            self.violated(Violation::new("liveness", text));
         }
     }
 
@@ -141,8 +202,9 @@ impl Ctx {
         log.reads_fail > 0 || log.outage.is_some_and(|outage| outage.reads)
     }
 
-    pub(crate) fn is_violated(&self) -> bool {
-        self.violation.borrow().is_some()
+    /// True if nothing more is to happen: something must not be, or the world was given up.
+    pub(crate) fn is_over(&self) -> bool {
+        self.violation.borrow().is_some() || self.given_up.get()
     }
 
     pub(crate) fn check(&self, held: Result<(), Violation>) {
@@ -162,6 +224,7 @@ pub(crate) struct Watching {
 impl Spy for Watching {
     fn issued(&self, disk: &Disk, request: &Request) {
         let ctx = &self.ctx;
+        ctx.spend_request();
         let Request {
             id, op, range, fua, ..
         } = request;
@@ -213,8 +276,16 @@ fn fresh(data_len: u64, block: u32) -> Medium {
     })
 }
 
+/// More requests to its disks than this no world has that ends.
+const CIRCLES: u64 = 5_000_000;
+
 /// Lives through a world. With `readable`, its tape has lines.
 pub fn run(plan: &Plan, readable: bool) -> Outcome {
+    run_within(plan, readable, Limits::default())
+}
+
+/// As [`run`], but gives the world up at its limits.
+pub fn run_within(plan: &Plan, readable: bool, limits: Limits) -> Outcome {
     let base = stamp(BEFORE, 0, plan.data_len);
     let ctx = Rc::new(Ctx {
         plan: plan.clone(),
@@ -222,6 +293,12 @@ pub fn run(plan: &Plan, readable: bool) -> Outcome {
         lanes: RefCell::new(Lanes::new(base, &plan.regions)),
         tally: Cell::default(),
         violation: RefCell::new(None),
+        moment: RefCell::new(None),
+        limits,
+        given_up: Cell::new(false),
+        requests: Cell::new(0),
+        begun: RefCell::default(),
+        looking: Cell::new(false),
         power: RefCell::new(None),
         log_failed: Cell::new(false),
         vouched: Cell::new(Voucher::Log),
@@ -242,6 +319,8 @@ pub fn run(plan: &Plan, readable: bool) -> Outcome {
         digest: ctx.tape.digest(),
         tally: ctx.tally.get(),
         violation,
+        moment: ctx.moment.borrow().clone(),
+        given_up: ctx.given_up.get(),
         lines: ctx.tape.lines(),
     }
 }
@@ -251,8 +330,9 @@ fn lives(ctx: &Rc<Ctx>) {
     for n in 0..ctx.plan.lives.len() {
         ctx.tape.head(|| format!("--- life {n}"));
         ctx.life.set(n);
+        ctx.begun.replace(vec![0; ctx.plan.regions.len()]);
         medium = life::live(ctx, n, medium);
-        if ctx.is_violated() {
+        if ctx.is_over() {
             return;
         }
         ctx.tape.head(|| format!("--- what life {n} left"));
@@ -260,7 +340,10 @@ fn lives(ctx: &Rc<Ctx>) {
             look::without_log(ctx, &medium);
             return;
         }
-        match look::go_on(ctx, n, medium) {
+        ctx.looking.set(true);
+        let next = look::go_on(ctx, n, medium);
+        ctx.looking.set(false);
+        match next {
             Some(next) => medium = next,
             None => return,
         }

@@ -63,9 +63,10 @@ impl User {
     /// Does the actions one after the other, until the volume or the world ends.
     pub(crate) async fn work(&self, actions: &[Action]) {
         for action in actions {
-            if self.ctx.is_violated() {
+            if self.ctx.is_over() {
                 return;
             }
+            self.ctx.begun.borrow_mut()[self.lane] += 1;
             self.ctx
                 .tape
                 .say(self.rt.now(), || format!("lane {}: {action}", self.lane));
