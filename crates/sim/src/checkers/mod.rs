@@ -9,6 +9,7 @@ mod copies;
 pub mod epochs;
 mod home;
 pub mod lanes;
+pub mod liveness;
 mod segments;
 pub mod smooth;
 #[cfg(test)]

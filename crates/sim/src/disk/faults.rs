@@ -1,6 +1,7 @@
 //! What a disk does wrong, as a plan: everything follows from these numbers and the order of the
 //! requests.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use forebay_device::Op;
@@ -32,6 +33,10 @@ pub struct Faults {
     pub misdirect: Option<u64>,
     /// So many 4 KiB pages can be written that were not before; then there is no space.
     pub room: Option<u64>,
+    /// From this moment of the life on there is space again.
+    pub room_again: Option<Duration>,
+    /// Times and places in which it does not work.
+    pub troubles: Vec<Trouble>,
     /// One in so many requests takes so long.
     pub slow: Option<(u64, Duration)>,
     /// One in so many reads takes so long.
@@ -49,6 +54,41 @@ pub struct Outage {
     pub requests: Option<u64>,
     /// Reads fail, too.
     pub reads: bool,
+}
+
+/// A time, by the life's clock, in which a disk or a place on it does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Its beginning.
+    pub from: Duration,
+    /// Its end; none: it lasts.
+    pub to: Option<Duration>,
+    /// Only requests that touch these bytes; none: all, and flushes, too.
+    pub range: Option<Range<u64>>,
+    /// Reads fail.
+    pub reads: bool,
+    /// What changes something fails.
+    pub changes: bool,
+    /// One in so many of them.
+    pub one_in: u64,
+    /// What is asked in it takes so much longer before it fails, or succeeds if it is over by then.
+    pub takes: Duration,
+}
+
+impl Trouble {
+    /// True for a request of this kind and range, asked at this moment.
+    pub(super) fn concerns(&self, op: Op, range: &Range<u64>, now: Duration) -> bool {
+        let meant = if op == Op::Read {
+            self.reads
+        } else {
+            self.changes
+        };
+        let touches = self
+            .range
+            .as_ref()
+            .is_none_or(|part| part.start < range.end && range.start < part.end);
+        meant && touches && self.from <= now && self.to.is_none_or(|to| now < to)
+    }
 }
 
 /// Bits that change by themselves.
@@ -74,6 +114,24 @@ impl Faults {
             self.flushes_fail,
             self.discards_fail,
         ];
-        rates == [0; 4] && self.outage.is_none() && self.room.is_none()
+        rates == [0; 4] && self.outage.is_none() && self.room.is_none() && self.troubles.is_empty()
+    }
+
+    /// When all is well from then on; none if that is never, or hangs on something else than time.
+    pub fn end(&self) -> Option<Duration> {
+        let by_time = Faults {
+            room: None,
+            troubles: Vec::new(),
+            ..self.clone()
+        };
+        let room = match self.room {
+            Some(_) => self.room_again?,
+            None => Duration::ZERO,
+        };
+        if !by_time.refuse_nothing() || !self.are_honest() {
+            return None;
+        }
+        let ends = self.troubles.iter().map(|trouble| trouble.to);
+        ends.fold(Some(room), |last, end| Some(last?.max(end?)))
     }
 }

@@ -24,7 +24,7 @@ use forebay_rt::Rt;
 
 use crate::Rng;
 
-pub use faults::{Faults, Outage, Rot};
+pub use faults::{Faults, Outage, Rot, Trouble};
 pub use image::Image;
 use pending::{Pending, supersede};
 pub use power::{Coin, Power, Watch};
@@ -178,6 +178,7 @@ impl Disk {
         let slow = slow.or(slow_reads.filter(|_| request.op == Op::Read));
         let more = slow.filter(|(one_in, _)| self.chance(request.id, 1, *one_in));
         let takes = takes + more.map_or(Duration::ZERO, |(_, span)| span);
+        let takes = takes + self.in_trouble(request).unwrap_or_default();
         if !takes.is_zero() {
             self.rt.sleep(takes).await;
         }

@@ -1,5 +1,7 @@
 //! What a disk does wrong, done.
 
+use std::time::Duration;
+
 use forebay_device::{DeviceError, Op};
 
 use super::{Disk, Request};
@@ -45,12 +47,20 @@ impl Disk {
             let meant = outage.op.is_none_or(|meant| meant == *op);
             n >= outage.from && !over && meant && (outage.reads || *op != Op::Read)
         });
-        let full = faults.room.filter(|_| *op == Op::Write);
+        let now = self.age();
+        let again = faults.room_again.is_some_and(|again| again <= now);
+        let full = faults.room.filter(|_| *op == Op::Write && !again);
+        let out = out || self.in_trouble(request).is_some();
         drop(faults);
         let full = full.is_some_and(|room| {
             let mut fresh = self.fresh.borrow_mut();
-            fresh.extend(range.start / 4096..range.end.div_ceil(4096));
-            fresh.len() as u64 > room
+            let pages = range.start / 4096..range.end.div_ceil(4096);
+            let more = pages.clone().filter(|page| !fresh.contains(page)).count();
+            let full = (fresh.len() + more) as u64 > room;
+            if !full {
+                fresh.extend(pages);
+            }
+            full
         });
         if !(asked || out || full || self.chance(*id, 2, rate)) {
             return Ok(());
@@ -59,6 +69,22 @@ impl Disk {
         let code = if full { ENOSPC } else { EIO };
         let source = std::io::Error::from_raw_os_error(code);
         Err(DeviceError::io(*op, range.clone(), source))
+    }
+
+    /// How long it has been running in this life.
+    fn age(&self) -> Duration {
+        Duration::from_nanos(self.rt.now().as_nanos())
+    }
+
+    /// How much longer a request takes for the trouble it meets now, if it does.
+    pub(super) fn in_trouble(&self, request: &Request) -> Option<Duration> {
+        let faults = self.faults.borrow();
+        let now = self.age();
+        let mut met = faults.troubles.iter().zip(3..).filter(|(trouble, salt)| {
+            trouble.concerns(request.op, &request.range, now)
+                && self.chance(request.id, *salt, trouble.one_in)
+        });
+        met.next().map(|(trouble, _)| trouble.takes)
     }
 
     /// Where a write really goes.

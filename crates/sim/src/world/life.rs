@@ -6,21 +6,20 @@ use std::time::Duration;
 use forebay_dcd::{Acknowledge, AttachOptions, Volume};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::{Either, join, join_all, select};
 
 use super::clock::LeapingTime;
+use super::stop::Stopper;
 use super::user::User;
-use super::{Ctx, Voucher, Watching, look};
+use super::{Ctx, Watching, look};
 use crate::checkers::{Checkers, Violation, accounts, epochs};
 use crate::disk::{Coin, Spy};
 use crate::lab::{Medium, World, checked};
-use crate::plan::{After, Life, Looks, Plan};
+use crate::plan::{Life, Looks, Plan};
 use crate::rng::{Rng, mix};
 
 /// How often it is looked whether somebody waits for ever.
 const ROUND: Duration = Duration::from_secs(20);
-/// A drain is given up after this long, a close never.
-const DRAIN: Duration = Duration::from_secs(300);
 
 pub(crate) fn options(plan: &Plan) -> AttachOptions {
     AttachOptions {
@@ -41,7 +40,7 @@ pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
     let clock = Rc::new(LeapingTime::new(mix(life.seed, 9), ctx.plan.clock_leaps));
     let driver = Rc::clone(&clock) as Rc<dyn forebay_rt::Driver>;
     let before = medium.log.clone();
-    let world = World::new(life.seed, Some(life.cut_at), medium, ctx.plan.block, driver);
+    let world = World::with_blocks(life.seed, Some(life.cut_at), medium, ctx.blocks(), driver);
     set_up(ctx, life, &world);
     let attach = world.attaching(options(&ctx.plan));
     let (shared, rt) = (Rc::clone(ctx), world.rt.clone());
@@ -106,7 +105,6 @@ fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     ctx.attached.set(false);
     ctx.home_lost.set(false);
     ctx.asked.take();
-    ctx.vouched.set(Voucher::Log);
     look_on(ctx, life, world);
 }
 
@@ -190,29 +188,34 @@ async fn serve(
     let users: Vec<User> = (0..life.scripts.len())
         .map(|lane| User::new(ctx, rt, &clock, checked(&volume), lane))
         .collect();
+    let stopper = Stopper::new(ctx, rt, &clock, &volume);
     let work = async {
-        let lanes = users.iter().zip(&life.scripts);
-        join_all(lanes.map(|(user, script)| user.work(&script.actions))).await;
-        if !ctx.is_over() {
-            if !ctx.plan.may_fail() && !ctx.is_harmed() {
-                ctx.check(accounts::check(&volume, &ctx.asked.get(), dirty_before));
+        let scripts = users.iter().zip(&life.scripts);
+        let lanes = join_all(scripts.map(|(user, script)| user.work(&script.actions)));
+        let in_the_midst = async {
+            match life.stop_at {
+                Some(at) => rt.sleep(at).await,
+                None => std::future::pending().await,
             }
-            stop(ctx, rt, life, &volume).await;
+        };
+        match select(lanes, std::pin::pin!(in_the_midst)).await {
+            Either::Right((_, lanes)) => {
+                join(stopper.close(), lanes).await;
+            }
+            Either::Left(_) if ctx.is_over() => {}
+            Either::Left(_) => {
+                if !ctx.plan.may_fail() && !ctx.is_harmed() {
+                    ctx.check(accounts::check(&volume, &ctx.asked.get(), dirty_before));
+                }
+                stopper.stop(life).await;
+            }
         }
     };
     let guard = async {
-        let mut rounds_idle = 0;
         loop {
             rt.sleep(ROUND).await;
             let waits = users.iter().find_map(User::waits_too_long);
-            rounds_idle = if users.iter().all(User::is_idle) {
-                rounds_idle + 1
-            } else {
-                0
-            };
-            // Stopping may take as long as a drain and the requests it waits for.
-            let stuck = (rounds_idle > 100).then(|| "the volume does not stop".to_owned());
-            if let Some(what) = waits.or(stuck) {
+            if let Some(what) = waits.or_else(|| stopper.takes_too_long()) {
                 return ctx.violated(Violation::new("liveness", what));
             }
         }
@@ -220,61 +223,4 @@ async fn serve(
     if let Either::Right(_) = select(std::pin::pin!(work), std::pin::pin!(guard)).await {
         ctx.tape.say(rt.now(), || "given up".into());
     }
-}
-
-/// What is done when all scripts are.
-async fn stop(ctx: &Ctx, rt: &Rt, life: &Life, volume: &Volume) {
-    ctx.tape.say(rt.now(), || {
-        format!("all scripts are done; then: {:?}", life.after)
-    });
-    let marks = ctx.lanes.borrow_mut().marks();
-    let had_failed = ctx.log_failed.get();
-    let closed = match life.after {
-        After::Cut => return,
-        After::Quiet => {
-            let flushed = volume_flush(volume).await;
-            if flushed.is_ok() {
-                ctx.lanes.borrow_mut().durable(&marks);
-                ctx.vouch(had_failed);
-            }
-            rt.sleep(Duration::from_millis(700)).await;
-            return;
-        }
-        After::Close => volume.close().await,
-        After::Drain => {
-            let drained = rt.timeout(DRAIN, volume.drain()).await;
-            ctx.tape.say(rt.now(), || format!("drained: {drained:?}"));
-            let failed = !matches!(drained, Ok(Ok(())));
-            // A leap of the clock may end the patience and not the drain.
-            let failed = failed && ctx.plan.clock_leaps.is_none();
-            if failed && !ctx.plan.may_fail() && !ctx.harmed.get() {
-                let text = format!("nothing is wrong, and a drain ends with {drained:?}");
-                ctx.violated(Violation::new("liveness", text));
-            }
-            if !failed && !ctx.plan.may_fail() && ctx.plan.clock_leaps.is_none() && !ctx.is_harmed()
-            {
-                ctx.check(accounts::check_drained(volume));
-            }
-            volume.close().await
-        }
-    };
-    ctx.tape.say(rt.now(), || format!("closed: {closed:?}"));
-    match closed {
-        Ok(()) => {
-            ctx.lanes.borrow_mut().durable(&marks);
-            // If the log failed only now, it may have been for the last note in its superblock, and
-            // all is in the log.
-            ctx.vouch(had_failed);
-        }
-        Err(error) if !ctx.plan.may_fail() => {
-            let text = format!("nothing is wrong, and closing fails: {error}");
-            ctx.violated(Violation::new("errors", text));
-        }
-        Err(_) => {}
-    }
-}
-
-async fn volume_flush(volume: &Volume) -> Result<(), forebay_device::DeviceError> {
-    use forebay_device::Device;
-    checked(volume).flush().await
 }

@@ -4,6 +4,7 @@
 mod clock;
 mod life;
 mod look;
+mod stop;
 mod user;
 
 use std::cell::{Cell, RefCell};
@@ -12,6 +13,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::checkers::accounts::Asked;
+use crate::checkers::liveness::{self, Bounds};
 use crate::checkers::{Checkers, Lanes, Violation};
 use crate::disk::{Disk, Power, Request, Spy};
 use crate::lab::{BEFORE, Medium};
@@ -88,17 +90,6 @@ pub struct Outcome {
     pub lines: Vec<String>,
 }
 
-/// Where that is which was acknowledged as durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Voucher {
-    /// In the log, as far as it is not home.
-    Log,
-    /// At home: the log has failed.
-    Data,
-    /// In the log, or all at home.
-    Either,
-}
-
 /// What all parts of a world share.
 pub(crate) struct Ctx {
     pub(crate) plan: Plan,
@@ -118,8 +109,6 @@ pub(crate) struct Ctx {
     power: RefCell<Option<Rc<Power>>>,
     /// Something the log had to do failed in this life, after the volume was attached.
     pub(crate) log_failed: Cell<bool>,
-    /// On whose word something was acknowledged as durable last.
-    pub(crate) vouched: Cell<Voucher>,
     pub(crate) attached: Cell<bool>,
     /// A flush of the data device failed, and may have lost what has no copy in the log.
     pub(crate) home_lost: Cell<bool>,
@@ -181,25 +170,23 @@ impl Ctx {
         }
     }
 
-    /// Something was acknowledged as durable. If it was asked for when the log had failed, it is at
-    /// home. If the log has failed since, it may have been durable in the log just before.
-    pub(crate) fn vouch(&self, had_failed: bool) {
-        if had_failed {
-            self.vouched.set(Voucher::Data);
-        } else if self.log_failed.get() && self.vouched.get() == Voucher::Log {
-            self.vouched.set(Voucher::Either);
-        }
-    }
-
     /// True if a disk has not kept its word, or may not have.
     pub(crate) fn is_harmed(&self) -> bool {
         self.harmed.get() || self.plan.is_dishonest()
     }
 
-    /// True if in this life what the log holds cannot always be read back.
-    pub(crate) fn log_is_deaf(&self) -> bool {
-        let log = &self.plan.lives[self.life.get()].log;
-        log.reads_fail > 0 || log.outage.is_some_and(|outage| outage.reads)
+    /// How long anything may take.
+    pub(crate) fn bounds(&self) -> Bounds {
+        match self.plan.kind {
+            Kind::Calm | Kind::Lies | Kind::LogLost => liveness::HEALTHY,
+            _ => liveness::IN_TROUBLE,
+        }
+    }
+
+    /// Bytes in a block of the log and of the data device, in the life that runs now.
+    pub(crate) fn blocks(&self) -> (u32, u32) {
+        let log = self.plan.lives[self.life.get()].log_block;
+        (log, self.plan.block)
     }
 
     /// True if nothing more is to happen: something must not be, or the world was given up.
@@ -301,7 +288,6 @@ pub fn run_within(plan: &Plan, readable: bool, limits: Limits) -> Outcome {
         looking: Cell::new(false),
         power: RefCell::new(None),
         log_failed: Cell::new(false),
-        vouched: Cell::new(Voucher::Log),
         attached: Cell::new(false),
         home_lost: Cell::new(false),
         harmed: Cell::new(false),
