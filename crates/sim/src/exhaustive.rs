@@ -132,6 +132,7 @@ fn life(seed: u64, block: u32, actions: Vec<Action>, looks: Looks) -> Life {
         log_block: block,
         scripts: vec![script],
         stop_at: None,
+        killed: false,
         cut_at: u64::MAX,
         after: After::Cut,
         coin: Coin::Blocks(seed),

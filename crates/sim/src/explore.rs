@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::world::{self, Outcome, Tally};
 
 /// Seeds that are kept of violations of one shape.
-const SEEDS_KEPT: usize = 8;
+const SEEDS_KEPT: usize = 24;
 
 /// What makes a world of a seed.
 pub type Planner<'a> = &'a (dyn Fn(u64) -> Plan + Sync);
@@ -212,6 +212,6 @@ mod tests {
         assert_eq!((explored.found.len(), explored.violations()), (2, 21));
         let reads = explored.first().expect("the lowest");
         assert_eq!(reads.violation.what, "sector 0 holds [0, 0]");
-        assert_eq!(reads.seeds, (0..8).collect::<Vec<_>>());
+        assert_eq!(reads.seeds, (0..20).collect::<Vec<_>>());
     }
 }

@@ -20,6 +20,7 @@
 //! - The volume is closed at any moment, whatever is under way.
 //! - Thousands of writes are under way at once.
 //! - The log device has smaller blocks than before.
+//! - The process is killed and the disks go on; what is in their caches goes with the power later.
 //! - The log device is gone after a crash, and an empty one in its place.
 //! - The clock leaps forward, up to an hour and more.
 //! - A client sends a write twice at the same time.

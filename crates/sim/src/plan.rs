@@ -86,6 +86,9 @@ pub struct Life {
     pub cut_at: u64,
     /// Or the volume is closed at this moment, whatever is under way.
     pub stop_at: Option<Duration>,
+    /// It is not the power that goes, but the process that dies: what the disks have in their caches
+    /// stays there, and may go with the power in the next life.
+    pub killed: bool,
     /// Or at the end of all scripts, so.
     pub after: After,
     /// What the cut at the end leaves.
@@ -226,6 +229,7 @@ impl Plan {
             log_block: self.block,
             scripts,
             stop_at: None,
+            killed: false,
             cut_at: if first || rng.coin() {
                 rng.below(requests)
             } else {

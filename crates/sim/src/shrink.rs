@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::disk::Faults;
 use crate::history::Action;
-use crate::plan::{Looks, Plan};
+use crate::plan::{Life, Looks, Plan};
 use crate::world::{self, Limits, Moment};
 
 /// No look at all.
@@ -182,6 +182,21 @@ impl Shrinking {
             self.attempt(|plan| plan.lives[life].log.slow_reads = None);
             self.attempt(|plan| plan.lives[life].data.slow = None);
             self.attempt(|plan| plan.lives[life].flush_takes = None);
+            self.attempt(|plan| plan.lives[life].stop_at = None);
+            self.attempt(|plan| plan.lives[life].killed = false);
+            self.attempt(|plan| plan.lives[life].log_block = plan.block);
+            self.troubles(life, |life| &mut life.log);
+            self.troubles(life, |life| &mut life.data);
+        }
+    }
+
+    /// One trouble of a disk after the other.
+    fn troubles(&mut self, life: usize, disk: fn(&mut Life) -> &mut Faults) {
+        let count = disk(&mut self.best.lives[life]).troubles.len();
+        for n in (0..count).rev() {
+            self.attempt(|plan| {
+                disk(&mut plan.lives[life]).troubles.remove(n);
+            });
         }
     }
 
@@ -202,6 +217,18 @@ impl Shrinking {
 
     /// Shorter writes, no pauses, equal latencies: easier to read.
     fn simpler(&mut self) {
+        for most in [2, 16, 128] {
+            let fewer = |plan: &mut Plan| {
+                each(plan, |action| {
+                    if let Action::Batch(ranges) = action {
+                        ranges.truncate(most);
+                    }
+                });
+            };
+            if self.attempt(fewer) {
+                break;
+            }
+        }
         for most in [512, 4096, 64 << 10] {
             let most = most.max(u64::from(self.best.block));
             if self.attempt(|plan| each(plan, |action| shorten(action, most))) {
@@ -237,7 +264,8 @@ fn drain(plan: &mut Plan, range: Range<usize>, rules: bool) {
         let from = range.start.clamp(first, first + len) - first;
         let to = range.end.clamp(first, first + len) - first;
         first += len;
-        if from < to && !(rules && !script.rules.is_empty()) {
+        let is_kept = rules && !script.rules.is_empty();
+        if from < to && !is_kept {
             script.actions.drain(from..to);
             script.rules.clear();
         }

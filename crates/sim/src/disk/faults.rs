@@ -56,7 +56,7 @@ pub struct Outage {
     pub reads: bool,
 }
 
-/// A time, by the life's clock, in which a disk or a place on it does not work.
+/// A time, by the life's clock, in which a disk or a place on it is slow or does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// Its beginning.
@@ -71,8 +71,10 @@ pub struct Trouble {
     pub changes: bool,
     /// One in so many of them.
     pub one_in: u64,
-    /// What is asked in it takes so much longer before it fails, or succeeds if it is over by then.
+    /// What is asked in it takes so much longer.
     pub takes: Duration,
+    /// And then it fails, if the trouble is not over by then.
+    pub fails: bool,
 }
 
 impl Trouble {
@@ -114,7 +116,10 @@ impl Faults {
             self.flushes_fail,
             self.discards_fail,
         ];
-        rates == [0; 4] && self.outage.is_none() && self.room.is_none() && self.troubles.is_empty()
+        rates == [0; 4]
+            && self.outage.is_none()
+            && self.room.is_none()
+            && !self.troubles.iter().any(|trouble| trouble.fails)
     }
 
     /// When all is well from then on; none if that is never, or hangs on something else than time.
@@ -131,7 +136,68 @@ impl Faults {
         if !by_time.refuse_nothing() || !self.are_honest() {
             return None;
         }
-        let ends = self.troubles.iter().map(|trouble| trouble.to);
-        ends.fold(Some(room), |last, end| Some(last?.max(end?)))
+        let failing = self.troubles.iter().filter(|trouble| trouble.fails);
+        let mut ends = failing.map(|trouble| trouble.to);
+        ends.try_fold(room, |last, end| Some(last.max(end?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trouble(from: u64, to: Option<u64>) -> Trouble {
+        Trouble {
+            from: Duration::from_secs(from),
+            to: to.map(Duration::from_secs),
+            range: None,
+            reads: false,
+            changes: true,
+            one_in: 1,
+            takes: Duration::ZERO,
+            fails: true,
+        }
+    }
+
+    #[test]
+    fn a_trouble_concerns_what_is_asked_in_its_time_and_place() {
+        let here = Trouble {
+            range: Some(4096..8192),
+            ..trouble(5, Some(10))
+        };
+        let at = |op, range, second| here.concerns(op, &range, Duration::from_secs(second));
+        assert!(at(Op::Write, 7680..9000, 5) && at(Op::Discard, 0..4097, 9));
+        assert!(!at(Op::Write, 8192..9000, 5) && !at(Op::Write, 0..9000, 10));
+        assert!(!at(Op::Read, 0..9000, 7) && !at(Op::Flush, 0..0, 7));
+        assert!(trouble(5, None).concerns(Op::Flush, &(0..0), Duration::from_secs(9999)));
+    }
+
+    #[test]
+    fn a_disk_is_well_again_when_its_last_trouble_is_over_if_it_ever_is() {
+        let faults = |troubles: Vec<Trouble>| Faults {
+            troubles,
+            ..Faults::default()
+        };
+        let short = faults(vec![trouble(5, Some(90)), trouble(7, Some(20))]);
+        assert_eq!(short.end(), Some(Duration::from_secs(90)));
+        assert_eq!(
+            faults(vec![trouble(5, Some(9)), trouble(7, None)]).end(),
+            None
+        );
+        let full = Faults {
+            room: Some(3),
+            ..short.clone()
+        };
+        assert_eq!(full.end(), None);
+        let room = Faults {
+            room_again: Some(Duration::from_secs(100)),
+            ..full
+        };
+        assert_eq!(room.end(), Some(Duration::from_secs(100)));
+        let now_and_then = Faults {
+            writes_fail: 9,
+            ..short
+        };
+        assert_eq!(now_and_then.end(), None);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_device::{DeviceError, Op};
 
-use super::{Disk, Request};
+use super::{Disk, Request, Trouble};
 use crate::Rng;
 use crate::rng::mix;
 
@@ -50,7 +50,7 @@ impl Disk {
         let now = self.age();
         let again = faults.room_again.is_some_and(|again| again <= now);
         let full = faults.room.filter(|_| *op == Op::Write && !again);
-        let out = out || self.in_trouble(request).is_some();
+        let out = out || self.troubles(request).any(|trouble| trouble.fails);
         drop(faults);
         let full = full.is_some_and(|room| {
             let mut fresh = self.fresh.borrow_mut();
@@ -76,15 +76,22 @@ impl Disk {
         Duration::from_nanos(self.rt.now().as_nanos())
     }
 
-    /// How much longer a request takes for the trouble it meets now, if it does.
-    pub(super) fn in_trouble(&self, request: &Request) -> Option<Duration> {
-        let faults = self.faults.borrow();
-        let now = self.age();
-        let mut met = faults.troubles.iter().zip(3..).filter(|(trouble, salt)| {
-            trouble.concerns(request.op, &request.range, now)
-                && self.chance(request.id, *salt, trouble.one_in)
-        });
-        met.next().map(|(trouble, _)| trouble.takes)
+    /// The troubles that a request meets now.
+    fn troubles(&self, request: &Request) -> impl Iterator<Item = Trouble> {
+        let (troubles, now) = (self.faults.borrow().troubles.clone(), self.age());
+        troubles
+            .into_iter()
+            .zip(3..)
+            .filter_map(move |(trouble, salt)| {
+                let met = trouble.concerns(request.op, &request.range, now)
+                    && self.chance(request.id, salt, trouble.one_in);
+                met.then_some(trouble)
+            })
+    }
+
+    /// How much longer a request takes for the troubles it meets now.
+    pub(super) fn delay(&self, request: &Request) -> Duration {
+        self.troubles(request).map(|trouble| trouble.takes).sum()
     }
 
     /// Where a write really goes.

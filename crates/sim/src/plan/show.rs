@@ -37,6 +37,9 @@ impl std::fmt::Display for Plan {
                 "  life {n}: cut at request {} or {:?}, {:?}; latencies up to {:?}, flushes {:?}",
                 life.cut_at, life.after, life.coin, life.slowest, life.flush_takes
             )?;
+            if life.killed {
+                writeln!(f, "    the process is killed, the disks go on")?;
+            }
             if let Some(at) = life.stop_at {
                 writeln!(f, "    closed at {at:?}")?;
             }

@@ -4,15 +4,17 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_log::SEGMENTS_AT;
+use forebay_log::{SEGMENTS_AT, SUPERBLOCK_B_AT};
 
 use super::{After, Kind, Life, Plan};
 use crate::disk::Trouble;
-use crate::history::Action;
+use crate::history::{Action, extent};
 use crate::lab::LOG_BYTES;
 use crate::rng::{Rng, mix};
-use crate::workload::Bounds;
+use crate::workload::{Bounds, Script};
 
+/// Bytes at each end of a volume in which what is written is noted.
+const FINGERPRINTED: u64 = 128 << 10;
 /// Requests of a life that are under way together at most.
 const CROWD: u64 = 4096;
 
@@ -26,15 +28,16 @@ pub(super) fn add(plan: &mut Plan) {
             Kind::Away,
             Kind::BadPlaces,
             Kind::Superblocks,
+            Kind::Superblocks,
         ]);
     }
-    for n in 0..plan.lives.len() {
-        let (kind, data_len) = (plan.kind, plan.data_len);
-        let life = &mut plan.lives[n];
+    let (kind, data_len, block) = (plan.kind, plan.data_len, plan.block.into());
+    for life in &mut plan.lives {
         match kind {
             Kind::Away => away(&rng, life),
             Kind::BadPlaces => bad_places(&rng, life, data_len),
-            Kind::Superblocks => superblocks(&rng, life),
+            Kind::Superblocks if rng.coin() => superblocks(&rng, life),
+            Kind::Superblocks => second_copy(&rng, life, &plan.regions, block),
             Kind::DataFull if rng.coin() => {
                 life.data.room_again = Some(span(&rng, 24));
             }
@@ -43,6 +46,9 @@ pub(super) fn add(plan: &mut Plan) {
         if life.data.room_again.is_some() || is_long(kind) {
             take_time(&rng, life);
         }
+    }
+    if honest && rng.one_in(10) {
+        past_the_log(&rng, plan);
     }
     if rng.one_in(8) {
         crowd(&rng, plan);
@@ -53,6 +59,10 @@ pub(super) fn add(plan: &mut Plan) {
             life.stop_at = rng.coin().then(|| span(&rng, upto));
             life.cut_at = u64::MAX;
         }
+    }
+    // Where all that was read is in the log or durable at home.
+    if plan.kind == Kind::Calm && plan.bypass.is_none() && rng.one_in(5) {
+        killed(&rng, plan);
     }
     if plan.block == 4096 && rng.one_in(3) {
         smaller_blocks(&rng, plan);
@@ -86,6 +96,7 @@ fn trouble(rng: &Rng) -> Trouble {
             0 => span(rng, 12),
             _ => Duration::ZERO,
         },
+        fails: true,
     }
 }
 
@@ -141,7 +152,7 @@ fn bad_places(rng: &Rng, life: &mut Life, data_len: u64) {
 }
 
 /// The log fails for a moment or for good; its superblocks take nothing from then on for longer, or
-/// one block of one copy and not another.
+/// only blocks of one copy.
 fn superblocks(rng: &Rng, life: &mut Life) {
     let first = Trouble {
         reads: rng.one_in(3),
@@ -160,6 +171,140 @@ fn superblocks(rng: &Rng, life: &mut Life) {
     if rng.one_in(3) {
         life.data.troubles.push(trouble(rng));
     }
+}
+
+/// The log works, but for the second copy of its superblock, which fails sooner or later: then the
+/// first says something else. That matters where zeroes go home, and data on top of them.
+fn second_copy(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
+    life.log.troubles.push(Trouble {
+        from: Duration::ZERO,
+        to: None,
+        range: Some(SUPERBLOCK_B_AT..SEGMENTS_AT),
+        one_in: 2 + rng.below(3),
+        reads: false,
+        changes: true,
+        takes: Duration::ZERO,
+        fails: true,
+    });
+    let alone = rng.coin();
+    for (region, script) in regions.iter().zip(&mut life.scripts) {
+        if alone {
+            *script = Script::default();
+        }
+        if !script.rules.is_empty() {
+            continue;
+        }
+        let bounds = Bounds {
+            region: region.clone(),
+            volume: region.end,
+            block,
+        };
+        for _ in 0..1 + rng.below(4) {
+            let mut all = Vec::new();
+            for _ in 0..1 + rng.below(3) {
+                let most = (16 << 10).min(region.end - region.start);
+                let range = bounds.align(extent(rng, region, most));
+                let most = (8 << 10).min(range.end - range.start);
+                let part = bounds.align(extent(rng, &range, most));
+                let fua = rng.coin();
+                all.extend([Action::Zero(range), Action::Write { range: part, fua }]);
+            }
+            all.push(Action::Flush);
+            let idle = Duration::from_millis(1000 + rng.below(600));
+            all.push(Action::Pause(idle));
+            let at = rng.below(script.actions.len() as u64 + 1) as usize;
+            script.actions.splice(at..at, all);
+        }
+    }
+    if rng.coin() {
+        life.cut_at = u64::MAX;
+    }
+}
+
+/// Large writes go past the log over what is being taken home just then: the log's reads and the move
+/// of its tail take long, and it is written to the same places again and again.
+fn past_the_log(rng: &Rng, plan: &mut Plan) {
+    let block = u64::from(plan.block);
+    let from = 4096 << rng.below(2);
+    plan.bypass = Some(from);
+    // The ends of a volume never go past the log, so there has to be something between them.
+    plan.data_len = plan.data_len.max(512 << 10);
+    let last = plan.regions.last_mut().expect("a region");
+    last.end = plan.data_len;
+    let between = FINGERPRINTED..plan.data_len - FINGERPRINTED;
+    let alone = rng.coin();
+    for life in &mut plan.lives {
+        let slow = Duration::from_millis(10 << rng.below(7));
+        if rng.coin() {
+            life.log.slow_reads = Some((1 + rng.below(3), slow));
+        } else {
+            life.log.troubles.push(Trouble {
+                from: Duration::ZERO,
+                to: None,
+                range: Some(0..SEGMENTS_AT),
+                reads: false,
+                changes: true,
+                one_in: 1 + rng.below(2),
+                takes: slow,
+                fails: false,
+            });
+        }
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            if alone {
+                *script = Script::default();
+            }
+            let start = region.start.max(between.start).next_multiple_of(block);
+            let end = region.end.min(between.end) / block * block;
+            let hot = start..end.min(start + (32 << 10));
+            let fits = hot.end >= hot.start + from;
+            if script.rules.is_empty() && fits {
+                let at = rng.below(script.actions.len() as u64 + 1) as usize;
+                let all = rewrites(rng, &hot, from, block, slow);
+                script.actions.splice(at..at, all);
+            }
+        }
+        if rng.coin() {
+            life.cut_at = u64::MAX;
+        }
+    }
+}
+
+/// Small writes, a pause in which they begin to go home, then large ones at the same places.
+fn rewrites(rng: &Rng, hot: &Range<u64>, from: u64, block: u64, slow: Duration) -> Vec<Action> {
+    let bounds = Bounds {
+        region: hot.clone(),
+        volume: hot.end,
+        block,
+    };
+    let mut all = Vec::new();
+    let write = |len: u64| Action::Write {
+        range: {
+            let at = hot.start + rng.below((hot.end - hot.start - len) / block + 1) * block;
+            at..at + len
+        },
+        fua: false,
+    };
+    for _ in 0..1 + rng.below(3) {
+        for _ in 0..1 + rng.below(8) {
+            all.push(write(block));
+        }
+        all.push(Action::Flush);
+        // Idle for about so long, with a log almost empty, it begins to destage.
+        let more = rng.below(60_000 + 3 * slow.as_micros() as u64);
+        all.push(Action::Pause(Duration::from_micros(760_000 + more)));
+        for _ in 0..1 + rng.below(8) {
+            let len = from * (1 + rng.below((hot.end - hot.start) / from));
+            all.push(write(len));
+            if rng.coin() {
+                all.push(Action::Flush);
+            }
+            all.push(Action::Pause(span(rng, 5)));
+            if rng.coin() {
+                all.push(Action::Read(bounds.align(hot.clone())));
+            }
+        }
+    }
+    all
 }
 
 /// Pauses between what is done, so that it is done before, in, and after what lasts; and time to see
@@ -221,6 +366,25 @@ fn batch(rng: &Rng, bounds: &Bounds, count: u64) -> Vec<Range<u64>> {
         at..at + blocks * bounds.block
     };
     (0..count).map(place).collect()
+}
+
+/// The process is killed early, once or more often, with something in the disks' caches; and in some
+/// life after that the power goes.
+fn killed(rng: &Rng, plan: &mut Plan) {
+    if plan.lives.len() == 1 {
+        let again = plan.lives[0].clone();
+        plan.lives.push(Life {
+            seed: mix(again.seed, 8),
+            ..again
+        });
+    }
+    let last = plan.lives.len() - 1;
+    for (n, life) in plan.lives.iter_mut().enumerate() {
+        life.killed = n < last && (n == 0 || rng.coin());
+        if life.killed {
+            life.cut_at = 4 + rng.below(40);
+        }
+    }
 }
 
 /// From some life on the log device has smaller blocks than those the log was made for.

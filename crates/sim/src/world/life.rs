@@ -13,7 +13,7 @@ use super::stop::Stopper;
 use super::user::User;
 use super::{Ctx, Watching, look};
 use crate::checkers::{Checkers, Violation, accounts, epochs};
-use crate::disk::{Coin, Spy};
+use crate::disk::{Coin, Running, Spy};
 use crate::lab::{Medium, World, checked};
 use crate::plan::{Life, Looks, Plan};
 use crate::rng::{Rng, mix};
@@ -34,13 +34,26 @@ pub(crate) fn options(plan: &Plan) -> AttachOptions {
     }
 }
 
-/// Lives a life; gives what is on the disks when the power is back.
-pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
+/// What a life leaves.
+pub(crate) struct Left {
+    /// What the next one finds on the disks.
+    pub(crate) medium: Medium,
+    /// The log and the data device, if their power stayed on.
+    pub(crate) running: Option<(Running, Running)>,
+}
+
+/// Lives a life, on disks that may have been running.
+pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, before: Left) -> Left {
+    let Left { medium, running } = before;
     let life = &ctx.plan.lives[n];
     let clock = Rc::new(LeapingTime::new(mix(life.seed, 9), ctx.plan.clock_leaps));
     let driver = Rc::clone(&clock) as Rc<dyn forebay_rt::Driver>;
-    let before = medium.log.clone();
+    let log_before = medium.log.clone();
     let world = World::with_blocks(life.seed, Some(life.cut_at), medium, ctx.blocks(), driver);
+    if let Some((log, data)) = running {
+        world.log.resume(log);
+        world.data.resume(data);
+    }
     set_up(ctx, life, &world);
     let attach = world.attaching(options(&ctx.plan));
     let (shared, rt) = (Rc::clone(ctx), world.rt.clone());
@@ -51,12 +64,14 @@ pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
             Err(error) => return refused(&shared, &error),
         };
         shared.attached.set(true);
+        shared.settle();
         shared.tape.say(rt.now(), || "attached".into());
         serve(&shared, &rt, users_clock, n, volume, report.dirty_bytes).await;
     });
     if ended.is_none() {
         ctx.tape.say(world.rt.now(), || {
-            format!("the power goes; {:?} of what is not durable", life.coin)
+            let what = if life.killed { "process" } else { "power" };
+            format!("the {what} goes; {:?} of what is not durable", life.coin)
         });
     }
     notice_harm(ctx, &world);
@@ -66,9 +81,9 @@ pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
         let leapt = clock.leapt().as_nanos() as u64;
         tally.virtual_time += Duration::from_nanos(world.rt.now().as_nanos() - leapt);
     });
-    let left = world.cut(life.coin);
+    let left = leave(ctx, life, &world);
     if ctx.attached.get() && !ctx.harmed.get() {
-        ctx.check(epochs::begun(&before, &left.log));
+        ctx.check(epochs::begun(&log_before, &left.medium.log));
     }
     // These hold the disks and are held by them.
     world.power.watch.replace(None);
@@ -76,6 +91,24 @@ pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
     world.data.spy.replace(None);
     ctx.power.replace(None);
     left
+}
+
+fn leave(ctx: &Ctx, life: &Life, world: &World) -> Left {
+    // Of a log that failed, and of what went past it, nothing says what is durable.
+    if !life.killed || ctx.log_failed.get() {
+        return Left {
+            medium: world.cut(life.coin),
+            running: None,
+        };
+    }
+    let (log, data) = (world.log.running(life.coin), world.data.running(life.coin));
+    Left {
+        medium: Medium {
+            log: log.current.clone(),
+            data: data.current.clone(),
+        },
+        running: Some((log, data)),
+    }
 }
 
 fn notice_harm(ctx: &Ctx, world: &World) {

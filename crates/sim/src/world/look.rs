@@ -7,6 +7,7 @@ use forebay_device::{BufMut, Device};
 use forebay_rt::VirtualTime;
 
 use super::Ctx;
+use super::life::Left;
 use crate::checkers::{Promise, Violation};
 use crate::disk::{Coin, Image};
 use crate::lab::{LOG_BYTES, Medium, World, checked};
@@ -263,7 +264,8 @@ fn cut_in_recovery(
 }
 
 fn check_structures(ctx: &Ctx, seen: &[u8]) {
-    if ctx.plan.may_fail() || ctx.harmed.get() {
+    // Until it is attached, what is found is of the life before.
+    if ctx.plan.may_fail() || ctx.harmed.get() || ctx.left.borrow().is_some() {
         return;
     }
     let life = ctx.life.get();
@@ -275,7 +277,8 @@ fn check_structures(ctx: &Ctx, seen: &[u8]) {
 }
 
 /// Judges what a life left, and makes it the beginning of the next. None if there is no next.
-pub(crate) fn go_on(ctx: &Ctx, life: usize, medium: Medium) -> Option<Medium> {
+pub(crate) fn go_on(ctx: &Ctx, life: usize, left: Left) -> Option<Left> {
+    let Left { medium, running } = left;
     let rng = Rng::new(mix(ctx.plan.lives[life].seed, 6));
     let found = found(ctx, &medium)?;
     check_structures(ctx, &found.seen);
@@ -291,12 +294,16 @@ pub(crate) fn go_on(ctx: &Ctx, life: usize, medium: Medium) -> Option<Medium> {
         abandoned,
         ..
     } = found;
-    let next = match abandoned {
+    let running = running.filter(|_| !abandoned);
+    let medium = match abandoned {
         true => Medium::with_log(LOG_BYTES, Image::of(&seen), ctx.plan.block),
         false => medium,
     };
-    ctx.lanes.borrow_mut().rebase(seen, &after);
-    Some(next)
+    ctx.left.replace(Some((seen, after)));
+    if running.is_none() {
+        ctx.settle();
+    }
+    Some(Left { medium, running })
 }
 
 /// The log device is gone; another is in its place. That must be said, and nothing be touched.

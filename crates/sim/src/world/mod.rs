@@ -23,6 +23,7 @@ use crate::stamp::stamp;
 use crate::tape::Tape;
 
 pub use clock::LeapingTime;
+use life::Left;
 
 /// What was done, to be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +91,9 @@ pub struct Outcome {
     pub lines: Vec<String>,
 }
 
+/// What a volume holds, and the steps each lane may be after.
+type Seen = (Vec<u8>, Vec<Vec<usize>>);
+
 /// What all parts of a world share.
 pub(crate) struct Ctx {
     pub(crate) plan: Plan,
@@ -114,6 +118,9 @@ pub(crate) struct Ctx {
     pub(crate) home_lost: Cell<bool>,
     /// A disk has not kept its word.
     pub(crate) harmed: Cell<bool>,
+    /// What a life left whose disks go on, and after which steps it may be: it counts once the volume
+    /// has been attached again, and what was read then stays.
+    pub(crate) left: RefCell<Option<Seen>>,
     /// What the users of this life asked and was done.
     pub(crate) asked: Cell<Asked>,
     /// The life that runs now.
@@ -173,6 +180,13 @@ impl Ctx {
     /// True if a disk has not kept its word, or may not have.
     pub(crate) fn is_harmed(&self) -> bool {
         self.harmed.get() || self.plan.is_dishonest()
+    }
+
+    /// The volume is attached: what the life before left counts from now on.
+    pub(crate) fn settle(&self) {
+        if let Some((seen, after)) = self.left.take() {
+            self.lanes.borrow_mut().rebase(seen, &after);
+        }
     }
 
     /// How long anything may take.
@@ -290,6 +304,7 @@ pub fn run_within(plan: &Plan, readable: bool, limits: Limits) -> Outcome {
         log_failed: Cell::new(false),
         attached: Cell::new(false),
         home_lost: Cell::new(false),
+        left: RefCell::new(None),
         harmed: Cell::new(false),
         asked: Cell::default(),
         life: Cell::new(0),
@@ -312,12 +327,15 @@ pub fn run_within(plan: &Plan, readable: bool, limits: Limits) -> Outcome {
 }
 
 fn lives(ctx: &Rc<Ctx>) {
-    let mut medium = fresh(ctx.plan.data_len, ctx.plan.block);
+    let mut before = Left {
+        medium: fresh(ctx.plan.data_len, ctx.plan.block),
+        running: None,
+    };
     for n in 0..ctx.plan.lives.len() {
         ctx.tape.head(|| format!("--- life {n}"));
         ctx.life.set(n);
         ctx.begun.replace(vec![0; ctx.plan.regions.len()]);
-        medium = life::live(ctx, n, medium);
+        let Left { medium, running } = life::live(ctx, n, before);
         if ctx.is_over() {
             return;
         }
@@ -327,10 +345,10 @@ fn lives(ctx: &Rc<Ctx>) {
             return;
         }
         ctx.looking.set(true);
-        let next = look::go_on(ctx, n, medium);
+        let next = look::go_on(ctx, n, Left { medium, running });
         ctx.looking.set(false);
         match next {
-            Some(next) => medium = next,
+            Some(next) => before = next,
             None => return,
         }
     }

@@ -88,7 +88,9 @@ impl User {
         let plan = &self.ctx.plan;
         let life = &plan.lives[self.ctx.life.get()];
         let steady = plan.kind == Kind::Calm && plan.clock_leaps.is_none();
-        let is_slow = |faults: &Faults| faults.slow.is_some() || faults.slow_reads.is_some();
+        let is_slow = |faults: &Faults| {
+            faults.slow.is_some() || faults.slow_reads.is_some() || !faults.troubles.is_empty()
+        };
         let steady = steady && !is_slow(&life.log) && !is_slow(&life.data);
         if let (Action::Write { fua: false, .. }, true) = (action, steady) {
             let flush = life.flush_takes.unwrap_or_default();
