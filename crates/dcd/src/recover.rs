@@ -326,6 +326,11 @@ impl Volume {
                 ));
             }
         }
+        // What destaging wrote before a process died may be in the device's cache only, and gone after
+        // the next power cut: what is noted of the device has to be durable there.
+        if payload.fingerprint.unknown != 0 {
+            data.flush().await?;
+        }
         payload.fingerprint = Fingerprint::take(&*data).await?;
         payload.data = DataIdentity {
             len: payload.data.len,
