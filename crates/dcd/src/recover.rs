@@ -393,6 +393,10 @@ impl Volume {
         let accept = options.accept_changed;
         let mut notes = judge(&payload, superblock.clean, &*data, &identity, accept).await?;
         notes.extend(repaired(&copies));
+        // What lies in the device's cache only may be gone after the next power cut: what destaging wrote
+        // before a process died, or what somebody put there without us and will have flushed through us.
+        // What is noted of the device, and what is vouched for, has to be durable there.
+        data.flush().await?;
         payload.fingerprint = Fingerprint::take(&*data).await?;
         payload.data = DataIdentity {
             len: payload.data.len,
@@ -422,10 +426,6 @@ impl Volume {
                 damage.record
             ));
         }
-        // A flush of the volume covers whatever can be read through it, and this is the only way that
-        // it comes to cover what got there before: by whoever filled the image, or by writes past the
-        // log of a daemon that was killed. From here on it is known what needs one.
-        data.flush().await?;
         let mut map = map.into_inner();
         map.count_from_here();
         let report = AttachReport {

@@ -500,3 +500,33 @@ fn what_cannot_become_a_log_is_refused_when_it_is_to_be_made() {
     );
     assert_eq!(create(ram(LOG_BYTES), ByteLen::kib(128)).expect("made"), 32);
 }
+
+/// Found by the simulator (seed 120), where a process is killed and the power goes in the next attach.
+#[test]
+fn a_data_device_that_loses_what_a_killed_process_did_not_flush_is_still_the_one_it_was() {
+    let images = Images::fresh(DATA_BYTES);
+    let world = images.world(1, None);
+    let (rt, home) = (world.rt.clone(), Rc::clone(&world.data));
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        // Data gets home, and is never flushed there.
+        home.fail(|op, _| op == Op::Flush);
+        write(&volume, 1, 0, LINE).await;
+        checked(&volume).flush().await.expect("in the log");
+        let drained = rt.timeout(Duration::from_secs(5), volume.drain()).await;
+        assert!(drained.is_err(), "{drained:?}");
+    });
+    let (log, data) = (
+        world.log.running(Coin::Keep),
+        world.data.running(Coin::Keep),
+    );
+    assert_eq!(data.current.bytes(0..LINE), stamp(1, 0, LINE));
+    let next = images.world(2, None);
+    next.log.resume(log);
+    next.data.resume(data);
+    let attached = next.attach(AttachOptions::default()).expect("no cut");
+    assert!(attached.is_ok());
+    let left = next.after_cut(Coin::Drop);
+    let last = left.world(3, None);
+    let attached = last.attach(AttachOptions::default()).expect("no cut");
+    assert!(attached.is_ok(), "{:?}", attached.err());
+}

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -16,21 +17,27 @@ use forebay_sim::world::{self, Outcome, Tally};
 /// Arguments of `explore`.
 #[derive(clap::Args)]
 pub(crate) struct Explore {
-    /// The first seed; the others follow. Without: one nobody knows, printed
+    /// The first seed; the others follow. Without, or `fresh`: one nobody knows, printed
     #[arg(long, env = "FOREBAY_SEED")]
-    seed: Option<u64>,
+    seed: Option<String>,
     /// For so many seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// At most so many worlds
     #[arg(long)]
     worlds: Option<u64>,
+    /// Ends after so many crash points
+    #[arg(long)]
+    points: Option<u64>,
     /// On so many threads
     #[arg(long, default_value_t = 1)]
     jobs: usize,
     /// Ends after so many violations
     #[arg(long, default_value_t = 1)]
-    violations: usize,
+    violations: u64,
+    /// Does not end at violations: collects them, those of one shape together, with seeds
+    #[arg(long)]
+    keep_going: bool,
     /// Tries everything that can happen to scripted runs, instead of worlds at random
     #[arg(long)]
     exhaustive: bool,
@@ -49,9 +56,53 @@ fn fresh_seed() -> u64 {
     now.as_nanos() as u64 >> 10
 }
 
+/// The seed asked for, or one nobody knows.
+fn seed(asked: Option<&str>) -> Result<u64> {
+    match asked {
+        None | Some("fresh") => Ok(fresh_seed()),
+        Some(text) => text
+            .parse()
+            .with_context(|| format!("{text} is neither a seed nor `fresh`")),
+    }
+}
+
+/// Says every now and then how far a long exploration is, on the standard error.
+struct Progress {
+    began: Instant,
+    so_far: Mutex<(Tally, u64, Instant)>,
+}
+
+impl Progress {
+    const EVERY: Duration = Duration::from_secs(30);
+
+    fn new() -> Progress {
+        let began = Instant::now();
+        Progress {
+            began,
+            so_far: Mutex::new((Tally::default(), 0, began)),
+        }
+    }
+
+    fn note(&self, outcome: &Outcome) {
+        let mut so_far = self.so_far.lock().expect("no panic holds it");
+        let (tally, violations, last) = &mut *so_far;
+        tally.add(&outcome.tally);
+        *violations += u64::from(outcome.violation.is_some());
+        if last.elapsed() >= Progress::EVERY {
+            *last = Instant::now();
+            eprintln!(
+                "after {} s: worlds {} crash_points {} violations {violations}",
+                self.began.elapsed().as_secs(),
+                tally.worlds,
+                tally.cycles
+            );
+        }
+    }
+}
+
 impl Explore {
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        let seed = self.seed.unwrap_or_else(fresh_seed);
+        let seed = seed(self.seed.as_deref())?;
         println!("first seed {seed}");
         if self.exhaustive {
             return self.exhaust(seed);
@@ -63,24 +114,31 @@ impl Explore {
             seed,
             time: Duration::from_secs(self.seconds),
             worlds: self.worlds,
+            points: self.points,
             jobs: self.jobs,
-            violations: self.violations,
+            violations: if self.keep_going {
+                u64::MAX
+            } else {
+                self.violations
+            },
         };
+        let progress = Progress::new();
         let found = explore(&what, &|seed, outcome| {
             if self.digests {
                 println!("{seed} {:016x}", outcome.digest);
             }
+            progress.note(outcome);
         });
-        for (seed, outcome) in &found.violations {
-            if let Some(violation) = &outcome.violation {
-                println!("seed {seed} digest {:016x}: {violation}", outcome.digest);
-            }
+        for found in found.found.values() {
+            let (seed, digest) = (found.seeds[0], found.digest);
+            println!("seed {seed} digest {digest:016x}: {}", found.violation);
+            println!("    {} such, of the seeds {:?}", found.count, found.seeds);
         }
-        if let Some((seed, outcome)) = found.violations.first() {
-            tell(&planner(*seed), outcome);
+        if let Some(first) = found.first().filter(|_| !self.keep_going) {
+            tell(&planner(first.seeds[0]), first.digest);
         }
         println!("{found}");
-        Ok(match found.violations.is_empty() {
+        Ok(match found.found.is_empty() {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         })
@@ -112,7 +170,7 @@ fn plan(seed: u64, trace: Option<&[Traced]>) -> Plan {
 }
 
 /// Shows a world in which something goes wrong: made smaller, and how it ends.
-fn tell(plan: &Plan, outcome: &Outcome) {
+fn tell(plan: &Plan, digest: u64) {
     let smaller = shrink(plan, SHRINK);
     println!("\nthe same in a smaller world:\n{smaller}");
     let mut lines = world::run(&smaller, true).lines;
@@ -126,7 +184,7 @@ fn tell(plan: &Plan, outcome: &Outcome) {
     lines.extend(end);
     let from = lines.len().saturating_sub(LINES);
     lines[from..].iter().for_each(|line| println!("{line}"));
-    let (seed, digest) = (plan.seed, outcome.digest);
+    let seed = plan.seed;
     println!("\nseed {seed}, digest {digest:016x}; all of it: forebay-sim replay {seed}");
 }
 
@@ -137,7 +195,11 @@ impl Explore {
         let mut tally = Tally::default();
         let (mut scripts, mut cases) = (0, 0);
         let mut violations = Vec::new();
-        while began.elapsed() < Duration::from_secs(self.seconds) && violations.is_empty() {
+        let progress = Progress::new();
+        while began.elapsed() < Duration::from_secs(self.seconds)
+            && (violations.is_empty() || self.keep_going)
+            && self.points.is_none_or(|points| tally.cycles < points)
+        {
             let tried = try_all(
                 &exhaustive::cases(seed.wrapping_add(2 * scripts)),
                 self.jobs,
@@ -145,11 +207,16 @@ impl Explore {
             tally.add(&tried.tally);
             cases += tried.cases;
             scripts += 1;
-            violations = tried.violations;
+            violations.extend(tried.violations);
+            progress.note(&Outcome {
+                tally: tried.tally,
+                ..Outcome::default()
+            });
         }
         let mut out = std::io::stdout().lock();
         for (name, outcome) in &violations {
-            for line in &outcome.lines {
+            let from = outcome.lines.len().saturating_sub(LINES);
+            for line in &outcome.lines[from..] {
                 writeln!(out, "{line}")?;
             }
             writeln!(out, "{name}: {}", outcome.violation.as_ref().expect("one"))?;
@@ -179,6 +246,9 @@ pub(crate) struct Replay {
     /// First makes the world as small as it can be with the same thing going wrong
     #[arg(long)]
     shrunk: bool,
+    /// For so many seconds at most
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
     /// Lanes do what this recorded trace says (.ascii, .disksim, .vscsi or .srt)
     #[arg(long)]
     trace: Option<PathBuf>,
@@ -189,7 +259,7 @@ impl Replay {
         let trace = read_trace(self.trace.as_deref())?;
         let mut plan = plan(self.seed, trace.as_deref());
         if self.shrunk {
-            plan = shrink(&plan, 4 * SHRINK);
+            plan = shrink(&plan, Duration::from_secs(self.seconds));
         }
         let outcome = world::run(&plan, true);
         let mut out = std::io::stdout().lock();

@@ -122,14 +122,17 @@ fn script(seed: u64, len: usize, plan: &Plan) -> Vec<Action> {
     (0..len).map(action).collect()
 }
 
-fn life(seed: u64, actions: Vec<Action>, looks: Looks) -> Life {
+fn life(seed: u64, block: u32, actions: Vec<Action>, looks: Looks) -> Life {
     let script = crate::workload::Script {
         actions,
         rules: Vec::new(),
     };
     Life {
         seed,
+        log_block: block,
         scripts: vec![script],
+        stop_at: None,
+        killed: false,
         cut_at: u64::MAX,
         after: After::Cut,
         coin: Coin::Blocks(seed),
@@ -176,7 +179,7 @@ fn cuts(seed: u64, variant: Variant) -> Plan {
         recoveries: 23,
     };
     let actions = script(seed, 70, &plan);
-    let mut whole = life(seed, actions, looks);
+    let mut whole = life(seed, plan.block, actions, looks);
     whole.after = After::Drain;
     plan.lives = vec![whole];
     plan
@@ -201,9 +204,14 @@ fn failing(case: &Case, n: u64) -> Option<Plan> {
     };
     let mut plan = plan(seed, kind);
     let quiet = Looks::OneIn(u64::MAX);
-    let mut before = life(seed, script(seed, 12, &plan), quiet);
+    let mut before = life(seed, plan.block, script(seed, 12, &plan), quiet);
     before.coin = Coin::Keep;
-    let mut after = life(seed + 1, script(seed + 1, 40, &plan), Looks::OneIn(8));
+    let mut after = life(
+        seed + 1,
+        plan.block,
+        script(seed + 1, 40, &plan),
+        Looks::OneIn(8),
+    );
     after.after = After::Drain;
     let reads = op == Op::Read;
     let faults = Faults {

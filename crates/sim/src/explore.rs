@@ -1,11 +1,16 @@
 //! Many worlds, one seed after the other, on some threads.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::checkers::Violation;
 use crate::plan::Plan;
 use crate::world::{self, Outcome, Tally};
+
+/// Seeds that are kept of violations of one shape.
+const SEEDS_KEPT: usize = 24;
 
 /// What makes a world of a seed.
 pub type Planner<'a> = &'a (dyn Fn(u64) -> Plan + Sync);
@@ -21,10 +26,25 @@ pub struct Exploration<'a> {
     pub time: Duration,
     /// At most so many worlds.
     pub worlds: Option<u64>,
+    /// It ends after so many crash points.
+    pub points: Option<u64>,
     /// On so many threads.
     pub jobs: usize,
     /// After so many violations it ends.
-    pub violations: usize,
+    pub violations: u64,
+}
+
+/// Violations of one shape: see [`Violation::shape`].
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The one in the world of the lowest seed kept.
+    pub violation: Violation,
+    /// How that world ends.
+    pub digest: u64,
+    /// In how many worlds there was one.
+    pub count: u64,
+    /// Some of their seeds, in order.
+    pub seeds: Vec<u64>,
 }
 
 /// What an exploration found.
@@ -32,8 +52,8 @@ pub struct Exploration<'a> {
 pub struct Explored {
     /// What was done.
     pub tally: Tally,
-    /// The seeds in whose worlds something was that must not be, and what.
-    pub violations: Vec<(u64, Outcome)>,
+    /// What must not be, by its shape.
+    pub found: BTreeMap<String, Found>,
     /// Time the threads ran on a processor, together; zero if the system does not tell.
     pub cpu: Duration,
     /// Time from beginning to end.
@@ -41,6 +61,36 @@ pub struct Explored {
 }
 
 impl Explored {
+    /// In how many worlds there was something that must not be.
+    pub fn violations(&self) -> u64 {
+        self.found.values().map(|found| found.count).sum()
+    }
+
+    /// The violation of the lowest seed.
+    pub fn first(&self) -> Option<&Found> {
+        self.found.values().min_by_key(|found| found.seeds[0])
+    }
+
+    fn note(&mut self, seed: u64, violation: &Violation, digest: u64) {
+        let found = self
+            .found
+            .entry(violation.shape())
+            .or_insert_with(|| Found {
+                violation: violation.clone(),
+                digest,
+                count: 0,
+                seeds: Vec::new(),
+            });
+        found.count += 1;
+        // On several threads worlds do not end in the order of their seeds.
+        if found.seeds.first().is_some_and(|first| seed < *first) {
+            (found.violation, found.digest) = (violation.clone(), digest);
+        }
+        let at = found.seeds.partition_point(|known| *known < seed);
+        found.seeds.insert(at, seed);
+        found.seeds.truncate(SEEDS_KEPT);
+    }
+
     /// Recoveries looked at in a second of one processor.
     pub fn cycles_a_second(&self) -> f64 {
         let seconds = if self.cpu.is_zero() {
@@ -63,7 +113,8 @@ fn cpu_time() -> Duration {
 /// Explores; `each` is told of every world, as it ends.
 pub fn explore(what: &Exploration<'_>, each: &(dyn Fn(u64, &Outcome) + Sync)) -> Explored {
     let began = Instant::now();
-    let (next, enough) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (next, points) = (AtomicU64::new(0), AtomicU64::new(0));
+    let enough = AtomicBool::new(false);
     let found = Mutex::new(Explored::default());
     let work = || {
         let cpu = cpu_time();
@@ -77,11 +128,17 @@ pub fn explore(what: &Exploration<'_>, each: &(dyn Fn(u64, &Outcome) + Sync)) ->
             let outcome = world::run(&(what.planner)(seed), false);
             tally.add(&outcome.tally);
             each(seed, &outcome);
-            if outcome.violation.is_some() {
+            let before = points.fetch_add(outcome.tally.cycles, Ordering::Relaxed);
+            let points = before + outcome.tally.cycles;
+            if what.points.is_some_and(|most| points >= most) {
+                enough.store(true, Ordering::Relaxed);
+            }
+            if let Some(violation) = &outcome.violation {
                 let mut found = found.lock().expect("no panic holds it");
-                found.violations.push((seed, outcome));
-                let so_far = found.violations.len();
-                enough.fetch_or(so_far >= what.violations, Ordering::Relaxed);
+                found.note(seed, violation, outcome.digest);
+                if found.violations() >= what.violations {
+                    enough.store(true, Ordering::Relaxed);
+                }
             }
         }
         let mut found = found.lock().expect("no panic holds it");
@@ -95,7 +152,6 @@ pub fn explore(what: &Exploration<'_>, each: &(dyn Fn(u64, &Outcome) + Sync)) ->
     });
     let mut found = found.into_inner().expect("no panic holds it");
     found.wall = began.elapsed();
-    found.violations.sort_by_key(|(seed, _)| *seed);
     found
 }
 
@@ -115,9 +171,47 @@ impl std::fmt::Display for Explored {
              faults_injected {faults} device_requests {requests} virtual_time_s {} violations {} \
              cycles_per_s_per_core {:.0} wall_s {:.1}",
             virtual_time.as_secs(),
-            self.violations.len(),
+            self.violations(),
             self.cycles_a_second(),
             self.wall.as_secs_f64()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exploration(points: Option<u64>) -> Exploration<'static> {
+        Exploration {
+            planner: &Plan::of_seed,
+            seed: 1,
+            time: Duration::from_secs(600),
+            worlds: Some(200),
+            points,
+            jobs: 1,
+            violations: u64::MAX,
+        }
+    }
+
+    #[test]
+    fn an_exploration_ends_after_so_many_crash_points() {
+        let explored = explore(&exploration(Some(30)), &|_, _| ());
+        assert!(explored.tally.cycles >= 30, "{explored}");
+        assert!(explored.tally.worlds < 200, "{explored}");
+    }
+
+    #[test]
+    fn violations_of_one_shape_are_counted_together_and_the_lowest_seeds_kept() {
+        let mut explored = Explored::default();
+        for seed in (0..20).rev() {
+            let text = format!("sector {seed} holds [{seed}, {}]", seed * 3);
+            explored.note(seed, &Violation::new("reads", text), seed);
+        }
+        explored.note(7, &Violation::new("turns", "sector 3 holds [1]"), 1);
+        assert_eq!((explored.found.len(), explored.violations()), (2, 21));
+        let reads = explored.first().expect("the lowest");
+        assert_eq!(reads.violation.what, "sector 0 holds [0, 0]");
+        assert_eq!(reads.seeds, (0..20).collect::<Vec<_>>());
     }
 }

@@ -4,17 +4,17 @@
 //! has its versions, so telling which prefixes a sector could be from takes no longer than it has
 //! versions since the last flush.
 
+mod action;
+
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-use forebay_device::{BufMut, Device, DeviceError, Durability, Room};
-use forebay_rt::Rt;
+use crate::stamp::{Content, SECTOR, read_sector};
 
-use crate::Rng;
-use crate::stamp::{Content, SECTOR, read_sector, stamp_into};
+pub(crate) use action::room_for;
+pub use action::{Action, extent, perform, random_action};
 
 /// What a request leaves in its range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,58 +27,6 @@ pub enum What {
     Zero,
     /// Anything.
     Open,
-}
-
-/// What a script asks of a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// A write, with FUA or without.
-    Write {
-        /// The bytes.
-        range: Range<u64>,
-        /// Durable at completion.
-        fua: bool,
-    },
-    /// Write-zeroes.
-    Zero(Range<u64>),
-    /// Discard.
-    Discard(Range<u64>),
-    /// A read, compared with what it may give.
-    Read(Range<u64>),
-    /// Flush.
-    Flush,
-    /// Nothing for a while.
-    Pause(Duration),
-}
-
-impl Action {
-    /// The range it changes.
-    pub fn range(&self) -> Option<Range<u64>> {
-        match self {
-            Action::Write { range, .. } | Action::Zero(range) | Action::Discard(range) => {
-                Some(range.clone())
-            }
-            Action::Read(_) | Action::Flush | Action::Pause(_) => None,
-        }
-    }
-}
-
-impl std::fmt::Display for Action {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let in_sectors = |range: &Range<u64>| {
-            let (start, end) = (range.start / SECTOR as u64, range.end / SECTOR as u64);
-            format!("sectors {start}..{end}")
-        };
-        match self {
-            Action::Write { range, fua: false } => write!(f, "write {}", in_sectors(range)),
-            Action::Write { range, fua: true } => write!(f, "write {} with FUA", in_sectors(range)),
-            Action::Zero(range) => write!(f, "zero {}", in_sectors(range)),
-            Action::Discard(range) => write!(f, "discard {}", in_sectors(range)),
-            Action::Read(range) => write!(f, "read {}", in_sectors(range)),
-            Action::Flush => f.write_str("flush"),
-            Action::Pause(span) => write!(f, "pause {span:?}"),
-        }
-    }
 }
 
 /// A version of a sector.
@@ -343,6 +291,28 @@ impl History {
         }
     }
 
+    /// Notes writes of one stamp that are under way together, as two steps: after the first any of
+    /// them may show, after the second all do. Gives the second.
+    pub fn batch(&mut self, ranges: &[Range<u64>], what: What) -> usize {
+        let (some, all) = (self.steps + 1, self.steps + 2);
+        self.steps = all;
+        let first = self.region.start / SECTOR as u64;
+        let sectors = ranges
+            .iter()
+            .flat_map(|range| range.start / SECTOR as u64..range.end / SECTOR as u64);
+        for sector in sectors {
+            let versions = &mut self.versions[(sector - first) as usize];
+            if versions.last().is_none_or(|version| version.step != all) {
+                versions.extend([(some, true), (all, false)].map(|(step, maybe)| Version {
+                    step,
+                    what,
+                    maybe,
+                }));
+            }
+        }
+        all
+    }
+
     /// A step failed: from then on nobody knows whether it took effect, in each sector.
     pub fn failed(&mut self, step: usize, range: Range<u64>) {
         let first = self.region.start / SECTOR as u64;
@@ -362,104 +332,5 @@ impl History {
     pub fn step_of(&self, id: u64) -> Option<usize> {
         let step = id.checked_sub(self.id)? + 1;
         (step <= self.steps as u64).then_some(step as usize)
-    }
-}
-
-/// Does what the action says and notes it in the history. A read is not looked at.
-///
-/// # Errors
-/// The volume's.
-pub async fn perform(
-    volume: &dyn Device,
-    rt: &Rt,
-    history: &Shared,
-    action: &Action,
-) -> Result<(), DeviceError> {
-    match action {
-        Action::Write { range, fua } => {
-            let id = history.borrow().next_id();
-            let step = history.borrow_mut().step(range.clone(), What::Data(id));
-            let mut bytes = BufMut::zeroed((range.end - range.start) as usize);
-            stamp_into(id, range.start, &mut bytes);
-            let durability = if *fua {
-                Durability::Fua
-            } else {
-                Durability::Flush
-            };
-            volume
-                .write(range.start, bytes.freeze(), durability)
-                .await?;
-            history.borrow_mut().acknowledged = step;
-            if *fua {
-                history.borrow_mut().set_durable(step);
-            }
-        }
-        Action::Zero(range) => {
-            let step = history.borrow_mut().step(range.clone(), What::Zero);
-            volume.write_zeroes(range.clone(), room_for(range)).await?;
-            history.borrow_mut().acknowledged = step;
-        }
-        Action::Discard(range) => {
-            let step = history.borrow_mut().step(range.clone(), What::Open);
-            volume.discard(range.clone()).await?;
-            history.borrow_mut().acknowledged = step;
-        }
-        Action::Read(range) => {
-            let buf = BufMut::zeroed((range.end - range.start) as usize);
-            volume.read(range.start, buf).await?;
-        }
-        Action::Flush => {
-            let covered = history.borrow().acknowledged;
-            volume.flush().await?;
-            history.borrow_mut().set_durable(covered);
-        }
-        Action::Pause(span) => rt.sleep(*span).await,
-    }
-    Ok(())
-}
-
-/// What zeroing a range is to do with its room: the one in half of all places, the other elsewhere.
-pub(crate) fn room_for(range: &Range<u64>) -> Room {
-    match range.start / 512 % 2 {
-        0 => Room::Release,
-        _ => Room::Keep,
-    }
-}
-
-/// A range inside `region`, mostly short, at most `most` bytes, often in whole lines.
-pub fn extent(rng: &Rng, region: &Range<u64>, most: u64) -> Range<u64> {
-    let sectors = most / 512;
-    let len = 512 * (1 + rng.below(1 + rng.below(sectors)).min(sectors - 1));
-    let len = if rng.below(3) == 0 && len.next_multiple_of(4096) <= most {
-        len.next_multiple_of(4096)
-    } else {
-        len
-    };
-    let align = if len.is_multiple_of(4096) { 4096 } else { 512 };
-    let room = region.end - region.start - len;
-    let at = region.start + rng.below(room / align + 1) * align;
-    at..at + len
-}
-
-/// A random action inside `region`.
-pub fn random_action(rng: &Rng, region: &Range<u64>, most: u64) -> Action {
-    match rng.below(24) {
-        0 => Action::Discard(extent(rng, region, most)),
-        1 | 2 => Action::Zero(extent(rng, region, most)),
-        3..=6 => Action::Flush,
-        7 => Action::Pause(Duration::from_millis(1 + rng.below(300))),
-        8 => Action::Pause(Duration::from_millis(1000 + rng.below(500))),
-        9 | 10 => {
-            let range = extent(rng, region, most.min(16 << 10));
-            Action::Write { range, fua: true }
-        }
-        11..=14 => {
-            let range = extent(rng, region, most);
-            Action::Write { range, fua: false }
-        }
-        _ => {
-            let range = extent(rng, region, most.min(12 << 10));
-            Action::Write { range, fua: false }
-        }
     }
 }

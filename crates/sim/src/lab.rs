@@ -87,10 +87,21 @@ impl World {
         block: u32,
         clock: Rc<dyn Driver>,
     ) -> World {
+        World::with_blocks(seed, cut_at, medium, (block, block), clock)
+    }
+
+    /// As [`World::new`], with blocks of their own for the log and the data device.
+    pub fn with_blocks(
+        seed: u64,
+        cut_at: Option<u64>,
+        medium: Medium,
+        blocks: (u32, u32),
+        clock: Rc<dyn Driver>,
+    ) -> World {
         let executor = Executor::new(clock);
         let (rt, rng, power) = (executor.rt(), Rng::new(seed), Power::new(cut_at));
-        let log = Disk::new("log", &rt, &power, &rng, medium.log, block);
-        let data = Disk::new("data", &rt, &power, &rng, medium.data, block);
+        let log = Disk::new("log", &rt, &power, &rng, medium.log, blocks.0);
+        let data = Disk::new("data", &rt, &power, &rng, medium.data, blocks.1);
         World {
             executor,
             rt,
@@ -147,7 +158,8 @@ impl World {
         self.run(self.attaching(options))
     }
 
-    /// Attaching, to be awaited.
+    /// Attaching, to be awaited: what every world, in service and when it is looked at, is attached
+    /// with beside the two disks is added here.
     pub fn attaching(
         &self,
         options: AttachOptions,

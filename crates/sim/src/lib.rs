@@ -13,7 +13,14 @@
 //! - A read, write, flush or discard fails: now and then, for a while, or from some moment on. A write
 //!   that failed leaves any mixture of old and new blocks; a flush that failed may lose what it was
 //!   for.
-//! - The data device has no space for pages not yet written.
+//! - By the clock, from milliseconds to hours or for good: either device, or both as parts of one
+//!   disk, fails what it is asked; so do places at home that are written, places of the log that are
+//!   read, and the log's superblocks, in part or whole, once the log has failed.
+//! - The data device has no space for pages not yet written, for a while or for good.
+//! - The volume is closed at any moment, whatever is under way.
+//! - Thousands of writes are under way at once.
+//! - The log device has smaller blocks than before.
+//! - The process is killed and the disks go on; what is in their caches goes with the power later.
 //! - The log device is gone after a crash, and an empty one in its place.
 //! - The clock leaps forward, up to an hour and more.
 //! - A client sends a write twice at the same time.

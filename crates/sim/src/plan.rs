@@ -3,6 +3,9 @@
 //! Nothing is decided later but by what the plan holds, so a plan can be made smaller piece by piece
 //! and run again.
 
+mod show;
+mod troubles;
+
 use std::ops::Range;
 use std::time::Duration;
 
@@ -33,6 +36,13 @@ pub enum Kind {
     Lies,
     /// After a crash, the log device is gone and another is in its place.
     LogLost,
+    /// A device, or both as if they were parts of one, does not work for milliseconds or for hours, or
+    /// ever again.
+    Away,
+    /// Places of the data device take no writes, or places of the log cannot be read.
+    BadPlaces,
+    /// The log fails, and its superblocks take no writes for longer, or only parts of them.
+    Superblocks,
 }
 
 /// How a life ends, if the power does not go before.
@@ -68,10 +78,17 @@ pub enum Looks {
 pub struct Life {
     /// For the disks' choices.
     pub seed: u64,
+    /// Bytes in a block of the log device; a log goes on on one of smaller blocks than it was made for.
+    pub log_block: u32,
     /// What each lane does.
     pub scripts: Vec<Script>,
     /// The power goes at this request that changes something.
     pub cut_at: u64,
+    /// Or the volume is closed at this moment, whatever is under way.
+    pub stop_at: Option<Duration>,
+    /// It is not the power that goes, but the process that dies: what the disks have in their caches
+    /// stays there, and may go with the power in the next life.
+    pub killed: bool,
     /// Or at the end of all scripts, so.
     pub after: After,
     /// What the cut at the end leaves.
@@ -95,7 +112,7 @@ pub struct Plan {
     pub seed: u64,
     /// What may go wrong.
     pub kind: Kind,
-    /// Bytes in a block of both disks.
+    /// Bytes in a block of both disks when the log is made.
     pub block: u32,
     /// Bytes of the data device.
     pub data_len: u64,
@@ -115,6 +132,15 @@ pub struct Plan {
     pub flood: bool,
     /// One after the other.
     pub lives: Vec<Life>,
+}
+
+impl Life {
+    /// When all disks work, if they do not now and will by the clock.
+    pub fn well_again(&self) -> Option<Duration> {
+        let all_well = self.log.refuse_nothing() && self.data.refuse_nothing();
+        let end = self.log.end()?.max(self.data.end()?);
+        (!all_well).then_some(end)
+    }
 }
 
 impl Plan {
@@ -150,6 +176,7 @@ impl Plan {
             let life = plan.life(&rng, mix(seed, n + 1), n == 0);
             plan.lives.push(life);
         }
+        troubles::add(&mut plan);
         plan
     }
 
@@ -199,7 +226,10 @@ impl Plan {
         let fast = rng.one_in(3);
         Life {
             seed,
+            log_block: self.block,
             scripts,
+            stop_at: None,
+            killed: false,
             cut_at: if first || rng.coin() {
                 rng.below(requests)
             } else {
@@ -310,7 +340,7 @@ fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> (Faults, Faults) {
         }
     }
     match kind {
-        Kind::Calm | Kind::LogLost => {}
+        Kind::Calm | Kind::LogLost | Kind::Away | Kind::BadPlaces | Kind::Superblocks => {}
         Kind::DataFails => refuse(rng, &mut data, when),
         Kind::DataFull => data.room = Some(rng.below(24)),
         Kind::LogFails => {

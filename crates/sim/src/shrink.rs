@@ -1,38 +1,50 @@
 //! A smaller world in which the same thing goes wrong.
+//!
+//! First what is cheap: what had not begun when it was seen cannot matter, nor do looks elsewhere.
+//! Then lives and lanes, and runs of actions of all lanes together, long ones first; last what is left
+//! is made simpler. Each change is kept if the same checker still says no.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::disk::Faults;
-use crate::plan::{Looks, Plan};
-use crate::world;
+use crate::history::Action;
+use crate::plan::{Life, Looks, Plan};
+use crate::world::{self, Limits, Moment};
 
-/// Makes a plan smaller for as long as the same checker is violated, or the time is up. What comes
-/// out depends on the time; the world it is made from does not.
+/// No look at all.
+const NONE: Looks = Looks::OneIn(u64::MAX);
+/// A look at every request, in several ways.
+const ALL: Looks = Looks::Each {
+    combinations: 0,
+    recoveries: 0,
+};
+
+/// Makes a plan smaller for as long as the same checker is violated and the time is not up: a world
+/// that runs then is given up. What comes out depends on the time; the world it is made from does
+/// not.
 pub fn shrink(plan: &Plan, time: Duration) -> Plan {
     let until = Instant::now() + time;
-    let fails = |plan: &Plan| {
-        world::run(plan, false)
-            .violation
-            .map(|violation| violation.checker)
+    let limits = Limits {
+        requests: None,
+        until: Some(until),
     };
-    let Some(checker) = fails(plan) else {
+    let whole = world::run_within(plan, false, limits);
+    let (Some(violation), Some(moment)) = (whole.violation, whole.moment) else {
         return plan.clone();
     };
     let mut shrinking = Shrinking {
         best: plan.clone(),
-        checker,
-        until,
-        fails: &fails,
+        checker: violation.checker,
+        moment,
+        // A change may make a world longer, too; such a one is not what is looked for.
+        limits: Limits {
+            requests: Some(whole.tally.requests * 2 + 10_000),
+            until: Some(until),
+        },
     };
-    // Which requests are looked at hangs on their numbers, which change; so look at all.
-    shrinking.attempt(|plan| {
-        for life in &mut plan.lives {
-            life.looks = Looks::Each {
-                combinations: 0,
-                recoveries: 0,
-            };
-        }
-    });
+    shrinking.cut_off();
+    shrinking.looks();
     loop {
         let before = shrinking.size();
         shrinking.lives();
@@ -40,21 +52,26 @@ pub fn shrink(plan: &Plan, time: Duration) -> Plan {
         shrinking.options();
         shrinking.actions();
         if shrinking.size() == before || shrinking.is_over() {
-            return shrinking.best;
+            break;
         }
     }
+    shrinking.simpler();
+    shrinking.best
 }
 
-struct Shrinking<'a> {
+struct Shrinking {
     best: Plan,
     checker: &'static str,
-    until: Instant,
-    fails: &'a dyn Fn(&Plan) -> Option<&'static str>,
+    /// When it is seen in the best plan so far.
+    moment: Moment,
+    limits: Limits,
 }
 
-impl Shrinking<'_> {
+impl Shrinking {
     fn is_over(&self) -> bool {
-        Instant::now() >= self.until
+        self.limits
+            .until
+            .is_some_and(|until| Instant::now() >= until)
     }
 
     fn size(&self) -> usize {
@@ -67,31 +84,87 @@ impl Shrinking<'_> {
 
     /// Keeps a change if the same checker still says no.
     fn attempt(&mut self, change: impl FnOnce(&mut Plan)) -> bool {
+        if self.is_over() {
+            return false;
+        }
         let mut plan = self.best.clone();
         change(&mut plan);
-        let same = !self.is_over() && (self.fails)(&plan) == Some(self.checker);
+        let outcome = world::run_within(&plan, false, self.limits);
+        let (Some(violation), Some(moment)) = (outcome.violation, outcome.moment) else {
+            return false;
+        };
+        let same = violation.checker == self.checker;
         if same {
-            self.best = plan;
+            (self.best, self.moment) = (plan, moment);
+            self.cut_off();
         }
         same
     }
 
-    fn lives(&mut self) {
-        while self.best.lives.len() > 1
-            && self.attempt(|plan| plan.lives.truncate(plan.lives.len() - 1))
-        {}
-        let mut n = 0;
-        while n + 1 < self.best.lives.len() {
-            let gone = self.attempt(|plan| {
-                plan.lives.remove(n);
-            });
-            n += usize::from(!gone);
+    /// Takes away what had not begun when it was seen: that makes no difference.
+    fn cut_off(&mut self) {
+        let Moment { life, begun, .. } = &self.moment;
+        self.best.lives.truncate(life + 1);
+        for (script, begun) in self.best.lives[*life].scripts.iter_mut().zip(begun) {
+            script.actions.truncate(*begun);
+            script.rules.retain(|rule| rule.commit < *begun);
         }
     }
 
+    /// Which requests are looked at hangs on their numbers, which will change. So there are to be as
+    /// many looks as are needed to see it, and no more, since looking takes most of the time.
+    fn looks(&mut self) {
+        let last = self.moment.life;
+        self.attempt(|plan| {
+            for life in &mut plan.lives[..last] {
+                life.looks = NONE;
+            }
+        });
+        for looks in [
+            NONE,
+            Looks::OneIn(16),
+            Looks::OneIn(4),
+            Looks::OneIn(1),
+            ALL,
+        ] {
+            if self.attempt(|plan| plan.lives[last].looks = looks) {
+                return;
+            }
+        }
+    }
+
+    /// Of the lives before, half and less.
+    fn lives(&mut self) {
+        let mut count = self.best.lives.len() - 1;
+        while count > 0 {
+            let mut at = 0;
+            while at + count < self.best.lives.len() {
+                let gone = self.attempt(|plan| {
+                    plan.lives.drain(at..at + count);
+                });
+                at += if gone { 0 } else { count };
+            }
+            count /= 2;
+        }
+    }
+
+    /// Lanes in all lives, and in one.
     fn lanes(&mut self) {
-        for life in 0..self.best.lives.len() {
-            for lane in 0..self.best.lives[life].scripts.len() {
+        for lane in 0..self.best.regions.len() {
+            let has = |plan: &Plan, life: usize| !plan.lives[life].scripts[lane].actions.is_empty();
+            let lives: Vec<usize> = (0..self.best.lives.len())
+                .filter(|life| has(&self.best, *life))
+                .collect();
+            let gone = lives.is_empty()
+                || self.attempt(|plan| {
+                    for life in &mut plan.lives {
+                        life.scripts[lane] = Default::default();
+                    }
+                });
+            if gone || lives.len() < 2 {
+                continue;
+            }
+            for life in lives {
                 self.attempt(|plan| plan.lives[life].scripts[lane] = Default::default());
             }
         }
@@ -109,96 +182,159 @@ impl Shrinking<'_> {
             self.attempt(|plan| plan.lives[life].log.slow_reads = None);
             self.attempt(|plan| plan.lives[life].data.slow = None);
             self.attempt(|plan| plan.lives[life].flush_takes = None);
+            self.attempt(|plan| plan.lives[life].stop_at = None);
+            self.attempt(|plan| plan.lives[life].killed = false);
+            self.attempt(|plan| plan.lives[life].log_block = plan.block);
+            self.troubles(life, |life| &mut life.log);
+            self.troubles(life, |life| &mut life.data);
         }
     }
 
-    /// Takes away runs of actions, halves first, then shorter ones.
+    /// One trouble of a disk after the other.
+    fn troubles(&mut self, life: usize, disk: fn(&mut Life) -> &mut Faults) {
+        let count = disk(&mut self.best.lives[life]).troubles.len();
+        for n in (0..count).rev() {
+            self.attempt(|plan| {
+                disk(&mut plan.lives[life]).troubles.remove(n);
+            });
+        }
+    }
+
+    /// Takes away runs of actions, of all lives and lanes as one list: halves first, then shorter
+    /// ones.
     fn actions(&mut self) {
-        for life in 0..self.best.lives.len() {
-            for lane in 0..self.best.lives[life].scripts.len() {
-                let structured = !self.best.lives[life].scripts[lane].rules.is_empty();
-                if structured && self.checker == "journal" {
-                    continue;
-                }
-                let mut run = self.best.lives[life].scripts[lane]
-                    .actions
-                    .len()
-                    .div_ceil(2);
-                while run > 0 {
-                    let mut at = 0;
-                    while at < self.best.lives[life].scripts[lane].actions.len() && !self.is_over()
-                    {
-                        let gone = self.attempt(|plan| {
-                            let script = &mut plan.lives[life].scripts[lane];
-                            let end = (at + run).min(script.actions.len());
-                            script.actions.drain(at..end);
-                            // They count actions.
-                            script.rules.clear();
-                        });
-                        at += if gone { 0 } else { run };
-                    }
-                    run /= 2;
-                }
+        let mut run = count(&self.best).div_ceil(2);
+        while run > 0 && !self.is_over() {
+            let mut at = 0;
+            while at < count(&self.best) && !self.is_over() {
+                let rules = self.checker == "journal";
+                let gone = self.attempt(|plan| drain(plan, at..at + run, rules));
+                at += if gone { 0 } else { run };
             }
+            run /= 2;
+        }
+    }
+
+    /// Shorter writes, no pauses, equal latencies: easier to read.
+    fn simpler(&mut self) {
+        for most in [2, 16, 128] {
+            let fewer = |plan: &mut Plan| {
+                each(plan, |action| {
+                    if let Action::Batch(ranges) = action {
+                        ranges.truncate(most);
+                    }
+                });
+            };
+            if self.attempt(fewer) {
+                break;
+            }
+        }
+        for most in [512, 4096, 64 << 10] {
+            let most = most.max(u64::from(self.best.block));
+            if self.attempt(|plan| each(plan, |action| shorten(action, most))) {
+                break;
+            }
+        }
+        self.attempt(|plan| {
+            each(plan, |action| {
+                if let Action::Write { fua, .. } = action {
+                    *fua = false;
+                }
+            });
+        });
+        for life in 0..self.best.lives.len() {
+            self.attempt(|plan| {
+                plan.lives[life].slowest = (Duration::from_micros(50), Duration::from_micros(50));
+            });
         }
     }
 }
 
-impl std::fmt::Display for Plan {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Plan {
-            seed,
-            kind,
-            block,
-            data_len,
-            max_delay,
-            ..
-        } = self;
-        write!(
-            f,
-            "world {seed}: {kind:?}, blocks of {block}, a volume of {data_len} bytes, "
-        )?;
-        write!(f, "delay {max_delay:?}")?;
-        if self.durable_writes {
-            write!(f, ", durable writes")?;
+fn count(plan: &Plan) -> usize {
+    let scripts = plan.lives.iter().flat_map(|life| &life.scripts);
+    scripts.map(|script| script.actions.len()).sum()
+}
+
+/// Takes these actions away, counted over all lives and lanes. Where rules count actions and are what
+/// matters (`rules`), the scripts that have any stay as they are.
+fn drain(plan: &mut Plan, range: Range<usize>, rules: bool) {
+    let mut first = 0;
+    for script in plan.lives.iter_mut().flat_map(|life| &mut life.scripts) {
+        let len = script.actions.len();
+        let from = range.start.clamp(first, first + len) - first;
+        let to = range.end.clamp(first, first + len) - first;
+        first += len;
+        let is_kept = rules && !script.rules.is_empty();
+        if from < to && !is_kept {
+            script.actions.drain(from..to);
+            script.rules.clear();
         }
-        if let Some(from) = self.bypass {
-            write!(f, ", past the log from {from} bytes on")?;
-        }
-        if let Some(one_in) = self.clock_leaps {
-            write!(f, ", the clock leaps once in {one_in} waits")?;
-        }
-        if let Some(one_in) = self.resends {
-            write!(f, ", one write in {one_in} is sent twice at once")?;
-        }
-        writeln!(f)?;
-        for (n, life) in self.lives.iter().enumerate() {
-            writeln!(
-                f,
-                "  life {n}: cut at request {} or {:?}, {:?}; latencies up to {:?}, flushes {:?}",
-                life.cut_at, life.after, life.coin, life.slowest, life.flush_takes
-            )?;
-            for (name, faults) in [("log", &life.log), ("data", &life.data)] {
-                let plain = Faults {
-                    seed: faults.seed,
-                    ..Faults::default()
-                };
-                if *faults != plain {
-                    writeln!(f, "    {name}: {faults:?}")?;
-                }
-            }
-            for (lane, script) in life.scripts.iter().enumerate() {
-                let region = &self.regions[lane];
-                writeln!(
-                    f,
-                    "    lane {lane} on {region:?}: {} actions",
-                    script.actions.len()
-                )?;
-                for action in &script.actions {
-                    writeln!(f, "      {action}")?;
-                }
-            }
-        }
-        Ok(())
+    }
+}
+
+fn each(plan: &mut Plan, change: impl Fn(&mut Action)) {
+    let scripts = plan.lives.iter_mut().flat_map(|life| &mut life.scripts);
+    scripts
+        .flat_map(|script| &mut script.actions)
+        .for_each(change);
+}
+
+fn shorten(action: &mut Action, most: u64) {
+    if let Action::Write { range, .. } | Action::Zero(range) | Action::Discard(range) = action {
+        range.end = range.end.min(range.start + most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Outage;
+    use crate::plan::Kind;
+
+    /// A world said to be calm, in whose last life the data device fails.
+    fn not_calm() -> Plan {
+        let seeds = (1..).map(Plan::of_seed);
+        let mut calm = seeds
+            .filter(|plan| plan.kind == Kind::Calm && plan.lives.len() > 2 && count(plan) > 200);
+        let mut plan = calm.next().expect("there are such");
+        let last = plan.lives.last_mut().expect("a life");
+        last.cut_at = u64::MAX;
+        last.data.outage = Some(Outage {
+            from: 0,
+            op: Some(forebay_device::Op::Read),
+            requests: None,
+            reads: true,
+        });
+        plan
+    }
+
+    #[test]
+    fn a_shrunk_world_is_small_and_the_same_checker_says_no() {
+        let plan = not_calm();
+        let checker = |plan: &Plan| world::run(plan, false).violation.map(|wrong| wrong.checker);
+        let smaller = shrink(&plan, Duration::from_secs(600));
+        assert_eq!(checker(&smaller), checker(&plan), "{smaller}");
+        assert!(checker(&plan).is_some());
+        assert!(
+            smaller.lives.len() == 1 && count(&smaller) <= 2,
+            "{smaller}"
+        );
+    }
+
+    #[test]
+    fn with_no_time_left_a_world_stays_as_it_is() {
+        let plan = not_calm();
+        let same = shrink(&plan, Duration::ZERO);
+        assert_eq!(format!("{same}"), format!("{plan}"));
+    }
+
+    #[test]
+    fn a_world_is_given_up_at_its_limit_and_says_nothing() {
+        let limits = Limits {
+            requests: Some(40),
+            until: None,
+        };
+        let outcome = world::run_within(&not_calm(), false, limits);
+        assert!(outcome.given_up && outcome.violation.is_none());
     }
 }

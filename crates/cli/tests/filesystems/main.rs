@@ -9,8 +9,8 @@
 //! filesystem gives its room up.
 //! `clients.rs` has the usual NBD clients, `tries.rs` the demonstration.
 //!
-//! `FOREBAY_ROUNDS` sets how often the daemon is killed under each filesystem, `FOREBAY_SEED` repeats
-//! the choices of a run (though not its timing).
+//! `FOREBAY_ROUNDS` sets how often the daemon is killed under each filesystem. The choices are always
+//! the same ones, though not their timing, unless `FOREBAY_SEED` is another number, or `fresh`.
 
 mod clients;
 mod crash;

@@ -80,6 +80,21 @@ impl Lanes {
         (step, id)
     }
 
+    /// A lane asks for many writes of one stamp at once. Gives the step after which all are done, and
+    /// the stamp.
+    pub fn begin_batch(&mut self, lane: usize, ranges: &[Range<u64>]) -> (usize, u64) {
+        let asked = self.now();
+        let history = &mut self.histories[lane];
+        let id = history.next_id();
+        let step = history.batch(ranges, What::Data(id));
+        let times = Times {
+            asked,
+            acknowledged: NEVER,
+        };
+        self.times[lane].extend([times; 2]);
+        (step, id)
+    }
+
     /// The change was acknowledged.
     pub fn acknowledged(&mut self, lane: usize, step: usize) {
         let now = self.now();

@@ -9,6 +9,7 @@ mod copies;
 pub mod epochs;
 mod home;
 pub mod lanes;
+pub mod liveness;
 mod segments;
 pub mod smooth;
 #[cfg(test)]
@@ -37,6 +38,25 @@ impl Violation {
             checker,
             what: what.into(),
         }
+    }
+
+    /// The violation without what differs from world to world: its numbers, and what lists hold. Two
+    /// of one shape are likely to have one cause.
+    pub fn shape(&self) -> String {
+        let mut shape = format!("{}: ", self.checker);
+        let (mut depth, mut last) = (0_u32, ' ');
+        for char in self.what.chars() {
+            depth += u32::from(char == '[');
+            let shown = if char.is_ascii_digit() { '#' } else { char };
+            // A number with its fraction is one mark.
+            let goes_on = last == '#' && matches!(shown, '#' | '.');
+            if !goes_on && (depth == 0 || depth == 1 && char == '[') {
+                shape.push(shown);
+                last = shown;
+            }
+            depth = depth.saturating_sub(u32::from(char == ']'));
+        }
+        shape
     }
 }
 

@@ -287,3 +287,42 @@ fn lanes_sees_lost_flushes_holes_and_lanes_that_do_not_go_together() {
     let known = lanes.judge(&vec![1; LEN as usize], &|_| false, Promise::Known);
     assert!(known.is_err(), "what nobody wrote");
 }
+
+#[test]
+fn violations_that_differ_in_numbers_and_lists_only_have_one_shape() {
+    let shape = |what: &str| Violation::new("reads", what).shape();
+    let one =
+        "lane 1: write sectors 4..20 has taken 917.563s, as after [1, [2], 3] of [V { s: 0 }]";
+    let other = "lane 3: write sectors 140..7 has taken 9.5s, as after [] of [V { s: 0 }, W]";
+    assert_eq!(shape(one), shape(other));
+    assert_ne!(shape(one), shape("lane 1: a flush has taken 917.563s"));
+}
+
+#[test]
+fn of_writes_at_once_any_may_show_until_they_are_durable_and_then_all() {
+    let base = stamp(BEFORE, 0, 4096);
+    let mut lanes = Lanes::new(base.clone(), std::slice::from_ref(&(0..4096)));
+    // Two of them meet.
+    let (step, id) = lanes.begin_batch(0, &[0..512, 1024..1536, 0..1024]);
+    let with = |sectors: &[u64]| {
+        let mut seen = base.clone();
+        for sector in sectors {
+            let at = sector * 512;
+            seen[at as usize..at as usize + 512].copy_from_slice(&stamp(id, at, 512));
+        }
+        seen
+    };
+    let holds = |lanes: &Lanes, sectors: &[u64]| {
+        let judged = lanes.judge(&with(sectors), &|_| false, Promise::Prefix);
+        judged.is_ok()
+    };
+    for sectors in [&[][..], &[2], &[0, 1], &[0, 1, 2]] {
+        assert!(holds(&lanes, sectors), "{sectors:?}");
+    }
+    lanes.acknowledged(0, step);
+    assert!(holds(&lanes, &[2]));
+    let marks = lanes.marks();
+    lanes.durable(&marks);
+    assert!(!holds(&lanes, &[2]) && !holds(&lanes, &[]));
+    assert!(holds(&lanes, &[0, 1, 2]));
+}

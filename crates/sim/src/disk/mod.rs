@@ -24,8 +24,9 @@ use forebay_rt::Rt;
 
 use crate::Rng;
 
-pub use faults::{Faults, Outage, Rot};
+pub use faults::{Faults, Outage, Rot, Trouble};
 pub use image::Image;
+pub use pending::Running;
 use pending::{Pending, supersede};
 pub use power::{Coin, Power, Watch};
 
@@ -179,6 +180,7 @@ impl Disk {
         let slow = slow.or(slow_reads.filter(|_| request.op == Op::Read));
         let more = slow.filter(|(one_in, _)| self.chance(request.id, 1, *one_in));
         let takes = takes + more.map_or(Duration::ZERO, |(_, span)| span);
+        let takes = takes + self.delay(request);
         if !takes.is_zero() {
             self.rt.sleep(takes).await;
         }

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use forebay_device::Buf;
 
-use super::Image;
+use super::{Coin, Disk, Image};
 
 /// A write that is not durable.
+#[derive(Clone)]
 pub(super) struct Pending {
     pub(super) id: u64,
     /// Order of completion; writes under way have none yet.
@@ -73,4 +74,49 @@ pub(super) fn supersede(pending: &mut Vec<Pending>, range: &Range<u64>) {
         }
     }
     *pending = rest;
+}
+
+/// What a disk holds whose power stays on while the program that used it has died.
+#[derive(Clone)]
+pub struct Running {
+    /// As reads see it.
+    pub current: Image,
+    stable: Image,
+    pending: Vec<Pending>,
+    order: u64,
+}
+
+impl Disk {
+    /// The disk as it goes on when the program dies now: of writes under way, some have come to it.
+    pub fn running(&self, coin: Coin) -> Running {
+        let (mut current, mut order) = (self.current.borrow().clone(), self.order.get());
+        let mut toss = coin.toss();
+        let mut pending = self.pending.borrow().clone();
+        pending.retain_mut(|write| {
+            if write.done.is_some() {
+                return true;
+            }
+            let came = coin == Coin::Keep || toss.kept(true);
+            if came {
+                write.apply(&mut current);
+                write.done = Some(order);
+                order += 1;
+            }
+            came
+        });
+        Running {
+            current,
+            stable: self.stable.borrow().clone(),
+            pending,
+            order,
+        }
+    }
+
+    /// Goes on as the disk that `running` was.
+    pub fn resume(&self, running: Running) {
+        self.current.replace(running.current);
+        self.stable.replace(running.stable);
+        self.pending.replace(running.pending);
+        self.order.set(running.order);
+    }
 }

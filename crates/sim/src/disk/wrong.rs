@@ -1,8 +1,10 @@
 //! What a disk does wrong, done.
 
+use std::time::Duration;
+
 use forebay_device::{DeviceError, Op};
 
-use super::{Disk, Request};
+use super::{Disk, Request, Trouble};
 use crate::Rng;
 use crate::rng::mix;
 
@@ -45,12 +47,20 @@ impl Disk {
             let meant = outage.op.is_none_or(|meant| meant == *op);
             n >= outage.from && !over && meant && (outage.reads || *op != Op::Read)
         });
-        let full = faults.room.filter(|_| *op == Op::Write);
+        let now = self.age();
+        let again = faults.room_again.is_some_and(|again| again <= now);
+        let full = faults.room.filter(|_| *op == Op::Write && !again);
+        let out = out || self.troubles(request).any(|trouble| trouble.fails);
         drop(faults);
         let full = full.is_some_and(|room| {
             let mut fresh = self.fresh.borrow_mut();
-            fresh.extend(range.start / 4096..range.end.div_ceil(4096));
-            fresh.len() as u64 > room
+            let pages = range.start / 4096..range.end.div_ceil(4096);
+            let more = pages.clone().filter(|page| !fresh.contains(page)).count();
+            let full = (fresh.len() + more) as u64 > room;
+            if !full {
+                fresh.extend(pages);
+            }
+            full
         });
         if !(asked || out || full || self.chance(*id, 2, rate)) {
             return Ok(());
@@ -59,6 +69,29 @@ impl Disk {
         let code = if full { ENOSPC } else { EIO };
         let source = std::io::Error::from_raw_os_error(code);
         Err(DeviceError::io(*op, range.clone(), source))
+    }
+
+    /// How long it has been running in this life.
+    fn age(&self) -> Duration {
+        Duration::from_nanos(self.rt.now().as_nanos())
+    }
+
+    /// The troubles that a request meets now.
+    fn troubles(&self, request: &Request) -> impl Iterator<Item = Trouble> {
+        let (troubles, now) = (self.faults.borrow().troubles.clone(), self.age());
+        troubles
+            .into_iter()
+            .zip(3..)
+            .filter_map(move |(trouble, salt)| {
+                let met = trouble.concerns(request.op, &request.range, now)
+                    && self.chance(request.id, salt, trouble.one_in);
+                met.then_some(trouble)
+            })
+    }
+
+    /// How much longer a request takes for the troubles it meets now.
+    pub(super) fn delay(&self, request: &Request) -> Duration {
+        self.troubles(request).map(|trouble| trouble.takes).sum()
     }
 
     /// Where a write really goes.

@@ -6,21 +6,20 @@ use std::time::Duration;
 use forebay_dcd::{Acknowledge, AttachOptions, Volume};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::{Either, join, join_all, select};
 
 use super::clock::LeapingTime;
+use super::stop::Stopper;
 use super::user::User;
-use super::{Ctx, Voucher, Watching, look};
+use super::{Ctx, Watching, look};
 use crate::checkers::{Checkers, Violation, accounts, epochs};
-use crate::disk::{Coin, Spy};
+use crate::disk::{Coin, Running, Spy};
 use crate::lab::{Medium, World, checked};
-use crate::plan::{After, Life, Looks, Plan};
+use crate::plan::{Life, Looks, Plan};
 use crate::rng::{Rng, mix};
 
 /// How often it is looked whether somebody waits for ever.
 const ROUND: Duration = Duration::from_secs(20);
-/// A drain is given up after this long, a close never.
-const DRAIN: Duration = Duration::from_secs(300);
 
 pub(crate) fn options(plan: &Plan) -> AttachOptions {
     AttachOptions {
@@ -35,13 +34,26 @@ pub(crate) fn options(plan: &Plan) -> AttachOptions {
     }
 }
 
-/// Lives a life; gives what is on the disks when the power is back.
-pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
+/// What a life leaves.
+pub(crate) struct Left {
+    /// What the next one finds on the disks.
+    pub(crate) medium: Medium,
+    /// The log and the data device, if their power stayed on.
+    pub(crate) running: Option<(Running, Running)>,
+}
+
+/// Lives a life, on disks that may have been running.
+pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, before: Left) -> Left {
+    let Left { medium, running } = before;
     let life = &ctx.plan.lives[n];
     let clock = Rc::new(LeapingTime::new(mix(life.seed, 9), ctx.plan.clock_leaps));
     let driver = Rc::clone(&clock) as Rc<dyn forebay_rt::Driver>;
-    let before = medium.log.clone();
-    let world = World::new(life.seed, Some(life.cut_at), medium, ctx.plan.block, driver);
+    let log_before = medium.log.clone();
+    let world = World::with_blocks(life.seed, Some(life.cut_at), medium, ctx.blocks(), driver);
+    if let Some((log, data)) = running {
+        world.log.resume(log);
+        world.data.resume(data);
+    }
     set_up(ctx, life, &world);
     let attach = world.attaching(options(&ctx.plan));
     let (shared, rt) = (Rc::clone(ctx), world.rt.clone());
@@ -52,12 +64,14 @@ pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
             Err(error) => return refused(&shared, &error),
         };
         shared.attached.set(true);
+        shared.settle();
         shared.tape.say(rt.now(), || "attached".into());
         serve(&shared, &rt, users_clock, n, volume, report.dirty_bytes).await;
     });
     if ended.is_none() {
         ctx.tape.say(world.rt.now(), || {
-            format!("the power goes; {:?} of what is not durable", life.coin)
+            let what = if life.killed { "process" } else { "power" };
+            format!("the {what} goes; {:?} of what is not durable", life.coin)
         });
     }
     notice_harm(ctx, &world);
@@ -67,9 +81,9 @@ pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
         let leapt = clock.leapt().as_nanos() as u64;
         tally.virtual_time += Duration::from_nanos(world.rt.now().as_nanos() - leapt);
     });
-    let left = world.cut(life.coin);
+    let left = leave(ctx, life, &world);
     if ctx.attached.get() && !ctx.harmed.get() {
-        ctx.check(epochs::begun(&before, &left.log));
+        ctx.check(epochs::begun(&log_before, &left.medium.log));
     }
     // These hold the disks and are held by them.
     world.power.watch.replace(None);
@@ -77,6 +91,24 @@ pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, medium: Medium) -> Medium {
     world.data.spy.replace(None);
     ctx.power.replace(None);
     left
+}
+
+fn leave(ctx: &Ctx, life: &Life, world: &World) -> Left {
+    // Of a log that failed, and of what went past it, nothing says what is durable.
+    if !life.killed || ctx.log_failed.get() {
+        return Left {
+            medium: world.cut(life.coin),
+            running: None,
+        };
+    }
+    let (log, data) = (world.log.running(life.coin), world.data.running(life.coin));
+    Left {
+        medium: Medium {
+            log: log.current.clone(),
+            data: data.current.clone(),
+        },
+        running: Some((log, data)),
+    }
 }
 
 fn notice_harm(ctx: &Ctx, world: &World) {
@@ -106,7 +138,6 @@ fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     ctx.attached.set(false);
     ctx.home_lost.set(false);
     ctx.asked.take();
-    ctx.vouched.set(Voucher::Log);
     look_on(ctx, life, world);
 }
 
@@ -120,7 +151,7 @@ fn look_on(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     let (seed, looks) = (mix(life.seed, 5), life.looks);
     let watch = move |request| {
         let rng = Rng::new(mix(seed, request));
-        if shared.is_violated() || matches!(looks, Looks::OneIn(n) if !rng.one_in(n)) {
+        if shared.is_over() || matches!(looks, Looks::OneIn(n) if !rng.one_in(n)) {
             return;
         }
         if shared.plan.is_dishonest() && log.injected() + data.injected() > 0 {
@@ -134,7 +165,9 @@ fn look_on(ctx: &Rc<Ctx>, life: &Life, world: &World) {
             shared
                 .tape
                 .head(|| format!("--- a look: a cut at request {request}, {coins:?}"));
+            shared.looking.set(true);
             look::look(&shared, &medium, &rng, recoveries);
+            shared.looking.set(false);
         };
         let stake = (log.blocks_at_stake(), data.blocks_at_stake());
         let Looks::Each {
@@ -188,29 +221,34 @@ async fn serve(
     let users: Vec<User> = (0..life.scripts.len())
         .map(|lane| User::new(ctx, rt, &clock, checked(&volume), lane))
         .collect();
+    let stopper = Stopper::new(ctx, rt, &clock, &volume);
     let work = async {
-        let lanes = users.iter().zip(&life.scripts);
-        join_all(lanes.map(|(user, script)| user.work(&script.actions))).await;
-        if !ctx.is_violated() {
-            if !ctx.plan.may_fail() && !ctx.is_harmed() {
-                ctx.check(accounts::check(&volume, &ctx.asked.get(), dirty_before));
+        let scripts = users.iter().zip(&life.scripts);
+        let lanes = join_all(scripts.map(|(user, script)| user.work(&script.actions)));
+        let in_the_midst = async {
+            match life.stop_at {
+                Some(at) => rt.sleep(at).await,
+                None => std::future::pending().await,
             }
-            stop(ctx, rt, life, &volume).await;
+        };
+        match select(lanes, std::pin::pin!(in_the_midst)).await {
+            Either::Right((_, lanes)) => {
+                join(stopper.close(), lanes).await;
+            }
+            Either::Left(_) if ctx.is_over() => {}
+            Either::Left(_) => {
+                if !ctx.plan.may_fail() && !ctx.is_harmed() {
+                    ctx.check(accounts::check(&volume, &ctx.asked.get(), dirty_before));
+                }
+                stopper.stop(life).await;
+            }
         }
     };
     let guard = async {
-        let mut rounds_idle = 0;
         loop {
             rt.sleep(ROUND).await;
             let waits = users.iter().find_map(User::waits_too_long);
-            rounds_idle = if users.iter().all(User::is_idle) {
-                rounds_idle + 1
-            } else {
-                0
-            };
-            // Stopping may take as long as a drain and the requests it waits for.
-            let stuck = (rounds_idle > 100).then(|| "the volume does not stop".to_owned());
-            if let Some(what) = waits.or(stuck) {
+            if let Some(what) = waits.or_else(|| stopper.takes_too_long()) {
                 return ctx.violated(Violation::new("liveness", what));
             }
         }
@@ -218,61 +256,4 @@ async fn serve(
     if let Either::Right(_) = select(std::pin::pin!(work), std::pin::pin!(guard)).await {
         ctx.tape.say(rt.now(), || "given up".into());
     }
-}
-
-/// What is done when all scripts are.
-async fn stop(ctx: &Ctx, rt: &Rt, life: &Life, volume: &Volume) {
-    ctx.tape.say(rt.now(), || {
-        format!("all scripts are done; then: {:?}", life.after)
-    });
-    let marks = ctx.lanes.borrow_mut().marks();
-    let had_failed = ctx.log_failed.get();
-    let closed = match life.after {
-        After::Cut => return,
-        After::Quiet => {
-            let flushed = volume_flush(volume).await;
-            if flushed.is_ok() {
-                ctx.lanes.borrow_mut().durable(&marks);
-                ctx.vouch(had_failed);
-            }
-            rt.sleep(Duration::from_millis(700)).await;
-            return;
-        }
-        After::Close => volume.close().await,
-        After::Drain => {
-            let drained = rt.timeout(DRAIN, volume.drain()).await;
-            ctx.tape.say(rt.now(), || format!("drained: {drained:?}"));
-            let failed = !matches!(drained, Ok(Ok(())));
-            // A leap of the clock may end the patience and not the drain.
-            let failed = failed && ctx.plan.clock_leaps.is_none();
-            if failed && !ctx.plan.may_fail() && !ctx.harmed.get() {
-                let text = format!("nothing is wrong, and a drain ends with {drained:?}");
-                ctx.violated(Violation::new("liveness", text));
-            }
-            if !failed && !ctx.plan.may_fail() && ctx.plan.clock_leaps.is_none() && !ctx.is_harmed()
-            {
-                ctx.check(accounts::check_drained(volume));
-            }
-            volume.close().await
-        }
-    };
-    ctx.tape.say(rt.now(), || format!("closed: {closed:?}"));
-    match closed {
-        Ok(()) => {
-            ctx.lanes.borrow_mut().durable(&marks);
-            // If the log failed only now, it may have been for the last note in its superblock, and
-            // all is in the log.
-            ctx.vouch(had_failed);
-        }
-        Err(error) if !ctx.plan.may_fail() => {
-            let text = format!("nothing is wrong, and closing fails: {error}");
-            ctx.violated(Violation::new("errors", text));
-        }
-        Err(_) => {}
-    }
-}
-
-async fn volume_flush(volume: &Volume) -> Result<(), forebay_device::DeviceError> {
-    use forebay_device::Device;
-    checked(volume).flush().await
 }

@@ -4,14 +4,13 @@ use std::rc::Rc;
 
 use forebay_dcd::{AttachError, AttachOptions, Volume};
 use forebay_device::{BufMut, Device};
-use forebay_log::{HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
 use forebay_rt::VirtualTime;
 
-use super::{Ctx, Voucher};
+use super::Ctx;
+use super::life::Left;
 use crate::checkers::{Promise, Violation};
 use crate::disk::{Coin, Image};
 use crate::lab::{LOG_BYTES, Medium, World, checked};
-use crate::plan::Kind;
 use crate::rng::{Rng, mix};
 use crate::stamp::SECTOR;
 use crate::workload::journal;
@@ -37,7 +36,7 @@ pub(crate) struct Found {
 
 fn healthy(ctx: &Ctx, medium: &Medium, cut_at: Option<u64>) -> World {
     let clock = Rc::new(VirtualTime::new());
-    let world = World::new(1, cut_at, medium.clone(), ctx.plan.block, clock);
+    let world = World::with_blocks(1, cut_at, medium.clone(), ctx.blocks(), clock);
     world.log.slowest.set(std::time::Duration::ZERO);
     world.data.slowest.set(std::time::Duration::ZERO);
     world
@@ -88,8 +87,7 @@ fn take_up(ctx: &Ctx, medium: &Medium, accept_changed: bool) -> Taken {
 
 /// What is promised of the volume as things are.
 fn promise(ctx: &Ctx) -> Promise {
-    if ctx.harmed.get() || ctx.log_failed.get() && ctx.log_is_deaf() {
-        // What a log held that can neither be written nor read is lost.
+    if ctx.harmed.get() {
         Promise::Known
     } else if ctx.log_failed.get() || ctx.plan.bypass.is_some() {
         Promise::Sectors
@@ -140,50 +138,27 @@ fn judge(
     }
 }
 
-/// True if the log says that it was given up.
-fn is_abandoned(log: &Image) -> bool {
-    let copies = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT].map(|at| {
-        let bytes = log.bytes(at..at + HEADER_BYTES as u64);
-        Superblock::decode(&bytes).ok()
-    });
-    let newest = copies
-        .into_iter()
-        .flatten()
-        .max_by_key(|copy| copy.generation);
-    newest.is_some_and(|copy| copy.abandoned)
-}
-
 /// Takes the disks up and judges what is found. None: a violation, or a refusal that is in order.
 fn found(ctx: &Ctx, medium: &Medium) -> Option<Found> {
     let promise = promise(ctx);
-    if ctx.vouched.get() != Voucher::Log && !is_abandoned(&medium.log) {
-        // A log that took nothing any more could not be marked as given up. Should it come back to
-        // life at the next start, it would be believed: a limit that is written down. What the
-        // volume has vouched for is on the data device, whatever becomes of the log.
-        let alone = medium.data.to_vec();
-        let held = ctx
-            .lanes
-            .borrow()
-            .judge(&alone, &|_| false, promise)
-            .is_ok();
-        if held || ctx.vouched.get() == Voucher::Data {
-            return judge(ctx, alone, &[], promise, true);
-        }
-    }
     match take_up(ctx, medium, false) {
         Taken::Read(seen, unreadable) => {
-            let allowed =
-                ctx.harmed.get() || matches!(ctx.plan.kind, Kind::LogReadsFail | Kind::LogFails);
-            if !unreadable.is_empty() && !allowed {
-                let text = format!("sectors {unreadable:?} cannot be read");
+            // What could not be read for a while is not lost, nor what could not be written home.
+            if !unreadable.is_empty() && !ctx.harmed.get() {
+                let text = format!("on healthy disks sectors {unreadable:?} cannot be read");
                 ctx.violated(Violation::new("reads", text));
                 return None;
             }
             judge(ctx, seen, &unreadable, promise, false)
         }
         Taken::Refused(AttachError::Abandoned { lost }) if ctx.log_failed.get() => {
-            // The data device alone is the volume, but for what the error says was lost.
-            let promise = if lost.0 > 0 { Promise::Known } else { promise };
+            // The data device alone is the volume.
+            if lost.0 > 0 && !ctx.harmed.get() {
+                let text =
+                    format!("the log was given up, and {lost} with it, that nothing damaged");
+                ctx.violated(Violation::new("given up (I7)", text));
+                return None;
+            }
             judge(ctx, medium.data.to_vec(), &[], promise, true)
         }
         Taken::Refused(AttachError::Changed { .. }) if ctx.log_failed.get() => {
@@ -267,7 +242,7 @@ fn cut_in_recovery(
     seen: &[u8],
 ) -> Option<Medium> {
     let world = healthy(ctx, medium, Some(cut_at));
-    if ctx.is_violated() || world.attach(AttachOptions::default()).is_some() {
+    if ctx.is_over() || world.attach(AttachOptions::default()).is_some() {
         return None;
     }
     let left = world.cut(coin);
@@ -289,7 +264,8 @@ fn cut_in_recovery(
 }
 
 fn check_structures(ctx: &Ctx, seen: &[u8]) {
-    if ctx.plan.may_fail() || ctx.harmed.get() {
+    // Until it is attached, what is found is of the life before.
+    if ctx.plan.may_fail() || ctx.harmed.get() || ctx.left.borrow().is_some() {
         return;
     }
     let life = ctx.life.get();
@@ -301,11 +277,12 @@ fn check_structures(ctx: &Ctx, seen: &[u8]) {
 }
 
 /// Judges what a life left, and makes it the beginning of the next. None if there is no next.
-pub(crate) fn go_on(ctx: &Ctx, life: usize, medium: Medium) -> Option<Medium> {
+pub(crate) fn go_on(ctx: &Ctx, life: usize, left: Left) -> Option<Left> {
+    let Left { medium, running } = left;
     let rng = Rng::new(mix(ctx.plan.lives[life].seed, 6));
     let found = found(ctx, &medium)?;
     check_structures(ctx, &found.seen);
-    if ctx.is_violated() || ctx.harmed.get() || found.unreadable {
+    if ctx.is_over() || ctx.harmed.get() || found.unreadable {
         return None;
     }
     if !found.abandoned {
@@ -317,12 +294,16 @@ pub(crate) fn go_on(ctx: &Ctx, life: usize, medium: Medium) -> Option<Medium> {
         abandoned,
         ..
     } = found;
-    let next = match abandoned {
+    let running = running.filter(|_| !abandoned);
+    let medium = match abandoned {
         true => Medium::with_log(LOG_BYTES, Image::of(&seen), ctx.plan.block),
         false => medium,
     };
-    ctx.lanes.borrow_mut().rebase(seen, &after);
-    Some(next)
+    ctx.left.replace(Some((seen, after)));
+    if running.is_none() {
+        ctx.settle();
+    }
+    Some(Left { medium, running })
 }
 
 /// The log device is gone; another is in its place. That must be said, and nothing be touched.

@@ -4,14 +4,16 @@
 mod clock;
 mod life;
 mod look;
+mod stop;
 mod user;
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::checkers::accounts::Asked;
+use crate::checkers::liveness::{self, Bounds};
 use crate::checkers::{Checkers, Lanes, Violation};
 use crate::disk::{Disk, Power, Request, Spy};
 use crate::lab::{BEFORE, Medium};
@@ -21,6 +23,7 @@ use crate::stamp::stamp;
 use crate::tape::Tape;
 
 pub use clock::LeapingTime;
+use life::Left;
 
 /// What was done, to be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +54,28 @@ impl Tally {
     }
 }
 
-/// What came of a world.
+/// Where a world is given up, if it has not ended by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// After so many requests to its disks.
+    pub requests: Option<u64>,
+    /// At this moment, of the real clock.
+    pub until: Option<Instant>,
+}
+
+/// Where in a world something was seen that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// In which life, or after it.
+    pub life: usize,
+    /// How many actions each lane had begun in it.
+    pub begun: Vec<usize>,
+    /// It was seen by a look at what a cut would have left, or at what the cut at the end left.
+    pub by_look: bool,
+}
+
+/// What came of a world.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The same for the same plan, on any machine.
     pub digest: u64,
@@ -60,20 +83,16 @@ pub struct Outcome {
     pub tally: Tally,
     /// What must not be, if anything.
     pub violation: Option<Violation>,
+    /// Where that was.
+    pub moment: Option<Moment>,
+    /// The world came to one of its limits: it did not end by itself, and says nothing.
+    pub given_up: bool,
     /// What happened, if it was asked for.
     pub lines: Vec<String>,
 }
 
-/// Where that is which was acknowledged as durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Voucher {
-    /// In the log, as far as it is not home.
-    Log,
-    /// At home: the log has failed.
-    Data,
-    /// In the log, or all at home.
-    Either,
-}
+/// What a volume holds, and the steps each lane may be after.
+type Seen = (Vec<u8>, Vec<Vec<usize>>);
 
 /// What all parts of a world share.
 pub(crate) struct Ctx {
@@ -82,17 +101,26 @@ pub(crate) struct Ctx {
     pub(crate) lanes: RefCell<Lanes>,
     pub(crate) tally: Cell<Tally>,
     violation: RefCell<Option<Violation>>,
+    moment: RefCell<Option<Moment>>,
+    limits: Limits,
+    given_up: Cell<bool>,
+    requests: Cell<u64>,
+    /// How many actions each lane of this life has begun.
+    pub(crate) begun: RefCell<Vec<usize>>,
+    /// What a cut leaves is looked at.
+    pub(crate) looking: Cell<bool>,
     /// The power of the life that runs now.
     power: RefCell<Option<Rc<Power>>>,
     /// Something the log had to do failed in this life, after the volume was attached.
     pub(crate) log_failed: Cell<bool>,
-    /// On whose word something was acknowledged as durable last.
-    pub(crate) vouched: Cell<Voucher>,
     pub(crate) attached: Cell<bool>,
     /// A flush of the data device failed, and may have lost what has no copy in the log.
     pub(crate) home_lost: Cell<bool>,
     /// A disk has not kept its word.
     pub(crate) harmed: Cell<bool>,
+    /// What a life left whose disks go on, and after which steps it may be: it counts once the volume
+    /// has been attached again, and what was read then stays.
+    pub(crate) left: RefCell<Option<Seen>>,
     /// What the users of this life asked and was done.
     pub(crate) asked: Cell<Asked>,
     /// The life that runs now.
@@ -115,18 +143,37 @@ impl Ctx {
         self.tape.head(|| format!("VIOLATION  {violation}"));
         self.tape.note(7);
         *first = Some(violation);
+        self.moment.replace(Some(Moment {
+            life: self.life.get(),
+            begun: self.begun.borrow().clone(),
+            by_look: self.looking.get(),
+        }));
+        self.end();
+    }
+
+    fn end(&self) {
         if let Some(power) = &*self.power.borrow() {
             power.cut();
         }
     }
 
-    /// Something was acknowledged as durable. If it was asked for when the log had failed, it is at
-    /// home. If the log has failed since, it may have been durable in the log just before.
-    pub(crate) fn vouch(&self, had_failed: bool) {
-        if had_failed {
-            self.vouched.set(Voucher::Data);
-        } else if self.log_failed.get() && self.vouched.get() == Voucher::Log {
-            self.vouched.set(Voucher::Either);
+    /// A disk is asked for something: gives the world up if it is at its limits.
+    fn spend_request(&self) {
+        let requests = self.requests.get() + 1;
+        self.requests.set(requests);
+        let Limits {
+            requests: most,
+            until,
+        } = self.limits;
+        let over = most.is_some_and(|most| requests > most)
+            || until.is_some_and(|until| Instant::now() >= until);
+        if over && !self.is_over() {
+            self.given_up.set(true);
+            self.end();
+        }
+        if requests > CIRCLES {
+            let text = format!("after {CIRCLES} requests to its disks there is no end");
+            self.violated(Violation::new("liveness", text));
         }
     }
 
@@ -135,14 +182,30 @@ impl Ctx {
         self.harmed.get() || self.plan.is_dishonest()
     }
 
-    /// True if in this life what the log holds cannot always be read back.
-    pub(crate) fn log_is_deaf(&self) -> bool {
-        let log = &self.plan.lives[self.life.get()].log;
-        log.reads_fail > 0 || log.outage.is_some_and(|outage| outage.reads)
+    /// The volume is attached: what the life before left counts from now on.
+    pub(crate) fn settle(&self) {
+        if let Some((seen, after)) = self.left.take() {
+            self.lanes.borrow_mut().rebase(seen, &after);
+        }
     }
 
-    pub(crate) fn is_violated(&self) -> bool {
-        self.violation.borrow().is_some()
+    /// How long anything may take.
+    pub(crate) fn bounds(&self) -> Bounds {
+        match self.plan.kind {
+            Kind::Calm | Kind::Lies | Kind::LogLost => liveness::HEALTHY,
+            _ => liveness::IN_TROUBLE,
+        }
+    }
+
+    /// Bytes in a block of the log and of the data device, in the life that runs now.
+    pub(crate) fn blocks(&self) -> (u32, u32) {
+        let log = self.plan.lives[self.life.get()].log_block;
+        (log, self.plan.block)
+    }
+
+    /// True if nothing more is to happen: something must not be, or the world was given up.
+    pub(crate) fn is_over(&self) -> bool {
+        self.violation.borrow().is_some() || self.given_up.get()
     }
 
     pub(crate) fn check(&self, held: Result<(), Violation>) {
@@ -162,6 +225,7 @@ pub(crate) struct Watching {
 impl Spy for Watching {
     fn issued(&self, disk: &Disk, request: &Request) {
         let ctx = &self.ctx;
+        ctx.spend_request();
         let Request {
             id, op, range, fua, ..
         } = request;
@@ -213,8 +277,16 @@ fn fresh(data_len: u64, block: u32) -> Medium {
     })
 }
 
+/// More requests to its disks than this no world has that ends.
+const CIRCLES: u64 = 5_000_000;
+
 /// Lives through a world. With `readable`, its tape has lines.
 pub fn run(plan: &Plan, readable: bool) -> Outcome {
+    run_within(plan, readable, Limits::default())
+}
+
+/// As [`run`], but gives the world up at its limits.
+pub fn run_within(plan: &Plan, readable: bool, limits: Limits) -> Outcome {
     let base = stamp(BEFORE, 0, plan.data_len);
     let ctx = Rc::new(Ctx {
         plan: plan.clone(),
@@ -222,11 +294,17 @@ pub fn run(plan: &Plan, readable: bool) -> Outcome {
         lanes: RefCell::new(Lanes::new(base, &plan.regions)),
         tally: Cell::default(),
         violation: RefCell::new(None),
+        moment: RefCell::new(None),
+        limits,
+        given_up: Cell::new(false),
+        requests: Cell::new(0),
+        begun: RefCell::default(),
+        looking: Cell::new(false),
         power: RefCell::new(None),
         log_failed: Cell::new(false),
-        vouched: Cell::new(Voucher::Log),
         attached: Cell::new(false),
         home_lost: Cell::new(false),
+        left: RefCell::new(None),
         harmed: Cell::new(false),
         asked: Cell::default(),
         life: Cell::new(0),
@@ -242,17 +320,23 @@ pub fn run(plan: &Plan, readable: bool) -> Outcome {
         digest: ctx.tape.digest(),
         tally: ctx.tally.get(),
         violation,
+        moment: ctx.moment.borrow().clone(),
+        given_up: ctx.given_up.get(),
         lines: ctx.tape.lines(),
     }
 }
 
 fn lives(ctx: &Rc<Ctx>) {
-    let mut medium = fresh(ctx.plan.data_len, ctx.plan.block);
+    let mut before = Left {
+        medium: fresh(ctx.plan.data_len, ctx.plan.block),
+        running: None,
+    };
     for n in 0..ctx.plan.lives.len() {
         ctx.tape.head(|| format!("--- life {n}"));
         ctx.life.set(n);
-        medium = life::live(ctx, n, medium);
-        if ctx.is_violated() {
+        ctx.begun.replace(vec![0; ctx.plan.regions.len()]);
+        let Left { medium, running } = life::live(ctx, n, before);
+        if ctx.is_over() {
             return;
         }
         ctx.tape.head(|| format!("--- what life {n} left"));
@@ -260,8 +344,11 @@ fn lives(ctx: &Rc<Ctx>) {
             look::without_log(ctx, &medium);
             return;
         }
-        match look::go_on(ctx, n, medium) {
-            Some(next) => medium = next,
+        ctx.looking.set(true);
+        let next = look::go_on(ctx, n, Left { medium, running });
+        ctx.looking.set(false);
+        match next {
+            Some(next) => before = next,
             None => return,
         }
     }

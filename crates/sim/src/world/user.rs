@@ -9,7 +9,7 @@ use forebay_dcd::Volume;
 use forebay_device::{BufMut, Checked, Device, DeviceError, Durability};
 use forebay_rt::{Instant, Rt};
 
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 
 use super::Ctx;
 use super::clock::LeapingTime;
@@ -19,11 +19,6 @@ use crate::history::{Action, What, room_for};
 use crate::plan::Kind;
 use crate::rng::{Rng, mix};
 use crate::stamp::stamp_into;
-
-/// No request may take longer, in virtual time, where all disks answer.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Where disks fail: there are pauses before it is tried again, of up to half a minute each.
-const PATIENCE_WITH_FAULTS: Duration = Duration::from_secs(900);
 
 /// One lane of a life.
 pub(crate) struct User {
@@ -56,16 +51,13 @@ impl User {
         }
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
-        self.busy.borrow().is_none()
-    }
-
     /// Does the actions one after the other, until the volume or the world ends.
     pub(crate) async fn work(&self, actions: &[Action]) {
         for action in actions {
-            if self.ctx.is_violated() {
+            if self.ctx.is_over() {
                 return;
             }
+            self.ctx.begun.borrow_mut()[self.lane] += 1;
             self.ctx
                 .tape
                 .say(self.rt.now(), || format!("lane {}: {action}", self.lane));
@@ -96,7 +88,9 @@ impl User {
         let plan = &self.ctx.plan;
         let life = &plan.lives[self.ctx.life.get()];
         let steady = plan.kind == Kind::Calm && plan.clock_leaps.is_none();
-        let is_slow = |faults: &Faults| faults.slow.is_some() || faults.slow_reads.is_some();
+        let is_slow = |faults: &Faults| {
+            faults.slow.is_some() || faults.slow_reads.is_some() || !faults.troubles.is_empty()
+        };
         let steady = steady && !is_slow(&life.log) && !is_slow(&life.data);
         if let (Action::Write { fua: false, .. }, true) = (action, steady) {
             let flush = life.flush_takes.unwrap_or_default();
@@ -112,6 +106,10 @@ impl User {
             Action::Write { range, .. } => {
                 asked.writes += 1;
                 asked.write_bytes += range.end - range.start;
+            }
+            Action::Batch(ranges) => {
+                asked.writes += ranges.len() as u64;
+                asked.write_bytes += ranges.iter().map(|r| r.end - r.start).sum::<u64>();
             }
             Action::Zero(_) | Action::Discard(_) => asked.discards += 1,
             Action::Read(range) => {
@@ -134,16 +132,8 @@ impl User {
         };
         let took = self.rt.now().since(*began);
         let took = took.saturating_sub(self.clock.leapt() - *leapt);
-        (took > self.patience() + span)
+        (took > self.ctx.bounds().request + span)
             .then(|| format!("lane {}: {action} has taken {took:?}", self.lane))
-    }
-
-    /// How long a request may take.
-    fn patience(&self) -> Duration {
-        match self.ctx.plan.kind {
-            Kind::Calm | Kind::Lies | Kind::LogLost => PATIENCE,
-            _ => PATIENCE_WITH_FAULTS,
-        }
     }
 
     fn refused(&self, action: &Action, error: &DeviceError) {
@@ -187,6 +177,7 @@ impl User {
                 };
                 self.settle(step, action, *fua, done)
             }
+            Action::Batch(ranges) => self.batch(ranges).await,
             Action::Zero(range) => {
                 let what = Some(What::Zero);
                 let (step, _) = self
@@ -212,11 +203,9 @@ impl User {
             }
             Action::Read(range) => self.read(range.clone()).await,
             Action::Flush => {
-                let had_failed = self.ctx.log_failed.get();
                 let marks = self.ctx.lanes.borrow_mut().marks();
                 self.volume.flush().await?;
                 self.ctx.lanes.borrow_mut().durable(&marks);
-                self.ctx.vouch(had_failed);
                 Ok(())
             }
             Action::Pause(span) => {
@@ -224,6 +213,27 @@ impl User {
                 Ok(())
             }
         }
+    }
+
+    /// Many writes at once. One that fails says nothing of the others.
+    async fn batch(&self, ranges: &[Range<u64>]) -> Result<(), DeviceError> {
+        let (step, id) = self.ctx.lanes.borrow_mut().begin_batch(self.lane, ranges);
+        let writes = ranges.iter().map(|range| {
+            let mut bytes = BufMut::zeroed((range.end - range.start) as usize);
+            stamp_into(id, range.start, &mut bytes);
+            self.volume
+                .write(range.start, bytes.freeze(), Durability::Flush)
+        });
+        let done = join_all(writes).await;
+        let mut lanes = self.ctx.lanes.borrow_mut();
+        let failed = done.iter().zip(ranges).filter(|(done, _)| done.is_err());
+        failed.for_each(|(_, range)| lanes.failed(self.lane, step, range.clone()));
+        done.into_iter().collect::<Result<(), DeviceError>>()?;
+        lanes.acknowledged(self.lane, step);
+        if self.ctx.plan.durable_writes {
+            lanes.lane_durable(self.lane, step);
+        }
+        Ok(())
     }
 
     /// True if this step, a write, is sent twice at the same time: the same bytes, so that it does not
@@ -276,7 +286,6 @@ impl User {
                 let takes_all = fua && self.ctx.plan.bypass.is_none();
                 if takes_all || self.ctx.plan.durable_writes {
                     lanes.lane_durable(self.lane, step);
-                    self.ctx.vouch(false);
                 }
                 Ok(())
             }

@@ -1,0 +1,460 @@
+//! What lasts: troubles by the clock, stops in the midst, crowds of requests, other blocks. Chosen
+//! apart, so that the other choices of a seed do not depend on it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use forebay_log::{SEGMENTS_AT, SUPERBLOCK_B_AT};
+
+use super::{After, Kind, Life, Plan};
+use crate::disk::Trouble;
+use crate::history::{Action, extent};
+use crate::lab::LOG_BYTES;
+use crate::rng::{Rng, mix};
+use crate::workload::{Bounds, Script};
+
+/// Bytes at each end of a volume in which what is written is noted.
+const FINGERPRINTED: u64 = 128 << 10;
+/// Requests of a life that are under way together at most.
+const CROWD: u64 = 4096;
+
+pub(super) fn add(plan: &mut Plan) {
+    let rng = Rng::new(mix(plan.seed, 0x7_2011_b1e5));
+    let honest = !plan.is_dishonest() && plan.kind != Kind::LogLost;
+    if honest && rng.one_in(5) {
+        plan.kind = rng.pick(&[
+            Kind::Away,
+            Kind::Away,
+            Kind::Away,
+            Kind::BadPlaces,
+            Kind::Superblocks,
+            Kind::Superblocks,
+        ]);
+    }
+    let (kind, data_len, block) = (plan.kind, plan.data_len, plan.block.into());
+    for life in &mut plan.lives {
+        match kind {
+            Kind::Away => away(&rng, life),
+            Kind::BadPlaces => bad_places(&rng, life, data_len),
+            Kind::Superblocks if rng.coin() => superblocks(&rng, life),
+            Kind::Superblocks => second_copy(&rng, life, &plan.regions, block),
+            Kind::DataFull if rng.coin() => {
+                life.data.room_again = Some(span(&rng, 24));
+            }
+            _ => {}
+        }
+        if life.data.room_again.is_some() || is_long(kind) {
+            take_time(&rng, life);
+        }
+    }
+    if honest && rng.one_in(10) {
+        past_the_log(&rng, plan);
+    }
+    if rng.one_in(8) {
+        crowd(&rng, plan);
+    }
+    if rng.one_in(6) {
+        for life in &mut plan.lives {
+            let upto = if is_long(plan.kind) { 18 } else { 11 };
+            life.stop_at = rng.coin().then(|| span(&rng, upto));
+            life.cut_at = u64::MAX;
+        }
+    }
+    // Where all that was read is in the log or durable at home.
+    if plan.kind == Kind::Calm && plan.bypass.is_none() && rng.one_in(5) {
+        killed(&rng, plan);
+    }
+    if plan.block == 4096 && rng.one_in(3) {
+        smaller_blocks(&rng, plan);
+    }
+}
+
+fn is_long(kind: Kind) -> bool {
+    matches!(kind, Kind::Away | Kind::BadPlaces | Kind::Superblocks)
+}
+
+/// From a millisecond to 2^`upto` ms, the short as likely as the long.
+fn span(rng: &Rng, upto: u64) -> Duration {
+    let ms = 1 << rng.below(upto);
+    Duration::from_micros(ms * 1000 + rng.below(ms * 1000))
+}
+
+fn trouble(rng: &Rng) -> Trouble {
+    let from = match rng.below(4) {
+        0 => Duration::ZERO,
+        _ => span(rng, 12),
+    };
+    let most = rng.pick(&[13, 13, 17, 24]);
+    Trouble {
+        from,
+        to: (!rng.one_in(4)).then(|| from + span(rng, most)),
+        range: None,
+        reads: rng.coin(),
+        changes: true,
+        one_in: rng.pick(&[1, 1, 1, 2, 5]),
+        takes: match rng.below(6) {
+            0 => span(rng, 12),
+            _ => Duration::ZERO,
+        },
+        fails: true,
+    }
+}
+
+/// Both devices fail together if they are parts of one.
+fn away(rng: &Rng, life: &mut Life) {
+    for _ in 0..1 + rng.below(3) {
+        let trouble = Trouble {
+            changes: !rng.one_in(4),
+            ..trouble(rng)
+        };
+        let trouble = Trouble {
+            reads: trouble.reads || !trouble.changes,
+            ..trouble
+        };
+        let which = rng.below(4);
+        if which != 0 {
+            life.log.troubles.push(trouble.clone());
+        }
+        if which != 1 {
+            life.data.troubles.push(trouble);
+        }
+    }
+    let forgetful = rng.coin();
+    (life.log.forgetful, life.data.forgetful) = (forgetful, forgetful);
+}
+
+fn bad_places(rng: &Rng, life: &mut Life, data_len: u64) {
+    let home = rng.below(3);
+    for _ in 0..1 + rng.below(4) {
+        let place = trouble(rng);
+        if home > 0 {
+            let len = rng.pick(&[512, 4096, 16 << 10]);
+            let at = rng.below((data_len - len) / 512 + 1) * 512;
+            life.data.troubles.push(Trouble {
+                range: Some(at..at + len),
+                reads: false,
+                ..place.clone()
+            });
+        }
+        if home < 2 {
+            let len = rng.pick(&[512, 4096, 128 << 10]);
+            // The first segments are those that are used.
+            let most = (LOG_BYTES - SEGMENTS_AT) >> rng.below(6);
+            let at = SEGMENTS_AT + rng.below(most / 512) * 512;
+            life.log.troubles.push(Trouble {
+                range: Some(at..at + len),
+                reads: true,
+                changes: false,
+                ..place
+            });
+        }
+    }
+}
+
+/// The log fails for a moment or for good; its superblocks take nothing from then on for longer, or
+/// only blocks of one copy.
+fn superblocks(rng: &Rng, life: &mut Life) {
+    let first = Trouble {
+        reads: rng.one_in(3),
+        one_in: 1,
+        ..trouble(rng)
+    };
+    let longer = Trouble {
+        to: (!rng.one_in(3)).then(|| first.to.unwrap_or_default() + first.from + span(rng, 18)),
+        range: Some(0..SEGMENTS_AT),
+        reads: false,
+        one_in: rng.pick(&[1, 2, 2, 3, 6]),
+        ..first.clone()
+    };
+    life.log.troubles.extend([first, longer]);
+    life.log.forgetful = rng.coin();
+    if rng.one_in(3) {
+        life.data.troubles.push(trouble(rng));
+    }
+}
+
+/// The log works, but for the second copy of its superblock, which fails sooner or later: then the
+/// first says something else. That matters where zeroes go home, and data on top of them.
+fn second_copy(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
+    life.log.troubles.push(Trouble {
+        from: Duration::ZERO,
+        to: None,
+        range: Some(SUPERBLOCK_B_AT..SEGMENTS_AT),
+        one_in: 2 + rng.below(3),
+        reads: false,
+        changes: true,
+        takes: Duration::ZERO,
+        fails: true,
+    });
+    let alone = rng.coin();
+    for (region, script) in regions.iter().zip(&mut life.scripts) {
+        if alone {
+            *script = Script::default();
+        }
+        if !script.rules.is_empty() {
+            continue;
+        }
+        let bounds = Bounds {
+            region: region.clone(),
+            volume: region.end,
+            block,
+        };
+        for _ in 0..1 + rng.below(4) {
+            let mut all = Vec::new();
+            for _ in 0..1 + rng.below(3) {
+                let most = (16 << 10).min(region.end - region.start);
+                let range = bounds.align(extent(rng, region, most));
+                let most = (8 << 10).min(range.end - range.start);
+                let part = bounds.align(extent(rng, &range, most));
+                let fua = rng.coin();
+                all.extend([Action::Zero(range), Action::Write { range: part, fua }]);
+            }
+            all.push(Action::Flush);
+            let idle = Duration::from_millis(1000 + rng.below(600));
+            all.push(Action::Pause(idle));
+            let at = rng.below(script.actions.len() as u64 + 1) as usize;
+            script.actions.splice(at..at, all);
+        }
+    }
+    if rng.coin() {
+        life.cut_at = u64::MAX;
+    }
+}
+
+/// Large writes go past the log over what is being taken home just then: the log's reads and the move
+/// of its tail take long, and it is written to the same places again and again.
+fn past_the_log(rng: &Rng, plan: &mut Plan) {
+    let block = u64::from(plan.block);
+    let from = 4096 << rng.below(2);
+    plan.bypass = Some(from);
+    // The ends of a volume never go past the log, so there has to be something between them.
+    plan.data_len = plan.data_len.max(512 << 10);
+    let last = plan.regions.last_mut().expect("a region");
+    last.end = plan.data_len;
+    let between = FINGERPRINTED..plan.data_len - FINGERPRINTED;
+    let alone = rng.coin();
+    for life in &mut plan.lives {
+        let slow = Duration::from_millis(10 << rng.below(7));
+        if rng.coin() {
+            life.log.slow_reads = Some((1 + rng.below(3), slow));
+        } else {
+            life.log.troubles.push(Trouble {
+                from: Duration::ZERO,
+                to: None,
+                range: Some(0..SEGMENTS_AT),
+                reads: false,
+                changes: true,
+                one_in: 1 + rng.below(2),
+                takes: slow,
+                fails: false,
+            });
+        }
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            if alone {
+                *script = Script::default();
+            }
+            let start = region.start.max(between.start).next_multiple_of(block);
+            let end = region.end.min(between.end) / block * block;
+            let hot = start..end.min(start + (32 << 10));
+            let fits = hot.end >= hot.start + from;
+            if script.rules.is_empty() && fits {
+                let at = rng.below(script.actions.len() as u64 + 1) as usize;
+                let all = rewrites(rng, &hot, from, block, slow);
+                script.actions.splice(at..at, all);
+            }
+        }
+        if rng.coin() {
+            life.cut_at = u64::MAX;
+        }
+    }
+}
+
+/// Small writes, a pause in which they begin to go home, then large ones at the same places.
+fn rewrites(rng: &Rng, hot: &Range<u64>, from: u64, block: u64, slow: Duration) -> Vec<Action> {
+    let bounds = Bounds {
+        region: hot.clone(),
+        volume: hot.end,
+        block,
+    };
+    let mut all = Vec::new();
+    let write = |len: u64| Action::Write {
+        range: {
+            let at = hot.start + rng.below((hot.end - hot.start - len) / block + 1) * block;
+            at..at + len
+        },
+        fua: false,
+    };
+    for _ in 0..1 + rng.below(3) {
+        for _ in 0..1 + rng.below(8) {
+            all.push(write(block));
+        }
+        all.push(Action::Flush);
+        // Idle for about so long, with a log almost empty, it begins to destage.
+        let more = rng.below(60_000 + 3 * slow.as_micros() as u64);
+        all.push(Action::Pause(Duration::from_micros(760_000 + more)));
+        for _ in 0..1 + rng.below(8) {
+            let len = from * (1 + rng.below((hot.end - hot.start) / from));
+            all.push(write(len));
+            if rng.coin() {
+                all.push(Action::Flush);
+            }
+            all.push(Action::Pause(span(rng, 5)));
+            if rng.coin() {
+                all.push(Action::Read(bounds.align(hot.clone())));
+            }
+        }
+    }
+    all
+}
+
+/// Pauses between what is done, so that it is done before, in, and after what lasts; and time to see
+/// the end.
+fn take_time(rng: &Rng, life: &mut Life) {
+    // Where the journal's rules count actions there is no place for more.
+    for script in life.scripts.iter_mut().filter(|s| s.rules.is_empty()) {
+        for _ in 0..1 + rng.below(12) {
+            let at = rng.below(script.actions.len() as u64 + 1) as usize;
+            let upto = rng.pick(&[10, 14, 17, 22]);
+            script.actions.insert(at, Action::Pause(span(rng, upto)));
+        }
+    }
+    if !rng.one_in(3) {
+        life.cut_at = match rng.coin() {
+            true => u64::MAX,
+            false => life.cut_at.saturating_mul(4),
+        };
+    }
+    if rng.coin() {
+        life.after = After::Drain;
+    }
+}
+
+/// Some lanes ask for very much at once.
+fn crowd(rng: &Rng, plan: &mut Plan) {
+    let block = u64::from(plan.block);
+    for life in &mut plan.lives {
+        let mut left = CROWD >> rng.below(7);
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            for _ in 0..rng.below(3) {
+                let most = left.min(1 << rng.below(13)).max(2);
+                let bounds = Bounds {
+                    region: region.clone(),
+                    volume: plan.data_len,
+                    block,
+                };
+                let batch = Action::Batch(batch(rng, &bounds, most));
+                left = left.saturating_sub(most);
+                if script.rules.is_empty() && left > 0 {
+                    let at = rng.below(script.actions.len() as u64 + 1) as usize;
+                    script.actions.insert(at, batch);
+                }
+            }
+        }
+    }
+}
+
+/// So many writes: next to each other, or anywhere, over each other as well.
+fn batch(rng: &Rng, bounds: &Bounds, count: u64) -> Vec<Range<u64>> {
+    let len = bounds.block * (1 + rng.below(1 + rng.below(8)));
+    let start = bounds.region.start.next_multiple_of(bounds.block);
+    let places = (bounds.region.end - start) / bounds.block;
+    let blocks = (len / bounds.block).min(places);
+    let in_order = rng.coin();
+    let place = |n: u64| {
+        let n = if in_order { n * blocks } else { rng.next() };
+        let at = start + n % (places - blocks + 1) * bounds.block;
+        at..at + blocks * bounds.block
+    };
+    (0..count).map(place).collect()
+}
+
+/// The process is killed early, once or more often, with something in the disks' caches; and in some
+/// life after that the power goes.
+fn killed(rng: &Rng, plan: &mut Plan) {
+    if plan.lives.len() == 1 {
+        let again = plan.lives[0].clone();
+        plan.lives.push(Life {
+            seed: mix(again.seed, 8),
+            ..again
+        });
+    }
+    let last = plan.lives.len() - 1;
+    for (n, life) in plan.lives.iter_mut().enumerate() {
+        life.killed = n < last && (n == 0 || rng.coin());
+        if life.killed {
+            life.cut_at = 4 + rng.below(40);
+        }
+    }
+}
+
+/// From some life on the log device has smaller blocks than those the log was made for.
+fn smaller_blocks(rng: &Rng, plan: &mut Plan) {
+    let from = rng.below(plan.lives.len() as u64) as usize;
+    for life in &mut plan.lives[from..] {
+        life.log_block = 512;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Faults;
+
+    fn plans() -> impl Iterator<Item = Plan> {
+        (1..3000).map(Plan::of_seed)
+    }
+
+    fn some(has: impl Fn(&Plan, &Life) -> bool) -> bool {
+        plans().any(|plan| plan.lives.iter().any(|life| has(&plan, life)))
+    }
+
+    #[test]
+    fn there_are_worlds_with_everything_that_lasts() {
+        let hour = Duration::from_secs(3600);
+        let lasts = |faults: &Faults, range: bool| {
+            let is_long = |trouble: &Trouble| {
+                trouble.range.is_some() == range && trouble.to.is_none_or(|to| to > hour)
+            };
+            faults.troubles.iter().any(is_long)
+        };
+        assert!(some(|_, life| lasts(&life.log, false)));
+        assert!(some(|_, life| lasts(&life.data, false)));
+        assert!(some(|_, life| lasts(&life.data, true)));
+        let shared =
+            |life: &Life| !life.log.troubles.is_empty() && life.log.troubles == life.data.troubles;
+        assert!(some(|plan, life| plan.kind == Kind::Away && shared(life)));
+        assert!(some(|_, life| life.data.room_again.is_some()));
+        assert!(some(
+            |plan, life| plan.kind == Kind::Calm && life.stop_at.is_some()
+        ));
+        assert!(some(|plan, life| life.log_block != plan.block));
+        assert!(some(
+            |plan, life| plan.kind != Kind::Calm && life.well_again() > Some(hour)
+        ));
+        let crowd = |action: &Action| matches!(action, Action::Batch(all) if all.len() > 1000);
+        assert!(some(|_, life| life
+            .scripts
+            .iter()
+            .any(|s| s.actions.iter().any(crowd))));
+    }
+
+    #[test]
+    fn batches_stay_in_their_region_and_in_whole_blocks() {
+        for plan in plans() {
+            for life in &plan.lives {
+                for (region, script) in plan.regions.iter().zip(&life.scripts) {
+                    for action in &script.actions {
+                        let Action::Batch(ranges) = action else {
+                            continue;
+                        };
+                        for range in ranges {
+                            assert!(range.start >= region.start && range.end <= region.end);
+                            assert!(range.start < range.end);
+                            assert_eq!((range.start | range.end) % u64::from(plan.block), 0);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! How a life ends that the power does not end: the volume is flushed, drained, closed. All of it has
+//! bounds, whatever the disks do; and where they are well again, all is well.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::Volume;
+use forebay_device::{BufMut, Device, DeviceError};
+use forebay_rt::{Instant, Rt};
+
+use super::Ctx;
+use super::clock::LeapingTime;
+use crate::checkers::{Violation, accounts};
+use crate::lab::checked;
+use crate::plan::{After, Life};
+
+/// The most that is read at once, in bytes.
+const STEP: u64 = 64 << 10;
+
+/// What the volume as a whole is at, since when and how far the clock had leapt then, and how long it
+/// may take.
+struct Busy {
+    what: &'static str,
+    since: Instant,
+    leapt: Duration,
+    most: Duration,
+}
+
+/// Ends a life.
+pub(crate) struct Stopper<'a> {
+    ctx: &'a Ctx,
+    rt: &'a Rt,
+    clock: &'a LeapingTime,
+    volume: &'a Volume,
+    busy: RefCell<Option<Busy>>,
+}
+
+impl<'a> Stopper<'a> {
+    pub(crate) fn new(
+        ctx: &'a Rc<Ctx>,
+        rt: &'a Rt,
+        clock: &'a LeapingTime,
+        volume: &'a Volume,
+    ) -> Stopper<'a> {
+        Stopper {
+            ctx,
+            rt,
+            clock,
+            volume,
+            busy: RefCell::new(None),
+        }
+    }
+
+    /// What takes longer than it may.
+    pub(crate) fn takes_too_long(&self) -> Option<String> {
+        let busy = self.busy.borrow();
+        let Busy {
+            what,
+            since,
+            leapt,
+            most,
+        } = busy.as_ref()?;
+        let took = self.rt.now().since(*since);
+        let took = took.saturating_sub(self.clock.leapt() - *leapt);
+        (took > *most).then(|| format!("{what} has taken {took:?}"))
+    }
+
+    async fn within<T>(
+        &self,
+        what: &'static str,
+        most: Duration,
+        work: impl Future<Output = T>,
+    ) -> T {
+        self.ctx.tape.say(self.rt.now(), || what.into());
+        self.busy.replace(Some(Busy {
+            what,
+            since: self.rt.now(),
+            leapt: self.clock.leapt(),
+            most,
+        }));
+        let out = work.await;
+        if let Some(what) = self.takes_too_long() {
+            self.ctx.violated(Violation::new("liveness", what));
+        }
+        self.busy.replace(None);
+        out
+    }
+
+    /// What is done when all scripts are.
+    pub(crate) async fn stop(&self, life: &Life) {
+        match life.after {
+            After::Cut => {}
+            After::Quiet => {
+                let marks = self.ctx.lanes.borrow_mut().marks();
+                if self.flush().await.is_ok() {
+                    self.ctx.lanes.borrow_mut().durable(&marks);
+                }
+                self.rt.sleep(Duration::from_millis(700)).await;
+            }
+            After::Close => self.close().await,
+            After::Drain => {
+                self.drain(life).await;
+                self.close().await;
+            }
+        }
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        let most = self.ctx.bounds().request;
+        let device = checked(self.volume);
+        self.within("a flush at the end", most, device.flush())
+            .await
+    }
+
+    /// Closes the volume, with whatever is under way.
+    pub(crate) async fn close(&self) {
+        let marks = self.ctx.lanes.borrow_mut().marks();
+        let most = self.ctx.bounds().close;
+        let closed = self.within("closing", most, self.volume.close()).await;
+        self.ctx
+            .tape
+            .say(self.rt.now(), || format!("closed: {closed:?}"));
+        match closed {
+            Ok(()) => self.ctx.lanes.borrow_mut().durable(&marks),
+            Err(error) if !self.ctx.plan.may_fail() => {
+                let text = format!("nothing is wrong, and closing fails: {error}");
+                self.ctx.violated(Violation::new("errors", text));
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Drains the volume. Where the disks are well again after some time, that is waited for.
+    async fn drain(&self, life: &Life) {
+        let ctx = self.ctx;
+        // A leap of the clock may end the patience and not the drain.
+        let steady = ctx.plan.clock_leaps.is_none() && !ctx.is_harmed();
+        let well_again = life.well_again().filter(|_| steady);
+        if let Some(at) = well_again {
+            let now = Duration::from_nanos(self.rt.now().as_nanos());
+            self.rt.sleep(at.saturating_sub(now)).await;
+            ctx.tape.say(self.rt.now(), || "all disks are well".into());
+        }
+        let most = ctx.bounds().drain;
+        let drained = self.rt.timeout(most, self.volume.drain()).await;
+        ctx.tape
+            .say(self.rt.now(), || format!("drained: {drained:?}"));
+        let well = well_again.is_some() || !ctx.plan.may_fail();
+        if !well || !steady {
+            return;
+        }
+        if !matches!(drained, Ok(Ok(()))) {
+            let text = format!("nothing is wrong any more, and a drain ends with {drained:?}");
+            ctx.violated(Violation::new("heals", text));
+        } else if !ctx.log_failed.get() {
+            ctx.check(accounts::check_drained(self.volume));
+        }
+        if let Err(wrong) = self.read_whole().await {
+            ctx.violated(Violation::new("heals", wrong));
+        }
+    }
+
+    /// All can be read, and is what it must be.
+    async fn read_whole(&self) -> Result<(), String> {
+        let device = checked(self.volume);
+        let marks = self.ctx.lanes.borrow_mut().marks();
+        let len = device.geometry().len;
+        for at in (0..len).step_by(STEP as usize) {
+            let n = STEP.min(len - at) as usize;
+            let bytes = device.read(at, BufMut::zeroed(n)).await;
+            let bytes = bytes.map_err(|error| format!("nothing is wrong any more, and {error}"))?;
+            let lanes = self.ctx.lanes.borrow();
+            let marks = match self.ctx.home_lost.get() {
+                true => &lanes.durable_marks(),
+                false => &marks,
+            };
+            lanes.check_read(at, &bytes, marks)?;
+        }
+        Ok(())
+    }
+}
