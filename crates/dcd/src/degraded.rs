@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result};
+use forebay_device::{Buf, BufMut, DeviceError, Durability, Op, Result};
 use forebay_log::{Addr, RangeKind};
 use forebay_units::{Line, SECTOR_BYTES};
 use futures_util::future::{Either, select};
@@ -120,6 +120,7 @@ impl Engine {
         if marks.is_empty() {
             return Ok(());
         }
+        let lost = self.lost_flushes.get();
         let attempt = async {
             for (range, mark) in &marks {
                 for part in home_parts(range.clone()) {
@@ -127,7 +128,7 @@ impl Engine {
                     self.mark_at_home(*mark, part).await?;
                 }
             }
-            self.flush_data().await
+            self.flush_written(lost).await
         };
         if let Err(error) = attempt.await {
             self.note_setback(&error);
@@ -170,12 +171,13 @@ impl Engine {
         if sound.is_empty() {
             return true;
         }
+        let lost = self.lost_flushes.get();
         let home = self.write_pieces_home(sound.clone(), Haste::Rescue, true);
         let home = home.await;
         if let Some(error) = &home.error {
             self.note_setback(error);
         }
-        if let Err(error) = self.flush_data().await {
+        if let Err(error) = self.flush_written(lost).await {
             self.note_setback(&error);
             return false;
         }
@@ -327,10 +329,7 @@ impl Engine {
         } else {
             Durability::Flush
         };
-        self.data.write(at, buf, durability).await?;
-        if durability == Durability::Flush {
-            self.note_bypassed();
-        }
+        self.write_past_log(at, buf, durability).await?;
         self.map.borrow_mut().mark(range, None);
         Ok(())
     }
@@ -339,11 +338,11 @@ impl Engine {
     pub(crate) async fn mark_home(&self, op: Op, kind: RangeKind, range: Range<u64>) -> Result<()> {
         for part in home_parts(range) {
             let turn = self.home.lock(part.clone()).await;
-            self.change_home(kind, part.clone()).await?;
+            let lost = self.change_home_past_log(kind, part.clone()).await?;
             self.note_bypassed();
             if op == Op::WriteZeroes {
                 if self.map.borrow().overlaps(part.clone()) {
-                    self.flush_data().await?;
+                    self.flush_written(lost).await?;
                 }
                 self.map.borrow_mut().mark(part, None);
             }
@@ -351,6 +350,18 @@ impl Engine {
             self.rt.yield_now().await;
         }
         Ok(())
+    }
+
+    /// Zeroes or discards what has no copy in the log: again, if a flush failed meanwhile, which may have
+    /// undone it. Gives how many flushes had failed before.
+    async fn change_home_past_log(&self, kind: RangeKind, range: Range<u64>) -> Result<u64> {
+        loop {
+            let lost = self.lost_flushes.get();
+            self.change_home(kind, range.clone()).await?;
+            if self.lost_flushes.get() == lost {
+                return Ok(lost);
+            }
+        }
     }
 
     /// A flush without a log: the data device's, once everything is there.

@@ -71,6 +71,8 @@ struct Written {
     touched: u64,
     /// The newest record when it was last asked what is live, or anything was kept in the log.
     superseded_by: RecordSeq,
+    /// How many flushes of the data device had failed before anything was written.
+    lost_flushes: u64,
     /// Home took nothing at all of it, and gave this error.
     in_vain: Option<DeviceError>,
 }
@@ -98,11 +100,13 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
             Decision::Destage { .. } => {}
         }
         let before = engine.counters.borrow().destaged_bytes;
+        let thorough = failures >= THOROUGH_AFTER;
+        engine.refused.borrow_mut().begin();
         engine.destaging.set(true);
-        let done = engine.destage(failures >= THOROUGH_AFTER).await;
+        let done = engine.destage(thorough).await;
         engine.destaging.set(false);
         let progress = engine.counters.borrow().destaged_bytes > before;
-        engine.review_refused(progress);
+        engine.review_refused(progress, thorough || done.is_ok());
         failures = match done {
             Ok(()) => 0,
             Err(_) if progress => 0,
@@ -124,6 +128,7 @@ impl Engine {
         match done {
             Ok(()) => {
                 self.log_trouble.is_over();
+                self.refused.borrow_mut().narrow = false;
                 let cause = self.refused.borrow().cause();
                 match cause.filter(|_| self.keeps_all()) {
                     Some(cause) => {
@@ -255,7 +260,7 @@ impl Engine {
         let Some(written) = written else {
             return Ok(());
         };
-        self.flush_data().await?;
+        self.flush_written(written.lost_flushes).await?;
         self.log.flush(written.superseded_by).await?;
         self.move_tail(&written, last).await?;
         self.settled.notify_all();

@@ -128,6 +128,9 @@ pub(crate) struct Engine {
     /// A flush of the data device failed that some of those needed. Whether they are there nobody
     /// knows, and a later flush that succeeds does not say so; none is acknowledged after that.
     pub(crate) bypassed_lost: RefCell<Option<Arc<str>>>,
+    /// Flushes of the data device that failed. One may lose all that was written and not flushed, and
+    /// not only what it was issued for: whoever wrote before it and flushes after it has nothing.
+    pub(crate) lost_flushes: Cell<u64>,
     /// With the data device: it does not take what is to go home.
     pub(crate) data_trouble: Trouble,
     /// With the log device: it does not give back what it holds, or cannot be marked.
@@ -236,6 +239,7 @@ impl Engine {
             bypassed: Cell::new(0),
             bypassed_durable: Cell::new(0),
             bypassed_lost: RefCell::new(None),
+            lost_flushes: Cell::new(0),
             data_trouble: Trouble::default(),
             log_trouble: Trouble::default(),
             again: Event::new(),

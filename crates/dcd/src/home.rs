@@ -354,12 +354,52 @@ impl Engine {
                 Ok(())
             }
             Err(error) => {
+                self.lost_flushes.set(self.lost_flushes.get() + 1);
                 if self.bypassed_durable.get() < self.bypassed.get() {
                     tracing::error!(%error, "data that went past the log may be lost");
                     let cause = format!("a flush of the data device failed: {error}");
                     self.bypassed_lost.replace(Some(cause.into()));
                 }
                 Err(error)
+            }
+        }
+    }
+
+    /// Makes durable what was written home since `lost_flushes` stood at `since`.
+    ///
+    /// # Errors
+    /// The device's; or that somebody else's flush failed meanwhile, which may have lost what was
+    /// written before it.
+    pub(crate) async fn flush_written(&self, since: u64) -> Result<()> {
+        self.flush_data().await?;
+        if self.lost_flushes.get() == since {
+            return Ok(());
+        }
+        let cause =
+            "a flush of the data device failed after the writes and before their own".into();
+        let op = Op::Flush;
+        Err(DeviceError::Failed { op, cause })
+    }
+
+    /// Writes to the data device what has no copy in the log: again, if a flush failed meanwhile, which
+    /// may have lost it.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) async fn write_past_log(
+        &self,
+        at: u64,
+        buf: Buf,
+        durability: Durability,
+    ) -> Result<()> {
+        loop {
+            let lost = self.lost_flushes.get();
+            self.data.write(at, buf.clone(), durability).await?;
+            if self.lost_flushes.get() == lost {
+                if durability == Durability::Flush {
+                    self.note_bypassed();
+                }
+                return Ok(());
             }
         }
     }

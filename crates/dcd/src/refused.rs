@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_device::{Buf, DeviceError, Op};
-use forebay_log::RangeKind;
+use forebay_log::{RangeKind, SEGMENTS_RESERVED};
 use forebay_rt::Instant;
 use forebay_units::{LINE_BYTES, Line, RecordSeq, SECTOR_BYTES, Sector};
 
@@ -19,7 +19,7 @@ use crate::map::Piece;
 use crate::policy;
 use crate::ranges::Mark;
 
-/// The most pieces that are appended in one group.
+/// The most ranges that are appended in one group.
 const GROUP: usize = 64;
 /// How many ranges are named to users; the rest is counted.
 const NAMED: usize = 16;
@@ -35,10 +35,13 @@ pub(crate) struct Refused {
     /// When all that is left is to be tried again, and how often it was in vain.
     again_at: Option<Instant>,
     failures: u32,
+    /// There was no room to keep what a window of many segments held of it: one is taken at a time.
+    pub(crate) narrow: bool,
     /// The last answer to whether this is all that is left, and what the map was like then.
     all: Option<((usize, u64, RecordSeq), bool)>,
-    /// How often all that is left was tried.
-    pub(crate) tries: u64,
+    /// Attempts begun, and the last of them that brought nothing home and left nothing untried.
+    begun: u64,
+    in_vain: u64,
 }
 
 impl Refused {
@@ -57,15 +60,21 @@ impl Refused {
         self.lines.is_empty() && self.marks.is_empty()
     }
 
-    /// True if all that is left was tried since it had been tried so often, or there is nothing to try.
-    pub(crate) fn tried_since(&self, tries: u64) -> bool {
-        self.is_empty() || self.tries > tries
+    /// An attempt to bring home what can be begins.
+    pub(crate) fn begin(&mut self) {
+        self.begun += 1;
     }
 
-    /// It is to be tried again now.
-    pub(crate) fn try_now(&mut self) {
+    /// True if an attempt in vain was begun after so many others, or there is nothing to try.
+    pub(crate) fn tried_since(&self, begun: u64) -> bool {
+        self.is_empty() || self.in_vain > begun
+    }
+
+    /// It is to be tried again now. Gives how many attempts were begun before.
+    pub(crate) fn try_now(&mut self) -> u64 {
         self.again_at = None;
         self.failures = 0;
+        self.begun
     }
 
     /// Home refused something, with this error.
@@ -80,7 +89,9 @@ impl Refused {
 
     /// A line went home.
     pub(crate) fn went_home(&mut self, line: Line) {
-        self.lines.remove(&line);
+        if self.lines.remove(&line) {
+            self.all = None;
+        }
     }
 }
 
@@ -127,7 +138,7 @@ impl Engine {
     }
 
     /// After a burst: forgets what is refused no longer, and says when the rest is tried again.
-    pub(crate) fn review_refused(&self, progress: bool) {
+    pub(crate) fn review_refused(&self, progress: bool, complete: bool) {
         let keeps = self.is_all_kept();
         let mut refused = self.refused.borrow_mut();
         {
@@ -139,8 +150,16 @@ impl Engine {
         }
         refused.all = None;
         if refused.is_empty() {
+            let Refused {
+                begun,
+                in_vain,
+                narrow,
+                ..
+            } = *refused;
             *refused = Refused {
-                tries: refused.tries + 1,
+                begun,
+                in_vain,
+                narrow,
                 ..Refused::default()
             };
             return;
@@ -151,7 +170,23 @@ impl Engine {
         refused.failures = if progress { 0 } else { refused.failures + 1 };
         let pause = policy::retry_after(refused.failures, false);
         refused.again_at = Some(self.rt.now().plus(pause));
-        refused.tries += 1;
+        if complete && !progress {
+            refused.in_vain = refused.begun;
+        }
+    }
+
+    /// True if what home refuses of so many segments can be appended anew: all of it, since what is
+    /// appended in part frees nothing. Of the segments that are kept from users none may be lost by it,
+    /// so then it must take clearly less room than it frees.
+    pub(crate) fn can_keep(&self, pieces: &[Loaded], segments: u64) -> bool {
+        let segment = u64::from(self.log.layout().segment_bytes);
+        let bytes = pieces.iter().map(|l| l.piece.bytes() as u64).sum::<u64>();
+        let (need, free) = (
+            bytes.div_ceil(segment / 8 * 7) + 1,
+            self.log.free_segments(),
+        );
+        let frees = bytes * 4 <= segments * segment * 3;
+        free >= need && (frees || free >= need + SEGMENTS_RESERVED)
     }
 
     /// Appends anew what home did not take, so that the tail can pass it.
@@ -159,7 +194,8 @@ impl Engine {
     /// # Errors
     /// If there is no room for it in the log.
     pub(crate) fn keep_in_log(&self, pieces: &[Loaded]) -> Result<(), DeviceError> {
-        for group in pieces.chunks(GROUP) {
+        let quarter = u64::from(self.log.layout().segment_bytes) / 4;
+        for group in pieces.chunks((quarter / LINE_BYTES) as usize) {
             let parts: Vec<(u64, Buf)> = {
                 let map = self.map.borrow();
                 let live = group.iter().flat_map(|Loaded { piece, bytes }| {

@@ -117,29 +117,41 @@ impl Volume {
         let engine = &*self.engine;
         engine.draining.set(engine.draining.get() + 1);
         let _draining = Draining(engine);
-        engine.log.seal();
-        let target = engine.log.head();
-        engine.wake.notify_all();
-        engine.urgent.notify_all();
-        // What home refuses, and what failed, is tried again at once.
-        let tries = engine.refused.borrow().tries;
-        engine.refused.borrow_mut().try_now();
-        engine.again.notify_all();
-        let done = || {
-            let home = engine.log.tail() >= target;
-            let kept = engine.keeps_all() && engine.refused.borrow().tried_since(tries);
-            let done = home || kept || engine.rescue.get() == Rescue::Done;
-            (done || engine.closing.get().is_some()).then_some(done)
-        };
-        let done = engine.settled.until(done).await;
-        let refused = !engine.refused.borrow().is_empty();
-        if !done || refused {
+        // What home refused may have been tried before this was asked for; so it is once more.
+        for _ in 0..2 {
+            if !self.bring_home().await {
+                return self.what_is_left().map_or(Ok(()), Err);
+            }
+            if engine.refused.borrow().is_empty() {
+                break;
+            }
+        }
+        if !engine.refused.borrow().is_empty() {
             return self.what_is_left().map_or(Ok(()), Err);
         }
         match engine.lost_sectors() {
             0 => Ok(()),
             lost => Err(DrainError::Lost(ByteLen(lost * SECTOR_BYTES))),
         }
+    }
+
+    /// Waits until the tail has passed all there is now, or nothing but what home refuses is left and
+    /// has been tried since. False if the volume is closed meanwhile.
+    async fn bring_home(&self) -> bool {
+        let engine = &*self.engine;
+        engine.log.seal();
+        let target = engine.log.head();
+        let begun = engine.refused.borrow_mut().try_now();
+        for waiting in [&engine.again, &engine.wake, &engine.urgent] {
+            waiting.notify_all();
+        }
+        let done = || {
+            let home = engine.log.tail() >= target;
+            let kept = engine.keeps_all() && engine.refused.borrow().tried_since(begun);
+            let done = home || kept || engine.rescue.get() == Rescue::Done;
+            (done || engine.closing.get().is_some()).then_some(done)
+        };
+        engine.settled.until(done).await
     }
 
     /// Gives up what cannot be read from the log, on an administrator's word: it is tried once more,

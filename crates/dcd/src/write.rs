@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::pin::pin;
 use std::time::Duration;
 
-use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
+use forebay_device::{Buf, DeviceError, Durability, Op, Result};
 use forebay_log::{Appender, RangeKind};
 use forebay_rt::Instant;
 use forebay_units::{LINE_BYTES, RecordSeq, SECTOR_BYTES, Sector};
@@ -218,13 +218,11 @@ impl Engine {
         } else {
             Durability::Flush
         };
-        if let Err(error) = self.data.write(at, buf.clone(), durability).await {
+        let written = self.write_past_log(at, buf.clone(), durability);
+        if let Err(error) = written.await {
             tracing::warn!(%error, "a large write could not go home; it goes to the log");
             self.counters.borrow_mut().data_errors += 1;
             return Ok(false);
-        }
-        if !durable {
-            self.note_bypassed();
         }
         self.counters.borrow_mut().bypass_bytes += len;
         Ok(true)

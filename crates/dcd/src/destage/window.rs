@@ -1,5 +1,6 @@
 //! One window: which segments it takes, what in them is live, and taking that home.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use forebay_device::DeviceError;
@@ -10,7 +11,7 @@ use futures_util::StreamExt;
 use super::{Failure, Ready, Written};
 use crate::degraded::bytes_of;
 use crate::engine::Engine;
-use crate::home::{Haste, Homeward};
+use crate::home::{Haste, Homeward, Loaded};
 use crate::map::Piece;
 use crate::marks::home_parts;
 use crate::ranges::Mark;
@@ -26,7 +27,10 @@ impl Engine {
     /// The segments to take from `start` on: as many as the window holds, none that is not durable.
     pub(super) fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
         let limit = self.log.destage_limit();
-        let quarter = (self.log.layout().segment_count / 4).max(1);
+        let quarter = match self.refused.borrow().narrow {
+            true => 1,
+            false => (self.log.layout().segment_count / 4).max(1),
+        };
         let (mut end, mut live) = (start, 0);
         while end < limit
             && end.since(start) < WINDOW_SEGMENTS.min(quarter)
@@ -72,6 +76,7 @@ impl Engine {
             .map(|l| l.piece.line.0 * 8..l.piece.line.0 * 8 + 8);
         let marked = marks.iter().map(|(range, _)| range.clone());
         let touched = self.about_to_change(changes.chain(marked)).await?;
+        let lost_flushes = self.lost_flushes.get();
         let mut marks_refused = Vec::new();
         let mut error = None;
         let mut zeroed = false;
@@ -101,15 +106,18 @@ impl Engine {
         let mut in_vain = None;
         if let Some(error) = home.error.clone().or(error) {
             let answers = home.succeeded || zeroed;
-            self.keep_refused(&home, marks_refused, &error, answers, thorough)
+            let segments = window.end.since(window.start);
+            let answer = (answers, thorough);
+            self.keep_refused(&home, marks_refused, &error, answer, segments)
                 .await?;
             in_vain = (!answers).then_some(error);
         }
-        self.note_home(&mut pieces);
+        self.note_home(&mut pieces, &home.refused);
         Ok(Written {
             window,
             pieces,
             touched,
+            lost_flushes,
             superseded_by: self.log.last_record(),
             in_vain,
         })
@@ -125,8 +133,8 @@ impl Engine {
         home: &Homeward,
         marks: Vec<(Range<u64>, Mark)>,
         error: &DeviceError,
-        answers: bool,
-        thorough: bool,
+        (answers, thorough): (bool, bool),
+        segments: u64,
     ) -> Result<(), Failure> {
         self.counters.borrow_mut().data_errors += 1;
         if home.refused.is_empty() && home.untried == 0 && marks.is_empty() {
@@ -138,6 +146,10 @@ impl Engine {
         if !answers {
             // A device that does not even flush refuses nothing; it is away.
             self.flush_data().await?;
+        }
+        if !self.can_keep(&home.refused, segments) {
+            self.refused.borrow_mut().narrow = true;
+            return Err(error.clone().into());
         }
         let mut kept = self.keep_in_log(&home.refused);
         for (range, mark) in marks {
@@ -153,16 +165,17 @@ impl Engine {
     }
 
     /// Leaves of these the pieces that are home, and not kept in the log elsewhere.
-    fn note_home(&self, pieces: &mut Vec<(Line, Addr)>) {
+    fn note_home(&self, pieces: &mut Vec<(Line, Addr)>, kept: &[Loaded]) {
         let mut refused = self.refused.borrow_mut();
         let map = self.map.borrow();
-        pieces.retain(|(line, addr)| {
-            let home = map.piece_at(*line, *addr).is_some();
-            if home && !refused.is_empty() {
-                refused.went_home(*line);
-            }
-            home
-        });
+        pieces.retain(|(line, addr)| map.piece_at(*line, *addr).is_some());
+        if refused.is_empty() {
+            return;
+        }
+        // Another piece of the same line may have been taken.
+        let kept: BTreeSet<Line> = kept.iter().map(|loaded| loaded.piece.line).collect();
+        let home = pieces.iter().filter(|(line, _)| !kept.contains(line));
+        home.for_each(|(line, _)| refused.went_home(*line));
     }
 
     fn marks_in_window(&self, window: &Range<SegmentSeq>) -> Vec<(Range<u64>, Mark)> {
