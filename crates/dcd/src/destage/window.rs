@@ -14,12 +14,12 @@ use crate::engine::Engine;
 use crate::home::{Haste, Homeward, Loaded};
 use crate::map::Piece;
 use crate::marks::home_parts;
+use crate::pace;
+use crate::policy;
 use crate::ranges::Mark;
 
 /// The most live data taken in one window, in sectors: 16 MiB. Two windows may be in memory.
 const WINDOW_SECTORS: u64 = 32 << 10;
-/// The most segments taken in one window.
-const WINDOW_SEGMENTS: u64 = 256;
 /// Summaries being read at once.
 const SUMMARIES: usize = 8;
 
@@ -27,15 +27,14 @@ impl Engine {
     /// The segments to take from `start` on: as many as the window holds, none that is not durable.
     pub(super) fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
         let limit = self.log.destage_limit();
-        let quarter = match self.refused.borrow().narrow {
+        let layout = self.log.layout();
+        let rate = self.pace.rate_assumed() / f64::from(layout.segment_bytes);
+        let most = match self.refused.borrow().narrow {
             true => 1,
-            false => (self.log.layout().segment_count / 4).max(1),
+            false => policy::window_segments(layout.segment_count, rate),
         };
         let (mut end, mut live) = (start, 0);
-        while end < limit
-            && end.since(start) < WINDOW_SEGMENTS.min(quarter)
-            && live < WINDOW_SECTORS
-        {
+        while end < limit && end.since(start) < most && live < WINDOW_SECTORS {
             live += u64::from(self.map.borrow().live_in(end));
             end = end.next();
         }
@@ -98,6 +97,10 @@ impl Engine {
             .map(|l| (l.piece.line, l.piece.addr))
             .collect();
         let haste = Haste::Destage { urgent };
+        let live = pieces.len();
+        let segment_bytes = self.log.layout().segment_bytes;
+        self.pace
+            .begin_window(pace::bytes_of(&window, segment_bytes), live);
         let home = self.write_pieces_home(loaded.sound, haste, thorough).await;
         self.counters.borrow_mut().destaged_bytes += home.written;
         if home.stopped {
@@ -113,9 +116,11 @@ impl Engine {
             in_vain = (!answers).then_some(error);
         }
         self.note_home(&mut pieces, &home.refused);
+        self.pace.end_window(self.rt.now(), self.yielded.get());
         Ok(Written {
             window,
             pieces,
+            live,
             touched,
             lost_flushes,
             superseded_by: self.log.last_record(),

@@ -10,7 +10,7 @@ use super::Violation;
 /// The longest a write may wait, in requests of the slower device. A window is at most a quarter of
 /// the ring: with segments of 128 KiB eight of them, whose 256 lines go home 64 at a time, and each
 /// window needs two flushes and two superblocks; and a group of 1 MiB waits for several.
-const REQUESTS: u32 = 64;
+const REQUESTS: u32 = 32;
 
 /// Looks at how long a write took on disks without faults whose requests take at most `slowest`, on a
 /// log that waits at most `max_delay` before it writes.
