@@ -96,13 +96,10 @@ impl Engine {
             .iter()
             .map(|l| (l.piece.line, l.piece.addr))
             .collect();
-        let haste = Haste::Destage { urgent };
         let live = pieces.len();
-        let segment_bytes = self.log.layout().segment_bytes;
-        self.pace
-            .begin_window(pace::bytes_of(&window, segment_bytes), live);
-        let home = self.write_pieces_home(loaded.sound, haste, thorough).await;
-        self.counters.borrow_mut().destaged_bytes += home.written;
+        let home = self
+            .write_live_home(&window, loaded.sound, urgent, thorough)
+            .await;
         if home.stopped {
             return Err(Failure::Stopped);
         }
@@ -116,7 +113,6 @@ impl Engine {
             in_vain = (!answers).then_some(error);
         }
         self.note_home(&mut pieces, &home.refused);
-        self.pace.end_window(self.rt.now(), self.yielded.get());
         Ok(Written {
             window,
             pieces,
@@ -126,6 +122,25 @@ impl Engine {
             superseded_by: self.log.last_record(),
             in_vain,
         })
+    }
+
+    /// Writes a window's pieces home, and counts for the writers' pace what got there.
+    async fn write_live_home(
+        &self,
+        window: &Range<SegmentSeq>,
+        sound: Vec<Loaded>,
+        urgent: bool,
+        thorough: bool,
+    ) -> Homeward {
+        let bytes = pace::bytes_of(window, self.log.layout().segment_bytes);
+        self.pace.begin_window(bytes, sound.len());
+        let haste = Haste::Destage { urgent };
+        let home = self.write_pieces_home(sound, haste, thorough).await;
+        self.counters.borrow_mut().destaged_bytes += home.written;
+        if home.error.is_none() && !home.stopped {
+            self.pace.end_window(self.rt.now(), self.yielded.get());
+        }
+        home
     }
 
     /// Home gave this error for a part of a window: what it refuses is kept in the log, if home answers
