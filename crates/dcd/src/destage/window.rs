@@ -76,9 +76,7 @@ impl Engine {
         let marked = marks.iter().map(|(range, _)| range.clone());
         let touched = self.about_to_change(changes.chain(marked)).await?;
         let lost_flushes = self.lost_flushes.get();
-        let mut marks_refused = Vec::new();
-        let mut error = None;
-        let mut zeroed = false;
+        let (mut marks_refused, mut error, mut zeroed) = (Vec::new(), None, false);
         for (range, mark) in &marks {
             for part in home_parts(range.clone()) {
                 self.yield_to_users(urgent).await?;
