@@ -10,6 +10,7 @@ mod gap;
 mod load;
 mod memory;
 mod place;
+mod slow;
 mod waiters;
 
 use std::path::PathBuf;
@@ -52,6 +53,8 @@ enum Case {
     Gap,
     /// Memory of the map for data in pieces of several sizes, and for small discards.
     Memory,
+    /// A full log before slow disks, on the virtual clock: the worst second and the longest wait.
+    Slow,
     /// What a request costs while 32 or 4,096 others wait, in memory.
     Waiters,
 }
@@ -74,6 +77,7 @@ fn main() -> anyhow::Result<()> {
         Case::Emulated,
         Case::Gap,
         Case::Memory,
+        Case::Slow,
         Case::Waiters,
     ];
     for case in all
@@ -89,6 +93,7 @@ fn main() -> anyhow::Result<()> {
             Case::Emulated => bench.emulated()?,
             Case::Gap => gap::gap()?,
             Case::Memory => memory::memory()?,
+            Case::Slow => slow::slow()?,
             Case::Waiters => waiters::waiters(bench.rounds)?,
         }
     }

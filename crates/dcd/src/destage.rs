@@ -17,7 +17,6 @@ mod window;
 
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Duration;
 
 use forebay_device::{DeviceError, Op};
 use forebay_log::{Addr, LogError};
@@ -25,6 +24,7 @@ use forebay_units::{Line, RecordSeq, SegmentSeq};
 
 use crate::engine::Engine;
 use crate::home::LoadedPieces;
+use crate::pace;
 use crate::policy::{self, Decision};
 
 /// After so many attempts in a row that did not bring anything home, every piece of a window is tried.
@@ -67,6 +67,8 @@ struct Ready {
 struct Written {
     window: Range<SegmentSeq>,
     pieces: Vec<(Line, Addr)>,
+    /// How many were to go home.
+    live: usize,
     /// Fingerprinted blocks that were touched.
     touched: u64,
     /// The newest record when it was last asked what is live, or anything was kept in the log.
@@ -104,6 +106,7 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
         engine.refused.borrow_mut().begin();
         engine.destaging.set(true);
         let done = engine.destage(thorough).await;
+        engine.pace.end();
         engine.destaging.set(false);
         let progress = engine.counters.borrow().destaged_bytes > before;
         engine.review_refused(progress, thorough || done.is_ok());
@@ -222,11 +225,11 @@ impl Engine {
         let mut before: Option<Written> = None;
         let urgent = policy::decide(&self.observe()) == Decision::Destage { urgent: true };
         let mut ready = Some(self.read_window(self.log.tail(), urgent).await);
+        self.pace.begin(self.rt.now(), self.yielded.get());
         while let Some(current) = ready.take() {
             let Decision::Destage { urgent } = policy::decide(&self.observe()) else {
                 break;
             };
-            let began = (self.rt.now(), self.yielded.get());
             let window = current.window.clone();
             let read_next = async {
                 match urgent && !self.window(window.end).is_empty() {
@@ -247,7 +250,6 @@ impl Engine {
                 self.commit(before, true).await?;
                 return Err(Failure::Data(error));
             }
-            self.account(&window, began);
             self.settled.notify_all();
             ready = next;
         }
@@ -272,6 +274,7 @@ impl Engine {
         let Written {
             window,
             pieces,
+            live,
             touched,
             ..
         } = written;
@@ -295,6 +298,9 @@ impl Engine {
             map.forget(*line, *addr);
         }
         map.forget_marks_before(next);
+        let segment_bytes = self.log.layout().segment_bytes;
+        self.pace
+            .freed(pace::bytes_of(window, segment_bytes), *live);
         Ok(())
     }
 
@@ -316,23 +322,5 @@ impl Engine {
             home, live,
             "a segment would be given up with data that is nowhere else"
         );
-    }
-
-    /// Keeps the rate at which the log can be emptied: what users were let go first for does not count,
-    /// or writers would be held up to a rate that nothing but they themselves had lowered.
-    fn account(&self, window: &Range<SegmentSeq>, began: (forebay_rt::Instant, Duration)) {
-        let bytes = window.end.since(window.start) * u64::from(self.log.layout().segment_bytes);
-        let took = self.rt.now().since(began.0);
-        let seconds = took
-            .saturating_sub(self.yielded.get() - began.1)
-            .as_secs_f64();
-        if seconds > 0.0 && bytes > 0 {
-            let (rate, old) = (bytes as f64 / seconds, self.empty_rate.get());
-            self.empty_rate.set(if old > 0.0 {
-                0.7 * old + 0.3 * rate
-            } else {
-                rate
-            });
-        }
     }
 }

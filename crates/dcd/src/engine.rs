@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::format::Payload;
 use crate::map::Map;
+use crate::pace::Pace;
 use crate::policy;
 use crate::refused::Refused;
 use crate::speed::Speed;
@@ -96,10 +97,8 @@ pub(crate) struct Engine {
     pub(crate) queued: Cell<u32>,
     /// True if a writer waits for the tail to move.
     pub(crate) starved: Cell<bool>,
-    /// When the next paced write may go.
-    pub(crate) pace_at: Cell<Instant>,
-    /// How fast the log was emptied lately, in bytes of log a second; 0 while unknown.
-    pub(crate) empty_rate: Cell<f64>,
+    /// How fast writers may fill a log that is nearly full.
+    pub(crate) pace: Pace,
     /// How fast the devices have been, for those who must not keep users waiting.
     pub(crate) speed: Speed,
     /// Destaging must not wait any longer: the log fills, or somebody waits.
@@ -211,6 +210,7 @@ impl Engine {
         };
         Engine {
             last_user: Cell::new(rt.now()),
+            pace: Pace::new(log.head()),
             rt,
             log,
             data,
@@ -223,8 +223,6 @@ impl Engine {
             queue: Rc::default(),
             queued: Cell::new(0),
             starved: Cell::new(false),
-            pace_at: Cell::default(),
-            empty_rate: Cell::new(0.0),
             speed: Speed::new(),
             urgent: Event::new(),
             yielded: Cell::default(),

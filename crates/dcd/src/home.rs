@@ -201,6 +201,8 @@ impl Engine {
             Ok(written) => {
                 out.succeeded |= written > 0;
                 out.written += written;
+                let now = self.rt.now();
+                self.pace.went_home(run.len(), now, self.yielded.get());
             }
             Err(error) => {
                 out.error = Some(error);

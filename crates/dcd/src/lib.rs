@@ -30,6 +30,7 @@ mod home;
 mod inspect;
 mod map;
 mod marks;
+mod pace;
 mod piece;
 mod policy;
 mod ranges;

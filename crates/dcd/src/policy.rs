@@ -6,7 +6,18 @@ use std::time::Duration;
 pub(crate) const HIGH_WATER: f64 = 0.70;
 /// Above this share, writers are slowed down so that they and the destaging meet before the log is
 /// full.
-pub(crate) const PACE_FROM: f64 = 0.80;
+pub(crate) const PACE_FROM: f64 = 0.75;
+/// At this share they fill the log as fast as it is being emptied, so that it stays there: the rest
+/// is a reserve, since room comes a window at a time.
+pub(crate) const PACE_EVEN: f64 = 0.90;
+/// Beyond, they are slowed further, down to this multiple of that rate.
+const PACE_LEAST: f64 = 0.5;
+/// The most segments taken in one window.
+const WINDOW_SEGMENTS: u64 = 256;
+/// The part of the ring that a window may be. Two are under way, and the reserve must hold them.
+const WINDOW_PART: u64 = 20;
+/// How long a window may take, in seconds.
+const WINDOW_SECONDS: f64 = 8.0;
 /// Idle for this long, and what was last flushed is noted in the superblock.
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
 const IDLE_EMPTY: f64 = 1.0;
@@ -101,10 +112,23 @@ pub(crate) fn patience(urgent: bool, pressed: bool) -> Option<Duration> {
 }
 
 /// How fast writers may fill the log, as a multiple of how fast it is being emptied: without bound
-/// while there is room, no faster than the log empties when it is full.
+/// while there is room, as fast as the log empties where the reserve begins, slower within it. Never
+/// not at all: rates are estimates.
 pub(crate) fn pace(used: f64) -> Option<f64> {
-    let over = (used - PACE_FROM) / (1.0 - PACE_FROM);
-    (over > 0.0).then(|| 1.0 / over.min(1.0))
+    let over = (used - PACE_FROM) / (PACE_EVEN - PACE_FROM);
+    let within = ((used - PACE_EVEN) / (1.0 - PACE_EVEN)).min(1.0);
+    match (over > 0.0, within > 0.0) {
+        (false, _) => None,
+        (true, false) => Some(1.0 / over),
+        (true, true) => Some(1.0 - (1.0 - PACE_LEAST) * within),
+    }
+}
+
+/// The most segments to take in one window of a ring of `count`, if so many a second are emptied: room
+/// comes a window at a time, so a slow disk takes little at once. At least one.
+pub(crate) fn window_segments(count: u64, per_second: f64) -> u64 {
+    let in_time = (per_second * WINDOW_SECONDS) as u64;
+    in_time.min(count / WINDOW_PART).clamp(1, WINDOW_SEGMENTS)
 }
 
 /// How long to wait before the n-th retry (from 0) of what failed: not long while somebody waits.
@@ -196,7 +220,21 @@ mod tests {
     fn writers_are_slowed_smoothly_down_to_the_rate_of_emptying() {
         assert_eq!(pace(0.5), None);
         assert!(pace(PACE_FROM + 0.001).unwrap() > 100.0);
-        assert!((pace(1.0).unwrap() - 1.0).abs() < 1e-9);
+        assert!((pace(PACE_EVEN).unwrap() - 1.0).abs() < 1e-9);
+        assert!((pace(1.0).unwrap() - PACE_LEAST).abs() < 1e-9);
+        let steps: Vec<_> = (76..=100)
+            .filter_map(|n| pace(f64::from(n) / 100.0))
+            .collect();
+        assert!(steps.windows(2).all(|pair| pair[0] > pair[1]));
+    }
+
+    #[test]
+    fn a_window_takes_a_slow_disk_no_longer_than_seconds_but_is_one_segment_at_least() {
+        assert_eq!(window_segments(4096, 0.1), 1);
+        assert_eq!(window_segments(4096, 5.0), 40);
+        assert_eq!(window_segments(8192, 1e6), WINDOW_SEGMENTS);
+        assert_eq!(window_segments(64, 1e6), 3);
+        assert_eq!(window_segments(8, 1e6), 1);
     }
 
     #[test]

@@ -61,6 +61,20 @@ impl Engine {
         1.0 - free.min(count) as f64 / count as f64
     }
 
+    /// The share in use of what runs out first, when what is home already counts as free.
+    pub(crate) fn used_soon(&self) -> f64 {
+        let layout = self.log.layout();
+        let (bytes, pieces) = self.pace.homeward();
+        let count = (layout.segment_count - SEGMENTS_RESERVED) as f64;
+        let free = self.log.free_segments() as f64 - SEGMENTS_RESERVED as f64
+            + bytes / f64::from(layout.segment_bytes)
+            + self.pace.left_of_newest(layout.segment_bytes);
+        let map = self.map.borrow();
+        let leaving = pieces as f64 / (map.len() as f64).max(1.0);
+        let map = map.charged() as f64 * (1.0 - leaving) / self.map_bytes_max() as f64;
+        policy::used(1.0 - free / count, map)
+    }
+
     /// The share in use of what runs out first, by users' standards.
     pub(crate) fn used(&self) -> f64 {
         let map = self.map.borrow().charged() as f64 / self.map_bytes_max() as f64;

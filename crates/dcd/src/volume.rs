@@ -244,7 +244,7 @@ impl Volume {
         let log_bytes = segment * log.layout().segment_count;
         let log_used_bytes = log.head().since(log.tail()) * segment;
         let dirty_bytes = map.live_sectors() * SECTOR_BYTES;
-        let rate = engine.empty_rate.get();
+        let rate = engine.pace.rate().unwrap_or(0.0);
         Status {
             name: engine.payload.borrow().name.clone(),
             volume: log.volume().to_string(),

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use forebay_device::{Buf, DeviceError, Durability, Op, Result};
 use forebay_log::{Appender, RangeKind};
-use forebay_rt::Instant;
 use forebay_units::{LINE_BYTES, RecordSeq, SECTOR_BYTES, Sector};
 use futures_util::future::{Either, select};
 
@@ -18,8 +17,14 @@ use crate::ranges::Mark;
 
 /// The longest write that is applied whole or not at all, in bytes. Longer ones are several.
 pub(crate) const ATOMIC_BYTES: u64 = 1 << 20;
-/// Waits shorter than this are not worth a timer; they are saved up.
+/// Waits shorter than this are not worth a timer.
 const PACE_GRAIN: Duration = Duration::from_millis(1);
+/// Who waits for the pace looks again this often: it changes.
+const PACE_AGAIN: Duration = Duration::from_millis(20);
+/// The longest that the pace alone makes anybody wait at the head of the queue.
+const PACED_MAX: Duration = Duration::from_secs(1);
+/// What a piece or a mark takes in the log besides its data, in bytes, roughly.
+const ENTRY_BYTES: u64 = 32;
 
 /// Where a request goes.
 enum Admitted {
@@ -83,34 +88,27 @@ impl Engine {
         if self.log.failure().is_some() {
             return Ok(Admitted::Home);
         }
-        let not_before = self.pace(bytes);
-        let room = self.has_room(bytes, entries);
-        if self.queued.get() == 0 && not_before.is_none() && room {
-            return Ok(Admitted::ToLog);
+        let free = self.queued.get() == 0 && self.has_room(bytes, entries);
+        if !(free && self.pace().is_zero()) {
+            return Box::pin(self.wait_for_room(op, bytes, entries)).await;
         }
-        Box::pin(self.wait_for_room(op, bytes, entries, not_before)).await
+        self.take(bytes, entries);
+        Ok(Admitted::ToLog)
     }
 
-    async fn wait_for_room(
-        &self,
-        op: Op,
-        bytes: u64,
-        entries: u64,
-        not_before: Option<Instant>,
-    ) -> Result<Admitted> {
+    async fn wait_for_room(&self, op: Op, bytes: u64, entries: u64) -> Result<Admitted> {
         let began = self.rt.now();
         self.queued.set(self.queued.get() + 1);
         let _queued = Queued(self);
         let _turn = self.queue.lock(0..1).await;
-        if let Some(at) = not_before {
-            self.sleep_unless_closing(at).await;
-        }
+        self.keep_pace().await;
         let admitted = loop {
             let progress = self.log.progress();
             if self.log.failure().is_some() {
                 break Admitted::Home;
             }
             if self.has_room(bytes, entries) {
+                self.take(bytes, entries);
                 break Admitted::ToLog;
             }
             // What is in the log stays there; what found no room was never acknowledged.
@@ -136,25 +134,34 @@ impl Engine {
         Ok(admitted)
     }
 
-    async fn sleep_unless_closing(&self, until: Instant) {
-        while self.closing.get().is_none() && self.rt.now() < until {
-            let settled = self.settled.listen();
-            select(self.rt.sleep_until(until), settled).await;
+    /// How long a write has to wait, so that writers and destaging meet before the log is full.
+    fn pace(&self) -> Duration {
+        match policy::pace(self.used_soon()) {
+            Some(multiple) => self.pace.wait(multiple, self.rt.now()),
+            None => Duration::ZERO,
         }
     }
 
-    /// When a write of `bytes` may go so that writers and destaging meet before the log is full.
-    /// Small waits are saved up until they are worth a timer.
-    fn pace(&self, bytes: u64) -> Option<Instant> {
-        let rate = policy::pace(self.used())? * self.empty_rate.get();
-        if rate <= 0.0 {
-            return None;
+    /// What such a write takes of what is paced.
+    fn take(&self, bytes: u64, entries: u64) {
+        let bytes = bytes + entries * ENTRY_BYTES;
+        let segment_bytes = self.log.layout().segment_bytes;
+        self.pace.take(bytes, self.log.head(), segment_bytes);
+    }
+
+    /// Waits until it is the turn of who comes next, looking again as the log empties.
+    async fn keep_pace(&self) {
+        let end = self.rt.now().plus(PACED_MAX);
+        while self.closing.get().is_none() && self.log.failure().is_none() && self.rt.now() < end {
+            let progress = self.log.progress();
+            let wait = self.pace();
+            if wait.is_zero() {
+                return;
+            }
+            let sleep = self.rt.sleep(wait.clamp(PACE_GRAIN, PACE_AGAIN));
+            let settled = self.settled.listen();
+            select(sleep, select(settled, progress)).await;
         }
-        let now = self.rt.now();
-        let cost = Duration::from_secs_f64((bytes as f64 / rate).min(1.0));
-        let at = self.pace_at.get().max(now).plus(cost);
-        self.pace_at.set(at);
-        (at.since(now) >= PACE_GRAIN).then_some(at)
     }
 
     fn append(&self, at: u64, data: &[u8]) {

@@ -3,16 +3,23 @@
 //! Found with `forebay try` on an emulated disk: while the log was destaged, a flush took up to 2.6
 //! seconds, behind megabytes of reads of the log and dozens of writes home. And a user who came by every
 //! 700 ms kept destaging from ever taking home what it had read: it was not done in time, and began anew.
+//!
+//! And a full log does not make writers stand still: on a disk of 150 I/Os a second they did, for up to
+//! nine seconds at a time, since room came 16 MiB at a time. `forebay-bench slow` tries more logs, more
+//! disks and more depths.
 
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{AttachOptions, CreateOptions, DataIdentity, Volume, VolumeId};
-use forebay_device::{BufMut, Device, Durability, RamDevice, Slice};
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice, Room, Slice};
 use forebay_model::disk::{Options, Scheduling, named};
 use forebay_model::{Drive, Emulated};
-use forebay_rt::{Executor, Rt, VirtualTime};
+use forebay_rt::{Executor, Instant, Rt, VirtualTime};
 use forebay_units::ByteLen;
+use futures_util::future::join_all;
 
 const LOG_BYTES: u64 = 64 << 20;
 const DATA_BYTES: u64 = 512 << 20;
@@ -79,7 +86,7 @@ async fn longest_flush(rt: Rt, volume: Volume) -> Duration {
     longest
 }
 
-fn run(test: impl AsyncFnOnce(Rt) -> Duration + 'static) -> Duration {
+fn run<T: 'static>(test: impl AsyncFnOnce(Rt) -> T + 'static) -> T {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move { test(rt).await })
@@ -105,4 +112,137 @@ fn a_flush_waits_for_little_of_what_destaging_asked_of_the_one_disk() {
         longest_flush(rt, volume).await
     });
     assert!(longest < FLUSH_MAX, "{longest:?} of virtual time");
+}
+
+/// A device that takes so long for each read and write, one after another.
+struct Even {
+    rt: Rt,
+    inner: RamDevice,
+    each: Duration,
+    busy: Cell<Instant>,
+}
+
+impl Even {
+    fn device(rt: &Rt, len: u64, each: Duration) -> Rc<dyn Device> {
+        Rc::new(Even {
+            rt: rt.clone(),
+            inner: RamDevice::new(len, 512),
+            each,
+            busy: Cell::default(),
+        })
+    }
+
+    async fn serve(&self) {
+        let done = self.busy.get().max(self.rt.now()).plus(self.each);
+        self.busy.set(done);
+        self.rt.sleep_until(done).await;
+    }
+}
+
+impl Device for Even {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(async move {
+            self.serve().await;
+            self.inner.read(at, buf).await
+        })
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.serve().await;
+            self.inner.write(at, buf, durability).await
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.inner.discard(range)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        self.inner.write_zeroes(range, room)
+    }
+}
+
+/// How a full log served writers.
+struct Served {
+    by_second: Vec<u64>,
+    longest: Duration,
+}
+
+/// Random writes by `depth` writers for `seconds`, from an empty log on.
+async fn fill(rt: &Rt, volume: &Volume, depth: u64, seconds: usize) -> Served {
+    let (next, longest) = (Cell::new(0), Cell::new(Duration::ZERO));
+    let (by_second, began) = (RefCell::new(vec![0; seconds]), rt.now());
+    let writers = (0..depth).map(|_| async {
+        loop {
+            let then = rt.now();
+            write(volume, next.replace(next.get() + 1)).await;
+            longest.set(longest.get().max(rt.now().since(then)));
+            let second = rt.now().since(began).as_secs() as usize;
+            match by_second.borrow_mut().get_mut(second) {
+                Some(count) => *count += 1,
+                None => return,
+            }
+        }
+    });
+    join_all(writers).await;
+    Served {
+        by_second: by_second.into_inner(),
+        longest: longest.get(),
+    }
+}
+
+/// Holds writers to a full log before a disk of 150 I/Os a second to what they are promised.
+fn serves_evenly(depth: u64) {
+    const SECONDS: usize = 180;
+    let served = run(async move |rt| {
+        let log = Even::device(&rt, LOG_BYTES, Duration::from_micros(50));
+        let data = Even::device(&rt, DATA_BYTES, Duration::from_secs(1) / 150);
+        let volume = volume(&rt, log, data).await;
+        let served = fill(&rt, &volume, depth, SECONDS).await;
+        let began = rt.now();
+        volume.close().await.unwrap();
+        let took = rt.now().since(began);
+        assert!(took < Duration::from_secs(1), "closed in {took:?}");
+        served
+    });
+    let all = &served.by_second;
+    let mut steady = all[SECONDS / 2..].to_vec();
+    steady.sort_unstable();
+    let median = steady[steady.len() / 2];
+    let worst = *all.iter().min().unwrap();
+    assert!(
+        worst * 2 >= median,
+        "depth {depth}: {worst}/s, as a rule {median}/s"
+    );
+    // From the second on, the log is as good as full.
+    let mean = all[1..].iter().sum::<u64>() / (SECONDS as u64 - 1);
+    assert!(
+        mean >= 150,
+        "depth {depth}: {mean}/s, and 150/s without a log"
+    );
+    let longest = served.longest;
+    assert!(
+        longest <= Duration::from_secs(1),
+        "depth {depth}: a write took {longest:?}"
+    );
+}
+
+#[test]
+fn one_writer_to_a_full_log_before_a_slow_disk_is_served_evenly() {
+    serves_evenly(1);
+}
+
+#[test]
+fn many_writers_to_a_full_log_before_a_slow_disk_are_served_evenly() {
+    serves_evenly(32);
+    serves_evenly(128);
 }

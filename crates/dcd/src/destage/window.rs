@@ -14,12 +14,12 @@ use crate::engine::Engine;
 use crate::home::{Haste, Homeward, Loaded};
 use crate::map::Piece;
 use crate::marks::home_parts;
+use crate::pace;
+use crate::policy;
 use crate::ranges::Mark;
 
 /// The most live data taken in one window, in sectors: 16 MiB. Two windows may be in memory.
 const WINDOW_SECTORS: u64 = 32 << 10;
-/// The most segments taken in one window.
-const WINDOW_SEGMENTS: u64 = 256;
 /// Summaries being read at once.
 const SUMMARIES: usize = 8;
 
@@ -27,15 +27,14 @@ impl Engine {
     /// The segments to take from `start` on: as many as the window holds, none that is not durable.
     pub(super) fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
         let limit = self.log.destage_limit();
-        let quarter = match self.refused.borrow().narrow {
+        let layout = self.log.layout();
+        let rate = self.pace.rate_assumed() / f64::from(layout.segment_bytes);
+        let most = match self.refused.borrow().narrow {
             true => 1,
-            false => (self.log.layout().segment_count / 4).max(1),
+            false => policy::window_segments(layout.segment_count, rate),
         };
         let (mut end, mut live) = (start, 0);
-        while end < limit
-            && end.since(start) < WINDOW_SEGMENTS.min(quarter)
-            && live < WINDOW_SECTORS
-        {
+        while end < limit && end.since(start) < most && live < WINDOW_SECTORS {
             live += u64::from(self.map.borrow().live_in(end));
             end = end.next();
         }
@@ -77,9 +76,7 @@ impl Engine {
         let marked = marks.iter().map(|(range, _)| range.clone());
         let touched = self.about_to_change(changes.chain(marked)).await?;
         let lost_flushes = self.lost_flushes.get();
-        let mut marks_refused = Vec::new();
-        let mut error = None;
-        let mut zeroed = false;
+        let (mut marks_refused, mut error, mut zeroed) = (Vec::new(), None, false);
         for (range, mark) in &marks {
             for part in home_parts(range.clone()) {
                 self.yield_to_users(urgent).await?;
@@ -97,9 +94,10 @@ impl Engine {
             .iter()
             .map(|l| (l.piece.line, l.piece.addr))
             .collect();
-        let haste = Haste::Destage { urgent };
-        let home = self.write_pieces_home(loaded.sound, haste, thorough).await;
-        self.counters.borrow_mut().destaged_bytes += home.written;
+        let live = pieces.len();
+        let home = self
+            .write_live_home(&window, loaded.sound, urgent, thorough)
+            .await;
         if home.stopped {
             return Err(Failure::Stopped);
         }
@@ -116,11 +114,31 @@ impl Engine {
         Ok(Written {
             window,
             pieces,
+            live,
             touched,
             lost_flushes,
             superseded_by: self.log.last_record(),
             in_vain,
         })
+    }
+
+    /// Writes a window's pieces home, and counts for the writers' pace what got there.
+    async fn write_live_home(
+        &self,
+        window: &Range<SegmentSeq>,
+        sound: Vec<Loaded>,
+        urgent: bool,
+        thorough: bool,
+    ) -> Homeward {
+        let bytes = pace::bytes_of(window, self.log.layout().segment_bytes);
+        self.pace.begin_window(bytes, sound.len());
+        let haste = Haste::Destage { urgent };
+        let home = self.write_pieces_home(sound, haste, thorough).await;
+        self.counters.borrow_mut().destaged_bytes += home.written;
+        if home.error.is_none() && !home.stopped {
+            self.pace.end_window(self.rt.now(), self.yielded.get());
+        }
+        home
     }
 
     /// Home gave this error for a part of a window: what it refuses is kept in the log, if home answers

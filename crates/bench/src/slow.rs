@@ -1,0 +1,215 @@
+//! A full log before a slow disk: how evenly writers are served, on the virtual clock.
+//!
+//! Random 4 KiB writes flat out, from an empty log on: it is full within moments, and from then on the
+//! disk sets the pace. Every second counts, those in which the log fills up, too; the median is that
+//! of the second half, when the log has long been full.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice, Room};
+use forebay_model::disk::{Options, Scheduling, named};
+use forebay_model::{Drive, Emulated};
+use forebay_rt::{Executor, Instant, Rt, VirtualTime};
+use forebay_units::ByteLen;
+
+use crate::cases::median;
+use crate::load::{Random, noise};
+use crate::place::{attach, create};
+
+const LINE: u64 = 4096;
+const DEPTHS: [u64; 3] = [1, 32, 128];
+/// Logs, in MiB, and for how many seconds each is written to: larger ones take longer to fill up.
+const LOGS: [(u64, u64); 4] = [(64, 300), (256, 300), (1024, 1200), (4096, 3600)];
+/// Seconds for which the disk alone is written to.
+const ALONE: u64 = 120;
+/// What a request to the log takes.
+const FAST: Duration = Duration::from_micros(50);
+
+/// A device that takes so long for each read and write, one after another.
+struct Slow {
+    rt: Rt,
+    inner: RamDevice,
+    each: Duration,
+    /// When it is done with all that it was asked for.
+    busy: Cell<Instant>,
+}
+
+impl Slow {
+    fn device(rt: &Rt, len: u64, each: Duration) -> Rc<dyn Device> {
+        Rc::new(Slow {
+            rt: rt.clone(),
+            inner: RamDevice::new(len, 512),
+            each,
+            busy: Cell::default(),
+        })
+    }
+
+    /// What it was asked for is done whether or not anybody waits for it, so there is no lock.
+    async fn serve(&self) {
+        let done = self.busy.get().max(self.rt.now()).plus(self.each);
+        self.busy.set(done);
+        self.rt.sleep_until(done).await;
+    }
+}
+
+impl Device for Slow {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(async move {
+            self.serve().await;
+            self.inner.read(at, buf).await
+        })
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.serve().await;
+            self.inner.write(at, buf, durability).await
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.inner.discard(range)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        self.inner.write_zeroes(range, room)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Disk {
+    Barracuda,
+    /// So many requests a second.
+    Even(u32),
+}
+
+impl Disk {
+    fn name(self) -> String {
+        match self {
+            Disk::Barracuda => "barracuda".into(),
+            Disk::Even(n) => format!("a disk of {n} I/Os a second"),
+        }
+    }
+
+    fn open(self, rt: &Rt) -> anyhow::Result<Rc<dyn Device>> {
+        let each = match self {
+            Disk::Even(n) => Duration::from_secs(1) / n,
+            Disk::Barracuda => {
+                let spec = named("barracuda").ok_or_else(|| anyhow::anyhow!("no model"))?;
+                let options = Options {
+                    scheduling: Scheduling::Elevator,
+                    ..Options::default()
+                };
+                let data = Rc::new(RamDevice::new(2_000_000_000 / LINE * LINE, 512));
+                return Ok(Rc::new(Emulated::new(rt, data, Drive::new(spec, options))?));
+            }
+        };
+        Ok(Slow::device(rt, ByteLen::gib(16).0, each))
+    }
+}
+
+/// What writers saw.
+struct Seen {
+    by_second: Vec<f64>,
+    longest: Duration,
+}
+
+impl Seen {
+    fn mean(&self, from: usize) -> f64 {
+        let seconds = &self.by_second[from..];
+        seconds.iter().sum::<f64>() / seconds.len() as f64
+    }
+}
+
+/// Prints a row for each disk, log and depth.
+pub(crate) fn slow() -> anyhow::Result<()> {
+    for disk in [Disk::Even(150), Disk::Barracuda] {
+        for depth in DEPTHS {
+            let alone = measure(disk, None, depth, ALONE)?;
+            let own = alone.mean(1);
+            for (log, seconds) in LOGS {
+                let seen = measure(disk, Some(ByteLen::mib(log)), depth, seconds)?;
+                // In the first second the log fills up to where writers are slowed.
+                let (full, half) = (1, seen.by_second.len() / 2);
+                let middle = median(seen.by_second[half..].to_vec());
+                let seconds = seen.by_second.iter().copied();
+                let worst = seconds.fold(f64::INFINITY, f64::min);
+                println!(
+                    "| {}, log of {log} MiB, depth {depth}: mean, median second, worst second, longest \
+                     wait | {:.0} /s, {middle:.0} /s, {worst:.0} /s, {:.2} s | alone {own:.0} /s, {:.2} s \
+                     | {:.2}, worst to median {:.2} |",
+                    disk.name(),
+                    seen.mean(full),
+                    seen.longest.as_secs_f64(),
+                    alone.longest.as_secs_f64(),
+                    seen.mean(full) / own,
+                    worst / middle,
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn measure(disk: Disk, log: Option<ByteLen>, depth: u64, seconds: u64) -> anyhow::Result<Seen> {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    executor.block_on(async move {
+        let data = disk.open(&rt)?;
+        let Some(log) = log else {
+            return write(&rt, data, depth, seconds).await;
+        };
+        let log = Slow::device(&rt, log.0, FAST);
+        create(Rc::clone(&log), Rc::clone(&data)).await?;
+        let volume = attach(rt.clone(), log, data).await?;
+        let seen = write(&rt, Rc::new(volume.clone()), depth, seconds).await?;
+        volume.close().await?;
+        Ok(seen)
+    })
+}
+
+async fn write(rt: &Rt, device: Rc<dyn Device>, depth: u64, seconds: u64) -> anyhow::Result<Seen> {
+    let began = rt.now();
+    let longest = Rc::new(Cell::new(Duration::ZERO));
+    let counts = Rc::new(RefCell::new(vec![0.0; seconds as usize]));
+    let users: Vec<_> = (0..depth)
+        .map(|user| {
+            let (rt, device) = (rt.clone(), Rc::clone(&device));
+            let (longest, counts) = (Rc::clone(&longest), Rc::clone(&counts));
+            rt.clone().spawn(async move {
+                let mut random = Random::new(user + 1);
+                let line = noise(user, LINE as usize);
+                let lines = device.geometry().len / LINE;
+                loop {
+                    let (at, then) = (random.below(lines) * LINE, rt.now());
+                    device.write(at, line.clone(), Durability::Flush).await?;
+                    let now = rt.now();
+                    longest.set(longest.get().max(now.since(then)));
+                    let second = now.since(began).as_secs() as usize;
+                    match counts.borrow_mut().get_mut(second) {
+                        Some(count) => *count += 1.0,
+                        None => return Ok::<(), forebay_device::DeviceError>(()),
+                    }
+                }
+            })
+        })
+        .collect();
+    for user in users {
+        user.await?;
+    }
+    Ok(Seen {
+        by_second: Rc::unwrap_or_clone(counts).into_inner(),
+        longest: longest.get(),
+    })
+}
