@@ -9,7 +9,7 @@ use std::time::Duration;
 use forebay_device::{Device, DeviceError, Geometry, Op, Result};
 use forebay_log::{Log, RangeKind};
 use forebay_rt::{Event, Instant, RangeLock, Rt};
-use forebay_units::{ByteLen, SECTOR_BYTES};
+use forebay_units::{ByteLen, SECTOR_BYTES, SegmentSeq};
 use serde::Serialize;
 
 use crate::format::Payload;
@@ -143,6 +143,8 @@ pub(crate) struct Engine {
     pub(crate) unreadable: Cell<u64>,
     /// An administrator said that what cannot be read is to be given up.
     pub(crate) give_up_unreadable: Cell<bool>,
+    /// That was said of the segments before this one.
+    pub(crate) give_up_before: Cell<SegmentSeq>,
     /// An administrator answers for it that a failed log is not attached again.
     pub(crate) forsaken: Cell<bool>,
     /// Who remembers that a log was given up which cannot be told so itself.
@@ -246,6 +248,7 @@ impl Engine {
             refused: RefCell::default(),
             unreadable: Cell::new(0),
             give_up_unreadable: Cell::new(false),
+            give_up_before: Cell::default(),
             forsaken: Cell::new(false),
             witness: None,
             witnessed: Cell::new(false),

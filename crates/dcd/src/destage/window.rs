@@ -59,7 +59,8 @@ impl Engine {
         thorough: bool,
     ) -> Result<Written, Failure> {
         let Ready { window, mut loaded } = ready;
-        if loaded.unreadable.is_empty() {
+        let written_since = window.start >= self.give_up_before.get();
+        if loaded.unreadable.is_empty() || written_since {
             // That word was for what was unreadable then.
             self.give_up_unreadable.set(false);
         }
