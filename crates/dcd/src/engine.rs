@@ -287,13 +287,21 @@ impl Engine {
         futures_util::future::select(sleep, self.urgent.listen()).await;
     }
 
-    /// Ranges (first sector, sectors) that are lost, in order.
+    /// Ranges (first sector, sectors) that are lost, in order, neighbours as one: they were lost piece
+    /// by piece, and the superblock has room for few.
     pub(crate) fn lost_ranges(&self) -> Vec<(u64, u64)> {
         let map = self.map.borrow();
         let lost = map.ranges().iter();
         let lost = lost.filter(|(_, mark)| mark.kind == RangeKind::Lost);
-        lost.map(|(range, _)| (range.start, range.end - range.start))
-            .collect()
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (range, _) in lost {
+            let sectors = range.end - range.start;
+            match ranges.last_mut() {
+                Some((at, n)) if *at + *n == range.start => *n += sectors,
+                _ => ranges.push((range.start, sectors)),
+            }
+        }
+        ranges
     }
 
     /// Sectors that are lost.

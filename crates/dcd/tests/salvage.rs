@@ -84,6 +84,12 @@ fn what_was_lost_with_a_log_comes_home_when_it_can_be_read_again() {
     let world = images.world(2, None);
     let found = check(&world).salvage.expect("something was lost");
     assert!(found.found_bytes == found.lost_bytes && found.unreadable_bytes == 0);
+    for superblock in superblocks(&images.log) {
+        let lost = forebay_dcd::Payload::decode(&superblock.layer)
+            .unwrap()
+            .lost;
+        assert!(lost.len() <= 2, "neighbours are named as one: {lost:?}");
+    }
     assert!(world.now().log == images.log, "checking changes nothing");
     let report = salvage(&world).expect("all is readable");
     assert_eq!(report, found);
