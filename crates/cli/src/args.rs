@@ -24,6 +24,9 @@ Environment:
                        $XDG_CONFIG_HOME/forebay)
   FOREBAY_RUNTIME_DIR  sockets, locks and logs of attached volumes (default: /run/forebay as root,
                        else $XDG_RUNTIME_DIR/forebay)
+  FOREBAY_STATE_DIR    notes of logs that failed and must not be attached again (default:
+                       /var/lib/forebay as root, else $XDG_STATE_HOME/forebay or
+                       ~/.local/state/forebay)
   RUST_LOG             what to log, for example forebay=debug";
 
 /// What stands below the help of the whole program.
@@ -45,7 +48,14 @@ Devices (PATH):
     )
 }
 
-const CHECK_EXIT_CODES: &str = "\
+const CHECK_HELP: &str = "\
+A log that failed and was given up is never applied. If data was lost with it, since it could not be
+read then, check says how much of that can be read now, and --salvage brings it to the data device.
+Nobody knows what else was written to those sectors since, by using the data device alone, or in a
+session that ended in a crash: salvage REPLACES IT with what was lost. So have the data device
+unmounted and not attached, look at what `check` says first, and check the filesystem afterwards.
+
+Exit codes, with --salvage: 0, nothing is lost any more; 2, some of it still is; 3, refused
 Exit codes:
   0  clean: everything is on the data device
   1  dirty: attaching will recover what the log holds
@@ -88,12 +98,20 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Move everything to the data device; the volume stays attached.
     Drain(DrainArgs),
+    /// Give up data that cannot be read from the log any more.
+    ///
+    /// What cannot be read from a log device that fails is not lost: it is tried again for as long as it
+    /// takes. This says that it will not come back. It is read once more, and what cannot be read then is
+    /// LOST: its sectors give errors until they are written again. With a log that failed altogether it
+    /// also says that the log device will not be attached again. Without --lose-unreadable it only says
+    /// what would be lost.
+    GiveUp(GiveUpArgs),
     /// Move everything to the data device, then stop serving the volume.
     ///
     /// Refuses while the block device is mounted or open, or NBD clients are connected.
     Detach(DetachArgs),
-    /// Say what recovery would find in a log. Changes nothing.
-    #[command(after_help = CHECK_EXIT_CODES)]
+    /// Say what recovery would find in a log. Changes nothing, unless told to salvage.
+    #[command(after_help = CHECK_HELP)]
     Check(CheckArgs),
     /// Print every structure of a log.
     Dump(DumpArgs),
@@ -296,6 +314,15 @@ pub(crate) struct DrainArgs {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct GiveUpArgs {
+    /// The volume.
+    pub(crate) name: Name,
+    /// Do it: what cannot be read is lost from then on.
+    #[arg(long)]
+    pub(crate) lose_unreadable: bool,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct DetachArgs {
     /// The volume.
     pub(crate) name: Name,
@@ -309,6 +336,10 @@ pub(crate) struct DetachArgs {
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,
+    /// Of a log that was given up: bring what was lost with it, and can be read now, to the data device.
+    /// Replaces what was written there since; see below.
+    #[arg(long)]
+    pub(crate) salvage: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,6 +3,9 @@
 //! In the runtime directory a volume `NAME` has: `NAME.sock`, the control socket; `NAME.nbd.sock`,
 //! the NBD server's; `NAME.lock`, held by the one process that may attach or change the volume;
 //! `NAME.log`, what its daemon logs; `NAME.fuse`, where a loop device's file is mounted.
+//!
+//! In the state directory, which outlasts a reboot, there is one file for each log that failed and was
+//! given up; see [`crate::witness`].
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,11 +20,13 @@ use crate::failure::{Code, Failure, Outcome};
 /// Longest path of a unix socket.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// The two directories.
+/// The three directories.
 #[derive(Clone, Debug)]
 pub(crate) struct Dirs {
     config: PathBuf,
     runtime: PathBuf,
+    /// Only few commands need it.
+    state: Option<PathBuf>,
 }
 
 fn from_env(name: &str) -> Option<OsString> {
@@ -46,6 +51,12 @@ impl Dirs {
             None if root => Some("/run/forebay".into()),
             None => under("XDG_RUNTIME_DIR"),
         };
+        let state = match from_env("FOREBAY_STATE_DIR").map(PathBuf::from) {
+            Some(dir) => Some(dir),
+            None if root => Some("/var/lib/forebay".into()),
+            None => under("XDG_STATE_HOME")
+                .or_else(|| Some(PathBuf::from(from_env("HOME")?).join(".local/state/forebay"))),
+        };
         // The daemon changes its working directory.
         let absolute = |dir: PathBuf| std::path::absolute(&dir).unwrap_or(dir);
         Ok(Dirs {
@@ -55,7 +66,14 @@ impl Dirs {
             runtime: runtime
                 .map(absolute)
                 .ok_or_else(|| unset("XDG_RUNTIME_DIR", "FOREBAY_RUNTIME_DIR"))?,
+            state: state.map(absolute),
         })
+    }
+
+    /// The state directory, whether or not it is there.
+    pub(crate) fn state(&self) -> Outcome<&Path> {
+        let state = self.state.as_deref();
+        state.ok_or_else(|| unset("HOME", "FOREBAY_STATE_DIR"))
     }
 
     /// The runtime directory, made if it is not there.

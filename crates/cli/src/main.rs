@@ -26,6 +26,7 @@ mod report;
 mod run;
 mod scratch;
 mod target;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -72,6 +73,7 @@ fn run(command: Command) -> Outcome<u8> {
         Command::List(args) => commands::list::run(&args),
         Command::Status(args) => commands::status::run(&args),
         Command::Drain(args) => commands::drain::run(&args),
+        Command::GiveUp(args) => commands::give_up::run(&args),
         Command::Detach(args) => commands::detach::run(&args),
         Command::Check(args) => return commands::check::run(args),
         Command::Dump(args) => commands::dump::run(args),

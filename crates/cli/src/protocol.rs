@@ -27,6 +27,8 @@ pub(crate) enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
     },
+    /// Count as lost what cannot be read from the log.
+    GiveUp {},
     /// Drain, then stop.
     Detach {
         /// Stop without draining.
@@ -48,7 +50,7 @@ pub(crate) enum Reply {
     },
     /// To a status request.
     Status(Box<Report>),
-    /// While it works on a drain or detach.
+    /// While it works on a drain, give-up or detach.
     Progress {
         /// What is not on the data device yet, in bytes.
         dirty_bytes: u64,
@@ -126,6 +128,10 @@ mod tests {
         assert_eq!(
             read(r#"{"command":"drain"}"#).unwrap(),
             Request::Drain { timeout_ms: None }
+        );
+        assert_eq!(
+            read(r#"{"command":"give-up"}"#).unwrap(),
+            Request::GiveUp {}
         );
         assert_eq!(
             read(r#"{"command":"detach","keep_dirty":true}"#).unwrap(),

@@ -262,8 +262,24 @@ impl Engine {
         }
     }
 
+    /// At the end: marks the log if that could not be done yet, and sees to it that it names no range
+    /// as lost that was durably written since; what is salvaged later would replace that.
+    pub(crate) async fn mark_for_good(&self) {
+        let same = self.payload.borrow().lost == self.lost_ranges();
+        if same && !self.stale_log.get() {
+            return;
+        }
+        let marked = self.mark_abandoned().await;
+        self.stale_log.set(marked.is_err());
+        let layer = self.payload.borrow().encode();
+        let amended = self.log.amend_abandoned(|next| next.layer = layer).await;
+        if let Err(error) = amended {
+            tracing::warn!(%error, "the failed log still names as lost what was written since");
+        }
+    }
+
     /// Says in the log that it must not be taken up again, if it still takes that.
-    pub(crate) async fn mark_abandoned(&self) -> Result<()> {
+    async fn mark_abandoned(&self) -> Result<()> {
         let (lost, sectors) = (self.lost_ranges(), self.lost_sectors());
         let layer = {
             let mut payload = self.payload.borrow_mut();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use forebay_device::{Device, DeviceError, Geometry, Op, Result};
 use forebay_log::{Log, RangeKind};
 use forebay_rt::{Event, Instant, RangeLock, Rt};
-use forebay_units::{ByteLen, SECTOR_BYTES};
+use forebay_units::{ByteLen, SECTOR_BYTES, SegmentSeq};
 use serde::Serialize;
 
 use crate::format::Payload;
@@ -142,6 +142,8 @@ pub(crate) struct Engine {
     pub(crate) unreadable: Cell<u64>,
     /// An administrator said that what cannot be read is to be given up.
     pub(crate) give_up_unreadable: Cell<bool>,
+    /// That was said of the segments before this one.
+    pub(crate) give_up_before: Cell<SegmentSeq>,
     /// An administrator answers for it that a failed log is not attached again.
     pub(crate) forsaken: Cell<bool>,
     /// Who remembers that a log was given up which cannot be told so itself.
@@ -244,6 +246,7 @@ impl Engine {
             refused: RefCell::default(),
             unreadable: Cell::new(0),
             give_up_unreadable: Cell::new(false),
+            give_up_before: Cell::default(),
             forsaken: Cell::new(false),
             witness: None,
             witnessed: Cell::new(false),
@@ -282,13 +285,21 @@ impl Engine {
         futures_util::future::select(sleep, self.urgent.listen()).await;
     }
 
-    /// Ranges (first sector, sectors) that are lost, in order.
+    /// Ranges (first sector, sectors) that are lost, in order, neighbours as one: they were lost piece
+    /// by piece, and the superblock has room for few.
     pub(crate) fn lost_ranges(&self) -> Vec<(u64, u64)> {
         let map = self.map.borrow();
         let lost = map.ranges().iter();
         let lost = lost.filter(|(_, mark)| mark.kind == RangeKind::Lost);
-        lost.map(|(range, _)| (range.start, range.end - range.start))
-            .collect()
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (range, _) in lost {
+            let sectors = range.end - range.start;
+            match ranges.last_mut() {
+                Some((at, n)) if *at + *n == range.start => *n += sectors,
+                _ => ranges.push((range.start, sectors)),
+            }
+        }
+        ranges
     }
 
     /// Sectors that are lost.

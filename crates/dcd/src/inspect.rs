@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::format::{DataIdentity, Payload};
 use crate::map::{Map, Piece};
 use crate::recover::{AttachError, VolumeInfo, apply, fits, info, judge};
+use crate::salvage::{SalvageReport, salvageable};
 
 /// The most that is read at once while checking, in bytes.
 const STEP: u64 = 1 << 20;
@@ -62,6 +63,9 @@ pub struct CheckReport {
     /// Ranges of the volume, in bytes (first, length), whose newest data is damaged, or cannot be
     /// applied because of damage before it.
     pub damaged_ranges: Vec<(u64, u64)>,
+    /// Of a log that was given up and with which something was lost: what of that can be read now. None
+    /// if that cannot be told, for a reason that is among the problems.
+    pub salvage: Option<SalvageReport>,
 }
 
 /// One structure of a log.
@@ -185,6 +189,8 @@ pub async fn check(
             damaged_ranges.len()
         ));
     }
+    let something = superblock.abandoned && payload.lost_sectors > 0;
+    let salvage = look_for_lost(something.then_some(&log), &mut problems).await;
     damaged_ranges.extend(unapplied);
     damaged_ranges.sort_unstable();
     let verdict = match (problems.is_empty(), map.is_empty()) {
@@ -200,7 +206,20 @@ pub async fn check(
         bytes_checked,
         problems,
         damaged_ranges,
+        salvage,
     })
+}
+
+/// What was lost with this log, if it is one with which something was, and can be read now.
+async fn look_for_lost(
+    log: Option<&Rc<dyn Device>>,
+    problems: &mut Vec<String>,
+) -> Option<SalvageReport> {
+    let found = salvageable(Rc::clone(log?)).await;
+    let noted = found.map_err(|error| {
+        problems.push(format!("what was lost cannot be looked for: {error}"));
+    });
+    noted.ok()
 }
 
 /// Compares every live piece with its checksum, in the order of the log.

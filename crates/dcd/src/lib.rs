@@ -19,7 +19,7 @@
 //!
 //! Reading order: `map.rs` (where every sector lies), `engine.rs` (the shared state), `write.rs`,
 //! `read.rs`, `policy.rs` and `destage.rs`, `recover.rs`; then what happens when devices fail:
-//! `trouble.rs`, `refused.rs`, `degraded.rs`. `volume.rs` is the door.
+//! `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs` long after. `volume.rs` is the door.
 
 mod degraded;
 mod destage;
@@ -38,6 +38,7 @@ mod read;
 mod recover;
 mod refused;
 mod room;
+mod salvage;
 mod speed;
 mod stats;
 mod table;
@@ -54,6 +55,7 @@ pub use inspect::{
     CheckReport, CheckVerdict, DumpExtent, DumpItem, InspectError, check, dump, erase, inspect,
 };
 pub use recover::{AttachError, AttachReport, CreateError, CreateOptions, VolumeInfo, create};
+pub use salvage::{SalvageError, SalvageReport, salvage, salvageable};
 pub use stats::{Latency, Mode, Status};
 pub use volume::{DrainError, Place, PlaceExtent, StaleLog, Volume};
 pub use witness::{Testimony, Witness};

@@ -159,13 +159,32 @@ impl Volume {
     /// it will not be attached again, should it be impossible to mark it.
     pub fn give_up_unreadable(&self) {
         let engine = &*self.engine;
+        engine.log.seal();
         engine.give_up_unreadable.set(true);
+        engine.give_up_before.set(engine.log.head());
         engine.forsaken.set(engine.log.failure().is_some());
         // Those who wait have a reason to be patient again.
         engine.log_trouble.is_over();
         engine.again.notify_all();
         engine.wake.notify_all();
         engine.urgent.notify_all();
+    }
+
+    /// True while there is something to give up: data that the log does not give back, or a failed log
+    /// of which it cannot be seen to that no later attach believes it.
+    pub fn has_to_give_up(&self) -> bool {
+        let engine = &*self.engine;
+        let held_up = engine.rescue.get() == Rescue::UnderWay;
+        engine.unreadable.get() > 0 || held_up && engine.log_trouble.cause().is_some()
+    }
+
+    /// True until all that was to be given up has come home or is lost, and a failed log is settled.
+    pub fn gives_up(&self) -> bool {
+        let engine = &*self.engine;
+        let held_up = engine.rescue.get() == Rescue::UnderWay;
+        let to_be_read = engine.log.tail() < engine.give_up_before.get() && !engine.keeps_all();
+        let given_up = engine.give_up_unreadable.get() && to_be_read;
+        engine.unreadable.get() > 0 || given_up || held_up
     }
 
     /// Why a drain that does not end does not end.
@@ -222,10 +241,10 @@ impl Volume {
                 tracing::warn!(%error, "the log could not be marked as stopped");
                 engine.stale_log.set(empty);
             }
-        } else if engine.rescue.get() == Rescue::Done && engine.stale_log.get() {
+        } else if engine.rescue.get() == Rescue::Done && (flushed.is_ok() || engine.stale_log.get())
+        {
             // The last chance; what comes of it is in `stale_log`.
-            let marked = engine.mark_abandoned().await;
-            engine.stale_log.set(marked.is_err());
+            engine.mark_for_good().await;
         }
         self.work.replace(None);
         engine.settled.notify_all();

@@ -40,5 +40,5 @@ pub use read::{Pin, Placed};
 pub use recover::{OpenError, Recovery, fits_device, format_device, open};
 pub use scan::{Damage, RecoveredRecord, Scan, scan};
 pub use state::{SEGMENTS_RESERVED, UNSTABLE_SEGMENTS_MAX};
-pub use superblocks::{SuperblockCopies, read_superblocks};
+pub use superblocks::{SuperblockCopies, read_superblocks, rewrite_abandoned};
 pub use write::{Appender, Log, LogError, LogOptions, LogStats, Workers};

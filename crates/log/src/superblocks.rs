@@ -53,8 +53,8 @@ impl CopyStates {
         self.abandoned[copy].get()
     }
 
-    fn set_abandoned(&self, copy: usize) {
-        self.abandoned[copy].set(true);
+    fn set_abandoned(&self, copy: usize, abandoned: bool) {
+        self.abandoned[copy].set(abandoned);
     }
 }
 
@@ -166,17 +166,14 @@ impl Log {
     /// written again. Each call tries the copies that do not. `change` may set what else they say.
     pub async fn abandon(&self, change: impl FnOnce(&mut Superblock)) -> Result<(), DeviceError> {
         let _turn = self.inner.superblock_turn.lock(0..1).await;
-        let mut next = self.superblock().clone();
-        change(&mut next);
-        next.abandoned = true;
-        next.generation = self.next_generation();
+        let next = self.given_up(change);
         let mut failed = None;
         for copy in self.inner.copies.order() {
             if self.inner.copies.says_abandoned(copy) {
                 continue;
             }
             match self.write_copy(copy, &next).await {
-                Ok(()) => self.inner.copies.set_abandoned(copy),
+                Ok(()) => self.inner.copies.set_abandoned(copy, true),
                 Err(error) => failed = Some(error),
             }
         }
@@ -184,6 +181,40 @@ impl Log {
             Some(error) if !self.is_abandoned() => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Changes what the superblock of a log that was given up says beside that. Only if both copies say
+    /// that it was: one after the other is written, so that at any moment one still does.
+    ///
+    /// # Errors
+    /// If a copy cannot be written: the other then says what it said.
+    pub async fn amend_abandoned(
+        &self,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<(), DeviceError> {
+        let _turn = self.inner.superblock_turn.lock(0..1).await;
+        let copies = &self.inner.copies;
+        if ![0, 1].iter().all(|copy| copies.says_abandoned(*copy)) {
+            return Ok(());
+        }
+        let next = self.given_up(change);
+        for copy in copies.order() {
+            copies.set_abandoned(copy, false);
+            self.write_copy(copy, &next).await?;
+            copies.set_abandoned(copy, true);
+        }
+        Ok(())
+    }
+
+    /// The superblock of a log that is given up. It names the newest record that is known durable, so
+    /// that whoever reads the log once more knows whether he has found all of it.
+    fn given_up(&self, change: impl FnOnce(&mut Superblock)) -> Superblock {
+        let mut next = self.superblock().clone();
+        next.stable = self.stable();
+        change(&mut next);
+        next.abandoned = true;
+        next.generation = self.next_generation();
+        next
     }
 
     /// True if a copy of the superblock says durably that the log was given up.
@@ -226,6 +257,39 @@ impl Log {
         self.inner.count(|stats| stats.superblocks += 1);
         Ok(())
     }
+}
+
+/// Changes what the superblock of a log that was given up, and is not in use, says of the layer above.
+/// Both copies say so afterwards; the one that does not say yet that the log was given up is written
+/// first, so that at any moment one does.
+///
+/// # Errors
+/// If no copy counts, or a copy cannot be written: the other then says what it said.
+///
+/// # Panics
+/// If the log was not given up.
+pub async fn rewrite_abandoned(
+    device: &dyn Device,
+    copies: &SuperblockCopies,
+    layer: Vec<u8>,
+) -> Result<(), OpenError> {
+    let newest = copies.newest()?;
+    assert!(newest.abandoned, "the log was not given up");
+    let next = Superblock {
+        generation: newest.generation + 1,
+        layer,
+        ..newest.clone()
+    };
+    let says = |copy: &Result<Superblock, FormatError>| copy.as_ref().is_ok_and(|c| c.abandoned);
+    let mut places = PLACES;
+    if says(&copies.a) && !says(&copies.b) {
+        places.reverse();
+    }
+    let bytes = BufMut::copy_of(&next.encode()).freeze();
+    for at in places {
+        device.write(at, bytes.clone(), Durability::Fua).await?;
+    }
+    Ok(())
 }
 
 /// Writes both copies of a superblock, durably, A first.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::{Acknowledge, AttachOptions, AttachReport, Volume};
+use forebay_dcd::{Acknowledge, AttachOptions, AttachReport, Volume, Witness};
 use forebay_device::Checked;
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
@@ -32,15 +32,17 @@ pub struct Attached {
     pub report: AttachReport,
 }
 
-/// Recovers the volume whose log and data are `pair`, and takes it into use.
+/// Recovers the volume whose log and data are `pair`, and takes it into use. `witness` remembers, on a
+/// third device, logs that failed and could not be told so.
 ///
 /// # Errors
-/// What [`Volume::attach`] says.
+/// What [`Volume::attach_witnessed`] says.
 pub async fn attach(
     rt: Rt,
     pair: Pair,
     options: &Options,
     accept: Accept,
+    witness: Option<Rc<dyn Witness>>,
 ) -> Result<Attached, StackError> {
     let settings = settings(&pair, options, accept);
     let Pair {
@@ -49,8 +51,10 @@ pub async fn attach(
         same_disk,
         ..
     } = pair;
-    let attached = Volume::attach(rt, log.device, data.device, data.identity, settings).await;
-    let (volume, mut report) = attached.map_err(|error| StackError::Attach {
+    let (log_device, identity) = (log.device, data.identity);
+    let attached =
+        Volume::attach_witnessed(rt, log_device, data.device, identity, settings, witness);
+    let (volume, mut report) = attached.await.map_err(|error| StackError::Attach {
         log: log.spec.to_string(),
         data: data.spec.to_string(),
         error,

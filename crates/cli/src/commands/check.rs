@@ -1,8 +1,9 @@
-//! `forebay check`: what recovery would find. It has exit codes of its own.
+//! `forebay check`: what recovery would find; and `--salvage`, which brings home what was lost with a log
+//! that was given up. Exit codes of their own.
 
 use std::rc::Rc;
 
-use forebay_dcd::{CheckReport, CheckVerdict};
+use forebay_dcd::{CheckReport, CheckVerdict, SalvageError, SalvageReport};
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
 use forebay_stack::{open_one, open_pair};
@@ -11,7 +12,8 @@ use serde::Serialize;
 
 use crate::args::CheckArgs;
 use crate::dirs::Dirs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Code, Failure, Outcome};
+use crate::lock::NameLock;
 use crate::output::result_line;
 use crate::progress::Progress;
 use crate::run::on_ring;
@@ -30,37 +32,113 @@ struct Unusable {
 /// Returns the exit code.
 pub(crate) fn run(args: CheckArgs) -> Outcome<u8> {
     let json = args.json;
+    if args.salvage {
+        let salvaged = on_ring(move |rt, ring| salvage(args, rt, ring));
+        return reported(json, salvaged, print_salvaged, |report| {
+            match report.lost_bytes == report.found_bytes {
+                true => 0,
+                false => 2,
+            }
+        });
+    }
     let checked = on_ring(move |rt, ring| check(args, rt, ring));
-    let report = match checked {
-        Ok(report) => report,
+    reported(json, checked, print, |report| match report.verdict {
+        CheckVerdict::Clean => 0,
+        CheckVerdict::Dirty => 1,
+        CheckVerdict::Damaged => 2,
+    })
+}
+
+/// Prints what was found, or why nothing could be; returns the exit code.
+fn reported<R: Serialize>(
+    json: bool,
+    outcome: Outcome<R>,
+    print: impl FnOnce(&R),
+    code: impl FnOnce(&R) -> u8,
+) -> Outcome<u8> {
+    match outcome {
+        Ok(report) => {
+            if json {
+                let text = serde_json::to_string_pretty(&report).map_err(Failure::general)?;
+                result_line!("{text}");
+            } else {
+                print(&report);
+            }
+            Ok(code(&report))
+        }
         Err(failure) => {
             if json {
                 let unusable = Unusable {
                     verdict: "unusable",
                     problems: vec![failure.text.clone()],
                 };
-                result_line!(
-                    "{}",
-                    serde_json::to_string_pretty(&unusable).map_err(Failure::general)?
-                );
+                let text = serde_json::to_string_pretty(&unusable).map_err(Failure::general)?;
+                result_line!("{text}");
             }
             eprintln!("forebay: {failure}");
-            return Ok(UNUSABLE);
+            Ok(UNUSABLE)
         }
-    };
-    if json {
-        result_line!(
-            "{}",
-            serde_json::to_string_pretty(&report).map_err(Failure::general)?
-        );
-    } else {
-        print(&report);
     }
-    Ok(match report.verdict {
-        CheckVerdict::Clean => 0,
-        CheckVerdict::Dirty => 1,
-        CheckVerdict::Damaged => 2,
+}
+
+/// Both devices are held as by an attach: nobody has them mounted, attached or open otherwise.
+async fn salvage(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<SalvageReport> {
+    let dirs = Dirs::new()?;
+    let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
+    let lock = NameLock::take(&dirs, &target.name)?;
+    let open = async || {
+        let existing = OpenOptions::existing();
+        Ok(open_pair(&rt, &ring, &target.log, &target.data, existing)?)
+    };
+    let pair = lock.patiently(&rt, open).await?;
+    let (log, data) = (pair.log.device, pair.data.device);
+    let salvaged = forebay_dcd::salvage(log, data, &pair.data.identity).await;
+    salvaged.map_err(|error| {
+        let code = match error {
+            SalvageError::Device(_) => Code::Io,
+            _ => Code::Refused,
+        };
+        let (log, data) = (&target.log, &target.data);
+        Failure::new(code, format!("cannot salvage {log} (data {data}): {error}"))
     })
+}
+
+fn print_salvaged(report: &SalvageReport) {
+    if report.lost_bytes == 0 {
+        result_line!("nothing was lost with this log");
+        return;
+    }
+    let (found, lost) = (ByteLen(report.found_bytes), ByteLen(report.lost_bytes));
+    result_line!("salvaged {found} of {lost} that were lost: they are on the data device now");
+    for (at, len) in &report.found_ranges {
+        result_line!("  {len} bytes at {at} of the volume");
+    }
+    print_not_found(report);
+}
+
+fn print_not_found(report: &SalvageReport) {
+    let (unreadable, unnamed) = (report.unreadable_bytes, report.unnamed_bytes);
+    if unreadable > 0 {
+        let bytes = ByteLen(unreadable);
+        result_line!("  {bytes} of it cannot be read from the log now; they may be later");
+    }
+    if unnamed > 0 {
+        let bytes = ByteLen(unnamed);
+        result_line!("  {bytes} of it are in so many pieces that the log does not say where");
+    }
+}
+
+/// What could be salvaged.
+fn print_salvageable(report: &SalvageReport) {
+    let (found, lost) = (ByteLen(report.found_bytes), ByteLen(report.lost_bytes));
+    result_line!(
+        "  {lost} were lost with the log, of which {found} can be read from it now; --salvage would \
+         write them to the data device, over whatever was written there since:"
+    );
+    for (at, len) in &report.found_ranges {
+        result_line!("    {len} bytes at {at} of the volume");
+    }
+    print_not_found(report);
 }
 
 async fn check(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<CheckReport> {
@@ -114,6 +192,9 @@ fn print(report: &CheckReport) {
     }
     for problem in &report.problems {
         result_line!("  {problem}");
+    }
+    if let Some(salvage) = &report.salvage {
+        print_salvageable(salvage);
     }
     for (at, len) in &report.damaged_ranges {
         result_line!("  {len} bytes at {at} of the volume cannot be read");

@@ -20,6 +20,7 @@ use crate::output::result_line;
 use crate::probe::{Content, probe};
 use crate::progress::Progress;
 use crate::run::on_ring;
+use crate::witness::StateDir;
 
 pub(crate) fn run(args: CreateArgs) -> Outcome {
     let dirs = Dirs::new()?;
@@ -36,7 +37,8 @@ pub(crate) fn run(args: CreateArgs) -> Outcome {
     // Before anything is formatted, so that a volume is never made and then not described.
     let description = dirs.new_description(&name)?;
     let made = make_log_file(&args)?;
-    let created = on_ring(|rt, ring| create(args, name, (rt, ring), description));
+    let on = dirs.clone();
+    let created = on_ring(|rt, ring| create(args, name, (rt, ring), (on, description)));
     match created {
         Ok(text) => {
             result_line!("{text}");
@@ -101,7 +103,7 @@ async fn create(
     args: CreateArgs,
     name: Name,
     (rt, ring): (Rt, Rc<Ring>),
-    description: NewDescription,
+    (dirs, description): (Dirs, NewDescription),
 ) -> Outcome<String> {
     let pair = open_pair(&rt, &ring, &args.log, &args.data, OpenOptions::default())?;
     let geometry = pair.log.device.geometry();
@@ -111,7 +113,11 @@ async fn create(
     if !args.sparse && has_holes(&pair.log)? {
         zero(&pair.log).await?;
     }
+    let before = forebay_dcd::inspect(Rc::clone(&pair.log.device)).await.ok();
     let info = format(&args, &name, &pair).await?;
+    if let (Some(before), Ok(state)) = (before, dirs.state()) {
+        StateDir::new(&rt, state).forget(&before.volume).await;
+    }
     let file = description.write(&Description {
         name: name.clone(),
         volume: Some(info.volume.clone()),

@@ -7,6 +7,7 @@ pub(crate) mod detach;
 pub(crate) mod documents;
 pub(crate) mod drain;
 pub(crate) mod dump;
+pub(crate) mod give_up;
 pub(crate) mod list;
 pub(crate) mod remove;
 pub(crate) mod status;

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::Volume;
+use forebay_dcd::{Volume, Witness};
 use forebay_device::Device;
 use forebay_os::{OpenOptions, Ring, Signals, same_device};
 use forebay_rt::Rt;
@@ -18,7 +18,8 @@ use crate::failure::{Failure, Outcome};
 use crate::lock::NameLock;
 use crate::output::result_line;
 use crate::run::on_ring;
-use crate::target::Target;
+use crate::target::{Target, inspect};
+use crate::witness::StateDir;
 
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -43,8 +44,11 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
     };
     let pair = lock.patiently(&rt, open).await?;
     let log = Rc::clone(&pair.log.device);
-    drain_home(&rt, &signals, pair, &target, &args).await?;
+    let info = inspect(&target.log, Rc::clone(&log)).await?;
+    let witness = Rc::new(StateDir::new(&rt, dirs.state()?));
+    drain_home(&rt, &signals, pair, (&target, Rc::clone(&witness)), &args).await?;
     erase(&target, log).await?;
+    witness.forget(&info.volume).await;
     if is_described(&dirs, &target) {
         dirs.remove_description(&target.name)?;
     }
@@ -61,14 +65,16 @@ async fn drain_home(
     rt: &Rt,
     signals: &Signals,
     pair: Pair,
-    target: &Target,
+    (target, witness): (&Target, Rc<StateDir>),
     args: &RemoveArgs,
 ) -> Outcome {
     let accept = Accept {
         loss: args.accept.accept_loss,
         changed: args.accept.accept_changed,
     };
-    let attached = forebay_stack::attach(rt.clone(), pair, &Options::default(), accept).await?;
+    let witness: Option<Rc<dyn Witness>> = Some(witness);
+    let options = Options::default();
+    let attached = forebay_stack::attach(rt.clone(), pair, &options, accept, witness).await?;
     let drained = drain(rt, signals, &attached.volume, &target.name.to_string()).await;
     let closed = attached.volume.close().await;
     drained?;

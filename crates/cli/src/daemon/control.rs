@@ -138,6 +138,10 @@ impl Client {
                 let drained = self.drain(timeout_ms.map(Duration::from_millis)).await?;
                 self.done(drained).await
             }
+            Request::GiveUp {} => {
+                let given_up = self.give_up().await?;
+                self.done(given_up).await
+            }
             Request::Detach { keep_dirty } => {
                 let detached = self.detach(keep_dirty).await?;
                 let left = detached.is_ok();
@@ -200,6 +204,39 @@ impl Client {
             }
             self.say(&Reply::Progress { dirty_bytes }).await?;
         }
+    }
+
+    /// Has the volume count as lost what it cannot read from its log, and waits until that is done.
+    async fn give_up(&self) -> Result<Outcome<u64>, Gone> {
+        let (volume, rt) = (&self.daemon.volume, &self.daemon.rt);
+        let name = &self.daemon.target.name;
+        if !volume.has_to_give_up() {
+            return Ok(Err(Failure::refused(format!(
+                "{name} has nothing to give up: all that its log holds can be read, as far as that was \
+                 tried; see `forebay status {name}`"
+            ))));
+        }
+        let status = volume.status();
+        tracing::warn!(
+            bytes = status.unreadable_bytes,
+            "giving up what cannot be read from the log, as told"
+        );
+        volume.give_up_unreadable();
+        let deadline = rt.now().plus(STUCK_PATIENCE);
+        while volume.gives_up() {
+            if rt.now() >= deadline {
+                let why = volume.status().mode_detail;
+                let why = why.unwrap_or_else(|| "it is still at work".into());
+                return Ok(Err(Failure::io(format!(
+                    "{name} was told to give up what cannot be read, and will; that is not done yet: \
+                     {why}"
+                ))));
+            }
+            let dirty_bytes = volume.status().dirty_bytes;
+            self.say(&Reply::Progress { dirty_bytes }).await?;
+            rt.sleep(PROGRESS_EVERY).await;
+        }
+        Ok(Ok(volume.status().dirty_bytes))
     }
 
     fn not_drained(&self) -> Failure {

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 
-use forebay_dcd::Volume;
+use forebay_dcd::{Volume, Witness};
 use forebay_device::{Checked, Device};
 use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
 use forebay_rt::{Event, Rt};
@@ -25,6 +25,7 @@ use crate::failure::{Failure, Outcome};
 use crate::lock::NameLock;
 use crate::output::result_line;
 use crate::target::{Target, inspect};
+use crate::witness::StateDir;
 
 /// A daemon that serves, and what its user should know.
 pub(super) struct Started {
@@ -156,7 +157,9 @@ async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> O
         loss: accept.accept_loss,
         changed: accept.accept_changed,
     };
-    Ok(forebay_stack::attach(rt.clone(), pair, setting.options, accept).await?)
+    let witness = Rc::new(StateDir::new(rt, setting.dirs.state()?));
+    let witness: Option<Rc<dyn Witness>> = Some(witness);
+    Ok(forebay_stack::attach(rt.clone(), pair, setting.options, accept, witness).await?)
 }
 
 async fn serve(

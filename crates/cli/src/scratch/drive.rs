@@ -47,6 +47,7 @@ impl Volume {
             .args(args)
             .env("FOREBAY_CONFIG_DIR", &self.config)
             .env("FOREBAY_RUNTIME_DIR", &self.runtime)
+            .env("FOREBAY_STATE_DIR", self.config.join("state"))
             .output()
             .map_err(Failure::io)?;
         first_line(&format!("forebay {}", args.join(" ")), &output)

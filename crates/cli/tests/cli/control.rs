@@ -151,3 +151,22 @@ fn a_socket_file_that_nobody_answers_on_is_replaced() {
     world.attach();
     world.ok(&["detach", "v"]);
 }
+
+#[test]
+fn a_volume_that_has_nothing_to_give_up_refuses_to() {
+    let world = World::with_volume();
+    world.attach();
+    let refused = answer(&world, b"{\"command\":\"give-up\"}\n");
+    assert_eq!(
+        (&refused["reply"], &refused["code"]),
+        (&"failed".into(), &"refused".into())
+    );
+    for args in [
+        &["give-up", "v"][..],
+        &["give-up", "v", "--lose-unreadable"],
+    ] {
+        let failed = crate::world::failed(args, &world.run(args));
+        failed.with(4, &["nothing to give up"]);
+    }
+    world.ok(&["detach", "v"]);
+}

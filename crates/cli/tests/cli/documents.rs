@@ -9,6 +9,7 @@ fn help_documents_the_exit_codes_and_the_environment() {
     for part in [
         "Exit codes",
         "FOREBAY_RUNTIME_DIR",
+        "FOREBAY_STATE_DIR",
         "create",
         "attach",
         "detach",

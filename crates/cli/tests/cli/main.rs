@@ -11,6 +11,7 @@ mod control;
 mod create;
 mod documents;
 mod emulated;
+mod failed_logs;
 mod logs;
 mod memory;
 mod pairs;

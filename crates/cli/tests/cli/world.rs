@@ -16,7 +16,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 /// How long any command may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A scratch directory with `FOREBAY_CONFIG_DIR` and `FOREBAY_RUNTIME_DIR` in it. Ends the daemons
+/// A scratch directory with `FOREBAY_CONFIG_DIR` and the others in it. Ends the daemons
 /// it started when dropped.
 pub(crate) struct World {
     dir: tempfile::TempDir,
@@ -121,6 +121,7 @@ impl World {
             .current_dir(self.dir())
             .env("FOREBAY_CONFIG_DIR", self.path("etc"))
             .env("FOREBAY_RUNTIME_DIR", self.path("run"))
+            .env("FOREBAY_STATE_DIR", self.path("state"))
             .env_remove("RUST_LOG")
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null());

@@ -58,7 +58,7 @@ impl Engine {
         thorough: bool,
     ) -> Result<Written, Failure> {
         let Ready { window, mut loaded } = ready;
-        if loaded.unreadable.is_empty() {
+        if loaded.unreadable.is_empty() || window.start >= self.give_up_before.get() {
             // That word was for what was unreadable then.
             self.give_up_unreadable.set(false);
         }

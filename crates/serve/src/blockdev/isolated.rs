@@ -73,7 +73,7 @@ impl<T> Future for Outcome<T> {
 ///
 /// # Errors
 /// If there is no thread to be had, or the work panicked.
-pub(crate) async fn isolated<T, F>(work: F) -> io::Result<T>
+pub async fn isolated<T, F>(work: F) -> io::Result<T>
 where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,

@@ -24,6 +24,7 @@ mod stale;
 mod via;
 
 pub use holders::{Holder, Holders};
+pub use isolated::isolated;
 pub use loop_volume::{AttachError, DetachError, LoopOptions, LoopVolume, attach_loop};
 pub use nbd::{NbdDevice, NbdError, NbdExport, attach_nbd};
 pub use stale::{Cleaned, CleanupError, InUse, cleanup_stale};

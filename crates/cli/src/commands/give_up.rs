@@ -1,0 +1,49 @@
+//! `forebay give-up`: what cannot be read from the log any more is lost.
+
+use forebay_units::ByteLen;
+
+use super::drain::drained;
+use crate::args::GiveUpArgs;
+use crate::client::Client;
+use crate::dirs::Dirs;
+use crate::failure::{Failure, Outcome};
+use crate::output::result_line;
+use crate::protocol::Request;
+
+pub(crate) fn run(args: &GiveUpArgs) -> Outcome {
+    let name = &args.name;
+    let mut client = Client::connect(&Dirs::new()?, name)?;
+    let before = client.status()?;
+    if !args.lose_unreadable {
+        let bytes = ByteLen(before.unreadable_bytes);
+        let what = match (before.mode.as_str(), before.unreadable_bytes) {
+            ("degraded", 0) => {
+                "its log failed, and nothing in it that is needed is known to be unreadable"
+                    .to_owned()
+            }
+            (_, 0) => {
+                return Err(Failure::refused(format!(
+                    "{name} has nothing to give up: all that its log holds can be read, as far as that \
+                     was tried"
+                )));
+            }
+            _ => format!("{bytes} cannot be read from its log now, and would be lost for good"),
+        };
+        return Err(Failure::refused(format!(
+            "{name}: {what}; it is tried again for as long as it takes, so give it up only if the log \
+             device will not come back: forebay give-up {name} --lose-unreadable"
+        )));
+    }
+    drained(
+        &mut client,
+        &Request::GiveUp {},
+        format!("giving up {name}"),
+    )?;
+    let lost = client.status()?.damaged_bytes;
+    result_line!(
+        "{name}: what could not be read from the log is given up; {} of the volume are lost, and give \
+         errors until they are written again",
+        ByteLen(lost)
+    );
+    Ok(())
+}

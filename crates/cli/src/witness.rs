@@ -1,0 +1,250 @@
+//! Notes of logs that failed and were given up, as files in the state directory.
+//!
+//! A log that takes no writes cannot be told that it no longer counts. So that is noted here, durably,
+//! and an attach refuses what is noted. One file for each such log, named after the volume's id, with
+//! the epoch in which the log was given up; a log that was made anew has another id.
+//!
+//! The directory may lie on a slow disk, or even on a filesystem on the very volume: then the write
+//! waits for a flush that waits for it. So it is done on a thread of its own that keeps nothing of ours
+//! open ([`isolated`]), and is waited for only so long; whoever asked tries again.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::Duration;
+
+use forebay_dcd::{Testimony, VolumeId, Witness};
+use forebay_rt::Rt;
+use forebay_serve::blockdev::isolated;
+
+/// How long a note may take to be read or written.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any note.
+const NOTE_BYTES_MAX: u64 = 4096;
+
+/// A note being written, which is not waited for at the moment.
+struct Writing {
+    volume: VolumeId,
+    epoch: u64,
+    done: Pin<Box<dyn Future<Output = io::Result<()>>>>,
+}
+
+/// The notes in one directory, which need not be there.
+pub(crate) struct StateDir {
+    rt: Rt,
+    dir: PathBuf,
+    /// At most one thread hangs on a directory that does not answer.
+    writing: RefCell<Option<Writing>>,
+}
+
+impl fmt::Debug for StateDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StateDir").field(&self.dir).finish()
+    }
+}
+
+impl StateDir {
+    pub(crate) fn new(rt: &Rt, dir: &Path) -> StateDir {
+        StateDir {
+            rt: rt.clone(),
+            dir: dir.into(),
+            writing: RefCell::new(None),
+        }
+    }
+
+    /// Forgets the log of a volume whose log is no more.
+    pub(crate) async fn forget(&self, volume: &str) {
+        let file = file_of(&self.dir, volume);
+        let removed = isolated(move || match fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(told(&file, &error)),
+            _ => Ok(()),
+        });
+        if let Ok(Ok(Err(error))) = self.rt.timeout(PATIENCE, removed).await {
+            tracing::warn!(%error, "a note of a log that is no more stays behind");
+        }
+    }
+
+    fn slow(&self) -> io::Error {
+        let text = format!("{} does not answer", self.dir.display());
+        io::Error::new(ErrorKind::TimedOut, text)
+    }
+
+    async fn write(&self, volume: VolumeId, epoch: u64) -> io::Result<()> {
+        let before = self.writing.take();
+        let before = before.filter(|w| (w.volume, w.epoch) == (volume, epoch));
+        let mut writing = before.unwrap_or_else(|| {
+            let dir = self.dir.clone();
+            let work = isolated(move || keep(&dir, &volume.to_string(), epoch));
+            Writing {
+                volume,
+                epoch,
+                done: Box::pin(async move { work.await? }),
+            }
+        });
+        match self.rt.timeout(PATIENCE, &mut writing.done).await {
+            Ok(done) => done,
+            Err(_) => {
+                self.writing.replace(Some(writing));
+                Err(self.slow())
+            }
+        }
+    }
+}
+
+impl Witness for StateDir {
+    fn given_up(&self, volume: VolumeId) -> Testimony<'_, Option<u64>> {
+        let dir = self.dir.clone();
+        let work = isolated(move || look(&dir, &volume.to_string()));
+        Box::pin(async move {
+            match self.rt.timeout(PATIENCE, Box::pin(work)).await {
+                Ok(looked) => looked?,
+                Err(_) => Err(self.slow()),
+            }
+        })
+    }
+
+    fn give_up(&self, volume: VolumeId, epoch: u64) -> Testimony<'_, ()> {
+        Box::pin(self.write(volume, epoch))
+    }
+}
+
+fn file_of(dir: &Path, volume: &str) -> PathBuf {
+    dir.join(format!("{volume}.given-up"))
+}
+
+fn told(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+fn note(volume: &str, epoch: u64) -> String {
+    format!("the log of volume {volume} was given up in epoch {epoch}\n")
+}
+
+/// The epoch that is noted, if one is.
+fn look(dir: &Path, volume: &str) -> io::Result<Option<u64>> {
+    let file = file_of(dir, volume);
+    let read = File::open(&file).and_then(|open| {
+        let mut text = String::new();
+        io::Read::read_to_string(&mut io::Read::take(open, NOTE_BYTES_MAX), &mut text)?;
+        Ok(text)
+    });
+    let text = match read {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::InvalidData => String::new(),
+        Err(error) => return Err(told(&file, &error)),
+    };
+    let number = text.trim_end().rsplit(' ').next();
+    let epoch = number.and_then(|number| number.parse().ok());
+    // All of it, so that what was cut short or is about another volume is not believed.
+    match epoch.filter(|epoch| text == note(volume, *epoch)) {
+        Some(epoch) => Ok(Some(epoch)),
+        None => Err(io::Error::new(
+            ErrorKind::InvalidData,
+            format!(
+                "{} does not say what it should, \"{}\"; if you know that this log never failed, remove \
+                 the file, else make a new log with `forebay create --force`",
+                file.display(),
+                note(volume, 1).trim_end()
+            ),
+        )),
+    }
+}
+
+/// Notes the epoch, durably once it returns. A newer one that is noted already stays.
+fn keep(dir: &Path, volume: &str, epoch: u64) -> io::Result<()> {
+    let before = look(dir, volume).ok().flatten();
+    let epoch = before.map_or(epoch, |before| before.max(epoch));
+    make(dir).map_err(|error| told(dir, &error))?;
+    let (file, temporary) = (file_of(dir, volume), dir.join(format!(".{volume}.new")));
+    let put = || -> io::Result<()> {
+        let mut open = File::options();
+        let open = open.write(true).create(true).truncate(true).mode(0o600);
+        let mut content = open.open(&temporary)?;
+        content.write_all(note(volume, epoch).as_bytes())?;
+        content.sync_all()?;
+        fs::rename(&temporary, &file)?;
+        File::open(dir)?.sync_all()
+    };
+    put().map_err(|error| told(&file, &error))
+}
+
+/// Makes a directory, and those it is in, durably.
+fn make(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    make(parent)?;
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    File::open(parent)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VOLUME: &str = "07070707-0707-0707-0707-070707070707";
+
+    #[test]
+    fn what_is_noted_is_found_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        // The directory is made when it is needed.
+        let state = dir.path().join("a/b");
+        assert_eq!(look(&state, VOLUME).unwrap(), None);
+        keep(&state, VOLUME, 12).unwrap();
+        assert_eq!(look(&state, VOLUME).unwrap(), Some(12));
+        let other = VOLUME.replace('7', "8");
+        assert_eq!(look(&state, &other).unwrap(), None);
+        let left: Vec<_> = fs::read_dir(&state).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
+    fn a_newer_note_is_not_replaced_by_an_older_and_a_broken_one_is() {
+        let dir = tempfile::tempdir().unwrap();
+        keep(dir.path(), VOLUME, 12).unwrap();
+        keep(dir.path(), VOLUME, 3).unwrap();
+        assert_eq!(look(dir.path(), VOLUME).unwrap(), Some(12));
+        fs::write(file_of(dir.path(), VOLUME), "nonsense").unwrap();
+        keep(dir.path(), VOLUME, 3).unwrap();
+        assert_eq!(look(dir.path(), VOLUME).unwrap(), Some(3));
+    }
+
+    #[test]
+    fn a_note_that_is_broken_or_of_another_volume_is_an_error_that_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = note(VOLUME, 12);
+        let other = note(&VOLUME.replace('7', "8"), 12);
+        let cut = &whole[..whole.len() - 2];
+        for broken in ["", "12\n", cut, whole.trim_end(), &other] {
+            fs::write(file_of(dir.path(), VOLUME), broken).unwrap();
+            let error = look(dir.path(), VOLUME).unwrap_err().to_string();
+            assert!(
+                error.contains(VOLUME) && error.contains("remove the file"),
+                "{error}"
+            );
+        }
+        fs::write(file_of(dir.path(), VOLUME), [0xff; 100]).unwrap();
+        assert!(look(dir.path(), VOLUME).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_an_error_with_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = keep(&file.join("state"), VOLUME, 1)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("file/state"), "{error}");
+    }
+}

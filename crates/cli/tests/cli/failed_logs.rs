@@ -1,0 +1,204 @@
+//! A log device that really fails, and what is remembered of it.
+//!
+//! The log lies far into its file. A limit on the length of files then makes its writes fail, and a file
+//! cut short its reads, both in the running daemon; and both can be undone.
+
+use std::fs::{self, File};
+use std::process::Command;
+
+use rustix::process::{Pid, Resource, Rlimit};
+
+use crate::world::{MIB, World, output, wait_until};
+
+const LOG_AT: u64 = 128 * MIB;
+const LOG_BYTES: u64 = 40 * MIB;
+const LOG: &str = "log.img@128MiB+40MiB";
+
+fn with_log_far_in() -> World {
+    let world = World::new();
+    world.data("data.img", 64 * MIB);
+    world.image("log.img", LOG_AT + LOG_BYTES);
+    world.ok(&["create", "--name", "v", "--data", "data.img", "--log", LOG]);
+    world
+}
+
+/// Attaches `v` with the signal ignored that comes with the limit.
+fn attach(world: &World) {
+    let mut command = Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_forebay");
+    let script = "trap '' XFSZ; exec \"$0\" attach v --via none --patience 1s";
+    world.set_up(command.args(["-c", script, program]));
+    let attached = output(&mut command).expect("it runs");
+    assert!(attached.status.success(), "{attached:?}");
+}
+
+fn status(world: &World) -> serde_json::Value {
+    serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
+}
+
+/// Makes writes beyond this length of a file fail in a process, or lets them be again.
+fn limit_writes(pid: u32, len: Option<u64>) {
+    let limit = Rlimit {
+        current: len,
+        maximum: None,
+    };
+    let process = Pid::from_raw(pid as i32);
+    rustix::process::prlimit(process, Resource::Fsize, limit).expect("one's own process");
+}
+
+fn set_len(world: &World, len: u64) {
+    let file = File::options().write(true).open(world.path("log.img"));
+    file.unwrap().set_len(len).unwrap();
+}
+
+/// Leaves `v` attached, with 8 MiB of `7` flushed to a log that neither reads nor writes any more.
+/// Returns the log as it was.
+fn failed(world: &World) -> Vec<u8> {
+    attach(world);
+    let mut client = world.client();
+    for mib in 0..8 {
+        client.write((8 + mib) * MIB, &[7; MIB as usize]).unwrap();
+    }
+    client.flush().unwrap();
+    let pid = world.pid("v").expect("it is attached");
+    // Nothing is moved home between here and the end of the file.
+    crate::world::signal(pid, "STOP");
+    limit_writes(pid, Some(LOG_AT / 2));
+    let log = world.content("log.img");
+    set_len(world, LOG_AT);
+    crate::world::signal(pid, "CONT");
+    let _ = client.write(0, &[8; 4096]);
+    let _ = client.flush();
+    drop(client);
+    wait_until("what the log held cannot be read", || {
+        status(world)["unreadable_bytes"].as_u64().unwrap() > 0
+    });
+    log
+}
+
+fn state_files(world: &World) -> usize {
+    fs::read_dir(world.path("state")).map_or(0, Iterator::count)
+}
+
+#[test]
+fn what_a_failed_log_held_is_lost_when_told_so_and_that_it_failed_is_remembered_elsewhere() {
+    let world = with_log_far_in();
+    let log = failed(&world);
+    let before = status(&world);
+    assert_eq!(
+        (&before["mode"], &before["damaged_bytes"]),
+        (&"degraded".into(), &0.into())
+    );
+    let args = ["give-up", "v"];
+    let warned = crate::world::failed(&args, &world.run(&args));
+    warned.with(4, &["cannot be read", "would be lost", "--lose-unreadable"]);
+    assert_eq!(status(&world)["damaged_bytes"], 0, "nothing was given up");
+    let said = world.ok(&["give-up", "v", "--lose-unreadable"]);
+    assert!(said.contains("are lost"), "{said}");
+    let after = status(&world);
+    assert_eq!(after["unreadable_bytes"], 0);
+    let lost = after["damaged_bytes"].as_u64().unwrap();
+    assert!(lost >= 4 * MIB, "{after}");
+    assert!(world.client().read(8 * MIB, 4096).is_err(), "it is lost");
+    // The log could not be marked, so that is noted elsewhere, and a flush is a promise again.
+    assert_eq!(state_files(&world), 1);
+    let mut client = world.client();
+    client.write(8 * MIB, &[9; 4096]).unwrap();
+    client.flush().unwrap();
+    assert_eq!(client.read(8 * MIB, 4096).unwrap(), [9; 4096]);
+    drop(client);
+    world.kill("v");
+    // The device works again, and has all it had. It would be believed, were it not for the note.
+    fs::write(world.path("log.img"), &log).unwrap();
+    let refused = world.refused(&["attach", "v", "--via", "none"]);
+    refused.with(4, &["given up", "create --force"]);
+    assert_eq!(world.peek("data.img", 8 * MIB, 4096), [9; 4096]);
+    // A new log is another, and the note is no longer needed.
+    world.ok(&[
+        "create", "--force", "--name", "v", "--data", "data.img", "--log", LOG,
+    ]);
+    assert_eq!(state_files(&world), 0);
+    world.attach();
+    assert_eq!(world.client().read(8 * MIB, 4096).unwrap(), [9; 4096]);
+}
+
+#[test]
+fn what_was_lost_with_a_log_is_salvaged_when_its_device_works_again() {
+    let world = with_log_far_in();
+    let log = failed(&world);
+    world.ok(&["give-up", "v", "--lose-unreadable"]);
+    let lost = status(&world)["damaged_bytes"].as_u64().unwrap();
+    let mut client = world.client();
+    client.write(8 * MIB, &[9; 4096]).unwrap();
+    client.flush().unwrap();
+    drop(client);
+    // It takes the mark after all, at the latest at the end.
+    limit_writes(world.pid("v").unwrap(), None);
+    set_len(&world, LOG_AT + LOG_BYTES);
+    wait_until("the clients are gone", || {
+        status(&world)["nbd_connections"] == 0
+    });
+    world.ok(&["detach", "v", "--keep-dirty"]);
+    let segments = LOG_AT + MIB;
+    world.poke("log.img", segments, &log[segments as usize..]);
+    let check = world.run(&["check", "v"]);
+    let said = crate::world::texts(&check).0;
+    assert_eq!(check.status.code(), Some(2), "{said}");
+    assert!(said.contains("--salvage would write them"), "{said}");
+    let salvaged = world.run(&["check", "v", "--salvage", "--json"]);
+    assert!(salvaged.status.success(), "{salvaged:?}");
+    let report: serde_json::Value = serde_json::from_slice(&salvaged.stdout).unwrap();
+    assert_eq!(report["found_bytes"], lost - 4096, "{report}");
+    assert_eq!(world.peek("data.img", 8 * MIB, 4096), [9; 4096]);
+    let rest = world.peek("data.img", 8 * MIB + 4096, 8 * MIB as usize - 4096);
+    assert!(
+        rest.iter().all(|byte| *byte == 7),
+        "all that was flushed is there"
+    );
+    let refused = world.refused(&["attach", "v", "--via", "none"]);
+    refused.with(4, &["given up", "create --force"]);
+}
+
+fn volume_id(world: &World) -> String {
+    let json = world.run(&["check", "--log", LOG, "--json"]).stdout;
+    let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    report["info"]["volume"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_note_about_this_log_refuses_it_and_one_about_an_earlier_epoch_does_not() {
+    let world = with_log_far_in();
+    world.attach();
+    world.client().write(0, &[3; 4096]).unwrap();
+    world.ok(&["detach", "v"]);
+    let id = volume_id(&world);
+    let note = world.path("state").join(format!("{id}.given-up"));
+    let noted = |epoch: u64| format!("the log of volume {id} was given up in epoch {epoch}\n");
+    fs::create_dir_all(world.path("state")).unwrap();
+    // The log is in epoch 1.
+    for epoch in [1, 2] {
+        fs::write(&note, noted(epoch)).unwrap();
+        let refused = world.refused(&["attach", "v", "--via", "none"]);
+        refused.with(4, &["given up", "create --force"]);
+        world.refused(&["remove", "v"]).with(4, &["given up"]);
+    }
+    fs::write(&note, "what is this").unwrap();
+    let refused = world.refused(&["attach", "v", "--via", "none"]);
+    refused.with(
+        4,
+        &["cannot be told", note.to_str().unwrap(), "remove the file"],
+    );
+    fs::write(&note, noted(0)).unwrap();
+    world.attach();
+    assert_eq!(world.client().read(0, 4096).unwrap(), [3; 4096]);
+    world.ok(&["detach", "v"]);
+    world.ok(&["remove", "v"]);
+    assert!(!note.exists(), "there is no such log any more");
+}
+
+#[test]
+fn a_log_that_counts_is_not_salvaged() {
+    let world = with_log_far_in();
+    let refused = world.refused(&["check", "v", "--salvage"]);
+    refused.with(3, &["log.img", "was not given up", "attaching recovers"]);
+}

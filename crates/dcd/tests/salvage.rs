@@ -1,0 +1,221 @@
+//! Salvage: what was lost with a log that was given up comes home when it can be read after all, and
+//! nothing newer is replaced.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::{AttachOptions, CheckReport, SalvageError, SalvageReport, Volume};
+use forebay_device::{BufMut, Device, Durability, Op};
+use forebay_log::{SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
+use forebay_sim::disk::Coin;
+use forebay_sim::lab::{Images, World, checked, identity};
+use forebay_sim::stamp::stamp;
+
+const DATA_BYTES: u64 = 2 << 20;
+const LINE: u64 = 4096;
+const SEGMENTS_AT: u64 = 1 << 20;
+/// What is lost in the beginning: 40 lines from here.
+const LOST: Range<u64> = 64 * LINE..104 * LINE;
+
+async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
+    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
+    let done = checked(volume).write(at, buf, Durability::Flush).await;
+    done.expect("write");
+}
+
+fn holds(image: &[u8], id: u64, at: u64, len: u64) -> bool {
+    image[at as usize..(at + len) as usize] == stamp(id, at, len)
+}
+
+/// What is left of a world in which a log was given up while what it held could not be read; `since`
+/// says what happens then, before the volume is closed.
+fn given_up<F: Future<Output = ()> + 'static>(
+    since: impl FnOnce(Rc<forebay_sim::disk::Disk>, Volume) -> F + 'static,
+) -> Images {
+    let world = Images::fresh(DATA_BYTES).world(1, None);
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        // Something older of the same sectors stands in the log, too.
+        write(&volume, 1, LOST.start, LOST.end - LOST.start).await;
+        volume.flush().await.unwrap();
+        write(&volume, 2, LOST.start, LOST.end - LOST.start).await;
+        // So much that the segments before are not in memory any more.
+        write(&volume, 2, 200 * LINE, 80 * LINE).await;
+        volume.flush().await.unwrap();
+        log.fail(|_, range| range.end > SEGMENTS_AT);
+        write(&volume, 3, 300 * LINE, LINE).await;
+        rt.sleep(Duration::from_secs(5)).await;
+        assert!(volume.has_to_give_up() && volume.status().damaged_bytes == 0);
+        volume.give_up_unreadable();
+        while volume.gives_up() {
+            rt.sleep(Duration::from_millis(100)).await;
+        }
+        let lost = volume.status().damaged_bytes;
+        assert!(lost >= LOST.end - LOST.start, "{lost}");
+        since(log, volume.clone()).await;
+        volume.close().await.expect("what was written is durable");
+    });
+    world.after_cut(Coin::Drop)
+}
+
+fn salvage(world: &World) -> Result<SalvageReport, SalvageError> {
+    let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+    let salvaged = async move { forebay_dcd::salvage(log, data, &identity(DATA_BYTES)).await };
+    world.run(salvaged).expect("no cut")
+}
+
+fn check(world: &World) -> CheckReport {
+    let log: Rc<dyn Device> = Rc::clone(&world.log) as _;
+    let checked = async move { forebay_dcd::check(log, None, &mut |_, _| {}).await };
+    world.run(checked).expect("no cut").expect("a log")
+}
+
+fn superblocks(image: &[u8]) -> [Superblock; 2] {
+    [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT]
+        .map(|at| Superblock::decode(&image[at as usize..at as usize + 4096]).unwrap())
+}
+
+#[test]
+fn what_was_lost_with_a_log_comes_home_when_it_can_be_read_again() {
+    let images = given_up(|_, _| async {});
+    let lost = LOST.end - LOST.start;
+    assert!(!holds(&images.data, 2, LOST.start, lost));
+    let world = images.world(2, None);
+    let found = check(&world).salvage.expect("something was lost");
+    assert!(found.found_bytes == found.lost_bytes && found.unreadable_bytes == 0);
+    for superblock in superblocks(&images.log) {
+        let lost = forebay_dcd::Payload::decode(&superblock.layer)
+            .unwrap()
+            .lost;
+        assert!(lost.len() <= 2, "neighbours are named as one: {lost:?}");
+    }
+    assert!(world.now().log == images.log, "checking changes nothing");
+    let report = salvage(&world).expect("all is readable");
+    assert_eq!(report, found);
+    let after = world.after_cut(Coin::Drop);
+    assert!(holds(&after.data, 2, LOST.start, lost));
+    assert!(
+        holds(&after.data, 3, 300 * LINE, LINE),
+        "newer than the log"
+    );
+    // Nothing is named as lost any more, and the log is as little to be believed as before.
+    for superblock in superblocks(&after.log) {
+        assert!(superblock.abandoned);
+        let payload = forebay_dcd::Payload::decode(&superblock.layer).unwrap();
+        assert_eq!((payload.lost_sectors, payload.lost), (0, Vec::new()));
+    }
+    let again = after.world(3, None);
+    assert!(
+        again
+            .attach(AttachOptions::default())
+            .expect("no cut")
+            .is_err()
+    );
+    assert_eq!(salvage(&again).unwrap(), SalvageReport::default());
+}
+
+#[test]
+fn what_was_written_after_it_was_lost_is_not_replaced_by_salvage() {
+    // 10 lines anew, and then home as the log's device takes writes again.
+    let images = given_up(|log, volume| async move {
+        log.fault.replace(None);
+        write(&volume, 4, LOST.start + 8 * LINE, 10 * LINE).await;
+        volume.flush().await.unwrap();
+    });
+    let world = images.world(2, None);
+    let report = salvage(&world).expect("all is readable");
+    assert_eq!(report.unreadable_bytes, 0);
+    let home = world.after_cut(Coin::Drop).data;
+    assert!(holds(&home, 2, LOST.start, 8 * LINE));
+    assert!(
+        holds(&home, 4, LOST.start + 8 * LINE, 10 * LINE),
+        "replaced"
+    );
+    assert!(holds(&home, 2, LOST.start + 18 * LINE, 22 * LINE));
+}
+
+#[test]
+fn what_cannot_be_read_yet_stays_named_and_comes_home_later() {
+    let images = given_up(|_, _| async {});
+    let world = images.world(2, None);
+    let all = check(&world).salvage.unwrap();
+    // A block that holds data of some lines: the second record's.
+    let bad = SEGMENTS_AT + (128 << 10) + 20 * LINE;
+    world
+        .log
+        .fail(move |op, range| op == Op::Read && range.contains(&bad));
+    let first = salvage(&world).expect("the rest is readable");
+    assert_eq!(first.found_bytes, all.lost_bytes - LINE);
+    assert_eq!(first.unreadable_bytes, LINE);
+    world.log.fault.replace(None);
+    let second = salvage(&world).expect("all is readable");
+    assert_eq!((second.lost_bytes, second.found_bytes), (LINE, LINE));
+    let home = world.after_cut(Coin::Drop).data;
+    assert!(holds(&home, 2, LOST.start, LOST.end - LOST.start));
+}
+
+/// The older copy of a sector would be taken for the newest.
+#[test]
+fn nothing_is_salvaged_while_records_of_the_log_are_missing() {
+    let images = given_up(|_, _| async {});
+    let world = images.world(2, None);
+    // Everything but the first segment.
+    let rest = SEGMENTS_AT + (128 << 10);
+    world
+        .log
+        .fail(move |op, range| op == Op::Read && range.end > rest);
+    let error = salvage(&world).expect_err("the newest is behind that");
+    assert!(
+        matches!(error, SalvageError::Incomplete(_) | SalvageError::Device(_)),
+        "{error}"
+    );
+    assert!(world.now().data == images.data, "nothing is changed");
+}
+
+#[test]
+fn a_log_that_counts_and_another_data_device_are_refused() {
+    let fresh = Images::fresh(DATA_BYTES).world(1, None);
+    assert!(matches!(salvage(&fresh), Err(SalvageError::NotAbandoned)));
+    let images = given_up(|_, _| async {});
+    let world = images.world(2, None);
+    let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+    let other = forebay_dcd::DataIdentity {
+        names: vec!["serial-2".into()],
+        ..identity(DATA_BYTES)
+    };
+    let salvaged = world.run(async move { forebay_dcd::salvage(log, data, &other).await });
+    assert!(matches!(salvaged, Some(Err(SalvageError::OtherData(_)))));
+    assert!(world.now().data == images.data && world.now().log == images.log);
+}
+
+/// At every request of a salvage the power may go: nothing is worse than before, and it can be done again.
+#[test]
+fn a_power_cut_during_salvage_loses_nothing_and_never_makes_the_log_count_again() {
+    let images = given_up(|_, _| async {});
+    for cut in 0.. {
+        let world = images.world(cut, Some(cut));
+        let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+        let salvaged =
+            world.run(async move { forebay_dcd::salvage(log, data, &identity(DATA_BYTES)).await });
+        for coin in [Coin::Keep, Coin::Drop, Coin::Blocks(cut)] {
+            let again = world.after_cut(coin).world(cut, None);
+            assert!(
+                again
+                    .attach(AttachOptions::default())
+                    .expect("no cut")
+                    .is_err()
+            );
+            let report = salvage(&again).expect("all is readable");
+            assert_eq!(report.unreadable_bytes, 0);
+            let home = again.after_cut(Coin::Drop).data;
+            assert!(
+                holds(&home, 2, LOST.start, LOST.end - LOST.start),
+                "cut {cut}"
+            );
+        }
+        if salvaged.is_some() {
+            break;
+        }
+    }
+}
