@@ -268,7 +268,7 @@ fn nbdsh_finds_fua_block_status_and_errors_as_the_protocol_has_them() {
                 "write(fua) 0+4096",
                 "discard 8192+8192",
                 "flush 0+0",
-                "write-zeroes 4096+4096",
+                "write-zeroes(release) 4096+4096",
                 "flush 0+0",
                 "read 0+8192",
                 "read 0+8192",
