@@ -181,26 +181,18 @@ impl Engine {
             self.note_setback(&error);
             return false;
         }
-        let refused: std::collections::BTreeSet<(Line, Addr)> = home
-            .refused
-            .iter()
-            .map(|loaded| (loaded.piece.line, loaded.piece.addr))
-            .collect();
-        if home.stopped {
-            return false;
-        }
         let mut map = self.map.borrow_mut();
-        for Loaded { piece, .. } in &sound {
-            if !refused.contains(&(piece.line, piece.addr)) {
-                map.forget(piece.line, piece.addr);
-                *progress = true;
-            }
+        for (line, addr) in &home.taken {
+            map.forget(*line, *addr);
+            *progress = true;
         }
         drop(map);
-        if refused.is_empty() {
+        // Not all may even have been tried: the volume may be closing.
+        let all = home.taken.len() == sound.len();
+        if all {
             self.data_trouble.is_over();
         }
-        refused.is_empty()
+        all
     }
 
     fn note_setback(&self, error: &DeviceError) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result};
 use forebay_log::{Addr, Log};
-use forebay_units::SECTOR_BYTES;
+use forebay_units::{Line, SECTOR_BYTES};
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -59,6 +59,8 @@ pub(crate) struct Homeward {
     pub(crate) written: u64,
     /// Some write succeeded, so the device as such works.
     pub(crate) succeeded: bool,
+    /// Pieces that were written, or of which nothing was left to write: only these are home.
+    pub(crate) taken: Vec<(Line, Addr)>,
     /// What home did not take.
     pub(crate) refused: Vec<Loaded>,
     /// Pieces that were not tried, after so many others had failed.
@@ -201,6 +203,9 @@ impl Engine {
             Ok(written) => {
                 out.succeeded |= written > 0;
                 out.written += written;
+                let pieces = loaded[run.clone()].iter();
+                out.taken
+                    .extend(pieces.map(|l| (l.piece.line, l.piece.addr)));
                 let now = self.rt.now();
                 self.pace.went_home(run.len(), now, self.yielded.get());
             }
@@ -262,6 +267,8 @@ impl Engine {
                 Ok(written) => {
                     out.succeeded |= written > 0;
                     out.written += written;
+                    let piece = &loaded[n].piece;
+                    out.taken.push((piece.line, piece.addr));
                 }
                 Err(error) => {
                     out.error = Some(error);

@@ -587,3 +587,34 @@ fn a_failed_flush_of_the_data_device_loses_nothing_of_what_others_write_home() {
         }
     });
 }
+
+/// Found by the simulator (seed 1753254405058141): a close ended the second attempt at what the data device
+/// had refused, and what was not tried any more counted as home; the log was marked as given up.
+#[test]
+fn a_close_in_a_rescue_gives_up_nothing_that_was_not_tried() {
+    let world = world();
+    world.data.slowest.set(Duration::from_millis(400));
+    let (rt, log, data) = (
+        world.rt.clone(),
+        Rc::clone(&world.log),
+        Rc::clone(&world.data),
+    );
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, 8 * LINE).await;
+        volume.flush().await.unwrap();
+        data.fail(|op, range| op == Op::Write && range.contains(&(70 * LINE)));
+        log.fail(|op, _| op == Op::Flush);
+        write(&volume, 1, 90 * LINE, LINE).await;
+        let other = volume.clone();
+        let flush = rt.spawn(async move { other.flush().await });
+        rt.sleep(Duration::from_millis(100)).await;
+        let closed = volume.close().await;
+        assert!(closed.is_err(), "one line is not durable at home");
+        let _ = flush.await;
+    });
+    let images = world.after_cut(Coin::Drop);
+    let again = images.world(2, None);
+    again.with_volume(AttachOptions::default(), |volume| async move {
+        reads(&volume, 1, 64 * LINE, 8 * LINE).await;
+    });
+}

@@ -89,12 +89,7 @@ impl Engine {
                 }
             }
         }
-        let mut pieces: Vec<(Line, Addr)> = loaded
-            .sound
-            .iter()
-            .map(|l| (l.piece.line, l.piece.addr))
-            .collect();
-        let live = pieces.len();
+        let live = loaded.sound.len();
         let home = self
             .write_live_home(&window, loaded.sound, urgent, thorough)
             .await;
@@ -110,6 +105,7 @@ impl Engine {
                 .await?;
             in_vain = (!answers).then_some(error);
         }
+        let mut pieces = home.taken;
         self.note_home(&mut pieces, &home.refused);
         Ok(Written {
             window,
