@@ -8,9 +8,9 @@ use std::time::Duration;
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result};
 use forebay_log::{Addr, Log};
 use forebay_units::{Line, SECTOR_BYTES};
-use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use crate::beside::beside;
 use crate::engine::Engine;
 use crate::fingerprint::Fingerprint;
 use crate::map::Piece;
@@ -453,24 +453,6 @@ impl Homeward {
     fn looks_gone(&self, tried: usize) -> bool {
         !self.succeeded && self.error.is_some() && tried >= HOPELESS_AFTER as usize
     }
-}
-
-/// Waits for `what` and drives what is under way meanwhile, telling `each` what comes of that.
-async fn beside<F: Future + Unpin, W: Future>(
-    mut what: F,
-    under_way: &mut FuturesUnordered<W>,
-    mut each: impl FnMut(W::Output),
-) -> F::Output {
-    while !under_way.is_empty() {
-        match select(what, under_way.next()).await {
-            Either::Left((out, _)) => return out,
-            Either::Right((done, still)) => {
-                done.into_iter().for_each(&mut each);
-                what = still;
-            }
-        }
-    }
-    what.await
 }
 
 /// How many of these, sorted by address, are written home together.

@@ -21,6 +21,7 @@
 //! `read.rs`, `policy.rs` and `destage.rs`, `recover.rs`; then what happens when devices fail:
 //! `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs` long after. `volume.rs` is the door.
 
+mod beside;
 mod degraded;
 mod destage;
 mod engine;
