@@ -103,7 +103,12 @@ impl Engine {
             gone = asked > 0 && loaded.unreadable.len() == asked && !self.log.answers().await;
         }
         self.unreadable.set(unreadable);
-        if left || unreadable > 0 || self.stopping.get() {
+        // Asked of the map and not of what was done: destaging may still have moved a piece meanwhile.
+        let all_home = {
+            let map = self.map.borrow();
+            map.len() == 0 && map.ranges().lost() == map.ranges().len()
+        };
+        if left || !all_home || unreadable > 0 || self.stopping.get() {
             return Err(Setback { progress });
         }
         self.give_up_unreadable.set(false);

@@ -254,7 +254,8 @@ impl Engine {
     }
 
     fn needs_room(&self, bytes: u64, entries: u64) -> Result<(), DeviceError> {
-        if self.log.has_room(bytes, entries, 0) {
+        // What is appended to a log that failed is in memory only, and the rescue looks elsewhere.
+        if self.log.failure().is_none() && self.log.has_room(bytes, entries, 0) {
             return Ok(());
         }
         let cause = "no room in the log to keep what cannot go home".into();
