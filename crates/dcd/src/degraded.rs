@@ -130,7 +130,11 @@ impl Engine {
             for (range, mark) in &marks {
                 for part in home_parts(range.clone()) {
                     self.give_way(Haste::Rescue).await?;
-                    self.mark_at_home(*mark, part).await?;
+                    let done = self.mark_at_home(*mark, part).await;
+                    // What was discarded is of no use to anybody.
+                    if mark.kind != RangeKind::Discard {
+                        done?;
+                    }
                 }
             }
             self.flush_written(lost).await
