@@ -106,7 +106,7 @@ impl Engine {
         // Asked of the map and not of what was done: destaging may still have moved a piece meanwhile.
         let all_home = {
             let map = self.map.borrow();
-            map.len() == 0 && map.ranges().lost() == map.ranges().len()
+            map.live_sectors() == 0 && map.ranges().lost() == map.ranges().len()
         };
         if left || !all_home || unreadable > 0 || self.stopping.get() {
             return Err(Setback { progress });
