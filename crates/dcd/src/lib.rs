@@ -20,6 +20,7 @@
 //! Reading order: `map.rs` (where every sector lies), `engine.rs` (the shared state), `write.rs`,
 //! `read.rs`, `policy.rs` and `destage.rs`, `recover.rs`; then what happens when devices fail:
 //! `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs` long after. `volume.rs` is the door.
+//! (`room.rs` and `pace.rs` say when writers wait, `marks.rs` takes zeroes and discards home.)
 
 mod beside;
 mod degraded;
