@@ -10,11 +10,11 @@ use forebay_device::{
     Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice, Room,
 };
 use forebay_log::{
-    Damage, Entry, HEADER_BYTES, Layout, Log, LogOptions, OpenError, RecoveredRecord, SEGMENTS_AT,
-    VolumeId, Workers, format_device, read_superblocks,
+    Damage, Entry, HEADER_BYTES, Layout, Log, LogOptions, OpenError, Record, RecoveredRecord,
+    SEGMENTS_AT, VolumeId, Workers, format_device, read_superblocks,
 };
 use forebay_rt::{Executor, Rt, VirtualTime};
-use forebay_units::{ByteLen, Sector, SegmentSeq};
+use forebay_units::{ByteLen, Epoch, RecordSeq, Sector, SegmentSeq};
 
 const SEGMENT: u64 = 128 << 10;
 const LATENCY: Duration = Duration::from_millis(1);
@@ -492,6 +492,33 @@ fn a_log_that_was_stopped_clean_has_no_proof_to_miss() {
             .expect("writes");
         drop((log, workers));
         disk.hide_only(SEGMENTS_AT..end_of(3));
+        let (_log, _workers, records) = open(&rt, &disk).await;
+        assert!(records.is_empty());
+    });
+}
+
+/// Found by fuzzing: what stood in the middle of a segment past the end, of an epoch that never was,
+/// made a log damaged that had been taken up, drained and stopped clean.
+#[test]
+fn a_log_that_was_stopped_clean_is_no_damaged_one_whatever_its_leftovers_say() {
+    run(|rt, disk| async move {
+        let (log, workers) = fresh(&rt, &disk).await;
+        log.update_superblock(|superblock| superblock.clean = true)
+            .await
+            .expect("writes");
+        drop((log, workers));
+        let leftover = Record {
+            volume: VolumeId([1; 16]),
+            epoch: Epoch(99),
+            segment: SegmentSeq(0),
+            offset: 8192,
+            seq: RecordSeq(12),
+            stable: RecordSeq(11),
+            payload_bytes: 0,
+            continues: false,
+            entries: vec![],
+        };
+        disk.ram.poke(SEGMENTS_AT + 8192, &leftover.encode());
         let (_log, _workers, records) = open(&rt, &disk).await;
         assert!(records.is_empty());
     });

@@ -145,12 +145,13 @@ impl Scanner<'_> {
             later.extend(entries.map(written_range));
         }
         self.stable = stable;
-        // Nothing was in a log that was stopped clean, whatever of it cannot be read today.
+        // Nothing was in a log that was stopped clean, whatever of it cannot be read today, and
+        // whatever leftovers say: that superblock is newer than all of them.
         let in_use = !self.superblock.clean;
         let unreadable = end.unreadable && in_use;
         let evidence = self.unread_evidence(end.segment, end.offset, ahead);
         let evidence_unread = evidence.filter(|_| in_use && missing > stable && !unreadable);
-        let damaged = missing <= stable || unreadable || evidence_unread.is_some();
+        let damaged = in_use && missing <= stable || unreadable || evidence_unread.is_some();
         damaged.then_some(Damage {
             record: missing,
             segment: end.segment,
