@@ -12,14 +12,18 @@ use super::Violation;
 /// small log is less than a window, which is one segment of 128 KiB: 32 lines, and two flushes and two
 /// superblocks.
 const REQUESTS: u32 = 32;
+/// What goes home in that many.
+const WINDOW_BYTES: u64 = 128 << 10;
 
 /// Looks at how long a write took on disks without faults whose requests take at most `slowest`, on a
-/// log that waits at most `max_delay` before it writes.
+/// log that waits at most `max_delay` before it writes. So many bytes of others' batches may have gone
+/// `ahead`: a thousand writes at once are a log of this size many times over, and room is given in turn.
 ///
 /// # Errors
 /// If it was held up for too long.
-pub fn check(took: Duration, slowest: Duration, max_delay: Duration) -> Result<(), Violation> {
-    let most = slowest * REQUESTS + 4 * max_delay;
+pub fn check(took: Duration, slowest: Duration, max_delay: Duration, ahead: u64) -> Result<(), Violation> {
+    let turns = 1 + ahead.div_ceil(WINDOW_BYTES) as u32;
+    let most = slowest * REQUESTS * turns + 4 * max_delay;
     match took <= most {
         true => Ok(()),
         false => {

@@ -143,8 +143,13 @@ fn abandoned_sees_a_superblock_of_a_failed_log_that_does_not_say_so() {
 #[test]
 fn smooth_sees_a_write_that_waits_for_many_requests() {
     let (ms, none) = (Duration::from_millis(1), Duration::ZERO);
-    assert_eq!(says(smooth::check(20 * ms, ms, none)), "nothing");
-    assert_eq!(says(smooth::check(1000 * ms, ms, none)), "smoothness");
+    assert_eq!(says(smooth::check(20 * ms, ms, none, 0)), "nothing");
+    assert_eq!(says(smooth::check(1000 * ms, ms, none, 0)), "smoothness");
+    assert_eq!(says(smooth::check(100 * ms, ms, none, 512 << 10)), "nothing");
+    assert_eq!(
+        says(smooth::check(1000 * ms, ms, none, 512 << 10)),
+        "smoothness"
+    );
 }
 
 #[test]

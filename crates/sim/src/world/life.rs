@@ -138,6 +138,7 @@ fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     ctx.attached.set(false);
     ctx.home_lost.set(false);
     ctx.asked.take();
+    ctx.batches.take();
     look_on(ctx, life, world);
 }
 

@@ -123,8 +123,17 @@ pub(crate) struct Ctx {
     pub(crate) left: RefCell<Option<Seen>>,
     /// What the users of this life asked and was done.
     pub(crate) asked: Cell<Asked>,
+    /// Bytes that batches of writes ask, in the life that runs now.
+    pub(crate) batches: Cell<Batches>,
     /// The life that runs now.
     pub(crate) life: Cell<usize>,
+}
+
+/// Bytes of batches of writes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Batches {
+    pub(crate) begun: u64,
+    pub(crate) done: u64,
 }
 
 impl Ctx {
@@ -307,6 +316,7 @@ pub fn run_within(plan: &Plan, readable: bool, limits: Limits) -> Outcome {
         left: RefCell::new(None),
         harmed: Cell::new(false),
         asked: Cell::default(),
+        batches: Cell::default(),
         life: Cell::new(0),
     });
     ctx.count(|tally| tally.worlds = 1);

@@ -63,8 +63,19 @@ impl User {
                 .say(self.rt.now(), || format!("lane {}: {action}", self.lane));
             let now = (action.clone(), self.rt.now(), self.clock.leapt());
             self.busy.replace(Some(now));
-            let began = self.rt.now();
+            let (began, batches_done) = (self.rt.now(), self.ctx.batches.get().done);
+            let batch = match action {
+                Action::Batch(ranges) => bytes_of(ranges),
+                _ => 0,
+            };
+            let mut batches = self.ctx.batches.get();
+            batches.begun += batch;
+            self.ctx.batches.set(batches);
             let done = self.act(action).await;
+            let mut batches = self.ctx.batches.get();
+            let ahead = batches.begun - batches_done;
+            batches.done += batch;
+            self.ctx.batches.set(batches);
             if let Some(what) = self.waits_too_long() {
                 self.ctx.violated(Violation::new("liveness", what));
             }
@@ -72,7 +83,7 @@ impl User {
             self.ctx.tape.note(u64::from(done.is_ok()));
             if done.is_ok() {
                 self.count(action);
-                self.smoothly(action, began);
+                self.smoothly(action, began, ahead);
             }
             match done {
                 Ok(()) => self.ctx.tape.say(self.rt.now(), || {
@@ -84,7 +95,8 @@ impl User {
         }
     }
 
-    fn smoothly(&self, action: &Action, began: Instant) {
+    /// `ahead` bytes of batches were under way or came while the action was.
+    fn smoothly(&self, action: &Action, began: Instant, ahead: u64) {
         let plan = &self.ctx.plan;
         let life = &plan.lives[self.ctx.life.get()];
         let steady = plan.kind == Kind::Calm && plan.clock_leaps.is_none();
@@ -96,7 +108,7 @@ impl User {
             let flush = life.flush_takes.unwrap_or_default();
             let slowest = life.slowest.0.max(life.slowest.1).max(flush);
             let took = self.rt.now().since(began);
-            self.ctx.check(smooth::check(took, slowest, plan.max_delay));
+            self.ctx.check(smooth::check(took, slowest, plan.max_delay, ahead));
         }
     }
 
@@ -109,7 +121,7 @@ impl User {
             }
             Action::Batch(ranges) => {
                 asked.writes += ranges.len() as u64;
-                asked.write_bytes += ranges.iter().map(|r| r.end - r.start).sum::<u64>();
+                asked.write_bytes += bytes_of(ranges);
             }
             Action::Zero(_) | Action::Discard(_) => asked.discards += 1,
             Action::Read(range) => {
@@ -295,4 +307,8 @@ impl User {
             }
         }
     }
+}
+
+fn bytes_of(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
 }
