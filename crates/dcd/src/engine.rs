@@ -46,7 +46,8 @@ pub struct AttachOptions {
     /// How long requests wait for a device that fails before they fail too, counted from when the
     /// trouble began. What fails is tried again for as long as it takes.
     pub patience: Duration,
-    /// How much memory the map may take for its pieces and marks; less than 256 KiB counts as that.
+    /// How much memory the map may take for its pieces and marks; less than a MiB
+    /// written at once can take counts as that.
     /// What would take more waits, as for room in the log.
     pub map_memory: ByteLen,
     /// Take up a log in which something durable is missing, up to what is missing.

@@ -3,14 +3,12 @@
 //! Both are made by destaging, and in the same order: what leaves the log leaves the map.
 
 use forebay_log::SEGMENTS_RESERVED;
-use forebay_units::ByteLen;
+use forebay_units::LINE_BYTES;
 
 use crate::engine::Engine;
 use crate::map::Map;
 use crate::policy;
-
-/// The least that can be had: a few of the longest writes, piece by piece.
-const MAP_MEMORY_MIN: ByteLen = ByteLen::kib(256);
+use crate::write::ATOMIC_BYTES;
 
 /// What has no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +29,11 @@ impl Lack {
     }
 }
 
+/// The most pieces that so many bytes in a row can make.
+pub(crate) fn entries_of(bytes: u64) -> u64 {
+    bytes / LINE_BYTES + 2
+}
+
 impl Engine {
     /// True if a write of `bytes` in at most `entries` pieces, or so many marks, can be taken now.
     pub(crate) fn has_room(&self, bytes: u64, entries: u64) -> bool {
@@ -45,9 +48,11 @@ impl Engine {
         (!self.map_has_room(entries)).then_some(Lack::Map)
     }
 
-    /// What pieces and marks may take, in bytes.
+    /// What pieces and marks may take, in bytes: at least what one admission can add, or nobody would
+    /// be admitted ever.
     pub(crate) fn map_bytes_max(&self) -> u64 {
-        self.options.map_memory.max(MAP_MEMORY_MIN).0
+        let least = Map::charge_of(entries_of(ATOMIC_BYTES));
+        self.options.map_memory.0.max(least)
     }
 
     fn map_has_room(&self, entries: u64) -> bool {

@@ -14,6 +14,7 @@ use crate::fingerprint::Fingerprint;
 use crate::map::{Map, Piece};
 use crate::policy;
 use crate::ranges::Mark;
+use crate::room::entries_of;
 
 /// The longest write that is applied whole or not at all, in bytes. Longer ones are several.
 pub(crate) const ATOMIC_BYTES: u64 = 1 << 20;
@@ -69,7 +70,7 @@ impl Engine {
             let (at, part) = (at + done as u64, buf.slice(done..done + n));
             done += n;
             match self
-                .admit(Op::Write, n as u64, n as u64 / LINE_BYTES + 2)
+                .admit(Op::Write, n as u64, entries_of(n as u64))
                 .await?
             {
                 Admitted::ToLog => self.append(at, &part),

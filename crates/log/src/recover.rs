@@ -228,8 +228,10 @@ async fn settle(device: &dyn Device, layout: &Layout, scan: &Scan) -> Result<(),
     device.flush().await
 }
 
-/// Makes sure that no header and no summary's end stands here.
+/// Makes sure that no header and no summary's end stands here, by one block of the device: of a longer
+/// write a part might arrive, and what is torn there may lack just the zeroes of that part.
 async fn wipe(device: &dyn Device, at: u64) -> Result<(), DeviceError> {
-    let zeroes = BufMut::zeroed(HEADER_BYTES).freeze();
+    let block = device.geometry().block_size as usize;
+    let zeroes = BufMut::zeroed(block).freeze();
     device.write(at, zeroes, Durability::Flush).await
 }

@@ -129,7 +129,7 @@ fn life(seed: u64, block: u32, actions: Vec<Action>, looks: Looks) -> Life {
     };
     Life {
         seed,
-        log_block: block,
+        blocks: (block, block),
         scripts: vec![script],
         stop_at: None,
         killed: false,
@@ -154,6 +154,7 @@ fn plan(seed: u64, kind: Kind) -> Plan {
         durable_writes: false,
         max_delay: Duration::from_millis(5),
         bypass: None,
+        map_memory: None,
         clock_leaps: None,
         resends: None,
         flood: false,

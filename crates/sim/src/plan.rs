@@ -78,8 +78,9 @@ pub enum Looks {
 pub struct Life {
     /// For the disks' choices.
     pub seed: u64,
-    /// Bytes in a block of the log device; a log goes on on one of smaller blocks than it was made for.
-    pub log_block: u32,
+    /// Bytes in a block of the log and of the data device; a volume goes on on devices of smaller
+    /// blocks than it was made for.
+    pub blocks: (u32, u32),
     /// What each lane does.
     pub scripts: Vec<Script>,
     /// The power goes at this request that changes something.
@@ -124,6 +125,8 @@ pub struct Plan {
     pub max_delay: Duration,
     /// Writes from this length on go past the log.
     pub bypass: Option<u64>,
+    /// The memory that the map may take, in bytes, if that is little.
+    pub map_memory: Option<u64>,
     /// The clock leaps forward now and then: one in so many waits.
     pub clock_leaps: Option<u64>,
     /// One in so many writes is sent twice at the same time, as by a client that lost patience.
@@ -167,6 +170,7 @@ impl Plan {
             durable_writes: rng.one_in(8),
             max_delay: Duration::from_micros(200 << rng.below(9)),
             bypass: rng.one_in(10).then(|| 4096 << rng.below(5)),
+            map_memory: None,
             clock_leaps: rng.one_in(12).then(|| 2 << rng.below(6)),
             resends: resends(seed),
             flood,
@@ -226,7 +230,7 @@ impl Plan {
         let fast = rng.one_in(3);
         Life {
             seed,
-            log_block: self.block,
+            blocks: (self.block, self.block),
             scripts,
             stop_at: None,
             killed: false,

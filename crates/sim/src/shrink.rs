@@ -174,6 +174,7 @@ impl Shrinking {
         self.attempt(|plan| plan.clock_leaps = None);
         self.attempt(|plan| plan.resends = None);
         self.attempt(|plan| plan.bypass = None);
+        self.attempt(|plan| plan.map_memory = None);
         self.attempt(|plan| plan.durable_writes = false);
         for life in 0..self.best.lives.len() {
             self.attempt(|plan| plan.lives[life].log = Faults::default());
@@ -184,7 +185,7 @@ impl Shrinking {
             self.attempt(|plan| plan.lives[life].flush_takes = None);
             self.attempt(|plan| plan.lives[life].stop_at = None);
             self.attempt(|plan| plan.lives[life].killed = false);
-            self.attempt(|plan| plan.lives[life].log_block = plan.block);
+            self.attempt(|plan| plan.lives[life].blocks = (plan.block, plan.block));
             self.troubles(life, |life| &mut life.log);
             self.troubles(life, |life| &mut life.data);
         }

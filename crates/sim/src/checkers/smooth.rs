@@ -21,7 +21,12 @@ const WINDOW_BYTES: u64 = 128 << 10;
 ///
 /// # Errors
 /// If it was held up for too long.
-pub fn check(took: Duration, slowest: Duration, max_delay: Duration, ahead: u64) -> Result<(), Violation> {
+pub fn check(
+    took: Duration,
+    slowest: Duration,
+    max_delay: Duration,
+    ahead: u64,
+) -> Result<(), Violation> {
     let turns = 1 + ahead.div_ceil(WINDOW_BYTES) as u32;
     let most = slowest * REQUESTS * turns + 4 * max_delay;
     match took <= most {

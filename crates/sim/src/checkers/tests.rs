@@ -145,7 +145,10 @@ fn smooth_sees_a_write_that_waits_for_many_requests() {
     let (ms, none) = (Duration::from_millis(1), Duration::ZERO);
     assert_eq!(says(smooth::check(20 * ms, ms, none, 0)), "nothing");
     assert_eq!(says(smooth::check(1000 * ms, ms, none, 0)), "smoothness");
-    assert_eq!(says(smooth::check(100 * ms, ms, none, 512 << 10)), "nothing");
+    assert_eq!(
+        says(smooth::check(100 * ms, ms, none, 512 << 10)),
+        "nothing"
+    );
     assert_eq!(
         says(smooth::check(1000 * ms, ms, none, 512 << 10)),
         "smoothness"

@@ -24,6 +24,9 @@ impl std::fmt::Display for Plan {
         if let Some(from) = self.bypass {
             write!(f, ", past the log from {from} bytes on")?;
         }
+        if let Some(bytes) = self.map_memory {
+            write!(f, ", {bytes} bytes of memory for the map")?;
+        }
         if let Some(one_in) = self.clock_leaps {
             write!(f, ", the clock leaps once in {one_in} waits")?;
         }
@@ -43,8 +46,12 @@ impl std::fmt::Display for Plan {
             if let Some(at) = life.stop_at {
                 writeln!(f, "    closed at {at:?}")?;
             }
-            if life.log_block != self.block {
-                writeln!(f, "    the log device has blocks of {}", life.log_block)?;
+            if life.blocks != (self.block, self.block) {
+                let (log, data) = life.blocks;
+                writeln!(
+                    f,
+                    "    the log device has blocks of {log}, the data device of {data}"
+                )?;
             }
             for (name, faults) in [("log", &life.log), ("data", &life.data)] {
                 let wrong = wrong(faults);

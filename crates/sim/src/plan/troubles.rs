@@ -67,6 +67,9 @@ pub(super) fn add(plan: &mut Plan) {
     if plan.block == 4096 && rng.one_in(3) {
         smaller_blocks(&rng, plan);
     }
+    if plan.block == 512 && rng.one_in(24) {
+        little_memory(&rng, plan);
+    }
 }
 
 fn is_long(kind: Kind) -> bool {
@@ -387,11 +390,50 @@ fn killed(rng: &Rng, plan: &mut Plan) {
     }
 }
 
-/// From some life on the log device has smaller blocks than those the log was made for.
+/// The map may take less memory than single sectors in most of the volume need, and they are written.
+fn little_memory(rng: &Rng, plan: &mut Plan) {
+    plan.map_memory = Some(16 << 10 << rng.below(2));
+    plan.data_len = plan.data_len.max(1 << 20);
+    let last = plan.regions.last_mut().expect("a region");
+    last.end = plan.data_len;
+    let alone = rng.coin();
+    for life in &mut plan.lives {
+        let is_slow =
+            [&life.log, &life.data].map(|disk| disk.slow.or(disk.slow_reads)) != [None; 2];
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            if alone {
+                *script = Script::default();
+            }
+            if !script.rules.is_empty() {
+                continue;
+            }
+            let sectors = (region.end - region.start) / 512;
+            let any = |_| {
+                let at = region.start + rng.below(sectors) * 512;
+                at..at + 512
+            };
+            // They go home one by one, and all of a batch has to end within a minute.
+            let most = if is_slow { 64 } else { CROWD / 4 };
+            for _ in 0..1 + rng.below(4) {
+                let count = (1 + rng.below(2 * sectors)).min(most);
+                let at = rng.below(script.actions.len() as u64 + 1) as usize;
+                let batch = Action::Batch((0..count).map(any).collect());
+                script.actions.insert(at, batch);
+            }
+        }
+        if rng.coin() {
+            life.cut_at = u64::MAX;
+        }
+    }
+}
+
+/// From some life on the log device, the data device or both have smaller blocks than those the volume
+/// was made for.
 fn smaller_blocks(rng: &Rng, plan: &mut Plan) {
     let from = rng.below(plan.lives.len() as u64) as usize;
+    let blocks = rng.pick(&[(512, 4096), (4096, 512), (512, 512)]);
     for life in &mut plan.lives[from..] {
-        life.log_block = 512;
+        life.blocks = blocks;
     }
 }
 
@@ -427,7 +469,9 @@ mod tests {
         assert!(some(
             |plan, life| plan.kind == Kind::Calm && life.stop_at.is_some()
         ));
-        assert!(some(|plan, life| life.log_block != plan.block));
+        assert!(some(|plan, life| life.blocks.0 != plan.block));
+        assert!(some(|plan, life| life.blocks.1 != plan.block));
+        assert!(some(|plan, _| plan.map_memory.is_some()));
         assert!(some(
             |plan, life| plan.kind != Kind::Calm && life.well_again() > Some(hour)
         ));

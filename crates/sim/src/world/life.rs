@@ -22,6 +22,7 @@ use crate::rng::{Rng, mix};
 const ROUND: Duration = Duration::from_secs(20);
 
 pub(crate) fn options(plan: &Plan) -> AttachOptions {
+    let common = AttachOptions::default();
     AttachOptions {
         acknowledge: if plan.durable_writes {
             Acknowledge::Write
@@ -30,7 +31,8 @@ pub(crate) fn options(plan: &Plan) -> AttachOptions {
         },
         max_delay: plan.max_delay,
         bypass: plan.bypass.map(ByteLen),
-        ..AttachOptions::default()
+        map_memory: plan.map_memory.map_or(common.map_memory, ByteLen),
+        ..common
     }
 }
 

@@ -208,8 +208,7 @@ impl Ctx {
 
     /// Bytes in a block of the log and of the data device, in the life that runs now.
     pub(crate) fn blocks(&self) -> (u32, u32) {
-        let log = self.plan.lives[self.life.get()].log_block;
-        (log, self.plan.block)
+        self.plan.lives[self.life.get()].blocks
     }
 
     /// True if nothing more is to happen: something must not be, or the world was given up.

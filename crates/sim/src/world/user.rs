@@ -99,7 +99,9 @@ impl User {
     fn smoothly(&self, action: &Action, began: Instant, ahead: u64) {
         let plan = &self.ctx.plan;
         let life = &plan.lives[self.ctx.life.get()];
-        let steady = plan.kind == Kind::Calm && plan.clock_leaps.is_none();
+        // A map that is full holds single sectors, which go home one by one.
+        let steady =
+            plan.kind == Kind::Calm && plan.clock_leaps.is_none() && plan.map_memory.is_none();
         let is_slow = |faults: &Faults| {
             faults.slow.is_some() || faults.slow_reads.is_some() || !faults.troubles.is_empty()
         };
@@ -108,7 +110,8 @@ impl User {
             let flush = life.flush_takes.unwrap_or_default();
             let slowest = life.slowest.0.max(life.slowest.1).max(flush);
             let took = self.rt.now().since(began);
-            self.ctx.check(smooth::check(took, slowest, plan.max_delay, ahead));
+            self.ctx
+                .check(smooth::check(took, slowest, plan.max_delay, ahead));
         }
     }
 
