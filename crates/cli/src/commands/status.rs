@@ -122,7 +122,10 @@ fn text(report: &Report, earlier: Option<&Report>) -> String {
     }
     if report.unreadable_bytes > 0 {
         let bytes = ByteLen(report.unreadable_bytes);
-        let unreadable = format!("{bytes} of the log cannot be read now, and will be tried again");
+        let unreadable = format!(
+            "{bytes} of the log cannot be read now, and will be tried again (if the device is gone \
+             for good, see `forebay give-up`)"
+        );
         lines.add("UNREADABLE", unreadable);
     }
     if report.refused_bytes > 0 {
