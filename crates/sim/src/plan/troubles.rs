@@ -4,10 +4,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use forebay_device::Op;
 use forebay_log::{SEGMENTS_AT, SUPERBLOCK_B_AT};
 
 use super::{After, Kind, Life, Plan};
-use crate::disk::Trouble;
+use crate::disk::{Outage, Trouble};
 use crate::history::{Action, extent};
 use crate::lab::LOG_BYTES;
 use crate::rng::{Rng, mix};
@@ -34,6 +35,7 @@ pub(super) fn add(plan: &mut Plan) {
     let (kind, data_len, block) = (plan.kind, plan.data_len, plan.block.into());
     for life in &mut plan.lives {
         match kind {
+            Kind::Away if rng.one_in(4) => full_meanwhile(&rng, life, &plan.regions, block),
             Kind::Away => away(&rng, life),
             Kind::BadPlaces => bad_places(&rng, life, data_len),
             Kind::Superblocks if rng.coin() => superblocks(&rng, life),
@@ -49,6 +51,13 @@ pub(super) fn add(plan: &mut Plan) {
     }
     if honest && rng.one_in(10) {
         past_the_log(&rng, plan);
+        if rng.one_in(3) && !is_long(plan.kind) {
+            plan.kind = rng.pick(&[Kind::DataFails, plan.kind]);
+            lose_flushes(&rng, plan);
+        }
+    }
+    if plan.kind == Kind::LogFails && rng.one_in(3) {
+        hard_rescues(&rng, plan);
     }
     if rng.one_in(8) {
         crowd(&rng, plan);
@@ -124,6 +133,34 @@ fn away(rng: &Rng, life: &mut Life) {
     }
     let forgetful = rng.coin();
     (life.log.forgetful, life.data.forgetful) = (forgetful, forgetful);
+}
+
+/// The data device is away for seconds, and meanwhile more is written than the log holds.
+fn full_meanwhile(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
+    let from = span(rng, 8);
+    life.data.troubles.push(Trouble {
+        from,
+        to: Some(from + span(rng, 13)),
+        one_in: rng.pick(&[1, 1, 2]),
+        ..trouble(rng)
+    });
+    life.data.forgetful = rng.coin();
+    for (region, script) in regions.iter().zip(&mut life.scripts) {
+        let start = region.start.next_multiple_of(block);
+        let len = ((4 << 10) << rng.below(4)).min(region.end - start) / block * block;
+        let places = (region.end - start - len) / block + 1;
+        let any = |_| {
+            let at = start + rng.below(places) * block;
+            at..at + len
+        };
+        let count = 3 * LOG_BYTES / 2 / regions.len() as u64 / len;
+        *script = Script::default();
+        for _ in 0..4 {
+            let batch = (0..count / 4).map(any).collect();
+            script.actions.push(Action::Batch(batch));
+        }
+    }
+    life.cut_at = life.cut_at.saturating_mul(8);
 }
 
 fn bad_places(rng: &Rng, life: &mut Life, data_len: u64) {
@@ -269,6 +306,66 @@ fn past_the_log(rng: &Rng, plan: &mut Plan) {
         if rng.coin() {
             life.cut_at = u64::MAX;
         }
+    }
+}
+
+/// Some flushes of the data device fail, and lose what they were for. Where anything may fail.
+fn lose_flushes(rng: &Rng, plan: &mut Plan) {
+    if plan.may_fail() {
+        for life in &mut plan.lives {
+            life.data.flushes_fail = 1 + rng.below(5);
+            life.data.forgetful = true;
+        }
+    }
+}
+
+/// The log fails for good, can be read, and what it holds goes home slowly and by flushes that fail,
+/// while the same few lines are written again and again.
+fn hard_rescues(rng: &Rng, plan: &mut Plan) {
+    let block = u64::from(plan.block);
+    if rng.coin() {
+        lose_flushes(rng, plan);
+    }
+    for life in &mut plan.lives {
+        let at_first = rng.below(80);
+        life.log.outage = Some(Outage {
+            from: 20 + at_first,
+            op: rng.pick(&[None, None, Some(Op::Flush)]),
+            requests: None,
+            reads: false,
+        });
+        let slow = Duration::from_millis(10 << rng.below(6));
+        life.data.slow = Some((1 + rng.below(4), slow));
+        if rng.coin() {
+            life.log.slow_reads = Some((1 + rng.below(3), slow));
+        }
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            let hot = region.start..region.end.min(region.start + (16 << 10));
+            let bounds = Bounds {
+                region: hot.clone(),
+                volume: plan.data_len,
+                block,
+            };
+            let mut all = Vec::new();
+            for _ in 0..20 + rng.below(60) {
+                let range = bounds.align(extent(rng, &hot, 8 << 10));
+                all.push(Action::Write { range, fua: false });
+                if rng.one_in(4) {
+                    all.push(Action::Flush);
+                }
+                if rng.one_in(3) {
+                    all.push(Action::Pause(span(rng, 7)));
+                }
+            }
+            *script = Script {
+                actions: all,
+                ..Script::default()
+            };
+        }
+        life.cut_at = match rng.coin() {
+            true => u64::MAX,
+            false => 60 + rng.below(300),
+        };
     }
 }
 
