@@ -175,6 +175,11 @@ fn serves_evenly(depth: u64) {
         worst * 2 >= median,
         "depth {depth}: {worst}/s, as a rule {median}/s"
     );
+    // Not even while what was written densely in a burst makes room for smaller records.
+    assert!(
+        worst * 15 >= OWN * 14,
+        "depth {depth}: {worst}/s, and {OWN}/s without a log"
+    );
     // From the second on, the log is as good as full.
     let mean = all[1..].iter().sum::<u64>() / (SECONDS as u64 - 1);
     assert!(
