@@ -5,15 +5,14 @@
 //! of the second half, when the log has long been full.
 
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice, Room};
+use forebay_device::{Device, Durability, RamDevice};
 use forebay_model::disk::{Options, Scheduling, named};
-use forebay_model::{Drive, Emulated};
-use forebay_rt::{Executor, Instant, Rt, VirtualTime};
-use forebay_units::ByteLen;
+use forebay_model::{Drive, Emulated, Even};
+use forebay_rt::{Executor, Rt, VirtualTime};
+use forebay_units::{ByteLen, SECTOR_BYTES};
 
 use crate::cases::median;
 use crate::load::{Random, noise};
@@ -28,63 +27,11 @@ const ALONE: u64 = 120;
 /// What a request to the log takes.
 const FAST: Duration = Duration::from_micros(50);
 
-/// A device that takes so long for each read and write, one after another.
-struct Slow {
-    rt: Rt,
-    inner: RamDevice,
-    each: Duration,
-    /// When it is done with all that it was asked for.
-    busy: Cell<Instant>,
-}
-
-impl Slow {
-    fn device(rt: &Rt, len: u64, each: Duration) -> Rc<dyn Device> {
-        Rc::new(Slow {
-            rt: rt.clone(),
-            inner: RamDevice::new(len, 512),
-            each,
-            busy: Cell::default(),
-        })
-    }
-
-    /// What it was asked for is done whether or not anybody waits for it, so there is no lock.
-    async fn serve(&self) {
-        let done = self.busy.get().max(self.rt.now()).plus(self.each);
-        self.busy.set(done);
-        self.rt.sleep_until(done).await;
-    }
-}
-
-impl Device for Slow {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-        Box::pin(async move {
-            self.serve().await;
-            self.inner.read(at, buf).await
-        })
-    }
-
-    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            self.serve().await;
-            self.inner.write(at, buf, durability).await
-        })
-    }
-
-    fn flush(&self) -> IoFuture<'_, ()> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.inner.discard(range)
-    }
-
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
-        self.inner.write_zeroes(range, room)
-    }
+/// A device of `len` bytes that takes `each` for every request, one after another.
+fn even(rt: &Rt, len: u64, each: Duration) -> anyhow::Result<Rc<dyn Device>> {
+    let data = Rc::new(RamDevice::new(len, 512));
+    let disk = Even::new(len / SECTOR_BYTES, each);
+    Ok(Rc::new(Emulated::new(rt, data, disk)?))
 }
 
 #[derive(Clone, Copy)]
@@ -115,7 +62,7 @@ impl Disk {
                 return Ok(Rc::new(Emulated::new(rt, data, Drive::new(spec, options))?));
             }
         };
-        Ok(Slow::device(rt, ByteLen::gib(16).0, each))
+        even(rt, ByteLen::gib(16).0, each)
     }
 }
 
@@ -170,7 +117,7 @@ fn measure(disk: Disk, log: Option<ByteLen>, depth: u64, seconds: u64) -> anyhow
         let Some(log) = log else {
             return write(&rt, data, depth, seconds).await;
         };
-        let log = Slow::device(&rt, log.0, FAST);
+        let log = even(&rt, log.0, FAST)?;
         create(Rc::clone(&log), Rc::clone(&data)).await?;
         let volume = attach(rt.clone(), log, data).await?;
         let seen = write(&rt, Rc::new(volume.clone()), depth, seconds).await?;

@@ -169,14 +169,22 @@ impl Pace {
         Duration::from_secs_f64((debt / rate).max(0.0))
     }
 
+    /// Nobody is paced now, so nothing of what was taken is waited for later.
+    pub(crate) fn forgive(&self, now: Instant) {
+        self.debt.set((0.0, now));
+    }
+
     /// A request takes so many bytes, headers included as far as it can know; the log's head is there.
     pub(crate) fn take(&self, bytes: u64, head: SegmentSeq, segment_bytes: u32) {
         let moved = head.since(self.head.get()) * u64::from(segment_bytes);
         if moved > 0 {
-            let asked = self.asked.replace(0).max(1) as f64;
-            let cost = moved as f64 / asked;
-            self.cost.set(self.cost.get() * (1.0 - LAST) + LAST * cost);
+            let asked = self.asked.replace(0);
             self.head.set(head);
+            // What nobody asked for, what home refuses for instance, is no request's cost.
+            if asked > 0 {
+                let cost = moved as f64 / asked as f64;
+                self.cost.set(self.cost.get() * (1.0 - LAST) + LAST * cost);
+            }
         }
         self.asked.set(self.asked.get() + bytes);
         let (debt, then) = self.debt.get();
@@ -194,3 +202,7 @@ impl Pace {
 pub(crate) fn bytes_of(window: &Range<SegmentSeq>, segment_bytes: u32) -> u64 {
     window.end.since(window.start) * u64::from(segment_bytes)
 }
+
+#[cfg(test)]
+#[path = "pace_tests.rs"]
+mod tests;

@@ -5,19 +5,24 @@ use std::time::Duration;
 /// Above this share of the log in use, destaging does not wait for users to be idle.
 pub(crate) const HIGH_WATER: f64 = 0.70;
 /// Above this share, writers are slowed down so that they and the destaging meet before the log is
-/// full.
-pub(crate) const PACE_FROM: f64 = 0.75;
+/// full. Not below: nobody need be destaging there.
+pub(crate) const PACE_FROM: f64 = HIGH_WATER;
 /// At this share they fill the log as fast as it is being emptied, so that it stays there: the rest
 /// is a reserve, since room comes a window at a time.
 pub(crate) const PACE_EVEN: f64 = 0.90;
+/// How the multiple of that rate falls in between: to this power. Less than 1 saves most of the room for
+/// later, so that it lasts: while what was written in a burst, densely, goes home, what paced writers
+/// fill the log with has more headers, and they get less than the disk's own rate but for that room.
+const PACE_POWER: f64 = 0.2;
 /// Beyond, they are slowed further, down to this multiple of that rate.
 const PACE_LEAST: f64 = 0.5;
 /// The most segments taken in one window.
 const WINDOW_SEGMENTS: u64 = 256;
-/// The part of the ring that a window may be. Two are under way, and the reserve must hold them.
-const WINDOW_PART: u64 = 20;
-/// How long a window may take, in seconds.
-const WINDOW_SECONDS: f64 = 8.0;
+/// The part of the ring that a window may be. The reserve must hold it until it is home, and what goes
+/// home of the next until its tail has moved.
+const WINDOW_PART: u64 = 12;
+/// How long a window may take, in seconds: the longer, the shorter are the disk's ways.
+const WINDOW_SECONDS: f64 = 12.0;
 /// Idle for this long, and what was last flushed is noted in the superblock.
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
 const IDLE_EMPTY: f64 = 1.0;
@@ -119,7 +124,7 @@ pub(crate) fn pace(used: f64) -> Option<f64> {
     let within = ((used - PACE_EVEN) / (1.0 - PACE_EVEN)).min(1.0);
     match (over > 0.0, within > 0.0) {
         (false, _) => None,
-        (true, false) => Some(1.0 / over),
+        (true, false) => Some(over.powf(-PACE_POWER)),
         (true, true) => Some(1.0 - (1.0 - PACE_LEAST) * within),
     }
 }
@@ -217,12 +222,18 @@ mod tests {
     }
 
     #[test]
+    fn most_of_the_room_above_the_high_water_mark_is_left_to_be_used_slowly() {
+        let middle = pace((PACE_FROM + PACE_EVEN) / 2.0).unwrap();
+        assert!((1.1..1.25).contains(&middle), "{middle}");
+    }
+
+    #[test]
     fn writers_are_slowed_smoothly_down_to_the_rate_of_emptying() {
         assert_eq!(pace(0.5), None);
-        assert!(pace(PACE_FROM + 0.001).unwrap() > 100.0);
+        assert!(pace(PACE_FROM + 1e-9).unwrap() > 10.0);
         assert!((pace(PACE_EVEN).unwrap() - 1.0).abs() < 1e-9);
         assert!((pace(1.0).unwrap() - PACE_LEAST).abs() < 1e-9);
-        let steps: Vec<_> = (76..=100)
+        let steps: Vec<_> = (71..=100)
             .filter_map(|n| pace(f64::from(n) / 100.0))
             .collect();
         assert!(steps.windows(2).all(|pair| pair[0] > pair[1]));
@@ -231,9 +242,9 @@ mod tests {
     #[test]
     fn a_window_takes_a_slow_disk_no_longer_than_seconds_but_is_one_segment_at_least() {
         assert_eq!(window_segments(4096, 0.1), 1);
-        assert_eq!(window_segments(4096, 5.0), 40);
+        assert_eq!(window_segments(4096, 5.0), 60);
         assert_eq!(window_segments(8192, 1e6), WINDOW_SEGMENTS);
-        assert_eq!(window_segments(64, 1e6), 3);
+        assert_eq!(window_segments(64, 1e6), 5);
         assert_eq!(window_segments(8, 1e6), 1);
     }
 

@@ -137,10 +137,11 @@ impl Engine {
 
     /// How long a write has to wait, so that writers and destaging meet before the log is full.
     fn pace(&self) -> Duration {
-        match policy::pace(self.used_soon()) {
-            Some(multiple) => self.pace.wait(multiple, self.rt.now()),
-            None => Duration::ZERO,
-        }
+        let Some(multiple) = policy::pace(self.used_soon()) else {
+            self.pace.forgive(self.rt.now());
+            return Duration::ZERO;
+        };
+        self.pace.wait(multiple, self.rt.now())
     }
 
     /// What such a write takes of what is paced.

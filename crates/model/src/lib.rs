@@ -9,9 +9,11 @@
 pub mod disk;
 mod drive;
 mod emulated;
+mod even;
 pub mod flash;
 mod lateness;
 
 pub use drive::Drive;
 pub use emulated::{Emulated, EmulatedError, Timing};
+pub use even::Even;
 pub use lateness::Lateness;

@@ -18,8 +18,6 @@ use crate::lab::{Medium, World, checked};
 use crate::plan::{Life, Looks, Plan};
 use crate::rng::{Rng, mix};
 
-/// A life of so many requests that change something is long.
-const LONG: u64 = 1000;
 /// How often it is looked whether somebody waits for ever.
 const ROUND: Duration = Duration::from_secs(20);
 
@@ -156,10 +154,7 @@ fn look_on(ctx: &Rc<Ctx>, life: &Life, world: &World) {
     let (seed, looks) = (mix(life.seed, 5), life.looks);
     let watch = move |request| {
         let rng = Rng::new(mix(seed, request));
-        // Less and less often: another world shows more than the hundredth look at a long one, and
-        // each is dearer, as more is at stake.
-        let rarer = 1 + request / LONG;
-        if shared.is_over() || matches!(looks, Looks::OneIn(n) if !rng.one_in(n * rarer)) {
+        if shared.is_over() || matches!(looks, Looks::OneIn(n) if !rng.one_in(n)) {
             return;
         }
         if shared.plan.is_dishonest() && log.injected() + data.injected() > 0 {

@@ -1,0 +1,103 @@
+//! A disk that takes the same time for every request, one after another: a quota of I/Os a second.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use forebay_rt::Instant;
+
+use crate::Timing;
+use crate::disk::{Completion, Op, Service};
+
+/// A disk without a cache that serves each command in the same time, wherever and however long it is.
+pub struct Even {
+    blocks: u64,
+    each: Duration,
+    /// When it is done with all that it was asked for.
+    busy: Instant,
+    /// What is not done yet, in the order in which it will be.
+    waiting: VecDeque<Completion>,
+}
+
+impl Even {
+    /// A disk of so many sectors of 512 bytes that takes `each` for a command.
+    pub fn new(blocks: u64, each: Duration) -> Even {
+        Even {
+            blocks,
+            each,
+            busy: Instant::default(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    fn serve(&mut self, now: Instant, id: u64, takes: Duration) {
+        let at = self.busy.max(now).plus(takes);
+        self.busy = at;
+        self.waiting.push_back(Completion {
+            id,
+            at,
+            service: Service::default(),
+        });
+    }
+}
+
+impl Timing for Even {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn has_write_cache(&self) -> bool {
+        false
+    }
+
+    fn submit(&mut self, now: Instant, id: u64, _: Op, _: u64, _: u32) {
+        self.serve(now, id, self.each);
+    }
+
+    /// Has nothing to do, after what was asked for before.
+    fn flush(&mut self, now: Instant, id: u64) {
+        self.serve(now, id, Duration::ZERO);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.waiting.front().map(|first| first.at)
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        while let Some(first) = self.waiting.pop_front_if(|first| first.at <= now) {
+            done.push(first);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EACH: Duration = Duration::from_millis(10);
+
+    fn ms(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    fn done_by(disk: &mut Even, now: Instant) -> Vec<(u64, Instant)> {
+        let mut done = Vec::new();
+        disk.advance(now, &mut done);
+        done.iter().map(|done| (done.id, done.at)).collect()
+    }
+
+    #[test]
+    fn requests_are_served_one_after_another_however_they_arrive() {
+        let mut disk = Even::new(1 << 20, EACH);
+        disk.submit(ms(5), 1, Op::Write, 0, 8);
+        disk.submit(ms(7), 2, Op::Read, 1 << 19, 1024);
+        disk.flush(ms(8), 3);
+        assert_eq!(disk.next_event(), Some(ms(15)));
+        assert_eq!(done_by(&mut disk, ms(14)), []);
+        assert_eq!(done_by(&mut disk, ms(24)), [(1, ms(15))]);
+        assert_eq!(done_by(&mut disk, ms(25)), [(2, ms(25)), (3, ms(25))]);
+        assert_eq!(disk.next_event(), None);
+        // Time in which it had nothing to do is not saved up.
+        disk.submit(ms(100), 4, Op::Write, 0, 8);
+        assert_eq!(disk.next_event(), Some(ms(110)));
+    }
+}
