@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_device::Op;
 use forebay_log::{SEGMENTS_AT, SUPERBLOCK_B_AT};
 
-use super::{After, Kind, Life, Plan};
+use super::{After, Kind, Life, Looks, Plan};
 use crate::disk::{Outage, Trouble};
 use crate::history::{Action, extent};
 use crate::lab::LOG_BYTES;
@@ -161,6 +161,7 @@ fn full_meanwhile(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64
         }
     }
     life.cut_at = life.cut_at.saturating_mul(8);
+    life.looks = Looks::OneIn(8 + rng.below(24));
 }
 
 fn bad_places(rng: &Rng, life: &mut Life, data_len: u64) {
@@ -495,6 +496,7 @@ fn little_memory(rng: &Rng, plan: &mut Plan) {
     last.end = plan.data_len;
     let alone = rng.coin();
     for life in &mut plan.lives {
+        life.looks = Looks::OneIn(8 + rng.below(24));
         let is_slow =
             [&life.log, &life.data].map(|disk| disk.slow.or(disk.slow_reads)) != [None; 2];
         for (region, script) in plan.regions.iter().zip(&mut life.scripts) {

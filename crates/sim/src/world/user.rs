@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use forebay_dcd::Volume;
 use forebay_device::{BufMut, Checked, Device, DeviceError, Durability};
+use forebay_log::HEADER_BYTES;
 use forebay_rt::{Instant, Rt};
 
 use futures_util::future::{join, join_all};
@@ -21,6 +22,18 @@ use crate::plan::Kind;
 use crate::rng::{Rng, mix};
 use crate::stamp::stamp_into;
 
+/// In a minute so much gets through a full log before any of these disks.
+const TURN_BYTES: u64 = 1 << 20;
+
+/// What a lane waits for, since when; and how far the clock had leapt, and bytes of batches that were
+/// done, by then.
+struct Busy {
+    action: Action,
+    since: Instant,
+    leapt: Duration,
+    batches_done: u64,
+}
+
 /// One lane of a life.
 pub(crate) struct User {
     pub(crate) ctx: Rc<Ctx>,
@@ -28,8 +41,7 @@ pub(crate) struct User {
     pub(crate) clock: Rc<LeapingTime>,
     pub(crate) volume: Checked<Volume>,
     pub(crate) lane: usize,
-    /// What it waits for, since when, and how far the clock had leapt.
-    busy: RefCell<Option<(Action, Instant, Duration)>>,
+    busy: RefCell<Option<Busy>>,
 }
 
 impl User {
@@ -62,25 +74,24 @@ impl User {
             self.ctx
                 .tape
                 .say(self.rt.now(), || format!("lane {}: {action}", self.lane));
-            let now = (action.clone(), self.rt.now(), self.clock.leapt());
-            self.busy.replace(Some(now));
-            let (began, batches_done) = (self.rt.now(), self.ctx.batches.get().done);
-            let batch = match action {
-                Action::Batch(ranges) => bytes_of(ranges),
-                _ => 0,
-            };
-            let mut batches = self.ctx.batches.get();
-            batches.begun += batch;
+            let (began, mut batches) = (self.rt.now(), self.ctx.batches.get());
+            self.busy.replace(Some(Busy {
+                action: action.clone(),
+                since: began,
+                leapt: self.clock.leapt(),
+                batches_done: batches.done,
+            }));
+            batches.begun += batch_bytes(action);
             self.ctx.batches.set(batches);
             let done = self.act(action).await;
-            let mut batches = self.ctx.batches.get();
-            let ahead = batches.begun - batches_done;
-            batches.done += batch;
-            self.ctx.batches.set(batches);
             if let Some(what) = self.waits_too_long() {
                 self.ctx.violated(Violation::new("liveness", what));
             }
+            let ahead = self.ahead();
             self.busy.replace(None);
+            let mut batches = self.ctx.batches.get();
+            batches.done += batch_bytes(action);
+            self.ctx.batches.set(batches);
             self.ctx.tape.note(u64::from(done.is_ok()));
             if done.is_ok() {
                 self.count(action);
@@ -141,15 +152,29 @@ impl User {
     /// What it has been waiting for longer than anybody should.
     pub(crate) fn waits_too_long(&self) -> Option<String> {
         let busy = self.busy.borrow();
-        let (action, began, leapt) = busy.as_ref()?;
+        let Busy {
+            action,
+            since,
+            leapt,
+            ..
+        } = busy.as_ref()?;
         let span = match action {
             Action::Pause(span) => *span,
             _ => Duration::ZERO,
         };
-        let took = self.rt.now().since(*began);
+        let took = self.rt.now().since(*since);
         let took = took.saturating_sub(self.clock.leapt() - *leapt);
-        (took > self.ctx.bounds().request + span)
+        let turns = 1 + (self.ahead() / TURN_BYTES) as u32;
+        (took > self.ctx.bounds().request * turns + span)
             .then(|| format!("lane {}: {action} has taken {took:?}", self.lane))
+    }
+
+    /// Bytes of batches that were under way or came while its action was, that among them.
+    fn ahead(&self) -> u64 {
+        let busy = self.busy.borrow();
+        let done_before = busy.as_ref().map(|busy| busy.batches_done);
+        let batches = self.ctx.batches.get();
+        batches.begun - done_before.unwrap_or(batches.begun)
     }
 
     fn refused(&self, action: &Action, error: &DeviceError) {
@@ -321,6 +346,14 @@ impl User {
                 Err(error)
             }
         }
+    }
+}
+
+/// Bytes of the log that a batch takes, if each of its writes has a record of its own.
+fn batch_bytes(action: &Action) -> u64 {
+    match action {
+        Action::Batch(ranges) => bytes_of(ranges) + ranges.len() as u64 * HEADER_BYTES as u64,
+        _ => 0,
     }
 }
 
