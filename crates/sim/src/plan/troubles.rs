@@ -76,6 +76,9 @@ pub(super) fn add(plan: &mut Plan) {
     if plan.block == 4096 && rng.one_in(3) {
         smaller_blocks(&rng, plan);
     }
+    if plan.kind == Kind::Calm && rng.one_in(24) {
+        stopped_in_a_queue(&rng, plan);
+    }
     if plan.block == 512 && rng.one_in(24) {
         little_memory(&rng, plan);
     }
@@ -145,6 +148,24 @@ fn full_meanwhile(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64
         ..trouble(rng)
     });
     life.data.forgetful = rng.coin();
+    fill_up(rng, life, regions, block);
+    life.cut_at = life.cut_at.saturating_mul(8);
+}
+
+/// More is written than the log holds, before a slow data device, and in the midst of that the volume is
+/// stopped.
+fn stopped_in_a_queue(rng: &Rng, plan: &mut Plan) {
+    for life in &mut plan.lives {
+        let slow = Duration::from_millis(200 << rng.below(4));
+        life.data.slow = Some((1 + rng.below(2), slow));
+        fill_up(rng, life, &plan.regions, plan.block.into());
+        life.stop_at = Some(span(rng, 14));
+        life.cut_at = u64::MAX;
+    }
+}
+
+/// Each lane writes its share of more than the log holds.
+fn fill_up(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
     for (region, script) in regions.iter().zip(&mut life.scripts) {
         let start = region.start.next_multiple_of(block);
         let len = ((4 << 10) << rng.below(4)).min(region.end - start) / block * block;
@@ -160,7 +181,6 @@ fn full_meanwhile(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64
             script.actions.push(Action::Batch(batch));
         }
     }
-    life.cut_at = life.cut_at.saturating_mul(8);
     life.looks = Looks::OneIn(8 + rng.below(24));
 }
 
@@ -202,7 +222,7 @@ fn superblocks(rng: &Rng, life: &mut Life) {
     };
     let longer = Trouble {
         to: (!rng.one_in(3)).then(|| first.to.unwrap_or_default() + first.from + span(rng, 18)),
-        range: Some(0..SEGMENTS_AT),
+        range: Some(rng.pick(&[0, 0, SUPERBLOCK_B_AT])..SEGMENTS_AT),
         reads: false,
         one_in: rng.pick(&[1, 2, 2, 3, 6]),
         ..first.clone()
@@ -227,6 +247,19 @@ fn second_copy(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
         takes: Duration::ZERO,
         fails: true,
     });
+    // And the first, which may say more than the second, cannot be read at first.
+    if rng.one_in(3) {
+        life.log.troubles.push(Trouble {
+            from: Duration::ZERO,
+            to: Some(span(rng, 4)),
+            range: Some(0..SUPERBLOCK_B_AT),
+            one_in: 1,
+            reads: true,
+            changes: false,
+            takes: Duration::ZERO,
+            fails: true,
+        });
+    }
     let alone = rng.coin();
     for (region, script) in regions.iter().zip(&mut life.scripts) {
         if alone {
@@ -276,7 +309,9 @@ fn past_the_log(rng: &Rng, plan: &mut Plan) {
     let alone = rng.coin();
     for life in &mut plan.lives {
         let slow = Duration::from_millis(10 << rng.below(7));
-        if rng.coin() {
+        if rng.one_in(3) {
+            life.data.slow = Some((4 + rng.below(12), slow));
+        } else if rng.coin() {
             life.log.slow_reads = Some((1 + rng.below(3), slow));
         } else {
             life.log.troubles.push(Trouble {
