@@ -52,8 +52,9 @@ pub(super) fn add(plan: &mut Plan) {
     if honest && rng.one_in(10) {
         past_the_log(&rng, plan);
         if rng.one_in(3) && !is_long(plan.kind) {
-            plan.kind = rng.pick(&[Kind::DataFails, plan.kind]);
+            plan.kind = rng.pick(&[Kind::DataFails, Kind::DataFails, plan.kind]);
             lose_flushes(&rng, plan);
+            flushes_of_others(&rng, plan);
         }
     }
     if plan.kind == Kind::LogFails && rng.one_in(3) {
@@ -351,6 +352,51 @@ fn lose_flushes(rng: &Rng, plan: &mut Plan) {
         for life in &mut plan.lives {
             life.data.flushes_fail = 1 + rng.below(5);
             life.data.forgetful = true;
+        }
+    }
+}
+
+/// Large writes past the log are flushed while small ones, flushed before, are on their way home to other
+/// places.
+fn flushes_of_others(rng: &Rng, plan: &mut Plan) {
+    let (block, from) = (u64::from(plan.block), plan.bypass.expect("set before"));
+    let between = FINGERPRINTED..plan.data_len - FINGERPRINTED;
+    for life in &mut plan.lives {
+        if life.data.slow.is_none() && rng.coin() {
+            let slow = Duration::from_millis(5 << rng.below(6));
+            life.data.slow = Some((1 + rng.below(6), slow));
+        }
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            let start = region.start.max(between.start).next_multiple_of(block);
+            let end = region.end.min(between.end) / block * block;
+            if end < start + 4 * from {
+                continue;
+            }
+            let middle = (start + end) / 2 / block * block;
+            let write = |within: Range<u64>, len: u64| {
+                let at =
+                    within.start + rng.below((within.end - within.start - len) / block + 1) * block;
+                let range = at..at + len;
+                Action::Write { range, fua: false }
+            };
+            let mut all = Vec::new();
+            for _ in 0..1 + rng.below(4) {
+                for _ in 0..1 + rng.below(8) {
+                    all.push(write(start..middle, block));
+                }
+                all.push(Action::Flush);
+                let idle = Duration::from_micros(760_000 + rng.below(120_000));
+                all.push(Action::Pause(idle));
+                for _ in 0..1 + rng.below(6) {
+                    all.extend([write(middle..end, from), Action::Flush]);
+                    all.push(Action::Pause(span(rng, 6)));
+                }
+                all.push(Action::Pause(span(rng, 12)));
+            }
+            *script = Script {
+                actions: all,
+                ..Script::default()
+            };
         }
     }
 }
