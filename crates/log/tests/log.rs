@@ -11,7 +11,8 @@ use forebay_device::{
 };
 use forebay_log::{
     Damage, Entry, HEADER_BYTES, Layout, Log, LogOptions, OpenError, Record, RecoveredRecord,
-    SEGMENTS_AT, VolumeId, Workers, format_device, read_superblocks,
+    SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, VolumeId, Workers, format_device,
+    read_superblocks,
 };
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, Epoch, RecordSeq, Sector, SegmentSeq};
@@ -30,6 +31,10 @@ struct Disk {
     failing: Cell<Option<Op>>,
     /// Places that cannot be read.
     unreadable: RefCell<Vec<Range<u64>>>,
+    /// A superblock's place that takes no writes.
+    refusing: Cell<Option<u64>>,
+    /// Writes of superblocks that were taken: where.
+    superblocks: RefCell<Vec<u64>>,
 }
 
 impl Disk {
@@ -42,6 +47,8 @@ impl Disk {
             flushes: Cell::new(0),
             failing: Cell::new(None),
             unreadable: RefCell::default(),
+            refusing: Cell::new(None),
+            superblocks: RefCell::default(),
         })
     }
 
@@ -98,6 +105,13 @@ impl Device for Disk {
                 self.writes.borrow_mut().push((self.since_start(), range));
             }
             self.serve(Op::Write).await?;
+            if self.refusing.get() == Some(at) {
+                let cause = std::io::Error::from_raw_os_error(5);
+                return Err(DeviceError::io(Op::Write, at..at + 4096, cause));
+            }
+            if at < SEGMENTS_AT {
+                self.superblocks.borrow_mut().push(at);
+            }
             self.ram.write(at, buf, durability).await
         })
     }
@@ -432,6 +446,35 @@ fn a_flushed_record_that_is_missing_is_damage_and_stops_the_log_from_being_taken
         assert_eq!((damage.record.0, damage.offset), (2, 8192));
         assert_eq!(damage.later, [(Sector(30 * 8), 8)]);
         assert_eq!(disk.written(), before, "nothing was changed");
+    });
+}
+
+#[test]
+fn a_copy_of_the_superblock_that_says_that_the_log_was_given_up_is_not_put_at_risk_again() {
+    run(|rt, disk| async move {
+        let (log, workers) = fresh(&rt, &disk).await;
+        disk.failing.set(Some(Op::Write));
+        log.update_superblock(|_| ())
+            .await
+            .expect_err("the log fails");
+        disk.failing.set(None);
+        disk.refusing.set(Some(SUPERBLOCK_B_AT));
+        disk.superblocks.borrow_mut().clear();
+        log.abandon(|_| ()).await.expect("one copy says so");
+        assert!(log.is_abandoned());
+        // The other is tried again, alone: torn, the first would leave only the older to be believed.
+        disk.refusing.set(None);
+        log.abandon(|_| ()).await.expect("both say so");
+        log.abandon(|_| ()).await.expect("nothing to do");
+        assert_eq!(
+            *disk.superblocks.borrow(),
+            [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT]
+        );
+        drop((log, workers));
+        let copies = read_superblocks(&*disk).await.expect("is read");
+        for copy in [&copies.a, &copies.b] {
+            assert!(copy.as_ref().is_ok_and(|superblock| superblock.abandoned));
+        }
     });
 }
 

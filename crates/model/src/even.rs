@@ -63,8 +63,9 @@ impl Timing for Even {
     }
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        while let Some(first) = self.waiting.pop_front_if(|first| first.at <= now) {
-            done.push(first);
+        let due = |first: &Completion| first.at <= now;
+        while self.waiting.front().is_some_and(due) {
+            done.extend(self.waiting.pop_front());
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing is decided later but by what the plan holds, so a plan can be made smaller piece by piece
 //! and run again.
 
+mod scenes;
 mod show;
 mod troubles;
 

@@ -1,0 +1,295 @@
+//! Scenes: what all lanes and both disks do together so that something rare is often seen.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use forebay_device::Op;
+use forebay_log::SEGMENTS_AT;
+
+use super::troubles::{CROWD, span, trouble};
+use super::{Kind, Life, Looks, Plan};
+use crate::disk::{Outage, Trouble};
+use crate::history::{Action, extent};
+use crate::lab::LOG_BYTES;
+use crate::rng::Rng;
+use crate::workload::{Bounds, Script};
+
+/// Bytes at each end of a volume in which what is written is noted.
+const FINGERPRINTED: u64 = 128 << 10;
+
+/// The data device is away for seconds, and meanwhile more is written than the log holds.
+pub(super) fn full_meanwhile(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
+    let from = span(rng, 8);
+    life.data.troubles.push(Trouble {
+        from,
+        to: Some(from + span(rng, 13)),
+        one_in: rng.pick(&[1, 1, 2]),
+        ..trouble(rng)
+    });
+    life.data.forgetful = rng.coin();
+    fill_up(rng, life, regions, block);
+    life.cut_at = life.cut_at.saturating_mul(8);
+}
+
+/// More is written than the log holds, before a slow data device, and in the midst of that the volume is
+/// stopped.
+pub(super) fn stopped_in_a_queue(rng: &Rng, plan: &mut Plan) {
+    for life in &mut plan.lives {
+        let slow = Duration::from_millis(200 << rng.below(4));
+        life.data.slow = Some((1 + rng.below(2), slow));
+        fill_up(rng, life, &plan.regions, plan.block.into());
+        life.stop_at = Some(span(rng, 14));
+        life.cut_at = u64::MAX;
+    }
+}
+
+/// Each lane writes its share of more than the log holds.
+fn fill_up(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
+    for (region, script) in regions.iter().zip(&mut life.scripts) {
+        let start = region.start.next_multiple_of(block);
+        let len = ((4 << 10) << rng.below(4)).min(region.end - start) / block * block;
+        let places = (region.end - start - len) / block + 1;
+        let any = |_| {
+            let at = start + rng.below(places) * block;
+            at..at + len
+        };
+        let count = 3 * LOG_BYTES / 2 / regions.len() as u64 / len;
+        *script = Script::default();
+        for _ in 0..4 {
+            let batch = (0..count / 4).map(any).collect();
+            script.actions.push(Action::Batch(batch));
+        }
+    }
+    life.looks = Looks::OneIn(8 + rng.below(24));
+}
+
+/// Large writes go past the log over what is being taken home just then: the log's reads and the move
+/// of its tail take long, and it is written to the same places again and again.
+pub(super) fn past_the_log(rng: &Rng, plan: &mut Plan) {
+    let block = u64::from(plan.block);
+    let from = 4096 << rng.below(2);
+    plan.bypass = Some(from);
+    // The ends of a volume never go past the log, so there has to be something between them.
+    plan.data_len = plan.data_len.max(512 << 10);
+    let last = plan.regions.last_mut().expect("a region");
+    last.end = plan.data_len;
+    let between = FINGERPRINTED..plan.data_len - FINGERPRINTED;
+    let alone = rng.coin();
+    for life in &mut plan.lives {
+        let slow = Duration::from_millis(10 << rng.below(7));
+        if rng.one_in(3) {
+            life.data.slow = Some((4 + rng.below(12), slow));
+        } else if rng.coin() {
+            life.log.slow_reads = Some((1 + rng.below(3), slow));
+        } else {
+            life.log.troubles.push(Trouble {
+                from: Duration::ZERO,
+                to: None,
+                range: Some(0..SEGMENTS_AT),
+                reads: false,
+                changes: true,
+                one_in: 1 + rng.below(2),
+                takes: slow,
+                fails: false,
+            });
+        }
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            if alone {
+                *script = Script::default();
+            }
+            let start = region.start.max(between.start).next_multiple_of(block);
+            let end = region.end.min(between.end) / block * block;
+            let hot = start..end.min(start + (32 << 10));
+            let fits = hot.end >= hot.start + from;
+            if script.rules.is_empty() && fits {
+                let at = rng.below(script.actions.len() as u64 + 1) as usize;
+                let all = rewrites(rng, &hot, from, block, slow);
+                script.actions.splice(at..at, all);
+            }
+        }
+        if rng.coin() {
+            life.cut_at = u64::MAX;
+        }
+    }
+}
+
+/// Some flushes of the data device fail, and lose what they were for. Where anything may fail.
+pub(super) fn lose_flushes(rng: &Rng, plan: &mut Plan) {
+    if plan.may_fail() {
+        for life in &mut plan.lives {
+            life.data.flushes_fail = 1 + rng.below(5);
+            life.data.forgetful = true;
+        }
+    }
+}
+
+/// Large writes past the log are flushed while small ones, flushed before, are on their way home to other
+/// places.
+pub(super) fn flushes_of_others(rng: &Rng, plan: &mut Plan) {
+    let (block, from) = (u64::from(plan.block), plan.bypass.expect("set before"));
+    let between = FINGERPRINTED..plan.data_len - FINGERPRINTED;
+    for life in &mut plan.lives {
+        if life.data.slow.is_none() && rng.coin() {
+            let slow = Duration::from_millis(5 << rng.below(6));
+            life.data.slow = Some((1 + rng.below(6), slow));
+        }
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            let start = region.start.max(between.start).next_multiple_of(block);
+            let end = region.end.min(between.end) / block * block;
+            if end < start + 4 * from {
+                continue;
+            }
+            let middle = (start + end) / 2 / block * block;
+            let write = |within: Range<u64>, len: u64| {
+                let at =
+                    within.start + rng.below((within.end - within.start - len) / block + 1) * block;
+                let range = at..at + len;
+                Action::Write { range, fua: false }
+            };
+            let mut all = Vec::new();
+            for _ in 0..1 + rng.below(4) {
+                for _ in 0..1 + rng.below(8) {
+                    all.push(write(start..middle, block));
+                }
+                all.push(Action::Flush);
+                let idle = Duration::from_micros(760_000 + rng.below(120_000));
+                all.push(Action::Pause(idle));
+                for _ in 0..1 + rng.below(6) {
+                    all.extend([write(middle..end, from), Action::Flush]);
+                    all.push(Action::Pause(span(rng, 6)));
+                }
+                all.push(Action::Pause(span(rng, 12)));
+            }
+            *script = Script {
+                actions: all,
+                ..Script::default()
+            };
+        }
+    }
+}
+
+/// The log fails for good, can be read, and what it holds goes home slowly and by flushes that fail,
+/// while the same few lines are written again and again.
+pub(super) fn hard_rescues(rng: &Rng, plan: &mut Plan) {
+    let block = u64::from(plan.block);
+    if rng.coin() {
+        lose_flushes(rng, plan);
+    }
+    for life in &mut plan.lives {
+        let at_first = rng.below(80);
+        life.log.outage = Some(Outage {
+            from: 20 + at_first,
+            op: rng.pick(&[None, None, Some(Op::Flush)]),
+            requests: None,
+            reads: false,
+        });
+        let slow = Duration::from_millis(10 << rng.below(6));
+        life.data.slow = Some((1 + rng.below(4), slow));
+        if rng.coin() {
+            life.log.slow_reads = Some((1 + rng.below(3), slow));
+        }
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            let hot = region.start..region.end.min(region.start + (16 << 10));
+            let bounds = Bounds {
+                region: hot.clone(),
+                volume: plan.data_len,
+                block,
+            };
+            let mut all = Vec::new();
+            for _ in 0..20 + rng.below(60) {
+                let range = bounds.align(extent(rng, &hot, 8 << 10));
+                all.push(Action::Write { range, fua: false });
+                if rng.one_in(4) {
+                    all.push(Action::Flush);
+                }
+                if rng.one_in(3) {
+                    all.push(Action::Pause(span(rng, 7)));
+                }
+            }
+            *script = Script {
+                actions: all,
+                ..Script::default()
+            };
+        }
+        life.cut_at = match rng.coin() {
+            true => u64::MAX,
+            false => 60 + rng.below(300),
+        };
+    }
+}
+
+/// Small writes, a pause in which they begin to go home, then large ones at the same places.
+fn rewrites(rng: &Rng, hot: &Range<u64>, from: u64, block: u64, slow: Duration) -> Vec<Action> {
+    let bounds = Bounds {
+        region: hot.clone(),
+        volume: hot.end,
+        block,
+    };
+    let mut all = Vec::new();
+    let write = |len: u64| Action::Write {
+        range: {
+            let at = hot.start + rng.below((hot.end - hot.start - len) / block + 1) * block;
+            at..at + len
+        },
+        fua: false,
+    };
+    for _ in 0..1 + rng.below(3) {
+        for _ in 0..1 + rng.below(8) {
+            all.push(write(block));
+        }
+        all.push(Action::Flush);
+        // Idle for about so long, with a log almost empty, it begins to destage.
+        let more = rng.below(60_000 + 3 * slow.as_micros() as u64);
+        all.push(Action::Pause(Duration::from_micros(760_000 + more)));
+        for _ in 0..1 + rng.below(8) {
+            let len = from * (1 + rng.below((hot.end - hot.start) / from));
+            all.push(write(len));
+            if rng.coin() {
+                all.push(Action::Flush);
+            }
+            all.push(Action::Pause(span(rng, 5)));
+            if rng.coin() {
+                all.push(Action::Read(bounds.align(hot.clone())));
+            }
+        }
+    }
+    all
+}
+
+/// The map may take less memory than single sectors in most of the volume need, and they are written.
+pub(super) fn little_memory(rng: &Rng, plan: &mut Plan) {
+    plan.map_memory = Some(16 << 10 << rng.below(2));
+    plan.data_len = plan.data_len.max(1 << 20);
+    let last = plan.regions.last_mut().expect("a region");
+    last.end = plan.data_len;
+    let alone = rng.coin();
+    for life in &mut plan.lives {
+        life.looks = Looks::OneIn(8 + rng.below(24));
+        let is_slow =
+            [&life.log, &life.data].map(|disk| disk.slow.or(disk.slow_reads)) != [None; 2];
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            if alone {
+                *script = Script::default();
+            }
+            if !script.rules.is_empty() {
+                continue;
+            }
+            let sectors = (region.end - region.start) / 512;
+            let any = |_| {
+                let at = region.start + rng.below(sectors) * 512;
+                at..at + 512
+            };
+            // They go home one by one, and all of a batch has to end within a minute.
+            let most = if is_slow { 64 } else { CROWD / 4 };
+            for _ in 0..1 + rng.below(4) {
+                let count = (1 + rng.below(2 * sectors)).min(most);
+                let at = rng.below(script.actions.len() as u64 + 1) as usize;
+                let batch = Action::Batch((0..count).map(any).collect());
+                script.actions.insert(at, batch);
+            }
+        }
+        if rng.coin() {
+            life.cut_at = u64::MAX;
+        }
+    }
+}
