@@ -7,7 +7,7 @@ use forebay_device::Op;
 use forebay_log::SEGMENTS_AT;
 
 use super::troubles::{CROWD, span, trouble};
-use super::{Kind, Life, Looks, Plan};
+use super::{Life, Looks, Plan};
 use crate::disk::{Outage, Trouble};
 use crate::history::{Action, extent};
 use crate::lab::LOG_BYTES;
