@@ -155,6 +155,7 @@ fn plan(seed: u64, kind: Kind) -> Plan {
         max_delay: Duration::from_millis(5),
         bypass: None,
         map_memory: None,
+        used_log: false,
         clock_leaps: None,
         resends: None,
         flood: false,

@@ -219,11 +219,22 @@ impl Medium {
     /// # Panics
     /// If no log can be made for such a device.
     pub fn with_log(log_len: u64, data: Image, block: u32) -> Medium {
+        Medium::with_log_on(Image::new(log_len), data, block)
+    }
+
+    /// As [`Medium::fresh`], on a log device that was something else before: making a log leaves that in
+    /// its segments.
+    ///
+    /// # Panics
+    /// If no log can be made for such a device.
+    pub fn on_used_log(len: u64, block: u32) -> Medium {
+        let before = Image::of(&vec![0xa5; LOG_BYTES as usize]);
+        Medium::with_log_on(before, Image::of(&stamp(BEFORE, 0, len)), block)
+    }
+
+    fn with_log_on(log: Image, data: Image, block: u32) -> Medium {
         let len = data.len();
-        let medium = Medium {
-            log: Image::new(log_len),
-            data,
-        };
+        let medium = Medium { log, data };
         let world = World::new(0, None, medium, block, Rc::new(VirtualTime::new()));
         let (log, home) = (Rc::clone(&world.log), Rc::clone(&world.data));
         let options = CreateOptions {

@@ -116,6 +116,8 @@ pub struct Plan {
     pub kind: Kind,
     /// Bytes in a block of both disks when the log is made.
     pub block: u32,
+    /// The log device was something else before.
+    pub used_log: bool,
     /// Bytes of the data device.
     pub data_len: u64,
     /// Where the lanes' regions begin and end.
@@ -166,6 +168,7 @@ impl Plan {
             seed,
             kind,
             block,
+            used_log: Rng::new(mix(seed, 0x05ed)).one_in(3),
             data_len,
             regions,
             durable_writes: rng.one_in(8),

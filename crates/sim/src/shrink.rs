@@ -175,6 +175,7 @@ impl Shrinking {
         self.attempt(|plan| plan.resends = None);
         self.attempt(|plan| plan.bypass = None);
         self.attempt(|plan| plan.map_memory = None);
+        self.attempt(|plan| plan.used_log = false);
         self.attempt(|plan| plan.durable_writes = false);
         for life in 0..self.best.lives.len() {
             self.attempt(|plan| plan.lives[life].log = Faults::default());

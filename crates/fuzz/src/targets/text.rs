@@ -35,7 +35,8 @@ pub fn description(bytes: &[u8]) {
         Path::new("/etc/forebay/volumes/v.toml"),
         "v".parse::<Name>().expect("a name"),
     );
-    let read = cap::within((64 << 10) + 256 * text.len(), || {
+    // The parser keeps tokens in vectors that double: a line of dots costs it 270 bytes for each.
+    let read = cap::within((64 << 10) + 512 * text.len(), || {
         Description::parse(text, file, &name)
     });
     match read {

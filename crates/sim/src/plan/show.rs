@@ -24,6 +24,9 @@ impl std::fmt::Display for Plan {
         if let Some(from) = self.bypass {
             write!(f, ", past the log from {from} bytes on")?;
         }
+        if self.used_log {
+            write!(f, ", a log device that was something else before")?;
+        }
         if let Some(bytes) = self.map_memory {
             write!(f, ", {bytes} bytes of memory for the map")?;
         }

@@ -268,18 +268,21 @@ impl Spy for Watching {
 }
 
 thread_local! {
-    /// Fresh disks by length and block size: made once, shared by all worlds of a thread.
-    static FRESH: RefCell<Vec<((u64, u32), Medium)>> = const { RefCell::new(Vec::new()) };
+    /// Fresh disks by length, block size and what the log device was before: made once, shared by all worlds of a thread.
+    static FRESH: RefCell<Vec<((u64, u32, bool), Medium)>> = const { RefCell::new(Vec::new()) };
 }
 
-fn fresh(data_len: u64, block: u32) -> Medium {
-    let key = (data_len, block);
+fn fresh(plan: &Plan) -> Medium {
+    let key = (plan.data_len, plan.block, plan.used_log);
     let known = FRESH.with_borrow(|all| {
         let known = all.iter().find(|(known, _)| *known == key);
         known.map(|(_, medium)| medium.clone())
     });
     known.unwrap_or_else(|| {
-        let medium = Medium::fresh(data_len, block);
+        let medium = match plan.used_log {
+            true => Medium::on_used_log(plan.data_len, plan.block),
+            false => Medium::fresh(plan.data_len, plan.block),
+        };
         FRESH.with_borrow_mut(|all| all.push((key, medium.clone())));
         medium
     })
@@ -337,7 +340,7 @@ pub fn run_within(plan: &Plan, readable: bool, limits: Limits) -> Outcome {
 
 fn lives(ctx: &Rc<Ctx>) {
     let mut before = Left {
-        medium: fresh(ctx.plan.data_len, ctx.plan.block),
+        medium: fresh(&ctx.plan),
         running: None,
     };
     for n in 0..ctx.plan.lives.len() {
