@@ -1,10 +1,13 @@
 //! A plan to be read.
 
+use std::fmt::{Display, Formatter};
+
 use super::Plan;
 use crate::disk::Faults;
 
-impl std::fmt::Display for Plan {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Plan {
+    /// The volume and its clock.
+    fn show_volume(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let Plan {
             seed,
             kind,
@@ -36,7 +39,13 @@ impl std::fmt::Display for Plan {
         if let Some(one_in) = self.resends {
             write!(f, ", one write in {one_in} is sent twice at once")?;
         }
-        writeln!(f)?;
+        writeln!(f)
+    }
+}
+
+impl Display for Plan {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        self.show_volume(f)?;
         for (n, life) in self.lives.iter().enumerate() {
             writeln!(
                 f,

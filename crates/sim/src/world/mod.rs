@@ -267,9 +267,12 @@ impl Spy for Watching {
     }
 }
 
+/// Length and block size of disks, and whether the log device was something else before.
+type Kept = (u64, u32, bool);
+
 thread_local! {
-    /// Fresh disks by length, block size and what the log device was before: made once, shared by all worlds of a thread.
-    static FRESH: RefCell<Vec<((u64, u32, bool), Medium)>> = const { RefCell::new(Vec::new()) };
+    /// Fresh disks: made once, shared by all worlds of a thread.
+    static FRESH: RefCell<Vec<(Kept, Medium)>> = const { RefCell::new(Vec::new()) };
 }
 
 fn fresh(plan: &Plan) -> Medium {
