@@ -225,6 +225,7 @@ impl Disk {
                         ..write.part(block)
                     };
                     part.apply(&mut self.current.borrow_mut());
+                    pending.retain(|write| !write.is_repeated_by(&part));
                     pending.push(part);
                 }
             }
@@ -238,6 +239,9 @@ impl Disk {
             let write = pending.remove(n);
             write.apply(&mut self.stable.borrow_mut());
             supersede(&mut pending, &write.range());
+        } else {
+            let newest = pending[n].clone();
+            pending.retain(|write| !write.is_repeated_by(&newest));
         }
         drop(pending);
         if request.fua && lies {

@@ -41,6 +41,14 @@ impl Pending {
         }
     }
 
+    /// True if this one was done before `newer`, which is the same again: whatever a cut can leave with
+    /// both of them it can leave without this one. What is tried again for hours would pile up.
+    pub(super) fn is_repeated_by(&self, newer: &Pending) -> bool {
+        let same = self.at == newer.at && self.len == newer.len;
+        let before = self.done.is_some() && self.id != newer.id;
+        same && before && self.bytes.as_deref() == newer.bytes.as_deref()
+    }
+
     pub(super) fn blocks(&self, block: u64) -> impl Iterator<Item = Range<u64>> + use<> {
         let end = self.at + self.len;
         (self.at..end)
