@@ -280,7 +280,7 @@ pub(super) fn little_memory(rng: &Rng, plan: &mut Plan) {
                 at..at + 512
             };
             // They go home one by one, and all of a batch has to end within a minute.
-            let most = if is_slow { 64 } else { CROWD / 4 };
+            let most = if is_slow { 16 } else { CROWD / 4 };
             for _ in 0..1 + rng.below(4) {
                 let count = (1 + rng.below(2 * sectors)).min(most);
                 let at = rng.below(script.actions.len() as u64 + 1) as usize;
