@@ -191,6 +191,15 @@ async fn fresh_with(rt: &Rt, disk: &Rc<Disk>, segment: ByteLen) -> (Log, Workers
     (log, workers)
 }
 
+/// A log with three flushed records in its first segment, of a line each, that a crash left behind.
+async fn three_records(rt: &Rt, disk: &Rc<Disk>) {
+    let (log, _workers) = fresh(rt, disk).await;
+    for line in [10, 20, 30] {
+        append(&log, line, 1);
+        log.flush(log.last_record()).await.expect("flushes");
+    }
+}
+
 /// Appends whole lines from `line` on, as one write, filled with the line's number.
 fn append(log: &Log, line: u64, lines: u64) {
     log.append(|log| {
@@ -390,12 +399,7 @@ fn what_recovery_cut_off_stays_so_when_the_summary_it_wrote_rots() {
 #[test]
 fn a_recovery_of_which_any_one_block_arrives_changes_nothing_of_what_the_next_finds() {
     run(|rt, disk| async move {
-        let (log, workers) = fresh(&rt, &disk).await;
-        for line in [10, 20, 30] {
-            append(&log, line, 1);
-            log.flush(log.last_record()).await.expect("flushes");
-        }
-        drop((log, workers));
+        three_records(&rt, &disk).await;
         let torn = SEGMENTS_AT + 2 * 8192 + 1024;
         let image = |from: u64, len: u64| {
             let mut bytes = vec![0; len as usize];
@@ -431,12 +435,7 @@ fn a_recovery_of_which_any_one_block_arrives_changes_nothing_of_what_the_next_fi
 #[test]
 fn a_flushed_record_that_is_missing_is_damage_and_stops_the_log_from_being_taken_up() {
     run(|rt, disk| async move {
-        let (log, workers) = fresh(&rt, &disk).await;
-        for line in [10, 20, 30] {
-            append(&log, line, 1);
-            log.flush(log.last_record()).await.expect("flushes");
-        }
-        drop((log, workers));
+        three_records(&rt, &disk).await;
         // The second record's header; the third was composed when it was known durable.
         disk.ram.poke(SEGMENTS_AT + 8192, &[0; 512]);
         let before = disk.written();

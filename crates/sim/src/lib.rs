@@ -19,7 +19,9 @@
 //! - The data device has no space for pages not yet written, for a while or for good.
 //! - The volume is closed at any moment, whatever is under way.
 //! - Thousands of writes are under way at once.
-//! - The log device has smaller blocks than before.
+//! - The log device, the data device or both have smaller blocks than before.
+//! - The log device was something else before, and its segments still hold that.
+//! - The map may take little memory. The log is full while the data device is away or slow.
 //! - The process is killed and the disks go on; what is in their caches goes with the power later.
 //! - The log device is gone after a crash, and an empty one in its place.
 //! - The clock leaps forward, up to an hour and more.
