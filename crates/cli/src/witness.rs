@@ -247,4 +247,16 @@ mod tests {
             .to_string();
         assert!(error.contains("file/state"), "{error}");
     }
+
+    #[test]
+    fn a_note_for_which_there_is_no_room_leaves_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        keep(dir.path(), VOLUME, 12).unwrap();
+        // A device that is always full, where the next note would be written.
+        let next = dir.path().join(format!(".{VOLUME}.new"));
+        std::os::unix::fs::symlink("/dev/full", &next).unwrap();
+        let error = keep(dir.path(), VOLUME, 13).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+        assert_eq!(look(dir.path(), VOLUME).unwrap(), Some(12));
+    }
 }

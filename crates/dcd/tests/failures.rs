@@ -3,12 +3,15 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
+use std::{fmt, io};
 
-use forebay_dcd::{AttachError, AttachOptions, Mode, StaleLog, Volume};
+use forebay_dcd::{
+    AttachError, AttachOptions, Mode, StaleLog, Testimony, Volume, VolumeId, Witness,
+};
 use forebay_device::{BufMut, Device, Durability, Op, Room};
 use forebay_rt::Rt;
 use forebay_sim::disk::Coin;
-use forebay_sim::lab::{Images, LOG_BYTES, Memory, World, checked, fresh_log};
+use forebay_sim::lab::{Images, LOG_BYTES, Memory, VOLUME, World, checked, fresh_log};
 use forebay_sim::stamp::stamp;
 use forebay_units::ByteLen;
 
@@ -356,6 +359,100 @@ fn without_a_witness_nothing_is_acknowledged_as_durable_until_the_failed_log_is_
         .attach(AttachOptions::default())
         .expect("no cut");
     assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+}
+
+/// A witness on a disk that is slow, and away for a while.
+struct Remote {
+    rt: Rt,
+    notes: Rc<Memory>,
+    takes: Duration,
+    away_for: Duration,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.notes.fmt(f)
+    }
+}
+
+impl Remote {
+    async fn answer(&self) -> io::Result<()> {
+        self.rt.sleep(self.takes).await;
+        match self.rt.now().as_nanos() < self.away_for.as_nanos() as u64 {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Witness for Remote {
+    fn given_up(&self, volume: VolumeId) -> Testimony<'_, Option<u64>> {
+        // Attaching is not what this is about.
+        self.notes.given_up(volume)
+    }
+
+    fn give_up(&self, volume: VolumeId, epoch: u64) -> Testimony<'_, ()> {
+        Box::pin(async move {
+            self.answer().await?;
+            self.notes.give_up(volume, epoch).await
+        })
+    }
+}
+
+/// The world with such a witness, and what that notes.
+fn with_remote(takes: Duration, away_for: Duration) -> (World, Rc<Memory>) {
+    let (world, notes) = (world(), Rc::new(Memory::default()));
+    let remote = Remote {
+        rt: world.rt.clone(),
+        notes: Rc::clone(&notes),
+        takes,
+        away_for,
+    };
+    world.witness.replace(Some(Rc::new(remote)));
+    (world, notes)
+}
+
+#[test]
+fn a_flush_waits_for_a_witness_that_takes_half_a_minute() {
+    let takes = Duration::from_secs(30);
+    let (world, notes) = with_remote(takes, Duration::ZERO);
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        log.fail(|op, _| op != Op::Read);
+        write(&volume, 2, 64 * LINE, LINE).await;
+        let began = rt.now();
+        volume.flush().await.expect("the witness has noted it");
+        assert!(rt.now().since(began) >= takes);
+        let noted = notes.given_up(VOLUME).await.unwrap();
+        assert!(noted.is_some(), "acknowledged before anybody knew");
+    });
+}
+
+#[test]
+fn a_witness_that_is_away_for_an_hour_is_asked_again_until_it_has_noted_it() {
+    let away_for = Duration::from_secs(3600);
+    let (world, notes) = with_remote(Duration::from_secs(1), away_for);
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    let kept = Rc::clone(&notes);
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        write(&volume, 1, 64 * LINE, LINE).await;
+        volume.flush().await.unwrap();
+        log.fail(|op, _| op != Op::Read);
+        write(&volume, 2, 64 * LINE, LINE).await;
+        volume.flush().await.expect_err("nobody answers for it");
+        reads(&volume, 2, 64 * LINE, LINE).await;
+        rt.sleep(away_for).await;
+        volume.flush().await.expect("the witness is back");
+        let noted = kept.given_up(VOLUME).await.unwrap();
+        assert!(noted.is_some(), "acknowledged before anybody knew");
+    });
+    let images = world.after_cut(Coin::Drop);
+    assert!(holds(&images.data, 2, 64 * LINE, LINE));
+    let again = images.world(2, None).witnessed(&notes);
+    let refused = again.attach(AttachOptions::default()).expect("no cut");
+    assert!(matches!(refused, Err(AttachError::GivenUp)));
 }
 
 #[test]
