@@ -190,12 +190,8 @@ impl Engine {
             self.note_setback(&error);
             return false;
         }
-        let mut map = self.map.borrow_mut();
-        for (line, addr) in &home.taken {
-            map.forget(*line, *addr);
-            *progress = true;
-        }
-        drop(map);
+        self.forget_home(&home.taken);
+        *progress |= !home.taken.is_empty();
         // Not all may even have been tried: the volume may be closing.
         let all = home.taken.len() == sound.len();
         if all {

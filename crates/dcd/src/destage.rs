@@ -293,11 +293,8 @@ impl Engine {
         self.log
             .advance_tail(window.end, |superblock| superblock.layer = layer)
             .await?;
-        let mut map = self.map.borrow_mut();
-        for (line, addr) in pieces {
-            map.forget(*line, *addr);
-        }
-        map.forget_marks_before(next);
+        self.forget_home(pieces);
+        self.map.borrow_mut().forget_marks_before(next);
         let segment_bytes = self.log.layout().segment_bytes;
         self.pace
             .freed(pace::bytes_of(window, segment_bytes), *live);

@@ -344,6 +344,15 @@ impl Engine {
         Ok(written)
     }
 
+    /// Lets the map forget copies that are home, durably.
+    pub(crate) fn forget_home(&self, pieces: &[(Line, Addr)]) {
+        let (mut map, mut refused) = (self.map.borrow_mut(), self.refused.borrow_mut());
+        for (line, addr) in pieces {
+            map.forget(*line, *addr);
+            refused.went_home(*line, *addr);
+        }
+    }
+
     /// Notes that a change went past the log and needs a flush of the data device.
     pub(crate) fn note_bypassed(&self) {
         self.bypassed.set(self.bypassed.get() + 1);

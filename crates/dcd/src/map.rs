@@ -296,11 +296,6 @@ impl Map {
         self.lines.len()
     }
 
-    /// True if the line has data.
-    pub(crate) fn has_line(&self, line: Line) -> bool {
-        self.pieces(line).next().is_some()
-    }
-
     /// True if any sector of the range is not simply at home.
     pub(crate) fn overlaps(&self, range: Range<u64>) -> bool {
         if self.ranges.overlapping(range.clone()).next().is_some() {

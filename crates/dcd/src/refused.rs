@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_device::{Buf, DeviceError, Op};
-use forebay_log::{RangeKind, SEGMENTS_RESERVED};
+use forebay_log::{Addr, RangeKind, SEGMENTS_RESERVED};
 use forebay_rt::Instant;
 use forebay_units::{LINE_BYTES, Line, RecordSeq, SECTOR_BYTES, Sector};
 
@@ -27,7 +27,9 @@ const NAMED: usize = 16;
 /// What home refused, and when it is tried again.
 #[derive(Default)]
 pub(crate) struct Refused {
-    lines: BTreeSet<Line>,
+    /// The copies that were appended anew. Not their lines: another piece of the same line may lie in
+    /// another segment, and go home.
+    copies: BTreeSet<(Line, Addr)>,
     /// Records by which zeroes were noted anew.
     marks: BTreeSet<RecordSeq>,
     /// The last error.
@@ -57,7 +59,7 @@ impl Refused {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.marks.is_empty()
+        self.copies.is_empty() && self.marks.is_empty()
     }
 
     /// An attempt to bring home what can be begins.
@@ -87,11 +89,18 @@ impl Refused {
         self.cause.clone().filter(|_| !self.is_empty())
     }
 
-    /// A line went home.
-    pub(crate) fn went_home(&mut self, line: Line) {
-        if self.lines.remove(&line) {
+    /// This copy went home.
+    pub(crate) fn went_home(&mut self, line: Line, addr: Addr) {
+        if self.copies.remove(&(line, addr)) {
             self.all = None;
         }
+    }
+
+    /// The lines of which something is refused, in ascending order.
+    fn lines(&self) -> impl Iterator<Item = Line> {
+        let mut before = None;
+        let lines = self.copies.iter().map(|(line, _)| *line);
+        lines.filter(move |line| before.replace(*line) != Some(*line))
     }
 }
 
@@ -116,8 +125,7 @@ impl Engine {
     fn is_all_kept(&self) -> bool {
         let map = self.map.borrow();
         let refused = self.refused.borrow();
-        // A line has no more than eight pieces.
-        if map.is_empty() || map.len() > refused.lines.len() * 8 {
+        if map.is_empty() || map.len() > refused.copies.len() {
             return false;
         }
         let mark_stays =
@@ -126,8 +134,8 @@ impl Engine {
         if ranges.lost() < ranges.len() && !ranges.iter().all(|(_, mark)| mark_stays(mark)) {
             return false;
         }
-        let pieces = refused.lines.iter().map(|line| map.pieces(*line).count());
-        pieces.sum::<usize>() == map.len()
+        let there = |copy: &&(Line, Addr)| map.piece_at(copy.0, copy.1).is_some();
+        refused.copies.iter().filter(there).count() == map.len()
     }
 
     /// True if moving the tail would free much more than what has to be appended anew for it.
@@ -143,7 +151,8 @@ impl Engine {
         let mut refused = self.refused.borrow_mut();
         {
             let map = self.map.borrow();
-            refused.lines.retain(|line| map.has_line(*line));
+            let there = |copy: &(Line, Addr)| map.piece_at(copy.0, copy.1).is_some();
+            refused.copies.retain(there);
             let records: BTreeSet<RecordSeq> =
                 map.ranges().iter().map(|(_, mark)| mark.record).collect();
             refused.marks.retain(|record| records.contains(record));
@@ -211,16 +220,20 @@ impl Engine {
             let bytes = parts.iter().map(|(_, bytes)| bytes.len() as u64).sum();
             self.needs_room(bytes, parts.len() as u64)?;
             let mut map = self.map.borrow_mut();
+            let mut refused = self.refused.borrow_mut();
+            for Loaded { piece, .. } in group {
+                refused.copies.remove(&(piece.line, piece.addr));
+            }
             self.log.append(|log| {
                 for (sector, bytes) in &parts {
                     let (crc, sector) = (crc32c::crc32c(bytes), Sector(*sector));
                     let addr = log.data(sector, bytes, crc);
                     let sectors = (bytes.len() as u64 / SECTOR_BYTES) as u8;
-                    map.insert_copy(Piece::new(sector, sectors, addr, crc));
+                    let copy = Piece::new(sector, sectors, addr, crc);
+                    map.insert_copy(copy);
+                    refused.copies.insert((copy.line, addr));
                 }
             });
-            let mut refused = self.refused.borrow_mut();
-            refused.lines.extend(group.iter().map(|l| l.piece.line));
         }
         Ok(())
     }
@@ -267,7 +280,7 @@ impl Engine {
     pub(crate) fn refused_ranges(&self) -> (u64, Vec<(u64, u64)>) {
         let refused = self.refused.borrow();
         let mut ranges: Vec<(u64, u64)> = Vec::new();
-        for line in &refused.lines {
+        for line in refused.lines() {
             let at = line.0 * LINE_BYTES;
             let named = ranges.len();
             match ranges.last_mut() {
@@ -276,6 +289,6 @@ impl Engine {
                 _ => ranges.push((at, LINE_BYTES)),
             }
         }
-        (refused.lines.len() as u64 * LINE_BYTES, ranges)
+        (refused.lines().count() as u64 * LINE_BYTES, ranges)
     }
 }

@@ -244,6 +244,38 @@ fn a_bad_sector_at_home_stops_nothing_but_itself() {
     });
 }
 
+/// Found by the simulator (seed 1753268792893146): what was refused of a line was forgotten when another
+/// part of the line went home, and a drain ended as if all were home.
+#[test]
+fn a_drain_tells_what_home_refuses_of_a_line_of_which_a_later_part_went_home() {
+    let world = world();
+    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
+    let bad = 700 * LINE;
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        let writable = Rc::new(Cell::new(false));
+        let healed = Rc::clone(&writable);
+        data.fail(move |op, range| op == Op::Write && range.contains(&bad) && !healed.get());
+        write(&volume, 1, bad, 512).await;
+        // Some windows away from the first part.
+        for n in 0..512 {
+            write(&volume, 2, n * LINE, LINE).await;
+        }
+        write(&volume, 3, bad + 1536, 512).await;
+        let drained = volume.drain().await;
+        let left = match drained {
+            Err(DrainError::Stuck { left, .. }) => left,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(left, ByteLen(512));
+        assert_eq!(volume.status().refused_ranges, [(bad, LINE)]);
+        writable.set(true);
+        volume.drain().await.expect("home takes it");
+        let status = volume.status();
+        assert_eq!((status.dirty_bytes, status.refused_bytes), (0, 0));
+        rt.sleep(Duration::from_secs(1)).await;
+    });
+}
+
 /// After a crash, too, the refused piece is found where it was kept.
 #[test]
 fn what_home_refused_is_still_there_after_a_crash() {

@@ -1,11 +1,10 @@
 //! One window: which segments it takes, what in them is live, and taking that home.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use forebay_device::DeviceError;
-use forebay_log::{Addr, Entry, Placed, RangeKind};
-use forebay_units::{Line, SegmentSeq};
+use forebay_log::{Entry, Placed, RangeKind};
+use forebay_units::SegmentSeq;
 use futures_util::StreamExt;
 
 use super::{Failure, Ready, Written};
@@ -105,11 +104,9 @@ impl Engine {
                 .await?;
             in_vain = (!answers).then_some(error);
         }
-        let mut pieces = home.taken;
-        self.note_home(&mut pieces, &home.refused);
         Ok(Written {
             window,
-            pieces,
+            pieces: home.taken,
             live,
             touched,
             lost_flushes,
@@ -176,20 +173,6 @@ impl Engine {
         tracing::warn!(%error, pieces = home.refused.len(), "home refuses data; it stays in the log");
         self.refused.borrow_mut().note(error);
         Ok(())
-    }
-
-    /// Leaves of these the pieces that are home, and not kept in the log elsewhere.
-    fn note_home(&self, pieces: &mut Vec<(Line, Addr)>, kept: &[Loaded]) {
-        let mut refused = self.refused.borrow_mut();
-        let map = self.map.borrow();
-        pieces.retain(|(line, addr)| map.piece_at(*line, *addr).is_some());
-        if refused.is_empty() {
-            return;
-        }
-        // Another piece of the same line may have been taken.
-        let kept: BTreeSet<Line> = kept.iter().map(|loaded| loaded.piece.line).collect();
-        let home = pieces.iter().filter(|(line, _)| !kept.contains(line));
-        home.for_each(|(line, _)| refused.went_home(*line));
     }
 
     fn marks_in_window(&self, window: &Range<SegmentSeq>) -> Vec<(Range<u64>, Mark)> {
