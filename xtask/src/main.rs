@@ -2,6 +2,7 @@
 //!
 //! - `tidy` checks what neither the compiler nor clippy does. Start in `tidy.rs`; every check is a
 //!   function from the tree of tracked files to a list of problems.
+//! - `sizes` says how long crates and functions are, and which files use each other in circles.
 //! - `mutants` proves that the simulator sees: it breaks the code on purpose, in a copy. Start in
 //!   `mutants.rs`.
 
@@ -16,12 +17,14 @@ use anyhow::{Context, Result, ensure};
 
 const USAGE: &str = "\
 usage: cargo xtask tidy
+       cargo xtask sizes
        cargo xtask mutants [NAME...] [--seconds N] [--seed N] [--build]";
 
 fn main() -> ExitCode {
     let chore: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match chore.split_first() {
         Some((name, [])) if name == "tidy" => tidy::run(),
+        Some((name, [])) if name == "sizes" => tidy::print_sizes(),
         Some((name, rest)) if name == "mutants" => mutants::run(rest),
         _ => {
             eprintln!("{USAGE}");

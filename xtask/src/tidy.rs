@@ -7,11 +7,14 @@
 //!
 //! Reading order: `tree.rs` and `rust.rs` (what checks look at), then any check.
 
+mod circles;
 mod crates;
 mod docs;
 mod formats;
 mod habits;
 mod licences;
+mod modules;
+mod ratchet;
 mod rust;
 mod sizes;
 mod tree;
@@ -21,6 +24,7 @@ mod words;
 use std::fmt;
 
 use anyhow::Result;
+use ratchet::Ratchet;
 use tree::Tree;
 
 /// Something that is not as it must be.
@@ -54,16 +58,7 @@ impl fmt::Display for Problem {
 /// Runs every check and prints what it finds; true if there is nothing.
 pub(crate) fn run() -> Result<bool> {
     let tree = Tree::open()?;
-    let packages = crates::packages(&tree)?;
-    let (sources, mut problems) = rust::sources(&tree);
-    problems.extend(crates::check(&tree, &packages));
-    problems.extend(licences::check(&tree, &packages));
-    problems.extend(sizes::check(&tree, &sources));
-    problems.extend(unsafety::check(&tree, &sources));
-    problems.extend(habits::check(&tree, &sources));
-    problems.extend(formats::check(&tree));
-    problems.extend(docs::check(&tree));
-    problems.extend(words::check(&tree));
+    let mut problems = problems(&tree)?;
     problems.sort();
     problems.dedup();
     for problem in &problems {
@@ -74,4 +69,34 @@ pub(crate) fn run() -> Result<bool> {
         n => eprintln!("tidy: {n} problem(s) in {} files", tree.len()),
     }
     Ok(problems.is_empty())
+}
+
+fn problems(tree: &Tree) -> Result<Vec<Problem>> {
+    let packages = crates::packages(tree)?;
+    let (sources, mut problems) = rust::sources(tree);
+    let (mut ratchet, strange) = Ratchet::of(tree);
+    problems.extend(strange);
+    problems.extend(crates::check(tree, &packages));
+    problems.extend(licences::check(tree, &packages));
+    problems.extend(sizes::check(tree, &sources, &mut ratchet));
+    problems.extend(circles::check(tree, &sources, &mut ratchet));
+    problems.extend(unsafety::check(tree, &sources));
+    problems.extend(habits::check(tree, &sources));
+    problems.extend(formats::check(tree));
+    problems.extend(docs::check(tree));
+    problems.extend(words::check(tree));
+    problems.extend(ratchet.left());
+    Ok(problems)
+}
+
+/// Prints how long every crate and its functions are, and the circles of files that there are,
+/// allowed or not.
+pub(crate) fn print_sizes() -> Result<bool> {
+    let tree = Tree::open()?;
+    let (sources, _) = rust::sources(&tree);
+    print!("{}", sizes::table(&tree, &sources));
+    for circle in circles::all(&tree, &sources) {
+        println!("{circle}");
+    }
+    Ok(true)
 }

@@ -14,7 +14,7 @@ use super::{Problem, Tree};
 /// A token and where it stands.
 #[derive(Debug)]
 pub(super) struct Token {
-    /// The word, the punctuation character or the bracket; empty for a literal.
+    /// The word, the punctuation character, the bracket, or the literal with its quotes.
     pub(super) text: String,
     /// Counted from 1.
     pub(super) line: usize,
@@ -142,7 +142,7 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
         match tree {
             TokenTree::Ident(word) => push(tokens, &word.to_string(), line),
             TokenTree::Punct(mark) => push(tokens, &mark.to_string(), line),
-            TokenTree::Literal(_) => push(tokens, "", line),
+            TokenTree::Literal(value) => push(tokens, &value.to_string(), line),
             TokenTree::Group(group) => {
                 let (open, close) = match group.delimiter() {
                     Delimiter::Parenthesis => ("(", ")"),
@@ -161,7 +161,7 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
 }
 
 /// The index of the token that ends the item beginning at `at`: its body's brace or a semicolon.
-fn item_end(tokens: &[Token], mut at: usize) -> Option<usize> {
+pub(super) fn item_end(tokens: &[Token], mut at: usize) -> Option<usize> {
     loop {
         let token = tokens.get(at)?;
         match token.text.as_str() {

@@ -1,115 +1,117 @@
-//! How long files and functions are, and the ratchet for those that are too long.
-//!
-//! `xtask/ratchet.txt` lists exceptions, one a line: the number of lines allowed and what is
-//! allowed them, a file or `FILE::FUNCTION`. An exception may only shrink: the number must be what
-//! the thing has now, and goes once it is within the limit.
+//! How long files, functions and crates are. Lines of tests do not count.
 
-use std::collections::BTreeMap;
-
-use super::rust::Source;
+use super::ratchet::{Measured, Ratchet};
+use super::rust::{Function, Source};
 use super::{Problem, Tree};
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
-const RATCHET: &str = "xtask/ratchet.txt";
+const CRATE_LINES_MAX: usize = 8_000;
 
-/// Every file and function that is no test code, against the limits.
-pub(super) fn check(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
-    let (mut allowed, mut problems) = ratchet(tree);
+/// Every file, function and crate that is no test code, against the limits.
+pub(super) fn check(tree: &Tree, sources: &[Source], ratchet: &mut Ratchet) -> Vec<Problem> {
+    let mut problems = Vec::new();
     for source in sources {
-        let lines = source.code_lines();
-        let what = source.path.clone();
-        problems.extend(judge(
-            &mut allowed,
-            what,
-            &source.path,
-            0,
-            lines,
-            FILE_LINES_MAX,
-        ));
-        for function in &source.functions {
-            if !source.is_test(function.lines.start) {
-                let what = format!("{}::{}", source.path, function.name);
-                let (line, lines) = (function.lines.start, function.lines.len());
-                let found = judge(
-                    &mut allowed,
-                    what,
-                    &source.path,
-                    line,
-                    lines,
-                    FUNCTION_LINES_MAX,
-                );
-                problems.extend(found);
-            }
+        problems.extend(ratchet.exactly(Measured {
+            what: &source.path,
+            line: 0,
+            number: source.code_lines(),
+            unit: "lines",
+            max: FILE_LINES_MAX,
+        }));
+        for function in functions(source) {
+            problems.extend(ratchet.exactly(Measured {
+                what: &format!("{}::{}", source.path, function.name),
+                line: function.lines.start,
+                number: function.lines.len(),
+                unit: "lines",
+                max: FUNCTION_LINES_MAX,
+            }));
         }
     }
-    for (what, (line, _)) in allowed {
-        let text = format!("`{what}` needs no exception any more: remove this line");
-        problems.push(Problem::new(RATCHET, line, text));
+    for directory in tree.crates() {
+        // Not the exact number, or every change of the crate would have to write it anew.
+        problems.extend(ratchet.at_most(Measured {
+            what: directory,
+            line: 0,
+            number: of_crate(sources, directory).map(Source::code_lines).sum(),
+            unit: "lines",
+            max: CRATE_LINES_MAX,
+        }));
     }
     problems
 }
 
-/// The exceptions: what, the line it stands on, lines allowed.
-type Allowed = BTreeMap<String, (usize, usize)>;
-
-fn ratchet(tree: &Tree) -> (Allowed, Vec<Problem>) {
-    let (mut allowed, mut problems) = (BTreeMap::new(), Vec::new());
-    for (index, line) in tree.text(RATCHET).unwrap_or_default().lines().enumerate() {
-        if line.is_empty() || line.starts_with('#') {
+/// For each crate how long its source and its functions are, as a table.
+pub(super) fn table(tree: &Tree, sources: &[Source]) -> String {
+    let mut text = String::from(
+        "| crate | lines | files | longest file | functions | p50 | p90 | longest |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for directory in tree.crates() {
+        let files: Vec<&Source> = of_crate(sources, directory).collect();
+        if files.is_empty() {
             continue;
         }
-        let pair = line.split_once(' ');
-        match pair.and_then(|(lines, what)| Some((lines.parse().ok()?, what.trim()))) {
-            Some((lines, what)) => {
-                allowed.insert(what.to_owned(), (index + 1, lines));
-            }
-            None => problems.push(Problem::new(RATCHET, index + 1, "not `LINES WHAT`")),
-        }
+        let lines: Vec<usize> = sorted(files.iter().map(|file| file.code_lines()));
+        let bodies = files.iter().flat_map(|file| functions(file));
+        let bodies = sorted(bodies.map(|function| function.lines.len()));
+        text.push_str(&format!(
+            "| {directory} | {} | {} | {} | {} | {} | {} | {} |\n",
+            lines.iter().sum::<usize>(),
+            files.len(),
+            percentile(&lines, 100),
+            bodies.len(),
+            percentile(&bodies, 50),
+            percentile(&bodies, 90),
+            percentile(&bodies, 100),
+        ));
     }
-    (allowed, problems)
+    text
 }
 
-fn judge(
-    allowed: &mut Allowed,
-    what: String,
-    path: &str,
-    line: usize,
-    lines: usize,
-    max: usize,
-) -> Option<Problem> {
-    if lines <= max {
-        return None;
-    }
-    match allowed.remove(&what) {
-        None => Some(Problem::new(
-            path,
-            line,
-            format!("`{what}` has {lines} lines, limit {max}"),
-        )),
-        Some((_, limit)) if lines > limit => {
-            let text = format!("`{what}` grew to {lines} lines; its exception is for {limit}");
-            Some(Problem::new(path, line, text))
-        }
-        Some((at, limit)) if lines < limit => {
-            let text = format!("`{what}` shrank: write {lines} instead of {limit}");
-            Some(Problem::new(RATCHET, at, text))
-        }
-        Some(_) => None,
-    }
+/// The files of the crate in `directory` that have something else than tests in them.
+fn of_crate<'a>(sources: &'a [Source], directory: &str) -> impl Iterator<Item = &'a Source> {
+    let within = format!("{directory}/src/");
+    let all = sources.iter();
+    all.filter(move |source| source.path.starts_with(&within) && source.code_lines() > 0)
+}
+
+fn functions(source: &Source) -> impl Iterator<Item = &Function> {
+    let all = source.functions.iter();
+    all.filter(|function| !source.is_test(function.lines.start))
+}
+
+fn sorted(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut numbers: Vec<usize> = numbers.collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// The least of the sorted `numbers` that `percent` of them do not exceed; 0 if there are none.
+fn percentile(numbers: &[usize], percent: usize) -> usize {
+    let rank = (numbers.len() * percent).div_ceil(100).max(1);
+    numbers.get(rank - 1).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::ratchet::RATCHET;
     use super::*;
 
     /// A file of `lines` lines with one function `f` of `body` lines, under an exception.
     fn problems(lines: usize, body: usize, ratchet: &str) -> Vec<String> {
         let function = format!("fn f() {{{}}}\n", "\n".repeat(body - 1));
         let text = format!("{function}{}", "// x\n".repeat(lines - body));
-        let tree = Tree::of(&[(RATCHET, ratchet)]);
         let source = Source::parse("crates/x/src/lib.rs", &text).unwrap();
-        let found = check(&tree, &[source]);
+        judged(&[source], ratchet)
+    }
+
+    fn judged(sources: &[Source], exceptions: &str) -> Vec<String> {
+        let tree = Tree::of(&[(RATCHET, exceptions), ("crates/x/Cargo.toml", "")]);
+        let (mut ratchet, mut found) = Ratchet::of(&tree);
+        found.extend(check(&tree, sources, &mut ratchet));
+        found.extend(ratchet.left());
         found.iter().map(Problem::to_string).collect()
     }
 
@@ -132,7 +134,7 @@ mod tests {
             "\n".repeat(600)
         );
         let source = Source::parse("crates/x/src/lib.rs", &module).unwrap();
-        assert_eq!(check(&Tree::of(&[]), &[source]), []);
+        assert_eq!(judged(&[source], ""), [""; 0]);
     }
 
     #[test]
@@ -142,6 +144,39 @@ mod tests {
         assert!(problems(100, 81, exception)[0].contains("grew to 81"));
         assert!(problems(100, 79, exception)[0].contains("write 79 instead of 80"));
         assert!(problems(100, 70, exception)[0].contains("needs no exception"));
-        assert!(problems(100, 70, "many x")[0].contains("not `LINES WHAT`"));
+        assert!(problems(100, 70, "many x")[0].contains("not `NUMBER WHAT`"));
+    }
+
+    /// A crate of `files` files of 500 lines and one of 1 line.
+    fn krate(files: usize, exceptions: &str) -> Vec<String> {
+        let file = |index: usize, lines: usize| {
+            let path = format!("crates/x/src/m{index}.rs");
+            Source::parse(&path, &"// x\n".repeat(lines)).unwrap()
+        };
+        let mut sources: Vec<Source> = (0..files).map(|index| file(index, 500)).collect();
+        sources.push(file(files, 1));
+        judged(&sources, exceptions)
+    }
+
+    #[test]
+    fn a_crate_that_is_too_long_is_found_and_one_of_before_may_only_shrink() {
+        assert_eq!(krate(15, ""), [""; 0]);
+        let text = "crates/x: `crates/x` has 8001 lines, limit 8000";
+        assert_eq!(krate(16, ""), [text]);
+        assert_eq!(krate(16, "8100 crates/x\n"), [""; 0]);
+        assert!(krate(17, "8100 crates/x\n")[0].contains("grew to 8501"));
+        assert!(krate(15, "8100 crates/x\n")[0].contains("needs no exception"));
+    }
+
+    #[test]
+    fn the_table_has_percentiles_of_functions_for_each_crate() {
+        let functions: Vec<String> = (1..=10)
+            .map(|lines| format!("fn f() {{{}}}\n", "\n".repeat(lines - 1)))
+            .collect();
+        let source = Source::parse("crates/x/src/lib.rs", &functions.concat()).unwrap();
+        let tree = Tree::of(&[("crates/x/Cargo.toml", ""), ("Cargo.toml", "")]);
+        let table = table(&tree, &[source]);
+        let rows: Vec<&str> = table.lines().skip(2).collect();
+        assert_eq!(rows, ["| crates/x | 55 | 1 | 55 | 10 | 5 | 9 | 10 |"]);
     }
 }

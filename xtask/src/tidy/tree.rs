@@ -63,6 +63,12 @@ impl Tree {
             .map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
+    /// The directories of crates, in order.
+    pub(super) fn crates(&self) -> impl Iterator<Item = &str> {
+        let manifests = self.ending("/Cargo.toml");
+        manifests.filter_map(|(path, _)| path.strip_suffix("/Cargo.toml"))
+    }
+
     /// Path and text of every file whose name ends in `suffix`.
     pub(super) fn ending(&self, suffix: &'static str) -> impl Iterator<Item = (&str, &str)> {
         self.iter().filter(move |(path, _)| path.ends_with(suffix))

@@ -1,0 +1,226 @@
+//! Files of a crate do not use each other in circles.
+//!
+//! Whoever reads one file of a circle has to read them all. Most circles are one thing that stands in
+//! the wrong file: a constant, or a type that both sides name. A module and the modules below it may
+//! use each other: they are one thing in several files, and privacy is made for that.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::modules::{Use, uses};
+use super::ratchet::{Measured, Ratchet};
+use super::rust::Source;
+use super::{Problem, Tree};
+
+/// Every crate's circles, but for as many as the ratchet still allows it.
+pub(super) fn check(tree: &Tree, sources: &[Source], ratchet: &mut Ratchet) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for directory in tree.crates() {
+        let found = of_crate(sources, directory);
+        let verdict = ratchet.exactly(Measured {
+            what: directory,
+            line: 0,
+            number: found.len(),
+            unit: "circles",
+            max: 0,
+        });
+        problems.extend(verdict.into_iter().flat_map(|verdict| {
+            let circles = found.iter().map(|circle| problem(sources, circle));
+            std::iter::once(verdict).chain(circles)
+        }));
+    }
+    problems
+}
+
+/// All circles, for people.
+pub(super) fn all(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
+    let crates = tree.crates();
+    let circles = crates.flat_map(|directory| of_crate(sources, directory));
+    circles.map(|circle| problem(sources, &circle)).collect()
+}
+
+/// The circles of the crate in `directory`.
+fn of_crate(sources: &[Source], directory: &str) -> Vec<Vec<Use>> {
+    let roots = ["lib", "main"].map(|root| format!("{directory}/src/{root}.rs"));
+    let programs = format!("{directory}/src/bin/");
+    let is_root = |path: &str| {
+        let program = path.strip_prefix(&programs);
+        roots.iter().any(|root| root == path) || program.is_some_and(|rest| !rest.contains('/'))
+    };
+    let all = sources.iter().enumerate();
+    all.filter(|(_, source)| is_root(&source.path))
+        .flat_map(|(root, _)| circles(sources, root))
+        .collect()
+}
+
+fn problem(sources: &[Source], circle: &[Use]) -> Problem {
+    let steps = circle.iter().map(|step| {
+        let (from, to) = (&sources[step.from].path, &sources[step.to].path);
+        format!("\n    {from}:{} uses `{}` of {to}", step.line, step.path)
+    });
+    let first = &sources[circle[0].from].path;
+    Problem::new(
+        first,
+        0,
+        format!("a circle{}", steps.collect::<Vec<_>>().concat()),
+    )
+}
+
+/// The circles among the files below `root`, each by the uses that make it; one for every group of
+/// files that use each other.
+fn circles(sources: &[Source], root: usize) -> Vec<Vec<Use>> {
+    let mut uses = uses(sources, root);
+    uses.retain(|one| {
+        let (from, to) = (&sources[one.from].path, &sources[one.to].path);
+        !is_below(from, to) && !is_below(to, from)
+    });
+    let mut next: Uses<'_> = BTreeMap::new();
+    for one in &uses {
+        next.entry(one.from).or_default().push(one);
+    }
+    let (mut done, mut found) = (BTreeSet::new(), Vec::new());
+    for &start in next.keys() {
+        if let Some(circle) = shortest(&next, start).filter(|_| !done.contains(&start)) {
+            let forth = reached(&next, start);
+            let group = forth
+                .into_iter()
+                .filter(|&one| reached(&next, one).contains(&start));
+            done.extend(group);
+            found.push(circle);
+        }
+    }
+    found
+}
+
+/// What each file uses.
+type Uses<'a> = BTreeMap<usize, Vec<&'a Use>>;
+
+/// Whether the module in the file `child` lies below that in `parent`.
+fn is_below(parent: &str, child: &str) -> bool {
+    let directory = |path: &str| {
+        let path = path.trim_end_matches(".rs");
+        let named = ["/mod", "/lib", "/main"]
+            .iter()
+            .find_map(|end| path.strip_suffix(end));
+        named.unwrap_or(path).to_owned()
+    };
+    directory(child).starts_with(&format!("{}/", directory(parent)))
+}
+
+/// The files that `start` uses, by way of others too.
+fn reached(next: &Uses<'_>, start: usize) -> BTreeSet<usize> {
+    let (mut seen, mut todo) = (BTreeSet::new(), vec![start]);
+    while let Some(at) = todo.pop() {
+        let used = next.get(&at).into_iter().flatten();
+        todo.extend(used.map(|one| one.to).filter(|&to| seen.insert(to)));
+    }
+    seen
+}
+
+/// The shortest way from `start` back to itself.
+fn shortest(next: &Uses<'_>, start: usize) -> Option<Vec<Use>> {
+    let mut ways = VecDeque::from([(start, Vec::new())]);
+    let mut seen = BTreeSet::new();
+    while let Some((at, way)) = ways.pop_front() {
+        for &one in next.get(&at).into_iter().flatten() {
+            let mut longer: Vec<Use> = way.clone();
+            longer.push(one.clone());
+            if one.to == start {
+                return Some(longer);
+            }
+            if seen.insert(one.to) {
+                ways.push_back((one.to, longer));
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ratchet::RATCHET;
+    use super::*;
+
+    /// What is found in the crate `x` of these files, by their paths from its `src/`.
+    fn problems(files: &[(&str, &str)], ratchet: &str) -> Vec<String> {
+        let sources: Vec<Source> = files
+            .iter()
+            .map(|(path, text)| Source::parse(&format!("crates/x/src/{path}"), text).unwrap())
+            .collect();
+        let tree = Tree::of(&[("crates/x/Cargo.toml", ""), (RATCHET, ratchet)]);
+        let (mut ratchet, _) = Ratchet::of(&tree);
+        let mut found = check(&tree, &sources, &mut ratchet);
+        found.extend(ratchet.left());
+        found.iter().map(Problem::to_string).collect()
+    }
+
+    const LIB: (&str, &str) = ("lib.rs", "mod a;\nmod b;\npub use a::A;\n");
+
+    #[test]
+    fn two_files_that_use_each_other_are_found_with_the_lines_that_do() {
+        let a = ("a.rs", "use crate::b::B;\npub struct A(B);");
+        let found = problems(&[LIB, a, ("b.rs", "\npub struct B(super::a::A);")], "");
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("`crates/x` has 1 circles, limit 0"));
+        let steps = "a circle\n    crates/x/src/a.rs:1 uses `crate::b::B` of crates/x/src/b.rs\
+                     \n    crates/x/src/b.rs:2 uses `super::a::A` of crates/x/src/a.rs";
+        assert!(found[1].ends_with(steps), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_passed_on_counts_where_it_is_defined() {
+        let through_the_root = ("b.rs", "use crate::A; pub struct B(A);");
+        let a = ("a.rs", "use crate::b; pub struct A(b::B);");
+        assert_eq!(problems(&[LIB, a, through_the_root], "").len(), 2);
+        let facade = (
+            "lib.rs",
+            "mod a;\nmod b;\npub use a::A;\npub struct Own(A);",
+        );
+        assert_eq!(
+            problems(&[facade, ("a.rs", "pub struct A;"), through_the_root], ""),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn a_longer_circle_is_found_and_a_chain_is_none() {
+        let lib = ("lib.rs", "mod a; mod b; mod c;");
+        let a = ("a.rs", "pub fn a() { crate::b::b() }");
+        let b = ("b.rs", "use crate::c::{self, c as d}; pub fn b() { d() }");
+        let chain = problems(&[lib, a, b, ("c.rs", "pub fn c() {}")], "");
+        assert_eq!(chain, [""; 0]);
+        let circle = problems(&[lib, a, b, ("c.rs", "pub fn c() { super::a::a() }")], "");
+        assert_eq!(circle[1].matches(" uses ").count(), 3, "{circle:?}");
+    }
+
+    #[test]
+    fn parent_and_child_may_use_each_other_and_tests_whatever_they_like() {
+        let lib = ("lib.rs", "mod a;");
+        let a = ("a.rs", "mod b; pub struct A(b::B);");
+        assert_eq!(
+            problems(
+                &[lib, a, ("a/b.rs", "use super::A; pub struct B(Box<A>);")],
+                ""
+            ),
+            [""; 0]
+        );
+        let b = (
+            "b.rs",
+            "pub struct B;\n#[cfg(test)]\nmod tests {\nuse crate::a::A;\nfn t(a: A) {}\n}",
+        );
+        assert_eq!(
+            problems(&[LIB, ("a.rs", "pub struct A(crate::b::B);"), b], ""),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn circles_of_before_are_allowed_as_long_as_they_are_there() {
+        let a = ("a.rs", "pub struct A(crate::b::B);");
+        let circle = [LIB, a, ("b.rs", "pub struct B(crate::a::A);")];
+        assert_eq!(problems(&circle, "1 crates/x circles\n"), [""; 0]);
+        let ended = [LIB, a, ("b.rs", "pub struct B;")];
+        assert!(
+            problems(&ended, "1 crates/x circles\n")[0].contains("needs no exception any more")
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! Limits, and the exceptions to them, which may only shrink.
+//!
+//! `xtask/ratchet.txt` lists the exceptions, one a line: the number allowed, and what is allowed it.
+//! An exception goes once what it is for is within the limit.
+
+use std::collections::BTreeMap;
+
+use super::{Problem, Tree};
+
+/// Where the exceptions stand.
+pub(super) const RATCHET: &str = "xtask/ratchet.txt";
+
+/// The exceptions that nothing has claimed yet: what, the line it stands on, the number allowed.
+pub(super) struct Ratchet(BTreeMap<String, (usize, usize)>);
+
+/// Something that there is a limit to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measured<'a> {
+    /// A file, `FILE::FUNCTION`, or a crate's directory.
+    pub(super) what: &'a str,
+    /// The line that a problem is shown at; 0 for the whole.
+    pub(super) line: usize,
+    pub(super) number: usize,
+    /// What is counted. An exception names what it is for, and the unit too if that is not `lines`.
+    pub(super) unit: &'a str,
+    pub(super) max: usize,
+}
+
+impl Measured<'_> {
+    fn exception(&self) -> String {
+        match self.unit {
+            "lines" => self.what.to_owned(),
+            unit => format!("{} {unit}", self.what),
+        }
+    }
+
+    fn problem(&self, text: String) -> Problem {
+        let path = self.what.split("::").next().unwrap_or_default();
+        Problem::new(path, self.line, format!("`{}` {text}", self.what))
+    }
+}
+
+impl Ratchet {
+    /// The exceptions, and lines that are none.
+    pub(super) fn of(tree: &Tree) -> (Ratchet, Vec<Problem>) {
+        let (mut allowed, mut problems) = (BTreeMap::new(), Vec::new());
+        for (index, line) in tree.text(RATCHET).unwrap_or_default().lines().enumerate() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let pair = line.split_once(' ');
+            match pair.and_then(|(number, what)| Some((number.parse().ok()?, what.trim()))) {
+                Some((number, what)) => {
+                    allowed.insert(what.to_owned(), (index + 1, number));
+                }
+                None => problems.push(Problem::new(RATCHET, index + 1, "not `NUMBER WHAT`")),
+            }
+        }
+        (Ratchet(allowed), problems)
+    }
+
+    /// What is wrong with the thing, if it may not grow beyond its exception.
+    pub(super) fn at_most(&mut self, thing: Measured<'_>) -> Option<Problem> {
+        let Measured {
+            number, unit, max, ..
+        } = thing;
+        if number <= max {
+            return None;
+        }
+        match self.0.remove(&thing.exception()) {
+            None => Some(thing.problem(format!("has {number} {unit}, limit {max}"))),
+            Some((_, limit)) if number > limit => {
+                let text = format!("grew to {number} {unit}; its exception is for {limit}");
+                Some(thing.problem(text))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// The same, if the exception must be for just the number there is.
+    pub(super) fn exactly(&mut self, thing: Measured<'_>) -> Option<Problem> {
+        let Measured { what, number, .. } = thing;
+        match self.0.get(&thing.exception()) {
+            Some(&(at, limit)) if (thing.max + 1..limit).contains(&number) => {
+                self.0.remove(&thing.exception());
+                let text = format!("`{what}` shrank: write {number} instead of {limit}");
+                Some(Problem::new(RATCHET, at, text))
+            }
+            _ => self.at_most(thing),
+        }
+    }
+
+    /// Exceptions that nothing needs.
+    pub(super) fn left(self) -> impl Iterator<Item = Problem> {
+        self.0.into_iter().map(|(what, (line, _))| {
+            let text = format!("`{what}` needs no exception any more: remove this line");
+            Problem::new(RATCHET, line, text)
+        })
+    }
+}
