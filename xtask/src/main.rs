@@ -7,7 +7,6 @@
 //!   `mutants.rs`.
 
 mod mutants;
-mod tables;
 mod tidy;
 
 use std::path::{Path, PathBuf};

@@ -137,9 +137,9 @@ fn seconds(span: Duration) -> String {
 /// The rows of the table of mutants in docs/testing.md: name, and what is broken.
 #[cfg(test)]
 fn documented(page: &str) -> BTreeMap<String, (String, String)> {
-    use crate::tables::{plain, tables};
+    use forebay_pages::{plain, tables};
     let is_ours =
-        |table: &&crate::tables::Table| table.header.first().is_some_and(|h| h == "mutant");
+        |table: &&forebay_pages::Table| table.header.first().is_some_and(|h| h == "mutant");
     let all = tables(page);
     let rows = all.iter().filter(is_ours).flat_map(|table| &table.rows);
     rows.filter_map(|(_, row)| {

@@ -14,6 +14,7 @@ mod formats;
 mod habits;
 mod licences;
 mod modules;
+mod paths;
 mod ratchet;
 mod rust;
 mod sizes;
@@ -79,6 +80,7 @@ fn problems(tree: &Tree) -> Result<Vec<Problem>> {
     problems.extend(crates::check(tree, &packages));
     problems.extend(licences::check(tree, &packages));
     problems.extend(sizes::check(tree, &sources, &mut ratchet));
+    problems.extend(paths::check(tree, &sources, &mut ratchet));
     problems.extend(circles::check(tree, &sources, &mut ratchet));
     problems.extend(unsafety::check(tree, &sources));
     problems.extend(habits::check(tree, &sources));

@@ -3,9 +3,6 @@
 //! For every structure of the page one is encoded whose fields differ from each other, and each
 //! field is looked for where the page says it stands.
 
-#[path = "../../../xtask/src/tables.rs"]
-mod tables;
-
 use forebay_log::{
     Entry, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
     SEGMENTS_AT, SEGMENTS_MIN, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary, SummaryRecord,
@@ -31,7 +28,7 @@ const LOST: Entry = Entry::Range {
 /// Compares a structure with the table under its heading, and gives where its fixed part ends.
 /// `fields` are the names in order and the bytes each must have.
 fn compare(heading: &str, bytes: &[u8], fields: &[(&str, &[u8])]) -> usize {
-    let layout = tables::layout(PAGE, heading);
+    let layout = forebay_pages::layout(PAGE, heading);
     let named: Vec<&str> = layout.iter().map(|(_, _, name)| name.as_str()).collect();
     let expected: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
     assert_eq!(named, expected, "{heading}: the fields on the page");
@@ -55,7 +52,7 @@ fn crc(block: &[u8], more: &[u8]) -> [u8; 4] {
 }
 
 fn constant(name: &str) -> String {
-    let mut all = tables::constants(PAGE).into_iter();
+    let mut all = forebay_pages::constants(PAGE).into_iter();
     let found = all.find(|(one, _)| one == name);
     found
         .unwrap_or_else(|| panic!("the page has no constant `{name}`"))
@@ -203,7 +200,7 @@ fn compare_entry(bytes: &[u8], entry: &Entry) -> usize {
 
 #[test]
 fn a_ranges_kind_is_the_number_on_the_page() {
-    let page = tables::tables(PAGE)
+    let page = forebay_pages::tables(PAGE)
         .into_iter()
         .find(|table| table.header[0] == "kind")
         .expect("a table of kinds");

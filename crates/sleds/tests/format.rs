@@ -1,8 +1,5 @@
 //! The table's file against its page, and files that are no tables.
 
-#[path = "../../../xtask/src/tables.rs"]
-mod tables;
-
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -50,7 +47,7 @@ fn keys(value: &toml::Value) -> BTreeSet<String> {
 #[test]
 fn the_keys_are_those_of_the_page() {
     let on_page = |heading: &str| -> BTreeSet<String> {
-        let all = tables::tables(PAGE);
+        let all = forebay_pages::tables(PAGE);
         let table = all
             .iter()
             .find(|table| table.heading == heading)
@@ -58,7 +55,7 @@ fn the_keys_are_those_of_the_page() {
         table
             .rows
             .iter()
-            .map(|(_, row)| tables::plain(&row[0]))
+            .map(|(_, row)| forebay_pages::plain(&row[0]))
             .collect()
     };
     let file: toml::Value = toml::from_str(&format::print(&full())).unwrap();

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::{Problem, Tree};
-use crate::tables::{plain, tables};
+use forebay_pages::{plain, tables};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 const TO_COME: &str = "(to come)";
@@ -170,12 +170,13 @@ pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Problem> {
     problems
 }
 
-/// Why `row`'s crate may not use the one at `path`, if so. Tests may use what does not ship.
+/// Why `row`'s crate may not use the one at `path`, if so. Tests may use what does not ship, and so
+/// may what does not ship itself.
 fn refusal(row: &Listed, path: &str, only_tests: bool, listed: &[Listed]) -> Option<String> {
     let name = path.rsplit('/').next().unwrap_or_default();
     let (user, below) = (&row.name, row.below);
     match listed.iter().find(|one| one.name == name)?.level {
-        None if only_tests => None,
+        None if only_tests || row.level.is_none() => None,
         None => Some(format!("`{user}` uses `{name}`, which does not ship")),
         Some(level) if level >= below => Some(format!(
             "`{user}` may use crates below level {below}, and `{name}` is of level {level}"
@@ -297,6 +298,10 @@ mod tests {
             [""; 0],
             "its tests may"
         );
+        let mut packages = good();
+        packages.push(package("tests", &["crates/rig"]));
+        let document = TABLES.replace("| 1* |", "| –* | `tests` | | |\n| 1* |");
+        assert_eq!(problems(&document, MANIFEST, &packages), [""; 0]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Links in Markdown pages: the file and, in a page, the heading must be there.
 
+use super::tree::resolve;
 use super::{Problem, Tree};
 
 /// Every relative link of every page.
@@ -61,20 +62,6 @@ fn broken(tree: &Tree, page: &str, target: &str) -> Option<&'static str> {
     let headings = || tree.text(&path).unwrap_or_default();
     let known = anchor.is_empty() || anchors(headings()).any(|one| one == anchor);
     (!known).then_some("no such heading")
-}
-
-/// `link`, which stands in `page`, as a path from the project's root.
-fn resolve(page: &str, link: &str) -> Option<String> {
-    let mut parts: Vec<&str> = page.split('/').collect();
-    parts.pop();
-    for part in link.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()?),
-            part => parts.push(part),
-        }
-    }
-    Some(parts.join("/"))
 }
 
 /// The anchors of a page's headings, made as the usual forges make them.

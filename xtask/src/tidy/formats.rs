@@ -8,7 +8,7 @@
 //! `//! Protocol: WHERE` at its head says where the bytes are described.
 
 use super::{Problem, Tree};
-use crate::tables::{fields, is_layout, tables};
+use forebay_pages::{fields, is_layout, tables};
 
 const PAGES: &str = "docs/format/";
 
@@ -45,7 +45,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
         }
         if !is_compared(tree, path) {
             let text = "no test of the crate compares it with its page \
-                        (it includes xtask/src/tables.rs; see docs/format/README.md)";
+                        (it reads it by forebay_pages; see docs/format/README.md)";
             problems.push(Problem::new(path, 0, text));
         }
     }
@@ -77,18 +77,18 @@ fn malformed(path: &str, text: &str) -> Vec<Problem> {
     bad.collect()
 }
 
-/// Whether a Rust file of the same crate includes the reader of pages.
+/// Whether a Rust file of the same crate uses the reader of pages.
 fn is_compared(tree: &Tree, path: &str) -> bool {
     let (krate, _) = path.split_once("/src/").unwrap_or_default();
     tree.ending(".rs").any(|(file, text)| {
-        file.starts_with(&format!("{krate}/")) && text.contains("xtask/src/tables.rs\"")
+        file.starts_with(&format!("{krate}/")) && text.contains("forebay_pages::")
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::{constants, layout};
+    use forebay_pages::{constants, layout};
 
     const PAGE: &str = "\
 # Log
@@ -105,7 +105,7 @@ Code: [crates/log/src/format.rs](../../crates/log/src/format.rs)
 | 8 | 4 | `count` | of extents |
 | 12 | `count` × 24 | `extents` | |
 ";
-    const TEST: &str = "#[path = \"../../../xtask/src/tables.rs\"]\nmod tables;";
+    const TEST: &str = "use forebay_pages::layout;";
 
     fn problems(page: &str, test: &str) -> Vec<String> {
         let found = check(&Tree::of(&[

@@ -74,3 +74,17 @@ impl Tree {
         self.iter().filter(move |(path, _)| path.ends_with(suffix))
     }
 }
+
+/// `link`, which stands in the file `page`, as a path from the project's root.
+pub(super) fn resolve(page: &str, link: &str) -> Option<String> {
+    let mut parts: Vec<&str> = page.split('/').collect();
+    parts.pop();
+    for part in link.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()?),
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}

@@ -5,7 +5,7 @@
 
 use super::rust::Source;
 use super::{Problem, Tree};
-use crate::tables::{plain, tables};
+use forebay_pages::{plain, tables};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 

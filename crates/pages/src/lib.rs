@@ -2,26 +2,24 @@
 //!
 //! A page and the code it describes are kept equal by reading the page. `cargo xtask tidy` reads
 //! the crate table of ARCHITECTURE.md and checks the shape of `docs/format/*.md`; a crate's own
-//! test compares its constants with its page. That test includes this very file
-//! (`#[path = "../../../xtask/src/tables.rs"] mod tables;`), so it needs nothing but `std`.
-//! How a format page is written is in docs/format/README.md.
-#![allow(dead_code, reason = "each crate that includes this file uses a part")]
+//! test compares its constants with its page. How a format page is written is in
+//! docs/format/README.md.
 
 /// One table of a page.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Table {
+pub struct Table {
     /// The text of the nearest heading above, without `#` and backticks.
-    pub(crate) heading: String,
+    pub heading: String,
     /// The line of the header row, counted from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     /// The header's cells, in lower case.
-    pub(crate) header: Vec<String>,
+    pub header: Vec<String>,
     /// Line number and cells of each row, with surrounding blanks removed.
-    pub(crate) rows: Vec<(usize, Vec<String>)>,
+    pub rows: Vec<(usize, Vec<String>)>,
 }
 
 /// All tables of `page` that are not inside a fenced block.
-pub(crate) fn tables(page: &str) -> Vec<Table> {
+pub fn tables(page: &str) -> Vec<Table> {
     let mut found: Vec<Table> = Vec::new();
     let mut heading = String::new();
     let mut fenced = false;
@@ -70,15 +68,15 @@ fn cells(line: &str) -> Vec<String> {
 }
 
 /// `text` without backticks and surrounding blanks.
-pub(crate) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     text.replace('`', "").trim().to_owned()
 }
 
 /// One field of an on-disk structure: offset and size in bytes, and its name.
-pub(crate) type Field = (u64, u64, String);
+pub type Field = (u64, u64, String);
 
 /// Whether the table describes the fields of a structure.
-pub(crate) fn is_layout(table: &Table) -> bool {
+pub fn is_layout(table: &Table) -> bool {
     table.header.len() >= 3 && table.header[..3] == ["offset", "size", "field"]
 }
 
@@ -89,7 +87,7 @@ pub(crate) fn is_layout(table: &Table) -> bool {
 ///
 /// # Errors
 /// Says which row is not as it must be.
-pub(crate) fn fields(table: &Table) -> Result<Vec<Field>, String> {
+pub fn fields(table: &Table) -> Result<Vec<Field>, String> {
     let mut fields = Vec::new();
     let mut end = 0;
     let mut fixed = true;
@@ -123,7 +121,7 @@ pub(crate) fn fields(table: &Table) -> Result<Vec<Field>, String> {
 ///
 /// # Panics
 /// If there is no such table or it is malformed.
-pub(crate) fn layout(page: &str, structure: &str) -> Vec<Field> {
+pub fn layout(page: &str, structure: &str) -> Vec<Field> {
     let table = tables(page)
         .into_iter()
         .find(|table| is_layout(table) && table.heading == structure)
@@ -132,7 +130,7 @@ pub(crate) fn layout(page: &str, structure: &str) -> Vec<Field> {
 }
 
 /// Name and value of every row of the page's `constant | value` tables, for a test to compare.
-pub(crate) fn constants(page: &str) -> Vec<(String, String)> {
+pub fn constants(page: &str) -> Vec<(String, String)> {
     tables(page)
         .iter()
         .filter(|table| table.header.len() >= 2 && table.header[..2] == ["constant", "value"])
