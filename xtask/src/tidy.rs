@@ -14,6 +14,7 @@ mod formats;
 mod habits;
 mod licences;
 mod modules;
+mod names;
 mod paths;
 mod ratchet;
 mod rust;
@@ -86,6 +87,7 @@ fn problems(tree: &Tree) -> Result<Vec<Problem>> {
     problems.extend(habits::check(tree, &sources));
     problems.extend(formats::check(tree));
     problems.extend(docs::check(tree));
+    problems.extend(names::check(tree, &sources));
     problems.extend(words::check(tree));
     problems.extend(ratchet.left());
     Ok(problems)

@@ -1,0 +1,176 @@
+//! Files and functions that the documents name are there.
+//!
+//! Looked at is what stands in backticks in the pages about the code: `write.rs` or a longer end of a
+//! path; `flush()`; `Log::append`; `write.rs::append`, a function or type in that file; and names of
+//! five words and more, as tests have. A line with *(to come)* may name what is not there yet.
+
+use std::collections::BTreeSet;
+
+use super::rust::Source;
+use super::{Problem, Tree};
+
+/// Pages about the code, and directories of such pages. Others name what users see.
+const PAGES: [&str; 5] = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "docs/testing.md",
+    "docs/design/",
+    "docs/format/",
+];
+
+/// Words from which on a name with underscores can only be one of ours.
+const LONG_NAME_WORDS: usize = 5;
+
+/// Every name in every page.
+pub(super) fn check(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
+    let known = Known::of(sources);
+    let mut problems = Vec::new();
+    for (path, text) in tree.ending(".md") {
+        if !PAGES.iter().any(|page| path.starts_with(page)) {
+            continue;
+        }
+        for (line, word) in code(text) {
+            let missing = known.missing(word);
+            problems.extend(missing.map(|text| Problem::new(path, line, text)));
+        }
+    }
+    problems
+}
+
+/// What there is in the sources.
+struct Known<'a> {
+    sources: &'a [Source],
+    words: BTreeSet<&'a str>,
+    functions: BTreeSet<&'a str>,
+}
+
+impl<'a> Known<'a> {
+    fn of(sources: &'a [Source]) -> Known<'a> {
+        let tokens = || sources.iter().flat_map(|source| &source.tokens);
+        let pairs = tokens().zip(tokens().skip(1));
+        let functions = pairs.filter(|(word, _)| word.text == "fn");
+        Known {
+            sources,
+            words: tokens().map(|token| token.text.as_str()).collect(),
+            functions: functions.map(|(_, name)| name.text.as_str()).collect(),
+        }
+    }
+
+    /// What is missing if `word` names a file or a function and there is no such thing.
+    fn missing(&self, word: &str) -> Option<String> {
+        if let Some((file, name)) = word.split_once(".rs::") {
+            return self.missing_in(&format!("{file}.rs"), name);
+        }
+        if word.ends_with(".rs") && !word.contains(|c: char| !is_of_path(c)) {
+            let absent = self.files(word).next().is_none();
+            return absent.then(|| format!("there is no `{word}`"));
+        }
+        if let Some(name) = word.strip_suffix("()") {
+            let name = name.rsplit("::").next().filter(|name| is_name(name))?;
+            let absent = !self.functions.contains(name);
+            return absent.then(|| format!("there is no function `{name}`"));
+        }
+        let mut parts = word.split("::");
+        let is_path = word.contains("::") && parts.clone().all(is_name);
+        let is_long = is_name(word) && word.split('_').count() >= LONG_NAME_WORDS;
+        let absent = parts.find(|part| !self.knows(part))?;
+        (is_path || is_long).then(|| format!("there is no `{absent}` in the code"))
+    }
+
+    /// Whether `word` stands in the code, if only in a text: the kernel has long names too.
+    fn knows(&self, word: &str) -> bool {
+        let mut texts = self.words.iter().filter(|text| text.contains('"'));
+        self.words.contains(word) || texts.any(|text| text.contains(word))
+    }
+
+    /// The same for a function or type in a file.
+    fn missing_in(&self, file: &str, name: &str) -> Option<String> {
+        let mut files = self.files(file).peekable();
+        if files.peek().is_none() {
+            return Some(format!("there is no `{file}`"));
+        }
+        let names: Vec<&str> = name.trim_end_matches("()").split("::").collect();
+        let holds = |source: &Source| {
+            names.iter().all(|name| {
+                let mut tokens = source.tokens.iter();
+                tokens.any(|token| token.text == *name)
+            })
+        };
+        let absent = !files.any(holds);
+        absent.then(|| format!("there is no `{name}` in {file}"))
+    }
+
+    /// The files whose path ends so.
+    fn files(&self, end: &str) -> impl Iterator<Item = &'a Source> {
+        let below = format!("/{end}");
+        let end = end.to_owned();
+        let all = self.sources.iter();
+        all.filter(move |source| source.path == end || source.path.ends_with(&below))
+    }
+}
+
+/// Whether `word` can be a name in Rust.
+fn is_name(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn is_of_path(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-./".contains(c)
+}
+
+/// What stands in backticks, with its line, outside fenced blocks and lines about what is to come.
+fn code(page: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    page.lines().enumerate().flat_map(move |(index, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        let looked_at = !fenced && !fence && !line.contains("(to come)");
+        let words = line.split('`').skip(1).step_by(2);
+        words
+            .filter(move |_| looked_at)
+            .map(move |word| (index + 1, word))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: &str = "struct Log;\nimpl Log { fn append(&self) {} }\ntrait T { fn flush(&self); }\n\
+                        fn what_was_flushed_is_there_again() {}\n\
+                        const K: &str = \"queue/a_b_c_d_e\";";
+
+    fn problems(page: &str) -> Vec<String> {
+        let source = Source::parse("crates/log/src/write.rs", CODE).unwrap();
+        let tree = Tree::of(&[("docs/design/a.md", page), ("docs/status.md", "`gone()`")]);
+        let found = check(&tree, &[source]);
+        found.iter().map(Problem::to_string).collect()
+    }
+
+    #[test]
+    fn names_that_are_there_pass_and_so_does_what_is_no_name_of_ours() {
+        let page = "`write.rs`, `src/write.rs`, `flush()`, `Log::append`, `Log::append()`\n\
+                    `write.rs::Log::append`, `write.rs::append`, `what_was_flushed_is_there_again`, `a_b_c_d_e`\n\
+                    `mincore(2)`, `…_tests.rs`, `nbd_start_device_ioctl`, `gone.rs` (to come)\n\
+                    ```\n`gone()`\n```\n";
+        assert_eq!(problems(page), [""; 0]);
+    }
+
+    #[test]
+    fn names_that_are_gone_are_found_with_their_line() {
+        let page = "\n`gone.rs`\n`log/write.rs`\n`gone()`\n`Log::gone`\n`write.rs::gone`\n\
+                    `gone.rs::append`\n`what_was_flushed_is_gone_again`";
+        assert_eq!(
+            problems(page),
+            [
+                "docs/design/a.md:2: there is no `gone.rs`",
+                "docs/design/a.md:3: there is no `log/write.rs`",
+                "docs/design/a.md:4: there is no function `gone`",
+                "docs/design/a.md:5: there is no `gone` in the code",
+                "docs/design/a.md:6: there is no `gone` in write.rs",
+                "docs/design/a.md:7: there is no `gone.rs`",
+                "docs/design/a.md:8: there is no `what_was_flushed_is_gone_again` in the code",
+            ]
+        );
+    }
+}
