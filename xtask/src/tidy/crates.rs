@@ -39,12 +39,16 @@ impl Package {
         from_root(tree, &self.manifest_path)
     }
 
-    /// The crate's name in the table: its directory's.
-    fn directory(&self, tree: &Tree) -> String {
+    /// The crate's name in the table.
+    fn listed_as(&self, tree: &Tree) -> String {
         let manifest = self.manifest(tree);
-        let directory = manifest.trim_end_matches("/Cargo.toml");
-        directory.rsplit('/').next().unwrap_or_default().to_owned()
+        listed_as(manifest.trim_end_matches("/Cargo.toml")).to_owned()
     }
+}
+
+/// The name in the table of the crate in `directory`, a path from the project's root.
+fn listed_as(directory: &str) -> &str {
+    directory.strip_prefix("crates/").unwrap_or(directory)
 }
 
 fn from_root(tree: &Tree, path: &str) -> String {
@@ -133,7 +137,7 @@ fn read_row(line: usize, row: &[String]) -> Option<Listed> {
 /// Holds packages and their dependencies against the tables.
 pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Problem> {
     let (listed, mut problems) = listed(tree);
-    let present: Vec<String> = packages.iter().map(|one| one.directory(tree)).collect();
+    let present: Vec<String> = packages.iter().map(|one| one.listed_as(tree)).collect();
     for row in &listed {
         let text = match (present.contains(&row.name), row.to_come) {
             (true, true) => format!("`{}` is there, and said {TO_COME}", row.name),
@@ -173,7 +177,7 @@ pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Problem> {
 /// Why `row`'s crate may not use the one at `path`, if so. Tests may use what does not ship, and so
 /// may what does not ship itself.
 fn refusal(row: &Listed, path: &str, only_tests: bool, listed: &[Listed]) -> Option<String> {
-    let name = path.rsplit('/').next().unwrap_or_default();
+    let name = listed_as(path);
     let (user, below) = (&row.name, row.below);
     match listed.iter().find(|one| one.name == name)?.level {
         None if only_tests || row.level.is_none() => None,

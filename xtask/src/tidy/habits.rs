@@ -33,7 +33,7 @@ pub(super) fn check(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
     for source in sources {
         problems.extend(left_overs(source));
         problems.extend(sleeps(source, tree.text(&source.path).unwrap_or_default()));
-        let row = crates.iter().find(|row| row.name == source.krate());
+        let row = crates.iter().find(|row| source.is_of(&row.name));
         if row.is_some_and(|row| !row.system) {
             problems.extend(system(source));
         }

@@ -81,10 +81,11 @@ impl Source {
         (1..=self.lines).filter(|&line| !self.is_test(line)).count()
     }
 
-    /// The name of the crate's directory, for a file under `crates/` or in `xtask/`.
-    pub(super) fn krate(&self) -> &str {
+    /// Whether the file belongs to the crate that the crate table names so.
+    pub(super) fn is_of(&self, krate: &str) -> bool {
         let path = self.path.strip_prefix("crates/").unwrap_or(&self.path);
-        path.split('/').next().unwrap_or_default()
+        path.strip_prefix(krate)
+            .is_some_and(|rest| rest.starts_with('/'))
     }
 
     /// Lines on which `first::second` stands, or `first::{…}` with `second` among the names.
@@ -232,7 +233,8 @@ mod tests {
         let text = "use std::thread::{self, sleep};\nfn a() { std::thread::sleep(x); asleep(); }";
         let source = Source::parse("crates/x/src/lib.rs", text).unwrap();
         assert_eq!(source.paths("thread", "sleep"), [1, 2]);
-        assert_eq!(source.krate(), "x");
+        assert!(source.is_of("x"));
+        assert!(!source.is_of("y"));
     }
 
     #[test]

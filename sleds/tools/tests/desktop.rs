@@ -56,8 +56,7 @@ fn the_properties_of_a_file_show_what_sleds_show_says() {
     let said: Value = serde_json::from_slice(&said.stdout).unwrap();
     assert_eq!(said["sleds"][0]["level"], "memory");
 
-    let script =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../desktop/nautilus/window_test.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../desktop/nautilus/window_test.py");
     let mut window = Command::new("xvfb-run");
     window.args([
         "-a",
