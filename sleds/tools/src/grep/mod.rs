@@ -1,7 +1,7 @@
 //! `sleds grep`: GNU's `grep`, in the order that costs least.
 //!
 //! From the command line (`args.rs`) comes a [`Config`]; each file (`files.rs`) is read in pieces, in any order
-//! (`pieces.rs`), which are searched as a whole (`posix_regex/`, `perl/`); what is found is printed in the
+//! (`pieces.rs`), which are searched as a whole (the crate `regex-posix`, `perl/`); what is found is printed in the
 //! order of the file (`emit.rs`, `line.rs`). Behaviour is that of GNU grep 3.8.
 
 mod args;
@@ -19,7 +19,6 @@ mod perl;
 mod pieces;
 #[cfg(test)]
 mod pieces_tests;
-mod posix_regex;
 mod regex;
 mod runs;
 mod walk;

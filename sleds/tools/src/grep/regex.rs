@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
+use regex_posix::{Remarks, Syntax};
+
 use super::config::{Config, Matcher};
 use super::perl;
-use super::posix_regex::{self, Remarks, Syntax};
 use crate::locale::{Charset, Locale};
 
 /// Patterns, ready to search.
 pub(super) enum Regex {
-    Posix(Box<posix_regex::Regex>),
+    Posix(Box<regex_posix::Regex>),
     Perl(Box<perl::Regex>),
 }
 
@@ -21,8 +22,8 @@ pub(super) enum TooDeep {
     Perl(perl::Failure),
 }
 
-impl From<posix_regex::TooDeep> for TooDeep {
-    fn from(_: posix_regex::TooDeep) -> TooDeep {
+impl From<regex_posix::TooDeep> for TooDeep {
+    fn from(_: regex_posix::TooDeep) -> TooDeep {
         TooDeep::Nested
     }
 }
@@ -53,7 +54,7 @@ impl Regex {
                     .ok();
             }
         };
-        let options = posix_regex::Options {
+        let options = regex_posix::Options {
             syntax,
             icase: config.icase,
             utf8: config.utf8,
@@ -63,7 +64,7 @@ impl Regex {
             whole_words: config.whole_words,
         };
         let mut remarks = Remarks::default();
-        let regex = posix_regex::Regex::new(&config.patterns, options, &mut remarks);
+        let regex = regex_posix::Regex::new(&config.patterns, options, &mut remarks);
         said.warnings = remarks.warnings;
         said.errors = remarks.errors.iter().map(ToString::to_string).collect();
         regex.map(|regex| Regex::Posix(Box::new(regex)))

@@ -1,18 +1,33 @@
-//! POSIX regular expressions, as GNU grep understands them.
+//! POSIX regular expressions, basic and extended, as GNU grep understands them: the leftmost match,
+//! and of those the longest; back-references; characters in the order of the locale.
 //!
 //! [`Regex::new`] reads a list of patterns; [`Regex::find_line`] looks for the next line that one of
 //! them matches, through many lines at once; [`Regex::find_in_line`] says where the match is,
 //! leftmost and longest.
 //!
+//! ```
+//! use regex_posix::{Options, Regex, Remarks, Syntax};
+//!
+//! let options = Options { syntax: Syntax::Extended, utf8: true, eol: b'\n', ..Options::default() };
+//! let patterns = [b"(a|ab)(c|bcd)".to_vec()];
+//! let mut remarks = Remarks::default();
+//! let mut regex = Regex::new(&patterns, options, &mut remarks).expect("the pattern is right");
+//! let text = b"nothing here\nxabcd\n";
+//! let line = regex.find_line(text, 0).unwrap().expect("the second line");
+//! assert_eq!(line, 13..18);
+//! // An engine that prefers the first alternative would find `abc`.
+//! assert_eq!(regex.find_in_line(&text[line], 0), Ok(Some(1..5)));
+//! ```
+//!
 //! GNU grep finds lines with an automaton of its own and matches with the C library, which also
 //! decides about lines where the automaton cannot; the two differ in small things. So patterns are
-//! read twice, and it is decided ([`motif`]) what goes to whom.
+//! read twice, and it is decided (`motif`) what goes to whom.
 //!
 //! Lines are searched with the `regex` project's automata: whether a line matches at all does not
 //! depend on which match is preferred, so the searcher with all of that project's shortcuts serves,
-//! over whole buffers ([`lines`]). Where the C library would decide, they look for a superset of the
-//! lines, and [`matches`] decides, by automata that know all matches ([`spans`]) or, where those are
-//! not enough, by trying ([`backtrack`]).
+//! over whole buffers (`lines`). Where the C library would decide, they look for a superset of the
+//! lines, and `matches` decides, by automata that know all matches (`spans`) or, where those are
+//! not enough, by trying (`backtrack`).
 
 mod ast;
 mod backtrack;
@@ -39,9 +54,9 @@ use std::ops::Range;
 
 use regex_syntax::hir::{Hir, HirKind};
 
-pub(crate) use backtrack::TooDeep;
-pub(crate) use error::Error;
-pub(crate) use parse::Syntax;
+pub use backtrack::TooDeep;
+pub use error::Error;
+pub use parse::Syntax;
 
 use ast::{Assert, Node};
 use library::Pattern;
@@ -57,23 +72,25 @@ const NFA_BYTES: usize = 512 << 20;
 
 /// How to read patterns and lines.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options {
-    pub(crate) syntax: Syntax,
-    pub(crate) icase: bool,
+pub struct Options {
+    /// How patterns are written.
+    pub syntax: Syntax,
+    /// Upper and lower case are the same.
+    pub icase: bool,
     /// Characters are UTF-8, not bytes.
-    pub(crate) utf8: bool,
+    pub utf8: bool,
     /// The locale has an order of characters that is not that of their codes.
-    pub(crate) collates: bool,
+    pub collates: bool,
     /// Ends a line.
-    pub(crate) eol: u8,
+    pub eol: u8,
     /// A match is a whole line.
-    pub(crate) whole_lines: bool,
+    pub whole_lines: bool,
     /// A match has no part of a word before and behind it.
-    pub(crate) whole_words: bool,
+    pub whole_words: bool,
 }
 
 /// Patterns, ready to search.
-pub(crate) struct Regex {
+pub struct Regex {
     lines: Lines,
     matches: Matches,
     check: Check,
@@ -92,20 +109,17 @@ enum Check {
 
 /// What GNU grep says about patterns.
 #[derive(Debug, Default)]
-pub(crate) struct Remarks {
-    pub(crate) warnings: Vec<&'static str>,
+pub struct Remarks {
+    /// What is odd.
+    pub warnings: Vec<&'static str>,
     /// If there are any, it does not search.
-    pub(crate) errors: Vec<Error>,
+    pub errors: Vec<Error>,
 }
 
 impl Regex {
     /// Reads `patterns`; a line matches if any of them does. Says in `remarks` what is odd or wrong;
     /// `None` if anything is wrong.
-    pub(crate) fn new(
-        patterns: &[Vec<u8>],
-        options: Options,
-        remarks: &mut Remarks,
-    ) -> Option<Regex> {
+    pub fn new(patterns: &[Vec<u8>], options: Options, remarks: &mut Remarks) -> Option<Regex> {
         let regex = match motif::plan(patterns, options) {
             Plan::Texts(texts) => Regex::of_texts(&texts, options),
             Plan::Expressions {
@@ -217,7 +231,7 @@ impl Regex {
 
     /// The first line that matches in `lines`, which holds whole lines, at or after `from`, where a
     /// line begins. The range is without the line's end.
-    pub(crate) fn find_line(
+    pub fn find_line(
         &mut self,
         lines: &[u8],
         mut from: usize,
@@ -232,7 +246,7 @@ impl Regex {
     }
 
     /// How many of `lines` match.
-    pub(crate) fn count_lines(&mut self, lines: &[u8]) -> Result<u64, TooDeep> {
+    pub fn count_lines(&mut self, lines: &[u8]) -> Result<u64, TooDeep> {
         if matches!(self.check, Check::None) {
             return Ok(self.lines.count(lines));
         }
@@ -255,7 +269,7 @@ impl Regex {
 
     /// Where the first match at or after `from` is in `line`, which is without its end and matches. If
     /// GNU grep takes the line's end for part of it, the range ends one behind the line.
-    pub(crate) fn find_in_line(
+    pub fn find_in_line(
         &mut self,
         line: &[u8],
         from: usize,

@@ -13,9 +13,11 @@ use super::text::{Char, decode};
 
 /// How patterns are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Syntax {
+pub enum Syntax {
+    /// Groups, intervals and alternatives have backslashes: `\(a\|b\)\{2\}`.
     #[default]
     Basic,
+    /// They have none: `(a|b){2}`.
     Extended,
     /// Each pattern is the text to look for.
     Fixed,

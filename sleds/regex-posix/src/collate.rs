@@ -9,11 +9,10 @@
 #![allow(unsafe_code, reason = "the C library's regex has no safe interface")]
 
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::super::glob;
 use super::ast::Set;
 use super::classes;
 use super::error::Error;
@@ -95,9 +94,19 @@ fn remembered(
 /// times as fast.
 fn asked_by_glob(low: u32, high: u32) -> Vec<u32> {
     let [low, high] = [low, high].map(|c| char::from_u32(c).unwrap_or_default());
-    let glob = format!("[\\{low}-\\{high}]").into_bytes();
+    let Ok(glob) = CString::new(format!("[\\{low}-\\{high}]")) else {
+        return Vec::new();
+    };
     let ideographs = low.max(high) >= IDEOGRAPHS;
-    asked(ideographs, &|c| glob::matches(&glob, c.as_bytes(), false))
+    asked(ideographs, &|c| matches(&glob, c))
+}
+
+fn matches(glob: &CStr, text: &str) -> bool {
+    let Ok(text) = CString::new(text) else {
+        return false;
+    };
+    // SAFETY: both are C strings that live through the call.
+    unsafe { libc::fnmatch(glob.as_ptr(), text.as_ptr(), 0) == 0 }
 }
 
 /// Code points that locales have an order for.

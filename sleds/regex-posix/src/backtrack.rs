@@ -15,7 +15,7 @@ const STACK_BYTES: usize = 1 << 30;
 
 /// The line nests the pattern's repetitions too deeply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TooDeep;
+pub struct TooDeep;
 
 type Groups = [Option<(usize, usize)>; 10];
 
