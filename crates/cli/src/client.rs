@@ -6,14 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use forebay_control::{REPLY_BYTES_MAX, Request};
 use forebay_stack::Name;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
-use crate::protocol::{REPLY_BYTES_MAX, Reply, Request};
-use crate::report::Report;
+use crate::report::{Reply, Report};
 
 /// A daemon answers the small questions within this time, and sends progress more often.
 const PATIENCE: Duration = Duration::from_secs(30);

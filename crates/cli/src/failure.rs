@@ -2,27 +2,12 @@
 
 use std::fmt;
 
+pub(crate) use forebay_control::Code;
+use forebay_control::Reply;
 use forebay_dcd::AttachError;
 use forebay_log::OpenError as LogError;
 use forebay_os::OpenError;
 use forebay_stack::{DescriptionError, NameError, StackError};
-use serde::{Deserialize, Serialize};
-
-/// The exit codes, but those of `check`, which has its own. `--help` documents them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Code {
-    /// Anything that is none of the others.
-    General = 1,
-    /// Wrong usage: options, sizes, names, a description with mistakes.
-    Usage = 2,
-    /// There is no such volume, path or log; the volume is not attached.
-    NotFound = 3,
-    /// Going on could lose or mix up data, or it is in use.
-    Refused = 4,
-    /// A device, or the system, failed.
-    Io = 5,
-}
 
 /// Why a command did not do what it was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,6 +52,15 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl<S> From<Failure> for Reply<S> {
+    fn from(failure: Failure) -> Reply<S> {
+        Reply::Failed {
+            code: failure.code,
+            message: failure.text,
+        }
     }
 }
 

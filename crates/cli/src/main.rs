@@ -2,7 +2,7 @@
 //!
 //! `args.rs` is what users type, `commands/` what happens then, one file a command. An attached
 //! volume is a process of its own, in `daemon/`, which the other commands reach through its control
-//! socket (`protocol.rs`, `client.rs`). `scratch/` is `forebay try`.
+//! socket (crate `control`, `client.rs`). `scratch/` is `forebay try`.
 //!
 //! What holds throughout:
 //! - A command either does what it was told or says in one line what is in the way, and leaves
@@ -21,7 +21,6 @@ mod lock;
 mod output;
 mod probe;
 mod progress;
-mod protocol;
 mod report;
 mod run;
 mod scratch;

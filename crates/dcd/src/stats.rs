@@ -1,13 +1,18 @@
-//! What a user can see of a volume. Names here are the names in JSON and in metrics.
+//! What a user can see of a volume. Names here are the names in JSON and in metrics: a number is
+//! described in [`Status`], and counted or looked up where it is; all else follows from that.
 
+use std::ops::{Deref, DerefMut};
+
+use forebay_device::described;
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What the volume is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// The ordinary state.
+    #[default]
     Caching,
     /// Somebody waits for everything to be home.
     Draining,
@@ -19,8 +24,30 @@ pub enum Mode {
     LogFailing,
 }
 
+impl Mode {
+    /// All there are.
+    pub const ALL: [Mode; 5] = [
+        Mode::Caching,
+        Mode::Draining,
+        Mode::Degraded,
+        Mode::DataFailing,
+        Mode::LogFailing,
+    ];
+
+    /// Its name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Caching => "caching",
+            Mode::Draining => "draining",
+            Mode::Degraded => "degraded",
+            Mode::DataFailing => "data_failing",
+            Mode::LogFailing => "log_failing",
+        }
+    }
+}
+
 /// The distribution of a request's latency, in microseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// Requests measured.
     pub count: u64,
@@ -38,82 +65,47 @@ pub struct Latency {
     pub max_us: u64,
 }
 
-/// A volume at a glance. Counters count from when it was attached.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Status {
-    /// The volume's name.
-    pub name: String,
-    /// The volume's id.
-    pub volume: String,
-    /// What it is doing.
-    pub mode: Mode,
-    /// Why, where that needs saying.
-    pub mode_detail: Option<String>,
-    /// Length in bytes.
-    pub len: u64,
-    /// Logical block size in bytes.
-    pub block_size: u32,
-    /// Bytes of segments in the log.
-    pub log_bytes: u64,
-    /// Bytes of segments in use.
-    pub log_used_bytes: u64,
-    /// Bytes whose newest data is not home.
-    pub dirty_bytes: u64,
-    /// Those as a share of the log, 0 to 1.
-    pub dirty_share: f64,
-    /// Seconds to bring everything home at the rate of the last destages; none if there is nothing to
-    /// do, or no rate yet.
-    pub drain_eta_s: Option<f64>,
-    /// The log's epoch: how often it was taken up.
-    pub epoch: u64,
-    /// Memory the map takes, in bytes.
-    pub map_bytes: u64,
-    /// What it may take for pieces and marks before writers wait, in bytes.
-    pub map_bytes_max: u64,
-    /// Memory the segment buffers take, in bytes.
-    pub buffer_bytes: u64,
-    /// Read requests.
-    pub reads: u64,
-    /// Bytes read by users.
-    pub read_bytes: u64,
-    /// Of those, bytes that came from memory or the log.
-    pub read_hit_bytes: u64,
-    /// Write requests.
-    pub writes: u64,
-    /// Bytes written by users.
-    pub write_bytes: u64,
-    /// Of those, bytes that went past the log to the data device.
-    pub bypass_bytes: u64,
-    /// Flush requests.
-    pub flushes: u64,
-    /// Discard and write-zeroes requests.
-    pub discards: u64,
-    /// Bytes written to the log, headers and padding included.
-    pub log_written_bytes: u64,
-    /// Bytes brought home.
-    pub destaged_bytes: u64,
-    /// Bytes overwritten or discarded before they were brought home.
-    pub absorbed_bytes: u64,
-    /// Bytes that cannot be read because their data in the log is damaged.
-    pub damaged_bytes: u64,
-    /// Bytes that could not be read from the log when it was tried last. They are not lost, and are
-    /// tried again.
-    pub unreadable_bytes: u64,
-    /// Bytes, in whole lines of 4 KiB, that the data device refused when it was tried last. They stay in
-    /// the log, and are tried again.
-    pub refused_bytes: u64,
-    /// The first ranges (first byte, length) of those.
-    pub refused_ranges: Vec<(u64, u64)>,
-    /// Failed requests to the data device.
-    pub data_errors: u64,
-    /// Seconds that writers were made to wait in all.
-    pub throttled_s: f64,
-    /// Of reads.
-    pub read_latency: Latency,
-    /// Of writes.
-    pub write_latency: Latency,
-    /// Of flushes.
-    pub flush_latency: Latency,
+described! {
+    /// A volume at a glance. Counters count from when it was attached.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    pub struct Status {
+        Fact mode: Mode = "`caching`; `draining`; `degraded`: the log device failed; `data_failing`: the data device fails; `log_failing`: the log device does not give back what it holds",
+        Fact mode_detail: Option<String> = "What failed",
+        Gauge len: u64 = "Length of the volume in bytes",
+        Gauge block_size: u32 = "Block size of the volume in bytes",
+        Gauge epoch: u64 = "How often the log has been taken up",
+        Gauge log_bytes: u64 = "Room for data in the log, in bytes",
+        Gauge log_used_bytes: u64 = "Part of the log that cannot be overwritten yet, in bytes",
+        Gauge dirty_bytes: u64 = "Data that is not on the data device yet, in bytes",
+        Gauge dirty_share: f64 = "How full the log is, 0 to 1",
+        Gauge drain_eta_s: Option<f64> = "Estimated time to drain, in seconds; absent if unknown",
+        Gauge map_bytes: u64 = "Memory of the map, in bytes",
+        Gauge map_bytes_max: u64 = "Memory the map may take before writes wait, in bytes",
+        Gauge buffer_bytes: u64 = "Memory of segment buffers, in bytes",
+        Counter reads: u64 = "Reads",
+        Counter read_bytes: u64 = "Bytes read",
+        Counter read_hit_bytes: u64 = "Bytes read that came from memory or the log",
+        Counter writes: u64 = "Writes",
+        Counter write_bytes: u64 = "Bytes written",
+        Counter bypass_bytes: u64 = "Bytes written to the data device directly",
+        Counter flushes: u64 = "Flushes",
+        Counter discards: u64 = "Discards",
+        Counter log_written_bytes: u64 = "Bytes written to the log device",
+        Counter destaged_bytes: u64 = "Bytes moved from the log to the data device",
+        Counter absorbed_bytes: u64 = "Bytes overwritten before they were moved",
+        Gauge damaged_bytes: u64 = "Bytes known to be damaged in the log",
+        #[serde(default)]
+        Gauge unreadable_bytes: u64 = "Bytes that could not be read from the log when it was tried last; they are not lost, and are tried again",
+        #[serde(default)]
+        Gauge refused_bytes: u64 = "Bytes, in whole lines of 4 KiB, that the data device did not take when it was tried last; they stay in the log, and are tried again",
+        #[serde(default)]
+        Fact refused_ranges: Vec<(u64, u64)> = "The first ranges of those: first byte and length",
+        Counter data_errors: u64 = "Errors of the data device",
+        Counter throttled_s: f64 = "Time writes were slowed because the log or the map was full, in seconds",
+        Latency read_latency: Latency = "Latencies of reads",
+        Latency write_latency: Latency = "Latencies of writes",
+        Latency flush_latency: Latency = "Latencies of flushes",
+    }
 }
 
 /// A histogram of latencies.
@@ -146,18 +138,9 @@ impl Latencies {
     }
 }
 
-/// Counters of an attached volume.
+/// What is counted while a volume is attached, under the names of [`Status`], whose counters these are.
 pub(crate) struct Counters {
-    pub(crate) reads: u64,
-    pub(crate) read_bytes: u64,
-    pub(crate) read_hit_bytes: u64,
-    pub(crate) writes: u64,
-    pub(crate) write_bytes: u64,
-    pub(crate) bypass_bytes: u64,
-    pub(crate) flushes: u64,
-    pub(crate) discards: u64,
-    pub(crate) destaged_bytes: u64,
-    pub(crate) data_errors: u64,
+    counted: Status,
     pub(crate) throttled_ns: u64,
     pub(crate) read_latency: Latencies,
     pub(crate) write_latency: Latencies,
@@ -167,20 +150,36 @@ pub(crate) struct Counters {
 impl Counters {
     pub(crate) fn new() -> Counters {
         Counters {
-            reads: 0,
-            read_bytes: 0,
-            read_hit_bytes: 0,
-            writes: 0,
-            write_bytes: 0,
-            bypass_bytes: 0,
-            flushes: 0,
-            discards: 0,
-            destaged_bytes: 0,
-            data_errors: 0,
+            counted: Status::default(),
             throttled_ns: 0,
             read_latency: Latencies::new(),
             write_latency: Latencies::new(),
             flush_latency: Latencies::new(),
         }
+    }
+
+    /// What was counted; the rest of it is to be filled in.
+    pub(crate) fn status(&self) -> Status {
+        Status {
+            throttled_s: self.throttled_ns as f64 / 1e9,
+            read_latency: self.read_latency.summary(),
+            write_latency: self.write_latency.summary(),
+            flush_latency: self.flush_latency.summary(),
+            ..self.counted.clone()
+        }
+    }
+}
+
+impl Deref for Counters {
+    type Target = Status;
+
+    fn deref(&self) -> &Status {
+        &self.counted
+    }
+}
+
+impl DerefMut for Counters {
+    fn deref_mut(&mut self) -> &mut Status {
+        &mut self.counted
     }
 }

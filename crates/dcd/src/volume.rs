@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Room};
-use forebay_log::{RangeKind, Workers};
+use forebay_log::{RangeKind, VolumeId, Workers};
 use forebay_rt::Task;
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use serde::Serialize;
@@ -251,13 +251,22 @@ impl Volume {
         flushed
     }
 
+    /// The volume's name.
+    pub fn name(&self) -> String {
+        self.engine.payload.borrow().name.clone()
+    }
+
+    /// The volume's id.
+    pub fn id(&self) -> VolumeId {
+        self.engine.log.volume()
+    }
+
     /// The volume at a glance.
     pub fn status(&self) -> Status {
         let engine = &*self.engine;
         let (mode, mode_detail) = self.mode();
         let (refused_bytes, refused_ranges) = engine.refused_ranges();
         let map = engine.map.borrow();
-        let counters = engine.counters.borrow();
         let log = &engine.log;
         let segment = u64::from(log.layout().segment_bytes);
         let log_bytes = segment * log.layout().segment_count;
@@ -265,8 +274,6 @@ impl Volume {
         let dirty_bytes = map.live_sectors() * SECTOR_BYTES;
         let rate = engine.pace.rate().unwrap_or(0.0);
         Status {
-            name: engine.payload.borrow().name.clone(),
-            volume: log.volume().to_string(),
             mode,
             mode_detail,
             len: engine.geometry.len,
@@ -280,26 +287,13 @@ impl Volume {
             map_bytes: map.bytes(),
             map_bytes_max: engine.map_bytes_max(),
             buffer_bytes: log.ram_bytes(),
-            reads: counters.reads,
-            read_bytes: counters.read_bytes,
-            read_hit_bytes: counters.read_hit_bytes,
-            writes: counters.writes,
-            write_bytes: counters.write_bytes,
-            bypass_bytes: counters.bypass_bytes,
-            flushes: counters.flushes,
-            discards: counters.discards,
             log_written_bytes: log.stats().bytes_written,
-            destaged_bytes: counters.destaged_bytes,
             absorbed_bytes: map.absorbed_sectors() * SECTOR_BYTES,
             damaged_bytes: engine.lost_sectors() * SECTOR_BYTES,
             unreadable_bytes: engine.unreadable.get(),
             refused_bytes,
             refused_ranges,
-            data_errors: counters.data_errors,
-            throttled_s: counters.throttled_ns as f64 / 1e9,
-            read_latency: counters.read_latency.summary(),
-            write_latency: counters.write_latency.summary(),
-            flush_latency: counters.flush_latency.summary(),
+            ..engine.counters.borrow().status()
         }
     }
 

@@ -12,6 +12,7 @@
 
 mod buf;
 mod checked;
+mod described;
 mod device;
 mod error;
 mod ram;
@@ -19,6 +20,7 @@ mod slice;
 
 pub use buf::{ALIGN, Buf, BufMut, BufPool};
 pub use checked::Checked;
+pub use described::{Field, Kind};
 pub use device::{Device, Durability, Geometry, IoFuture, Room};
 pub use error::{DeviceError, Op, Result};
 pub use ram::RamDevice;

@@ -14,8 +14,8 @@
 //! - [`mutate`]: seeded, on stable Rust, in `cargo test` and by `cargo run -p forebay-fuzz`;
 //! - `cargo fuzz run TARGET`, which is guided by coverage (`fuzz/`, not part of the workspace).
 //!
-//! The FUSE requests and the control socket's protocol are private to their crates. Rather than to
-//! open them for tests, their files are compiled here once more.
+//! The FUSE requests are private to their crate. Rather than to open them for tests, their file is
+//! compiled here once more.
 //!
 //! Reading order: `targets.rs`, any file below it, `mutate.rs`, `corpus.rs`.
 
@@ -27,18 +27,6 @@ pub mod targets;
 
 pub use targets::{TARGETS, Target};
 
-#[allow(dead_code, unreachable_pub, reason = "its tests use the rest")]
-#[path = "../../serve/tests/nbd/support/duplex.rs"]
-mod duplex;
-#[allow(dead_code, unreachable_pub, reason = "the program's; here only read")]
-#[path = "../../cli/src/failure.rs"]
-mod failure;
 #[allow(dead_code, unreachable_pub, reason = "the server's; here only read")]
 #[path = "../../serve/src/fuse/format.rs"]
 mod fuse_format;
-#[allow(dead_code, unreachable_pub, reason = "the program's; here only read")]
-#[path = "../../cli/src/protocol.rs"]
-mod protocol;
-#[allow(dead_code, unreachable_pub, reason = "the program's; here only read")]
-#[path = "../../cli/src/report.rs"]
-mod report;

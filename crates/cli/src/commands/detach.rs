@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use forebay_control::Request;
 use forebay_units::ByteLen;
 
 use super::drain::drained;
@@ -10,7 +11,6 @@ use crate::client::{Client, Process};
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
 use crate::output::result_line;
-use crate::protocol::Request;
 
 /// How long a daemon that said it is done may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(30);

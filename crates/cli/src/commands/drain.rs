@@ -1,12 +1,14 @@
 //! `forebay drain`: everything to the data device.
 
+use forebay_control::Request;
+
 use crate::args::DrainArgs;
 use crate::client::Client;
 use crate::dirs::Dirs;
 use crate::failure::Outcome;
 use crate::output::result_line;
 use crate::progress::Progress;
-use crate::protocol::Request;
+use crate::report::Reply;
 
 pub(crate) fn run(args: &DrainArgs) -> Outcome {
     let mut client = Client::connect(&Dirs::new()?, &args.name)?;
@@ -28,7 +30,7 @@ pub(crate) fn drained(client: &mut Client, request: &Request, what: String) -> O
     let reply = client.ask(request, |left| dirty.set(left));
     dirty.finish();
     Ok(match reply? {
-        crate::protocol::Reply::Done {
+        Reply::Done {
             dirty_bytes,
             warning,
         } => {

@@ -1,5 +1,7 @@
 //! `forebay give-up`: what cannot be read from the log any more is lost.
 
+use forebay_control::Request;
+use forebay_dcd::Mode;
 use forebay_units::ByteLen;
 
 use super::drain::drained;
@@ -8,16 +10,15 @@ use crate::client::Client;
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
 use crate::output::result_line;
-use crate::protocol::Request;
 
 pub(crate) fn run(args: &GiveUpArgs) -> Outcome {
     let name = &args.name;
     let mut client = Client::connect(&Dirs::new()?, name)?;
     let before = client.status()?;
     if !args.lose_unreadable {
-        let bytes = ByteLen(before.unreadable_bytes);
-        let what = match (before.mode.as_str(), before.unreadable_bytes) {
-            ("degraded", 0) => {
+        let bytes = ByteLen(before.status.unreadable_bytes);
+        let what = match (before.status.mode, before.status.unreadable_bytes) {
+            (Mode::Degraded, 0) => {
                 "its log failed, and nothing in it that is needed is known to be unreadable"
                     .to_owned()
             }
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &GiveUpArgs) -> Outcome {
         &Request::GiveUp {},
         format!("giving up {name}"),
     )?;
-    let lost = client.status()?.damaged_bytes;
+    let lost = client.status()?.status.damaged_bytes;
     result_line!(
         "{name}: what could not be read from the log is given up; {} of the volume are lost, and give \
          errors until they are written again",

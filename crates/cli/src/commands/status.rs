@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
+use forebay_dcd::Latency;
 use forebay_stack::Name;
 use forebay_units::ByteLen;
 
@@ -11,7 +12,7 @@ use crate::args::StatusArgs;
 use crate::client::{Absent, Client};
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
-use crate::report::{Latencies, Report};
+use crate::report::Report;
 
 /// How often `--watch` asks again.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &StatusArgs) -> Outcome {
             } else {
                 let earlier = before
                     .iter()
-                    .find(|earlier| earlier.volume == report.volume);
+                    .find(|earlier| earlier.service.volume == report.service.volume);
                 out.push_str(&text(report, earlier));
             }
         }
@@ -95,8 +96,11 @@ fn text(report: &Report, earlier: Option<&Report>) -> String {
     if let Some(earlier) = earlier {
         lines.add("now", rates(report, earlier));
     }
-    let (map, map_max) = (ByteLen(report.map_bytes), ByteLen(report.map_bytes_max));
-    let buffers = ByteLen(report.buffer_bytes);
+    let (map, map_max) = (
+        ByteLen(report.status.map_bytes),
+        ByteLen(report.status.map_bytes_max),
+    );
+    let buffers = ByteLen(report.status.buffer_bytes);
     let (requests, bound) = (
         ByteLen(report.service.request_bytes),
         ByteLen(report.service.request_bytes_max),
@@ -107,47 +111,53 @@ fn text(report: &Report, earlier: Option<&Report>) -> String {
             "{map} of {map_max} for the map, {requests} of {bound} for requests, {buffers} segment buffers"
         ),
     );
-    if report.throttled_s > 0.0 {
-        let seconds = report.throttled_s;
+    if report.status.throttled_s > 0.0 {
+        let seconds = report.status.throttled_s;
         lines.add(
             "throttled",
             format!("{seconds:.1} s, waiting for room in the log or its map"),
         );
     }
-    if report.damaged_bytes > 0 || report.data_errors > 0 {
-        let (bytes, errors) = (ByteLen(report.damaged_bytes), report.data_errors);
+    if report.status.damaged_bytes > 0 || report.status.data_errors > 0 {
+        let (bytes, errors) = (
+            ByteLen(report.status.damaged_bytes),
+            report.status.data_errors,
+        );
         let damage =
             format!("{bytes} of the log cannot be read, {errors} errors of the data device");
         lines.add("DAMAGE", damage);
     }
-    if report.unreadable_bytes > 0 {
-        let bytes = ByteLen(report.unreadable_bytes);
+    if report.status.unreadable_bytes > 0 {
+        let bytes = ByteLen(report.status.unreadable_bytes);
         let unreadable = format!(
             "{bytes} of the log cannot be read now, and will be tried again (if the device is gone \
              for good, see `forebay give-up`)"
         );
         lines.add("UNREADABLE", unreadable);
     }
-    if report.refused_bytes > 0 {
-        let ranges = report.refused_ranges.iter();
+    if report.status.refused_bytes > 0 {
+        let ranges = report.status.refused_ranges.iter();
         let ranges: Vec<String> = ranges
             .map(|(at, len)| format!("{at}..{}", at + len))
             .collect();
-        let bytes = ByteLen(report.refused_bytes);
+        let bytes = ByteLen(report.status.refused_bytes);
         let refused = format!(
             "{bytes} not taken by the data device (bytes {}), kept in the log and tried again",
             ranges.join(", ")
         );
         lines.add("REFUSED", refused);
     }
-    format!("{} ({})\n{}", report.name, report.volume, lines.0)
+    format!(
+        "{} ({})\n{}",
+        report.service.name, report.service.volume, lines.0
+    )
 }
 
 fn where_it_is(report: &Report, lines: &mut Lines) {
     let service = &report.service;
-    match &report.mode_detail {
-        Some(detail) => lines.add("mode", format!("{}: {detail}", report.mode)),
-        None => lines.add("mode", &report.mode),
+    match &report.status.mode_detail {
+        Some(detail) => lines.add("mode", format!("{}: {detail}", report.status.mode.name())),
+        None => lines.add("mode", report.status.mode.name()),
     }
     match &service.device {
         Some(device) => lines.add("device", format!("{device} (via {})", service.via)),
@@ -161,47 +171,50 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
     }
     let clients = service.nbd_connections;
     lines.add("nbd", format!("{}, {clients} clients", service.nbd_uri));
-    lines.add("data", format!("{}, {}", service.data, ByteLen(report.len)));
+    lines.add(
+        "data",
+        format!("{}, {}", service.data, ByteLen(report.status.len)),
+    );
     lines.add(
         "log",
-        format!("{}, {}", service.log, ByteLen(report.log_bytes)),
+        format!("{}, {}", service.log, ByteLen(report.status.log_bytes)),
     );
 }
 
 fn requests(report: &Report, lines: &mut Lines) {
-    let hit = share(report.read_hit_bytes, report.read_bytes);
-    let (reads, bytes) = (report.reads, ByteLen(report.read_bytes));
-    let took = latencies(&report.read_latency);
+    let hit = share(report.status.read_hit_bytes, report.status.read_bytes);
+    let (reads, bytes) = (report.status.reads, ByteLen(report.status.read_bytes));
+    let took = latencies(&report.status.read_latency);
     lines.add(
         "reads",
         format!("{reads}, {bytes}, {hit} from the cache{took}"),
     );
-    let (writes, bytes) = (report.writes, ByteLen(report.write_bytes));
-    let took = latencies(&report.write_latency);
+    let (writes, bytes) = (report.status.writes, ByteLen(report.status.write_bytes));
+    let took = latencies(&report.status.write_latency);
     lines.add("writes", format!("{writes}, {bytes}{took}"));
-    let took = latencies(&report.flush_latency);
-    lines.add("flushes", format!("{}{took}", report.flushes));
+    let took = latencies(&report.status.flush_latency);
+    lines.add("flushes", format!("{}{took}", report.status.flushes));
     lines.add(
         "moved",
         format!(
             "{} to the log, {} home, {} never needed to, {} past the cache",
-            ByteLen(report.log_written_bytes),
-            ByteLen(report.destaged_bytes),
-            ByteLen(report.absorbed_bytes),
-            ByteLen(report.bypass_bytes)
+            ByteLen(report.status.log_written_bytes),
+            ByteLen(report.status.destaged_bytes),
+            ByteLen(report.status.absorbed_bytes),
+            ByteLen(report.status.bypass_bytes)
         ),
     );
 }
 
 fn dirty(report: &Report) -> String {
-    let eta = match report.drain_eta_s {
-        Some(eta) if report.dirty_bytes > 0 => format!(", drained in about {eta:.0} s"),
+    let eta = match report.status.drain_eta_s {
+        Some(eta) if report.status.dirty_bytes > 0 => format!(", drained in about {eta:.0} s"),
         _ => String::new(),
     };
     format!(
         "{}, the log is {:.0} % full{eta}",
-        ByteLen(report.dirty_bytes),
-        report.dirty_share * 100.0
+        ByteLen(report.status.dirty_bytes),
+        report.status.dirty_share * 100.0
     )
 }
 
@@ -212,7 +225,7 @@ fn share(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole as f64)
 }
 
-fn latencies(of: &Latencies) -> String {
+fn latencies(of: &Latency) -> String {
     if of.count == 0 {
         return String::new();
     }
@@ -228,13 +241,13 @@ fn rates(report: &Report, earlier: &Report) -> String {
     let bytes = |of: fn(&Report) -> u64| ByteLen(rate(of) as u64);
     format!(
         "{:.0} reads/s ({}/s), {:.0} writes/s ({}/s), {:.0} flushes/s, {}/s to the log, {}/s home",
-        rate(|r| r.reads),
-        bytes(|r| r.read_bytes),
-        rate(|r| r.writes),
-        bytes(|r| r.write_bytes),
-        rate(|r| r.flushes),
-        bytes(|r| r.log_written_bytes),
-        bytes(|r| r.destaged_bytes),
+        rate(|r| r.status.reads),
+        bytes(|r| r.status.read_bytes),
+        rate(|r| r.status.writes),
+        bytes(|r| r.status.write_bytes),
+        rate(|r| r.status.flushes),
+        bytes(|r| r.status.log_written_bytes),
+        bytes(|r| r.status.destaged_bytes),
     )
 }
 
@@ -247,7 +260,7 @@ mod tests {
     fn a_report_for_people_says_where_it_is_and_what_is_wrong() {
         let mut later = example();
         later.service.uptime_s += 2.0;
-        later.writes += 10;
+        later.status.writes += 10;
         let text = text(&later, Some(&example()));
         for part in [
             "archive (",

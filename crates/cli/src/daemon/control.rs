@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use forebay_control::{REQUEST_BYTES_MAX, Request};
 use forebay_dcd::Mode;
 use forebay_device::BufMut;
 use forebay_os::{Listener, Stream};
@@ -16,7 +17,7 @@ use futures_util::future::{Either, select};
 use super::Daemon;
 use super::stop::{end_service, stop_front};
 use crate::failure::{Failure, Outcome};
-use crate::protocol::{REQUEST_BYTES_MAX, Reply, Request};
+use crate::report::Reply;
 
 /// Clients at a time; the next is closed at once.
 const CLIENTS_MAX: usize = 32;

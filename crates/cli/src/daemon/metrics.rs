@@ -5,7 +5,9 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::BufMut;
+use forebay_control::Service;
+use forebay_dcd::{Mode, Status};
+use forebay_device::{BufMut, Field, Kind};
 use forebay_os::{Listener, Stream};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -16,7 +18,7 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use super::Daemon;
-use crate::report::{FIELDS, Kind, LATENCIES, MODES, Report};
+use crate::report::Report;
 
 /// Clients at a time; the next is closed at once.
 const CLIENTS_MAX: usize = 8;
@@ -117,65 +119,72 @@ impl Collector for Snapshot {
         let Ok(Value::Object(values)) = serde_json::to_value(&self.0) else {
             return Err(fmt::Error);
         };
-        let volume = ("volume", self.0.name.as_str());
-        for field in FIELDS {
-            let Some(value) = values.get(field.name).and_then(Value::as_f64) else {
-                continue;
-            };
-            let name = format!("forebay_{}", field.name);
-            sample(
-                &mut to,
-                &name,
-                field.help,
-                field.kind,
-                &[(&[volume], value)],
-            )?;
+        let volume = ("volume", self.0.service.name.as_str());
+        for field in Service::FIELDS.iter().chain(Status::FIELDS) {
+            let value = &values[field.name];
+            match field.kind {
+                Kind::Fact => {}
+                Kind::Gauge | Kind::Counter => {
+                    if let Some(value) = value.as_f64() {
+                        let name = format!("forebay_{}", field.name);
+                        let samples = [(&[volume][..], value)];
+                        sample(&mut to, &name, field.help, field.kind, &samples)?;
+                    }
+                }
+                Kind::Latency => latency(&mut to, field, volume, value)?,
+            }
         }
-        let modes = MODES.map(|mode| ([volume, ("mode", mode)], f64::from(self.0.mode == mode)));
-        let modes: Vec<_> = modes
-            .iter()
-            .map(|(labels, is)| (&labels[..], *is))
-            .collect();
-        sample(
-            &mut to,
-            "forebay_mode",
-            "1 for the current mode",
-            Kind::Gauge,
-            &modes,
-        )?;
-        for latency in LATENCIES {
-            let value = |key: &str| values[latency].get(key).and_then(Value::as_f64);
-            let quantiles = [
-                ("0.5", "p50_us"),
-                ("0.9", "p90_us"),
-                ("0.99", "p99_us"),
-                ("0.999", "p999_us"),
-                ("1", "max_us"),
-            ];
-            let samples = quantiles.map(|(quantile, key)| {
-                ([volume, ("quantile", quantile)], value(key).unwrap_or(0.0))
-            });
-            let samples: Vec<_> = samples
-                .iter()
-                .map(|(labels, v)| (&labels[..], *v))
-                .collect();
-            let name = format!("forebay_{latency}_us");
-            sample(
-                &mut to,
-                &name,
-                "Latency in microseconds",
-                Kind::Gauge,
-                &samples,
-            )?;
-            let count = [(&[volume][..], value("count").unwrap_or(0.0))];
-            let name = format!("forebay_{latency}_count");
-            sample(&mut to, &name, "Requests measured", Kind::Counter, &count)?;
-        }
-        Ok(())
+        modes(&mut to, volume, self.0.status.mode)
     }
 }
 
-type Labels<'a> = &'a [(&'a str, &'a str)];
+/// One sample for each mode there is.
+fn modes(
+    to: &mut DescriptorEncoder<'_>,
+    volume: Label<'_>,
+    current: Mode,
+) -> Result<(), fmt::Error> {
+    let is = |mode: Mode| f64::from(u8::from(mode == current));
+    let modes = Mode::ALL.map(|mode| ([volume, ("mode", mode.name())], is(mode)));
+    let modes: Vec<_> = modes
+        .iter()
+        .map(|(labels, is)| (&labels[..], *is))
+        .collect();
+    let help = "1 for the current mode";
+    sample(to, "forebay_mode", help, Kind::Gauge, &modes)
+}
+
+/// The quantiles of a latency, and how many there were.
+const QUANTILES: [(&str, &str); 5] = [
+    ("0.5", "p50_us"),
+    ("0.9", "p90_us"),
+    ("0.99", "p99_us"),
+    ("0.999", "p999_us"),
+    ("1", "max_us"),
+];
+
+fn latency(
+    to: &mut DescriptorEncoder<'_>,
+    field: &Field,
+    volume: Label<'_>,
+    latency: &Value,
+) -> Result<(), fmt::Error> {
+    let value = |key: &str| latency[key].as_f64().unwrap_or(0.0);
+    let samples = QUANTILES.map(|(quantile, key)| ([volume, ("quantile", quantile)], value(key)));
+    let samples: Vec<_> = samples
+        .iter()
+        .map(|(labels, v)| (&labels[..], *v))
+        .collect();
+    let name = format!("forebay_{}_us", field.name);
+    let help = "Latency in microseconds";
+    sample(to, &name, help, Kind::Gauge, &samples)?;
+    let count = [(&[volume][..], value("count"))];
+    let name = format!("forebay_{}_count", field.name);
+    sample(to, &name, "Requests measured", Kind::Counter, &count)
+}
+
+type Label<'a> = (&'a str, &'a str);
+type Labels<'a> = &'a [Label<'a>];
 
 /// One metric with all its samples.
 fn sample(
@@ -185,16 +194,17 @@ fn sample(
     kind: Kind,
     samples: &[(Labels<'_>, f64)],
 ) -> Result<(), fmt::Error> {
-    let metric_type = match kind {
-        Kind::Gauge => MetricType::Gauge,
-        Kind::Counter => MetricType::Counter,
+    let counts = kind == Kind::Counter;
+    let metric_type = match counts {
+        true => MetricType::Counter,
+        false => MetricType::Gauge,
     };
     let mut metric = to.encode_descriptor(name, help, None, metric_type)?;
     for (labels, value) in samples {
         let family = metric.encode_family(labels)?;
-        match kind {
-            Kind::Gauge => ConstGauge::new(*value).encode(family)?,
-            Kind::Counter => ConstCounter::new(*value).encode(family)?,
+        match counts {
+            true => ConstCounter::new(*value).encode(family)?,
+            false => ConstGauge::new(*value).encode(family)?,
         }
     }
     Ok(())
@@ -209,11 +219,11 @@ mod tests {
     fn every_number_is_given_out_under_its_name() {
         let response = respond(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", example);
         assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
-        for field in FIELDS {
-            let total = if field.kind == Kind::Counter {
-                "_total"
-            } else {
-                ""
+        for field in Service::FIELDS.iter().chain(Status::FIELDS) {
+            let total = match field.kind {
+                Kind::Gauge => "",
+                Kind::Counter => "_total",
+                Kind::Fact | Kind::Latency => continue,
             };
             let sample = format!("\nforebay_{}{total}{{volume=\"archive\"}} ", field.name);
             assert!(response.contains(&sample), "{sample}: {response}");

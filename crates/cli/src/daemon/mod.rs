@@ -17,6 +17,7 @@ mod stop;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use forebay_control::{SCHEMA, Service};
 use forebay_dcd::Volume;
 use forebay_os::{Ring, Signals};
 use forebay_rt::{Event, Instant, Rt};
@@ -28,7 +29,7 @@ use crate::args::AttachArgs;
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
 use crate::lock::NameLock;
-use crate::report::{Report, SCHEMA, Service};
+use crate::report::Report;
 use crate::run::on_ring;
 use crate::target::Target;
 
@@ -61,6 +62,8 @@ impl Daemon {
     fn report(&self) -> Report {
         let intruders = self.intruders.look();
         let service = Service {
+            name: self.volume.name(),
+            volume: self.volume.id().to_string(),
             schema: SCHEMA,
             program_version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -76,7 +79,10 @@ impl Daemon {
             request_bytes: self.memory.in_use(),
             request_bytes_max: self.memory.bound(),
         };
-        Report::new(service, self.volume.status())
+        Report {
+            service,
+            status: self.volume.status(),
+        }
     }
 
     /// NBD connections that are our own block device's.

@@ -10,11 +10,12 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use forebay_control::Readiness;
+
 use super::start::Started;
 use crate::dirs::Dirs;
 use crate::failure::{Code, Failure, Outcome};
 use crate::output::result_line;
-use crate::protocol::Readiness;
 
 /// A log file longer than this is begun anew, and the old one kept beside it.
 const LOG_BYTES_MAX: u64 = 1 << 20;

@@ -1,18 +1,21 @@
 //! Lines on a control socket.
 
+use forebay_control::{REQUEST_BYTES_MAX, Readiness, Reply, Request};
+use forebay_dcd::Status;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cap;
-use crate::protocol::{Readiness, Reply, Request};
 
 /// A line, read as each of the things that are said.
 pub fn control(bytes: &[u8]) {
-    let line = &bytes[..bytes.len().min(crate::protocol::REQUEST_BYTES_MAX)];
+    let line = &bytes[..bytes.len().min(REQUEST_BYTES_MAX)];
     reads_back::<Request>(line);
     reads_back::<Readiness>(line);
     // A report has numbers with fractions, which JSON does not keep to the last bit.
-    let reply = cap::within(memory(line), || serde_json::from_slice::<Reply>(line));
+    let reply = cap::within(memory(line), || {
+        serde_json::from_slice::<Reply<Status>>(line)
+    });
     if let Ok(reply) = reply {
         assert!(serde_json::to_vec(&reply).is_ok());
     }

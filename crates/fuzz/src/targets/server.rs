@@ -6,6 +6,7 @@ use std::time::Duration;
 use forebay_device::RamDevice;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_serve::Memory;
+use forebay_serve::nbd::duplex::{self, End};
 use forebay_serve::nbd::format::{
     CHUNK_BYTES, CHUNK_MAGIC, OPTION_REPLY_MAGIC, Reader, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC,
     command, greeting, option, reply,
@@ -14,7 +15,6 @@ use forebay_serve::nbd::{Export, Limits, Server, Wire};
 
 use super::serve::{context_query, info_query, nbd_option, nbd_request};
 use crate::cap;
-use crate::duplex::{self, End};
 
 const DEVICE_BYTES: u64 = 1 << 20;
 const BYTES_IN_FLIGHT: u64 = 1 << 20;

@@ -34,6 +34,7 @@
 //! `transmission.rs`, `connection.rs`, `inbox.rs`, `outbox.rs`, and `server.rs` for the ends.
 
 mod connection;
+pub mod duplex;
 mod execute;
 mod export;
 pub mod format;

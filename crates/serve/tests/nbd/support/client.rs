@@ -3,9 +3,8 @@
 use std::rc::Rc;
 
 use forebay_serve::nbd::Wire;
+use forebay_serve::nbd::duplex::End;
 use forebay_serve::nbd::format::{self, Reader, Request, chunk, command, option, reply};
-
-use super::duplex::End;
 
 /// A chunk of a structured reply.
 #[derive(Clone, PartialEq, Eq, Debug)]

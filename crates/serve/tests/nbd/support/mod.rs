@@ -2,7 +2,6 @@
 
 pub(crate) mod client;
 pub(crate) mod device;
-pub(crate) mod duplex;
 pub(crate) mod served;
 
 use std::rc::Rc;
@@ -10,7 +9,7 @@ use std::rc::Rc;
 use forebay_device::Device;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_serve::Memory;
-use forebay_serve::nbd::{Export, Limits, Server};
+use forebay_serve::nbd::{Export, Limits, Server, duplex};
 
 use client::Client;
 

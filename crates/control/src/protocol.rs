@@ -5,18 +5,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Code, Failure};
 use crate::report::Report;
 
 /// The longest request, in bytes, with its newline.
-pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
+pub const REQUEST_BYTES_MAX: usize = 4096;
 /// The longest reply a client takes.
-pub(crate) const REPLY_BYTES_MAX: usize = 1 << 20;
+pub const REPLY_BYTES_MAX: usize = 1 << 20;
 
 /// What a client may ask of a volume's daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) enum Request {
+pub enum Request {
     /// Are you there?
     Ping {},
     /// How is it going?
@@ -40,7 +39,7 @@ pub(crate) enum Request {
 /// What the daemon says.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
-pub(crate) enum Reply {
+pub enum Reply<S> {
     /// To a ping.
     Pong {
         /// The volume.
@@ -49,7 +48,7 @@ pub(crate) enum Reply {
         pid: u32,
     },
     /// To a status request.
-    Status(Box<Report>),
+    Status(Box<Report<S>>),
     /// While it works on a drain, give-up or detach.
     Progress {
         /// What is not on the data device yet, in bytes.
@@ -72,19 +71,27 @@ pub(crate) enum Reply {
     },
 }
 
-impl From<Failure> for Reply {
-    fn from(failure: Failure) -> Reply {
-        Reply::Failed {
-            code: failure.code,
-            message: failure.text,
-        }
-    }
+/// How something failed; as numbers, the program's exit codes. Those of `check` are its own. `--help`
+/// documents them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Code {
+    /// Anything that is none of the others.
+    General = 1,
+    /// Wrong usage: options, sizes, names, a description with mistakes.
+    Usage = 2,
+    /// There is no such volume, path or log; the volume is not attached.
+    NotFound = 3,
+    /// Going on could lose or mix up data, or it is in use.
+    Refused = 4,
+    /// A device, or the system, failed.
+    Io = 5,
 }
 
 /// What a daemon tells the process that started it, as one line of JSON on its standard output.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Readiness {
+pub enum Readiness {
     /// It serves.
     Ready {
         /// The block device, or the NBD URI where there is none.
@@ -108,11 +115,14 @@ mod tests {
     #[test]
     fn a_reply_without_a_warning_is_as_it_was_before_there_were_warnings() {
         let plain = r#"{"reply":"done","dirty_bytes":0}"#;
-        let done = |warning: Option<&str>| Reply::Done {
+        let done = |warning: Option<&str>| Reply::<()>::Done {
             dirty_bytes: 0,
             warning: warning.map(str::to_owned),
         };
-        assert_eq!(serde_json::from_str::<Reply>(plain).unwrap(), done(None));
+        assert_eq!(
+            serde_json::from_str::<Reply<()>>(plain).unwrap(),
+            done(None)
+        );
         assert_eq!(serde_json::to_string(&done(None)).unwrap(), plain);
         let warned = r#"{"reply":"done","dirty_bytes":0,"warning":"erase it"}"#;
         assert_eq!(

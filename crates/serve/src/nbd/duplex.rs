@@ -1,4 +1,4 @@
-//! Two ends of a byte stream in memory.
+//! Two ends of a byte stream in memory, for a client in the same process: tests and fuzzing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut};
 use forebay_rt::Event;
-use forebay_serve::nbd::{Wire, WireFuture};
+
+use super::wire::{Wire, WireFuture};
 
 struct Pipe {
     bytes: RefCell<VecDeque<u8>>,
@@ -70,13 +71,13 @@ impl Pipe {
 }
 
 /// One end.
-pub(crate) struct End {
+pub struct End {
     incoming: Rc<Pipe>,
     outgoing: Rc<Pipe>,
 }
 
 /// Two ends that are connected.
-pub(crate) fn pair() -> (Rc<End>, Rc<End>) {
+pub fn pair() -> (Rc<End>, Rc<End>) {
     let (a, b) = (Pipe::new(), Pipe::new());
     let end = |incoming: &Rc<Pipe>, outgoing: &Rc<Pipe>| {
         Rc::new(End {
@@ -88,12 +89,16 @@ pub(crate) fn pair() -> (Rc<End>, Rc<End>) {
 }
 
 impl End {
-    pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<()> {
+    /// Sends `bytes`, and waits for room in the stream.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub async fn write(&self, bytes: &[u8]) -> io::Result<()> {
         self.outgoing.send(bytes).await
     }
 
     /// Exactly `n` bytes; `None` if the stream ends before.
-    pub(crate) async fn read(&self, n: usize) -> Option<Vec<u8>> {
+    pub async fn read(&self, n: usize) -> Option<Vec<u8>> {
         let mut out = vec![0; n];
         let mut done = 0;
         while done < n {
@@ -106,17 +111,17 @@ impl End {
     }
 
     /// Makes what this end sends arrive in pieces of at most `n` bytes.
-    pub(crate) fn send_in_grains(&self, n: usize) {
+    pub fn send_in_grains(&self, n: usize) {
         self.outgoing.grain.set(n);
     }
 
     /// Bytes that arrived and nobody has read.
-    pub(crate) fn unread(&self) -> usize {
+    pub fn unread(&self) -> usize {
         self.incoming.bytes.borrow().len()
     }
 
     /// Bytes sent that the other end has not taken.
-    pub(crate) fn untaken(&self) -> usize {
+    pub fn untaken(&self) -> usize {
         self.outgoing.bytes.borrow().len()
     }
 }

@@ -1,0 +1,73 @@
+//! How a volume is doing, as `status --json` prints it: the stable form, described in
+//! docs/status.md, of what the daemon and the volume's layers know.
+
+use forebay_device::described;
+use serde::{Deserialize, Serialize};
+
+/// The number of this form. It changes when a field goes or changes its meaning, not when one is
+/// added.
+pub const SCHEMA: u32 = 1;
+
+described! {
+    /// What the daemon knows of itself and of what it serves.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    pub struct Service {
+        Fact name: String = "The name",
+        Fact volume: String = "The id",
+        Fact schema: u32 = "The version of this form: 1",
+        Fact program_version: String = "The version of the daemon",
+        Fact pid: u32 = "The daemon",
+        Gauge uptime_s: f64 = "Time the volume has been attached, in seconds",
+        Fact data: String = "The data device, as it was named",
+        Fact log: String = "The log device, as it was named",
+        Fact via: String = "What makes the block device: `loop`, `nbd`, `none`",
+        Fact device: Option<String> = "The block device",
+        Fact nbd_uri: String = "Where NBD clients connect",
+        Gauge nbd_connections: u64 = "NBD clients connected",
+        #[serde(default)]
+        Gauge foreign_loop_devices: u64 = "Loop devices that others put over the data or log device",
+        #[serde(default)]
+        Fact foreign_loops: Vec<String> = "Which, one sentence each: whatever is written there damages the volume",
+        Gauge request_bytes: u64 = "Memory of request buffers, used or kept for the next, in bytes",
+        Gauge request_bytes_max: u64 = "Bound on the memory of request buffers, in bytes",
+    }
+}
+
+/// What is known of a volume: by its daemon, and (`S`) by its layers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report<S> {
+    /// By the daemon.
+    #[serde(flatten)]
+    pub service: Service,
+    /// By the layers.
+    #[serde(flatten)]
+    pub status: S,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_one_object_with_all_that_is_known_and_reads_back() {
+        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+        struct Status {
+            dirty_bytes: u64,
+        }
+        let report = Report {
+            service: Service {
+                name: "archive".into(),
+                schema: SCHEMA,
+                ..Service::default()
+            },
+            status: Status { dirty_bytes: 7 },
+        };
+        let json = serde_json::to_string(&report).unwrap();
+        assert!(json.starts_with(r#"{"name":"archive","#), "{json}");
+        assert!(json.ends_with(r#","dirty_bytes":7}"#), "{json}");
+        assert_eq!(
+            serde_json::from_str::<Report<Status>>(&json).unwrap(),
+            report
+        );
+    }
+}
