@@ -8,12 +8,11 @@ use forebay_rt::Rt;
 use forebay_serve::Memory;
 use forebay_serve::blockdev::{
     self, AttachError, CleanupError, DetachError, LoopOptions, LoopVolume, NbdDevice, NbdError,
-    attach_loop,
+    attach_loop, attach_nbd,
 };
 use forebay_serve::nbd::Server;
 use forebay_stack::{Name, Via};
 
-use super::kernel_nbd;
 use crate::dirs::Dirs;
 use crate::failure::{Code, Failure, Outcome};
 
@@ -51,7 +50,7 @@ impl Front {
                 "there is no ublk front end yet; use --via loop, nbd or none",
             )),
             Via::Nbd => {
-                let attached = kernel_nbd::attach(place.ring, device, server).await;
+                let attached = attach_nbd(place.ring, server);
                 attached.map(Front::Nbd).map_err(nbd_failed)
             }
             Via::Loop => {

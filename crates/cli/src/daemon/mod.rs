@@ -7,7 +7,6 @@
 mod control;
 mod front;
 mod intruders;
-mod kernel_nbd;
 mod metrics;
 mod place;
 mod spawn;

@@ -2,7 +2,7 @@
 //!
 //! Which way depends on the kernel: [`best_available`] says which there is and why not another.
 //! - [`attach_loop`]: a loop device over a FUSE file ([`crate::fuse`]). Any kernel has that.
-//! - [`attach_nbd`]: `/dev/nbdN`, given a socket on which somebody serves the NBD protocol.
+//! - [`attach_nbd`]: `/dev/nbdN`, the kernel as a client of our NBD server ([`crate::nbd`]).
 //!
 //! A block device outlives mistakes badly: one that is torn down under a mounted filesystem takes
 //! the data with it, and one whose server was killed stays behind dead. Hence the two rules here:
@@ -26,6 +26,6 @@ mod via;
 pub use holders::{Holder, Holders};
 pub use isolated::isolated;
 pub use loop_volume::{AttachError, DetachError, LoopOptions, LoopVolume, attach_loop};
-pub use nbd::{NbdDevice, NbdError, NbdExport, attach_nbd};
+pub use nbd::{NbdDevice, NbdError, attach_nbd};
 pub use stale::{Cleaned, CleanupError, InUse, cleanup_stale};
 pub use via::{Choice, Via, best_available};

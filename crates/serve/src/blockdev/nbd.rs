@@ -1,8 +1,7 @@
 //! `/dev/nbdN`: the kernel as the client of an NBD server in this process.
 //!
-//! The classic calls (`linux/nbd.h`): the kernel gets one end of a socket pair and speaks the
-//! transmission phase on it at once, without a handshake; whoever serves the other end was told
-//! what to expect by [`NbdExport`].
+//! The classic calls (`linux/nbd.h`): the kernel is told of the export by them, gets one end of a
+//! socket pair and begins with requests; the server takes over the other end without a handshake.
 //!
 //! If the process is killed, the device must not keep it. The thread in `NBD_DO_IT` waits
 //! interruptibly, so a kill wakes it; on its way out the kernel shuts the socket down and ends the
@@ -21,10 +20,17 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::thread::JoinHandle;
+
+use forebay_os::{Ring, Stream};
 
 use super::holders::{Holders, holders};
 use super::isolated::isolated;
+use crate::nbd::format::export_flag::{
+    HAS_FLAGS, READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
+};
+use crate::nbd::{Export, Server, Socket};
 
 const NBD_SET_SOCK: libc::c_ulong = 0xab00;
 const NBD_SET_BLKSIZE: libc::c_ulong = 0xab01;
@@ -34,16 +40,9 @@ const NBD_SET_SIZE_BLOCKS: libc::c_ulong = 0xab07;
 const NBD_DISCONNECT: libc::c_ulong = 0xab08;
 const NBD_SET_FLAGS: libc::c_ulong = 0xab0a;
 
-/// What the kernel is told of the export.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NbdExport {
-    /// Length in bytes, a multiple of `block_size`.
-    pub len: u64,
-    /// Block size in bytes.
-    pub block_size: u32,
-    /// The transmission flags of the NBD protocol (`NBD_FLAG_SEND_FLUSH`, …).
-    pub transmission_flags: u16,
-}
+/// What of an export's flags the kernel is told.
+const FLAGS_KNOWN: u16 =
+    HAS_FLAGS | READ_ONLY | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES;
 
 /// Why there is no `/dev/nbdN`, or why it was not detached.
 #[derive(Debug, thiserror::Error)]
@@ -87,11 +86,23 @@ pub struct NbdDevice {
     driver: Option<JoinHandle<()>>,
 }
 
-/// Attaches a free `/dev/nbdN`. Gives the device and the server's end of its socket.
+/// Attaches a free `/dev/nbdN` that `server` serves its default export to.
 ///
 /// # Errors
 /// See [`NbdError`].
-pub fn attach_nbd(export: NbdExport) -> Result<(NbdDevice, UnixStream), NbdError> {
+pub fn attach_nbd(ring: &Rc<Ring>, server: &Server) -> Result<NbdDevice, NbdError> {
+    let (device, socket) = attach_free(server.default_export())?;
+    let stream = Stream::from_fd(ring, socket.into()).map_err(|source| NbdError::Io {
+        doing: "use the socket of",
+        device: device.node.clone(),
+        source,
+    })?;
+    server.connect_without_handshake(Rc::new(Socket::new(stream)));
+    Ok(device)
+}
+
+/// Gives the device and the server's end of its socket.
+fn attach_free(export: &Export) -> Result<(NbdDevice, UnixStream), NbdError> {
     let mut count = 0;
     loop {
         let name = format!("nbd{count}");
@@ -115,7 +126,7 @@ pub fn attach_nbd(export: NbdExport) -> Result<(NbdDevice, UnixStream), NbdError
     }
 }
 
-fn attach(name: &str, export: NbdExport) -> Result<(NbdDevice, UnixStream), NbdError> {
+fn attach(name: &str, export: &Export) -> Result<(NbdDevice, UnixStream), NbdError> {
     let node = Path::new("/dev").join(name);
     let failed = |doing| {
         let device = node.clone();
@@ -132,12 +143,14 @@ fn attach(name: &str, export: NbdExport) -> Result<(NbdDevice, UnixStream), NbdE
         .map_err(failed("open"))?;
     let (kernels, servers) = UnixStream::pair().map_err(failed("make a socket for"))?;
     let kernels = OwnedFd::from(kernels);
-    let blocks = export.len / u64::from(export.block_size);
+    let geometry = export.geometry();
+    let blocks = geometry.len / u64::from(geometry.block_size);
+    let flags = flags(export);
     let setup = |request, argument| ioctl(&dev, request, argument);
     setup(NBD_SET_SOCK, kernels.as_raw_fd() as libc::c_ulong)
-        .and_then(|()| setup(NBD_SET_BLKSIZE, export.block_size.into()))
+        .and_then(|()| setup(NBD_SET_BLKSIZE, geometry.block_size.into()))
         .and_then(|()| setup(NBD_SET_SIZE_BLOCKS, blocks))
-        .and_then(|()| setup(NBD_SET_FLAGS, export.transmission_flags.into()))
+        .and_then(|()| setup(NBD_SET_FLAGS, flags.into()))
         .map_err(failed("set up"))?;
     let thread = std::thread::Builder::new().name("forebay-nbd".into());
     // The call lasts as long as the connection.
@@ -153,6 +166,10 @@ fn attach(name: &str, export: NbdExport) -> Result<(NbdDevice, UnixStream), NbdE
         driver: Some(driver),
     };
     Ok((device, servers))
+}
+
+fn flags(export: &Export) -> u16 {
+    export.flags(false) & FLAGS_KNOWN
 }
 
 fn ioctl(dev: &File, request: libc::c_ulong, argument: libc::c_ulong) -> io::Result<()> {
@@ -225,7 +242,20 @@ fn disconnect(name: &str, node: &Path) -> Result<(), NbdError> {
 
 #[cfg(test)]
 mod tests {
+    use forebay_device::RamDevice;
+
     use super::*;
+
+    #[test]
+    fn the_kernel_is_told_what_it_knows_of() {
+        let export = Export::new("disk", Rc::new(RamDevice::new(1 << 20, 512)));
+        let known = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES;
+        assert_eq!(flags(&export), known);
+        assert_eq!(
+            flags(&export.read_only(true)),
+            HAS_FLAGS | READ_ONLY | SEND_FLUSH | SEND_FUA
+        );
+    }
 
     #[test]
     fn a_kernel_without_nbd_is_refused_in_clear_words() {
@@ -233,12 +263,8 @@ mod tests {
             eprintln!("SKIPPED: this kernel has nbd");
             return;
         }
-        let export = NbdExport {
-            len: 1 << 20,
-            block_size: 512,
-            transmission_flags: 1,
-        };
-        let error = attach_nbd(export).expect_err("no driver");
+        let export = Export::new("disk", Rc::new(RamDevice::new(1 << 20, 512)));
+        let error = attach_free(&export).expect_err("no driver");
         assert!(matches!(error, NbdError::NoDriver));
         assert!(error.to_string().contains("no nbd driver"), "{error}");
     }

@@ -130,7 +130,7 @@ impl Export {
         &self.device
     }
 
-    pub(super) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> Geometry {
         self.geometry
     }
 
@@ -152,7 +152,7 @@ impl Export {
     }
 
     /// The export's flags for a client that has or has not agreed on structured replies.
-    pub(super) fn flags(&self, structured: bool) -> u16 {
+    pub(crate) fn flags(&self, structured: bool) -> u16 {
         use export_flag::*;
         let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN;
         if structured {
@@ -191,7 +191,7 @@ pub enum ExportError {
     TooLong(String),
 }
 
-/// The exports of a server. The first is also found under the empty name, the default.
+/// The exports of a server, at least one. The first is also found under the empty name, the default.
 pub(super) struct Exports(Vec<Rc<Export>>);
 
 impl Exports {
@@ -212,7 +212,11 @@ impl Exports {
 
     pub(super) fn find(&self, name: &str) -> Option<&Rc<Export>> {
         let named = self.0.iter().find(|export| export.name == name);
-        named.or_else(|| self.0.first().filter(|_| name.is_empty()))
+        named.or_else(|| name.is_empty().then(|| self.default()))
+    }
+
+    pub(super) fn default(&self) -> &Rc<Export> {
+        &self.0[0]
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Rc<Export>> {

@@ -60,6 +60,17 @@ pub(super) struct Session {
     pub(super) contexts: Contexts,
 }
 
+impl Session {
+    /// Nothing agreed on but the export.
+    pub(super) fn plain(export: Rc<Export>) -> Session {
+        Session {
+            export,
+            structured: false,
+            contexts: Contexts::default(),
+        }
+    }
+}
+
 /// What comes after an option's replies.
 pub(super) enum Step {
     /// The next option.

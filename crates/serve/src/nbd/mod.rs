@@ -49,6 +49,7 @@ mod wire;
 
 pub use export::{BlockStatus, Export, ExportError, Extent, Place, REQUEST_BYTES_MAX};
 pub use server::{Limits, Server};
+pub(crate) use socket::Socket;
 pub use wire::{Wire, WireFuture};
 
 /// Why a connection ended.

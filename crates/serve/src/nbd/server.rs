@@ -139,6 +139,18 @@ impl Server {
 
     /// Takes over a new connection. Past the limits, or while the server closes, ends it.
     pub fn connect(&self, wire: Rc<dyn Wire>) {
+        self.take_over(wire, None);
+    }
+
+    /// Takes over a connection whose client was told of the default export in another way, as the
+    /// kernel's client is: it begins with requests, and gets simple replies. Otherwise as
+    /// [`Server::connect`].
+    pub fn connect_without_handshake(&self, wire: Rc<dyn Wire>) {
+        let session = Session::plain(Rc::clone(self.default_export()));
+        self.take_over(wire, Some(session));
+    }
+
+    fn take_over(&self, wire: Rc<dyn Wire>, agreed: Option<Session>) {
         let inner = &self.0;
         let accounts = match inner.closing.get() {
             true => None,
@@ -149,13 +161,15 @@ impl Server {
             wire.shutdown();
             return;
         };
-        self.make_room_for_handshake();
+        if agreed.is_none() {
+            self.make_room_for_handshake();
+        }
         let id = inner.next_client.replace(inner.next_client.get() + 1);
         let client = Rc::new(Client::default());
         inner.clients.borrow_mut().insert(id, Rc::clone(&client));
         let server = Rc::clone(inner);
         let task = async move {
-            let hangup = server.serve(&client, &wire, accounts.clone()).await;
+            let hangup = server.serve(&client, &wire, agreed, accounts.clone()).await;
             wire.shutdown();
             tracing::debug!(target: "forebay::nbd", client = id, "connection ended: {hangup}");
             server.clients.borrow_mut().remove(&id);
@@ -177,6 +191,11 @@ impl Server {
         {
             oldest.stop();
         }
+    }
+
+    /// The export a client gets that names none.
+    pub(crate) fn default_export(&self) -> &Rc<Export> {
+        self.0.exports.default()
     }
 
     /// Waits for [`Server::shutdown`] to be called.
@@ -204,11 +223,12 @@ impl Server {
 }
 
 impl Inner {
-    /// One connection from greeting to end.
+    /// One connection from greeting to end, or from the first request if all is `agreed`.
     async fn serve(
         &self,
         client: &Client,
         wire: &Rc<dyn Wire>,
+        agreed: Option<Session>,
         (receiving, replying): (Account, Account),
     ) -> Hangup {
         let (rt, memory, stall) = (&self.rt, &self.memory, self.limits.stall_time);
@@ -219,9 +239,12 @@ impl Inner {
             receiving,
             stall,
         );
-        let session = match unless_stopped(client, self.haggle(&mut inbox, &**wire)).await {
-            Ok(session) => session,
-            Err(hangup) => return hangup,
+        let session = match agreed {
+            Some(session) => session,
+            None => match unless_stopped(client, self.haggle(&mut inbox, &**wire)).await {
+                Ok(session) => session,
+                Err(hangup) => return hangup,
+            },
         };
         client.serving.set(true);
         let (rt, memory) = (rt.clone(), memory.clone());

@@ -17,10 +17,10 @@ use super::{Server, Wire, WireFuture};
 /// How long to wait for others to close something when the system has no more of it.
 const SCARCITY_PAUSE: Duration = Duration::from_millis(100);
 
-struct Socket(Stream);
+pub(crate) struct Socket(Stream);
 
 impl Socket {
-    fn new(stream: Stream) -> Socket {
+    pub(crate) fn new(stream: Stream) -> Socket {
         // A client that is idle may be so for ever; one whose machine is gone should not.
         if let Err(error) = sockopt::set_socket_keepalive(&**stream.fd(), true) {
             tracing::debug!(target: "forebay::nbd", %error, "no keep-alive");

@@ -9,7 +9,7 @@ use forebay_serve::nbd::format::{export_flag, info, option, reply};
 use forebay_serve::nbd::{Export, ExportError, Limits, Server};
 
 use crate::support::client::{Client, context_query, info_query};
-use crate::support::{LEN, connect, run, serve};
+use crate::support::{LEN, connect, duplex, run, serve};
 
 const RW: u16 = export_flag::HAS_FLAGS
     | export_flag::SEND_FLUSH
@@ -255,5 +255,23 @@ fn exports_that_cannot_be_told_apart_are_refused() {
         assert_eq!(make(&["a", "b", "a"]), twice);
         let long = "x".repeat(5000);
         assert_eq!(make(&[&long]), Some(ExportError::TooLong(long.clone())));
+    });
+}
+
+#[test]
+fn a_client_that_begins_with_requests_gets_replies_and_nothing_before() {
+    run(async |rt| {
+        let server = two_exports(&rt);
+        let (ours, theirs) = duplex::pair();
+        server.connect_without_handshake(theirs);
+        let haggling = greeted(&server).await;
+        let mut kernel = Client::new(ours);
+        assert_eq!(kernel.write(4096, &[7; 4096]).await, 0);
+        assert_eq!(kernel.read(4096, 4096).await, Ok(vec![7; 4096]));
+        assert_eq!(kernel.end.unread(), 0);
+        let replies = haggling.option(option::ABORT, &[]).await;
+        assert_eq!(replies, [(reply::ACK, Vec::new())]);
+        server.shutdown().await;
+        assert!(kernel.is_cut_off().await);
     });
 }
