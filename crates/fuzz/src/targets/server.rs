@@ -1,5 +1,6 @@
 //! A whole NBD server, given one client's side of a conversation.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use forebay_serve::nbd::format::{
     CHUNK_BYTES, CHUNK_MAGIC, OPTION_REPLY_MAGIC, Reader, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC,
     command, greeting, option, reply,
 };
-use forebay_serve::nbd::{Export, Limits, Server, Wire};
+use forebay_serve::nbd::{BlockStatus, Export, Extent, Limits, Server, Wire};
 
 use super::serve::{context_query, info_query, nbd_option, nbd_request};
 use crate::cap;
@@ -21,6 +22,25 @@ const BYTES_IN_FLIGHT: u64 = 1 << 20;
 /// A read larger than what may be under way is served alone; beside it there are a receive buffer
 /// and what is kept in pools, and what the client has not fetched.
 const MEMORY: usize = 16 << 20;
+
+/// More extents than an answer may have.
+struct Sectors;
+
+impl BlockStatus for Sectors {
+    fn context(&self) -> Option<&str> {
+        Some("forebay:place")
+    }
+
+    fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent> {
+        let sectors = range.step_by(512).take(max + 1).map(|at| Extent {
+            len: 512,
+            hole: at % 1024 == 0,
+            zero: at % 1024 == 0,
+            value: (at / 512 % 4) as u32,
+        });
+        sectors.collect()
+    }
+}
 
 /// The first byte chooses where in the conversation the others begin: 0 at the greeting, 1 after the
 /// handshake with simple replies, 2 with structured ones.
@@ -41,7 +61,7 @@ async fn converse(rt: Rt, stage: u8, bytes: Vec<u8>) {
     };
     let server = Server::new(
         rt.clone(),
-        vec![Export::new("disk", device)],
+        vec![Export::new("disk", device).status(Rc::new(Sectors))],
         limits,
         &Memory::default(),
     );

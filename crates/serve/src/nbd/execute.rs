@@ -13,10 +13,10 @@ use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::connection::Connection;
-use super::export::Extent;
 use super::format::{self, Errno};
 use super::handshake::Contexts;
 use super::inbox::Received;
+use super::status::Extent;
 use crate::memory::PART_BYTES;
 
 /// Most extents in an answer; a client that wants more asks again from where they end.
@@ -244,17 +244,12 @@ pub(super) fn status(
     let len = range.end - range.start;
     let extents = session.export.block_status().status(range, EXTENTS_MAX);
     let allocation = |e: &Extent| if e.hole { HOLE } else { 0 } | if e.zero { ZERO } else { 0 };
-    let place = |e: &Extent| e.place as u32;
-    let Contexts {
-        allocation: a,
-        place: p,
-    } = session.contexts;
     let mut chunks = Vec::new();
-    if a {
+    if session.contexts.allocation {
         chunks.push((Contexts::ALLOCATION, describe(&extents, len, allocation)));
     }
-    if p {
-        chunks.push((Contexts::PLACE, describe(&extents, len, place)));
+    if session.contexts.own {
+        chunks.push((Contexts::OWN, describe(&extents, len, |e| e.value)));
     }
     let last = chunks.len() - 1;
     for (i, (context, mut extents)) in chunks.into_iter().enumerate() {

@@ -1,62 +1,14 @@
 //! What is served, and what is known about it besides its bytes.
 
-use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Checked, Device, Geometry};
 
 use super::format::{STRING_BYTES_MAX, export_flag};
+use super::status::{AllData, BlockStatus};
 
 /// The largest READ or WRITE served, in bytes: what the protocol wants every server to take.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
-
-/// Where the bytes of an extent are now: the value of the `forebay:place` context.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Place {
-    /// 0: at their home address on the data device.
-    Home = 0,
-    /// 1: in the log, on the log device.
-    Log = 1,
-    /// 2: in memory.
-    Ram = 2,
-    /// 3: nowhere; they are known to be zeroes.
-    Zero = 3,
-}
-
-/// A stretch of an export in one state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
-    /// Its length in bytes: not zero, whole blocks.
-    pub len: u64,
-    /// True if no space is allocated for it.
-    pub hole: bool,
-    /// True if it reads as zeroes.
-    pub zero: bool,
-    /// Where its bytes are.
-    pub place: Place,
-}
-
-/// Tells the state of ranges of an export. Answers from memory, at once.
-pub trait BlockStatus {
-    /// The extents from `range.start` on, one after the other without a gap. There is at least one;
-    /// they may end before `range` does or reach past it, and need not be more than `max`.
-    fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent>;
-}
-
-/// The answer where nobody can tell: everything is allocated, holds data, and is at home.
-struct AllData;
-
-impl BlockStatus for AllData {
-    fn status(&self, range: Range<u64>, _max: usize) -> Vec<Extent> {
-        vec![Extent {
-            len: range.end - range.start,
-            hole: false,
-            zero: false,
-            place: Place::Home,
-        }]
-    }
-}
 
 /// A device under a name.
 #[derive(Clone)]

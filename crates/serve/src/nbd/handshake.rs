@@ -19,35 +19,42 @@ const OPTION_SKIP_BYTES_MAX: usize = 1 << 20;
 /// More options than any client has use for.
 const OPTIONS_MAX: usize = 1024;
 
-/// A metadata context's number, the same in every session, and its name.
-const CONTEXTS: [(u32, &str); 2] = [(1, "base:allocation"), (2, "forebay:place")];
-
-/// The metadata contexts a client chose, by their numbers.
+/// The metadata contexts a client chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Contexts {
+    /// `base:allocation`.
     pub(super) allocation: bool,
-    pub(super) place: bool,
+    /// The one that the export's block status has of its own.
+    pub(super) own: bool,
 }
 
 impl Contexts {
-    pub(super) const ALLOCATION: u32 = CONTEXTS[0].0;
-    pub(super) const PLACE: u32 = CONTEXTS[1].0;
+    /// Their numbers, the same in every session.
+    pub(super) const ALLOCATION: u32 = 1;
+    pub(super) const OWN: u32 = 2;
+
+    /// Numbers and names of those that `export` has.
+    fn of(export: &Export) -> impl Iterator<Item = (u32, &str)> {
+        let own = export.block_status().context();
+        let own = own.map(|name| (Contexts::OWN, name));
+        std::iter::once((Contexts::ALLOCATION, "base:allocation")).chain(own)
+    }
 
     pub(super) fn any(self) -> bool {
-        self.allocation || self.place
+        self.allocation || self.own
     }
 
     fn add(&mut self, id: u32) {
         match id {
             Contexts::ALLOCATION => self.allocation = true,
-            _ => self.place = true,
+            _ => self.own = true,
         }
     }
 
     fn has(self, id: u32) -> bool {
         match id {
             Contexts::ALLOCATION => self.allocation,
-            _ => self.place,
+            _ => self.own,
         }
     }
 }
@@ -205,7 +212,7 @@ impl Negotiation {
             return refuse(out, option, reply::ERR_UNKNOWN, "no such export");
         };
         let mut found = Contexts::default();
-        for (id, name) in CONTEXTS {
+        for (id, name) in Contexts::of(export) {
             let asked = query.queries().any(|asked| {
                 // "base:" is all of a namespace, but only for listing.
                 let all = !choosing && asked.ends_with(':') && name.starts_with(asked);
@@ -215,7 +222,7 @@ impl Negotiation {
                 found.add(id);
             }
         }
-        for (id, name) in CONTEXTS.into_iter().filter(|(id, _)| found.has(*id)) {
+        for (id, name) in Contexts::of(export).filter(|(id, _)| found.has(*id)) {
             let id = if choosing { id } else { 0 };
             let data = [&id.to_be_bytes(), name.as_bytes()];
             format::option_reply(out, option, reply::META_CONTEXT, &data);

@@ -17,8 +17,8 @@
 //! - A flush covers what was answered before on any connection, so clients may use several at once.
 //! - Requests are handed to the device in the order they arrive on a connection, and answered in
 //!   the order they finish.
-//! - `base:allocation` and `forebay:place` (values: [`Place`]) tell the state of ranges, if the
-//!   export has a [`BlockStatus`].
+//! - `base:allocation` tells the state of ranges, as far as the export's [`BlockStatus`] knows it; so
+//!   does a context of its own, if it has one.
 //! - What is wrong with a request is answered (`EINVAL`, `ENOSPC` past the end, `EPERM` where
 //!   read-only) and the connection goes on. What is not a request ends it.
 //!
@@ -44,12 +44,14 @@ mod outbox;
 mod request;
 mod server;
 mod socket;
+mod status;
 mod transmission;
 mod wire;
 
-pub use export::{BlockStatus, Export, ExportError, Extent, Place, REQUEST_BYTES_MAX};
+pub use export::{Export, ExportError, REQUEST_BYTES_MAX};
 pub use server::{Limits, Server};
 pub(crate) use socket::Socket;
+pub use status::{BlockStatus, Extent};
 pub use wire::{Wire, WireFuture};
 
 /// Why a connection ended.

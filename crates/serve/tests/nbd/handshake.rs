@@ -6,10 +6,10 @@ use forebay_device::RamDevice;
 use forebay_rt::Rt;
 use forebay_serve::Memory;
 use forebay_serve::nbd::format::{export_flag, info, option, reply};
-use forebay_serve::nbd::{Export, ExportError, Limits, Server};
+use forebay_serve::nbd::{Export, ExportError, Limits, Server, duplex};
 
 use crate::support::client::{Client, context_query, info_query};
-use crate::support::{LEN, connect, duplex, run, serve};
+use crate::support::{LEN, Striped, connect, run, serve};
 
 const RW: u16 = export_flag::HAS_FLAGS
     | export_flag::SEND_FLUSH
@@ -25,7 +25,9 @@ fn ram(block_size: u32) -> Rc<RamDevice> {
 
 fn two_exports(rt: &Rt) -> Server {
     let exports = vec![
-        Export::new("disk", ram(4096)).description("the first"),
+        Export::new("disk", ram(4096))
+            .description("the first")
+            .status(Rc::new(Striped)),
         Export::new("second", ram(512)).read_only(true),
     ];
     Server::new(rt.clone(), exports, Limits::default(), &Memory::default()).unwrap()
@@ -169,7 +171,7 @@ fn options_nobody_knows_here_are_answered_so() {
 #[test]
 fn metadata_contexts_are_listed_by_name_by_namespace_or_all() {
     run(async |rt| {
-        let client = greeted(&serve(&rt, ram(4096))).await;
+        let client = greeted(&two_exports(&rt)).await;
         let list = async |queries: &[&str]| {
             let query = context_query("disk", queries);
             client.option(option::LIST_META_CONTEXT, &query).await
@@ -183,7 +185,12 @@ fn metadata_contexts_are_listed_by_name_by_namespace_or_all() {
         assert_eq!(list(&[]).await, all);
         assert_eq!(list(&["base:"]).await, [allocation, ack.clone()]);
         assert_eq!(list(&["forebay:place"]).await, [place, ack.clone()]);
-        assert_eq!(list(&["qemu:dirty-bitmap:x", ""]).await, [ack]);
+        let none = list(&["qemu:dirty-bitmap:x", ""]).await;
+        assert_eq!(none, std::slice::from_ref(&ack));
+        // Another export's contexts are its own.
+        let second = context_query("second", &[]);
+        let replies = client.option(option::LIST_META_CONTEXT, &second).await;
+        assert_eq!(replies, [all[0].clone(), ack]);
         let unknown = context_query("third", &[]);
         let replies = client.option(option::LIST_META_CONTEXT, &unknown).await;
         assert_eq!(replies[0].0, reply::ERR_UNKNOWN);

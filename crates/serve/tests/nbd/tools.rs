@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use forebay_device::RamDevice;
 use forebay_os::OpenOptions;
-use forebay_serve::nbd::{BlockStatus, Export, Extent, Place};
+use forebay_serve::nbd::{BlockStatus, Export, Extent};
 
 use crate::support::device::Probe;
 use crate::support::served::{Served, output, tool, write_noise};
@@ -17,16 +17,20 @@ fn ram(block_size: u32) -> Export {
     Export::new("disk", Rc::new(RamDevice::new(LEN, block_size)))
 }
 
-/// The first half in the log, the second nowhere.
+/// The first half in one place, the second nowhere.
 struct Halves;
 
 impl BlockStatus for Halves {
+    fn context(&self) -> Option<&str> {
+        Some("forebay:place")
+    }
+
     fn status(&self, range: Range<u64>, _max: usize) -> Vec<Extent> {
         let extent = |len: u64, empty| Extent {
             len,
             hole: empty,
             zero: empty,
-            place: if empty { Place::Zero } else { Place::Log },
+            value: if empty { 3 } else { 1 },
         };
         let half = LEN / 2;
         let first = half.min(range.end).saturating_sub(range.start);

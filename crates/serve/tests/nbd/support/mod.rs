@@ -4,12 +4,13 @@ pub(crate) mod client;
 pub(crate) mod device;
 pub(crate) mod served;
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::Device;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_serve::Memory;
-use forebay_serve::nbd::{Export, Limits, Server, duplex};
+use forebay_serve::nbd::{BlockStatus, Export, Extent, Limits, Server, duplex};
 
 use client::Client;
 
@@ -42,4 +43,31 @@ pub(crate) fn connect(server: &Server) -> Client {
     let (ours, theirs) = duplex::pair();
     server.connect(theirs);
     Client::new(ours)
+}
+
+/// Block status with a context of its own, `forebay:place`: alternating stretches of 64 KiB.
+pub(crate) struct Striped;
+
+impl BlockStatus for Striped {
+    fn context(&self) -> Option<&str> {
+        Some("forebay:place")
+    }
+
+    fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent> {
+        const STRIPE: u64 = 64 << 10;
+        let mut extents = Vec::new();
+        let mut at = range.start;
+        while at < range.end && extents.len() < max {
+            let stripe = at / STRIPE;
+            let end = (stripe + 1) * STRIPE;
+            extents.push(Extent {
+                len: end - at,
+                hole: stripe % 4 == 3,
+                zero: stripe % 4 >= 2,
+                value: [0, 1, 3, 3][stripe as usize % 4],
+            });
+            at = end;
+        }
+        extents
+    }
 }
