@@ -58,7 +58,7 @@ use forebay_rt::{Rt, Task};
 
 use crate::Memory;
 use crate::blockdev::isolated::isolated;
-use crate::memory::PART_BYTES;
+use crate::requests::PART_BYTES;
 
 pub use session::Ended;
 

@@ -4,30 +4,29 @@
 //! task. Nothing here waits for the kernel but the poll in [`Session::run`].
 
 use std::cell::Cell;
-use std::future::Future;
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Waker};
 
-use forebay_device::{
-    Buf, BufMut, Checked, Device, DeviceError, Durability, Geometry, Op as DeviceOp, Room,
-};
+use forebay_device::{Buf, BufMut, Device, DeviceError, Geometry, Room};
 use forebay_os::Poller;
-use forebay_rt::{Account, Event, Lease, RangeLock, Rt};
+use forebay_rt::{Account, Lease, RangeLock, Rt};
 
 use super::IO_BYTES_MAX;
 use super::channel::{Channel, Received};
 use super::format::{self, Attributes, FIXED, Limits, Malformed, Op, Request, VOLUME};
 use super::unaligned;
-use crate::memory::{FILE_RESERVE, Memory};
+use crate::requests::{FRONT_RESERVE, Load, Memory, Target, UnderWay, kernel_errno, start};
 
 /// Requests taken in a row before other tasks get a turn.
 const BATCH: usize = 32;
 /// Asynchronous requests the kernel may send without waiting for replies. More than the loop
 /// device's queue and any sane direct user's depth, so that FUSE's own throttle never acts.
 const BACKGROUND_MAX: u16 = 1024;
-/// Requests handed to the device and not yet answered.
-const REQUESTS_MAX: usize = 1024;
+/// Requests handed to the device and not yet answered. Their memory has its own bound.
+const UNDER_WAY_MAX: Load = Load {
+    requests: 1024,
+    bytes: u64::MAX,
+};
 /// A write's data is copied out of the buffer that requests are received into if it is at most this
 /// long; what is longer takes the buffer with it.
 const COPIED_BYTES_MAX: usize = 64 << 10;
@@ -54,16 +53,14 @@ pub enum Ended {
 /// One connection and the device behind it.
 pub(super) struct Session {
     channel: Channel,
-    device: Checked<Rc<dyn Device>>,
+    target: Target,
     geometry: Geometry,
     attributes: Attributes,
     memory: Memory,
     /// Writes to the same blocks take turns: one that is not in whole blocks writes back what it
     /// read around it.
     writes: Rc<RangeLock>,
-    requests: Cell<usize>,
-    /// A request was answered.
-    answered: Event,
+    under_way: UnderWay,
     handles: Cell<usize>,
     errors: Cell<u64>,
     /// STATFS fails: that is how a loop device learns that discarding is of no use.
@@ -81,14 +78,13 @@ struct Inbox {
 /// A request on its way through the device; counts until dropped, and holds its memory as long.
 struct Underway {
     session: Rc<Session>,
+    load: Load,
     _memory: Option<Lease>,
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        let session = &self.session;
-        session.requests.set(session.requests.get() - 1);
-        session.answered.notify_all();
+        self.session.under_way.release(self.load);
     }
 }
 
@@ -102,7 +98,7 @@ impl Session {
         let geometry = device.geometry();
         Session {
             channel,
-            device: Checked::new(device, "fuse"),
+            target: Target::new(device, "fuse"),
             geometry,
             attributes: Attributes {
                 len: geometry.len,
@@ -111,8 +107,7 @@ impl Session {
             },
             memory,
             writes: Rc::default(),
-            requests: Cell::new(0),
-            answered: Event::new(),
+            under_way: UnderWay::new(UNDER_WAY_MAX),
             handles: Cell::new(0),
             errors: Cell::new(0),
             discard_hidden: Cell::new(false),
@@ -133,7 +128,7 @@ impl Session {
     /// tells when there are requests.
     pub(super) async fn run(self: Rc<Self>, rt: Rt, readable: Poller) -> Ended {
         let mut fixed = [0; FIXED];
-        let Some(account) = self.memory.account(FILE_RESERVE) else {
+        let Some(account) = self.memory.account(FRONT_RESERVE) else {
             let promised = io::Error::other("the memory for requests is promised to others");
             return Ended::Failed(promised);
         };
@@ -147,7 +142,6 @@ impl Session {
             match self.channel.receive(&mut fixed, &mut inbox.rest) {
                 Ok(Received::Message(n)) => {
                     self.take(&rt, &fixed, n, &mut inbox).await;
-                    self.answered.until(|| self.has_room().then_some(())).await;
                     in_a_row += 1;
                     if in_a_row == BATCH {
                         in_a_row = 0;
@@ -166,18 +160,14 @@ impl Session {
             }
         };
         tracing::debug!(?ended, "FUSE session ends");
-        let idle = || (self.requests.get() == 0).then_some(());
-        self.answered.until(idle).await;
+        self.under_way.idle().await;
         ended
     }
 
-    fn has_room(&self) -> bool {
-        self.requests.get() < REQUESTS_MAX
-    }
-
-    fn underway(self: &Rc<Self>, memory: Option<Lease>) -> Underway {
-        self.requests.set(self.requests.get() + 1);
+    /// Takes up a request. Waits while too many are under way.
+    async fn underway(self: &Rc<Self>, memory: Option<Lease>) -> Underway {
         Underway {
+            load: self.under_way.admit(0).await.keep(),
             session: Rc::clone(self),
             _memory: memory,
         }
@@ -200,8 +190,8 @@ impl Session {
             _ if !self.concerns_volume(&request) => self.refuse(unique, libc::EISDIR),
             Op::Read { at, len } => self.read(rt, unique, at, len, &inbox.account).await,
             Op::Write { at, len } => self.write(rt, unique, at, len, inbox).await,
-            Op::Fsync => self.flush(rt, unique),
-            Op::Fallocate { at, len, mode } => self.fallocate(rt, unique, at, len, mode),
+            Op::Fsync => self.flush(rt, unique).await,
+            Op::Fallocate { at, len, mode } => self.fallocate(rt, unique, at, len, mode).await,
             _ => self.answer(&request),
         }
     }
@@ -288,14 +278,14 @@ impl Session {
         let blocks = unaligned::around(at, len, self.geometry.block_size);
         let in_blocks = (blocks.end - blocks.start) as usize;
         let memory = account.lease(Memory::cost(in_blocks)).await;
-        let underway = self.underway(Some(memory));
+        let underway = self.underway(Some(memory)).await;
         start(rt, async move {
             let session = &underway.session;
             let done = if in_blocks == len {
                 let buf = session.memory.take(len);
-                session.device.read(at, buf).await.map(BufMut::freeze)
+                session.target.read(at, buf).await.map(BufMut::freeze)
             } else {
-                unaligned::read(&session.device, at, len).await
+                unaligned::read(&session.target, at, len).await
             };
             match done {
                 Ok(buf) => session.channel.reply(unique, &buf),
@@ -325,15 +315,15 @@ impl Session {
                 Some(inbox.account.lease(Memory::cost(in_blocks)).await)
             }
         };
-        let underway = self.underway(Some(memory));
+        let underway = self.underway(Some(memory)).await;
         start(rt, async move {
             let _more = more;
             let session = &underway.session;
             let _turn = session.writes.lock(blocks).await;
             let done = if aligned {
-                session.device.write(at, buf, Durability::Flush).await
+                session.target.write(at, buf, false).await
             } else {
-                unaligned::write(&session.device, at, &buf).await
+                unaligned::write(&session.target, at, &buf).await
             };
             match done {
                 Ok(()) => session.channel.reply(unique, &format::write_out(len)),
@@ -359,11 +349,11 @@ impl Session {
         (part.freeze(), std::mem::replace(&mut inbox.lease, lease))
     }
 
-    fn flush(self: &Rc<Self>, rt: &Rt, unique: u64) {
-        let underway = self.underway(None);
+    async fn flush(self: &Rc<Self>, rt: &Rt, unique: u64) {
+        let underway = self.underway(None).await;
         start(rt, async move {
             let session = &underway.session;
-            let done = session.device.flush().await;
+            let done = session.target.flush().await;
             session.finish(unique, done);
         });
     }
@@ -373,14 +363,14 @@ impl Session {
     /// zeroes, which a mere discard does not promise. A device that cannot unmap has no holes: to
     /// write the zeroes would be what "deallocate" asks not to do, and a filesystem that gives up its
     /// free space would have all of it written.
-    fn fallocate(self: &Rc<Self>, rt: &Rt, unique: u64, at: u64, len: u64, mode: u32) {
+    async fn fallocate(self: &Rc<Self>, rt: &Rt, unique: u64, at: u64, len: u64, mode: u32) {
         let room = match mode & !KEEP_SIZE {
             PUNCH_HOLE if self.geometry.zeroes_by_unmapping => Room::Release,
             ZERO_RANGE => Room::Keep,
             _ => return self.refuse(unique, libc::EOPNOTSUPP),
         };
         let end = at.saturating_add(len).min(self.geometry.len);
-        let underway = self.underway(None);
+        let underway = self.underway(None).await;
         start(rt, async move {
             let session = &underway.session;
             let mut done = Ok(());
@@ -388,7 +378,7 @@ impl Session {
             while at < end && done.is_ok() {
                 let to = end.min(at.saturating_add(ZERO_BYTES_MAX));
                 let _turn = session.writes.lock(at..to).await;
-                done = session.device.write_zeroes(at..to, room).await;
+                done = session.target.write_zeroes(at..to, room, false).await;
                 at = to;
             }
             session.finish(unique, done);
@@ -409,66 +399,6 @@ impl Session {
         if count.is_power_of_two() {
             tracing::warn!(%error, count, "a request to the volume failed");
         }
-        self.refuse(unique, errno_for_kernel(error));
-    }
-}
-
-/// Lets `request` go as far as it gets without waiting, and makes a task of it only if that is not
-/// to its end: a cache answers most requests at once, and a task costs an allocation and a detour
-/// through the queue while the request's data goes cold.
-fn start(rt: &Rt, request: impl Future<Output = ()> + 'static) {
-    let mut request = Box::pin(request);
-    // What it waits for may forget this waker: a task's first turn leaves the real one.
-    let mut nobody = Context::from_waker(Waker::noop());
-    if request.as_mut().poll(&mut nobody).is_pending() {
-        rt.spawn(request).detach();
-    }
-}
-
-/// The error number for a reply. Few may pass: the kernel gives some a meaning of its own (after one
-/// `ENOSYS` to a flush it never sends another and pretends they succeed).
-fn errno_for_kernel(error: &DeviceError) -> i32 {
-    match error.errno() {
-        // An unaligned hole is the caller's mistake; a device that says so of a flush is broken.
-        libc::EINVAL if matches!(error, DeviceError::Unaligned { .. }) => libc::EINVAL,
-        libc::ENOSPC
-            if !matches!(
-                error,
-                DeviceError::Io {
-                    op: DeviceOp::Flush,
-                    ..
-                }
-            ) =>
-        {
-            libc::ENOSPC
-        }
-        libc::EROFS => libc::EROFS,
-        _ => libc::EIO,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Error;
-
-    use super::*;
-
-    #[test]
-    fn an_error_that_the_kernel_would_misread_becomes_an_io_error() {
-        for errno in [
-            libc::ENOSYS,
-            libc::EOPNOTSUPP,
-            libc::EAGAIN,
-            libc::EINTR,
-            0,
-            512,
-        ] {
-            let error = DeviceError::io(DeviceOp::Flush, 0..0, Error::from_raw_os_error(errno));
-            assert_eq!(errno_for_kernel(&error), libc::EIO, "{errno}");
-        }
-        let read_only = DeviceError::ReadOnly {
-            op: DeviceOp::Write,
-        };
-        assert_eq!(errno_for_kernel(&read_only), libc::EROFS);
+        self.refuse(unique, kernel_errno(error));
     }
 }

@@ -7,7 +7,9 @@
 
 use std::ops::Range;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Result};
+use forebay_device::{Buf, BufMut, Result};
+
+use crate::requests::Target;
 
 /// The whole blocks around `len` bytes from `at`.
 pub(super) fn around(at: u64, len: usize, block: u32) -> Range<u64> {
@@ -17,25 +19,23 @@ pub(super) fn around(at: u64, len: usize, block: u32) -> Range<u64> {
 }
 
 /// Reads `len` bytes from `at`, all inside the device.
-pub(super) async fn read(device: &impl Device, at: u64, len: usize) -> Result<Buf> {
-    let blocks = around(at, len, device.geometry().block_size);
+pub(super) async fn read(target: &Target, at: u64, len: usize) -> Result<Buf> {
+    let blocks = around(at, len, target.geometry().block_size);
     let skip = (at - blocks.start) as usize;
     let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);
-    let buf = device.read(blocks.start, buf).await?;
+    let buf = target.read(blocks.start, buf).await?;
     Ok(buf.freeze().slice(skip..skip + len))
 }
 
 /// Writes `data` at `at`, all inside the device. Nobody else may write to the blocks around it
 /// meanwhile.
-pub(super) async fn write(device: &impl Device, at: u64, data: &[u8]) -> Result<()> {
-    let blocks = around(at, data.len(), device.geometry().block_size);
+pub(super) async fn write(target: &Target, at: u64, data: &[u8]) -> Result<()> {
+    let blocks = around(at, data.len(), target.geometry().block_size);
     let skip = (at - blocks.start) as usize;
     let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);
-    let mut buf = device.read(blocks.start, buf).await?;
+    let mut buf = target.read(blocks.start, buf).await?;
     buf[skip..skip + data.len()].copy_from_slice(data);
-    device
-        .write(blocks.start, buf.freeze(), Durability::Flush)
-        .await
+    target.write(blocks.start, buf.freeze(), false).await
 }
 
 #[cfg(test)]

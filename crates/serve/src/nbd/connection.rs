@@ -2,42 +2,25 @@
 
 use std::cell::Cell;
 
-use forebay_device::{Buf, Device};
-use forebay_rt::{Account, Event, Lease, Rt};
+use forebay_device::Buf;
+use forebay_rt::{Account, Lease, Rt};
 
-use super::execute::Ticket;
 use super::format::{self, Errno};
 use super::handshake::Session;
-use super::outbox::{HEADERS_COST, Outbox, Settled};
-use super::server::Limits;
-use crate::memory::Memory;
+use super::limits::Limits;
+use super::outbox::{HEADERS_COST, Outbox};
+use crate::requests::{Load, Memory, Target, UnderWay};
 
-/// A request's share of what may be under way, given back if the request does not come about: its
-/// client may be gone before it has sent the payload.
-#[must_use = "it is given back at once otherwise"]
-pub(super) struct Admission<'a> {
-    conn: &'a Connection,
-    bytes: u64,
-}
-
-impl Admission<'_> {
-    /// The request has come about; its share is given back when its reply is sent.
-    pub(super) fn ticket(self, cookie: u64) -> Ticket {
-        let bytes = self.bytes;
-        std::mem::forget(self);
-        Ticket { cookie, bytes }
-    }
-}
-
-impl Drop for Admission<'_> {
-    fn drop(&mut self) {
-        self.conn.abandon(self.bytes);
-    }
+/// What to answer, and what it takes of what may be under way until it is answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket {
+    pub(super) cookie: u64,
+    pub(super) load: Load,
 }
 
 /// Shared by the task that reads requests, those that carry them out, and the one that sends replies.
 ///
-/// Invariant: `under_way` counts what was admitted and whose reply is not yet sent or given up.
+/// A request is under way from its admission until its reply is sent or given up.
 pub(super) struct Connection {
     pub(super) rt: Rt,
     pub(super) session: Session,
@@ -46,10 +29,7 @@ pub(super) struct Connection {
     /// What replies hold of the memory, and the headers among them for good.
     replies: Account,
     _headers: Lease,
-    limits: Limits,
-    under_way: Cell<Settled>,
-    /// `under_way` became less.
-    released: Event,
+    pub(super) under_way: UnderWay,
     /// No more requests come.
     closing: Cell<bool>,
 }
@@ -71,52 +51,13 @@ impl Connection {
             memory,
             replies,
             _headers: headers,
-            limits,
-            under_way: Cell::default(),
-            released: Event::new(),
+            under_way: UnderWay::new(limits.under_way()),
             closing: Cell::new(false),
         }
     }
 
-    pub(super) fn device(&self) -> &dyn Device {
-        &**self.session.export.device()
-    }
-
-    /// Waits until a request that holds `bytes` may be under way too. A single one always may, so
-    /// that the limit on bytes need not be as large as the largest request.
-    pub(super) async fn admit(&self, bytes: u64) -> Admission<'_> {
-        if !self.has_room(bytes) {
-            let room = || self.has_room(bytes).then_some(());
-            self.released.until(room).await;
-        }
-        let Settled {
-            requests,
-            bytes: sum,
-        } = self.under_way.get();
-        self.under_way.set(Settled {
-            requests: requests + 1,
-            bytes: sum + bytes,
-        });
-        Admission { conn: self, bytes }
-    }
-
-    fn has_room(&self, bytes: u64) -> bool {
-        let now = self.under_way.get();
-        let fits = now.bytes.saturating_add(bytes) <= self.limits.bytes_in_flight;
-        now.requests == 0 || (fits && now.requests < self.limits.requests_in_flight)
-    }
-
-    /// Says that the replies of these requests are sent, or never will be.
-    pub(super) fn release(&self, settled: Settled) {
-        if settled == Settled::default() {
-            return;
-        }
-        let now = self.under_way.get();
-        self.under_way.set(Settled {
-            requests: now.requests - settled.requests,
-            bytes: now.bytes - settled.bytes,
-        });
-        self.released.notify_all();
+    pub(super) fn target(&self) -> &Target {
+        self.session.export.target()
     }
 
     /// Waits for memory for `len` bytes that answer a request.
@@ -124,9 +65,9 @@ impl Connection {
         self.replies.lease(Memory::cost(len)).await
     }
 
-    /// Says that a request for which `bytes` are under way will have no reply.
-    pub(super) fn abandon(&self, bytes: u64) {
-        self.release(Settled { requests: 1, bytes });
+    /// Says that a request will have no reply.
+    pub(super) fn abandon(&self, ticket: Ticket) {
+        self.under_way.release(ticket.load);
         // If it was the last, nothing is left to be sent.
         self.outbox.filled.notify_all();
     }
@@ -139,7 +80,7 @@ impl Connection {
 
     /// True once nothing is left to be done or sent.
     pub(super) fn is_over(&self) -> bool {
-        self.closing.get() && self.under_way.get().requests == 0
+        self.closing.get() && self.under_way.is_idle()
     }
 
     /// Adds to the replies.
@@ -149,7 +90,7 @@ impl Connection {
 
     /// The reply is complete.
     pub(super) fn settle(&self, ticket: Ticket) {
-        self.outbox.settle(ticket.bytes);
+        self.outbox.settle(ticket.load);
     }
 
     /// A reply without data, for anything but reads and block status.

@@ -7,27 +7,20 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{BufMut, Device, DeviceError, Durability, Result, Room};
+use forebay_device::{BufMut, DeviceError, Result, Room};
 use forebay_rt::Lease;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::connection::Connection;
+use super::connection::{Connection, Ticket};
 use super::format::{self, Errno};
 use super::handshake::Contexts;
 use super::inbox::Received;
 use super::status::Extent;
-use crate::memory::PART_BYTES;
+use crate::requests::{Fault, PART_BYTES};
 
 /// Most extents in an answer; a client that wants more asks again from where they end.
 const EXTENTS_MAX: usize = 4096;
-
-/// What to answer, and what it takes off the connection's budget while it is under way.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ticket {
-    pub(super) cookie: u64,
-    pub(super) bytes: u64,
-}
 
 /// A write in several parts, each on its way while the next is received. It is answered when the last
 /// part lets go of it, if the client has sent them all.
@@ -59,19 +52,20 @@ impl Drop for Parted {
     fn drop(&mut self) {
         match self.received.get() {
             true => self.conn.reply(self.ticket, self.outcome.get()),
-            false => self.conn.abandon(self.ticket.bytes),
+            false => self.conn.abandon(self.ticket),
         }
     }
 }
 
+/// The protocol keeps `EOVERFLOW` and `ENOTSUP` for one use each, so they are not among these.
 fn errno(error: &DeviceError) -> Errno {
-    Errno::from_system(error.errno())
-}
-
-fn durability(fua: bool) -> Durability {
-    match fua {
-        true => Durability::Fua,
-        false => Durability::Flush,
+    match Fault::of(error) {
+        Fault::Io => Errno::Io,
+        Fault::NoMemory => Errno::NoMem,
+        Fault::NoSpace => Errno::NoSpc,
+        Fault::ReadOnly => Errno::Perm,
+        Fault::Unaligned | Fault::Refused => Errno::Inval,
+        Fault::Closing => Errno::Shutdown,
     }
 }
 
@@ -94,8 +88,7 @@ pub(super) async fn write(
     Received { data, lease }: Received,
     fua: bool,
 ) {
-    let device = conn.device();
-    let outcome = device.write(at, data, durability(fua)).await;
+    let outcome = conn.target().write(at, data, fua).await;
     drop(lease);
     answer(&conn, ticket, outcome);
 }
@@ -106,30 +99,19 @@ pub(super) async fn write_part(
     Received { data, lease }: Received,
     fua: bool,
 ) {
-    let device = whole.conn.device();
-    let outcome = device.write(at, data, durability(fua)).await;
+    let outcome = whole.conn.target().write(at, data, fua).await;
     drop(lease);
     let outcome = outcome.as_ref().map_err(errno).copied();
     whole.outcome.set(whole.outcome.get().and(outcome));
 }
 
 pub(super) async fn flush(conn: Rc<Connection>, ticket: Ticket) {
-    let outcome = conn.device().flush().await;
+    let outcome = conn.target().flush().await;
     answer(&conn, ticket, outcome);
 }
 
-/// `discard` and `write_zeroes` know no FUA, so a flush behind them stands for it.
-async fn then_flush(device: &dyn Device, outcome: Result<()>, fua: bool) -> Result<()> {
-    match outcome {
-        Ok(()) if fua => device.flush().await,
-        other => other,
-    }
-}
-
 pub(super) async fn trim(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>, fua: bool) {
-    let device = conn.device();
-    let outcome = device.discard(range).await;
-    let outcome = then_flush(device, outcome, fua).await;
+    let outcome = conn.target().discard(range, fua).await;
     answer(&conn, ticket, outcome);
 }
 
@@ -140,16 +122,14 @@ pub(super) async fn zero(
     fua: bool,
     room: Room,
 ) {
-    let device = conn.device();
-    let outcome = device.write_zeroes(range, room).await;
-    let outcome = then_flush(device, outcome, fua).await;
+    let outcome = conn.target().write_zeroes(range, room, fua).await;
     answer(&conn, ticket, outcome);
 }
 
 pub(super) async fn read(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>, lease: Lease) {
     let len = (range.end - range.start) as usize;
     let buf = conn.memory.take(len);
-    match conn.device().read(range.start, buf).await {
+    match conn.target().read(range.start, buf).await {
         Ok(buf) => conn.reply_data(ticket, range.start, [buf.freeze()], lease),
         Err(error) => conn.reply_read_error(ticket, errno(&error), Some(range.start)),
     }
@@ -163,11 +143,11 @@ pub(super) async fn read_whole(
     range: Range<u64>,
     lease: Lease,
 ) {
-    let (device, start) = (conn.device(), range.start);
+    let (target, start) = (conn.target(), range.start);
     let reads = parts(range).map(|part| {
         let buf = conn.memory.take((part.end - part.start) as usize);
         async move {
-            let read = device.read(part.start, buf).await;
+            let read = target.read(part.start, buf).await;
             read.map_err(|error| (errno(&error), part.start))
         }
     });
@@ -193,7 +173,7 @@ pub(super) async fn read_chunks(conn: Rc<Connection>, ticket: Ticket, range: Ran
             let len = (part.end - part.start) as usize;
             let lease = owner.reply_memory(len).await;
             let buf = owner.memory.take(len);
-            let read = owner.device().read(part.start, buf).await;
+            let read = owner.target().read(part.start, buf).await;
             (part.start, read, lease)
         })
         .collect();
@@ -261,4 +241,29 @@ pub(super) fn status(
     }
     conn.outbox.keep(lease);
     conn.settle(ticket);
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_device::Op;
+
+    use super::*;
+
+    #[test]
+    fn a_systems_error_becomes_one_the_protocol_allows() {
+        for (system, expected) in [
+            (5, Errno::Io),
+            (12, Errno::NoMem),
+            (30, Errno::Perm),
+            (122, Errno::NoSpc),
+            (95, Errno::Inval),
+            (75, Errno::Inval),
+            (108, Errno::Shutdown),
+            (-1, Errno::Io),
+        ] {
+            let source = std::io::Error::from_raw_os_error(system);
+            let error = DeviceError::io(Op::Read, 0..0, source);
+            assert_eq!(errno(&error), expected, "{system}");
+        }
+    }
 }

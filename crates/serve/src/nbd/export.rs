@@ -2,21 +2,21 @@
 
 use std::rc::Rc;
 
-use forebay_device::{Checked, Device, Geometry};
+use forebay_device::{Device, Geometry};
 
 use super::format::{STRING_BYTES_MAX, export_flag};
 use super::status::{AllData, BlockStatus};
+use crate::requests::{Target, WHOLE_BYTES_MAX};
 
 /// The largest READ or WRITE served, in bytes: what the protocol wants every server to take.
-pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
+pub const REQUEST_BYTES_MAX: u32 = WHOLE_BYTES_MAX as u32;
 
 /// A device under a name.
 #[derive(Clone)]
 pub struct Export {
     name: String,
     description: String,
-    device: Rc<dyn Device>,
-    geometry: Geometry,
+    target: Rc<Target>,
     status: Rc<dyn BlockStatus>,
     fast_zeroes: bool,
     read_only: bool,
@@ -28,12 +28,10 @@ impl Export {
     /// # Panics
     /// If the device's geometry breaks the contract of `Device`.
     pub fn new(name: impl Into<String>, device: Rc<dyn Device>) -> Export {
-        let geometry = device.geometry();
         Export {
             name: name.into(),
             description: String::new(),
-            device: Rc::new(Checked::new(device, "nbd")),
-            geometry,
+            target: Rc::new(Target::new(device, "nbd")),
             status: Rc::new(AllData),
             fast_zeroes: false,
             read_only: false,
@@ -78,12 +76,12 @@ impl Export {
         &self.description
     }
 
-    pub(super) fn device(&self) -> &Rc<dyn Device> {
-        &self.device
+    pub(super) fn target(&self) -> &Target {
+        &self.target
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
-        self.geometry
+        self.target.geometry()
     }
 
     pub(super) fn block_status(&self) -> &dyn BlockStatus {
@@ -96,7 +94,7 @@ impl Export {
 
     /// Whether discards are of any use.
     pub(super) fn discards(&self) -> bool {
-        self.geometry.discard_granularity > 0
+        self.geometry().discard_granularity > 0
     }
 
     pub(super) fn is_read_only(&self) -> bool {
@@ -121,8 +119,9 @@ impl Export {
 
     /// Smallest, preferred and largest size of a request, in bytes.
     pub(super) fn block_sizes(&self) -> [u32; 3] {
-        let smallest = self.geometry.block_size;
-        let preferred = self.geometry.preferred_io.clamp(smallest, 1 << 20);
+        let geometry = self.geometry();
+        let smallest = geometry.block_size;
+        let preferred = geometry.preferred_io.clamp(smallest, 1 << 20);
         [smallest, preferred.next_power_of_two(), REQUEST_BYTES_MAX]
     }
 }

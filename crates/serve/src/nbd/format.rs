@@ -181,26 +181,6 @@ pub enum Errno {
     Shutdown = 108,
 }
 
-impl Errno {
-    /// The protocol's error for one of the system's. What it has no word for is an I/O error.
-    ///
-    /// The protocol keeps `EOVERFLOW` and `ENOTSUP` for one use each, so a device's own become
-    /// [`Errno::Inval`].
-    pub fn from_system(errno: i32) -> Errno {
-        match errno {
-            // EPERM, EACCES, EROFS
-            1 | 13 | 30 => Errno::Perm,
-            12 => Errno::NoMem,
-            // EINVAL, EOVERFLOW, EOPNOTSUPP
-            22 | 75 | 95 => Errno::Inval,
-            // EFBIG, ENOSPC, EDQUOT
-            27 | 28 | 122 => Errno::NoSpc,
-            108 => Errno::Shutdown,
-            _ => Errno::Io,
-        }
-    }
-}
-
 /// Takes integers and strings off the front of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);

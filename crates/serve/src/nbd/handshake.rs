@@ -9,8 +9,9 @@ use forebay_device::BufMut;
 
 use super::export::{Export, Exports};
 use super::format::{self, ContextQuery, InfoQuery, OptionHeader, handshake_flag, info, reply};
+use super::hangup::Hangup;
 use super::inbox::Inbox;
-use super::{Hangup, Wire};
+use super::wire::Wire;
 
 /// Options with more data than this are refused: four times the longest name.
 const OPTION_DATA_BYTES_MAX: usize = 4 * format::STRING_BYTES_MAX;

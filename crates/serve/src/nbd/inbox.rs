@@ -16,8 +16,9 @@ use std::time::Duration;
 use forebay_device::{Buf, BufMut};
 use forebay_rt::{Account, Lease, Rt};
 
-use super::{Hangup, Wire};
-use crate::memory::{Memory, PART_BYTES};
+use super::hangup::Hangup;
+use super::wire::Wire;
+use crate::requests::{Memory, PART_BYTES};
 
 /// Bytes of a receive buffer: several dozen 4 KiB writes.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;

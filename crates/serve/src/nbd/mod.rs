@@ -39,7 +39,9 @@ mod execute;
 mod export;
 pub mod format;
 mod handshake;
+mod hangup;
 mod inbox;
+mod limits;
 mod outbox;
 mod request;
 mod server;
@@ -49,30 +51,8 @@ mod transmission;
 mod wire;
 
 pub use export::{Export, ExportError, REQUEST_BYTES_MAX};
-pub use server::{Limits, Server};
+pub use limits::Limits;
+pub use server::Server;
 pub(crate) use socket::Socket;
 pub use status::{BlockStatus, Extent};
 pub use wire::{Wire, WireFuture};
-
-/// Why a connection ended.
-#[derive(Debug, thiserror::Error)]
-enum Hangup {
-    /// It asked for it.
-    #[error("the client is done")]
-    Disconnect,
-    /// The stream ended.
-    #[error("the client is gone")]
-    Gone,
-    /// The stream broke.
-    #[error("the connection broke: {0}")]
-    Wire(std::io::Error),
-    /// It kept us waiting.
-    #[error("the client took too long")]
-    Stalled,
-    /// It does not speak the protocol.
-    #[error("the client sent {0}")]
-    Garbage(&'static str),
-    /// The server wants it to end.
-    #[error("the server closed it")]
-    Stopped,
-}

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use forebay_device::{Buf, BufMut};
 use forebay_rt::{Event, Lease};
 
-use crate::memory::{Memory, PART_BYTES};
+use crate::requests::{Load, Memory, PART_BYTES};
 
 /// Bytes of the buffers that headers are gathered in.
 const HEADERS_BYTES: usize = 16 << 10;
@@ -17,26 +17,13 @@ pub(super) const RESERVE: u64 = HEADERS_COST + Memory::cost(PART_BYTES);
 /// Pieces in one transfer, well below what `sendmsg` takes.
 const PIECES_MAX: usize = 512;
 
-/// Requests that are settled once their replies are sent, and what they cost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Settled {
-    pub(super) requests: u32,
-    pub(super) bytes: u64,
-}
-
-impl Settled {
-    fn add(&mut self, other: Settled) {
-        self.requests += other.requests;
-        self.bytes += other.bytes;
-    }
-}
-
 /// What is sent in one transfer. The leases are given back after it, with the data.
 #[derive(Default)]
 pub(super) struct Replies {
     pub(super) pieces: Vec<Buf>,
     pub(super) leases: Vec<Lease>,
-    pub(super) settled: Settled,
+    /// Requests that are over once this is sent.
+    pub(super) settled: Load,
 }
 
 #[derive(Default)]
@@ -47,7 +34,7 @@ struct Queue {
     /// The first `used` bytes are headers that belong behind `pieces`.
     headers: Option<BufMut>,
     used: usize,
-    settled: Settled,
+    settled: Load,
 }
 
 pub(super) struct Outbox {
@@ -90,12 +77,9 @@ impl Outbox {
         self.queue.borrow_mut().leases.push(lease);
     }
 
-    /// Says that what was put last completes the reply of a request that cost `bytes`.
-    pub(super) fn settle(&self, bytes: u64) {
-        self.queue
-            .borrow_mut()
-            .settled
-            .add(Settled { requests: 1, bytes });
+    /// Says that what was put last completes the reply of a request that came to `load`.
+    pub(super) fn settle(&self, load: Load) {
+        self.queue.borrow_mut().settled.add(load);
         self.filled.notify_all();
     }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
 
 use forebay_rt::{Account, Event, Rt};
 use futures_util::future::{Either, select};
@@ -13,47 +12,16 @@ use futures_util::future::{Either, select};
 use super::connection::Connection;
 use super::export::{Export, ExportError, Exports};
 use super::handshake::{self, Session};
+use super::hangup::Hangup;
 use super::inbox::{self, Inbox};
+use super::limits::Limits;
 use super::outbox;
 use super::transmission::{read_requests, send_replies};
-use super::{Hangup, Wire};
+use super::wire::Wire;
 use crate::Memory;
 
 /// What a connection gets on with, in bytes.
 const CONNECTION_RESERVE: u64 = inbox::RESERVE + outbox::RESERVE;
-
-/// What clients may take up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Connections at a time, and no more than the memory has reserves for (2.6 MiB each). The next is
-    /// closed at once. A client that has come this far may be idle for ever, so who may connect at all
-    /// is for the socket's permissions to say.
-    pub connections: usize,
-    /// Of those, how many may still be haggling, at most half. The next takes the place of the oldest.
-    pub handshakes: usize,
-    /// How long a client may haggle.
-    pub handshake_time: Duration,
-    /// How long a client that began to send a request may send nothing, and how long it may leave a
-    /// reply unfetched. Between requests it may be idle for ever.
-    pub stall_time: Duration,
-    /// Requests under way on a connection. More are not read.
-    pub requests_in_flight: u32,
-    /// Their data, in bytes. What all connections hold together is for their [`Memory`] to bound.
-    pub bytes_in_flight: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            connections: 64,
-            handshakes: 16,
-            handshake_time: Duration::from_secs(30),
-            stall_time: Duration::from_secs(60),
-            requests_in_flight: 256,
-            bytes_in_flight: 64 << 20,
-        }
-    }
-}
 
 /// One connection, as the server sees it.
 #[derive(Default)]

@@ -12,7 +12,8 @@ use futures_util::future::{Either, select};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use super::{Server, Wire, WireFuture};
+use super::server::Server;
+use super::wire::{Wire, WireFuture};
 
 /// How long to wait for others to close something when the system has no more of it.
 const SCARCITY_PAUSE: Duration = Duration::from_millis(100);

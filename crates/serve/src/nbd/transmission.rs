@@ -10,22 +10,20 @@
 //! sends more than it may, or does not fetch its replies, only stops itself; and many that send at once
 //! take turns.
 
-use std::future::Future;
 use std::ops::Range;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
-use super::connection::{Admission, Connection};
+use super::connection::{Connection, Ticket};
 use super::execute::{self, Parted};
 use super::export::REQUEST_BYTES_MAX;
 use super::format::{self, Errno, Request, command};
+use super::hangup::Hangup;
 use super::inbox::Inbox;
 use super::outbox::Replies;
 use super::request::{self, Command};
-use super::{Hangup, Wire};
-use crate::memory::PART_BYTES;
+use super::wire::Wire;
+use crate::requests::{Admission, PART_BYTES, start};
 
 /// What an answer to BLOCK_STATUS may take, in bytes: two contexts' extents.
 const STATUS_BYTES: u64 = 64 << 10;
@@ -67,12 +65,20 @@ async fn refuse(
         }
         inbox.skip(request.len.into()).await?;
     }
-    let ticket = conn.admit(0).await.ticket(request.cookie);
+    let ticket = ticket(request.cookie, conn.under_way.admit(0).await);
     match request.command {
         command::READ | command::BLOCK_STATUS => conn.reply_read_error(ticket, errno, None),
         _ => conn.reply(ticket, Err(errno)),
     }
     Ok(())
+}
+
+/// The request has come about; its share is given back when its reply is sent.
+fn ticket(cookie: u64, admission: Admission<'_>) -> Ticket {
+    Ticket {
+        cookie,
+        load: admission.keep(),
+    }
 }
 
 async fn accept(
@@ -86,38 +92,38 @@ async fn accept(
         Command::Status { .. } => STATUS_BYTES,
         Command::Flush | Command::Trim { .. } | Command::Zero { .. } => 0,
     };
-    let admission = conn.admit(bytes).await;
+    let admission = conn.under_way.admit(bytes).await;
     // Past the match, every request has its ticket; before, its share goes back if the client leaves.
-    let request = |admission: Admission<'_>| (Rc::clone(conn), admission.ticket(cookie));
+    let request = |admission| (Rc::clone(conn), ticket(cookie, admission));
     match command {
         Command::Write { range, fua } => write(conn, inbox, admission, cookie, range, fua).await?,
         Command::Read { range, whole } if whole || bytes <= PART_BYTES as u64 => {
             let lease = conn.reply_memory(bytes as usize).await;
             let (owner, ticket) = request(admission);
             match bytes <= PART_BYTES as u64 {
-                true => start(conn, execute::read(owner, ticket, range, lease)),
-                false => start(conn, execute::read_whole(owner, ticket, range, lease)),
+                true => start(&conn.rt, execute::read(owner, ticket, range, lease)),
+                false => start(&conn.rt, execute::read_whole(owner, ticket, range, lease)),
             }
         }
         Command::Read { range, .. } => {
             let (owner, ticket) = request(admission);
-            start(conn, execute::read_chunks(owner, ticket, range));
+            start(&conn.rt, execute::read_chunks(owner, ticket, range));
         }
         Command::Flush => {
             let (owner, ticket) = request(admission);
-            start(conn, execute::flush(owner, ticket));
+            start(&conn.rt, execute::flush(owner, ticket));
         }
         Command::Trim { range, fua } => {
             let (owner, ticket) = request(admission);
-            start(conn, execute::trim(owner, ticket, range, fua));
+            start(&conn.rt, execute::trim(owner, ticket, range, fua));
         }
         Command::Zero { range, fua, room } => {
             let (owner, ticket) = request(admission);
-            start(conn, execute::zero(owner, ticket, range, fua, room));
+            start(&conn.rt, execute::zero(owner, ticket, range, fua, room));
         }
         Command::Status { range, one } => {
             let lease = conn.reply_memory(bytes as usize).await;
-            execute::status(conn, admission.ticket(cookie), range, one, lease);
+            execute::status(conn, ticket(cookie, admission), range, one, lease);
         }
     }
     Ok(())
@@ -133,33 +139,22 @@ async fn write(
 ) -> Result<(), Hangup> {
     if range.end - range.start <= PART_BYTES as u64 {
         let payload = inbox.payload((range.end - range.start) as usize).await?;
-        let (owner, ticket) = (Rc::clone(conn), admission.ticket(cookie));
+        let (owner, ticket) = (Rc::clone(conn), ticket(cookie, admission));
         start(
-            conn,
+            &conn.rt,
             execute::write(owner, ticket, range.start, payload, fua),
         );
         return Ok(());
     }
     // It never needs memory for more than a part, however long it is.
-    let whole = Parted::new(Rc::clone(conn), admission.ticket(cookie));
+    let whole = Parted::new(Rc::clone(conn), ticket(cookie, admission));
     for part in execute::parts(range) {
         let payload = inbox.payload((part.end - part.start) as usize).await?;
         let write = execute::write_part(Rc::clone(&whole), part.start, payload, fua);
-        start(conn, write);
+        start(&conn.rt, write);
     }
     whole.is_received();
     Ok(())
-}
-
-/// Runs a request as far as it goes at once, and the rest of it as a task. The task outlives the
-/// connection, if it must: a device request is driven to its end.
-fn start(conn: &Connection, request: impl Future<Output = ()> + 'static) {
-    let mut request: Pin<Box<dyn Future<Output = ()>>> = Box::pin(request);
-    let mut context = Context::from_waker(Waker::noop());
-    // The waker may do nothing: if this comes to no end, the task polls again.
-    if request.as_mut().poll(&mut context).is_pending() {
-        conn.rt.spawn(request).detach();
-    }
 }
 
 /// Sends replies until the connection is over. When they cannot be sent any more, ends the wire and
@@ -192,6 +187,6 @@ pub(super) async fn send_replies(conn: Rc<Connection>, wire: Rc<dyn Wire>, stall
             }
         }
         drop(leases);
-        conn.release(settled);
+        conn.under_way.release(settled);
     }
 }

@@ -79,20 +79,6 @@ fn replies_are_laid_out_as_the_protocol_says() {
     assert_eq!(&greeting(), b"NBDMAGICIHAVEOPT\0\x03");
 }
 
-#[test]
-fn a_systems_error_becomes_one_the_protocol_allows() {
-    for (system, errno) in [
-        (5, Errno::Io),
-        (30, Errno::Perm),
-        (122, Errno::NoSpc),
-        (95, Errno::Inval),
-        (108, Errno::Shutdown),
-        (-1, Errno::Io),
-    ] {
-        assert_eq!(Errno::from_system(system), errno, "{system}");
-    }
-}
-
 proptest! {
     #[test]
     fn no_bytes_make_decoding_panic(data in proptest::collection::vec(any::<u8>(), 0..200)) {

@@ -13,8 +13,8 @@ use std::rc::Rc;
 use forebay_device::{ALIGN, BufMut, BufPool};
 use forebay_rt::{Account, Budget};
 
-use crate::nbd::REQUEST_BYTES_MAX;
-
+/// The largest request that is answered as a whole, in bytes: what NBD wants every server to take.
+pub(crate) const WHOLE_BYTES_MAX: usize = 32 << 20;
 /// The largest buffer there is, in bytes, and the largest request made of a device.
 pub(crate) const PART_BYTES: usize = 1 << 20;
 const SMALLEST_LOG2: u32 = 12;
@@ -23,9 +23,10 @@ const CLASSES: u32 = PART_BYTES.trailing_zeros() - SMALLEST_LOG2 + 1;
 const IDLE_BYTES: usize = 2 << 20;
 const IDLE_BUFFERS_MIN: usize = 4;
 
-/// What one file served by FUSE can do with: the buffer it receives into, and of the largest write
-/// that is not in whole blocks the data, the blocks around it, and what is read of those.
-pub(crate) const FILE_RESERVE: u64 = 4 * Memory::cost(PART_BYTES);
+/// What is kept for one front end besides the connections of the NBD server, in bytes. A file served
+/// by FUSE can do with it: the buffer it receives into, and of the largest write that is not in whole
+/// blocks the data, the blocks around it, and what is read of those.
+pub(crate) const FRONT_RESERVE: u64 = 4 * Memory::cost(PART_BYTES);
 
 /// A supply of buffers under one bound. Clones are the same supply.
 #[derive(Clone)]
@@ -45,7 +46,7 @@ impl Default for Memory {
 
 impl Memory {
     /// The least bound in bytes. It leaves room for the largest request, which is answered as a
-    /// whole, beside the reserves of a file and of some connections.
+    /// whole, beside the reserves of another front end and of some connections.
     pub const BYTES_MIN: u64 = 64 << 20;
     /// What is usual, in bytes: room for as many connections as a server takes by default.
     pub const BYTES_DEFAULT: u64 = 256 << 20;
@@ -61,7 +62,7 @@ impl Memory {
             BufPool::keeping(len, (IDLE_BYTES / len).max(IDLE_BUFFERS_MIN))
         });
         Memory(Rc::new(Inner {
-            budget: Budget::new(bound, Memory::cost(REQUEST_BYTES_MAX as usize)),
+            budget: Budget::new(bound, Memory::cost(WHOLE_BYTES_MAX)),
             pools: pools.collect(),
         }))
     }
@@ -93,10 +94,10 @@ impl Memory {
         self.0.budget.account(reserve)
     }
 
-    /// How many accounts with this reserve can be promised beside that of a file.
+    /// How many accounts with this reserve can be promised beside that of another front end.
     pub(crate) fn accounts_max(&self, reserve: u64) -> usize {
-        let largest = Memory::cost(REQUEST_BYTES_MAX as usize);
-        let free = self.bound().saturating_sub(largest + FILE_RESERVE);
+        let largest = Memory::cost(WHOLE_BYTES_MAX);
+        let free = self.bound().saturating_sub(largest + FRONT_RESERVE);
         (free / reserve) as usize
     }
 

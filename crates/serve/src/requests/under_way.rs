@@ -1,0 +1,156 @@
+//! Which requests may be under way at a time.
+
+use std::cell::Cell;
+
+use forebay_rt::Event;
+
+/// What requests come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Load {
+    /// How many they are.
+    pub(crate) requests: u32,
+    /// Their data, in bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Load {
+    /// One request with so much data.
+    pub(crate) fn one(bytes: u64) -> Load {
+        Load { requests: 1, bytes }
+    }
+
+    pub(crate) fn add(&mut self, other: Load) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+    }
+}
+
+/// The requests that one peer has under way, and how many there may be.
+///
+/// Invariant: `now` is what was admitted and not yet released.
+pub(crate) struct UnderWay {
+    max: Load,
+    now: Cell<Load>,
+    /// `now` became less.
+    less: Event,
+}
+
+/// A request's place among those under way, given back if the request does not come about: its peer
+/// may be gone before it has sent the data.
+#[must_use = "it is given back at once otherwise"]
+pub(crate) struct Admission<'a> {
+    under_way: &'a UnderWay,
+    load: Load,
+}
+
+impl Admission<'_> {
+    /// The request has come about. Whoever sees to it releases what it came to.
+    pub(crate) fn keep(self) -> Load {
+        let load = self.load;
+        std::mem::forget(self);
+        load
+    }
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        self.under_way.release(self.load);
+    }
+}
+
+impl UnderWay {
+    /// Nothing yet, and never more than `max`.
+    pub(crate) fn new(max: Load) -> UnderWay {
+        UnderWay {
+            max,
+            now: Cell::default(),
+            less: Event::new(),
+        }
+    }
+
+    /// Waits until a request with so many bytes may be under way too. A single one always may, so
+    /// that the limit on bytes need not be as large as the largest request.
+    pub(crate) async fn admit(&self, bytes: u64) -> Admission<'_> {
+        if !self.has_room(bytes) {
+            let room = || self.has_room(bytes).then_some(());
+            self.less.until(room).await;
+        }
+        let load = Load::one(bytes);
+        let mut now = self.now.get();
+        now.add(load);
+        self.now.set(now);
+        let under_way = self;
+        Admission { under_way, load }
+    }
+
+    fn has_room(&self, bytes: u64) -> bool {
+        let (now, max) = (self.now.get(), self.max);
+        let fits = now.bytes.saturating_add(bytes) <= max.bytes;
+        now.requests == 0 || (fits && now.requests < max.requests)
+    }
+
+    /// Says that requests that came to so much are over.
+    pub(crate) fn release(&self, load: Load) {
+        if load == Load::default() {
+            return;
+        }
+        let now = self.now.get();
+        self.now.set(Load {
+            requests: now.requests - load.requests,
+            bytes: now.bytes - load.bytes,
+        });
+        self.less.notify_all();
+    }
+
+    /// True if nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.now.get().requests == 0
+    }
+
+    /// Waits until nothing is under way.
+    pub(crate) async fn idle(&self) {
+        self.less.until(|| self.is_idle().then_some(())).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::future::FutureExt;
+
+    use super::*;
+
+    const MAX: Load = Load {
+        requests: 2,
+        bytes: 100,
+    };
+
+    #[test]
+    fn a_request_waits_for_a_place_and_for_its_bytes() {
+        let under_way = UnderWay::new(MAX);
+        let admit = |bytes| under_way.admit(bytes).now_or_never();
+        let first = admit(60).expect("room").keep();
+        assert!(admit(41).is_none());
+        let second = admit(40).expect("room").keep();
+        assert!(admit(0).is_none());
+        under_way.release(first);
+        assert!(admit(61).is_none());
+        under_way.release(second);
+        // One alone always may.
+        let alone = admit(1000).expect("room").keep();
+        assert!(admit(0).is_none() && !under_way.is_idle());
+        let mut idle = pin!(under_way.idle());
+        assert!(idle.as_mut().now_or_never().is_none());
+        under_way.release(alone);
+        assert!(idle.now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_request_that_does_not_come_about_leaves_its_place() {
+        let under_way = UnderWay::new(MAX);
+        drop(under_way.admit(100).now_or_never());
+        assert!(under_way.is_idle());
+        assert!(under_way.admit(100).now_or_never().is_some());
+    }
+}
