@@ -88,6 +88,8 @@ pub struct Disk {
     pub forgetful: Cell<bool>,
     /// Flushes that completed.
     pub flushes: Cell<u64>,
+    /// Flushes under way.
+    flushing: Cell<usize>,
     /// Every write, as issued.
     pub writes: RefCell<Vec<Range<u64>>>,
     /// Who sees what is asked of it.
@@ -135,6 +137,7 @@ impl Disk {
             faults: RefCell::default(),
             forgetful: Cell::new(false),
             flushes: Cell::new(0),
+            flushing: Cell::new(0),
             writes: RefCell::default(),
             spy: RefCell::new(None),
         })
@@ -225,7 +228,7 @@ impl Disk {
                         ..write.part(block)
                     };
                     part.apply(&mut self.current.borrow_mut());
-                    pending.retain(|write| !write.is_repeated_by(&part));
+                    self.drop_repeated(&mut pending, &part);
                     pending.push(part);
                 }
             }
@@ -241,7 +244,7 @@ impl Disk {
             supersede(&mut pending, &write.range());
         } else {
             let newest = pending[n].clone();
-            pending.retain(|write| !write.is_repeated_by(&newest));
+            self.drop_repeated(&mut pending, &newest);
         }
         drop(pending);
         if request.fua && lies {
@@ -250,11 +253,21 @@ impl Disk {
         self.ended(&request, Ok(()))
     }
 
+    /// Keeps once what was tried again and again. Not while a flush is under way: that may be for the
+    /// older write, and not for the newer.
+    fn drop_repeated(&self, pending: &mut Vec<Pending>, newest: &Pending) {
+        if self.flushing.get() == 0 {
+            pending.retain(|write| !write.is_repeated_by(newest));
+        }
+    }
+
     async fn do_flush(&self) -> Result<(), DeviceError> {
         let request = self.ask(Op::Flush, 0..0, None, false);
         let covered = self.order.get();
+        self.flushing.set(self.flushing.get() + 1);
         self.power.request().await;
         self.take_time(&request).await;
+        self.flushing.set(self.flushing.get() - 1);
         if let Err(error) = self.verdict(&request) {
             if self.forgetful.get() || self.faults.borrow().forgetful {
                 self.lose_unflushed();

@@ -42,7 +42,8 @@ impl Pending {
     }
 
     /// True if this one was done before `newer`, which is the same again: whatever a cut can leave with
-    /// both of them it can leave without this one. What is tried again for hours would pile up.
+    /// both of them it can leave without this one, unless a flush under way is for this one and not
+    /// for that. What is tried again for hours would pile up.
     pub(super) fn is_repeated_by(&self, newer: &Pending) -> bool {
         let same = self.at == newer.at && self.len == newer.len;
         let before = self.done.is_some() && self.id != newer.id;
@@ -126,5 +127,35 @@ impl Disk {
         self.stable.replace(running.stable);
         self.pending.replace(running.pending);
         self.order.set(running.order);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use forebay_device::{BufMut, Device, Durability};
+
+    use crate::disk::Coin;
+    use crate::lab::Images;
+
+    /// A flush that was under way when the same was written again made neither durable.
+    #[test]
+    fn a_flush_is_for_what_was_done_before_it_though_that_is_written_again_meanwhile() {
+        let world = Images::fresh(1 << 20).world(1, None);
+        let (rt, disk) = (world.rt.clone(), std::rc::Rc::clone(&world.data));
+        disk.flush_takes.set(Some(Duration::from_secs(1)));
+        let kept = world.run(async move {
+            let ones = || BufMut::copy_of(&[1; 512]).freeze();
+            disk.write(0, ones(), Durability::Flush).await.unwrap();
+            let (flushing, again) = futures_util::future::join(disk.flush(), async {
+                rt.sleep(Duration::from_millis(10)).await;
+                disk.write(0, ones(), Durability::Flush).await
+            })
+            .await;
+            (flushing.unwrap(), again.unwrap());
+            disk.cut(Coin::Drop).bytes(0..512)
+        });
+        assert_eq!(kept.unwrap(), [1; 512]);
     }
 }
