@@ -295,7 +295,7 @@ impl Engine {
             .await?;
         self.forget_home(pieces);
         self.map.borrow_mut().forget_marks_before(next);
-        let segment_bytes = self.log.layout().segment_bytes;
+        let segment_bytes = self.log.ring().segment_bytes;
         self.pace
             .freed(pace::bytes_of(window, segment_bytes), *live);
         Ok(())

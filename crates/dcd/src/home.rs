@@ -91,14 +91,14 @@ pub(crate) enum Haste {
 
 fn runs(log: &Log, mut pieces: Vec<Piece>, sectors_max: u64) -> Vec<Run> {
     pieces.sort_unstable_by_key(|piece| piece.addr);
-    let layout = log.layout();
+    let ring = log.ring();
     let mut runs: Vec<Run> = Vec::new();
     for piece in pieces {
         let end = piece.addr.0 + u64::from(piece.sectors);
         if let Some(run) = runs.last_mut() {
             let start = run.pieces[0].addr;
             let near = piece.addr.0 <= start.0 + run.sectors + GAP_SECTORS
-                && layout.slot_of(start) == layout.slot_of(piece.addr)
+                && ring.slot_of(start) == ring.slot_of(piece.addr)
                 && end - start.0 <= sectors_max;
             if near {
                 run.sectors = end - start.0;

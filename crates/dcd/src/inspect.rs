@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_log::{
-    Entry, HEADER_BYTES, Layout, OpenError, RecoveredRecord, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT,
-    Superblock,
+    Entry, HEADER_BYTES, OpenError, RecoveredRecord, RingGeometry, SUPERBLOCK_A_AT,
+    SUPERBLOCK_B_AT, Superblock,
 };
 use forebay_units::{SECTOR_BYTES, Sector};
 use serde::Serialize;
@@ -156,7 +156,7 @@ pub async fn check(
         problems.push("the log failed in use and was given up".into());
     }
     forebay_log::fits_device(&superblock, &*log)?;
-    let map = RefCell::new(Map::new(Layout::of(&superblock)));
+    let map = RefCell::new(Map::new(RingGeometry::of(&superblock)));
     let mut unfit = None;
     let scan = forebay_log::scan(&*log, &superblock, &mut |record| {
         match fits(record, &payload) {
@@ -228,19 +228,19 @@ async fn check_data(
     map: &Map,
     progress: &mut dyn FnMut(u64, u64),
 ) -> (u64, Vec<(u64, u64)>) {
-    let layout = map.layout();
+    let ring = map.ring();
     let mut pieces: Vec<Piece> = map.all_pieces().collect();
     pieces.sort_unstable_by_key(|piece| piece.addr);
     let total: u64 = pieces.iter().map(|piece| piece.bytes() as u64).sum();
     let (mut done, mut damaged, mut rest) = (0, Vec::new(), pieces.as_slice());
     while let Some(first) = rest.first() {
-        let start = layout.blocks_around(first.addr, 1).start;
+        let start = ring.blocks_around(first.addr, 1).start;
         let near = |piece: &&Piece| piece.addr.bytes() + piece.bytes() as u64 <= start + STEP;
         let count = rest.iter().take_while(near).count().max(1);
         let (run, after) = rest.split_at(count);
         rest = after;
         let last = &run[count - 1];
-        let end = layout.blocks_around(last.addr, last.sectors.into()).end;
+        let end = ring.blocks_around(last.addr, last.sectors.into()).end;
         let bytes = log
             .read(start, BufMut::zeroed((end - start) as usize))
             .await

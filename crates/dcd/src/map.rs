@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use forebay_log::{Addr, Layout, RangeKind};
+use forebay_log::{Addr, RangeKind, RingGeometry};
 use forebay_units::{LINE_SECTORS, Line, RecordSeq, Sector, SegmentSeq};
 
 pub(crate) use crate::piece::Piece;
@@ -48,19 +48,19 @@ pub(crate) struct Extent {
 
 /// Live sectors, by slot of the ring and in all.
 struct Live {
-    layout: Layout,
+    ring: RingGeometry,
     slots: Vec<u32>,
     sectors: u64,
 }
 
 impl Live {
     fn died(&mut self, addr: Addr, sectors: u32) {
-        self.slots[self.layout.slot_of(addr) as usize] -= sectors;
+        self.slots[self.ring.slot_of(addr) as usize] -= sectors;
         self.sectors -= u64::from(sectors);
     }
 
     fn born(&mut self, addr: Addr, sectors: u32) {
-        self.slots[self.layout.slot_of(addr) as usize] += sectors;
+        self.slots[self.ring.slot_of(addr) as usize] += sectors;
         self.sectors += u64::from(sectors);
     }
 
@@ -81,13 +81,13 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    pub(crate) fn new(layout: Layout) -> Map {
+    pub(crate) fn new(ring: RingGeometry) -> Map {
         Map {
             lines: LineTable::new(),
             ranges: RangeMap::default(),
             live: Live {
-                layout,
-                slots: vec![0; layout.segment_count as usize],
+                ring,
+                slots: vec![0; ring.segment_count as usize],
                 sectors: 0,
             },
             absorbed_sectors: 0,
@@ -95,8 +95,8 @@ impl Map {
     }
 
     /// The ring the pieces lie in.
-    pub(crate) fn layout(&self) -> Layout {
-        self.live.layout
+    pub(crate) fn ring(&self) -> RingGeometry {
+        self.live.ring
     }
 
     /// Sectors whose newest data is not home.
@@ -116,7 +116,7 @@ impl Map {
 
     /// Sectors of a segment that are still the newest.
     pub(crate) fn live_in(&self, segment: SegmentSeq) -> u32 {
-        self.live.slots[self.layout().slot(segment) as usize]
+        self.live.slots[self.ring().slot(segment) as usize]
     }
 
     /// True if every sector is at home.

@@ -6,9 +6,9 @@ use super::*;
 
 const SECTORS: u64 = 128;
 
-fn layout() -> Layout {
+fn ring() -> RingGeometry {
     let device = RamDevice::new(64 << 20, 512);
-    Layout::for_device(&device.geometry(), ByteLen::kib(128)).unwrap()
+    RingGeometry::for_device(&device.geometry(), ByteLen::kib(128)).unwrap()
 }
 
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ proptest! {
     fn the_newest_word_on_every_sector_is_the_one_told(
         steps in proptest::collection::vec(step(), 1..80)
     ) {
-        let mut map = Map::new(layout());
+        let mut map = Map::new(ring());
         // What lies on top of each sector, and what lies beneath data.
         let (mut top, mut below) = ([Model::Home; SECTORS as usize], [Model::Home; SECTORS as usize]);
         let mut addr = Addr(4096);
@@ -120,7 +120,7 @@ proptest! {
 
 #[test]
 fn what_can_go_home_is_charged_for_and_what_is_lost_is_not() {
-    let mut map = Map::new(layout());
+    let mut map = Map::new(ring());
     let mut mark = |at: u64, kind| {
         let record = RecordSeq(at);
         map.mark(at..at + 8, Some(Mark { kind, record }));
@@ -143,7 +143,7 @@ fn what_can_go_home_is_charged_for_and_what_is_lost_is_not() {
 
 #[test]
 fn a_discard_of_a_whole_huge_volume_costs_one_range() {
-    let mut map = Map::new(layout());
+    let mut map = Map::new(ring());
     map.insert(Piece::new(Sector(8), 8, Addr(4096), 1));
     let record = RecordSeq(1);
     map.mark(

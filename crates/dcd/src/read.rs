@@ -81,10 +81,10 @@ impl Engine {
     /// taken now, before anything is awaited.
     fn add_to_runs(&self, runs: &mut Vec<Run>, piece: Piece, skip: u8, wanted: Range<u64>) {
         let sectors = u64::from(piece.sectors);
-        let layout = self.log.layout();
+        let ring = self.log.ring();
         if let Some(run) = runs.last_mut()
             && run.addr.plus(run.sectors) == piece.addr
-            && layout.slot_of(run.addr) == layout.slot_of(piece.addr)
+            && ring.slot_of(run.addr) == ring.slot_of(piece.addr)
             && run.sectors + sectors <= RUN_SECTORS
         {
             run.sectors += sectors;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use forebay_device::{Checked, Device, DeviceError};
 use forebay_log::{
-    Entry, Layout, LayoutError, LogOptions, OpenError, RecoveredRecord, Superblock,
+    Entry, LogOptions, OpenError, RecoveredRecord, RingError, RingGeometry, Superblock,
     SuperblockCopies, VolumeId,
 };
 use forebay_rt::Rt;
@@ -39,7 +39,7 @@ pub struct CreateOptions {
 pub enum CreateError {
     /// The log device does not do.
     #[error(transparent)]
-    Layout(#[from] LayoutError),
+    Ring(#[from] RingError),
     /// The data device is larger than can be mapped.
     #[error("the data device has {0}; volumes of up to 4PiB are supported")]
     DataTooLarge(ByteLen),
@@ -183,7 +183,7 @@ pub async fn create(
     if geometry.len.div_ceil(4096) >= LINES_MAX {
         return Err(CreateError::DataTooLarge(ByteLen(geometry.len)));
     }
-    let layout = Layout::for_device(&log.geometry(), options.segment)?;
+    let ring = RingGeometry::for_device(&log.geometry(), options.segment)?;
     let payload = Payload {
         name: options.name,
         data: DataIdentity {
@@ -195,7 +195,7 @@ pub async fn create(
         lost_sectors: 0,
         lost: Vec::new(),
     };
-    forebay_log::format_device(&*log, layout, options.volume, payload.encode()).await?;
+    forebay_log::format_device(&*log, ring, options.volume, payload.encode()).await?;
     let copies = forebay_log::read_superblocks(&*log).await;
     let superblock = copies.as_ref().ok().and_then(|copies| copies.newest().ok());
     let superblock = superblock.ok_or_else(|| {
@@ -402,7 +402,7 @@ impl Volume {
             len: payload.data.len,
             ..identity
         };
-        let map = RefCell::new(Map::new(Layout::of(superblock)));
+        let map = RefCell::new(Map::new(RingGeometry::of(superblock)));
         let layer = payload.encode();
         let (log, workers, recovery) = forebay_log::open(
             rt.clone(),

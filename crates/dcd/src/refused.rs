@@ -140,8 +140,8 @@ impl Engine {
 
     /// True if moving the tail would free much more than what has to be appended anew for it.
     pub(crate) fn would_gain(&self) -> bool {
-        let layout = self.log.layout();
-        let log = layout.segment_count * u64::from(layout.segment_bytes);
+        let ring = self.log.ring();
+        let log = ring.segment_count * u64::from(ring.segment_bytes);
         self.map.borrow().live_sectors() * SECTOR_BYTES < log / 2
     }
 
@@ -188,7 +188,7 @@ impl Engine {
     /// appended in part frees nothing. Of the segments that are kept from users none may be lost by it,
     /// so then it must take clearly less room than it frees.
     pub(crate) fn can_keep(&self, pieces: &[Loaded], segments: u64) -> bool {
-        let segment = u64::from(self.log.layout().segment_bytes);
+        let segment = u64::from(self.log.ring().segment_bytes);
         let bytes = pieces.iter().map(|l| l.piece.bytes() as u64).sum::<u64>();
         let (need, free) = (
             bytes.div_ceil(segment / 8 * 7) + 1,
@@ -203,7 +203,7 @@ impl Engine {
     /// # Errors
     /// If there is no room for it in the log.
     pub(crate) fn keep_in_log(&self, pieces: &[Loaded]) -> Result<(), DeviceError> {
-        let quarter = u64::from(self.log.layout().segment_bytes) / 4;
+        let quarter = u64::from(self.log.ring().segment_bytes) / 4;
         for group in pieces.chunks((quarter / LINE_BYTES) as usize) {
             let parts: Vec<(u64, Buf)> = {
                 let map = self.map.borrow();

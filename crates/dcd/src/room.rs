@@ -61,19 +61,19 @@ impl Engine {
 
     /// The share of the log's segments in use by users' standards: 1 when they have to wait.
     pub(crate) fn log_used(&self) -> f64 {
-        let count = self.log.layout().segment_count - SEGMENTS_RESERVED;
+        let count = self.log.ring().segment_count - SEGMENTS_RESERVED;
         let free = self.log.free_segments().saturating_sub(SEGMENTS_RESERVED);
         1.0 - free.min(count) as f64 / count as f64
     }
 
     /// The share in use of what runs out first, when what is home already counts as free.
     pub(crate) fn used_soon(&self) -> f64 {
-        let layout = self.log.layout();
+        let ring = self.log.ring();
         let (bytes, pieces) = self.pace.homeward();
-        let count = (layout.segment_count - SEGMENTS_RESERVED) as f64;
+        let count = (ring.segment_count - SEGMENTS_RESERVED) as f64;
         let free = self.log.free_segments() as f64 - SEGMENTS_RESERVED as f64
-            + bytes / f64::from(layout.segment_bytes)
-            + self.pace.left_of_newest(layout.segment_bytes);
+            + bytes / f64::from(ring.segment_bytes)
+            + self.pace.left_of_newest(ring.segment_bytes);
         let map = self.map.borrow();
         let leaving = pieces as f64 / (map.len() as f64).max(1.0);
         let map = map.charged() as f64 * (1.0 - leaving) / self.map_bytes_max() as f64;

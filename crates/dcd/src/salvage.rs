@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
-use forebay_log::{Layout, OpenError, SuperblockCopies};
+use forebay_log::{OpenError, RingGeometry, SuperblockCopies};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use serde::Serialize;
 
@@ -68,7 +68,7 @@ struct Abandoned {
     log: Rc<dyn Device>,
     copies: SuperblockCopies,
     payload: Payload,
-    layout: Layout,
+    ring: RingGeometry,
     /// Pieces with live sectors that are lost, in the order of the log.
     pieces: Vec<Piece>,
 }
@@ -135,18 +135,18 @@ impl Abandoned {
             return Err(SalvageError::NotAbandoned);
         }
         forebay_log::fits_device(&superblock, &*log)?;
-        let layout = Layout::of(&superblock);
+        let ring = RingGeometry::of(&superblock);
         let mut abandoned = Abandoned {
             log,
             copies,
             payload,
-            layout,
+            ring,
             pieces: Vec::new(),
         };
         if abandoned.payload.lost.is_empty() {
             return Ok(abandoned);
         }
-        let mut map = Map::new(layout);
+        let mut map = Map::new(ring);
         let mut unfit = None;
         let payload = &abandoned.payload;
         let scan = forebay_log::scan(&*abandoned.log, &superblock, &mut |record| {
@@ -184,7 +184,7 @@ impl Abandoned {
 
     /// The bytes of a piece, if they can be read and are what was written.
     async fn read(&self, piece: &Piece) -> Option<Vec<u8>> {
-        let blocks = self.layout.blocks_around(piece.addr, piece.sectors.into());
+        let blocks = self.ring.blocks_around(piece.addr, piece.sectors.into());
         let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);
         let bytes = self.log.read(blocks.start, buf).await.ok()?;
         let from = (piece.addr.bytes() - blocks.start) as usize;

@@ -268,8 +268,8 @@ impl Volume {
         let (refused_bytes, refused_ranges) = engine.refused_ranges();
         let map = engine.map.borrow();
         let log = &engine.log;
-        let segment = u64::from(log.layout().segment_bytes);
-        let log_bytes = segment * log.layout().segment_count;
+        let segment = u64::from(log.ring().segment_bytes);
+        let log_bytes = segment * log.ring().segment_count;
         let log_used_bytes = log.head().since(log.tail()) * segment;
         let dirty_bytes = map.live_sectors() * SECTOR_BYTES;
         let rate = engine.pace.rate().unwrap_or(0.0);

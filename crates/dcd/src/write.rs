@@ -147,7 +147,7 @@ impl Engine {
     /// What such a write takes of what is paced.
     fn take(&self, bytes: u64, entries: u64) {
         let bytes = bytes + entries * ENTRY_BYTES;
-        let segment_bytes = self.log.layout().segment_bytes;
+        let segment_bytes = self.log.ring().segment_bytes;
         self.pace.take(bytes, self.log.head(), segment_bytes);
     }
 

@@ -490,7 +490,7 @@ fn what_cannot_become_a_log_is_refused_when_it_is_to_be_made() {
     };
     let ram = |len| RamDevice::new(len, 512);
     let error = create(ram(LOG_BYTES - 512), ByteLen::kib(128)).expect_err("too small");
-    assert!(matches!(error, CreateError::Layout(_)) && error.to_string().contains("--segment"));
+    assert!(matches!(error, CreateError::Ring(_)) && error.to_string().contains("--segment"));
     assert!(
         create(ram(LOG_BYTES), ByteLen::kib(100)).is_err(),
         "no power of two"

@@ -3,7 +3,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::layout::Layout;
+use crate::ring::RingGeometry;
 
 const SEGMENT_BYTES: u32 = 64 << 20;
 
@@ -173,10 +173,10 @@ proptest! {
         }
         reseal(&mut bytes);
         if let Ok(read) = Superblock::decode(&bytes) {
-            let layout = Layout::of(&read);
-            let last = layout.segment_at(read.tail.plus(layout.segment_count - 1));
-            prop_assert!(last + u64::from(layout.segment_bytes) <= layout.len);
-            let _ = layout.segment_at(read.epoch_segment.next());
+            let ring = RingGeometry::of(&read);
+            let last = ring.segment_at(read.tail.plus(ring.segment_count - 1));
+            prop_assert!(last + u64::from(ring.segment_bytes) <= ring.len);
+            let _ = ring.segment_at(read.epoch_segment.next());
             prop_assert!(read.generation.checked_add(1).is_some());
             prop_assert!(read.layer.len() <= LAYER_BYTES_MAX);
         }

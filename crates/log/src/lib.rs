@@ -17,15 +17,15 @@
 //!   up; leftovers beyond the cut are never taken up later (I4).
 //! - **Failure latches.** After a failed write or flush nothing is acknowledged any more (I7).
 //!
-//! Reading order: `docs/format/log.md` with `format.rs` (bytes), `layout.rs` (where things lie),
+//! Reading order: `docs/format/log.md` with `format.rs` (bytes), `ring.rs` (where things lie),
 //! `state.rs` (what is known), `write.rs` (what waits), `superblocks.rs` (where to begin),
 //! `recover.rs` and `scan.rs` (after a crash), `read.rs`.
 
 mod format;
-mod layout;
 mod ram;
 mod read;
 mod recover;
+mod ring;
 mod scan;
 mod state;
 mod superblocks;
@@ -35,9 +35,9 @@ pub use format::{
     Entry, FormatError, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENTS_AT,
     SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary, SummaryRecord, Superblock, VERSION, VolumeId,
 };
-pub use layout::{Addr, Layout, LayoutError, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MIN};
 pub use read::{Pin, Placed};
 pub use recover::{OpenError, Recovery, fits_device, format_device, open};
+pub use ring::{Addr, RingError, RingGeometry, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MIN};
 pub use scan::{Damage, RecoveredRecord, Scan, scan};
 pub use state::{SEGMENTS_RESERVED, UNSTABLE_SEGMENTS_MAX};
 pub use superblocks::{SuperblockCopies, read_superblocks, rewrite_abandoned};

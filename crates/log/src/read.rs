@@ -9,7 +9,7 @@ use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 use crate::format::{
     Entry, HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary, SummaryRecord,
 };
-use crate::layout::{Addr, Layout};
+use crate::ring::{Addr, RingGeometry};
 use crate::scan::{read_summary, walk};
 use crate::write::{Inner, Log};
 
@@ -56,7 +56,7 @@ impl Log {
     /// Keeps a stretch within one segment from being reused until the pin is dropped.
     pub fn pin(&self, addr: Addr) -> Pin {
         let mut state = self.state_mut();
-        let slot = state.layout.slot_of(addr);
+        let slot = state.ring.slot_of(addr);
         state.pin(slot..slot + 1);
         Pin {
             inner: Rc::clone(&self.inner),
@@ -69,7 +69,7 @@ impl Log {
     /// # Errors
     /// The device's.
     pub async fn read(&self, addr: Addr, sectors: u64) -> Result<Buf, DeviceError> {
-        let blocks = self.layout().blocks_around(addr, sectors);
+        let blocks = self.ring().blocks_around(addr, sectors);
         let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);
         let buf = self.inner.device.read(blocks.start, buf).await?.freeze();
         let skip = (addr.bytes() - blocks.start) as usize;
@@ -93,26 +93,26 @@ impl Log {
     /// # Errors
     /// The device's.
     pub async fn entries(&self, segment: SegmentSeq) -> Result<Option<Vec<Placed>>, DeviceError> {
-        let (layout, volume) = (self.layout(), self.volume());
+        let (ring, volume) = (self.ring(), self.volume());
         let (first, next) = (
             self.first_record(segment),
             self.first_record(segment.next()),
         );
         let device = &*self.inner.device;
-        if let Some(summary) = read_summary(device, &layout, volume, segment).await?
+        if let Some(summary) = read_summary(device, &ring, volume, segment).await?
             && summary.first == first
             && summary.records.len() as u64 == next.since(first)
         {
-            return Ok(Some(place_all(&layout, segment, &summary)));
+            return Ok(Some(place_all(&ring, segment, &summary)));
         }
-        let buf = BufMut::zeroed(layout.segment_bytes as usize);
-        let bytes = device.read(layout.segment_at(segment), buf).await?;
+        let buf = BufMut::zeroed(ring.segment_bytes as usize);
+        let bytes = device.read(ring.segment_at(segment), buf).await?;
         let mut placed = Vec::new();
         let mut seen = first;
         // What lies beyond the last of them is left over from another epoch.
         for record in walk(&bytes, volume, segment, first).take(next.since(first) as usize) {
             place(
-                &layout,
+                &ring,
                 segment,
                 record.seq,
                 record.offset,
@@ -125,14 +125,14 @@ impl Log {
     }
 }
 
-fn place_all(layout: &Layout, segment: SegmentSeq, summary: &Summary) -> Vec<Placed> {
+fn place_all(ring: &RingGeometry, segment: SegmentSeq, summary: &Summary) -> Vec<Placed> {
     let mut placed = Vec::new();
     for (n, record) in summary.records.iter().enumerate() {
         let SummaryRecord {
             offset, entries, ..
         } = record;
         place(
-            layout,
+            ring,
             segment,
             summary.first.plus(n as u64),
             *offset,
@@ -145,14 +145,14 @@ fn place_all(layout: &Layout, segment: SegmentSeq, summary: &Summary) -> Vec<Pla
 
 /// Adds a record's entries with the addresses of their data.
 pub(crate) fn place(
-    layout: &Layout,
+    ring: &RingGeometry,
     segment: SegmentSeq,
     record: RecordSeq,
     offset: u32,
     entries: &[Entry],
     out: &mut Vec<Placed>,
 ) {
-    let mut addr = layout.addr(segment, offset + HEADER_BYTES as u32);
+    let mut addr = ring.addr(segment, offset + HEADER_BYTES as u32);
     for entry in entries {
         out.push(Placed {
             entry: *entry,

@@ -16,7 +16,7 @@ use forebay_rt::Rt;
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use crate::format::{FormatError, HEADER_BYTES, Superblock, VolumeId};
-use crate::layout::Layout;
+use crate::ring::RingGeometry;
 use crate::scan::{Damage, RecoveredRecord, Scan, scan};
 use crate::state::{Resume, State};
 use crate::superblocks::write_superblock;
@@ -94,7 +94,7 @@ pub enum OpenError {
 /// The device's.
 pub async fn format_device(
     device: &dyn Device,
-    layout: Layout,
+    ring: RingGeometry,
     volume: VolumeId,
     layer: Vec<u8>,
 ) -> Result<(), DeviceError> {
@@ -110,10 +110,10 @@ pub async fn format_device(
         tail: SegmentSeq(0),
         tail_record: RecordSeq(1),
         stable: RecordSeq(0),
-        len: layout.len,
-        segment_bytes: layout.segment_bytes,
-        segment_count: layout.segment_count,
-        block: layout.block,
+        len: ring.len,
+        segment_bytes: ring.segment_bytes,
+        segment_count: ring.segment_count,
+        block: ring.block,
         clean: true,
         abandoned: false,
         layer,
@@ -180,8 +180,8 @@ pub async fn open(
     {
         return Err(OpenError::Damaged(damage.clone()));
     }
-    let layout = Layout::of(superblock);
-    settle(&*device, &layout, &scan).await?;
+    let ring = RingGeometry::of(superblock);
+    settle(&*device, &ring, &scan).await?;
     let mut next = superblock.clone();
     next.generation += 1;
     next.epoch = scan.epoch.next();
@@ -197,32 +197,32 @@ pub async fn open(
         next_record: scan.next_record,
         firsts: scan.firsts.clone(),
     };
-    let state = State::new(layout, superblock.volume, resume);
+    let state = State::new(ring, superblock.volume, resume);
     let (log, workers) = Log::new(rt, device, options, state, next);
     let was_clean = superblock.clean;
     Ok((log, workers, Recovery { scan, was_clean }))
 }
 
 /// Makes what was found durable and what lies beyond it unfindable.
-async fn settle(device: &dyn Device, layout: &Layout, scan: &Scan) -> Result<(), DeviceError> {
+async fn settle(device: &dyn Device, ring: &RingGeometry, scan: &Scan) -> Result<(), DeviceError> {
     device.flush().await?;
     if let Some(summary) = &scan.seal {
         let bytes = summary.encode();
-        let end = layout.segment_at(summary.segment) + u64::from(layout.segment_bytes);
+        let end = ring.segment_at(summary.segment) + u64::from(ring.segment_bytes);
         let at = end - bytes.len() as u64;
         device
             .write(at, BufMut::copy_of(&bytes).freeze(), Durability::Flush)
             .await?;
         // Should this summary rot, a record behind the last that counts would be taken for the next.
-        let behind = layout.segment_at(summary.segment) + u64::from(summary.records_end());
+        let behind = ring.segment_at(summary.segment) + u64::from(summary.records_end());
         if behind + HEADER_BYTES as u64 <= at {
             wipe(device, behind).await?;
         }
     }
     for segment in &scan.leftovers {
-        let at = layout.segment_at(*segment);
+        let at = ring.segment_at(*segment);
         wipe(device, at).await?;
-        let end = at + u64::from(layout.segment_bytes);
+        let end = at + u64::from(ring.segment_bytes);
         wipe(device, end - HEADER_BYTES as u64).await?;
     }
     device.flush().await

@@ -27,8 +27,8 @@ use futures_util::StreamExt;
 use futures_util::stream;
 
 use crate::format::{HEADER_BYTES, Record, Summary, SummaryRecord, Superblock};
-use crate::layout::Layout;
 use crate::read::{Placed, place};
+use crate::ring::RingGeometry;
 use crate::state::UNSTABLE_SEGMENTS_MAX;
 
 use end::End;
@@ -117,15 +117,15 @@ pub async fn scan(
     superblock: &Superblock,
     apply: &mut dyn FnMut(&RecoveredRecord),
 ) -> Result<Scan, DeviceError> {
-    let layout = Layout::of(superblock);
-    let ring = superblock.tail.0..superblock.tail.0 + layout.segment_count;
-    let peeks = stream::iter(ring.map(SegmentSeq))
-        .map(|segment| peek(device, superblock, layout, segment))
+    let ring = RingGeometry::of(superblock);
+    let segments = superblock.tail.0..superblock.tail.0 + ring.segment_count;
+    let peeks = stream::iter(segments.map(SegmentSeq))
+        .map(|segment| peek(device, superblock, ring, segment))
         .buffered(PEEKS);
     let mut scanner = Scanner {
         device,
         superblock,
-        layout,
+        ring,
         apply,
         epoch: superblock.epoch,
         chain_epoch: Epoch(0),
@@ -164,7 +164,7 @@ pub async fn scan(
 struct Scanner<'a> {
     device: &'a dyn Device,
     superblock: &'a Superblock,
-    layout: Layout,
+    ring: RingGeometry,
     apply: &'a mut dyn FnMut(&RecoveredRecord),
     /// The highest epoch seen or named.
     epoch: Epoch,
@@ -284,9 +284,9 @@ impl Scanner<'_> {
         // The chain goes on if the next segment begins with the next record: then only the summary
         // is missing.
         let next = segment.next();
-        let in_ring = next.since(self.superblock.tail) < self.layout.segment_count;
+        let in_ring = next.since(self.superblock.tail) < self.ring.segment_count;
         if at > 0 && in_ring {
-            let peeked = peek(self.device, self.superblock, self.layout, next).await;
+            let peeked = peek(self.device, self.superblock, self.ring, next).await;
             let by_summary = peeked
                 .summary
                 .as_ref()
@@ -347,7 +347,7 @@ impl Scanner<'_> {
             self.expected = seq.next();
             let mut entries = Vec::new();
             place(
-                &self.layout,
+                &self.ring,
                 segment,
                 seq,
                 record.offset,
@@ -383,8 +383,8 @@ impl Scanner<'_> {
     /// The whole segment; parts that cannot be read are zeroes, which nothing takes for a record.
     async fn load(&mut self, segment: SegmentSeq) -> BufMut {
         let (at, len) = (
-            self.layout.segment_at(segment),
-            self.layout.segment_bytes as usize,
+            self.ring.segment_at(segment),
+            self.ring.segment_bytes as usize,
         );
         self.bytes_read += len as u64;
         if let Ok(bytes) = self.device.read(at, BufMut::zeroed(len)).await {

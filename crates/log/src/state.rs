@@ -21,8 +21,8 @@ use crate::format::{
     Entry, HEADER_BYTES, RECORD_ENTRY_BYTES_MAX, RangeKind, Record, SUMMARY_RECORD_BYTES, Summary,
     SummaryRecord, VolumeId, summary_len,
 };
-use crate::layout::{Addr, Layout};
 use crate::ram::{Job, RamSegment};
+use crate::ring::{Addr, RingGeometry};
 
 /// Segments that only the engine's own records may use, so that it is never stuck by a full ring.
 pub const SEGMENTS_RESERVED: u64 = 2;
@@ -59,7 +59,7 @@ struct OpenRecord {
 }
 
 pub(crate) struct State {
-    pub(crate) layout: Layout,
+    pub(crate) ring: RingGeometry,
     pub(crate) volume: VolumeId,
     pub(crate) epoch: Epoch,
     pub(crate) tail: SegmentSeq,
@@ -100,10 +100,10 @@ pub(crate) struct Resume {
 }
 
 impl State {
-    pub(crate) fn new(layout: Layout, volume: VolumeId, resume: Resume) -> State {
-        let segment = u64::from(layout.segment_bytes);
+    pub(crate) fn new(ring: RingGeometry, volume: VolumeId, resume: Resume) -> State {
+        let segment = u64::from(ring.segment_bytes);
         State {
-            layout,
+            ring,
             volume,
             epoch: resume.epoch,
             tail: resume.tail,
@@ -117,11 +117,11 @@ impl State {
             continuing: VecDeque::new(),
             ram: VecDeque::new(),
             ram_max: (RAM_BYTES / segment).clamp(3, 128) as usize,
-            memory: BufPool::new(layout.segment_bytes as usize),
+            memory: BufPool::new(ring.segment_bytes as usize),
             taken: resume.next_record.prev(),
             in_flight: BTreeMap::new(),
             next_job: 0,
-            pins: vec![0; layout.segment_count as usize],
+            pins: vec![0; ring.segment_count as usize],
         }
     }
 
@@ -137,7 +137,7 @@ impl State {
         let ram = self.ram.back_mut().expect("the open segment is in memory");
         ram.unfrozen(place..place + bytes.len() as u32)
             .copy_from_slice(bytes);
-        self.layout.addr(ram.seq, place)
+        self.ring.addr(ram.seq, place)
     }
 
     /// Appends a range without data, and says which record holds it.
@@ -173,7 +173,7 @@ impl State {
     }
 
     fn make_room(&mut self, entry_bytes: usize, len: u32) {
-        let (block, segment_bytes) = (self.layout.block, self.layout.segment_bytes);
+        let (block, segment_bytes) = (self.ring.block, self.ring.segment_bytes);
         if let Some(open) = &self.open {
             let fits = |end: u32, body: usize| {
                 let end = round_up(u64::from(end + len), block.into());
@@ -206,7 +206,7 @@ impl State {
             "appended to a full ring without asking for room"
         );
         assert_eq!(
-            self.pins[self.layout.slot(seq) as usize],
+            self.pins[self.ring.slot(seq) as usize],
             0,
             "reused a segment being read"
         );
@@ -265,11 +265,11 @@ impl State {
         let Some(record) = &mut open.record else {
             return false;
         };
-        let start = self.layout.addr(open.seq, record.offset);
-        if addr < start || addr >= self.layout.addr(open.seq, record.end) {
+        let start = self.ring.addr(open.seq, record.offset);
+        if addr < start || addr >= self.ring.addr(open.seq, record.end) {
             return false;
         }
-        let place = self.layout.offset_of(addr);
+        let place = self.ring.offset_of(addr);
         // The last entries are the likeliest.
         let Some(n) = record.places.iter().rposition(|at| *at == place) else {
             return false;
@@ -298,7 +298,7 @@ impl State {
         let Some(record) = open.record.take() else {
             return;
         };
-        let end = round_up(record.end.into(), self.layout.block.into()) as u32;
+        let end = round_up(record.end.into(), self.ring.block.into()) as u32;
         let payload_bytes = end - record.offset - HEADER_BYTES as u32;
         let header = Record {
             volume: self.volume,
@@ -344,17 +344,17 @@ impl State {
             records: open.records,
         };
         let bytes = summary.encode();
-        let at = self.layout.segment_bytes - bytes.len() as u32;
+        let at = self.ring.segment_bytes - bytes.len() as u32;
         assert!(open.at <= at, "space for the summary was kept");
         let last = self.next_record.prev();
         let ram = self.ram.back_mut().expect("the open segment is in memory");
-        ram.unfrozen(at..self.layout.segment_bytes)
+        ram.unfrozen(at..self.ring.segment_bytes)
             .copy_from_slice(&bytes);
         // A small gap is cheaper to write than to skip.
         let skip = at - open.at > 64 << 10;
         let from = if skip { at } else { open.at };
         ram.unfrozen(from..at).fill(0);
-        ram.close(from..self.layout.segment_bytes, last, last);
+        ram.close(from..self.ring.segment_bytes, last, last);
         ram.sealed = true;
     }
 
@@ -470,15 +470,15 @@ impl State {
     /// The bytes at `addr`, if their segment is still in memory.
     pub(crate) fn in_ram(&self, addr: Addr, sectors: u64) -> Option<&[u8]> {
         let front = self.ram.front()?.seq;
-        let segment = self.layout.segment_of(addr, front);
+        let segment = self.ring.segment_of(addr, front);
         let ram = self.ram.get(segment.since(front) as usize)?;
-        let offset = self.layout.offset_of(addr);
+        let offset = self.ring.offset_of(addr);
         Some(ram.bytes(offset..offset + (sectors * SECTOR_BYTES) as u32))
     }
 
     /// Bytes of memory that segments take.
     pub(crate) fn ram_bytes(&self) -> u64 {
-        self.ram.len() as u64 * u64::from(self.layout.segment_bytes)
+        self.ram.len() as u64 * u64::from(self.ring.segment_bytes)
     }
 
     pub(crate) fn pin(&mut self, slots: Range<u64>) {

@@ -10,7 +10,7 @@ const VOLUME: VolumeId = VolumeId([9; 16]);
 
 fn state(segment_kib: u32, segment_count: u64, block: u32) -> State {
     let segment_bytes = segment_kib << 10;
-    let layout = Layout {
+    let ring = RingGeometry {
         segment_bytes,
         segment_count,
         block,
@@ -23,7 +23,7 @@ fn state(segment_kib: u32, segment_count: u64, block: u32) -> State {
         next_record: RecordSeq(100),
         firsts: VecDeque::new(),
     };
-    State::new(layout, VOLUME, resume)
+    State::new(ring, VOLUME, resume)
 }
 
 /// A piece as it was appended, and the write it belongs to.
@@ -51,7 +51,7 @@ impl Rig {
     fn new(segment_kib: u32, segment_count: u64, block: u32) -> Rig {
         let state = state(segment_kib, segment_count, block);
         Rig {
-            ring: vec![0xaa; (state.layout.len - SEGMENTS_AT) as usize],
+            ring: vec![0xaa; (state.ring.len - SEGMENTS_AT) as usize],
             seen: state.next_record.prev(),
             state,
             expected: VecDeque::new(),
@@ -103,7 +103,7 @@ impl Rig {
     /// Does all the device's work.
     fn drain(&mut self) {
         while let Some((id, job)) = self.state.take_job() {
-            let at = self.state.layout.segment_at(job.segment) - SEGMENTS_AT;
+            let at = self.state.ring.segment_at(job.segment) - SEGMENTS_AT;
             let at = at as usize + job.offset as usize;
             self.ring[at..at + job.buf.len()].copy_from_slice(&job.buf);
             self.state.job_done(id, job.segment);
@@ -132,11 +132,11 @@ impl Rig {
 
     /// Compares a segment on the device with what was appended.
     fn compare(&mut self, segment: SegmentSeq) {
-        let layout = self.state.layout;
-        let at = (layout.segment_at(segment) - SEGMENTS_AT) as usize;
-        let bytes = &self.ring[at..at + layout.segment_bytes as usize];
+        let ring = self.state.ring;
+        let at = (ring.segment_at(segment) - SEGMENTS_AT) as usize;
+        let bytes = &self.ring[at..at + ring.segment_bytes as usize];
         let last = &bytes[bytes.len() - HEADER_BYTES..];
-        let total = Summary::total_len(last, layout.segment_bytes).expect("a summary");
+        let total = Summary::total_len(last, ring.segment_bytes).expect("a summary");
         let summary = Summary::decode(&bytes[bytes.len() - total..]).expect("a summary");
         let first = self.state.first_record(segment);
         assert_eq!(
@@ -154,13 +154,13 @@ impl Rig {
                 (listed.offset, listed.payload_bytes, listed.continues)
             );
             assert_eq!(record.entries, listed.entries);
-            assert!(record.offset.is_multiple_of(layout.block) && record.stable < record.seq);
+            assert!(record.offset.is_multiple_of(ring.block) && record.stable < record.seq);
             end = record.offset + HEADER_BYTES as u32 + record.payload_bytes;
             assert!(
                 end as usize + total <= bytes.len(),
                 "it leaves room for the summary"
             );
-            let group = compare_record(&mut self.expected, record, layout.addr(segment, 0), bytes);
+            let group = compare_record(&mut self.expected, record, ring.addr(segment, 0), bytes);
             let goes_on = self
                 .expected
                 .front()
@@ -291,7 +291,7 @@ proptest! {
             prop_assert!(state.tail <= state.stable_segment);
             prop_assert!(state.stable_segment <= state.next_segment);
             prop_assert!(state.unstable_segments() <= UNSTABLE_SEGMENTS_MAX);
-            prop_assert!(state.next_segment.since(state.tail) <= state.layout.segment_count);
+            prop_assert!(state.next_segment.since(state.tail) <= state.ring.segment_count);
         }
         rig.finish();
     }
@@ -300,7 +300,7 @@ proptest! {
 #[test]
 fn an_empty_log_of_the_least_size_has_room_for_the_longest_write() {
     for block in [512, 4096] {
-        let mut rig = Rig::new(128, crate::layout::SEGMENTS_MIN, block);
+        let mut rig = Rig::new(128, crate::ring::SEGMENTS_MIN, block);
         // A MiB that begins and ends within a line.
         let mut pieces: Vec<_> = (0..257).map(|line| (line, 0, 8)).collect();
         pieces[0] = (0, 7, 1);
@@ -417,10 +417,7 @@ fn an_overwrite_belongs_to_its_write_like_any_piece() {
 fn a_segment_being_read_is_not_reused_until_it_was_read() {
     let mut rig = Rig::new(128, 4, 512);
     rig.write(&[(1, 0, 8)]);
-    let slot = rig
-        .state
-        .layout
-        .slot_of(rig.expected[0].addr.expect("data"));
+    let slot = rig.state.ring.slot_of(rig.expected[0].addr.expect("data"));
     rig.state.pin(slot..slot + 1);
     rig.state.pin(slot..slot + 1);
     // Round the ring, up to the slot.

@@ -14,8 +14,8 @@ use forebay_rt::{Event, Instant, RangeLock, Rt, Task};
 use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
 use crate::format::{RangeKind, Superblock, VolumeId};
-use crate::layout::{Addr, Layout};
 use crate::ram::Job;
+use crate::ring::{Addr, RingGeometry};
 use crate::state::State;
 use crate::superblocks::CopyStates;
 
@@ -135,8 +135,8 @@ impl Log {
     }
 
     /// The ring.
-    pub fn layout(&self) -> Layout {
-        self.state().layout
+    pub fn ring(&self) -> RingGeometry {
+        self.state().ring
     }
 
     /// Whose log this is.
@@ -369,7 +369,7 @@ async fn pump(inner: Rc<Inner>) {
 }
 
 async fn write_job(inner: Rc<Inner>, id: u64, job: Job) {
-    let at = inner.state.borrow().layout.segment_at(job.segment) + u64::from(job.offset);
+    let at = inner.state.borrow().ring.segment_at(job.segment) + u64::from(job.offset);
     let len = job.buf.len() as u64;
     match inner.device.write(at, job.buf, Durability::Flush).await {
         Ok(()) => {

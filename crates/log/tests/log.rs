@@ -10,7 +10,7 @@ use forebay_device::{
     Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice, Room,
 };
 use forebay_log::{
-    Damage, Entry, HEADER_BYTES, Layout, Log, LogOptions, OpenError, Record, RecoveredRecord,
+    Damage, Entry, HEADER_BYTES, Log, LogOptions, OpenError, Record, RecoveredRecord, RingGeometry,
     SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, VolumeId, Workers, format_device,
     read_superblocks,
 };
@@ -181,8 +181,8 @@ async fn fresh(rt: &Rt, disk: &Rc<Disk>) -> (Log, Workers) {
 }
 
 async fn fresh_with(rt: &Rt, disk: &Rc<Disk>, segment: ByteLen) -> (Log, Workers) {
-    let layout = Layout::for_device(&disk.geometry(), segment).expect("a layout");
-    format_device(&**disk, layout, VolumeId([1; 16]), Vec::new())
+    let ring = RingGeometry::for_device(&disk.geometry(), segment).expect("it fits");
+    format_device(&**disk, ring, VolumeId([1; 16]), Vec::new())
         .await
         .expect("formats");
     let (log, workers, _) = open(rt, disk).await;

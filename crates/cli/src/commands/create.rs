@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use forebay_dcd::{CreateOptions, VolumeInfo};
-use forebay_log::{Layout, VolumeId};
+use forebay_log::{RingGeometry, VolumeId};
 use forebay_os::{DeviceKind, OpenOptions, Ring};
 use forebay_rt::Rt;
 use forebay_stack::{Description, Name, Options, Pair, Part, Spec, open_pair};
@@ -107,7 +107,7 @@ async fn create(
 ) -> Outcome<String> {
     let pair = open_pair(&rt, &ring, &args.log, &args.data, OpenOptions::default())?;
     let geometry = pair.log.device.geometry();
-    Layout::for_device(&geometry, args.segment)
+    RingGeometry::for_device(&geometry, args.segment)
         .map_err(|error| Failure::usage(format!("cannot use {} as a log: {error}", args.log)))?;
     refuse_if_in_use(&pair, args.force).await?;
     if !args.sparse && has_holes(&pair.log)? {

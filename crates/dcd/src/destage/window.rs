@@ -26,11 +26,11 @@ impl Engine {
     /// The segments to take from `start` on: as many as the window holds, none that is not durable.
     pub(super) fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
         let limit = self.log.destage_limit();
-        let layout = self.log.layout();
-        let rate = self.pace.rate_assumed() / f64::from(layout.segment_bytes);
+        let ring = self.log.ring();
+        let rate = self.pace.rate_assumed() / f64::from(ring.segment_bytes);
         let most = match self.refused.borrow().narrow {
             true => 1,
-            false => policy::window_segments(layout.segment_count, rate),
+            false => policy::window_segments(ring.segment_count, rate),
         };
         let (mut end, mut live) = (start, 0);
         while end < limit && end.since(start) < most && live < WINDOW_SECTORS {
@@ -123,7 +123,7 @@ impl Engine {
         urgent: bool,
         thorough: bool,
     ) -> Homeward {
-        let bytes = pace::bytes_of(window, self.log.layout().segment_bytes);
+        let bytes = pace::bytes_of(window, self.log.ring().segment_bytes);
         self.pace.begin_window(bytes, sound.len());
         let haste = Haste::Destage { urgent };
         let home = self.write_pieces_home(sound, haste, thorough).await;
@@ -217,10 +217,10 @@ impl Engine {
             return pieces;
         }
         tracing::warn!(%segment, "the summary does not tell of all that is live; asking the map");
-        let layout = self.log.layout();
-        let slot = layout.slot(segment);
+        let ring = self.log.ring();
+        let slot = ring.slot(segment);
         map.all_pieces()
-            .filter(|piece| layout.slot_of(piece.addr) == slot)
+            .filter(|piece| ring.slot_of(piece.addr) == slot)
             .collect()
     }
 

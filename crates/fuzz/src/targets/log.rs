@@ -2,7 +2,7 @@
 
 use forebay_dcd::{DataIdentity, FINGERPRINT_BLOCKS, Fingerprint, Payload};
 use forebay_log::{
-    Entry, HEADER_BYTES, LAYER_BYTES_MAX, Layout, RangeKind, Record, SEGMENTS_AT, Summary,
+    Entry, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, RingGeometry, SEGMENTS_AT, Summary,
     SummaryRecord, Superblock, VolumeId,
 };
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq};
@@ -30,7 +30,7 @@ pub fn superblock(bytes: &[u8]) {
         let Ok(read) = cap::within(fair(bytes), || Superblock::decode(bytes)) else {
             return;
         };
-        let layout = Layout::of(&read);
+        let layout = RingGeometry::of(&read);
         let last = layout.segment_at(read.tail.plus(layout.segment_count - 1));
         assert!(last + u64::from(layout.segment_bytes) <= layout.len);
         assert!(read.layer.len() <= LAYER_BYTES_MAX);

@@ -4,7 +4,7 @@ use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use super::envelope::{begin, finish, open};
 use super::{FormatError, HEADER_BYTES, SEGMENTS_AT, VolumeId};
-use crate::layout::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MIN};
+use crate::ring::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MIN};
 
 const MAGIC: &[u8; 8] = b"FORELOG\x01";
 /// Where the layer's payload begins, behind the fixed fields.

@@ -67,7 +67,7 @@ impl Scanner<'_> {
             break;
         }
         let wipe_end = next_segment.plus(UNSTABLE_SEGMENTS_MAX);
-        let ring_end = self.superblock.tail.plus(self.layout.segment_count);
+        let ring_end = self.superblock.tail.plus(self.ring.segment_count);
         let mut leftovers = Vec::new();
         let mut segment = next_segment;
         while segment < wipe_end.min(ring_end) {
@@ -101,7 +101,7 @@ impl Scanner<'_> {
             ..
         } = *self.superblock;
         (from..bytes.len())
-            .step_by(self.layout.block as usize)
+            .step_by(self.ring.block as usize)
             .filter_map(|at| header_at(bytes, at, volume, segment))
             .filter(|record| segment < epoch_segment || record.epoch >= epoch)
             .filter(|record| record.epoch >= self.chain_epoch)
@@ -116,7 +116,7 @@ impl Scanner<'_> {
             .map_or(self.expected, |record| record.seq);
         let mut later = Vec::new();
         let mut stable = self.stable;
-        let ring_end = self.superblock.tail.plus(self.layout.segment_count);
+        let ring_end = self.superblock.tail.plus(self.ring.segment_count);
         let here = end.segment < ring_end;
         let bytes = match end.bytes {
             Some(bytes) => Some(bytes),

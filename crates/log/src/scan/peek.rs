@@ -4,7 +4,7 @@ use forebay_device::{BufMut, Device, DeviceError};
 use forebay_units::{RecordSeq, SegmentSeq};
 
 use crate::format::{Entry, HEADER_BYTES, Record, Summary, Superblock, VolumeId};
-use crate::layout::Layout;
+use crate::ring::RingGeometry;
 
 /// What a look at a segment's ends showed.
 pub(super) struct Peek {
@@ -33,11 +33,11 @@ impl Peek {
 pub(super) async fn peek(
     device: &dyn Device,
     superblock: &Superblock,
-    layout: Layout,
+    ring: RingGeometry,
     segment: SegmentSeq,
 ) -> Peek {
     // Whether it matters that a place cannot be read shows later.
-    let read = read_summary(device, &layout, superblock.volume, segment).await;
+    let read = read_summary(device, &ring, superblock.volume, segment).await;
     let unreadable = read.is_err();
     let summary = read.ok().flatten();
     let counts = |epoch| segment < superblock.epoch_segment || epoch >= superblock.epoch;
@@ -51,7 +51,7 @@ pub(super) async fn peek(
     };
     if peeked.summary.is_none() {
         let header = device
-            .read(layout.segment_at(segment), BufMut::zeroed(HEADER_BYTES))
+            .read(ring.segment_at(segment), BufMut::zeroed(HEADER_BYTES))
             .await;
         peeked.unreadable |= header.is_err();
         peeked.first = header
@@ -69,15 +69,15 @@ pub(super) async fn peek(
 /// The device's.
 pub(crate) async fn read_summary(
     device: &dyn Device,
-    layout: &Layout,
+    ring: &RingGeometry,
     volume: VolumeId,
     segment: SegmentSeq,
 ) -> Result<Option<Summary>, DeviceError> {
-    let end = layout.segment_at(segment) + u64::from(layout.segment_bytes);
+    let end = ring.segment_at(segment) + u64::from(ring.segment_bytes);
     let last = device
         .read(end - HEADER_BYTES as u64, BufMut::zeroed(HEADER_BYTES))
         .await?;
-    let Ok(total) = Summary::total_len(&last, layout.segment_bytes) else {
+    let Ok(total) = Summary::total_len(&last, ring.segment_bytes) else {
         return Ok(None);
     };
     let bytes = if total == HEADER_BYTES {
@@ -89,14 +89,12 @@ pub(crate) async fn read_summary(
     };
     let summary = Summary::decode(&bytes).ok();
     Ok(summary.filter(|summary| {
-        summary.volume == volume
-            && summary.segment == segment
-            && summary_is_possible(summary, layout)
+        summary.volume == volume && summary.segment == segment && summary_is_possible(summary, ring)
     }))
 }
 
 /// True if the records lie one after the other from the segment's start, inside it.
-fn summary_is_possible(summary: &Summary, layout: &Layout) -> bool {
+fn summary_is_possible(summary: &Summary, ring: &RingGeometry) -> bool {
     let mut at = 0u64;
     for record in &summary.records {
         if u64::from(record.offset) != at {
@@ -104,7 +102,7 @@ fn summary_is_possible(summary: &Summary, layout: &Layout) -> bool {
         }
         at += HEADER_BYTES as u64 + u64::from(record.payload_bytes);
     }
-    at <= u64::from(layout.segment_bytes)
+    at <= u64::from(ring.segment_bytes)
 }
 
 /// The records of a segment by their headers, in order from `first`, as far as they follow on.

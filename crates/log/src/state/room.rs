@@ -12,7 +12,7 @@ use crate::state::{Open, State, UNSTABLE_SEGMENTS_MAX};
 impl State {
     /// Segments no record lies in.
     pub(crate) fn free_segments(&self) -> u64 {
-        self.layout.segment_count - self.next_segment.since(self.tail)
+        self.ring.segment_count - self.next_segment.since(self.tail)
     }
 
     /// Segments whose records are not all known durable.
@@ -34,7 +34,7 @@ impl State {
             && self.ram.len() as u64 + need <= self.ram_max as u64
             && self.unstable_segments() + need <= UNSTABLE_SEGMENTS_MAX
             && (0..need).all(|n| {
-                let slot = self.layout.slot(self.next_segment.plus(n));
+                let slot = self.ring.slot(self.next_segment.plus(n));
                 self.pins[slot as usize] == 0
             })
     }
@@ -47,7 +47,7 @@ impl State {
     /// Segments that surely hold a write of `bytes` in `entries` pieces, half of each given up to
     /// headers, padding and what does not fit its end.
     fn segments_for(&self, bytes: u64, entries: u64) -> u64 {
-        let half = u64::from(self.layout.segment_bytes) / 2;
+        let half = u64::from(self.ring.segment_bytes) / 2;
         let overhead = entries * (DATA_ENTRY_BYTES + RANGE_ENTRY_BYTES) as u64;
         (bytes + overhead).div_ceil(half).max(1)
     }
@@ -58,8 +58,8 @@ impl State {
         let entry_bytes = entries as usize * RANGE_ENTRY_BYTES;
         let headers = 2 + (pending + entry_bytes) / (RECORD_ENTRY_BYTES_MAX - RANGE_ENTRY_BYTES);
         let body = open.body + pending + entry_bytes + headers * SUMMARY_RECORD_BYTES;
-        let padding = headers as u64 * u64::from(self.layout.block);
+        let padding = headers as u64 * u64::from(self.ring.block);
         let need = bytes + (headers * HEADER_BYTES + summary_len(body)) as u64 + padding;
-        u64::from(used) + need <= u64::from(self.layout.segment_bytes)
+        u64::from(used) + need <= u64::from(self.ring.segment_bytes)
     }
 }

@@ -33,7 +33,7 @@ impl Addr {
 
 /// Why a device cannot become a log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LayoutError {
+pub enum RingError {
     /// Too few segments fit.
     #[error(
         "the log device has {have}; {SEGMENTS_MIN} segments of {segment} and the superblocks need {need} \
@@ -57,7 +57,7 @@ pub enum LayoutError {
 
 /// The ring of segments on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Layout {
+pub struct RingGeometry {
     /// Bytes in a segment.
     pub segment_bytes: u32,
     /// Segments in the ring.
@@ -68,30 +68,30 @@ pub struct Layout {
     pub len: u64,
 }
 
-impl Layout {
+impl RingGeometry {
     /// The ring that fits a device, in segments of `segment`.
     ///
     /// # Errors
     /// If the device is too small or the segment size is not one.
-    pub fn for_device(geometry: &Geometry, segment: ByteLen) -> Result<Layout, LayoutError> {
+    pub fn for_device(geometry: &Geometry, segment: ByteLen) -> Result<RingGeometry, RingError> {
         let bytes = segment.0;
         if !bytes.is_power_of_two() || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
-            return Err(LayoutError::Segment(segment));
+            return Err(RingError::Segment(segment));
         }
         if geometry.block_size as usize > HEADER_BYTES {
-            return Err(LayoutError::Block(geometry.block_size));
+            return Err(RingError::Block(geometry.block_size));
         }
         let need = SEGMENTS_AT + SEGMENTS_MIN * bytes;
         if geometry.len < need {
             let (have, need) = (ByteLen(geometry.len), ByteLen(need));
-            return Err(LayoutError::TooSmall {
+            return Err(RingError::TooSmall {
                 have,
                 segment,
                 need,
             });
         }
         let segment_count = (geometry.len - SEGMENTS_AT) / bytes;
-        Ok(Layout {
+        Ok(RingGeometry {
             segment_bytes: bytes as u32,
             segment_count,
             block: geometry
@@ -102,8 +102,8 @@ impl Layout {
     }
 
     /// The ring a superblock describes.
-    pub fn of(superblock: &Superblock) -> Layout {
-        Layout {
+    pub fn of(superblock: &Superblock) -> RingGeometry {
+        RingGeometry {
             segment_bytes: superblock.segment_bytes,
             segment_count: superblock.segment_count,
             block: superblock.block,
