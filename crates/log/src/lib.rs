@@ -21,6 +21,7 @@
 //! `state.rs` (what is known), `write.rs` (what waits), `superblocks.rs` (where to begin),
 //! `recover.rs` and `scan.rs` (after a crash), `read.rs`.
 
+mod error;
 mod format;
 mod ram;
 mod read;
@@ -31,14 +32,16 @@ mod state;
 mod superblocks;
 mod write;
 
+pub use error::{LogError, OpenError};
 pub use format::{
-    Entry, FormatError, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENTS_AT,
-    SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary, SummaryRecord, Superblock, VERSION, VolumeId,
+    Entry, FormatError, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary,
+    SummaryRecord, Superblock, VERSION, VolumeId,
 };
-pub use read::{Pin, Placed};
-pub use recover::{OpenError, Recovery, fits_device, format_device, open};
-pub use ring::{Addr, RingError, RingGeometry, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MIN};
+pub use read::Pin;
+pub use recover::{Recovery, fits_device, format_device, open};
+pub use ring::{Addr, Placed, RingError, RingGeometry};
 pub use scan::{Damage, RecoveredRecord, Scan, scan};
 pub use state::{SEGMENTS_RESERVED, UNSTABLE_SEGMENTS_MAX};
 pub use superblocks::{SuperblockCopies, read_superblocks, rewrite_abandoned};
-pub use write::{Appender, Log, LogError, LogOptions, LogStats, Workers};
+pub use write::{Appender, Log, LogOptions, LogStats, Workers};

@@ -4,25 +4,12 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError};
-use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
+use forebay_units::{SECTOR_BYTES, SegmentSeq};
 
-use crate::format::{
-    Entry, HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary, SummaryRecord,
-};
-use crate::ring::{Addr, RingGeometry};
+use crate::format::{HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary, SummaryRecord};
+use crate::ring::{Addr, Placed, RingGeometry, place};
 use crate::scan::{read_summary, walk};
 use crate::write::{Inner, Log};
-
-/// An entry with its place in the log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Placed {
-    /// What it says.
-    pub entry: Entry,
-    /// Where its data lies; for a range, where it would.
-    pub addr: Addr,
-    /// The record it belongs to.
-    pub record: RecordSeq,
-}
 
 /// Keeps the segments of a stretch from being reused while it is read.
 pub struct Pin {
@@ -141,24 +128,4 @@ fn place_all(ring: &RingGeometry, segment: SegmentSeq, summary: &Summary) -> Vec
         );
     }
     placed
-}
-
-/// Adds a record's entries with the addresses of their data.
-pub(crate) fn place(
-    ring: &RingGeometry,
-    segment: SegmentSeq,
-    record: RecordSeq,
-    offset: u32,
-    entries: &[Entry],
-    out: &mut Vec<Placed>,
-) {
-    let mut addr = ring.addr(segment, offset + HEADER_BYTES as u32);
-    for entry in entries {
-        out.push(Placed {
-            entry: *entry,
-            addr,
-            record,
-        });
-        addr = addr.plus(entry.payload_sectors());
-    }
 }

@@ -1,17 +1,12 @@
 //! Where things lie on a log device.
 
 use forebay_device::Geometry;
-use forebay_units::{ByteLen, SECTOR_BYTES, SegmentSeq, round_down, round_up};
+use forebay_units::{ByteLen, RecordSeq, SECTOR_BYTES, SegmentSeq, round_down, round_up};
 
-use crate::format::{HEADER_BYTES, SEGMENTS_AT, Superblock};
-
-/// The fewest segments a log may have: the largest atomic write must fit beside a tail that is being
-/// destaged.
-pub const SEGMENTS_MIN: u64 = 32;
-/// The smallest segment, in bytes.
-pub const SEGMENT_BYTES_MIN: u64 = 128 << 10;
-/// The largest segment, in bytes.
-pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+use crate::format::{
+    Entry, HEADER_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN,
+    Superblock,
+};
 
 /// A place on the log device, in sectors from its start: the unified address of a piece of data,
 /// the same while it is in the segment buffer and after (the paper's section on segment buffers).
@@ -147,5 +142,36 @@ impl RingGeometry {
     pub fn blocks_around(&self, addr: Addr, sectors: u64) -> std::ops::Range<u64> {
         let block = u64::from(self.block);
         round_down(addr.bytes(), block)..round_up(addr.plus(sectors).bytes(), block)
+    }
+}
+
+/// An entry with its place in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// What it says.
+    pub entry: Entry,
+    /// Where its data lies; for a range, where it would.
+    pub addr: Addr,
+    /// The record it belongs to.
+    pub record: RecordSeq,
+}
+
+/// Adds a record's entries with the addresses of their data.
+pub(crate) fn place(
+    ring: &RingGeometry,
+    segment: SegmentSeq,
+    record: RecordSeq,
+    offset: u32,
+    entries: &[Entry],
+    out: &mut Vec<Placed>,
+) {
+    let mut addr = ring.addr(segment, offset + HEADER_BYTES as u32);
+    for entry in entries {
+        out.push(Placed {
+            entry: *entry,
+            addr,
+            record,
+        });
+        addr = addr.plus(entry.payload_sectors());
     }
 }

@@ -9,6 +9,8 @@
 //! - Space for a segment's summary is kept free from its first record on.
 //! - `stable` only ever names the last record of a whole write (a *group*).
 
+pub(crate) mod copies;
+mod open;
 mod room;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,7 +24,9 @@ use crate::format::{
     SummaryRecord, VolumeId, summary_len,
 };
 use crate::ram::{Job, RamSegment};
+
 use crate::ring::{Addr, RingGeometry};
+use open::{Open, OpenRecord};
 
 /// Segments that only the engine's own records may use, so that it is never stuck by a full ring.
 pub const SEGMENTS_RESERVED: u64 = 2;
@@ -34,30 +38,7 @@ const RAM_BYTES: u64 = 16 << 20;
 /// The most segments that may be written before they are flushed unasked.
 const FLUSH_AFTER_SEGMENTS: u64 = 8;
 
-/// The segment records are being appended to.
-struct Open {
-    seq: SegmentSeq,
-    first: RecordSeq,
-    /// Closed records, as the summary will list them.
-    records: Vec<SummaryRecord>,
-    /// Bytes those take in the summary's body.
-    body: usize,
-    /// Where the next record's header goes.
-    at: u32,
-    record: Option<OpenRecord>,
-}
-
-struct OpenRecord {
-    seq: RecordSeq,
-    offset: u32,
-    entries: Vec<Entry>,
-    /// Where in the segment each data entry's bytes begin; 0 for ranges. Parallel to `entries`.
-    places: Vec<u32>,
-    entry_bytes: usize,
-    /// Where the next piece's bytes go.
-    end: u32,
-}
-
+/// What is known of a log that is in use.
 pub(crate) struct State {
     pub(crate) ring: RingGeometry,
     pub(crate) volume: VolumeId,
@@ -454,6 +435,16 @@ impl State {
         self.ram
             .front()
             .map_or(self.stable_segment, |ram| ram.seq.min(self.stable_segment))
+    }
+
+    /// Segments no record lies in.
+    pub(crate) fn free_segments(&self) -> u64 {
+        self.ring.segment_count - self.next_segment.since(self.tail)
+    }
+
+    /// Segments whose records are not all known durable.
+    pub(crate) fn unstable_segments(&self) -> u64 {
+        self.next_segment.since(self.stable_segment)
     }
 
     /// Gives the segments before `tail` back to the ring.

@@ -300,7 +300,7 @@ proptest! {
 #[test]
 fn an_empty_log_of_the_least_size_has_room_for_the_longest_write() {
     for block in [512, 4096] {
-        let mut rig = Rig::new(128, crate::ring::SEGMENTS_MIN, block);
+        let mut rig = Rig::new(128, crate::format::SEGMENTS_MIN, block);
         // A MiB that begins and ends within a line.
         let mut pieces: Vec<_> = (0..257).map(|line| (line, 0, 8)).collect();
         pieces[0] = (0, 7, 1);

@@ -8,55 +8,15 @@
 //! A copy whose write failed is in doubt, and is the next to be written: what is overwritten may tear,
 //! and the other may be the only one that is whole.
 
-use std::cell::Cell;
-
 use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_units::SegmentSeq;
 
+use crate::error::{LogError, OpenError};
 use crate::format::{FormatError, HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
-use crate::recover::OpenError;
-use crate::write::{Log, LogError};
+use crate::write::Log;
 
 /// Where copy A lies, and copy B.
 const PLACES: [u64; 2] = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT];
-
-/// What is known of the two copies on the device while the log is in use.
-pub(crate) struct CopyStates {
-    /// The last write of this copy succeeded.
-    whole: [Cell<bool>; 2],
-    /// This copy says that the log was given up.
-    abandoned: [Cell<bool>; 2],
-}
-
-impl CopyStates {
-    /// Of copies that have just been written.
-    pub(crate) fn new() -> CopyStates {
-        CopyStates {
-            whole: [Cell::new(true), Cell::new(true)],
-            abandoned: Default::default(),
-        }
-    }
-
-    /// In which order to write them: one that is in doubt first.
-    fn order(&self) -> [usize; 2] {
-        match (self.whole[0].get(), self.whole[1].get()) {
-            (true, false) => [1, 0],
-            _ => [0, 1],
-        }
-    }
-
-    fn set_whole(&self, copy: usize, whole: bool) {
-        self.whole[copy].set(whole);
-    }
-
-    fn says_abandoned(&self, copy: usize) -> bool {
-        self.abandoned[copy].get()
-    }
-
-    fn set_abandoned(&self, copy: usize, abandoned: bool) {
-        self.abandoned[copy].set(abandoned);
-    }
-}
 
 /// Both copies of a superblock, as found.
 #[derive(Clone, Debug)]

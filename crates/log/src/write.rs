@@ -6,18 +6,18 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_device::{Device, Durability};
 use forebay_rt::{Event, Instant, RangeLock, Rt, Task};
 use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
+use crate::error::LogError;
 use crate::format::{RangeKind, Superblock, VolumeId};
 use crate::ram::Job;
 use crate::ring::{Addr, RingGeometry};
 use crate::state::State;
-use crate::superblocks::CopyStates;
+use crate::state::copies::CopyStates;
 
 /// Writes kept on the device at once: enough that it never waits for us, few enough that records
 /// grow while it works.
@@ -39,11 +39,6 @@ impl Default for LogOptions {
         }
     }
 }
-
-/// The log has failed: an earlier required write or flush did not succeed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the log device failed: {0}")]
-pub struct LogError(pub Arc<str>);
 
 /// What a log has done since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

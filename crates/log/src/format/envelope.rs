@@ -1,6 +1,50 @@
 //! What every structure begins with: magic, version, checksum, volume; and reading on from there.
 
-use super::{FormatError, HEADER_BYTES, VERSION, VolumeId};
+/// The format's version. Another version is refused, not guessed at.
+pub const VERSION: u32 = 1;
+/// Length of a superblock, of a record's header and of a summary's last block, in bytes.
+pub const HEADER_BYTES: usize = 4096;
+
+/// Identifies a volume: 16 random bytes, chosen when it is created.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VolumeId(pub [u8; 16]);
+
+impl std::fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why bytes are not the structure they were read as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FormatError {
+    /// Too short, or another magic.
+    #[error("no {0} here (wrong magic)")]
+    Magic(&'static str),
+    /// Written by another version of the format.
+    #[error("a {what} of format version {found}; this program reads version {VERSION}")]
+    Version {
+        /// Which structure.
+        what: &'static str,
+        /// The version it carries.
+        found: u32,
+    },
+    /// The bytes do not match their checksum.
+    #[error("the {0} does not match its checksum")]
+    Checksum(&'static str),
+    /// The device gave an error where it should be: that says nothing of what stands there.
+    #[error("the {0} cannot be read (a device error; it may be readable later)")]
+    Unreadable(&'static str),
+    /// The checksum is right and the content impossible.
+    #[error("the {0} contradicts itself")]
+    Content(&'static str),
+}
 
 /// No counter gets this far in the life of a log; so no arithmetic on one from a device overflows.
 const COUNTER_END: u64 = 1 << 60;

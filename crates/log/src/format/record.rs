@@ -3,8 +3,7 @@
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use super::entry::{DATA_ENTRY_BYTES, Entry, payload_fits};
-use super::envelope::{Reader, begin, finish, open};
-use super::{FormatError, HEADER_BYTES, VolumeId};
+use super::envelope::{FormatError, HEADER_BYTES, Reader, VolumeId, begin, finish, open};
 
 const MAGIC: &[u8; 8] = b"FOREREC\x01";
 const ENTRIES_AT: usize = 76;

@@ -3,9 +3,11 @@
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use super::entry::{Entry, payload_fits};
-use super::envelope::{CRC_AT, Reader, VOLUME_AT, begin, crc_without_field, preamble, stored_crc};
+use super::envelope::{
+    CRC_AT, FormatError, HEADER_BYTES, Reader, VOLUME_AT, VolumeId, begin, crc_without_field,
+    preamble, stored_crc,
+};
 use super::record::continues_flag;
-use super::{FormatError, HEADER_BYTES, VolumeId};
 
 const MAGIC: &[u8; 8] = b"FORESUM\x01";
 /// Where the length of the whole summary stands.

@@ -2,11 +2,23 @@
 
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use super::envelope::{begin, finish, open};
-use super::{FormatError, HEADER_BYTES, SEGMENTS_AT, VolumeId};
-use crate::ring::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MIN};
+use super::envelope::{FormatError, HEADER_BYTES, VolumeId, begin, finish, open};
 
 const MAGIC: &[u8; 8] = b"FORELOG\x01";
+/// Where superblock A lies, in bytes from the start of the log device.
+pub const SUPERBLOCK_A_AT: u64 = 0;
+/// Where superblock B lies: far from A, so that one scratch does not take both.
+pub const SUPERBLOCK_B_AT: u64 = 512 << 10;
+/// Where segment 0 begins.
+pub const SEGMENTS_AT: u64 = 1 << 20;
+/// The fewest segments a log may have: the largest atomic write must fit beside a tail that is being
+/// destaged.
+pub const SEGMENTS_MIN: u64 = 32;
+/// The smallest segment, in bytes.
+pub const SEGMENT_BYTES_MIN: u64 = 128 << 10;
+/// The largest segment, in bytes.
+pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+
 /// Where the layer's payload begins, behind the fixed fields.
 const LAYER_AT: usize = 112;
 /// The longest layer payload a superblock can carry, in bytes.

@@ -2,35 +2,14 @@
 
 use std::collections::VecDeque;
 
-use forebay_device::{BufMut, DeviceError};
-use forebay_units::{SECTOR_BYTES, Sector, SegmentSeq};
+use forebay_device::DeviceError;
+use forebay_units::{Sector, SegmentSeq};
 
+use super::chain::{End, Scanner};
+use super::found::{Damage, Scan};
 use super::peek::{Peek, header_at};
-use super::{Damage, Scan, Scanner};
 use crate::format::{Entry, HEADER_BYTES, Record, Summary, Superblock};
 use crate::state::UNSTABLE_SEGMENTS_MAX;
-
-/// Where the chain stopped.
-pub(super) struct End {
-    pub(super) segment: SegmentSeq,
-    pub(super) offset: u32,
-    /// The whole segment, if it was read.
-    pub(super) bytes: Option<BufMut>,
-    /// What stands there could not be read.
-    pub(super) unreadable: bool,
-}
-
-impl End {
-    /// The chain ends with the segment before this one.
-    pub(super) fn nowhere(segment: SegmentSeq) -> End {
-        End {
-            segment,
-            offset: 0,
-            bytes: None,
-            unreadable: false,
-        }
-    }
-}
 
 impl Scanner<'_> {
     /// What was found, once the chain has ended.
@@ -44,39 +23,8 @@ impl Scanner<'_> {
         if let Some(first) = self.pending.first() {
             self.expected = first.seq;
         }
-        let mut seal = None;
-        let mut next_segment = self.superblock.tail.plus(self.firsts.len() as u64);
-        while let Some(mut last) = self.recent.pop_back() {
-            let keep = self.expected.since(last.first) as usize;
-            if keep == 0 {
-                self.firsts.pop_back();
-                next_segment = last.segment;
-                continue;
-            }
-            if keep < last.records.len() || !last.summarised {
-                last.records.truncate(keep);
-                seal = Some(Summary {
-                    volume: self.superblock.volume,
-                    epoch: last.epoch,
-                    segment: last.segment,
-                    first: last.first,
-                    stable: self.expected.prev(),
-                    records: last.records,
-                });
-            }
-            break;
-        }
-        let wipe_end = next_segment.plus(UNSTABLE_SEGMENTS_MAX);
-        let ring_end = self.superblock.tail.plus(self.ring.segment_count);
-        let mut leftovers = Vec::new();
-        let mut segment = next_segment;
-        while segment < wipe_end.min(ring_end) {
-            let seen = ahead.iter().find(|peeked| peeked.segment == segment);
-            if !seen.is_some_and(Peek::is_empty) {
-                leftovers.push(segment);
-            }
-            segment = segment.next();
-        }
+        let (next_segment, seal) = self.cut();
+        let leftovers = self.leftovers(next_segment, &ahead);
         Ok(Scan {
             epoch: self.epoch,
             next_segment,
@@ -90,6 +38,52 @@ impl Scanner<'_> {
             seal,
             leftovers,
         })
+    }
+
+    /// Takes back what was accepted beyond the end. Gives the segment after the last that holds
+    /// anything of the chain, and the summary that this one is to be sealed with.
+    fn cut(&mut self) -> (SegmentSeq, Option<Summary>) {
+        let mut next_segment = self.superblock.tail.plus(self.firsts.len() as u64);
+        while let Some(mut last) = self.recent.pop_back() {
+            let keep = self.expected.since(last.first) as usize;
+            if keep == 0 {
+                self.firsts.pop_back();
+                next_segment = last.segment;
+                continue;
+            }
+            if keep >= last.records.len() && last.summarised {
+                break;
+            }
+            last.records.truncate(keep);
+            let seal = Summary {
+                volume: self.superblock.volume,
+                epoch: last.epoch,
+                segment: last.segment,
+                first: last.first,
+                stable: self.expected.prev(),
+                records: last.records,
+            };
+            return (next_segment, Some(seal));
+        }
+        (next_segment, None)
+    }
+
+    /// The segments beyond the end that are not known to be free of anything a scan could take up, as
+    /// far as a later scan could look.
+    fn leftovers(&self, next_segment: SegmentSeq, ahead: &VecDeque<Peek>) -> Vec<SegmentSeq> {
+        let wipe_end = next_segment.plus(UNSTABLE_SEGMENTS_MAX);
+        let end = wipe_end.min(self.ring_end());
+        let is_empty = |segment: &SegmentSeq| {
+            let seen = ahead.iter().find(|peeked| peeked.segment == *segment);
+            seen.is_some_and(Peek::is_empty)
+        };
+        let beyond = (next_segment.0..end.0).map(SegmentSeq);
+        beyond.filter(|segment| !is_empty(segment)).collect()
+    }
+
+    /// The segment that would take the tail's place in the ring.
+    fn ring_end(&self) -> SegmentSeq {
+        self.superblock.tail.plus(self.ring.segment_count)
     }
 
     /// Every header of this life in a segment from byte `from` on, wherever it stands.
@@ -114,28 +108,10 @@ impl Scanner<'_> {
             .pending
             .first()
             .map_or(self.expected, |record| record.seq);
+        let (segment, offset, cannot_be_read) = (end.segment, end.offset, end.unreadable);
+        let headers = self.headers_beyond(end, ahead).await;
         let mut later = Vec::new();
         let mut stable = self.stable;
-        let ring_end = self.superblock.tail.plus(self.ring.segment_count);
-        let here = end.segment < ring_end;
-        let bytes = match end.bytes {
-            Some(bytes) => Some(bytes),
-            None if here => Some(self.load(end.segment).await),
-            None => None,
-        };
-        let mut headers = Vec::new();
-        if let Some(bytes) = bytes {
-            headers.extend(self.headers(&bytes, end.segment, end.offset as usize));
-            let next = end.segment.next();
-            // Only where something of this life lies further on is the next segment read whole.
-            let more = ahead
-                .iter()
-                .any(|p| p.segment > end.segment && p.has_something());
-            if next < ring_end && (more || !headers.is_empty()) {
-                let bytes = self.load(next).await;
-                headers.extend(self.headers(&bytes, next, 0));
-            }
-        }
         for record in headers.iter().filter(|record| record.seq >= missing) {
             stable = stable.max(record.stable);
             later.extend(record.entries.iter().map(written_range));
@@ -148,19 +124,39 @@ impl Scanner<'_> {
         // Nothing was in a log that was stopped clean, whatever of it cannot be read today, and
         // whatever leftovers say: that superblock is newer than all of them.
         let in_use = !self.superblock.clean;
-        let unreadable = end.unreadable && in_use;
-        let evidence = self.unread_evidence(end.segment, end.offset, ahead);
+        let unreadable = cannot_be_read && in_use;
+        let evidence = self.unread_evidence(segment, offset, ahead);
         let evidence_unread = evidence.filter(|_| in_use && missing > stable && !unreadable);
         let damaged = in_use && missing <= stable || unreadable || evidence_unread.is_some();
         damaged.then_some(Damage {
             record: missing,
-            segment: end.segment,
-            offset: end.offset,
+            segment,
+            offset,
             stable,
             unreadable,
             evidence_unread,
             later: joined(later),
         })
+    }
+
+    /// The headers of this life from the end of the chain on: in its segment, and in the next where
+    /// anything of this life lies further on.
+    async fn headers_beyond(&mut self, end: End, ahead: &VecDeque<Peek>) -> Vec<Record> {
+        let (ring_end, next) = (self.ring_end(), end.segment.next());
+        let bytes = match end.bytes {
+            Some(bytes) => bytes,
+            None if end.segment < ring_end => self.load(end.segment).await,
+            None => return Vec::new(),
+        };
+        let mut headers = self.headers(&bytes, end.segment, end.offset as usize);
+        let more = ahead
+            .iter()
+            .any(|p| p.segment > end.segment && p.has_something());
+        if next < ring_end && (more || !headers.is_empty()) {
+            let bytes = self.load(next).await;
+            headers.extend(self.headers(&bytes, next, 0));
+        }
+        headers
     }
 
     /// The first segment that may say in a place that cannot be read that more was durable: at one of
@@ -206,57 +202,4 @@ fn joined(mut ranges: Vec<(Sector, u64)>) -> Vec<(Sector, u64)> {
         }
     }
     out
-}
-
-/// Ranges named in an error's text; the others are counted.
-const NAMED: usize = 8;
-
-impl std::fmt::Display for Damage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Damage {
-            record,
-            segment,
-            offset,
-            stable,
-            unreadable,
-            evidence_unread,
-            later,
-        } = self;
-        if let Some(unread) = evidence_unread {
-            return write!(
-                f,
-                "the log seems to end before {record}, at byte {offset} of {segment}, but {unread} \
-                 cannot be read where it may say that more was flushed (it may be readable later)"
-            );
-        }
-        let what = match (unreadable, record <= stable) {
-            (false, _) => "is missing or broken, though it was flushed",
-            (true, true) => "cannot be read, and it was flushed",
-            (true, false) => "cannot be read (it may be readable later), and may have been flushed",
-        };
-        write!(
-            f,
-            "{record} at byte {offset} of {segment} {what} (up to {stable} all were); what it wrote \
-             cannot be told"
-        )?;
-        if later.is_empty() {
-            return Ok(());
-        }
-        write!(
-            f,
-            ", and what was written after it cannot be applied without it: bytes "
-        )?;
-        for (n, (start, sectors)) in later.iter().take(NAMED).enumerate() {
-            let comma = if n > 0 { ", " } else { "" };
-            let end = start
-                .0
-                .saturating_add(*sectors)
-                .saturating_mul(SECTOR_BYTES);
-            write!(f, "{comma}{}..{end}", start.0.saturating_mul(SECTOR_BYTES))?;
-        }
-        if later.len() > NAMED {
-            write!(f, " and {} more ranges", later.len() - NAMED)?;
-        }
-        Ok(())
-    }
 }

@@ -7,19 +7,10 @@ use crate::format::{
     DATA_ENTRY_BYTES, HEADER_BYTES, RANGE_ENTRY_BYTES, RECORD_ENTRY_BYTES_MAX,
     SUMMARY_RECORD_BYTES, summary_len,
 };
-use crate::state::{Open, State, UNSTABLE_SEGMENTS_MAX};
+use crate::state::open::Open;
+use crate::state::{State, UNSTABLE_SEGMENTS_MAX};
 
 impl State {
-    /// Segments no record lies in.
-    pub(crate) fn free_segments(&self) -> u64 {
-        self.ring.segment_count - self.next_segment.since(self.tail)
-    }
-
-    /// Segments whose records are not all known durable.
-    pub(crate) fn unstable_segments(&self) -> u64 {
-        self.next_segment.since(self.stable_segment)
-    }
-
     /// True if a write of `bytes` in at most `entries` pieces can be appended now without waiting.
     pub(crate) fn has_room(&self, bytes: u64, entries: u64, reserved: u64) -> bool {
         if self

@@ -1,0 +1,313 @@
+//! Along the chain, segment by segment, as far as it goes.
+
+use std::collections::VecDeque;
+
+use forebay_device::{BufMut, Device, DeviceError};
+use forebay_units::{Epoch, RecordSeq, SegmentSeq};
+
+use super::found::RecoveredRecord;
+use super::peek::{Peek, header_at, payload_is_sound, peek, walk};
+use crate::format::{HEADER_BYTES, Record, Summary, SummaryRecord, Superblock};
+use crate::ring::{RingGeometry, place};
+
+/// The records of a segment that are in the chain.
+pub(super) struct Accepted {
+    pub(super) segment: SegmentSeq,
+    pub(super) epoch: Epoch,
+    pub(super) first: RecordSeq,
+    pub(super) records: Vec<SummaryRecord>,
+    /// True if the summary on the device lists just these.
+    pub(super) summarised: bool,
+}
+
+/// Where the chain stopped.
+pub(super) struct End {
+    pub(super) segment: SegmentSeq,
+    pub(super) offset: u32,
+    /// The whole segment, if it was read.
+    pub(super) bytes: Option<BufMut>,
+    /// What stands there could not be read.
+    pub(super) unreadable: bool,
+}
+
+impl End {
+    /// The chain ends with the segment before this one.
+    pub(super) fn nowhere(segment: SegmentSeq) -> End {
+        End {
+            segment,
+            offset: 0,
+            bytes: None,
+            unreadable: false,
+        }
+    }
+}
+
+/// A walk along the chain: how far it got, and what is known by then.
+pub(super) struct Scanner<'a> {
+    pub(super) device: &'a dyn Device,
+    pub(super) superblock: &'a Superblock,
+    pub(super) ring: RingGeometry,
+    pub(super) apply: &'a mut dyn FnMut(&RecoveredRecord),
+    /// The highest epoch seen or named.
+    pub(super) epoch: Epoch,
+    /// The epoch of the last record accepted.
+    pub(super) chain_epoch: Epoch,
+    pub(super) expected: RecordSeq,
+    pub(super) stable: RecordSeq,
+    /// Records of a group whose end has not come yet.
+    pub(super) pending: Vec<RecoveredRecord>,
+    /// The segments from the one where the pending group began.
+    pub(super) recent: VecDeque<Accepted>,
+    pub(super) firsts: VecDeque<RecordSeq>,
+    pub(super) records: u64,
+    pub(super) bytes_read: u64,
+    pub(super) summaries_lost: u64,
+    /// Blocks that the device could not read: of which segment, and how far into it.
+    pub(super) unreadable: Vec<(SegmentSeq, u32)>,
+}
+
+impl<'a> Scanner<'a> {
+    /// At the tail that `superblock` names.
+    pub(super) fn new(
+        device: &'a dyn Device,
+        superblock: &'a Superblock,
+        apply: &'a mut dyn FnMut(&RecoveredRecord),
+    ) -> Scanner<'a> {
+        Scanner {
+            device,
+            superblock,
+            ring: RingGeometry::of(superblock),
+            apply,
+            epoch: superblock.epoch,
+            chain_epoch: Epoch(0),
+            expected: superblock.tail_record,
+            stable: superblock.stable,
+            pending: Vec::new(),
+            recent: VecDeque::new(),
+            firsts: VecDeque::new(),
+            records: 0,
+            bytes_read: 0,
+            summaries_lost: 0,
+            unreadable: Vec::new(),
+        }
+    }
+
+    pub(super) fn take_evidence(&mut self, peeked: &Peek) {
+        self.bytes_read += peeked.bytes_read;
+        let summary = peeked.summary.as_ref().map(|summary| summary.stable);
+        let first = peeked.first.as_ref().map(|record| record.stable);
+        self.stable = self.stable.max(summary.or(first).unwrap_or_default());
+    }
+
+    /// Takes a segment's records up; says where the chain ends, if it does so here.
+    pub(super) async fn segment(&mut self, peeked: &Peek) -> Result<Option<End>, DeviceError> {
+        let segment = peeked.segment;
+        let follows = |summary: &&Summary| {
+            summary.first == self.expected && summary.epoch >= self.chain_epoch
+        };
+        if let Some(summary) = peeked.summary.as_ref().filter(follows) {
+            let last = summary.first.plus(summary.records.len() as u64).prev();
+            if last <= self.stable {
+                let records = summary.records.clone();
+                self.accept(segment, summary.epoch, records, true);
+                return Ok(None);
+            }
+            let bytes = self.load(segment).await;
+            let sound = self.sound_prefix(&bytes, summary);
+            let complete = sound == summary.records.len();
+            self.accept(
+                segment,
+                summary.epoch,
+                summary.records[..sound].to_vec(),
+                complete,
+            );
+            let end = summary.records.get(sound).map(|record| record.offset);
+            return Ok(end.map(|offset| self.end_within(segment, offset, bytes)));
+        }
+        if peeked.summary.is_some() || !self.may_begin(peeked.first.as_ref()) {
+            let unreadable = peeked.unreadable;
+            return Ok(Some(End {
+                unreadable,
+                ..End::nowhere(segment)
+            }));
+        }
+        self.by_headers(segment).await
+    }
+
+    fn may_begin(&self, first: Option<&Record>) -> bool {
+        first.is_some_and(|record| record.seq == self.expected && record.epoch >= self.chain_epoch)
+    }
+
+    /// How many of a summary's records are certain or verified.
+    fn sound_prefix(&self, bytes: &[u8], summary: &Summary) -> usize {
+        let sound = |(n, listed): &(usize, &SummaryRecord)| {
+            let seq = summary.first.plus(*n as u64);
+            seq <= self.stable
+                || (header_at(
+                    bytes,
+                    listed.offset as usize,
+                    summary.volume,
+                    summary.segment,
+                )
+                .is_some_and(|header| header.seq == seq && header.epoch == summary.epoch)
+                    && payload_is_sound(bytes, listed.offset, &listed.entries))
+        };
+        summary.records.iter().enumerate().take_while(sound).count()
+    }
+
+    /// Takes up a segment without a summary by the headers of its records.
+    async fn by_headers(&mut self, segment: SegmentSeq) -> Result<Option<End>, DeviceError> {
+        let bytes = self.load(segment).await;
+        let mut records = Vec::new();
+        let (mut at, mut epoch) = (0, None);
+        for record in walk(&bytes, self.superblock.volume, segment, self.expected) {
+            // A leftover of another epoch; nor is it evidence of what was durable in this one.
+            if epoch.is_some_and(|epoch| epoch != record.epoch) {
+                break;
+            }
+            self.stable = self.stable.max(record.stable);
+            let certain = record.seq <= self.stable
+                || payload_is_sound(&bytes, record.offset, &record.entries);
+            if !certain {
+                break;
+            }
+            epoch = Some(record.epoch);
+            let Record {
+                offset,
+                payload_bytes,
+                continues,
+                entries,
+                ..
+            } = record;
+            at = offset + HEADER_BYTES as u32 + payload_bytes;
+            records.push(SummaryRecord {
+                offset,
+                payload_bytes,
+                continues,
+                entries,
+            });
+        }
+        self.accept(segment, epoch.unwrap_or(self.chain_epoch), records, false);
+        // The chain goes on if the next segment begins with the next record: then only the summary
+        // is missing.
+        let next = segment.next();
+        let in_ring = next.since(self.superblock.tail) < self.ring.segment_count;
+        if at > 0 && in_ring {
+            let peeked = peek(self.device, self.superblock, self.ring, next).await;
+            let by_summary = peeked
+                .summary
+                .as_ref()
+                .map(|summary| (summary.first, summary.epoch));
+            let by_header = peeked
+                .first
+                .as_ref()
+                .map(|record| (record.seq, record.epoch));
+            let goes_on = |(first, epoch)| first == self.expected && epoch >= self.chain_epoch;
+            if by_summary.or(by_header).is_some_and(goes_on) {
+                self.summaries_lost += 1;
+                return Ok(None);
+            }
+            if peeked.unreadable {
+                return Ok(Some(End {
+                    unreadable: true,
+                    ..End::nowhere(next)
+                }));
+            }
+        }
+        Ok(Some(self.end_within(segment, at, bytes)))
+    }
+
+    /// The chain ends within a segment that has been read.
+    fn end_within(&self, segment: SegmentSeq, offset: u32, bytes: BufMut) -> End {
+        let header = header_at(&bytes, offset as usize, self.superblock.volume, segment)
+            .filter(|record| record.seq == self.expected);
+        let payload = header.map_or(0, |record| record.payload_bytes);
+        let needed = offset..offset + HEADER_BYTES as u32 + payload;
+        let block = HEADER_BYTES as u32;
+        let unreadable = self.unreadable.iter().any(|(in_segment, at)| {
+            *in_segment == segment && *at < needed.end && needed.start < *at + block
+        });
+        End {
+            segment,
+            offset,
+            bytes: Some(bytes),
+            unreadable,
+        }
+    }
+
+    fn accept(
+        &mut self,
+        segment: SegmentSeq,
+        epoch: Epoch,
+        records: Vec<SummaryRecord>,
+        summarised: bool,
+    ) {
+        if records.is_empty() {
+            return;
+        }
+        self.firsts.push_back(self.expected);
+        self.chain_epoch = epoch;
+        self.epoch = self.epoch.max(epoch);
+        let first = self.expected;
+        for record in &records {
+            let seq = self.expected;
+            self.expected = seq.next();
+            let mut entries = Vec::new();
+            place(
+                &self.ring,
+                segment,
+                seq,
+                record.offset,
+                &record.entries,
+                &mut entries,
+            );
+            self.pending.push(RecoveredRecord {
+                seq,
+                segment,
+                entries,
+            });
+            if !record.continues {
+                self.records += self.pending.len() as u64;
+                for record in self.pending.drain(..) {
+                    (self.apply)(&record);
+                }
+            }
+        }
+        self.recent.push_back(Accepted {
+            segment,
+            epoch,
+            first,
+            records,
+            summarised,
+        });
+        let keep = self
+            .pending
+            .first()
+            .map_or(segment, |record| record.segment);
+        self.recent.retain(|accepted| accepted.segment >= keep);
+    }
+
+    /// The whole segment; parts that cannot be read are zeroes, which nothing takes for a record.
+    pub(super) async fn load(&mut self, segment: SegmentSeq) -> BufMut {
+        let (at, len) = (
+            self.ring.segment_at(segment),
+            self.ring.segment_bytes as usize,
+        );
+        self.bytes_read += len as u64;
+        if let Ok(bytes) = self.device.read(at, BufMut::zeroed(len)).await {
+            return bytes;
+        }
+        let mut whole = BufMut::zeroed(len);
+        for offset in (0..len).step_by(HEADER_BYTES) {
+            let block = self
+                .device
+                .read(at + offset as u64, BufMut::zeroed(HEADER_BYTES))
+                .await;
+            match block {
+                Ok(block) => whole[offset..offset + HEADER_BYTES].copy_from_slice(&block),
+                Err(_) => self.unreadable.push((segment, offset as u32)),
+            }
+        }
+        whole
+    }
+}
