@@ -13,13 +13,14 @@ use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut, DeviceError, Durability, Op, Result};
 use forebay_log::{Addr, RangeKind};
-use forebay_units::{Line, SECTOR_BYTES};
+use forebay_units::Line;
 use futures_util::future::{Either, select};
 
 use crate::engine::{Engine, Rescue, sectors};
-use crate::home::{Haste, Loaded, LoadedPieces};
-use crate::map::Piece;
+use crate::home::LoadedPieces;
 use crate::marks::home_parts;
+use crate::pacing::Haste;
+use crate::piece::{Loaded, Piece, bytes_of};
 use crate::policy;
 use crate::ranges::Mark;
 
@@ -382,12 +383,4 @@ impl Engine {
         self.until_rescued(op).await?;
         self.make_bypassed_durable(op).await
     }
-}
-
-/// Bytes of which these are the newest data.
-pub(crate) fn bytes_of(pieces: &[Piece]) -> u64 {
-    let live = pieces
-        .iter()
-        .map(|piece| u64::from(piece.live.count_ones()));
-    live.sum::<u64>() * SECTOR_BYTES
 }

@@ -18,66 +18,17 @@ mod window;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{DeviceError, Op};
 use forebay_log::{Addr, LogError};
-use forebay_units::{Line, RecordSeq, SegmentSeq};
+use forebay_units::{Line, SegmentSeq};
 
 use crate::engine::Engine;
-use crate::home::LoadedPieces;
-use crate::pace;
 use crate::policy::{self, Decision};
+use crate::state::pace;
+
+use window::{Failure, Written};
 
 /// After so many attempts in a row that did not bring anything home, every piece of a window is tried.
 const THOROUGH_AFTER: u32 = 3;
-
-/// Why a window was not finished.
-enum Failure {
-    /// The volume is closing.
-    Stopped,
-    /// The data device did not do what it must.
-    Data(DeviceError),
-    /// The log device does not give back what it holds.
-    Unreadable(DeviceError),
-    /// The log failed; the rescue takes over.
-    Log(LogError),
-}
-
-impl From<LogError> for Failure {
-    fn from(error: LogError) -> Failure {
-        Failure::Log(error)
-    }
-}
-
-impl From<DeviceError> for Failure {
-    fn from(error: DeviceError) -> Failure {
-        match error {
-            DeviceError::Closed { .. } => Failure::Stopped,
-            error => Failure::Data(error),
-        }
-    }
-}
-
-/// A window whose live data has been read.
-struct Ready {
-    window: Range<SegmentSeq>,
-    loaded: LoadedPieces,
-}
-
-/// A window that is home but for the flush, and the tail that has to follow.
-struct Written {
-    window: Range<SegmentSeq>,
-    pieces: Vec<(Line, Addr)>,
-    /// How many were to go home.
-    live: usize,
-    /// Fingerprinted blocks that were touched.
-    touched: u64,
-    /// The newest record when it was last asked what is live, or anything was kept in the log.
-    superseded_by: RecordSeq,
-    /// How many flushes of the data device had failed before anything was written.
-    lost_flushes: u64,
-    /// Home took nothing at all of it, and gave this error.
-    in_vain: Option<DeviceError>,
-}
 
 /// Destages for as long as the volume is attached and its log works.
 pub(crate) async fn destager(engine: Rc<Engine>) {
@@ -106,10 +57,15 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
         engine.refused.borrow_mut().begin();
         engine.destaging.set(true);
         let done = engine.destage(thorough).await;
-        engine.pace.end();
+        engine.pace.borrow_mut().end();
         engine.destaging.set(false);
         let progress = engine.counters.borrow().destaged_bytes > before;
-        engine.review_refused(progress, thorough || done.is_ok());
+        engine.refused.borrow_mut().review(
+            &engine.map.borrow(),
+            engine.rt.now(),
+            progress,
+            thorough || done.is_ok(),
+        );
         failures = match done {
             Ok(()) => 0,
             Err(_) if progress => 0,
@@ -181,40 +137,6 @@ impl Engine {
         }
     }
 
-    /// Lets users go first: returns when nobody is being served, or at once if it is urgent.
-    ///
-    /// # Errors
-    /// When the volume is closing: what is not home by then stays in the log.
-    pub(crate) async fn yield_to_users(&self, urgent: bool) -> Result<(), DeviceError> {
-        loop {
-            let op = Op::Write;
-            if self.closing.get().is_some() {
-                return Err(DeviceError::Closed { op });
-            }
-            // The rescue takes over, and users wait for it: they are never idle.
-            if self.log.failure().is_some() {
-                let cause = "the log failed meanwhile".into();
-                return Err(DeviceError::Failed { op, cause });
-            }
-            if urgent {
-                return Ok(());
-            }
-            let seen = self.observe();
-            if seen.pressed || seen.used > policy::HIGH_WATER {
-                return Ok(());
-            }
-            let threshold = policy::idle_threshold(seen.used);
-            // Right after a pause, any request at all makes it wait out another whole threshold.
-            if seen.idle >= threshold {
-                return Ok(());
-            }
-            let began = self.rt.now();
-            self.wait_unless_urgent(threshold - seen.idle).await;
-            let waited = self.rt.now().since(began);
-            self.yielded.set(self.yielded.get() + waited);
-        }
-    }
-
     /// One burst: windows, for as long as the policy says so. While one window is written home, the
     /// next is read and the one before is flushed and given up, so that neither device waits for
     /// the other.
@@ -225,7 +147,7 @@ impl Engine {
         let mut before: Option<Written> = None;
         let urgent = policy::decide(&self.observe()) == Decision::Destage { urgent: true };
         let mut ready = Some(self.read_window(self.log.tail(), urgent).await);
-        self.pace.begin(self.rt.now(), self.yielded.get());
+        self.pace.borrow_mut().begin(self.rt.now());
         while let Some(current) = ready.take() {
             let Decision::Destage { urgent } = policy::decide(&self.observe()) else {
                 break;
@@ -296,8 +218,8 @@ impl Engine {
         self.forget_home(pieces);
         self.map.borrow_mut().forget_marks_before(next);
         let segment_bytes = self.log.ring().segment_bytes;
-        self.pace
-            .freed(pace::bytes_of(window, segment_bytes), *live);
+        let bytes = pace::bytes_of(window, segment_bytes);
+        self.pace.borrow_mut().freed(bytes, *live);
         Ok(())
     }
 

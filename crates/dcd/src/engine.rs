@@ -14,12 +14,8 @@ use serde::Serialize;
 
 use crate::format::Payload;
 use crate::map::Map;
-use crate::pace::Pace;
-use crate::policy;
-use crate::refused::Refused;
-use crate::speed::Speed;
+use crate::state::{Pace, Refused, Speed, Trouble};
 use crate::stats::Counters;
-use crate::trouble::Trouble;
 use crate::witness::Witness;
 
 /// When a write is acknowledged.
@@ -99,13 +95,11 @@ pub(crate) struct Engine {
     /// True if a writer waits for the tail to move.
     pub(crate) starved: Cell<bool>,
     /// How fast writers may fill a log that is nearly full.
-    pub(crate) pace: Pace,
+    pub(crate) pace: RefCell<Pace>,
     /// How fast the devices have been, for those who must not keep users waiting.
-    pub(crate) speed: Speed,
+    pub(crate) speed: RefCell<Speed>,
     /// Destaging must not wait any longer: the log fills, or somebody waits.
     pub(crate) urgent: Event,
-    /// How long destaging stood back for users, in all.
-    pub(crate) yielded: Cell<Duration>,
     users: Cell<u32>,
     last_user: Cell<Instant>,
     /// The destager has something to look at.
@@ -213,7 +207,7 @@ impl Engine {
         };
         Engine {
             last_user: Cell::new(rt.now()),
-            pace: Pace::new(log.head()),
+            pace: RefCell::new(Pace::new(log.head())),
             rt,
             log,
             data,
@@ -226,9 +220,8 @@ impl Engine {
             queue: Rc::default(),
             queued: Cell::new(0),
             starved: Cell::new(false),
-            speed: Speed::new(),
+            speed: RefCell::new(Speed::new()),
             urgent: Event::new(),
-            yielded: Cell::default(),
             users: Cell::new(0),
             wake: Event::new(),
             settled: Event::new(),
@@ -280,12 +273,6 @@ impl Engine {
         }
     }
 
-    /// Waits for `span`, or until destaging is urgent.
-    pub(crate) async fn wait_unless_urgent(&self, span: Duration) {
-        let sleep = self.rt.sleep(span);
-        futures_util::future::select(sleep, self.urgent.listen()).await;
-    }
-
     /// Ranges (first sector, sectors) that are lost, in order, neighbours as one: they were lost piece
     /// by piece, and the superblock has room for few.
     pub(crate) fn lost_ranges(&self) -> Vec<(u64, u64)> {
@@ -306,22 +293,5 @@ impl Engine {
     /// Sectors that are lost.
     pub(crate) fn lost_sectors(&self) -> u64 {
         self.lost_ranges().iter().map(|(_, sectors)| sectors).sum()
-    }
-
-    /// What the destager sees.
-    pub(crate) fn observe(&self) -> policy::Observed {
-        let used = self.used();
-        let something = !self.map.borrow().is_empty() || self.log.tail() != self.log.head();
-        let keeps = self.keeps_all();
-        let due = self.refused.borrow().due(self.rt.now());
-        policy::Observed {
-            used,
-            dirty: something
-                && (!keeps || due || self.log_used() > policy::HIGH_WATER && self.would_gain()),
-            idle: self.idle(),
-            pressed: self.starved.get() || self.draining.get() > 0,
-            unnoted: self.log.superblock().stable < self.log.stable(),
-            look_again: self.refused.borrow().due_in(self.rt.now()),
-        }
     }
 }

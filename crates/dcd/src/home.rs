@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::pin::pin;
-use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result};
 use forebay_log::{Addr, Log};
@@ -13,8 +12,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::beside::beside;
 use crate::engine::Engine;
 use crate::fingerprint::Fingerprint;
-use crate::map::Piece;
-use crate::policy;
+use crate::pacing::Haste;
+use crate::piece::{Loaded, Piece};
 
 /// Home writes under way at once.
 const DEPTH: usize = 64;
@@ -31,13 +30,6 @@ const HOPELESS_AFTER: u32 = 16;
 const SAMPLE: usize = 16;
 /// Log reads under way at once.
 const READS: usize = 8;
-
-/// A piece with its data, which has been checked.
-#[derive(Clone)]
-pub(crate) struct Loaded {
-    pub(crate) piece: Piece,
-    pub(crate) bytes: Buf,
-}
 
 /// Pieces as read from the log.
 #[derive(Default)]
@@ -77,18 +69,6 @@ struct Run {
     sectors: u64,
 }
 
-/// Who brings pieces home.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Haste {
-    /// Destaging, which lets users go first, unless it is urgent.
-    Destage {
-        /// The log is filling up.
-        urgent: bool,
-    },
-    /// The rescue from a failed log.
-    Rescue,
-}
-
 fn runs(log: &Log, mut pieces: Vec<Piece>, sectors_max: u64) -> Vec<Run> {
     pieces.sort_unstable_by_key(|piece| piece.addr);
     let ring = log.ring();
@@ -118,7 +98,8 @@ impl Engine {
     /// Reads pieces from the log, in large requests, and checks each.
     pub(crate) async fn load(&self, pieces: Vec<Piece>, haste: Haste) -> LoadedPieces {
         let mut out = LoadedPieces::default();
-        let most = self.speed.log_bytes(self.patience(haste)) / SECTOR_BYTES;
+        let patience = self.patience(haste);
+        let most = self.speed.borrow().log_bytes(patience) / SECTOR_BYTES;
         let sectors_max = (most / 2).clamp(RUN_SECTORS_MIN, RUN_SECTORS_MAX);
         let depth = (most / sectors_max).clamp(1, READS as u64) as usize;
         // Reads that failed one after the other.
@@ -137,7 +118,7 @@ impl Engine {
             if run.sectors >= RUN_SECTORS_MIN / 2 {
                 let span = self.rt.now().since(began);
                 let bytes = run.sectors * SECTOR_BYTES;
-                self.speed.note_log_read(bytes, depth, span);
+                self.speed.borrow_mut().note_log_read(bytes, depth, span);
             }
             (run, Some(bytes))
         });
@@ -207,7 +188,7 @@ impl Engine {
                 out.taken
                     .extend(pieces.map(|l| (l.piece.line, l.piece.addr)));
                 let now = self.rt.now();
-                self.pace.went_home(run.len(), now, self.yielded.get());
+                self.pace.borrow_mut().went_home(run.len(), now);
             }
             Err(error) => {
                 out.error = Some(error);
@@ -231,10 +212,11 @@ impl Engine {
                 let began = self.rt.now();
                 let written = self.write_run_home(pieces).await;
                 let span = self.rt.now().since(began);
-                self.speed.note_home_write(depth, span);
+                self.speed.borrow_mut().note_home_write(depth, span);
                 (run, written)
             });
-            let most = self.speed.home_writes(self.patience(haste)).min(DEPTH);
+            let patience = self.patience(haste);
+            let most = self.speed.borrow().home_writes(patience).min(DEPTH);
             while under_way.len() >= most
                 && let Some((run, done)) = under_way.next().await
             {
@@ -282,26 +264,6 @@ impl Engine {
             }
         }
         out.untried += left.count();
-    }
-
-    /// Lets users go first, where they do.
-    ///
-    /// # Errors
-    /// When the volume is closing.
-    pub(crate) async fn give_way(&self, haste: Haste) -> Result<()> {
-        match haste {
-            Haste::Destage { urgent } => self.yield_to_users(urgent).await,
-            Haste::Rescue if self.stopping.get() => Err(DeviceError::Closed { op: Op::Write }),
-            Haste::Rescue => Ok(()),
-        }
-    }
-
-    /// How long what is under way may keep users waiting.
-    fn patience(&self, haste: Haste) -> Option<Duration> {
-        match haste {
-            Haste::Destage { urgent } => policy::patience(urgent, self.observe().pressed),
-            Haste::Rescue => None,
-        }
     }
 
     /// Writes what is still live of neighbouring pieces, under the lock of their range (I6).

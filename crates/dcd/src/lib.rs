@@ -17,10 +17,11 @@
 //! - **I7** After the log fails nothing is acknowledged on its word; after the data device fails,
 //!   dirty data stays in the log. No failure ends with a lie or a hang.
 //!
-//! Reading order: `map.rs` (where every sector lies), `engine.rs` (the shared state), `write.rs`,
-//! `read.rs`, `policy.rs` and `destage.rs`, `recover.rs`; then what happens when devices fail:
-//! `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs` long after. `volume.rs` is the door.
-//! (`room.rs` and `pace.rs` say when writers wait, `marks.rs` takes zeroes and discards home.)
+//! Reading order: `map.rs` (where every sector lies), `engine.rs` (what the operations share) with
+//! `state.rs` (what else is known), `write.rs`, `read.rs`, `policy.rs` and `destage.rs`, `recover.rs`;
+//! then what happens when devices fail: `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
+//! long after. `volume.rs` is the door. (`room.rs` and `pacing.rs` say when writers wait, `marks.rs`
+//! takes zeroes and discards home.)
 
 mod beside;
 mod degraded;
@@ -32,7 +33,7 @@ mod home;
 mod inspect;
 mod map;
 mod marks;
-mod pace;
+mod pacing;
 mod piece;
 mod policy;
 mod ranges;
@@ -41,7 +42,7 @@ mod recover;
 mod refused;
 mod room;
 mod salvage;
-mod speed;
+mod state;
 mod stats;
 mod table;
 mod trouble;

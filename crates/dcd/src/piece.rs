@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use forebay_device::Buf;
 use forebay_log::Addr;
-use forebay_units::{Line, Sector};
+use forebay_units::{Line, SECTOR_BYTES, Sector};
 
 /// A piece of data as it was written: up to 8 sectors of one line, at one place, under one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +33,16 @@ impl Piece {
         }
     }
 
+    /// Its length in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        usize::from(self.sectors) * SECTOR_BYTES as usize
+    }
+
+    /// True if these bytes are what was written.
+    pub(crate) fn is_sound(&self, bytes: &[u8]) -> bool {
+        crc32c::crc32c(bytes) == self.crc
+    }
+
     /// The live sectors, as ranges of the volume in order.
     pub(crate) fn live_runs(self) -> impl Iterator<Item = Range<u64>> {
         let base = self.line.first_sector().0;
@@ -52,6 +63,21 @@ impl Piece {
     pub(crate) fn sector(&self) -> Sector {
         self.line.first_sector().plus(self.start.into())
     }
+}
+
+/// A piece with its data, which has been checked.
+#[derive(Clone)]
+pub(crate) struct Loaded {
+    pub(crate) piece: Piece,
+    pub(crate) bytes: Buf,
+}
+
+/// Bytes of which these are the newest data.
+pub(crate) fn bytes_of(pieces: &[Piece]) -> u64 {
+    let live = pieces
+        .iter()
+        .map(|piece| u64::from(piece.live.count_ones()));
+    live.sum::<u64>() * SECTOR_BYTES
 }
 
 /// The bits of a run of a line's sectors.

@@ -126,18 +126,6 @@ impl Engine {
     }
 }
 
-impl Piece {
-    /// Its length in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        usize::from(self.sectors) * SECTOR_BYTES as usize
-    }
-
-    /// True if these bytes are what was written.
-    pub(crate) fn is_sound(&self, bytes: &[u8]) -> bool {
-        crc32c::crc32c(bytes) == self.crc
-    }
-}
-
 fn part<'a>(buf: &'a mut BufMut, first: u64, sectors: &Range<u64>) -> &'a mut [u8] {
     let at = |sector: u64| ((sector - first) * SECTOR_BYTES) as usize;
     &mut buf[at(sectors.start)..at(sectors.end)]

@@ -8,7 +8,9 @@ use forebay_units::LINE_BYTES;
 use crate::engine::Engine;
 use crate::map::Map;
 use crate::policy;
-use crate::write::ATOMIC_BYTES;
+
+/// The longest write that is applied whole or not at all, in bytes. Longer ones are several.
+pub(crate) const ATOMIC_BYTES: u64 = 1 << 20;
 
 /// What has no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,11 +71,12 @@ impl Engine {
     /// The share in use of what runs out first, when what is home already counts as free.
     pub(crate) fn used_soon(&self) -> f64 {
         let ring = self.log.ring();
-        let (bytes, pieces) = self.pace.homeward();
+        let pace = self.pace.borrow();
+        let (bytes, pieces) = pace.homeward();
         let count = (ring.segment_count - SEGMENTS_RESERVED) as f64;
         let free = self.log.free_segments() as f64 - SEGMENTS_RESERVED as f64
             + bytes / f64::from(ring.segment_bytes)
-            + self.pace.left_of_newest(ring.segment_bytes);
+            + pace.left_of_newest(ring.segment_bytes);
         let map = self.map.borrow();
         let leaving = pieces as f64 / (map.len() as f64).max(1.0);
         let map = map.charged() as f64 * (1.0 - leaving) / self.map_bytes_max() as f64;

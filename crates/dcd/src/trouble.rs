@@ -1,11 +1,10 @@
-//! A device that fails: since when, and with what.
+//! What waits while a device fails, and for how long.
 //!
 //! A failure is tried again for as long as it takes, since what failed once may work the next time,
 //! and what cannot be read now may be read later. Those who wait for it are patient for a while,
 //! counted from when the trouble began and not from when they came, and then get an error until it is
 //! over: nobody waits twice for what is known not to answer.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,36 +13,6 @@ use forebay_rt::Instant;
 use futures_util::future::{Either, select};
 
 use crate::engine::Engine;
-
-/// What goes on with one device.
-#[derive(Default)]
-pub(crate) struct Trouble(RefCell<Option<(Instant, Arc<str>)>>);
-
-impl Trouble {
-    /// Notes a failure; the trouble began with the first since it was last over.
-    pub(crate) fn goes_on(&self, now: Instant, cause: impl Into<Arc<str>>) {
-        let mut trouble = self.0.borrow_mut();
-        let since = trouble.as_ref().map_or(now, |(since, _)| *since);
-        *trouble = Some((since, cause.into()));
-    }
-
-    /// What failed works again.
-    pub(crate) fn is_over(&self) {
-        self.0.replace(None);
-    }
-
-    /// The last failure, while it lasts.
-    pub(crate) fn cause(&self) -> Option<Arc<str>> {
-        let trouble = self.0.borrow();
-        trouble.as_ref().map(|(_, cause)| Arc::clone(cause))
-    }
-
-    fn ends_patience(&self, patience: Duration) -> Option<(Instant, Arc<str>)> {
-        let trouble = self.0.borrow();
-        let (since, cause) = trouble.as_ref()?;
-        Some((since.plus(patience), Arc::clone(cause)))
-    }
-}
 
 impl Engine {
     /// The data device failed to do what destaging or the rescue needs.

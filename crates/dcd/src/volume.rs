@@ -265,14 +265,14 @@ impl Volume {
     pub fn status(&self) -> Status {
         let engine = &*self.engine;
         let (mode, mode_detail) = self.mode();
-        let (refused_bytes, refused_ranges) = engine.refused_ranges();
+        let (refused_bytes, refused_ranges) = engine.refused.borrow().ranges();
         let map = engine.map.borrow();
         let log = &engine.log;
         let segment = u64::from(log.ring().segment_bytes);
         let log_bytes = segment * log.ring().segment_count;
         let log_used_bytes = log.head().since(log.tail()) * segment;
         let dirty_bytes = map.live_sectors() * SECTOR_BYTES;
-        let rate = engine.pace.rate().unwrap_or(0.0);
+        let rate = engine.pace.borrow().rate().unwrap_or(0.0);
         Status {
             mode,
             mode_detail,

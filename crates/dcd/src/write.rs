@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::pin::pin;
-use std::time::Duration;
 
 use forebay_device::{Buf, DeviceError, Durability, Op, Result};
 use forebay_log::{Appender, RangeKind};
@@ -14,18 +13,7 @@ use crate::fingerprint::Fingerprint;
 use crate::map::{Map, Piece};
 use crate::policy;
 use crate::ranges::Mark;
-use crate::room::entries_of;
-
-/// The longest write that is applied whole or not at all, in bytes. Longer ones are several.
-pub(crate) const ATOMIC_BYTES: u64 = 1 << 20;
-/// Waits shorter than this are not worth a timer.
-const PACE_GRAIN: Duration = Duration::from_millis(1);
-/// Who waits for the pace looks again this often: it changes.
-const PACE_AGAIN: Duration = Duration::from_millis(20);
-/// The longest that the pace alone makes anybody wait at the head of the queue.
-const PACED_MAX: Duration = Duration::from_secs(1);
-/// What a piece or a mark takes in the log besides its data, in bytes, roughly.
-const ENTRY_BYTES: u64 = 32;
+use crate::room::{ATOMIC_BYTES, entries_of};
 
 /// Where a request goes.
 enum Admitted {
@@ -90,7 +78,7 @@ impl Engine {
             return Ok(Admitted::Home);
         }
         let free = self.queued.get() == 0 && self.has_room(bytes, entries);
-        if !(free && self.pace().is_zero()) {
+        if !(free && self.pace_wait().is_zero()) {
             return Box::pin(self.wait_for_room(op, bytes, entries)).await;
         }
         self.take(bytes, entries);
@@ -133,37 +121,6 @@ impl Engine {
         let waited = self.rt.now().since(began).as_nanos() as u64;
         self.counters.borrow_mut().throttled_ns += waited;
         Ok(admitted)
-    }
-
-    /// How long a write has to wait, so that writers and destaging meet before the log is full.
-    fn pace(&self) -> Duration {
-        let Some(multiple) = policy::pace(self.used_soon()) else {
-            self.pace.forgive(self.rt.now());
-            return Duration::ZERO;
-        };
-        self.pace.wait(multiple, self.rt.now())
-    }
-
-    /// What such a write takes of what is paced.
-    fn take(&self, bytes: u64, entries: u64) {
-        let bytes = bytes + entries * ENTRY_BYTES;
-        let segment_bytes = self.log.ring().segment_bytes;
-        self.pace.take(bytes, self.log.head(), segment_bytes);
-    }
-
-    /// Waits until it is the turn of who comes next, looking again as the log empties.
-    async fn keep_pace(&self) {
-        let end = self.rt.now().plus(PACED_MAX);
-        while self.closing.get().is_none() && self.log.failure().is_none() && self.rt.now() < end {
-            let progress = self.log.progress();
-            let wait = self.pace();
-            if wait.is_zero() {
-                return;
-            }
-            let sleep = self.rt.sleep(wait.clamp(PACE_GRAIN, PACE_AGAIN));
-            let settled = self.settled.listen();
-            select(sleep, select(settled, progress)).await;
-        }
     }
 
     fn append(&self, at: u64, data: &[u8]) {

@@ -3,31 +3,79 @@
 use std::ops::Range;
 
 use forebay_device::DeviceError;
-use forebay_log::{Entry, Placed, RangeKind};
-use forebay_units::SegmentSeq;
+use forebay_log::{Addr, Entry, LogError, Placed, RangeKind};
+use forebay_units::{Line, RecordSeq, SegmentSeq};
 use futures_util::StreamExt;
 
-use super::{Failure, Ready, Written};
-use crate::degraded::bytes_of;
 use crate::engine::Engine;
-use crate::home::{Haste, Homeward, Loaded};
-use crate::map::Piece;
+use crate::home::{Homeward, LoadedPieces};
 use crate::marks::home_parts;
-use crate::pace;
+use crate::pacing::Haste;
+use crate::piece::{Loaded, Piece, bytes_of};
 use crate::policy;
 use crate::ranges::Mark;
+use crate::state::pace;
 
 /// The most live data taken in one window, in sectors: 16 MiB. Two windows may be in memory.
 const WINDOW_SECTORS: u64 = 32 << 10;
 /// Summaries being read at once.
 const SUMMARIES: usize = 8;
 
+/// Why a window was not finished.
+pub(super) enum Failure {
+    /// The volume is closing.
+    Stopped,
+    /// The data device did not do what it must.
+    Data(DeviceError),
+    /// The log device does not give back what it holds.
+    Unreadable(DeviceError),
+    /// The log failed; the rescue takes over.
+    Log(LogError),
+}
+
+impl From<LogError> for Failure {
+    fn from(error: LogError) -> Failure {
+        Failure::Log(error)
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Failure {
+        match error {
+            DeviceError::Closed { .. } => Failure::Stopped,
+            error => Failure::Data(error),
+        }
+    }
+}
+
+/// A window whose live data has been read.
+pub(super) struct Ready {
+    pub(super) window: Range<SegmentSeq>,
+    pub(super) loaded: LoadedPieces,
+}
+
+/// A window that is home but for the flush, and the tail that has to follow.
+pub(super) struct Written {
+    pub(super) window: Range<SegmentSeq>,
+    pub(super) pieces: Vec<(Line, Addr)>,
+    /// How many were to go home.
+    pub(super) live: usize,
+    /// Fingerprinted blocks that were touched.
+    pub(super) touched: u64,
+    /// The newest record when it was last asked what is live, or anything was kept in the log.
+    pub(super) superseded_by: RecordSeq,
+    /// How many flushes of the data device had failed before anything was written.
+    pub(super) lost_flushes: u64,
+    /// Home took nothing at all of it, and gave this error.
+    pub(super) in_vain: Option<DeviceError>,
+}
+
 impl Engine {
     /// The segments to take from `start` on: as many as the window holds, none that is not durable.
     pub(super) fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
         let limit = self.log.destage_limit();
         let ring = self.log.ring();
-        let rate = self.pace.rate_assumed() / f64::from(ring.segment_bytes);
+        let rate = self.pace.borrow().rate_assumed() / f64::from(ring.segment_bytes);
         let most = match self.refused.borrow().narrow {
             true => 1,
             false => policy::window_segments(ring.segment_count, rate),
@@ -78,7 +126,7 @@ impl Engine {
         let (mut marks_refused, mut error, mut zeroed) = (Vec::new(), None, false);
         for (range, mark) in &marks {
             for part in home_parts(range.clone()) {
-                self.yield_to_users(urgent).await?;
+                self.give_way(Haste::Destage { urgent }).await?;
                 match self.carry_mark_home(part.clone(), *mark).await {
                     Ok(()) => zeroed |= matches!(mark.kind, RangeKind::Zero | RangeKind::Unmap),
                     Err(refused) => {
@@ -124,12 +172,12 @@ impl Engine {
         thorough: bool,
     ) -> Homeward {
         let bytes = pace::bytes_of(window, self.log.ring().segment_bytes);
-        self.pace.begin_window(bytes, sound.len());
+        self.pace.borrow_mut().begin_window(bytes, sound.len());
         let haste = Haste::Destage { urgent };
         let home = self.write_pieces_home(sound, haste, thorough).await;
         self.counters.borrow_mut().destaged_bytes += home.written;
         if home.error.is_none() && !home.stopped {
-            self.pace.end_window(self.rt.now(), self.yielded.get());
+            self.pace.borrow_mut().end_window(self.rt.now());
         }
         home
     }

@@ -4,7 +4,6 @@
 //! of requests is nothing to a flash drive and a second to an old disk, so the bound is a time: what
 //! is under way must be done within the policy's patience.
 
-use std::cell::Cell;
 use std::time::Duration;
 
 /// What is assumed before anything was seen: the slow end of what there is.
@@ -16,43 +15,43 @@ const LAST: f64 = 0.2;
 /// What was seen of the devices.
 pub(crate) struct Speed {
     /// Of large reads of the log, in bytes a second.
-    log_rate: Cell<f64>,
+    log_rate: f64,
     /// Between two completed home writes, in seconds.
-    home_write: Cell<f64>,
+    home_write: f64,
 }
 
 impl Speed {
     pub(crate) fn new() -> Speed {
         Speed {
-            log_rate: Cell::new(LOG_BYTES_A_SECOND),
-            home_write: Cell::new(HOME_WRITE),
+            log_rate: LOG_BYTES_A_SECOND,
+            home_write: HOME_WRITE,
         }
     }
 
     /// Notes that a read of the log took `span`, while `depth` reads as long as it, `bytes`, were
     /// under way.
-    pub(crate) fn note_log_read(&self, bytes: u64, depth: usize, span: Duration) {
+    pub(crate) fn note_log_read(&mut self, bytes: u64, depth: usize, span: Duration) {
         let rate = bytes as f64 * depth as f64 / span.as_secs_f64().max(1e-6);
-        self.log_rate.set(mix(self.log_rate.get(), rate));
+        self.log_rate = mix(self.log_rate, rate);
     }
 
     /// Notes that a home write took `span`, while `depth` were under way.
-    pub(crate) fn note_home_write(&self, depth: usize, span: Duration) {
+    pub(crate) fn note_home_write(&mut self, depth: usize, span: Duration) {
         let each = span.as_secs_f64() / depth.max(1) as f64;
-        self.home_write.set(mix(self.home_write.get(), each));
+        self.home_write = mix(self.home_write, each);
     }
 
     /// Bytes of the log that are read within `patience`; all there are if there is no bound.
     pub(crate) fn log_bytes(&self, patience: Option<Duration>) -> u64 {
         patience.map_or(u64::MAX, |patience| {
-            (self.log_rate.get() * patience.as_secs_f64()) as u64
+            (self.log_rate * patience.as_secs_f64()) as u64
         })
     }
 
     /// Home writes that are done within `patience`, at least one.
     pub(crate) fn home_writes(&self, patience: Option<Duration>) -> usize {
         patience.map_or(usize::MAX, |patience| {
-            let writes = patience.as_secs_f64() / self.home_write.get().max(1e-6);
+            let writes = patience.as_secs_f64() / self.home_write.max(1e-6);
             (writes as usize).max(1)
         })
     }
@@ -68,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_may_be_under_way_follows_what_was_seen() {
-        let (speed, patience) = (Speed::new(), Some(Duration::from_millis(20)));
+        let (mut speed, patience) = (Speed::new(), Some(Duration::from_millis(20)));
         for _ in 0..50 {
             speed.note_log_read(128 << 10, 2, Duration::from_millis(32));
             speed.note_home_write(4, Duration::from_millis(40));
@@ -86,7 +85,7 @@ mod tests {
 
     #[test]
     fn without_a_bound_there_is_none_and_one_write_is_always_allowed() {
-        let speed = Speed::new();
+        let mut speed = Speed::new();
         assert_eq!(speed.log_bytes(None), u64::MAX);
         assert_eq!(speed.home_writes(None), usize::MAX);
         speed.note_home_write(1, Duration::from_secs(100));

@@ -1,7 +1,6 @@
 use super::*;
 
 const SEGMENT: u32 = 1 << 20;
-const NOT: Duration = Duration::ZERO;
 
 fn at(seconds: f64) -> Instant {
     Instant::default().plus(Duration::from_secs_f64(seconds))
@@ -14,11 +13,11 @@ fn near(value: f64, wanted: f64) {
 
 /// A burst that began at 0 has taken windows of a piece of so many bytes home, by these times.
 fn emptied(windows: &[(u64, f64)]) -> Pace {
-    let pace = Pace::new(SegmentSeq(0));
-    pace.begin(at(0.0), NOT);
+    let mut pace = Pace::new(SegmentSeq(0));
+    pace.begin(at(0.0));
     for (bytes, by) in windows {
         pace.begin_window(*bytes, 1);
-        pace.end_window(at(*by), NOT);
+        pace.end_window(at(*by));
     }
     pace
 }
@@ -35,15 +34,15 @@ fn the_rate_is_that_of_all_there_was_at_first_and_then_of_the_last_seconds() {
         2.5e6,
     );
     // However long it was fast before, a second of nothing is a fifth.
-    let pace = emptied(&[(400_000_000, 100.0)]);
+    let mut pace = emptied(&[(400_000_000, 100.0)]);
     near(pace.rate().unwrap(), 4e6);
     pace.begin_window(0, 1);
-    pace.end_window(at(101.0), NOT);
+    pace.end_window(at(101.0));
     let rate = pace.rate().unwrap();
     assert!((3.1e6..4e6).contains(&rate), "{rate}");
     for second in 102..130 {
         pace.begin_window(1_000_000, 1);
-        pace.end_window(at(f64::from(second)), NOT);
+        pace.end_window(at(f64::from(second)));
     }
     let rate = pace.rate().unwrap();
     assert!((1e6..1.05e6).contains(&rate), "{rate}");
@@ -51,73 +50,77 @@ fn the_rate_is_that_of_all_there_was_at_first_and_then_of_the_last_seconds() {
 
 #[test]
 fn what_users_were_let_go_first_for_does_not_lower_the_rate_nor_does_time_between_bursts() {
-    let (pace, before) = (Pace::new(SegmentSeq(0)), Duration::from_secs(100));
-    pace.begin(at(200.0), before);
+    let mut pace = Pace::new(SegmentSeq(0));
+    pace.stood_back(Duration::from_secs(100));
+    pace.begin(at(200.0));
     pace.begin_window(2_000_000, 1);
     // Ten seconds, of which it stood back for eight.
-    pace.end_window(at(210.0), before + Duration::from_secs(8));
+    pace.stood_back(Duration::from_secs(8));
+    pace.end_window(at(210.0));
     near(pace.rate().unwrap(), 1e6);
     pace.end();
-    pace.begin(at(900.0), before + Duration::from_secs(300));
+    pace.stood_back(Duration::from_secs(292));
+    pace.begin(at(900.0));
     pace.begin_window(1_000_000, 1);
-    pace.end_window(at(901.0), before + Duration::from_secs(300));
+    pace.end_window(at(901.0));
     near(pace.rate().unwrap(), 1e6);
     // If it did nothing but stand back, nothing is known of the rate.
-    pace.went_home(0, at(905.0), before + Duration::from_secs(304));
+    pace.stood_back(Duration::from_secs(4));
+    pace.went_home(0, at(905.0));
     near(pace.rate().unwrap(), 1e6);
 }
 
 #[test]
 fn what_is_home_counts_piece_by_piece_until_it_is_free_or_the_burst_ends() {
-    let pace = Pace::new(SegmentSeq(0));
-    pace.begin(at(0.0), NOT);
+    let mut pace = Pace::new(SegmentSeq(0));
+    pace.begin(at(0.0));
     pace.begin_window(1_000, 4);
-    pace.went_home(1, at(1.0), NOT);
+    pace.went_home(1, at(1.0));
     assert_eq!(pace.homeward(), (250.0, 1));
     // What is no longer live when it ends went home, too, as far as room is concerned.
-    pace.end_window(at(2.0), NOT);
+    pace.end_window(at(2.0));
     assert_eq!(pace.homeward(), (1_000.0, 4));
     // The next is written while the one before is given up.
     pace.begin_window(600, 3);
-    pace.went_home(2, at(3.0), NOT);
+    pace.went_home(2, at(3.0));
     pace.freed(1_000, 4);
     assert_eq!(pace.homeward(), (400.0, 2));
     // More pieces than there are make no more room than there is.
-    pace.went_home(9, at(4.0), NOT);
+    pace.went_home(9, at(4.0));
     assert_eq!(pace.homeward(), (600.0, 3));
     pace.end();
     assert_eq!(pace.homeward(), (0.0, 0));
-    pace.went_home(1, at(5.0), NOT);
+    pace.went_home(1, at(5.0));
     assert_eq!(pace.homeward(), (0.0, 0), "of no window");
 }
 
 #[test]
 fn a_window_without_anything_live_counts_as_a_whole() {
-    let pace = emptied(&[]);
+    let mut pace = emptied(&[]);
     pace.begin_window(3_000_000, 0);
     assert_eq!(pace.homeward(), (0.0, 0));
-    pace.end_window(at(1.0), NOT);
+    pace.end_window(at(1.0));
     assert_eq!(pace.homeward(), (3_000_000.0, 0));
     near(pace.rate().unwrap(), 3e6);
 }
 
 #[test]
 fn what_was_taken_is_waited_for_at_the_rate_of_emptying_and_at_its_multiple() {
-    let pace = emptied(&[(1_000_000, 1.0)]);
+    let mut pace = emptied(&[(1_000_000, 1.0)]);
     let head = SegmentSeq(0);
-    assert_eq!(pace.wait(1.0, at(2.0)), NOT);
+    assert_eq!(pace.wait(1.0, at(2.0)), Duration::ZERO);
     pace.take(500_000, head, SEGMENT);
     // A hundredth of a second's worth was saved.
     near(pace.wait(1.0, at(2.0)).as_secs_f64(), 0.49);
     near(pace.wait(2.0, at(2.0)).as_secs_f64(), 0.245);
     near(pace.wait(1.0, at(2.2)).as_secs_f64(), 0.29);
     near(pace.wait(2.0, at(2.3)).as_secs_f64(), 0.045);
-    assert_eq!(pace.wait(1.0, at(2.4)), NOT);
+    assert_eq!(pace.wait(1.0, at(2.4)), Duration::ZERO);
 }
 
 #[test]
 fn requests_that_are_let_go_one_by_one_go_at_the_rate_and_idle_time_is_not_saved_up() {
-    let pace = emptied(&[(1_000_000, 1.0)]);
+    let mut pace = emptied(&[(1_000_000, 1.0)]);
     // A minute of nothing is no more allowance than a hundredth of a second.
     let (began, mut now, mut taken) = (60.0, 60.0, 0);
     while now < began + 2.0 {
@@ -134,16 +137,16 @@ fn requests_that_are_let_go_one_by_one_go_at_the_rate_and_idle_time_is_not_saved
 
 #[test]
 fn no_request_makes_the_next_wait_for_more_than_a_second() {
-    let pace = emptied(&[(1_000, 1.0)]);
+    let mut pace = emptied(&[(1_000, 1.0)]);
     pace.take(1 << 30, SegmentSeq(0), SEGMENT);
     near(pace.wait(1.0, at(2.0)).as_secs_f64(), 1.0);
     near(pace.wait(1.0, at(2.75)).as_secs_f64(), 0.25);
-    assert_eq!(pace.wait(1.0, at(3.1)), NOT);
+    assert_eq!(pace.wait(1.0, at(3.1)), Duration::ZERO);
 }
 
 #[test]
 fn what_a_request_takes_of_the_log_is_told_by_the_segments_that_were_filled() {
-    let pace = emptied(&[(1_000_000, 1.0)]);
+    let mut pace = emptied(&[(1_000_000, 1.0)]);
     // Requests of which 64 KiB fill a segment: each takes 16 times what it asks for.
     for segment in 0..60 {
         for _ in 0..16 {
@@ -160,18 +163,18 @@ fn what_a_request_takes_of_the_log_is_told_by_the_segments_that_were_filled() {
 
 #[test]
 fn segments_that_were_filled_without_a_request_are_nobodys_cost() {
-    let pace = emptied(&[(1_000_000, 1.0)]);
-    assert_eq!(pace.wait(1.0, at(1.0)), NOT);
+    let mut pace = emptied(&[(1_000_000, 1.0)]);
+    assert_eq!(pace.wait(1.0, at(1.0)), Duration::ZERO);
     pace.take(100_000, SegmentSeq(5), SEGMENT);
     near(pace.wait(1.0, at(1.0)).as_secs_f64(), 0.09);
 }
 
 #[test]
 fn what_was_taken_while_nobody_was_paced_is_not_waited_for() {
-    let pace = emptied(&[(1_000_000, 1.0)]);
+    let mut pace = emptied(&[(1_000_000, 1.0)]);
     pace.take(1 << 30, SegmentSeq(0), SEGMENT);
     pace.forgive(at(1.0));
-    assert_eq!(pace.wait(1.0, at(1.0)), NOT);
+    assert_eq!(pace.wait(1.0, at(1.0)), Duration::ZERO);
     pace.take(500_000, SegmentSeq(0), SEGMENT);
     near(pace.wait(1.0, at(1.0)).as_secs_f64(), 0.5);
 }

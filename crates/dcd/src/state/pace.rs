@@ -8,7 +8,6 @@
 //! Amounts are bytes of the log, with headers, summaries and padding: what a request takes of them is
 //! measured, too.
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -37,79 +36,86 @@ struct Window {
 /// What is known of how fast the log is emptied and filled.
 pub(crate) struct Pace {
     /// How fast the log is emptied; nothing if not yet known.
-    rate: Cell<Option<f64>>,
+    rate: Option<f64>,
     /// How long that was measured, in seconds.
-    measured: Cell<f64>,
+    measured: f64,
     /// Until when, and how long destaging had stood back for users by then.
-    seen: Cell<(Instant, Duration)>,
+    seen: (Instant, Duration),
+    /// How long destaging stood back for users, in all.
+    yielded: Duration,
     /// Bytes that went home since.
-    gained: Cell<f64>,
-    window: Cell<Option<Window>>,
+    gained: f64,
+    window: Option<Window>,
     /// Bytes of the log, and pieces, that are home and not free yet.
-    homeward: Cell<(f64, usize)>,
+    homeward: (f64, usize),
     /// What writers took beyond what had flowed in, when it was last looked at.
-    debt: Cell<(f64, Instant)>,
+    debt: (f64, Instant),
     /// Bytes of the log for each byte that is asked for.
-    cost: Cell<f64>,
+    cost: f64,
     /// The head when that was last measured, and the bytes asked for since.
-    head: Cell<SegmentSeq>,
-    asked: Cell<u64>,
+    head: SegmentSeq,
+    asked: u64,
 }
 
 impl Pace {
     pub(crate) fn new(head: SegmentSeq) -> Pace {
         Pace {
-            rate: Cell::new(None),
-            measured: Cell::new(0.0),
-            seen: Cell::default(),
-            gained: Cell::new(0.0),
-            window: Cell::new(None),
-            homeward: Cell::new((0.0, 0)),
-            debt: Cell::new((0.0, Instant::default())),
-            cost: Cell::new(1.0),
-            head: Cell::new(head),
-            asked: Cell::new(0),
+            rate: None,
+            measured: 0.0,
+            seen: Default::default(),
+            yielded: Duration::ZERO,
+            gained: 0.0,
+            window: None,
+            homeward: (0.0, 0),
+            debt: (0.0, Instant::default()),
+            cost: 1.0,
+            head,
+            asked: 0,
         }
     }
 
     /// How fast the log was emptied lately, in its bytes a second; nothing if not yet known.
     pub(crate) fn rate(&self) -> Option<f64> {
-        self.rate.get()
+        self.rate
     }
 
     /// The same, or what is assumed.
     pub(crate) fn rate_assumed(&self) -> f64 {
-        self.rate.get().unwrap_or(RATE_UNKNOWN)
+        self.rate.unwrap_or(RATE_UNKNOWN)
     }
 
     /// Bytes of the log and pieces of the map that are home already, and will be free.
     pub(crate) fn homeward(&self) -> (f64, usize) {
-        self.homeward.get()
+        self.homeward
     }
 
     /// A burst of destaging begins: what time went by before does not count.
-    pub(crate) fn begin(&self, now: Instant, yielded: Duration) {
-        self.seen.set((now, yielded));
-        self.gained.set(0.0);
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.seen = (now, self.yielded);
+        self.gained = 0.0;
         self.end();
     }
 
     /// It ended, or broke off: nothing more of it will be free.
-    pub(crate) fn end(&self) {
-        self.homeward.set((0.0, 0));
-        self.window.set(None);
+    pub(crate) fn end(&mut self) {
+        self.homeward = (0.0, 0);
+        self.window = None;
     }
 
     /// A window of so many bytes of log and live pieces begins to go home.
-    pub(crate) fn begin_window(&self, bytes: u64, pieces: usize) {
+    pub(crate) fn begin_window(&mut self, bytes: u64, pieces: usize) {
         let bytes = bytes as f64;
-        self.window.set(Some(Window { bytes, pieces }));
+        self.window = Some(Window { bytes, pieces });
     }
 
-    /// So many pieces of the window are home, at a time `now` up to which destaging had stood back for
-    /// users for `yielded`.
-    pub(crate) fn went_home(&self, pieces: usize, now: Instant, yielded: Duration) {
-        let Some(window) = self.window.get() else {
+    /// Destaging has stood back for users for so long.
+    pub(crate) fn stood_back(&mut self, span: Duration) {
+        self.yielded += span;
+    }
+
+    /// So many pieces of the window are home by now.
+    pub(crate) fn went_home(&mut self, pieces: usize, now: Instant) {
+        let Some(window) = self.window else {
             return;
         };
         let pieces = pieces.min(window.pieces);
@@ -121,79 +127,79 @@ impl Pace {
             bytes: window.bytes - bytes,
             pieces: window.pieces - pieces,
         };
-        self.window.set(Some(left));
-        let (all, count) = self.homeward.get();
-        self.homeward.set((all + bytes, count + pieces));
-        self.gained.set(self.gained.get() + bytes);
-        self.measure(now, yielded);
+        self.window = Some(left);
+        let (all, count) = self.homeward;
+        self.homeward = (all + bytes, count + pieces);
+        self.gained += bytes;
+        self.measure(now);
     }
 
     /// All of the window is home that will be.
-    pub(crate) fn end_window(&self, now: Instant, yielded: Duration) {
-        let left = self.window.get().map_or(0, |window| window.pieces);
-        self.went_home(left, now, yielded);
-        self.window.set(None);
+    pub(crate) fn end_window(&mut self, now: Instant) {
+        let left = self.window.map_or(0, |window| window.pieces);
+        self.went_home(left, now);
+        self.window = None;
     }
 
     /// A window of so many bytes and pieces is free.
-    pub(crate) fn freed(&self, bytes: u64, pieces: usize) {
-        let (all, count) = self.homeward.get();
+    pub(crate) fn freed(&mut self, bytes: u64, pieces: usize) {
+        let (all, count) = self.homeward;
         let left = (all - bytes as f64).max(0.0);
-        self.homeward.set((left, count.saturating_sub(pieces)));
+        self.homeward = (left, count.saturating_sub(pieces));
     }
 
     /// Averages over time; at first over all there was. What users were let go first for does not
     /// count, or writers would be held up to a rate that nothing but they themselves had lowered.
-    fn measure(&self, now: Instant, yielded: Duration) {
-        let (then, before) = self.seen.get();
-        let stood_back = yielded.saturating_sub(before);
+    fn measure(&mut self, now: Instant) {
+        let (then, before) = self.seen;
+        let stood_back = self.yielded.saturating_sub(before);
         let span = now.since(then).saturating_sub(stood_back).as_secs_f64();
         if span <= 0.0 {
             return;
         }
-        self.seen.set((now, yielded));
-        let rate = self.gained.replace(0.0) / span;
-        let measured = (self.measured.get() + span).min(AVERAGED.max(span));
-        self.measured.set(measured);
-        let old = self.rate.get().unwrap_or(rate);
-        self.rate.set(Some(old + span / measured * (rate - old)));
+        self.seen = (now, self.yielded);
+        let rate = std::mem::replace(&mut self.gained, 0.0) / span;
+        let measured = (self.measured + span).min(AVERAGED.max(span));
+        self.measured = measured;
+        let old = self.rate.unwrap_or(rate);
+        self.rate = Some(old + span / measured * (rate - old));
     }
 
     /// How long a request has to wait that may go at `multiple` of the rate of emptying.
-    pub(crate) fn wait(&self, multiple: f64, now: Instant) -> Duration {
+    pub(crate) fn wait(&mut self, multiple: f64, now: Instant) -> Duration {
         let rate = multiple * self.rate_assumed();
-        let (debt, then) = self.debt.get();
+        let (debt, then) = self.debt;
         let flowed = rate * now.since(then).as_secs_f64();
         let debt = (debt - flowed).clamp(-rate * SAVED, rate * WAIT_MAX);
-        self.debt.set((debt, now));
+        self.debt = (debt, now);
         Duration::from_secs_f64((debt / rate).max(0.0))
     }
 
     /// Nobody is paced now, so nothing of what was taken is waited for later.
-    pub(crate) fn forgive(&self, now: Instant) {
-        self.debt.set((0.0, now));
+    pub(crate) fn forgive(&mut self, now: Instant) {
+        self.debt = (0.0, now);
     }
 
     /// A request takes so many bytes, headers included as far as it can know; the log's head is there.
-    pub(crate) fn take(&self, bytes: u64, head: SegmentSeq, segment_bytes: u32) {
-        let moved = head.since(self.head.get()) * u64::from(segment_bytes);
+    pub(crate) fn take(&mut self, bytes: u64, head: SegmentSeq, segment_bytes: u32) {
+        let moved = head.since(self.head) * u64::from(segment_bytes);
         if moved > 0 {
-            let asked = self.asked.replace(0);
-            self.head.set(head);
+            let asked = std::mem::replace(&mut self.asked, 0);
+            self.head = head;
             // What nobody asked for, what home refuses for instance, is no request's cost.
             if asked > 0 {
                 let cost = moved as f64 / asked as f64;
-                self.cost.set(self.cost.get() * (1.0 - LAST) + LAST * cost);
+                self.cost = self.cost * (1.0 - LAST) + LAST * cost;
             }
         }
-        self.asked.set(self.asked.get() + bytes);
-        let (debt, then) = self.debt.get();
-        self.debt.set((debt + bytes as f64 * self.cost.get(), then));
+        self.asked += bytes;
+        let (debt, then) = self.debt;
+        self.debt = (debt + bytes as f64 * self.cost, then);
     }
 
     /// What is left of the newest segment, roughly, as a share of it.
     pub(crate) fn left_of_newest(&self, segment_bytes: u32) -> f64 {
-        let taken = self.asked.get() as f64 * self.cost.get();
+        let taken = self.asked as f64 * self.cost;
         (1.0 - taken / f64::from(segment_bytes)).clamp(0.0, 1.0)
     }
 }

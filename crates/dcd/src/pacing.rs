@@ -1,0 +1,146 @@
+//! Who waits for whom, and how long: destaging for users, and writers for the destaging.
+//!
+//! A disk has one queue, so whoever comes waits behind what is under way. Destaging lets users go first
+//! while there is room, and has no more under way than they would wait for (`state/speed.rs` says how
+//! much that is). Once the log is nearly full it is the writers who wait, so that they fill it no faster
+//! than it is emptied (`state/pace.rs`). How long, and from when on: `policy.rs`.
+
+use std::time::Duration;
+
+use forebay_device::{DeviceError, Op, Result};
+use futures_util::future::select;
+
+use crate::engine::Engine;
+use crate::policy;
+
+/// Waits shorter than this are not worth a timer.
+const PACE_GRAIN: Duration = Duration::from_millis(1);
+/// Who waits for the pace looks again this often: it changes.
+const PACE_AGAIN: Duration = Duration::from_millis(20);
+/// The longest that the pace alone makes anybody wait at the head of the queue.
+const PACED_MAX: Duration = Duration::from_secs(1);
+/// What a piece or a mark takes in the log besides its data, in bytes, roughly.
+const ENTRY_BYTES: u64 = 32;
+
+/// Who brings pieces home.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Haste {
+    /// Destaging, which lets users go first, unless it is urgent.
+    Destage {
+        /// The log is filling up.
+        urgent: bool,
+    },
+    /// The rescue from a failed log.
+    Rescue,
+}
+
+impl Engine {
+    /// What the destager sees.
+    pub(crate) fn observe(&self) -> policy::Observed {
+        let used = self.used();
+        let something = !self.map.borrow().is_empty() || self.log.tail() != self.log.head();
+        let keeps = self.keeps_all();
+        let due = self.refused.borrow().due(self.rt.now());
+        policy::Observed {
+            used,
+            dirty: something
+                && (!keeps || due || self.log_used() > policy::HIGH_WATER && self.would_gain()),
+            idle: self.idle(),
+            pressed: self.starved.get() || self.draining.get() > 0,
+            unnoted: self.log.superblock().stable < self.log.stable(),
+            look_again: self.refused.borrow().due_in(self.rt.now()),
+        }
+    }
+
+    /// Waits for `span`, or until destaging is urgent.
+    pub(crate) async fn wait_unless_urgent(&self, span: Duration) {
+        let sleep = self.rt.sleep(span);
+        select(sleep, self.urgent.listen()).await;
+    }
+
+    /// Lets users go first, where they do.
+    ///
+    /// # Errors
+    /// When the volume is closing.
+    pub(crate) async fn give_way(&self, haste: Haste) -> Result<()> {
+        match haste {
+            Haste::Destage { urgent } => self.yield_to_users(urgent).await,
+            Haste::Rescue if self.stopping.get() => Err(DeviceError::Closed { op: Op::Write }),
+            Haste::Rescue => Ok(()),
+        }
+    }
+
+    /// How long what is under way may keep users waiting.
+    pub(crate) fn patience(&self, haste: Haste) -> Option<Duration> {
+        match haste {
+            Haste::Destage { urgent } => policy::patience(urgent, self.observe().pressed),
+            Haste::Rescue => None,
+        }
+    }
+
+    /// Lets users go first: returns when nobody is being served, or at once if it is urgent.
+    ///
+    /// # Errors
+    /// When the volume is closing: what is not home by then stays in the log.
+    async fn yield_to_users(&self, urgent: bool) -> Result<()> {
+        loop {
+            let op = Op::Write;
+            if self.closing.get().is_some() {
+                return Err(DeviceError::Closed { op });
+            }
+            // The rescue takes over, and users wait for it: they are never idle.
+            if self.log.failure().is_some() {
+                let cause = "the log failed meanwhile".into();
+                return Err(DeviceError::Failed { op, cause });
+            }
+            if urgent {
+                return Ok(());
+            }
+            let seen = self.observe();
+            if seen.pressed || seen.used > policy::HIGH_WATER {
+                return Ok(());
+            }
+            let threshold = policy::idle_threshold(seen.used);
+            // Right after a pause, any request at all makes it wait out another whole threshold.
+            if seen.idle >= threshold {
+                return Ok(());
+            }
+            let began = self.rt.now();
+            self.wait_unless_urgent(threshold - seen.idle).await;
+            let waited = self.rt.now().since(began);
+            self.pace.borrow_mut().stood_back(waited);
+        }
+    }
+
+    /// How long a write has to wait, so that writers and destaging meet before the log is full.
+    pub(crate) fn pace_wait(&self) -> Duration {
+        let Some(multiple) = policy::pace(self.used_soon()) else {
+            self.pace.borrow_mut().forgive(self.rt.now());
+            return Duration::ZERO;
+        };
+        self.pace.borrow_mut().wait(multiple, self.rt.now())
+    }
+
+    /// What such a write takes of what is paced.
+    pub(crate) fn take(&self, bytes: u64, entries: u64) {
+        let bytes = bytes + entries * ENTRY_BYTES;
+        let segment_bytes = self.log.ring().segment_bytes;
+        let head = self.log.head();
+        self.pace.borrow_mut().take(bytes, head, segment_bytes);
+    }
+
+    /// Waits until it is the turn of who comes next, looking again as the log empties.
+    pub(crate) async fn keep_pace(&self) {
+        let end = self.rt.now().plus(PACED_MAX);
+        while self.closing.get().is_none() && self.log.failure().is_none() && self.rt.now() < end {
+            let progress = self.log.progress();
+            let wait = self.pace_wait();
+            if wait.is_zero() {
+                return;
+            }
+            let sleep = self.rt.sleep(wait.clamp(PACE_GRAIN, PACE_AGAIN));
+            let settled = self.settled.listen();
+            select(sleep, select(settled, progress)).await;
+        }
+    }
+}

@@ -1,0 +1,120 @@
+use std::io::ErrorKind;
+
+use forebay_device::Op;
+use forebay_log::{RingGeometry, SEGMENTS_AT};
+use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
+
+use super::*;
+use crate::piece::Piece;
+
+const NEXT: RecordSeq = RecordSeq(9);
+
+fn map() -> Map {
+    Map::new(RingGeometry {
+        segment_bytes: 128 << 10,
+        segment_count: 32,
+        block: 512,
+        len: SEGMENTS_AT + (4 << 20),
+    })
+}
+
+/// Where a line lies in the log.
+fn place(line: u64) -> Addr {
+    Addr(SEGMENTS_AT / SECTOR_BYTES + line * LINE_SECTORS)
+}
+
+/// A whole line, at its place in the log.
+fn put(map: &mut Map, line: u64) {
+    map.insert(Piece::new(Sector(line * LINE_SECTORS), 8, place(line), 0));
+}
+
+fn keep(refused: &mut Refused, lines: impl IntoIterator<Item = u64>) {
+    for line in lines {
+        refused.keep(Line(line), place(line));
+    }
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::default().plus(Duration::from_secs(seconds))
+}
+
+#[test]
+fn all_is_kept_when_home_has_refused_each_line_and_mark_that_is_left() {
+    let (mut map, mut refused) = (map(), Refused::default());
+    put(&mut map, 1);
+    put(&mut map, 2);
+    keep(&mut refused, [1]);
+    assert!(!refused.keeps_all(&map, NEXT));
+    keep(&mut refused, [2]);
+    assert!(refused.keeps_all(&map, RecordSeq(10)));
+    let zero = Mark {
+        kind: RangeKind::Zero,
+        record: RecordSeq(11),
+    };
+    map.mark(800..808, Some(zero));
+    assert!(!refused.keeps_all(&map, RecordSeq(12)));
+    refused.keep_marks(vec![RecordSeq(11)]);
+    assert!(refused.keeps_all(&map, RecordSeq(13)));
+}
+
+#[test]
+fn what_is_left_is_tried_again_later_each_time_it_was_in_vain_and_at_once_when_asked() {
+    let (mut map, mut refused) = (map(), Refused::default());
+    put(&mut map, 1);
+    keep(&mut refused, [1]);
+    assert!(refused.due(at(0)), "what was never reviewed");
+    refused.begin();
+    refused.review(&map, at(0), false, true);
+    assert!(!refused.due(at(0)));
+    let first = refused.due_in(at(0)).unwrap();
+    refused.review(&map, at(0), false, true);
+    assert!(refused.due_in(at(0)).unwrap() > first);
+    let begun = refused.try_now();
+    assert!(refused.due(at(0)) && !refused.tried_since(begun));
+    refused.begin();
+    refused.review(&map, at(0), false, true);
+    assert!(refused.tried_since(begun));
+}
+
+#[test]
+fn what_is_home_or_overwritten_is_refused_no_longer() {
+    let (mut map, mut refused) = (map(), Refused::default());
+    put(&mut map, 1);
+    put(&mut map, 2);
+    keep(&mut refused, [1, 2]);
+    refused.note(&DeviceError::io(Op::Write, 0..512, ErrorKind::Other.into()));
+    assert!(refused.cause().is_some());
+    assert_eq!(
+        refused.ranges(),
+        (2 * LINE_BYTES, vec![(LINE_BYTES, 2 * LINE_BYTES)])
+    );
+    refused.went_home(Line(1), place(1));
+    assert_eq!(
+        refused.ranges(),
+        (LINE_BYTES, vec![(2 * LINE_BYTES, LINE_BYTES)])
+    );
+    map.mark(0..100, None);
+    refused.review(&map, at(0), true, true);
+    assert!(refused.is_empty() && refused.cause().is_none());
+}
+
+#[test]
+fn the_first_ranges_are_named_and_all_are_counted() {
+    let mut refused = Refused::default();
+    keep(&mut refused, (0..40).map(|n| 2 * n));
+    let (bytes, ranges) = refused.ranges();
+    assert_eq!((bytes, ranges.len()), (40 * LINE_BYTES, NAMED));
+}
+
+#[test]
+fn a_part_of_a_line_stays_refused_when_another_goes_home() {
+    let (mut map, mut refused) = (map(), Refused::default());
+    map.insert(Piece::new(Sector(8), 1, place(1), 0));
+    keep(&mut refused, [1]);
+    refused.went_home(Line(1), place(2));
+    assert!(refused.keeps_all(&map, NEXT));
+    assert_eq!(
+        refused.ranges(),
+        (LINE_BYTES, vec![(LINE_BYTES, LINE_BYTES)])
+    );
+}
