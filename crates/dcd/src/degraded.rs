@@ -16,7 +16,7 @@ use forebay_log::{Addr, RangeKind};
 use forebay_units::Line;
 use futures_util::future::{Either, select};
 
-use crate::engine::{Engine, Rescue, sectors};
+use crate::engine::{Engine, sectors};
 use crate::home::LoadedPieces;
 use crate::marks::home_parts;
 use crate::pacing::Haste;
@@ -40,14 +40,14 @@ struct Setback {
 pub(crate) async fn rescuer(engine: Rc<Engine>) {
     let failure = engine.log.failed().await;
     tracing::error!(%failure, "going on without the log");
-    engine.rescue.set(Rescue::UnderWay);
-    engine.settled.notify_all();
+    engine.rescue.borrow_mut().begin();
+    engine.signals.settled.notify_all();
     let mut failures = 0;
     loop {
-        engine.rescuing.set(true);
+        engine.service.borrow_mut().rescuing = true;
         let rescued = engine.rescue().await;
-        engine.rescuing.set(false);
-        engine.settled.notify_all();
+        engine.service.borrow_mut().rescuing = false;
+        engine.signals.settled.notify_all();
         match rescued {
             Ok(()) => break,
             Err(Setback { progress }) => {
@@ -61,7 +61,7 @@ pub(crate) async fn rescuer(engine: Rc<Engine>) {
 
 impl Engine {
     async fn pause_before_retry(&self, failures: u32) {
-        let waited_for = self.users() > 0;
+        let waited_for = self.activity.borrow().is_busy();
         self.pause(policy::retry_after(failures, waited_for)).await;
     }
 
@@ -103,16 +103,16 @@ impl Engine {
             // That the device is gone is found out once, and not batch by batch.
             gone = asked > 0 && loaded.unreadable.len() == asked && !self.log.answers().await;
         }
-        self.unreadable.set(unreadable);
+        self.faults.borrow_mut().unreadable = unreadable;
         // Asked of the map and not of what was done: destaging may still have moved a piece meanwhile.
         let all_home = {
             let map = self.map.borrow();
             map.live_sectors() == 0 && map.ranges().lost() == map.ranges().len()
         };
-        if left || !all_home || unreadable > 0 || self.stopping.get() {
+        if left || !all_home || unreadable > 0 || self.is_stopping() {
             return Err(Setback { progress });
         }
-        self.give_up_unreadable.set(false);
+        self.faults.borrow_mut().all_is_read();
         Ok(())
     }
 
@@ -126,7 +126,7 @@ impl Engine {
         if marks.is_empty() {
             return Ok(());
         }
-        let lost = self.lost_flushes.get();
+        let lost = self.past_log.borrow().flushes_failed();
         let attempt = async {
             for (range, mark) in &marks {
                 for part in home_parts(range.clone()) {
@@ -181,7 +181,7 @@ impl Engine {
         if sound.is_empty() {
             return true;
         }
-        let lost = self.lost_flushes.get();
+        let lost = self.past_log.borrow().flushes_failed();
         let home = self.write_pieces_home(sound.clone(), Haste::Rescue, true);
         let home = home.await;
         if let Some(error) = &home.error {
@@ -196,13 +196,13 @@ impl Engine {
         // Not all may even have been tried: the volume may be closing.
         let all = home.taken.len() == sound.len();
         if all {
-            self.data_trouble.is_over();
+            self.faults.borrow_mut().data.clear();
         }
         all
     }
 
     fn note_setback(&self, error: &DeviceError) {
-        if !self.stopping.get() {
+        if !self.is_stopping() {
             tracing::warn!(%error, "the data device fails, too; will retry");
             self.data_fails(error);
         }
@@ -210,7 +210,7 @@ impl Engine {
 
     /// What cannot be read is lost once an administrator has said so; it was just tried again.
     pub(crate) fn consider_giving_up(&self, loaded: &mut LoadedPieces) {
-        if self.give_up_unreadable.get() && !loaded.unreadable.is_empty() {
+        if self.faults.borrow().gives_up() && !loaded.unreadable.is_empty() {
             loaded.error = None;
             let unreadable = std::mem::take(&mut loaded.unreadable);
             loaded.damaged.extend(unreadable);
@@ -242,16 +242,17 @@ impl Engine {
         let mut failures = 0;
         loop {
             let marked = self.mark_abandoned().await;
-            let settled = marked.is_ok() || self.witnessed.get() || self.testify().await;
-            self.stale_log.set(marked.is_err());
+            let settled =
+                marked.is_ok() || self.rescue.borrow().is_witnessed() || self.testify().await;
+            self.rescue.borrow_mut().marked(marked.is_ok());
             if settled {
-                self.log_trouble.is_over();
-                self.rescue.set(Rescue::Done);
+                self.faults.borrow_mut().log.clear();
+                self.rescue.borrow_mut().finish();
             } else if let Err(error) = &marked {
                 let what = "the failed log cannot be marked as given up";
                 self.log_troubles(format!("{what}: {error}"));
             }
-            self.settled.notify_all();
+            self.signals.settled.notify_all();
             if marked.is_ok() {
                 return;
             }
@@ -264,11 +265,11 @@ impl Engine {
     /// as lost that was durably written since; what is salvaged later would replace that.
     pub(crate) async fn mark_for_good(&self) {
         let same = self.payload.borrow().lost == self.lost_ranges();
-        if same && !self.stale_log.get() {
+        if same && !self.rescue.borrow().has_stale_log() {
             return;
         }
         let marked = self.mark_abandoned().await;
-        self.stale_log.set(marked.is_err());
+        self.rescue.borrow_mut().marked(marked.is_ok());
         let layer = self.payload.borrow().encode();
         let amended = self.log.amend_abandoned(|next| next.layer = layer).await;
         if let Err(error) = amended {
@@ -298,16 +299,14 @@ impl Engine {
     /// said so. True if that will do.
     async fn testify(&self) -> bool {
         let Some(witness) = &self.witness else {
-            self.witnessed.set(self.forsaken.get());
-            return self.forsaken.get();
+            return self.rescue.borrow_mut().asked_witness(false);
         };
         let epoch = self.log.superblock().epoch.0;
         let kept = witness.give_up(self.log.volume(), epoch).await;
         if let Err(error) = &kept {
             tracing::error!(%error, "nor could it be noted elsewhere that the log was given up");
         }
-        self.witnessed.set(kept.is_ok() || self.forsaken.get());
-        self.witnessed.get()
+        self.rescue.borrow_mut().asked_witness(kept.is_ok())
     }
 
     /// Waits until all the failed log held is home and it is out of the game.
@@ -315,9 +314,8 @@ impl Engine {
     /// # Errors
     /// When that is held up for longer than patience lasts: until when nobody knows.
     async fn until_rescued(&self, op: Op) -> Result<()> {
-        let rescued = self
-            .settled
-            .until(|| (self.rescue.get() == Rescue::Done).then_some(()));
+        let done = || self.rescue.borrow().is_done().then_some(());
+        let rescued = self.signals.settled.until(done);
         let (rescued, lasts) = (
             std::pin::pin!(rescued),
             std::pin::pin!(self.trouble_lasts()),
@@ -353,7 +351,7 @@ impl Engine {
         for part in home_parts(range) {
             let turn = self.home.lock(part.clone()).await;
             let lost = self.change_home_past_log(kind, part.clone()).await?;
-            self.note_bypassed();
+            self.past_log.borrow_mut().note();
             if op == Op::WriteZeroes {
                 if self.map.borrow().overlaps(part.clone()) {
                     self.flush_written(lost).await?;
@@ -370,9 +368,9 @@ impl Engine {
     /// undone it. Gives how many flushes had failed before.
     async fn change_home_past_log(&self, kind: RangeKind, range: Range<u64>) -> Result<u64> {
         loop {
-            let lost = self.lost_flushes.get();
+            let lost = self.past_log.borrow().flushes_failed();
             self.change_home(kind, range.clone()).await?;
-            if self.lost_flushes.get() == lost {
+            if self.past_log.borrow().flushes_failed() == lost {
                 return Ok(lost);
             }
         }

@@ -33,8 +33,8 @@ const THOROUGH_AFTER: u32 = 3;
 /// Destages for as long as the volume is attached and its log works.
 pub(crate) async fn destager(engine: Rc<Engine>) {
     let mut failures = 0;
-    while engine.log.failure().is_none() && engine.closing.get().is_none() {
-        let wake = engine.wake.listen();
+    while engine.log.failure().is_none() && !engine.is_closing() {
+        let wake = engine.signals.wake.listen();
         match policy::decide(&engine.observe()) {
             Decision::Rest => {
                 wake.await;
@@ -55,10 +55,10 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
         let before = engine.counters.borrow().destaged_bytes;
         let thorough = failures >= THOROUGH_AFTER;
         engine.refused.borrow_mut().begin();
-        engine.destaging.set(true);
+        engine.service.borrow_mut().destaging = true;
         let done = engine.destage(thorough).await;
         engine.pace.borrow_mut().end();
-        engine.destaging.set(false);
+        engine.service.borrow_mut().destaging = false;
         let progress = engine.counters.borrow().destaged_bytes > before;
         engine.refused.borrow_mut().review(
             &engine.map.borrow(),
@@ -72,7 +72,7 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
             Err(_) => failures + 1,
         };
         let trouble = engine.note_burst(done);
-        engine.settled.notify_all();
+        engine.signals.settled.notify_all();
         if trouble {
             let pressed = engine.observe().pressed;
             let wait = policy::retry_after(failures.saturating_sub(1), pressed);
@@ -86,15 +86,15 @@ impl Engine {
     fn note_burst(&self, done: Result<(), Failure>) -> bool {
         match done {
             Ok(()) => {
-                self.log_trouble.is_over();
+                self.faults.borrow_mut().log.clear();
                 self.refused.borrow_mut().narrow = false;
                 let cause = self.refused.borrow().cause();
                 match cause.filter(|_| self.keeps_all()) {
                     Some(cause) => {
                         let cause = format!("the data device refuses some of it: {cause}");
-                        self.data_trouble.goes_on(self.rt.now(), cause);
+                        self.faults.borrow_mut().data.note(self.rt.now(), cause);
                     }
-                    None => self.data_trouble.is_over(),
+                    None => self.faults.borrow_mut().data.clear(),
                 }
                 false
             }
@@ -172,7 +172,7 @@ impl Engine {
                 self.commit(before, true).await?;
                 return Err(Failure::Data(error));
             }
-            self.settled.notify_all();
+            self.signals.settled.notify_all();
             ready = next;
         }
         self.commit(before, true).await
@@ -187,7 +187,7 @@ impl Engine {
         self.flush_written(written.lost_flushes).await?;
         self.log.flush(written.superseded_by).await?;
         self.move_tail(&written, last).await?;
-        self.settled.notify_all();
+        self.signals.settled.notify_all();
         Ok(())
     }
 

@@ -1,20 +1,19 @@
 //! One attached volume: its state, and what every operation needs of it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_device::{Device, DeviceError, Geometry, Op, Result};
 use forebay_log::{Log, RangeKind};
 use forebay_rt::{Event, Instant, RangeLock, Rt};
-use forebay_units::{ByteLen, SECTOR_BYTES, SegmentSeq};
+use forebay_units::{ByteLen, SECTOR_BYTES};
 use serde::Serialize;
 
 use crate::format::Payload;
 use crate::map::Map;
-use crate::state::{Pace, Refused, Speed, Trouble};
+use crate::state::{Activity, Faults, Pace, PastLog, Refused, Rescue, Service, Speed};
 use crate::stats::Counters;
 use crate::witness::Witness;
 
@@ -66,17 +65,6 @@ impl Default for AttachOptions {
     }
 }
 
-/// What became of a log that failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Rescue {
-    /// The log works.
-    NotNeeded,
-    /// What only it or its buffer holds is being taken home, or it is being marked as given up.
-    UnderWay,
-    /// All that was not lost is home, and no later attach will believe the log.
-    Done,
-}
-
 /// The state that the operations share. One thread; nothing is borrowed across an await.
 pub(crate) struct Engine {
     pub(crate) rt: Rt,
@@ -89,65 +77,57 @@ pub(crate) struct Engine {
     pub(crate) home: Rc<RangeLock>,
     pub(crate) payload: RefCell<Payload>,
     pub(crate) counters: RefCell<Counters>,
-    /// Writers that wait for room, in order.
+    /// Turns of writers that wait for room.
     pub(crate) queue: Rc<RangeLock>,
-    pub(crate) queued: Cell<u32>,
-    /// True if a writer waits for the tail to move.
-    pub(crate) starved: Cell<bool>,
+    /// Who is being served, and who waits.
+    pub(crate) activity: RefCell<Activity>,
+    /// What still goes on, while the volume is being closed.
+    pub(crate) service: RefCell<Service>,
     /// How fast writers may fill a log that is nearly full.
     pub(crate) pace: RefCell<Pace>,
     /// How fast the devices have been, for those who must not keep users waiting.
     pub(crate) speed: RefCell<Speed>,
+    /// What has no copy in the log, and whether it is durable.
+    pub(crate) past_log: RefCell<PastLog>,
+    /// What the devices fail to do.
+    pub(crate) faults: RefCell<Faults>,
+    /// What home refuses, and is kept in the log.
+    pub(crate) refused: RefCell<Refused>,
+    /// What becomes of a log that failed.
+    pub(crate) rescue: RefCell<Rescue>,
+    /// Who remembers that a log was given up which cannot be told so itself.
+    pub(crate) witness: Option<Rc<dyn Witness>>,
+    pub(crate) signals: Signals,
+}
+
+/// What those who wait are woken by. They look again then: a signal says that something may have
+/// changed, and not what.
+#[derive(Default)]
+pub(crate) struct Signals {
     /// Destaging must not wait any longer: the log fills, or somebody waits.
     pub(crate) urgent: Event,
-    users: Cell<u32>,
-    last_user: Cell<Instant>,
     /// The destager has something to look at.
     pub(crate) wake: Event,
     /// Something came home, or failed to.
     pub(crate) settled: Event,
-    pub(crate) draining: Cell<u32>,
-    /// Since when the volume is being closed: requests that come now fail, and those that wait for room
-    /// do so, too.
-    pub(crate) closing: Cell<Option<Instant>>,
-    /// What was acknowledged is durable, or cannot be made so: whatever goes home by itself stops.
-    pub(crate) stopping: Cell<bool>,
-    /// Home writes may be under way: of destaging, and of the rescue.
-    pub(crate) destaging: Cell<bool>,
-    pub(crate) rescuing: Cell<bool>,
-    /// How many changes past the log have completed that need a flush of the data device, and how
-    /// many of them had one. Not a flag: who comes while the flush is under way must wait, too.
-    pub(crate) bypassed: Cell<u64>,
-    pub(crate) bypassed_durable: Cell<u64>,
-    /// A flush of the data device failed that some of those needed. Whether they are there nobody
-    /// knows, and a later flush that succeeds does not say so; none is acknowledged after that.
-    pub(crate) bypassed_lost: RefCell<Option<Arc<str>>>,
-    /// Flushes of the data device that failed. One may lose all that was written and not flushed, and
-    /// not only what it was issued for: whoever wrote before it and flushes after it has nothing.
-    pub(crate) lost_flushes: Cell<u64>,
-    /// With the data device: it does not take what is to go home.
-    pub(crate) data_trouble: Trouble,
-    /// With the log device: it does not give back what it holds, or cannot be marked.
-    pub(crate) log_trouble: Trouble,
     /// What failed is to be tried again now.
     pub(crate) again: Event,
-    /// What home refuses, and is kept in the log.
-    pub(crate) refused: RefCell<Refused>,
-    /// Bytes in the log that could not be read when it was tried last.
-    pub(crate) unreadable: Cell<u64>,
-    /// An administrator said that what cannot be read is to be given up.
-    pub(crate) give_up_unreadable: Cell<bool>,
-    /// That was said of the segments before this one.
-    pub(crate) give_up_before: Cell<SegmentSeq>,
-    /// An administrator answers for it that a failed log is not attached again.
-    pub(crate) forsaken: Cell<bool>,
-    /// Who remembers that a log was given up which cannot be told so itself.
-    pub(crate) witness: Option<Rc<dyn Witness>>,
-    /// A witness, or an administrator, knows that the log was given up.
-    pub(crate) witnessed: Cell<bool>,
-    pub(crate) rescue: Cell<Rescue>,
-    /// The log could not be told that what it holds no longer counts, and would be believed.
-    pub(crate) stale_log: Cell<bool>,
+}
+
+impl Signals {
+    /// Somebody waits for everything to be home: what failed is tried again, and nothing is put off.
+    pub(crate) fn all_is_wanted_home(&self) {
+        for waiting in [&self.again, &self.wake, &self.urgent] {
+            waiting.notify_all();
+        }
+    }
+
+    /// The volume is being closed.
+    pub(crate) fn closing(&self) {
+        for waiting in [&self.settled, &self.urgent, &self.wake, &self.again] {
+            waiting.notify_all();
+        }
+    }
 }
 
 /// A user's request under way; idleness begins when the last is dropped.
@@ -158,13 +138,10 @@ pub(crate) struct Request<'a> {
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        let left = self.engine.users.get() - 1;
-        self.engine.users.set(left);
-        if left == 0 {
-            self.engine.last_user.set(self.engine.rt.now());
-            if self.engine.closing.get().is_some() {
-                self.engine.settled.notify_all();
-            }
+        let engine = self.engine;
+        let last = engine.activity.borrow_mut().end(engine.rt.now());
+        if last && engine.is_closing() {
+            engine.signals.settled.notify_all();
         }
     }
 }
@@ -206,7 +183,7 @@ impl Engine {
             ..below
         };
         Engine {
-            last_user: Cell::new(rt.now()),
+            activity: RefCell::new(Activity::new(rt.now())),
             pace: RefCell::new(Pace::new(log.head())),
             rt,
             log,
@@ -218,59 +195,37 @@ impl Engine {
             payload: RefCell::new(payload),
             counters: RefCell::new(Counters::new()),
             queue: Rc::default(),
-            queued: Cell::new(0),
-            starved: Cell::new(false),
+            service: RefCell::default(),
             speed: RefCell::new(Speed::new()),
-            urgent: Event::new(),
-            users: Cell::new(0),
-            wake: Event::new(),
-            settled: Event::new(),
-            draining: Cell::new(0),
-            closing: Cell::new(None),
-            stopping: Cell::new(false),
-            destaging: Cell::new(false),
-            rescuing: Cell::new(false),
-            bypassed: Cell::new(0),
-            bypassed_durable: Cell::new(0),
-            bypassed_lost: RefCell::new(None),
-            lost_flushes: Cell::new(0),
-            data_trouble: Trouble::default(),
-            log_trouble: Trouble::default(),
-            again: Event::new(),
+            past_log: RefCell::default(),
+            faults: RefCell::default(),
             refused: RefCell::default(),
-            unreadable: Cell::new(0),
-            give_up_unreadable: Cell::new(false),
-            give_up_before: Cell::default(),
-            forsaken: Cell::new(false),
+            rescue: RefCell::default(),
             witness: None,
-            witnessed: Cell::new(false),
-            rescue: Cell::new(Rescue::NotNeeded),
-            stale_log: Cell::new(false),
+            signals: Signals::default(),
         }
     }
 
     /// Begins a user's request.
     pub(crate) fn request(&self, op: Op) -> Result<Request<'_>> {
-        if self.closing.get().is_some() {
+        if self.is_closing() {
             return Err(DeviceError::Closed { op });
         }
-        self.users.set(self.users.get() + 1);
+        self.activity.borrow_mut().begin();
         Ok(Request {
             engine: self,
             began: self.rt.now(),
         })
     }
 
-    pub(crate) fn users(&self) -> u32 {
-        self.users.get()
+    /// True once the volume is being closed: no request is taken any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.service.borrow().closing().is_some()
     }
 
-    /// How long no user request has been under way.
-    pub(crate) fn idle(&self) -> Duration {
-        match self.users.get() {
-            0 => self.rt.now().since(self.last_user.get()),
-            _ => Duration::ZERO,
-        }
+    /// True once nothing may go home unasked.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.service.borrow().is_stopping()
     }
 
     /// Ranges (first sector, sectors) that are lost, in order, neighbours as one: they were lost piece

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::pin::pin;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result};
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Result};
 use forebay_log::{Addr, Log};
 use forebay_units::{Line, SECTOR_BYTES};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -162,7 +162,7 @@ impl Engine {
     /// True if what was tried last failed so often that the rest need not be tried one by one; not if
     /// what cannot be read is to be given up.
     fn is_hopeless(&self, failures: &Cell<u32>) -> bool {
-        failures.get() >= HOPELESS_AFTER && !self.give_up_unreadable.get()
+        failures.get() >= HOPELESS_AFTER && !self.faults.borrow().gives_up()
     }
 
     /// Writes the live parts of pieces home, in the order of their addresses, neighbours together.
@@ -258,7 +258,7 @@ impl Engine {
                 }
             }
             tried += 1;
-            let closing = self.closing.get().is_some();
+            let closing = self.is_closing();
             if closing || !thorough && out.looks_gone(tried) {
                 break;
             }
@@ -312,89 +312,6 @@ impl Engine {
         for (line, addr) in pieces {
             map.forget(*line, *addr);
             refused.went_home(*line, *addr);
-        }
-    }
-
-    /// Notes that a change went past the log and needs a flush of the data device.
-    pub(crate) fn note_bypassed(&self) {
-        self.bypassed.set(self.bypassed.get() + 1);
-    }
-
-    /// Flushes the data device, whoever needs it. If that fails, what went past the log since the
-    /// last flush may be gone, and there is no copy of it.
-    ///
-    /// # Errors
-    /// The device's.
-    pub(crate) async fn flush_data(&self) -> Result<()> {
-        let covered = self.bypassed.get();
-        match self.data.flush().await {
-            Ok(()) => {
-                let durable = self.bypassed_durable.get().max(covered);
-                self.bypassed_durable.set(durable);
-                Ok(())
-            }
-            Err(error) => {
-                self.lost_flushes.set(self.lost_flushes.get() + 1);
-                if self.bypassed_durable.get() < self.bypassed.get() {
-                    tracing::error!(%error, "data that went past the log may be lost");
-                    let cause = format!("a flush of the data device failed: {error}");
-                    self.bypassed_lost.replace(Some(cause.into()));
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Makes durable what was written home since `lost_flushes` stood at `since`.
-    ///
-    /// # Errors
-    /// The device's; or that somebody else's flush failed meanwhile, which may have lost what was
-    /// written before it.
-    pub(crate) async fn flush_written(&self, since: u64) -> Result<()> {
-        self.flush_data().await?;
-        if self.lost_flushes.get() == since {
-            return Ok(());
-        }
-        let cause =
-            "a flush of the data device failed after the writes and before their own".into();
-        let op = Op::Flush;
-        Err(DeviceError::Failed { op, cause })
-    }
-
-    /// Writes to the data device what has no copy in the log: again, if a flush failed meanwhile, which
-    /// may have lost it.
-    ///
-    /// # Errors
-    /// The device's.
-    pub(crate) async fn write_past_log(
-        &self,
-        at: u64,
-        buf: Buf,
-        durability: Durability,
-    ) -> Result<()> {
-        loop {
-            let lost = self.lost_flushes.get();
-            self.data.write(at, buf.clone(), durability).await?;
-            if self.lost_flushes.get() == lost {
-                if durability == Durability::Flush {
-                    self.note_bypassed();
-                }
-                return Ok(());
-            }
-        }
-    }
-
-    /// Makes what went past the log durable.
-    ///
-    /// # Errors
-    /// The device's; and for ever, once a flush failed that it needed.
-    pub(crate) async fn make_bypassed_durable(&self, op: Op) -> Result<()> {
-        if self.bypassed_durable.get() < self.bypassed.get() {
-            self.flush_data().await?;
-        }
-        match self.bypassed_lost.borrow().clone() {
-            Some(cause) => Err(DeviceError::Failed { op, cause }),
-            None => Ok(()),
         }
     }
 

@@ -19,7 +19,7 @@
 //!
 //! Reading order: `map.rs` (where every sector lies), `engine.rs` (what the operations share) with
 //! `state.rs` (what else is known), `write.rs`, `read.rs`, `policy.rs` and `destage.rs`, `recover.rs`;
-//! then what happens when devices fail: `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
+//! then what happens when devices fail: `past_log.rs`, `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
 //! long after. `volume.rs` is the door. (`room.rs` and `pacing.rs` say when writers wait, `marks.rs`
 //! takes zeroes and discards home.)
 
@@ -34,6 +34,7 @@ mod inspect;
 mod map;
 mod marks;
 mod pacing;
+mod past_log;
 mod piece;
 mod policy;
 mod ranges;

@@ -45,8 +45,8 @@ impl Engine {
             used,
             dirty: something
                 && (!keeps || due || self.log_used() > policy::HIGH_WATER && self.would_gain()),
-            idle: self.idle(),
-            pressed: self.starved.get() || self.draining.get() > 0,
+            idle: self.activity.borrow().idle(self.rt.now()),
+            pressed: self.activity.borrow().presses(),
             unnoted: self.log.superblock().stable < self.log.stable(),
             look_again: self.refused.borrow().due_in(self.rt.now()),
         }
@@ -55,7 +55,7 @@ impl Engine {
     /// Waits for `span`, or until destaging is urgent.
     pub(crate) async fn wait_unless_urgent(&self, span: Duration) {
         let sleep = self.rt.sleep(span);
-        select(sleep, self.urgent.listen()).await;
+        select(sleep, self.signals.urgent.listen()).await;
     }
 
     /// Lets users go first, where they do.
@@ -65,7 +65,7 @@ impl Engine {
     pub(crate) async fn give_way(&self, haste: Haste) -> Result<()> {
         match haste {
             Haste::Destage { urgent } => self.yield_to_users(urgent).await,
-            Haste::Rescue if self.stopping.get() => Err(DeviceError::Closed { op: Op::Write }),
+            Haste::Rescue if self.is_stopping() => Err(DeviceError::Closed { op: Op::Write }),
             Haste::Rescue => Ok(()),
         }
     }
@@ -85,7 +85,7 @@ impl Engine {
     async fn yield_to_users(&self, urgent: bool) -> Result<()> {
         loop {
             let op = Op::Write;
-            if self.closing.get().is_some() {
+            if self.is_closing() {
                 return Err(DeviceError::Closed { op });
             }
             // The rescue takes over, and users wait for it: they are never idle.
@@ -132,14 +132,14 @@ impl Engine {
     /// Waits until it is the turn of who comes next, looking again as the log empties.
     pub(crate) async fn keep_pace(&self) {
         let end = self.rt.now().plus(PACED_MAX);
-        while self.closing.get().is_none() && self.log.failure().is_none() && self.rt.now() < end {
+        while !self.is_closing() && self.log.failure().is_none() && self.rt.now() < end {
             let progress = self.log.progress();
             let wait = self.pace_wait();
             if wait.is_zero() {
                 return;
             }
             let sleep = self.rt.sleep(wait.clamp(PACE_GRAIN, PACE_AGAIN));
-            let settled = self.settled.listen();
+            let settled = self.signals.settled.listen();
             select(sleep, select(settled, progress)).await;
         }
     }

@@ -3,12 +3,20 @@
 //! Plain data without I/O: the engine's operations ask it what to do, do that, and tell it what came of
 //! it. (Where each sector lies is the map's business, and what is noted in the log `format.rs`'s.)
 
+mod activity;
+mod faults;
 pub(crate) mod pace;
+mod past_log;
 mod refused;
+mod rescue;
+mod service;
 mod speed;
-mod trouble;
 
+pub(crate) use activity::Activity;
+pub(crate) use faults::Faults;
 pub(crate) use pace::Pace;
+pub(crate) use past_log::PastLog;
 pub(crate) use refused::Refused;
+pub(crate) use rescue::Rescue;
+pub(crate) use service::Service;
 pub(crate) use speed::Speed;
-pub(crate) use trouble::Trouble;

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::degraded::rescuer;
 use crate::destage::destager;
-use crate::engine::{Engine, Rescue, sectors};
+use crate::engine::{Engine, sectors};
 use crate::map::Source;
 use crate::stats::{Mode, Status};
 
@@ -86,7 +86,7 @@ struct Draining<'a>(&'a Engine);
 
 impl Drop for Draining<'_> {
     fn drop(&mut self) {
-        self.0.draining.set(self.0.draining.get() - 1);
+        self.0.activity.borrow_mut().end_drain();
     }
 }
 
@@ -115,7 +115,7 @@ impl Volume {
     /// If something cannot come home because it is lost.
     pub async fn drain(&self) -> Result<(), DrainError> {
         let engine = &*self.engine;
-        engine.draining.set(engine.draining.get() + 1);
+        engine.activity.borrow_mut().begin_drain();
         let _draining = Draining(engine);
         // What home refused may have been tried before this was asked for; so it is once more.
         for _ in 0..2 {
@@ -142,16 +142,14 @@ impl Volume {
         engine.log.seal();
         let target = engine.log.head();
         let begun = engine.refused.borrow_mut().try_now();
-        for waiting in [&engine.again, &engine.wake, &engine.urgent] {
-            waiting.notify_all();
-        }
+        engine.signals.all_is_wanted_home();
         let done = || {
             let home = engine.log.tail() >= target;
             let kept = engine.keeps_all() && engine.refused.borrow().tried_since(begun);
-            let done = home || kept || engine.rescue.get() == Rescue::Done;
-            (done || engine.closing.get().is_some()).then_some(done)
+            let done = home || kept || engine.rescue.borrow().is_done();
+            (done || engine.is_closing()).then_some(done)
         };
-        engine.settled.until(done).await
+        engine.signals.settled.until(done).await
     }
 
     /// Gives up what cannot be read from the log, on an administrator's word: it is tried once more,
@@ -160,39 +158,38 @@ impl Volume {
     pub fn give_up_unreadable(&self) {
         let engine = &*self.engine;
         engine.log.seal();
-        engine.give_up_unreadable.set(true);
-        engine.give_up_before.set(engine.log.head());
-        engine.forsaken.set(engine.log.failure().is_some());
+        engine.faults.borrow_mut().give_up(engine.log.head());
+        let failed = engine.log.failure().is_some();
+        engine.rescue.borrow_mut().forsake(failed);
         // Those who wait have a reason to be patient again.
-        engine.log_trouble.is_over();
-        engine.again.notify_all();
-        engine.wake.notify_all();
-        engine.urgent.notify_all();
+        engine.faults.borrow_mut().log.clear();
+        engine.signals.all_is_wanted_home();
     }
 
     /// True while there is something to give up: data that the log does not give back, or a failed log
     /// of which it cannot be seen to that no later attach believes it.
     pub fn has_to_give_up(&self) -> bool {
         let engine = &*self.engine;
-        let held_up = engine.rescue.get() == Rescue::UnderWay;
-        engine.unreadable.get() > 0 || held_up && engine.log_trouble.cause().is_some()
+        let held_up = engine.rescue.borrow().is_under_way();
+        engine.faults.borrow().unreadable > 0
+            || held_up && engine.faults.borrow().log.cause().is_some()
     }
 
     /// True until all that was to be given up has come home or is lost, and a failed log is settled.
     pub fn gives_up(&self) -> bool {
         let engine = &*self.engine;
-        let held_up = engine.rescue.get() == Rescue::UnderWay;
-        let to_be_read = engine.log.tail() < engine.give_up_before.get() && !engine.keeps_all();
-        let given_up = engine.give_up_unreadable.get() && to_be_read;
-        engine.unreadable.get() > 0 || given_up || held_up
+        let held_up = engine.rescue.borrow().is_under_way();
+        let to_be_read = engine.faults.borrow().gives_up_from(engine.log.tail());
+        let given_up = to_be_read && !engine.keeps_all();
+        engine.faults.borrow().unreadable > 0 || given_up || held_up
     }
 
     /// Why a drain that does not end does not end.
     pub fn what_is_left(&self) -> Option<DrainError> {
         let engine = &*self.engine;
         let left = engine.map.borrow().live_sectors() * SECTOR_BYTES;
-        let cause = engine.data_trouble.cause();
-        let cause = cause.or_else(|| engine.log_trouble.cause());
+        let cause = engine.faults.borrow().data.cause();
+        let cause = cause.or_else(|| engine.faults.borrow().log.cause());
         let cause = cause.unwrap_or_else(|| "there was not enough time".into());
         (left > 0).then_some(DrainError::Stuck {
             left: ByteLen(left),
@@ -203,7 +200,8 @@ impl Volume {
     /// What to know of the log before it is used again, if it failed and could not be marked. After
     /// [`Volume::close`] this is final; before it, marking is still being tried.
     pub fn stale_log(&self) -> Option<StaleLog> {
-        self.engine.stale_log.get().then_some(StaleLog)
+        let stale = self.engine.rescue.borrow().has_stale_log();
+        stale.then_some(StaleLog)
     }
 
     /// Ends service: new requests fail, those under way end, what was acknowledged becomes durable, and
@@ -217,19 +215,18 @@ impl Volume {
     /// If what was acknowledged could not be made durable.
     pub async fn close(&self) -> Result<(), forebay_device::DeviceError> {
         let engine = &*self.engine;
-        engine.closing.set(Some(engine.rt.now()));
-        for waiting in [&engine.settled, &engine.urgent, &engine.wake, &engine.again] {
-            waiting.notify_all();
-        }
+        engine.service.borrow_mut().close(engine.rt.now());
+        engine.signals.closing();
         engine.log.notify();
-        let served = || (engine.users() == 0 && !engine.destaging.get()).then_some(());
-        engine.settled.until(served).await;
+        let busy = || engine.activity.borrow().is_busy() || engine.service.borrow().destaging;
+        let served = || (!busy()).then_some(());
+        engine.signals.settled.until(served).await;
         let flushed = engine.make_durable(engine.log.last_record()).await;
         // A home write left behind could meet those of whoever attaches next.
-        engine.stopping.set(true);
-        engine.again.notify_all();
-        let rested = || (!engine.rescuing.get()).then_some(());
-        engine.settled.until(rested).await;
+        engine.service.borrow_mut().stop();
+        engine.signals.again.notify_all();
+        let rested = || (!engine.service.borrow().rescuing).then_some(());
+        engine.signals.settled.until(rested).await;
         let empty = engine.map.borrow().is_empty() && engine.log.tail() == engine.log.head();
         if flushed.is_ok() && engine.log.failure().is_none() {
             let layer = engine.payload.borrow().encode();
@@ -239,15 +236,16 @@ impl Volume {
             });
             if let Err(error) = noted.await {
                 tracing::warn!(%error, "the log could not be marked as stopped");
-                engine.stale_log.set(empty);
+                engine.rescue.borrow_mut().marked(!empty);
             }
-        } else if engine.rescue.get() == Rescue::Done && (flushed.is_ok() || engine.stale_log.get())
+        } else if engine.rescue.borrow().is_done()
+            && (flushed.is_ok() || engine.rescue.borrow().has_stale_log())
         {
             // The last chance; what comes of it is in `stale_log`.
             engine.mark_for_good().await;
         }
         self.work.replace(None);
-        engine.settled.notify_all();
+        engine.signals.settled.notify_all();
         flushed
     }
 
@@ -290,7 +288,7 @@ impl Volume {
             log_written_bytes: log.stats().bytes_written,
             absorbed_bytes: map.absorbed_sectors() * SECTOR_BYTES,
             damaged_bytes: engine.lost_sectors() * SECTOR_BYTES,
-            unreadable_bytes: engine.unreadable.get(),
+            unreadable_bytes: engine.faults.borrow().unreadable,
             refused_bytes,
             refused_ranges,
             ..engine.counters.borrow().status()
@@ -299,16 +297,16 @@ impl Volume {
 
     fn mode(&self) -> (Mode, Option<String>) {
         let engine = &*self.engine;
-        let trouble = engine.data_trouble.cause();
-        let deaf = engine.log_trouble.cause();
+        let trouble = engine.faults.borrow().data.cause();
+        let deaf = engine.faults.borrow().log.cause();
         let both = |one: &Option<Arc<str>>, other: &Option<Arc<str>>| {
             let causes = one.iter().chain(other).map(|cause| &**cause);
             causes.collect::<Vec<_>>().join("; ")
         };
         match engine.log.failure() {
             Some(failure) => {
-                let what = match engine.rescue.get() {
-                    Rescue::Done => "everything that could be read is home; replace the log".into(),
+                let what = match engine.rescue.borrow().is_done() {
+                    true => "everything that could be read is home; replace the log".into(),
                     _ if trouble.is_some() || deaf.is_some() => {
                         format!(
                             "what it holds cannot be settled yet: {}",
@@ -325,7 +323,7 @@ impl Volume {
             }
             None if trouble.is_some() => (Mode::DataFailing, Some(both(&trouble, &deaf))),
             None if deaf.is_some() => (Mode::LogFailing, Some(both(&deaf, &None))),
-            None if engine.draining.get() > 0 => (Mode::Draining, None),
+            None if engine.activity.borrow().is_draining() => (Mode::Draining, None),
             None => (Mode::Caching, None),
         }
     }

@@ -27,8 +27,7 @@ struct Queued<'a>(&'a Engine);
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.0.queued.set(self.0.queued.get() - 1);
-        self.0.starved.set(false);
+        self.0.activity.borrow_mut().leave_queue();
     }
 }
 
@@ -77,7 +76,7 @@ impl Engine {
         if self.log.failure().is_some() {
             return Ok(Admitted::Home);
         }
-        let free = self.queued.get() == 0 && self.has_room(bytes, entries);
+        let free = !self.activity.borrow().has_queue() && self.has_room(bytes, entries);
         if !(free && self.pace_wait().is_zero()) {
             return Box::pin(self.wait_for_room(op, bytes, entries)).await;
         }
@@ -87,7 +86,7 @@ impl Engine {
 
     async fn wait_for_room(&self, op: Op, bytes: u64, entries: u64) -> Result<Admitted> {
         let began = self.rt.now();
-        self.queued.set(self.queued.get() + 1);
+        self.activity.borrow_mut().queue();
         let _queued = Queued(self);
         let _turn = self.queue.lock(0..1).await;
         self.keep_pace().await;
@@ -101,13 +100,13 @@ impl Engine {
                 break Admitted::ToLog;
             }
             // What is in the log stays there; what found no room was never acknowledged.
-            if self.closing.get().is_some() {
+            if self.is_closing() {
                 return Err(DeviceError::Closed { op });
             }
             let lack = self.lacks_room(bytes, entries);
-            self.starved.set(lack.is_some());
-            self.wake.notify_all();
-            self.urgent.notify_all();
+            self.activity.borrow_mut().starve(lack.is_some());
+            self.signals.wake.notify_all();
+            self.signals.urgent.notify_all();
             let Some(lack) = lack else {
                 progress.await;
                 continue;
@@ -140,9 +139,9 @@ impl Engine {
             }
         });
         drop(map);
-        self.wake.notify_all();
-        if !self.destaging.get() && self.used() > policy::HIGH_WATER {
-            self.urgent.notify_all();
+        self.signals.wake.notify_all();
+        if !self.service.borrow().destaging && self.used() > policy::HIGH_WATER {
+            self.signals.urgent.notify_all();
         }
     }
 
@@ -212,7 +211,7 @@ impl Engine {
                     let record = self.log.append(|log| log.range(kind, start, len));
                     let mark = Some(Mark { kind, record });
                     self.map.borrow_mut().mark(part, mark);
-                    self.wake.notify_all();
+                    self.signals.wake.notify_all();
                 }
                 Admitted::Home => Box::pin(self.mark_home(op, kind, part)).await?,
             }

@@ -105,12 +105,10 @@ impl Engine {
         thorough: bool,
     ) -> Result<Written, Failure> {
         let Ready { window, mut loaded } = ready;
-        if loaded.unreadable.is_empty() || window.start >= self.give_up_before.get() {
-            // That word was for what was unreadable then.
-            self.give_up_unreadable.set(false);
-        }
+        let all_read = loaded.unreadable.is_empty();
+        self.faults.borrow_mut().was_read(window.start, all_read);
         self.consider_giving_up(&mut loaded);
-        self.unreadable.set(bytes_of(&loaded.unreadable));
+        self.faults.borrow_mut().unreadable = bytes_of(&loaded.unreadable);
         if let Some(error) = loaded.error {
             return Err(Failure::Unreadable(error));
         }
@@ -122,7 +120,7 @@ impl Engine {
             .map(|l| l.piece.line.0 * 8..l.piece.line.0 * 8 + 8);
         let marked = marks.iter().map(|(range, _)| range.clone());
         let touched = self.about_to_change(changes.chain(marked)).await?;
-        let lost_flushes = self.lost_flushes.get();
+        let lost_flushes = self.past_log.borrow().flushes_failed();
         let (mut marks_refused, mut error, mut zeroed) = (Vec::new(), None, false);
         for (range, mark) in &marks {
             for part in home_parts(range.clone()) {
