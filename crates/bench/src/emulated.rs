@@ -6,11 +6,12 @@ use std::time::Instant;
 use forebay_device::{BufMut, Device, Durability, RamDevice};
 use forebay_model::disk::{Options, named};
 use forebay_model::{Drive, Emulated, Lateness};
+use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::ByteLen;
 
 use crate::cases::{Bench, median};
-use crate::load::{Kind, Load, Random, noise, run};
+use crate::load::{Kind, Load, noise, run};
 use crate::place::{Scratch, on_ring, open};
 
 /// The disk that is emulated: the family of the DCD paper's.
@@ -90,7 +91,7 @@ fn virtual_rate() -> anyhow::Result<f64> {
             .map(|user| {
                 let disk = Rc::clone(&disk);
                 rt.spawn(async move {
-                    let mut random = Random::new(user + 1);
+                    let random = Rng::new(user + 1);
                     let stride = disk.geometry().len / 4096 / 1024;
                     let data = noise(user, 4096);
                     let mut memory = BufMut::zeroed(4096);

@@ -10,9 +10,10 @@ use std::time::Duration;
 use forebay_device::{Buf, Device, Durability, RamDevice};
 use forebay_model::disk::{Options, named};
 use forebay_model::{Drive, Emulated};
+use forebay_rng::Rng;
 use forebay_rt::{Executor, VirtualTime};
 
-use crate::load::{Random, noise};
+use crate::load::noise;
 
 /// A header of 4 KiB and one line.
 const RECORD: u64 = 8192;
@@ -61,7 +62,7 @@ fn mean_ms(disk: &str, next: Next, think: Duration) -> anyhow::Result<f64> {
         let data = Rc::new(RamDevice::new(900_000_000 / 4096 * 4096, 512));
         let disk = Emulated::new(&rt, data, drive)?;
         let len = disk.geometry().len;
-        let mut random = Random::new(1);
+        let random = Rng::new(1);
         let line = noise(1, RECORD as usize);
         let (mut at, mut total) = (1 << 20, Duration::ZERO);
         for _ in 0..RECORDS {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, Durability};
+use forebay_rng::Rng;
 use forebay_rt::Rt;
 
 /// What each user of a load does, over and over.
@@ -40,29 +41,10 @@ pub(crate) struct Outcome {
     pub(crate) by_second: Vec<u64>,
 }
 
-/// Small generator (xorshift), one a user.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 /// Data that does not compress and differs by buffer.
 pub(crate) fn noise(seed: u64, len: usize) -> Buf {
-    let mut random = Random::new(seed);
     let mut buf = BufMut::zeroed(len);
-    for word in buf.chunks_exact_mut(8) {
-        word.copy_from_slice(&random.below(u64::MAX).to_le_bytes());
-    }
+    Rng::new(seed).fill(&mut buf);
     buf.freeze()
 }
 
@@ -94,7 +76,7 @@ pub(crate) async fn run(
             let (rt, device) = (rt.clone(), Rc::clone(&device));
             let (done, next, seconds) = (Rc::clone(&done), Rc::clone(&next), Rc::clone(&seconds));
             rt.clone().spawn(async move {
-                let mut random = Random::new(user as u64 + 1 + rt.now().as_nanos());
+                let random = Rng::new(user as u64 + 1 + rt.now().as_nanos());
                 let data = noise(user as u64 + 1, load.size as usize);
                 let blocks = device.geometry().len / load.size;
                 let mut memory = Some(BufMut::zeroed(load.size as usize));

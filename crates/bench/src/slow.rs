@@ -11,11 +11,12 @@ use std::time::Duration;
 use forebay_device::{Device, Durability, RamDevice};
 use forebay_model::disk::{Options, Scheduling, named};
 use forebay_model::{Drive, Emulated, Even};
+use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 
 use crate::cases::median;
-use crate::load::{Random, noise};
+use crate::load::noise;
 use crate::place::{attach, create};
 
 const LINE: u64 = 4096;
@@ -135,7 +136,7 @@ async fn write(rt: &Rt, device: Rc<dyn Device>, depth: u64, seconds: u64) -> any
             let (rt, device) = (rt.clone(), Rc::clone(&device));
             let (longest, counts) = (Rc::clone(&longest), Rc::clone(&counts));
             rt.clone().spawn(async move {
-                let mut random = Random::new(user + 1);
+                let random = Rng::new(user + 1);
                 let line = noise(user, LINE as usize);
                 let lines = device.geometry().len / LINE;
                 loop {

@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use forebay_dcd::Volume;
 use forebay_device::{Device, Durability, RamDevice};
+use forebay_rng::Rng;
 use forebay_rt::{Executor, RangeLock, Rt, VirtualTime};
 
 use crate::cases::median;
-use crate::load::{Random, noise};
+use crate::load::noise;
 use crate::place::{attach, create};
 
 /// How many wait in the two runs that are compared.
@@ -82,7 +83,7 @@ fn goes_on(left: &Cell<u64>) -> bool {
 /// Takes turns at what `choose` says, each for one round of the executor.
 fn turns(
     users: u64,
-    choose: impl Fn(&mut Random, u64) -> std::ops::Range<u64> + Copy + 'static,
+    choose: impl Fn(&Rng, u64) -> std::ops::Range<u64> + Copy + 'static,
 ) -> anyhow::Result<f64> {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
@@ -90,10 +91,10 @@ fn turns(
         let lock = Rc::new(RangeLock::new());
         share(&rt, users, |n, left| {
             let (rt, lock) = (rt.clone(), Rc::clone(&lock));
-            let mut random = Random::new(n + 1);
+            let random = Rng::new(n + 1);
             async move {
                 while goes_on(&left) {
-                    let _turn = lock.lock(choose(&mut random, users)).await;
+                    let _turn = lock.lock(choose(&random, users)).await;
                     rt.yield_now().await;
                 }
                 Ok(())
@@ -113,7 +114,7 @@ fn writes(users: u64, flush: bool) -> anyhow::Result<f64> {
         create(Rc::clone(&log), Rc::clone(&data)).await?;
         let volume = attach(rt.clone(), log, data).await?;
         let each = share(&rt, users, |n, left| {
-            let (volume, mut random) = (volume.clone(), Random::new(n + 1));
+            let (volume, random) = (volume.clone(), Rng::new(n + 1));
             let line = noise(n, 4096);
             async move {
                 while goes_on(&left) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use forebay_dcd::{AttachError, AttachOptions, DrainError, Volume};
 use forebay_device::{BufMut, Device, DeviceError, Durability};
-use forebay_sim::Rng;
+use forebay_rng::Rng;
 use forebay_sim::disk::Coin;
 use forebay_sim::history::{Action, History, Shared, extent, perform, random_action};
 use forebay_sim::lab::{Images, checked};

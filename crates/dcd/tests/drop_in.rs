@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use forebay_dcd::{AttachOptions, CheckVerdict, CreateOptions, Volume, VolumeId};
 use forebay_device::{BufMut, Device, Durability, Geometry, RamDevice, Room};
-use forebay_sim::Rng;
+use forebay_rng::Rng;
 use forebay_sim::history::{History, Shared, perform, random_action};
 use forebay_sim::lab::{Images, LOG_BYTES, World, checked, fresh_log, identity, read_all};
 use forebay_sim::stamp::stamp;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
 use forebay_device::{BufMut, Device, DeviceError, Op};
-use forebay_sim::Rng;
+use forebay_rng::Rng;
 use forebay_sim::disk::{Coin, Disk};
 use forebay_sim::history::{Action, History, Shared, perform, random_action};
 use forebay_sim::lab::{Images, World, checked};

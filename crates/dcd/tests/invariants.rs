@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
 use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Room};
 use forebay_log::{Record, Superblock};
-use forebay_sim::Rng;
+use forebay_rng::Rng;
 use forebay_sim::disk::Coin;
 use forebay_sim::history::{Action, History, Shared, perform, random_action};
 use forebay_sim::lab::{Images, World, checked, identity, read_all};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use forebay_dcd::{AttachOptions, Status, Volume};
 use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_rng::Rng;
 use forebay_rt::VirtualTime;
-use forebay_sim::Rng;
 use forebay_sim::disk::{Coin, Image};
 use forebay_sim::lab::{Medium, World, checked};
 use forebay_sim::stamp::stamp;

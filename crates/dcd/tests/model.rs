@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_dcd::{AttachOptions, Volume};
 use forebay_device::{BufMut, Device, Durability, Room};
-use forebay_sim::Rng;
+use forebay_rng::Rng;
 use forebay_sim::lab::{LOG_BYTES, World, checked, fresh_log, read_all};
 use forebay_sim::stamp::stamp;
 use forebay_units::ByteLen;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_dcd::{AttachOptions, DrainError, Volume};
 use forebay_device::{BufMut, Device, DeviceError, Durability, Op};
-use forebay_sim::Rng;
+use forebay_rng::Rng;
 use forebay_sim::disk::Coin;
 use forebay_sim::history::{Action, History, Shared, perform, random_action};
 use forebay_sim::lab::{Images, World, checked, read_all};

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
-use forebay_fuzz::mutate::{Rng, mutated};
+use forebay_fuzz::mutate::mutated;
 use forebay_fuzz::{TARGETS, Target, corpus, targets};
+use forebay_rng::Rng;
 
 /// Gives hostile bytes to the decoders.
 #[derive(Parser)]
@@ -86,9 +87,9 @@ fn find(name: &str) -> Result<&'static Target> {
 fn run(target: &Target, time: Duration, seed: u64) -> Result<bool> {
     let kept = corpus::load(target.name).context("the corpus cannot be read")?;
     let kept: Vec<Vec<u8>> = kept.into_iter().map(|(_, bytes)| bytes).collect();
-    let (mut rng, began, mut inputs) = (Rng::new(seed), Instant::now(), 0u64);
+    let (rng, began, mut inputs) = (Rng::new(seed), Instant::now(), 0u64);
     while began.elapsed() < time {
-        let input = mutated(&mut rng, &kept);
+        let input = mutated(&rng, &kept);
         let run = AssertUnwindSafe(|| (target.run)(&input));
         if std::panic::catch_unwind(run).is_err() {
             let file = corpus::keep_failing(target.name, &format!("{seed}-{inputs}"), &input)?;

@@ -1,31 +1,12 @@
 //! A small mutation engine: from a corpus and a seed to bytes that are nearly right.
 
-/// A seeded generator (splitmix64): the same on every machine.
-#[derive(Clone, Debug)]
-pub struct Rng(u64);
+use forebay_rng::Rng;
 
-impl Rng {
-    /// The generator of this seed.
-    pub fn new(seed: u64) -> Rng {
-        Rng(seed)
-    }
-
-    /// The next number.
-    pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`; 0 if `n` is.
-    pub fn below(&mut self, n: usize) -> usize {
-        if n == 0 {
-            0
-        } else {
-            (self.number() % n as u64) as usize
-        }
+/// A number below `n`; 0 if `n` is.
+fn below(rng: &Rng, n: usize) -> usize {
+    match n {
+        0 => 0,
+        n => rng.below(n as u64) as usize,
     }
 }
 
@@ -57,19 +38,19 @@ const EDGES: [u64; 20] = [
 const BYTES_MAX: usize = 64 << 10;
 
 /// One input: an entry of the corpus, or pieces of two, changed in a few places.
-pub fn mutated(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
-    let entry = |rng: &mut Rng| {
+pub fn mutated(rng: &Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
+    let entry = |rng: &Rng| {
         corpus
-            .get(rng.below(corpus.len()))
+            .get(below(rng, corpus.len()))
             .cloned()
             .unwrap_or_default()
     };
     let mut bytes = entry(rng);
-    if rng.below(6) == 0 {
+    if below(rng, 6) == 0 {
         let other = entry(rng);
         splice(rng, &mut bytes, &other);
     }
-    for _ in 0..=rng.below(6) {
+    for _ in 0..=below(rng, 6) {
         change(rng, &mut bytes);
     }
     bytes.truncate(BYTES_MAX);
@@ -77,39 +58,39 @@ pub fn mutated(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// The front of one and the back of the other.
-fn splice(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
-    bytes.truncate(rng.below(bytes.len() + 1));
-    bytes.extend_from_slice(&other[rng.below(other.len() + 1)..]);
+fn splice(rng: &Rng, bytes: &mut Vec<u8>, other: &[u8]) {
+    bytes.truncate(below(rng, bytes.len() + 1));
+    bytes.extend_from_slice(&other[below(rng, other.len() + 1)..]);
 }
 
 /// One change. Most are near the front, where headers and lengths are.
-fn change(rng: &mut Rng, bytes: &mut Vec<u8>) {
+fn change(rng: &Rng, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
-        bytes.extend((0..1 + rng.below(32)).map(|_| 0));
+        bytes.extend((0..1 + below(rng, 32)).map(|_| 0));
     }
-    let near = if rng.below(2) == 0 {
+    let near = if below(rng, 2) == 0 {
         bytes.len().min(160)
     } else {
         bytes.len()
     };
-    let at = rng.below(near);
-    match rng.below(10) {
-        0 | 1 => bytes[at] ^= 1 << rng.below(8),
-        2 => bytes[at] = rng.number() as u8,
+    let at = below(rng, near);
+    match below(rng, 10) {
+        0 | 1 => bytes[at] ^= 1 << below(rng, 8),
+        2 => bytes[at] = rng.next() as u8,
         3..=5 => set_number(rng, bytes, at),
         6 => bytes.truncate(at),
         7 => {
-            let end = at + rng.below(bytes.len() - at + 1).min(64);
+            let end = at + below(rng, bytes.len() - at + 1).min(64);
             bytes.drain(at..end);
         }
         8 => {
-            let end = at + rng.below(bytes.len() - at + 1).min(256);
+            let end = at + below(rng, bytes.len() - at + 1).min(256);
             let again = bytes[at..end].to_vec();
-            let to = rng.below(bytes.len() + 1);
+            let to = below(rng, bytes.len() + 1);
             bytes.splice(to..to, again);
         }
         _ => {
-            let more: Vec<u8> = (0..1 + rng.below(16)).map(|_| rng.number() as u8).collect();
+            let more: Vec<u8> = (0..1 + below(rng, 16)).map(|_| rng.next() as u8).collect();
             bytes.splice(at..at, more);
         }
     }
@@ -117,22 +98,22 @@ fn change(rng: &mut Rng, bytes: &mut Vec<u8>) {
 
 /// Makes a field of 1, 2, 4 or 8 bytes, of either order, an edge, its neighbour, the input's length
 /// or a little more or less than it was.
-fn set_number(rng: &mut Rng, bytes: &mut [u8], at: usize) {
-    let width = (1 << rng.below(4)).min(bytes.len() - at);
+fn set_number(rng: &Rng, bytes: &mut [u8], at: usize) {
+    let width = (1 << below(rng, 4)).min(bytes.len() - at);
     let field = &mut bytes[at..at + width];
-    let little = rng.below(2) == 0;
+    let little = below(rng, 2) == 0;
     let mut wide = [0; 8];
     wide[..width].copy_from_slice(field);
     if !little {
         wide[..width].reverse();
     }
     let old = u64::from_le_bytes(wide);
-    let near = (rng.below(33) as u64).wrapping_sub(16);
-    let new = match rng.below(4) {
+    let near = (below(rng, 33) as u64).wrapping_sub(16);
+    let new = match below(rng, 4) {
         0 => old.wrapping_add(near),
-        1 => EDGES[rng.below(EDGES.len())].wrapping_add(near / 8),
+        1 => EDGES[below(rng, EDGES.len())].wrapping_add(near / 8),
         2 => (bytes.len() as u64).wrapping_add(near),
-        _ => EDGES[rng.below(EDGES.len())],
+        _ => EDGES[below(rng, EDGES.len())],
     };
     let mut wide = new.to_le_bytes();
     if !little {

@@ -6,8 +6,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
-use forebay_fuzz::mutate::{Rng, mutated};
+use forebay_fuzz::mutate::mutated;
 use forebay_fuzz::{TARGETS, Target, corpus, targets};
+use forebay_rng::Rng;
 
 const FIXED_SEED: u64 = 1999;
 /// Work for a target, in units of its cost.
@@ -50,11 +51,11 @@ fn fuzz(name: &str) {
     let corpus: Vec<Vec<u8>> = entries.into_iter().map(|(_, bytes)| bytes).collect();
     let seed = seed();
     println!("{name}: seed {seed}");
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     for n in 0..WORK / target.cost {
         give(
             target,
-            &mutated(&mut rng, &corpus),
+            &mutated(&rng, &corpus),
             &format!("FOREBAY_SEED={seed}, input {n}"),
         );
     }
@@ -133,8 +134,8 @@ fn the_corpora_are_small_and_of_targets_there_are() {
 fn a_seed_gives_the_same_inputs_every_time() {
     let corpus = [b"one".to_vec(), vec![7; 300]];
     let inputs = |seed| {
-        let mut rng = Rng::new(seed);
-        std::iter::repeat_with(|| mutated(&mut rng, &corpus))
+        let rng = Rng::new(seed);
+        std::iter::repeat_with(|| mutated(&rng, &corpus))
             .take(50)
             .collect::<Vec<_>>()
     };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use forebay_model::disk::{
     CacheChoice, Caches, Completion, Disk, Op, Options, Scheduling, Spec, named, names,
 };
+use forebay_rng::Rng;
 use forebay_rt::Instant;
 
 const SECOND: u64 = 1_000_000_000;
@@ -52,26 +53,13 @@ fn took(now: u64, completion: Completion) -> Duration {
     completion.at.since(at(now))
 }
 
-/// A generator of no quality, for choosing requests (Knuth's MMIX constants).
-struct Seed(u64);
-
-impl Seed {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 20) % n
-    }
-}
-
 #[test]
 fn a_random_read_takes_overhead_seek_half_a_rotation_and_its_transfer() {
     for (name, _) in names() {
         let mut disk = disk(name, Caches::Off);
         let blocks = disk.blocks();
         let half = spec(name).rotation_ms() / 2.0;
-        let mut seed = Seed(1);
+        let seed = Rng::new(1);
         let (mut now, mut rotation, mut total, mut parts) = (0, 0.0, 0.0, 0.0);
         let count = 4000;
         for _ in 0..count {
@@ -108,7 +96,7 @@ fn the_scaled_disks_have_the_figures_they_are_scaled_to() {
         ("barracuda1tb-2012", 8.5 + 25.0 / 6.0),
     ] {
         let mut disk = disk(name, Caches::Off);
-        let mut seed = Seed(2);
+        let seed = Rng::new(2);
         let (mut now, mut sum) = (0, 0.0);
         let count = 4000;
         for _ in 0..count {
@@ -310,7 +298,7 @@ fn a_write_drops_what_was_read_around_it_also_where_a_write_was_held_before() {
 #[test]
 fn more_writes_than_the_cache_takes_go_at_the_pace_of_the_medium() {
     let mut disk = disk("barracuda", Caches::Own);
-    let mut seed = Seed(3);
+    let seed = Rng::new(3);
     for id in 0..200 {
         let first = seed.below(disk.blocks() - 8);
         disk.submit(at(0), id, Op::Write, first, 8);
@@ -345,7 +333,7 @@ fn shortest_positioning_first_is_never_slower_in_total_than_first_come() {
                 ..Options::default()
             };
             let mut disk = Disk::new(spec(name), options);
-            let mut seed = Seed(seed);
+            let seed = Rng::new(seed);
             for id in 0..100 {
                 let first = seed.below(disk.blocks() - 8);
                 let op = if seed.below(2) == 0 {
@@ -429,7 +417,7 @@ fn every_request_is_done_once_whatever_the_caches_and_the_queue() {
 /// Reads, writes and flushes that overlap, some at once and some after rests.
 fn mixture(spec: Spec, options: Options, seed: u64, what: &str) -> Vec<Completion> {
     let mut disk = Disk::new(spec, options);
-    let mut seed = Seed(seed);
+    let seed = Rng::new(seed);
     let mut done = Vec::new();
     let (mut now, count) = (0, 300);
     for id in 0..count {
@@ -474,7 +462,7 @@ fn looking_often_changes_nothing() {
             ..Options::default()
         };
         let mut disk = Disk::new(spec("barracuda"), options);
-        let mut seed = Seed(5);
+        let seed = Rng::new(5);
         let mut done = Vec::new();
         for id in 0..200_u64 {
             let submitted = id * 7_000_000;

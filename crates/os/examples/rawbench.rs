@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use forebay_device::{BufMut, Device, Durability};
 use forebay_os::{OpenOptions, Ring, create_file, open, zero_fill};
+use forebay_rng::Rng;
 use forebay_rt::{Driver, Executor, Instant, Rt};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -69,25 +70,22 @@ struct Shared {
     device: Rc<dyn Device>,
     load: Load,
     next: Cell<u64>,
+    rng: Rng,
     done: Cell<u64>,
     rt: Rt,
     end: Instant,
 }
 
 impl Shared {
-    /// Where the next request goes: anywhere, by a xorshift generator, or behind the last.
+    /// Where the next request goes: anywhere, or behind the last.
     fn place(&self) -> u64 {
-        let (bytes, mut x) = (self.load.bytes() as u64, self.next.get());
+        let bytes = self.load.bytes() as u64;
         let places = self.device.geometry().len / bytes;
-        if let Load::SequentialWrite(_) = self.load {
-            self.next.set(x + 1);
-        } else {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            self.next.set(x);
-        }
-        x % places * bytes
+        let place = match self.load {
+            Load::SequentialWrite(_) => self.next.replace(self.next.get() + 1) % places,
+            _ => self.rng.below(places),
+        };
+        place * bytes
     }
 
     async fn work(&self) -> forebay_device::Result<()> {
@@ -127,7 +125,8 @@ async fn measure(
     let shared = Rc::new(Shared {
         device: Rc::clone(device),
         load,
-        next: Cell::new(88_172_645_463_325_252),
+        next: Cell::new(0),
+        rng: Rng::new(1),
         done: Cell::new(0),
         rt: rt.clone(),
         end: rt.now().plus(span),

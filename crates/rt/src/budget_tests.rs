@@ -2,6 +2,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::time::Duration;
 
+use forebay_rng::Rng;
 use futures_util::future::{FutureExt, join_all};
 
 use super::*;
@@ -141,11 +142,8 @@ fn whoever_asks_gets_on_and_the_bound_is_never_passed() {
             for user in 0..4 {
                 let (rt, budget, account) = (rt.clone(), budget.clone(), account.clone());
                 users.push(rt.clone().spawn(async move {
-                    let mut seed = number * 4 + user;
-                    let mut below = move |n: u64| {
-                        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                        (seed >> 33) % n
-                    };
+                    let rng = Rng::new(number * 4 + user);
+                    let below = |n| rng.below(n);
                     for _ in 0..200 {
                         let amount = if below(10) == 0 { LARGEST } else { below(100) };
                         let patience = Duration::from_millis(1 + below(200) * below(50));

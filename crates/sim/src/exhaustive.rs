@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use forebay_device::Op;
+use forebay_rng::Rng;
 
-use crate::Rng;
 use crate::disk::{Coin, Faults, Outage};
 use crate::history::{Action, random_action};
 use crate::plan::{After, Kind, Life, Looks, Plan};

@@ -9,10 +9,10 @@ use forebay_dcd::{
     VolumeId, Witness,
 };
 use forebay_device::{BufMut, Checked, Device, DeviceError};
+use forebay_rng::Rng;
 use forebay_rt::{Driver, Executor, Rt, VirtualTime};
 use forebay_units::ByteLen;
 
-use crate::Rng;
 use crate::disk::{Coin, Disk, Image, Power};
 use crate::stamp::stamp;
 
@@ -58,7 +58,7 @@ pub struct World {
     /// A handle on it.
     pub rt: Rt,
     /// Where the disks' choices come from.
-    pub rng: Rng,
+    pub rng: Rc<Rng>,
     /// What both disks run on.
     pub power: Rc<Power>,
     /// The log device.
@@ -99,7 +99,7 @@ impl World {
         clock: Rc<dyn Driver>,
     ) -> World {
         let executor = Executor::new(clock);
-        let (rt, rng, power) = (executor.rt(), Rng::new(seed), Power::new(cut_at));
+        let (rt, rng, power) = (executor.rt(), Rc::new(Rng::new(seed)), Power::new(cut_at));
         let log = Disk::new("log", &rt, &power, &rng, medium.log, blocks.0);
         let data = Disk::new("data", &rt, &power, &rng, medium.data, blocks.1);
         World {

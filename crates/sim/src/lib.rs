@@ -46,11 +46,8 @@ pub mod history;
 pub mod lab;
 mod panics;
 pub mod plan;
-mod rng;
 pub mod shrink;
 pub mod stamp;
 pub mod tape;
 pub mod workload;
 pub mod world;
-
-pub use rng::{Rng, mix};

@@ -13,8 +13,8 @@ use std::time::Duration;
 use forebay_device::Op;
 
 use crate::disk::{Coin, Faults, Outage, Rot};
-use crate::rng::{Rng, mix};
 use crate::workload::{Bounds, Script, journal, mix as mixes, trace};
+use forebay_rng::{Rng, mix};
 
 /// What may go wrong in a world, beside power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant as Clock};
 
 use anyhow::Result;
 use forebay_model::disk::{Caches, Completion, Disk, Op, Options, Scheduling, Spec};
+use forebay_rng::Rng;
 use forebay_rt::Instant;
 
 /// Arguments of `speed`.
@@ -84,21 +85,13 @@ fn processor_time() -> Option<Duration> {
 fn simulate(spec: &Spec, options: Options, depth: u64, requests: u64) -> u64 {
     let mut disk = Disk::new(spec.clone(), options);
     let mut done: Vec<Completion> = Vec::new();
-    let mut random = 88_172_645_463_325_252_u64;
+    let rng = Rng::new(88_172_645_463_325_252);
     let mut now = Instant::from_nanos(0);
     let (mut submitted, mut completed) = (0, 0);
     while completed < requests {
         while submitted < requests && submitted - completed < depth {
-            // Marsaglia's xorshift.
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let first = random % (disk.blocks() - 8);
-            let op = if random >> 33 & 3 == 0 {
-                Op::Write
-            } else {
-                Op::Read
-            };
+            let first = rng.below(disk.blocks() - 8);
+            let op = if rng.one_in(4) { Op::Write } else { Op::Read };
             disk.submit(now, submitted, op, first, 8);
             submitted += 1;
         }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use forebay_rt::Instant;
 
-use crate::rng::mix;
+use forebay_rng::mix;
 
 /// A world's tape.
 pub struct Tape {

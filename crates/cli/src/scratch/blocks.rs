@@ -8,13 +8,14 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use forebay_rng::Rng;
+
 use super::Context;
 use super::drive::Volume;
 use super::nbd_client::NbdClient;
 use super::raw_server::{EXPORT, RawServer, Via};
 use super::report::{Report, Times};
 use super::setup::{Setup, Shape, move_home};
-use super::tree::Numbers;
 use crate::failure::{Failure, Outcome};
 use crate::output::result_line;
 
@@ -91,23 +92,22 @@ fn work(context: &Context, socket: &Path, export: &str) -> Outcome<Times> {
     let (users, writes) = (context.users, context.amount(WRITES));
     let flushed_writes = context.amount(FLUSHED_WRITES);
     let mut times = Times::new();
-    let mut phase =
-        |name: &'static str,
-         each: &(dyn Fn(&mut NbdClient, &Region, &mut Numbers) -> io::Result<()> + Sync)|
-         -> Outcome {
-            context.stop.check()?;
-            let started = Instant::now();
-            together(users, &|user| {
-                let mut client = NbdClient::connect(socket, export)?;
-                let region = region(user, users, client.len());
-                each(&mut client, &region, &mut Numbers::new(user.into()))?;
-                client.flush()
-            })?;
-            let took = started.elapsed();
-            result_line!("  {name}: {:.3} s", took.as_secs_f64());
-            times.push((name, took));
-            Ok(())
-        };
+    let mut phase = |name: &'static str,
+                     each: &(dyn Fn(&mut NbdClient, &Region, &Rng) -> io::Result<()> + Sync)|
+     -> Outcome {
+        context.stop.check()?;
+        let started = Instant::now();
+        together(users, &|user| {
+            let mut client = NbdClient::connect(socket, export)?;
+            let region = region(user, users, client.len());
+            each(&mut client, &region, &Rng::new(user.into()))?;
+            client.flush()
+        })?;
+        let took = started.elapsed();
+        result_line!("  {name}: {:.3} s", took.as_secs_f64());
+        times.push((name, took));
+        Ok(())
+    };
     phase("10 KB writes, then flush", &|client, region, numbers| {
         (0..writes).try_for_each(|_| {
             let len = BLOCK * (1 + numbers.below(4) as usize);
@@ -200,7 +200,7 @@ fn write_until_it_fails(socket: &Path, user: u32, users: u32) -> io::Result<Prom
     let region = region(user, users, client.len());
     let blocks = CRASH_BLOCKS.min(region.blocks);
     let mut versions = vec![0; blocks as usize];
-    let mut numbers = Numbers::new(u64::from(user) + 1000);
+    let numbers = Rng::new(u64::from(user) + 1000);
     // A known version everywhere first: what the phases left is none.
     for block in 0..blocks {
         client.write(region.at(block), &content(0))?;

@@ -9,37 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use forebay_rng::Rng;
+
 const FILES_IN_A_DIRECTORY: u64 = 25;
-
-/// Numbers from a seed: xorshift64*.
-pub(super) struct Numbers(u64);
-
-impl Numbers {
-    pub(super) fn new(seed: u64) -> Numbers {
-        Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// A number below `end`.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    pub(super) fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(len + 8);
-        while bytes.len() < len {
-            bytes.extend_from_slice(&self.next().to_le_bytes());
-        }
-        bytes.truncate(len);
-        bytes
-    }
-}
 
 /// The files of a tree: path and content.
 pub(super) struct Tree(Vec<(PathBuf, Vec<u8>)>);
@@ -47,7 +19,7 @@ pub(super) struct Tree(Vec<(PathBuf, Vec<u8>)>);
 impl Tree {
     /// The tree of one seed: files of 10 KB on average, most smaller, some of 40 KB and more.
     pub(super) fn generate(seed: u64, files: u64) -> Tree {
-        let mut numbers = Numbers::new(seed);
+        let numbers = Rng::new(seed);
         let files = (0..files).map(|i| {
             let directory = format!("src{:02}", i / FILES_IN_A_DIRECTORY);
             let len = match numbers.below(10) {

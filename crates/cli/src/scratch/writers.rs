@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::tree::{Numbers, digest};
+use forebay_rng::Rng;
+
+use super::tree::digest;
 
 /// Files whose fsync returned, with what is in them.
 #[derive(Default)]
@@ -41,7 +43,7 @@ impl Promised {
 /// Writes files below `dir`, each followed by an fsync of it and of its directory, until something
 /// fails or `stop` is set.
 pub(super) fn write_and_fsync(dir: &Path, user: u32, promised: &Promised, stop: &AtomicBool) {
-    let mut numbers = Numbers::new(u64::from(user) + 1000);
+    let numbers = Rng::new(u64::from(user) + 1000);
     let mut count = 0;
     while !stop.load(Ordering::Relaxed) {
         let path = PathBuf::from(format!("user{user}")).join(format!("mail{count:05}"));

@@ -5,8 +5,9 @@
 
 use std::process::Command;
 
+use forebay_rng::Rng;
+
 use crate::system::{installed, try_tool};
-use crate::tree::Numbers;
 use crate::world::{MIB, World, output, texts};
 
 /// The volume's length in bytes.
@@ -14,7 +15,7 @@ const LEN: u64 = 64 * MIB;
 
 fn noise(world: &World, name: &str, seed: u64) {
     let mut content = vec![0; LEN as usize];
-    let mut numbers = Numbers::new(seed);
+    let numbers = Rng::new(seed);
     // Holes in it, so that clients ask for zeroes too.
     for piece in content.chunks_mut(1 << 20).step_by(2) {
         let bytes = numbers.bytes(piece.len());

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use forebay_rng::Rng;
+
 use crate::kinds::{BTRFS, EXT4, Kind, XFS};
 use crate::system::Loop;
-use crate::tree::Numbers;
 use crate::users::User;
 use crate::world::{MIB, World, output, signal, texts, wait_for_end};
 
@@ -73,7 +74,7 @@ fn survives(test: &str, kind: &Kind, segment: &str, log_bytes: u64) {
         return;
     }
     let seed = seed(test);
-    let mut numbers = Numbers::new(seed);
+    let numbers = Rng::new(seed);
     let world = World::new();
     world.image("data.img", kind.data_bytes);
     world.image("log.img", log_bytes);
@@ -93,7 +94,7 @@ fn survives(test: &str, kind: &Kind, segment: &str, log_bytes: u64) {
         for user in &mut users {
             user.begin(&killed).expect("a healthy filesystem works");
         }
-        users = work_until_killed(&world, users, &killed, &mut numbers);
+        users = work_until_killed(&world, users, &killed, &numbers);
         // The filesystem has lost its device, which it may well say.
         let _ = mount.unmount();
         let checked = world.run(&["check", "v"]);
@@ -103,7 +104,7 @@ fn survives(test: &str, kind: &Kind, segment: &str, log_bytes: u64) {
             texts(&checked)
         );
         if numbers.below(3) == 0 {
-            kill_in_recovery(&world, &mut numbers);
+            kill_in_recovery(&world, &numbers);
         }
         let device = world.attach_loop();
         kind.mount(&device, &at).unmount().expect("it unmounts");
@@ -143,7 +144,7 @@ fn work_until_killed(
     world: &World,
     users: Vec<User>,
     killed: &AtomicBool,
-    numbers: &mut Numbers,
+    numbers: &Rng,
 ) -> Vec<User> {
     let (acted, acts) = mpsc::channel();
     let (end, ended) = mpsc::channel();
@@ -202,17 +203,17 @@ fn a_daemon_killed_while_it_attaches_ends_and_the_next_attach_works() {
     if !crate::system::can_serve_loop(test) {
         return;
     }
-    let mut numbers = Numbers::new(seed(test));
+    let numbers = Rng::new(seed(test));
     let world = World::with_volume();
     for _ in 0..10 {
-        kill_in_recovery(&world, &mut numbers);
+        kill_in_recovery(&world, &numbers);
     }
     world.attach_loop();
     world.detach();
 }
 
 /// Starts to attach, and kills the daemon on its way.
-fn kill_in_recovery(world: &World, numbers: &mut Numbers) {
+fn kill_in_recovery(world: &World, numbers: &Rng) {
     let before = world.pid("v");
     let mut attach = world.command(&["attach", "v", "--via", "loop"]);
     let attaching = std::thread::spawn(move || output(&mut attach));

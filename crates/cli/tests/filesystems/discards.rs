@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use forebay_rng::Rng;
+
 use crate::system::{Loop, Mount, can_serve_loop, installed, loop_over, root, tool, try_tool};
-use crate::tree::Numbers;
 use crate::world::{MIB, World, skip};
 
 const LEN: u64 = 4 << 30;
@@ -46,7 +47,7 @@ fn use_and_give_up(world: &World, data: &str, image: &Path) {
 
     let at = world.path("mnt");
     let mount = Mount::new(&device, &at, "rw").expect("it mounts");
-    let mut numbers = Numbers::new(1);
+    let numbers = Rng::new(1);
     let kept = numbers.bytes(KEPT);
     fs::write(at.join("given up"), numbers.bytes(GIVEN_UP)).unwrap();
     fs::write(at.join("kept"), &kept).unwrap();

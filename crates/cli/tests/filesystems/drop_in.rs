@@ -4,11 +4,13 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
+use forebay_rng::Rng;
+
 use crate::crash::seed;
 use crate::kinds::EXT4;
 use crate::nbd_client::NbdClient;
 use crate::system::{Loop, can_serve_loop, installed, try_tool};
-use crate::tree::{Numbers, Tree, digests};
+use crate::tree::{Tree, digests};
 use crate::world::{MIB, World};
 
 #[test]
@@ -99,7 +101,7 @@ fn whole(device: &str) -> Vec<u8> {
 struct Writers {
     /// What the data device must hold in the end.
     expected: Vec<u8>,
-    numbers: Numbers,
+    numbers: Rng,
 }
 
 impl Writers {
@@ -159,7 +161,7 @@ fn only_what_users_wrote_changes_on_the_data_device() {
         return;
     }
     let seed = seed(test);
-    let mut numbers = Numbers::new(seed);
+    let numbers = Rng::new(seed);
     let world = World::new();
     let expected = numbers.bytes(24 << 20);
     fs::write(world.path("data.img"), &expected).unwrap();

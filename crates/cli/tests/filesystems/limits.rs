@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use forebay_rng::Rng;
+
 use crate::kinds::EXT4;
 use crate::system::root;
-use crate::tree::Numbers;
 use crate::world::{MIB, World, output, skip, texts};
 
 /// What requests may take up: the least there can be.
@@ -102,7 +103,7 @@ fn a_daemon_and_a_writer_under_limits_get_on_while_the_kernel_writes_back() {
     EXT4.make(&device);
     let at = world.path("mnt");
     let mount = EXT4.mount(&device, &at);
-    let content = Numbers::new(9).bytes(WRITTEN as usize);
+    let content = Rng::new(9).bytes(WRITTEN as usize);
     let (from, to) = (world.path("content"), at.join("file"));
     fs::write(&from, &content).unwrap();
     let mut copy = writers.command("dd");

@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use forebay_rng::Rng;
+
 use crate::kinds::Kind;
-use crate::tree::Numbers;
 
 const DIRECTORIES: u64 = 4;
 /// Above this many files a user prefers to delete.
@@ -44,7 +45,7 @@ enum Promise {
 
 pub(crate) struct User {
     dir: PathBuf,
-    numbers: Numbers,
+    numbers: Rng,
     promises: BTreeMap<PathBuf, Promise>,
     /// Written and not yet fsynced.
     loose: BTreeMap<PathBuf, Content>,
@@ -70,7 +71,7 @@ impl User {
     pub(crate) fn new(kind: &Kind, dir: PathBuf, seed: u64) -> User {
         User {
             dir,
-            numbers: Numbers::new(seed),
+            numbers: Rng::new(seed),
             promises: BTreeMap::new(),
             loose: BTreeMap::new(),
             trusts_replacement: kind.keeps_replacements,

@@ -194,6 +194,7 @@ mod tests {
     use std::time::Duration;
 
     use forebay_device::RamDevice;
+    use forebay_rng::Rng;
     use forebay_rt::{Executor, Rt, VirtualTime};
 
     use super::*;
@@ -306,11 +307,8 @@ mod tests {
             assert_eq!(small.geometry().block_size, 512);
             let mut model = vec![0u8; LEN as usize];
             let blocks = LEN / 512;
-            let mut state = 12345u64;
-            let mut random = move |below: u64| {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-                (state >> 33) % below
-            };
+            let rng = Rng::new(12345);
+            let random = |below| rng.below(below);
             for n in 0..2000 {
                 let start = random(blocks);
                 let end = start + 1 + random((blocks - start).min(40));

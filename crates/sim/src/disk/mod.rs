@@ -20,9 +20,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
+use forebay_rng::Rng;
 use forebay_rt::Rt;
-
-use crate::Rng;
 
 pub use faults::{Faults, Outage, Rot, Trouble};
 pub use image::Image;
@@ -64,7 +63,7 @@ pub struct Disk {
     pub name: &'static str,
     rt: Rt,
     power: Rc<Power>,
-    rng: Rng,
+    rng: Rc<Rng>,
     geometry: Geometry,
     current: RefCell<Image>,
     stable: RefCell<Image>,
@@ -102,7 +101,7 @@ impl Disk {
         name: &'static str,
         rt: &Rt,
         power: &Rc<Power>,
-        rng: &Rng,
+        rng: &Rc<Rng>,
         image: Image,
         block: u32,
     ) -> Rc<Disk> {
@@ -119,7 +118,7 @@ impl Disk {
             name,
             rt: rt.clone(),
             power: Rc::clone(power),
-            rng: rng.clone(),
+            rng: Rc::clone(rng),
             geometry,
             current: RefCell::new(image.clone()),
             stable: RefCell::new(image),

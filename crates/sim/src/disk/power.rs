@@ -3,9 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use forebay_rng::Rng;
 use forebay_rt::Event;
-
-use crate::Rng;
 
 /// What becomes of writes that are not durable when the power goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,8 +5,7 @@ use std::time::Duration;
 use forebay_device::{DeviceError, Op};
 
 use super::{Disk, Request, Trouble};
-use crate::Rng;
-use crate::rng::mix;
+use forebay_rng::{Rng, mix};
 
 /// Writes kept as not durable by a disk that lies; older ones reach the medium by themselves.
 const LIES_MAX: usize = 96;

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability, Room};
+use forebay_rng::Rng;
 use forebay_rt::Rt;
 use futures_util::future::join_all;
 
 use super::{Shared, What};
-use crate::Rng;
 use crate::stamp::{SECTOR, stamp_into};
 
 /// What a script asks of a volume.

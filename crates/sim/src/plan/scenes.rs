@@ -11,8 +11,8 @@ use super::{Life, Looks, Plan};
 use crate::disk::{Outage, Trouble};
 use crate::history::{Action, extent};
 use crate::lab::LOG_BYTES;
-use crate::rng::Rng;
 use crate::workload::{Bounds, Script};
+use forebay_rng::Rng;
 
 /// Bytes at each end of a volume in which what is written is noted.
 const FINGERPRINTED: u64 = 128 << 10;

@@ -14,8 +14,8 @@ use super::{After, Kind, Life, Plan};
 use crate::disk::Trouble;
 use crate::history::{Action, extent};
 use crate::lab::LOG_BYTES;
-use crate::rng::{Rng, mix};
 use crate::workload::{Bounds, Script};
+use forebay_rng::{Rng, mix};
 
 /// Requests of a life that are under way together at most.
 pub(super) const CROWD: u64 = 4096;

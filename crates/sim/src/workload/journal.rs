@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{Bounds, Script};
-use crate::Rng;
+use forebay_rng::Rng;
+
 use crate::checkers::Lanes;
 use crate::history::Action;
 use crate::stamp::{Content, SECTOR, read_sector};

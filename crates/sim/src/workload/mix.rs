@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::{Bounds, Script};
-use crate::Rng;
+use forebay_rng::Rng;
+
 use crate::history::{Action, extent};
 
 /// The character of a mix: everything out of 100 but as said.

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::{Bounds, Script};
-use crate::Rng;
+use forebay_rng::Rng;
+
 use crate::history::Action;
 
 const SECTOR: u64 = 512;

@@ -4,9 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_rng::Rng;
 use forebay_rt::{Driver, Instant, Turn, Unpark, VirtualTime, Wait};
-
-use crate::Rng;
 
 /// See the module.
 pub struct LeapingTime {

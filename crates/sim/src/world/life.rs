@@ -16,7 +16,7 @@ use crate::checkers::{Checkers, Violation, accounts, epochs};
 use crate::disk::{Coin, Running, Spy};
 use crate::lab::{Medium, World, checked};
 use crate::plan::{Life, Looks, Plan};
-use crate::rng::{Rng, mix};
+use forebay_rng::{Rng, mix};
 
 /// How often it is looked whether somebody waits for ever.
 const ROUND: Duration = Duration::from_secs(20);

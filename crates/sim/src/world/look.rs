@@ -11,9 +11,9 @@ use super::life::Left;
 use crate::checkers::{Promise, Violation};
 use crate::disk::{Coin, Image};
 use crate::lab::{LOG_BYTES, Medium, World, checked};
-use crate::rng::{Rng, mix};
 use crate::stamp::SECTOR;
 use crate::workload::journal;
+use forebay_rng::{Rng, mix};
 
 /// The most that is read at once, in bytes.
 const STEP: u64 = 64 << 10;

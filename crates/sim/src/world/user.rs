@@ -19,8 +19,8 @@ use crate::checkers::{Violation, smooth};
 use crate::disk::Faults;
 use crate::history::{Action, What, room_for};
 use crate::plan::Kind;
-use crate::rng::{Rng, mix};
 use crate::stamp::stamp_into;
+use forebay_rng::{Rng, mix};
 
 /// In a minute so much gets through a full log before any of these disks.
 const TURN_BYTES: u64 = 1 << 20;

@@ -8,6 +8,7 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
 use forebay_os::{Address, Listener, Ring};
+use forebay_rng::Rng;
 use forebay_rt::{Driver, Executor};
 use forebay_serve::Memory;
 use forebay_serve::nbd::{Export, Limits, Server};
@@ -138,13 +139,10 @@ pub(crate) fn output(command: &mut Command) -> String {
 }
 
 /// A file of `len` bytes, half noise and half zeroes, the same for the same seed.
-pub(crate) fn write_noise(path: &Path, len: usize, mut seed: u64) {
-    let mut data = vec![0; len];
-    for (i, chunk) in data.chunks_mut(64 << 10).enumerate() {
-        for byte in chunk.iter_mut().filter(|_| i % 2 == 0) {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            *byte = (seed >> 56) as u8;
-        }
+pub(crate) fn write_noise(path: &Path, len: usize, seed: u64) {
+    let (mut data, rng) = (vec![0; len], Rng::new(seed));
+    for chunk in data.chunks_mut(64 << 10).step_by(2) {
+        rng.fill(chunk);
     }
     std::fs::write(path, data).unwrap();
 }
