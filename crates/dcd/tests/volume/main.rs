@@ -1,0 +1,15 @@
+//! Whole volumes over simulated disks: one program, since each one takes long to link.
+
+mod attach;
+mod damage;
+mod discards;
+mod drop_in;
+mod failures;
+mod faults;
+mod invariants;
+mod long_faults;
+mod map_memory;
+mod model;
+mod pressure;
+mod salvage;
+mod slow_disk;
