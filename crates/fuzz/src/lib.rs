@@ -14,9 +14,6 @@
 //! - [`mutate`]: seeded, on stable Rust, in `cargo test` and by `cargo run -p forebay-fuzz`;
 //! - `cargo fuzz run TARGET`, which is guided by coverage (`fuzz/`, not part of the workspace).
 //!
-//! The FUSE requests are private to their crate. Rather than to open them for tests, their file is
-//! compiled here once more.
-//!
 //! Reading order: `targets.rs`, any file below it, `mutate.rs`, `corpus.rs`.
 
 pub mod cap;
@@ -26,7 +23,3 @@ mod seal;
 pub mod targets;
 
 pub use targets::{TARGETS, Target};
-
-#[allow(dead_code, unreachable_pub, reason = "the server's; here only read")]
-#[path = "../../serve/src/fuse/format.rs"]
-mod fuse_format;

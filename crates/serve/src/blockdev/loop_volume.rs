@@ -16,7 +16,8 @@ use super::isolated::isolated;
 use super::loopdev::{self, Access, Loop};
 use super::stale::{Cleaned, CleanupError, InUse, cleanup_stale};
 use crate::Memory;
-use crate::fuse::{Ended, FuseVolume, IO_BYTES_MAX, UnmountError};
+use crate::fuse::{Ended, IO_BYTES_MAX, UnmountError};
+use crate::volume_file::VolumeFile;
 
 /// Loop devices tried when others take them first.
 const ATTEMPTS: usize = 16;
@@ -115,7 +116,7 @@ pub enum DetachError {
 /// A device served as `/dev/loopN`. [`LoopVolume::detach`] it before dropping it; otherwise it stays
 /// behind dead until [`cleanup_stale`].
 pub struct LoopVolume {
-    fuse: FuseVolume,
+    fuse: VolumeFile,
     /// Name of the loop device, until it is cleared.
     name: Option<String>,
     node: PathBuf,
@@ -158,7 +159,7 @@ pub async fn attach_loop(
         );
     }
     let geometry = device.geometry();
-    let fuse = FuseVolume::mount(rt, ring, device, memory, runtime_dir, name);
+    let fuse = VolumeFile::mount(rt, ring, device, memory, runtime_dir, name);
     let fuse = fuse.map_err(mount_failed)?;
     let mut volume = LoopVolume {
         fuse,

@@ -1,7 +1,7 @@
 //! Kernel block devices made of what the front ends serve.
 //!
 //! Which way depends on the kernel: [`best_available`] says which there is and why not another.
-//! - [`attach_loop`]: a loop device over a FUSE file ([`crate::fuse`]). Any kernel has that.
+//! - [`attach_loop`]: a loop device over a FUSE file ([`crate::volume_file`]). Any kernel has that.
 //! - [`attach_nbd`]: `/dev/nbdN`, the kernel as a client of our NBD server ([`crate::nbd`]).
 //!
 //! A block device outlives mistakes badly: one that is torn down under a mounted filesystem takes

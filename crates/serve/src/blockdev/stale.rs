@@ -16,7 +16,8 @@ use rustix::mount::UnmountFlags;
 use super::holders::{Holder, Holders, holders};
 use super::loopdev::{self, Access, Loop};
 use super::mountinfo::{self, Mount};
-use crate::fuse::mount::{self, FSTYPE};
+use crate::fuse::FSTYPE;
+use crate::volume_file::{directory, file_in};
 
 /// A server that is alive answers within this time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -105,8 +106,8 @@ pub fn cleanup_stale(
     name: &str,
     in_use: InUse,
 ) -> Result<Cleaned, CleanupError> {
-    let dir = mount::directory(runtime_dir, name);
-    let file = mount::volume_file(&dir);
+    let dir = directory(runtime_dir, name);
+    let file = file_in(&dir);
     let mounts = mountinfo::mounts_at(&dir).map_err(io_error(&dir))?;
     for mount in &mounts {
         if mount.fstype != FSTYPE {

@@ -3,26 +3,15 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::channel::Channel;
-use super::format::VOLUME_NAME;
 
 /// The filesystem's type as `/proc/self/mountinfo` shows it.
 pub(crate) const FSTYPE: &str = "fuse.forebay";
-
-/// The directory for volume `name`.
-pub(crate) fn directory(runtime_dir: &Path, name: &str) -> PathBuf {
-    runtime_dir.join(format!("{name}.fuse"))
-}
-
-/// The file of the filesystem mounted at `dir`.
-pub(crate) fn volume_file(dir: &Path) -> PathBuf {
-    dir.join(VOLUME_NAME.to_str().expect("ASCII"))
-}
 
 /// Makes `dir` and mounts the connection there. The kernel's INIT waits in the channel afterwards;
 /// whoever touches the filesystem before the session runs waits for it.

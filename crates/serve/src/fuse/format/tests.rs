@@ -8,7 +8,7 @@ fn message(opcode: u32, body: &[u8]) -> ([u8; FIXED], usize) {
     fixed[..4].copy_from_slice(&(total as u32).to_ne_bytes());
     fixed[4..8].copy_from_slice(&opcode.to_ne_bytes());
     fixed[8..16].copy_from_slice(&7u64.to_ne_bytes());
-    fixed[16..24].copy_from_slice(&VOLUME.to_ne_bytes());
+    fixed[16..24].copy_from_slice(&2u64.to_ne_bytes());
     let n = body.len().min(FIXED - HEADER);
     fixed[HEADER..HEADER + n].copy_from_slice(&body[..n]);
     (fixed, total)
@@ -26,7 +26,7 @@ fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
     let (fixed, total) = message(16, &write_body(8192, 4096, 4096));
     let expected = Request {
         unique: 7,
-        node: VOLUME,
+        node: 2,
         op: Op::Write {
             at: 8192,
             len: 4096,
@@ -41,20 +41,29 @@ fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
 }
 
 #[test]
-fn only_the_volumes_own_name_is_found() {
+fn a_name_is_found_if_all_of_it_is_the_same() {
     let long = [b'v'; 300];
-    for (name, known) in [
+    for (sent, known) in [
         (&b"volume\0"[..], true),
         (b"volume", false),
         (b"volum\0", false),
         (b"volumes\0", false),
+        (b"volume\0\0", false),
         (b"", false),
         (&long, false),
     ] {
-        let (fixed, total) = message(1, name);
-        let op = decode(&fixed, total).expect("whole").op;
-        assert_eq!(op, Op::Lookup { known }, "{name:?}");
+        let (fixed, total) = message(1, sent);
+        assert_eq!(decode(&fixed, total).expect("whole").op, Op::Lookup);
+        for cut in [0, 3, 6, 40] {
+            let (front, back) = sent.split_at(cut.min(sent.len()));
+            assert_eq!(
+                is_name([front, back], b"volume"),
+                known,
+                "{sent:?} at {cut}"
+            );
+        }
     }
+    assert!(is_name([&long[..40], b"\0"], &long[..40]));
 }
 
 #[test]
@@ -72,16 +81,17 @@ fn a_message_cut_short_is_refused_and_still_answerable() {
 }
 
 #[test]
-fn the_directory_lists_once_whatever_the_pieces() {
-    let whole = readdir_out(0, 4096);
-    assert_eq!(whole.len(), 32 + 32 + 32);
-    let mut pieces = Vec::new();
-    for at in 0..4 {
-        pieces.extend(readdir_out(at, 32));
+fn a_listing_takes_whole_entries_as_long_as_they_fit() {
+    for (bytes_max, entries) in [(0, 0), (31, 0), (32, 1), (95, 2), (96, 3), (4096, 3)] {
+        let mut listing = Listing::new(bytes_max);
+        let names = [&b"."[..], b"..", b"volume"];
+        let fit = (1..).zip(names).take_while(|(next, name)| {
+            let kind = Kind::Directory;
+            listing.add(ROOT, *next, kind, name)
+        });
+        assert_eq!(fit.count(), entries, "in {bytes_max} bytes");
+        assert_eq!(listing.bytes().len(), entries * 32);
     }
-    assert_eq!(pieces, whole);
-    assert!(readdir_out(0, 31).is_empty());
-    assert!(readdir_out(u64::MAX, 4096).is_empty());
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! A filesystem that is mounted and served.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use forebay_os::{Poller, Ring};
+use forebay_rt::{Rt, Task};
+
+use super::channel::Channel;
+use super::handler::Handler;
+use super::mount;
+use super::request::Connection;
+use super::session::{self, Ended, UNDER_WAY_MAX};
+use crate::blockdev::isolated::isolated;
+use crate::requests::{Memory, UnderWay};
+
+/// A mount of ours. Unmount it before dropping it; otherwise it stays behind dead.
+pub(crate) struct Mounted {
+    rt: Rt,
+    serving: Option<Task<Ended>>,
+    ended: Option<Rc<Ended>>,
+    dir: PathBuf,
+}
+
+/// Why a filesystem was not unmounted. It is still mounted and served.
+#[derive(Debug, thiserror::Error)]
+pub enum UnmountError {
+    /// Something has a file open, or its working directory there.
+    #[error("{} is in use; nothing was undone", dir.display())]
+    Busy {
+        /// Where it is mounted.
+        dir: PathBuf,
+    },
+    /// The system refused.
+    #[error("cannot unmount {}: {source}", dir.display())]
+    Io {
+        /// Where it is mounted.
+        dir: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Mounted {
+    /// Mounts at `dir`, which is made for it, what `handler` answers for; `source` is what the
+    /// system shows of it. It is served on `rt` with buffers from `memory`.
+    ///
+    /// # Errors
+    /// If `/dev/fuse` cannot be opened or mounted: no FUSE in the kernel, not root.
+    pub(crate) fn new<H: Handler>(
+        rt: &Rt,
+        ring: &Rc<Ring>,
+        handler: Rc<H>,
+        memory: &Memory,
+        dir: PathBuf,
+        source: &str,
+    ) -> io::Result<Mounted> {
+        forebay_os::io_flusher();
+        let channel = Channel::open()?;
+        mount::mount(&channel, &dir, source)?;
+        let watch = channel.watch().inspect_err(|_| {
+            let _ = mount::unmount(&dir, true);
+        })?;
+        let connection = Rc::new(Connection {
+            rt: rt.clone(),
+            channel,
+            memory: memory.clone(),
+            under_way: UnderWay::new(UNDER_WAY_MAX),
+        });
+        let serving = session::serve(connection, handler, Poller::new(ring, watch));
+        Ok(Mounted {
+            rt: rt.clone(),
+            serving: Some(rt.spawn(serving)),
+            ended: None,
+            dir,
+        })
+    }
+
+    /// Where it is mounted. The thread that serves it must not look there.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn rt(&self) -> &Rt {
+        &self.rt
+    }
+
+    /// True if the session has ended: nothing that is asked of the filesystem will succeed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.serving.as_ref().is_none_or(Task::is_finished)
+    }
+
+    /// Waits until the session is over, and says why. It is over after an unmount, by whomever.
+    pub(crate) async fn ended(&mut self) -> Rc<Ended> {
+        if let Some(serving) = self.serving.as_mut() {
+            let ended = Rc::new(serving.await);
+            self.serving = None;
+            self.ended = Some(ended);
+        }
+        Rc::clone(self.ended.as_ref().expect("set when the session ended"))
+    }
+
+    /// Unmounts, waits for the requests under way, and removes the directory.
+    ///
+    /// # Errors
+    /// See [`UnmountError`]. The filesystem is served on; try again.
+    pub(crate) async fn unmount(&mut self) -> Result<(), UnmountError> {
+        let dir = self.dir.clone();
+        let done = isolated(move || mount::unmount(&dir, false)).await;
+        if let Err(source) = done.and_then(|done| done) {
+            let dir = self.dir.clone();
+            return Err(match source.raw_os_error() {
+                Some(libc::EBUSY) => UnmountError::Busy { dir },
+                _ => UnmountError::Io { dir, source },
+            });
+        }
+        self.ended().await;
+        Ok(())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.serving.is_some() {
+            tracing::warn!(dir = %self.dir.display(), "a FUSE filesystem was dropped while mounted");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! One request, from its arrival to its answer.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut};
+use forebay_rt::{Lease, Rt};
+
+use super::channel::Channel;
+use super::format::{self, Op, Request};
+use super::inbox::Inbox;
+use crate::requests::{Admission, Load, Memory, UnderWay, start};
+
+/// What the requests of one connection share.
+pub(super) struct Connection {
+    pub(super) rt: Rt,
+    pub(super) channel: Channel,
+    pub(super) memory: Memory,
+    pub(super) under_way: UnderWay,
+}
+
+/// A request as it was received. It is either answered at once or [begun](Arrival::begin).
+pub(crate) struct Arrival<'a> {
+    pub(super) connection: &'a Rc<Connection>,
+    pub(super) admission: Admission<'a>,
+    pub(super) inbox: &'a mut Inbox,
+    pub(super) request: Request,
+    /// Bytes of the whole message.
+    pub(super) total: usize,
+}
+
+impl Arrival<'_> {
+    /// What is asked.
+    pub(crate) fn op(&self) -> Op {
+        self.request.op
+    }
+
+    /// The inode it is about.
+    pub(crate) fn node(&self) -> u64 {
+        self.request.node
+    }
+
+    /// True if the name it is about is `name`.
+    pub(crate) fn is_named(&self, name: &[u8]) -> bool {
+        format::is_name(self.inbox.body(self.total), name)
+    }
+
+    /// Answers it with `payload`.
+    pub(crate) fn reply(self, payload: &[u8]) {
+        self.connection.channel.reply(self.request.unique, payload);
+    }
+
+    /// Answers it with the error number `errno`.
+    pub(crate) fn refuse(self, errno: i32) {
+        let unique = self.request.unique;
+        self.connection.channel.reply_error(unique, errno);
+    }
+
+    /// Waits for memory for `len` bytes, which others will give back.
+    pub(crate) async fn lease(&self, len: usize) -> Lease {
+        self.inbox.lease(len).await
+    }
+
+    /// The first `len` bytes of its data, with the lease of their memory, for which it waits.
+    pub(crate) async fn data(&mut self, len: usize) -> (Buf, Lease) {
+        self.inbox.data(len).await
+    }
+
+    /// Takes it up, to be answered in its own time: `answer` goes as far as it can at once, and what
+    /// is left of it becomes a task.
+    pub(crate) fn begin<F: Future<Output = ()> + 'static>(
+        self,
+        answer: impl FnOnce(Underway) -> F,
+    ) {
+        let underway = Underway {
+            connection: Rc::clone(self.connection),
+            unique: self.request.unique,
+            load: self.admission.keep(),
+        };
+        start(&self.connection.rt, answer(underway));
+    }
+}
+
+/// A request that was taken up; counts as under way until it is dropped.
+pub(crate) struct Underway {
+    connection: Rc<Connection>,
+    unique: u64,
+    load: Load,
+}
+
+impl Underway {
+    /// A buffer of `len` bytes, which are leased.
+    pub(crate) fn buffer(&self, len: usize) -> BufMut {
+        self.connection.memory.take(len)
+    }
+
+    /// Answers it with `payload`.
+    pub(crate) fn reply(&self, payload: &[u8]) {
+        self.connection.channel.reply(self.unique, payload);
+    }
+
+    /// Answers it with the error number `errno`.
+    pub(crate) fn refuse(&self, errno: i32) {
+        self.connection.channel.reply_error(self.unique, errno);
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.connection.under_way.release(self.load);
+    }
+}

@@ -1,0 +1,313 @@
+//! The handler: a directory with one file in it, and the device behind that.
+//!
+//! What can be answered from what is known is answered at once; what needs the device is begun.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use forebay_device::{Device, DeviceError, Geometry, Result, Room};
+use forebay_rt::RangeLock;
+
+use super::unaligned;
+use crate::fuse::format::{self, Attributes, Kind, Listing, Op, ROOT, open_flag};
+use crate::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway};
+use crate::requests::{Target, kernel_errno};
+
+/// The name of the one file.
+pub(super) const NAME: &str = "volume";
+/// Its inode.
+const VOLUME: u64 = 2;
+/// How long the kernel may believe names and attributes, in seconds. They never change.
+const VALID_S: u64 = 1 << 30;
+/// The longest range zeroed by one request to the device, in bytes: the kernel sends up to 4 GiB,
+/// and other requests are to get in between.
+const ZERO_BYTES_MAX: u64 = 64 << 20;
+
+// Modes of FALLOCATE (`linux/falloc.h`).
+const KEEP_SIZE: u32 = 0x01;
+const PUNCH_HOLE: u32 = 0x02;
+const ZERO_RANGE: u32 = 0x10;
+
+/// The file and its directory.
+pub(super) struct File {
+    target: Target,
+    time_s: u64,
+    /// Writes to the same blocks take turns: one that is not in whole blocks writes back what it
+    /// read around it.
+    writes: Rc<RangeLock>,
+    handles: Cell<usize>,
+    errors: Cell<u64>,
+    /// STATFS fails: that is how a loop device learns that discarding is of no use.
+    discard_hidden: Cell<bool>,
+}
+
+impl Handler for File {
+    async fn take(self: &Rc<Self>, arrival: Arrival<'_>) {
+        match arrival.op() {
+            op if !concerns(op, arrival.node()) => arrival.refuse(libc::EISDIR),
+            Op::Read { at, len } => self.read(arrival, at, len).await,
+            Op::Write { at, len } => self.write(arrival, at, len).await,
+            Op::Fsync => self.flush(arrival),
+            Op::Fallocate { at, len, mode } => self.fallocate(arrival, at, len, mode),
+            _ => self.answer(arrival),
+        }
+    }
+}
+
+/// False if the request makes sense for the file only, and is about something else.
+fn concerns(op: Op, node: u64) -> bool {
+    let file_only = matches!(
+        op,
+        Op::Open | Op::Read { .. } | Op::Write { .. } | Op::Fsync | Op::Fallocate { .. }
+    );
+    !file_only || node == VOLUME
+}
+
+impl File {
+    pub(super) fn new(device: Rc<dyn Device>, time_s: u64) -> File {
+        File {
+            target: Target::new(device, "fuse"),
+            time_s,
+            writes: Rc::default(),
+            handles: Cell::new(0),
+            errors: Cell::new(0),
+            discard_hidden: Cell::new(false),
+        }
+    }
+
+    /// How often the file is open.
+    pub(super) fn handles(&self) -> usize {
+        self.handles.get()
+    }
+
+    /// While set, STATFS fails. A loop device configured meanwhile offers no discard.
+    pub(super) fn hide_discard(&self, hidden: bool) {
+        self.discard_hidden.set(hidden);
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.target.geometry()
+    }
+
+    fn attributes(&self, node: u64) -> Attributes {
+        let geometry = self.geometry();
+        let (kind, permissions, links, len) = match node {
+            VOLUME => (Kind::File, 0o600, 1, geometry.len),
+            _ => (Kind::Directory, 0o700, 2, 0),
+        };
+        Attributes {
+            node,
+            kind,
+            permissions,
+            links,
+            len,
+            preferred_io: geometry.preferred_io.max(geometry.block_size),
+            time_s: self.time_s,
+            valid_s: VALID_S,
+        }
+    }
+
+    /// Answers what needs no device.
+    fn answer(&self, arrival: Arrival<'_>) {
+        let node = arrival.node();
+        match arrival.op() {
+            Op::Lookup if arrival.is_named(NAME.as_bytes()) => {
+                arrival.reply(&self.attributes(VOLUME).entry_out());
+            }
+            Op::Lookup => arrival.refuse(libc::ENOENT),
+            Op::GetAttr => arrival.reply(&self.attributes(node).attr_out()),
+            Op::SetAttr { size, ownership } => {
+                if ownership || size.is_some_and(|size| size != self.geometry().len) {
+                    arrival.refuse(libc::EPERM);
+                } else {
+                    arrival.reply(&self.attributes(node).attr_out());
+                }
+            }
+            Op::Open => self.open(arrival),
+            Op::Release => self.release(arrival),
+            Op::StatFs if self.discard_hidden.get() => arrival.refuse(libc::EOPNOTSUPP),
+            Op::StatFs => self.statfs(arrival),
+            Op::OpenDir => arrival.reply(&format::open_out(0)),
+            Op::ReadDir { at, len } => arrival.reply(listing(at, len as usize).bytes()),
+            Op::ReleaseDir | Op::Destroy => arrival.reply(&[]),
+            Op::Forget => {}
+            // Changes names, of which there is nothing to change.
+            Op::Namespace => arrival.refuse(libc::EPERM),
+            // The kernel takes "not implemented" as "never ask again", which is meant: for flush
+            // on close, extended attributes, interrupts (whose request is answered anyway).
+            Op::Other(_) => arrival.refuse(libc::ENOSYS),
+            Op::Init { .. } => unreachable!("the transport answers it"),
+            Op::Read { .. } | Op::Write { .. } | Op::Fsync | Op::Fallocate { .. } => {
+                unreachable!("requests for the device are seen to before")
+            }
+        }
+    }
+
+    /// Past the page cache, writes side by side.
+    fn open(&self, arrival: Arrival<'_>) {
+        self.handles.set(self.handles.get() + 1);
+        let flags = open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES;
+        arrival.reply(&format::open_out(flags));
+    }
+
+    fn release(&self, arrival: Arrival<'_>) {
+        self.handles.set(self.handles.get().saturating_sub(1));
+        arrival.reply(&[]);
+    }
+
+    fn statfs(&self, arrival: Arrival<'_>) {
+        let geometry = self.geometry();
+        let unit = geometry.discard_granularity.max(geometry.block_size);
+        arrival.reply(&format::statfs_out(geometry.len, unit, 2));
+    }
+
+    async fn read(self: &Rc<Self>, arrival: Arrival<'_>, at: u64, len: u32) {
+        let geometry = self.geometry();
+        // Past the end there is nothing, as in any file.
+        let len = u64::from(len).min(geometry.len.saturating_sub(at)) as usize;
+        if len == 0 {
+            return arrival.reply(&[]);
+        }
+        if len > IO_BYTES_MAX {
+            return arrival.refuse(libc::EINVAL);
+        }
+        let blocks = unaligned::around(at, len, geometry.block_size);
+        let in_blocks = (blocks.end - blocks.start) as usize;
+        let lease = arrival.lease(in_blocks).await;
+        let file = Rc::clone(self);
+        arrival.begin(|request| async move {
+            let _lease = lease;
+            let done = if in_blocks == len {
+                let buf = request.buffer(len);
+                file.target.read(at, buf).await.map(|buf| buf.freeze())
+            } else {
+                unaligned::read(&file.target, at, len).await
+            };
+            match done {
+                Ok(buf) => request.reply(&buf),
+                Err(error) => file.failed(&request, &error),
+            }
+        });
+    }
+
+    async fn write(self: &Rc<Self>, mut arrival: Arrival<'_>, at: u64, len: u32) {
+        let bytes = len as usize;
+        let geometry = self.geometry();
+        let end = at.checked_add(len.into());
+        if end.is_none_or(|end| end > geometry.len) {
+            return arrival.refuse(libc::ENOSPC);
+        }
+        if len == 0 {
+            return arrival.reply(&format::write_out(0));
+        }
+        let (data, lease) = arrival.data(bytes).await;
+        let blocks = unaligned::around(at, bytes, geometry.block_size);
+        let aligned = blocks == (at..at + u64::from(len));
+        let more = match aligned {
+            true => None,
+            false => Some(arrival.lease((blocks.end - blocks.start) as usize).await),
+        };
+        let file = Rc::clone(self);
+        arrival.begin(|request| async move {
+            // The data goes before what was leased for it.
+            let _leases = (lease, more);
+            let data = data;
+            let _turn = file.writes.lock(blocks).await;
+            let done = if aligned {
+                file.target.write(at, data, false).await
+            } else {
+                unaligned::write(&file.target, at, &data).await
+            };
+            match done {
+                Ok(()) => request.reply(&format::write_out(len)),
+                Err(error) => file.failed(&request, &error),
+            }
+        });
+    }
+
+    fn flush(self: &Rc<Self>, arrival: Arrival<'_>) {
+        let file = Rc::clone(self);
+        arrival.begin(|request| async move {
+            let done = file.target.flush().await;
+            file.finish(&request, done);
+        });
+    }
+
+    /// Both ways of making zeroes, and discarding, which arrives as a punched hole: the loop driver
+    /// sends the same for "discard" and for "write zeroes, and deallocate", so it must read back as
+    /// zeroes, which a mere discard does not promise. A device that cannot unmap has no holes: to
+    /// write the zeroes would be what "deallocate" asks not to do, and a filesystem that gives up its
+    /// free space would have all of it written.
+    fn fallocate(self: &Rc<Self>, arrival: Arrival<'_>, at: u64, len: u64, mode: u32) {
+        let geometry = self.geometry();
+        let room = match mode & !KEEP_SIZE {
+            PUNCH_HOLE if geometry.zeroes_by_unmapping => Room::Release,
+            ZERO_RANGE => Room::Keep,
+            _ => return arrival.refuse(libc::EOPNOTSUPP),
+        };
+        let end = at.saturating_add(len).min(geometry.len);
+        let file = Rc::clone(self);
+        arrival.begin(|request| async move {
+            let mut done = Ok(());
+            let mut at = at;
+            while at < end && done.is_ok() {
+                let to = end.min(at.saturating_add(ZERO_BYTES_MAX));
+                let _turn = file.writes.lock(at..to).await;
+                done = file.target.write_zeroes(at..to, room, false).await;
+                at = to;
+            }
+            file.finish(&request, done);
+        });
+    }
+
+    fn finish(&self, request: &Underway, done: Result<()>) {
+        match done {
+            Ok(()) => request.reply(&[]),
+            Err(error) => self.failed(request, &error),
+        }
+    }
+
+    fn failed(&self, request: &Underway, error: &DeviceError) {
+        let count = self.errors.get() + 1;
+        self.errors.set(count);
+        // A dead device fails every request: say so ever more rarely.
+        if count.is_power_of_two() {
+            tracing::warn!(%error, count, "a request to the volume failed");
+        }
+        request.refuse(kernel_errno(error));
+    }
+}
+
+/// The directory from position `at` on, in at most `bytes_max`.
+fn listing(at: u64, bytes_max: usize) -> Listing {
+    let entries = [
+        (ROOT, Kind::Directory, "."),
+        (ROOT, Kind::Directory, ".."),
+        (VOLUME, Kind::File, NAME),
+    ];
+    let mut listing = Listing::new(bytes_max);
+    for (next, (node, kind, name)) in (1..).zip(entries) {
+        if next > at && !listing.add(node, next, kind, name.as_bytes()) {
+            break;
+        }
+    }
+    listing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_lists_once_whatever_the_pieces() {
+        let whole = listing(0, 4096);
+        assert_eq!(whole.bytes().len(), 32 + 32 + 32);
+        let mut pieces = Vec::new();
+        for at in 0..4 {
+            pieces.extend_from_slice(listing(at, 32).bytes());
+        }
+        assert_eq!(pieces, whole.bytes());
+        assert!(listing(0, 31).bytes().is_empty());
+        assert!(listing(u64::MAX, 4096).bytes().is_empty());
+    }
+}
