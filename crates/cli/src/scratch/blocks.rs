@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forebay_rng::Rng;
+use forebay_serve::nbd::client::BlockingClient;
 
 use super::Context;
 use super::drive::Volume;
-use super::nbd_client::NbdClient;
 use super::raw_server::{EXPORT, RawServer, Via};
 use super::report::{Report, Times};
 use super::setup::{Setup, Shape, move_home};
@@ -92,22 +92,23 @@ fn work(context: &Context, socket: &Path, export: &str) -> Outcome<Times> {
     let (users, writes) = (context.users, context.amount(WRITES));
     let flushed_writes = context.amount(FLUSHED_WRITES);
     let mut times = Times::new();
-    let mut phase = |name: &'static str,
-                     each: &(dyn Fn(&mut NbdClient, &Region, &Rng) -> io::Result<()> + Sync)|
-     -> Outcome {
-        context.stop.check()?;
-        let started = Instant::now();
-        together(users, &|user| {
-            let mut client = NbdClient::connect(socket, export)?;
-            let region = region(user, users, client.len());
-            each(&mut client, &region, &Rng::new(user.into()))?;
-            client.flush()
-        })?;
-        let took = started.elapsed();
-        result_line!("  {name}: {:.3} s", took.as_secs_f64());
-        times.push((name, took));
-        Ok(())
-    };
+    let mut phase =
+        |name: &'static str,
+         each: &(dyn Fn(&mut BlockingClient, &Region, &Rng) -> io::Result<()> + Sync)|
+         -> Outcome {
+            context.stop.check()?;
+            let started = Instant::now();
+            together(users, &|user| {
+                let mut client = BlockingClient::connect(socket, export)?;
+                let region = region(user, users, client.len());
+                each(&mut client, &region, &Rng::new(user.into()))?;
+                client.flush()
+            })?;
+            let took = started.elapsed();
+            result_line!("  {name}: {:.3} s", took.as_secs_f64());
+            times.push((name, took));
+            Ok(())
+        };
     phase("10 KB writes, then flush", &|client, region, numbers| {
         (0..writes).try_for_each(|_| {
             let len = BLOCK * (1 + numbers.below(4) as usize);
@@ -196,7 +197,7 @@ fn crash(context: &Context, volume: &Volume) -> Outcome<Vec<Promise>> {
 }
 
 fn write_until_it_fails(socket: &Path, user: u32, users: u32) -> io::Result<Promise> {
-    let mut client = NbdClient::connect(socket, "")?;
+    let mut client = BlockingClient::connect(socket, "")?;
     let region = region(user, users, client.len());
     let blocks = CRASH_BLOCKS.min(region.blocks);
     let mut versions = vec![0; blocks as usize];
@@ -237,7 +238,7 @@ fn recover(
         started.elapsed().as_secs_f64()
     ));
     let found = {
-        let mut client = NbdClient::connect(&volume.nbd_socket(), "").map_err(Failure::io)?;
+        let mut client = BlockingClient::connect(&volume.nbd_socket(), "").map_err(Failure::io)?;
         compare(report, "the recovered volume", promised, |at| {
             client.read(at, BLOCK as u32)
         })?

@@ -12,7 +12,6 @@
 mod blocks;
 mod drive;
 mod filesystem;
-mod nbd_client;
 mod place;
 mod raw_server;
 mod report;

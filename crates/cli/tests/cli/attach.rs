@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use crate::nbd_client::NbdClient;
+use forebay_serve::nbd::client::BlockingClient;
+
 use crate::world::{MIB, World, failed, signal, texts, wait_for_end, wait_until};
 
 #[test]
@@ -295,7 +296,7 @@ fn logical_caching_on_one_image_survives_a_crash() {
 fn many_clients_at_once_see_one_volume() {
     let world = World::with_volume();
     world.attach();
-    let mut clients: Vec<NbdClient> = (0..8).map(|_| world.client()).collect();
+    let mut clients: Vec<BlockingClient> = (0..8).map(|_| world.client()).collect();
     for (i, client) in (0u8..).zip(&mut clients) {
         client.write(u64::from(i) * 4096, &[i + 1; 4096]).unwrap();
     }

@@ -18,7 +18,3 @@ mod pairs;
 mod service;
 mod system;
 mod world;
-
-#[path = "../../src/scratch/nbd_client.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the program uses more of it")]
-mod nbd_client;

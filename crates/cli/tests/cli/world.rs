@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::nbd_client::NbdClient;
+use forebay_serve::nbd::client::BlockingClient;
 
 pub(crate) const MIB: u64 = 1 << 20;
 /// How long any command may take.
@@ -187,8 +187,8 @@ impl World {
     }
 
     /// A client of the attached volume `v`.
-    pub(crate) fn client(&self) -> NbdClient {
-        NbdClient::connect(&self.path("run/v.nbd.sock"), "v").expect("the NBD server answers")
+    pub(crate) fn client(&self) -> BlockingClient {
+        BlockingClient::connect(&self.path("run/v.nbd.sock"), "v").expect("the NBD server answers")
     }
 
     /// Leaves `v` with flushed data that is in the log only: `len` bytes of `byte` at `at`.

@@ -5,10 +5,10 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
 use forebay_rng::Rng;
+use forebay_serve::nbd::client::BlockingClient;
 
 use crate::crash::seed;
 use crate::kinds::EXT4;
-use crate::nbd_client::NbdClient;
 use crate::system::{Loop, can_serve_loop, installed, try_tool};
 use crate::tree::{Tree, digests};
 use crate::world::{MIB, World};
@@ -120,7 +120,7 @@ impl Writers {
         self.expected[range].copy_from_slice(bytes);
     }
 
-    fn write_by_nbd(&mut self, client: &mut NbdClient, unit: u64) {
+    fn write_by_nbd(&mut self, client: &mut BlockingClient, unit: u64) {
         let (at, bytes) = self.range(unit, (64 << 10) / unit);
         client.write(at, &bytes).unwrap();
         self.put(at, &bytes);

@@ -22,9 +22,6 @@ mod stops;
 mod tries;
 mod users;
 
-#[path = "../../src/scratch/nbd_client.rs"]
-#[allow(dead_code, unreachable_pub, reason = "the program uses more of it")]
-mod nbd_client;
 #[path = "../cli/system.rs"]
 mod system;
 #[path = "../../src/scratch/tree.rs"]

@@ -1,9 +1,9 @@
 //! What the kernel and NBD clients send, message by message.
 
 use forebay_serve::fuse::format::{self as fuse_format, FIXED, HEADER, Kind, Listing, Op};
+use forebay_serve::nbd::format::client::{self, context_query, info_query};
 use forebay_serve::nbd::format::{
-    ContextQuery, InfoQuery, OPTION_BYTES, OPTION_MAGIC, OptionHeader, REQUEST_BYTES, Request,
-    command, option,
+    ContextQuery, InfoQuery, OPTION_BYTES, OptionHeader, REQUEST_BYTES, Request, command, option,
 };
 
 use crate::cap;
@@ -99,35 +99,6 @@ pub fn nbd_format(bytes: &[u8]) {
     }
 }
 
-/// An option as a client sends it.
-pub(super) fn nbd_option(code: u32, data: &[u8]) -> Vec<u8> {
-    let mut bytes = OPTION_MAGIC.to_be_bytes().to_vec();
-    bytes.extend_from_slice(&code.to_be_bytes());
-    bytes.extend_from_slice(&(data.len() as u32).to_be_bytes());
-    bytes.extend_from_slice(data);
-    bytes
-}
-
-fn text(text: &str) -> Vec<u8> {
-    [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
-}
-
-/// The data of an option that asks about an export.
-pub(super) fn info_query(name: &str, wanted: &[u16]) -> Vec<u8> {
-    let mut data = text(name);
-    data.extend_from_slice(&(wanted.len() as u16).to_be_bytes());
-    data.extend(wanted.iter().flat_map(|info| info.to_be_bytes()));
-    data
-}
-
-/// The data of an option that asks for metadata contexts.
-pub(super) fn context_query(name: &str, queries: &[&str]) -> Vec<u8> {
-    let mut data = text(name);
-    data.extend_from_slice(&(queries.len() as u32).to_be_bytes());
-    data.extend(queries.iter().flat_map(|query| text(query)));
-    data
-}
-
 /// A request as a client sends it, without its payload.
 pub(super) fn nbd_request(command: u16, flags: u16, offset: u64, len: u32) -> Vec<u8> {
     let cookie = 0x1122_3344;
@@ -146,8 +117,14 @@ pub(super) fn nbd_format_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let contexts = context_query("disk", &["base:allocation", "forebay:place"]);
     vec![
         ("request", nbd_request(command::WRITE, 1, 4096, 512)),
-        ("info", nbd_option(option::GO, &info_query("disk", &[0, 3]))),
-        ("contexts", nbd_option(option::SET_META_CONTEXT, &contexts)),
+        (
+            "info",
+            client::option(option::GO, &info_query("disk", &[0, 3])),
+        ),
+        (
+            "contexts",
+            client::option(option::SET_META_CONTEXT, &contexts),
+        ),
         ("bare", context_query("", &[])),
     ]
 }

@@ -8,13 +8,14 @@ use forebay_device::RamDevice;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_serve::Memory;
 use forebay_serve::nbd::duplex::{self, End};
+use forebay_serve::nbd::format::client::{self, context_query, info_query};
 use forebay_serve::nbd::format::{
     CHUNK_BYTES, CHUNK_MAGIC, OPTION_REPLY_MAGIC, Reader, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC,
     command, greeting, option, reply,
 };
 use forebay_serve::nbd::{BlockStatus, Export, Extent, Limits, Server, Wire};
 
-use super::serve::{context_query, info_query, nbd_option, nbd_request};
+use super::serve::nbd_request;
 use crate::cap;
 
 const DEVICE_BYTES: u64 = 1 << 20;
@@ -71,12 +72,12 @@ async fn converse(rt: Rt, stage: u8, bytes: Vec<u8>) {
     assert_eq!(end.read(18).await.as_deref(), Some(&greeting()[..]));
     let mut said = 3u32.to_be_bytes().to_vec();
     if stage == 2 {
-        said.extend(nbd_option(option::STRUCTURED_REPLY, &[]));
+        said.extend(client::option(option::STRUCTURED_REPLY, &[]));
         let contexts = context_query("disk", &["base:allocation"]);
-        said.extend(nbd_option(option::SET_META_CONTEXT, &contexts));
+        said.extend(client::option(option::SET_META_CONTEXT, &contexts));
     }
     if stage > 0 {
-        said.extend(nbd_option(option::GO, &info_query("disk", &[])));
+        said.extend(client::option(option::GO, &info_query("disk", &[])));
     }
     said.extend(bytes);
     // It may be cut off while it still sends.
@@ -128,7 +129,7 @@ fn understand(replies: &[u8]) {
 /// A client that does all right is answered.
 async fn is_served(end: &Rc<End>) -> bool {
     let mut said = 3u32.to_be_bytes().to_vec();
-    said.extend(nbd_option(option::LIST, &[]));
+    said.extend(client::option(option::LIST, &[]));
     if end.write(&said).await.is_err() || end.read(18).await.is_none() {
         return false;
     }
@@ -151,19 +152,19 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     .concat();
     let session = [write, read, flush, more].concat();
     let haggling = [
-        nbd_option(option::LIST, &[]),
-        nbd_option(option::INFO, &info_query("disk", &[0, 1, 2, 3])),
-        nbd_option(option::STRUCTURED_REPLY, &[]),
-        nbd_option(
+        client::option(option::LIST, &[]),
+        client::option(option::INFO, &info_query("disk", &[0, 1, 2, 3])),
+        client::option(option::STRUCTURED_REPLY, &[]),
+        client::option(
             option::LIST_META_CONTEXT,
             &context_query("disk", &["base:"]),
         ),
-        nbd_option(
+        client::option(
             option::SET_META_CONTEXT,
             &context_query("disk", &["forebay:place"]),
         ),
-        nbd_option(99, &[1, 2, 3]),
-        nbd_option(option::GO, &info_query("disk", &[3])),
+        client::option(99, &[1, 2, 3]),
+        client::option(option::GO, &info_query("disk", &[3])),
         nbd_request(command::BLOCK_STATUS, 0, 0, 4096),
     ]
     .concat();
@@ -172,9 +173,9 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("haggling", begin(0, &haggling)),
         (
             "export_name",
-            begin(0, &nbd_option(option::EXPORT_NAME, b"disk")),
+            begin(0, &client::option(option::EXPORT_NAME, b"disk")),
         ),
-        ("abort", begin(0, &nbd_option(option::ABORT, &[]))),
+        ("abort", begin(0, &client::option(option::ABORT, &[]))),
         ("simple", begin(1, &session)),
         ("structured", begin(2, &session)),
     ]

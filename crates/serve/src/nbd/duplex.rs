@@ -8,6 +8,7 @@ use std::rc::Rc;
 use forebay_device::{Buf, BufMut};
 use forebay_rt::Event;
 
+use super::client::Peer;
 use super::wire::{Wire, WireFuture};
 
 struct Pipe {
@@ -146,5 +147,19 @@ impl Wire for End {
     fn shutdown(&self) {
         self.incoming.close();
         self.outgoing.close();
+    }
+}
+
+impl Peer for Rc<End> {
+    async fn read(&self, n: usize) -> io::Result<Vec<u8>> {
+        let read = End::read(self, n).await;
+        read.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    async fn write(&self, parts: &[&[u8]]) -> io::Result<()> {
+        for part in parts {
+            End::write(self, part).await?;
+        }
+        Ok(())
     }
 }

@@ -3,6 +3,8 @@
 //! Protocol: `doc/proto.md` of the NBD project. All integers are big-endian. Decoding takes bytes
 //! from strangers: it returns `None` for what is not well formed, and allocates nothing.
 
+pub mod client;
+
 /// First word of the server's greeting, `NBDMAGIC`.
 pub const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// Second word of the greeting and first of every option, `IHAVEOPT`.

@@ -33,6 +33,7 @@
 //! Reading order: `format.rs`, `handshake.rs`, `request.rs`, `execute.rs`, then the plumbing in
 //! `transmission.rs`, `connection.rs`, `inbox.rs`, `outbox.rs`, and `server.rs` for the ends.
 
+pub mod client;
 mod connection;
 pub mod duplex;
 mod execute;

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use forebay_device::RamDevice;
 use forebay_rt::Rt;
 use forebay_serve::Memory;
+use forebay_serve::nbd::format::client::{context_query, info_query};
 use forebay_serve::nbd::format::{export_flag, info, option, reply};
 use forebay_serve::nbd::{Export, ExportError, Limits, Server, duplex};
 
-use crate::support::client::{Client, context_query, info_query};
+use crate::support::client::Client;
 use crate::support::{LEN, Striped, connect, run, serve};
 
 const RW: u16 = export_flag::HAS_FLAGS

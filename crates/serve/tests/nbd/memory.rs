@@ -109,7 +109,9 @@ fn one_who_takes_memory_and_gives_none_back_keeps_nobody_from_getting_on() {
         assert_eq!(other.simple().await, (read + 1, 0));
         // A large read that may come in chunks needs memory for one at a time.
         let chunks = structured.chunks(command::READ, 0, 0, LARGEST).await;
-        let data = chunks.iter().filter(|c| c.kind == chunk::OFFSET_DATA);
+        let data = chunks
+            .iter()
+            .filter(|c| c.header.kind == chunk::OFFSET_DATA);
         assert_eq!(data.map(|c| c.data.len() - 8).sum::<usize>(), 32 * MIB);
         assert!(rt.now().since(started) < Duration::from_secs(1));
         // One that has to come as a whole waits until those who fetch nothing are given up.

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use forebay_serve::nbd::Export;
+use forebay_serve::nbd::format::client::info_query;
 use forebay_serve::nbd::format::{Errno, chunk, command, command_flag, export_flag, option};
 
-use crate::support::client::info_query;
 use crate::support::device::Probe;
 use crate::support::{LEN, Striped, connect, run, serve, serve_export};
 
@@ -248,7 +248,7 @@ fn a_structured_read_comes_in_chunks_that_together_are_all_of_it() {
             assert_eq!(chunks.len(), n);
             let mut seen = vec![0; data.len()];
             for chunk in chunks {
-                assert_eq!(chunk.kind, chunk::OFFSET_DATA);
+                assert_eq!(chunk.header.kind, chunk::OFFSET_DATA);
                 let (offset, bytes) = chunk.data.split_first_chunk().unwrap();
                 let at = u64::from_be_bytes(*offset) as usize - 4096;
                 seen[at..at + bytes.len()].copy_from_slice(bytes);
@@ -292,19 +292,19 @@ fn block_status_tells_allocation_and_the_exports_own_joined_and_clipped_to_the_r
             .await;
         let stripe = 64 << 10;
         let allocation = vec![(2 * stripe - 4096, 0), (stripe, 2), (stripe, 3), (4096, 0)];
-        assert_eq!(chunks[0].extents(), (1, allocation));
+        assert_eq!(chunks[0].extents(), Some((1, allocation)));
         let place = vec![(stripe - 4096, 0), (stripe, 1), (2 * stripe, 3), (4096, 0)];
-        assert_eq!(chunks[1].extents(), (2, place));
+        assert_eq!(chunks[1].extents(), Some((2, place)));
 
         let one = command_flag::REQ_ONE;
         let chunks = client.chunks(command::BLOCK_STATUS, one, 0, 8192).await;
-        assert_eq!(chunks[0].extents(), (1, vec![(8192, 0)]));
-        assert_eq!(chunks[1].extents(), (2, vec![(8192, 0)]));
+        assert_eq!(chunks[0].extents(), Some((1, vec![(8192, 0)])));
+        assert_eq!(chunks[1].extents(), Some((2, vec![(8192, 0)])));
 
         let mut client = connect(&server).go_structured(&contexts[1..]).await;
         let chunks = client.chunks(command::BLOCK_STATUS, one, 0, 1 << 20).await;
         assert_eq!(chunks.len(), 1);
-        assert_eq!(chunks[0].extents(), (2, vec![(stripe, 0)]));
+        assert_eq!(chunks[0].extents(), Some((2, vec![(stripe, 0)])));
         let senseless = client.chunks(command::BLOCK_STATUS, 0, 0, 0).await;
         assert_eq!(senseless[0].error(), Some((INVAL, None)));
     });
@@ -317,7 +317,7 @@ fn without_anybody_to_ask_all_is_allocated_data() {
         let mut client = connect(&server).go_structured(&["base:allocation"]).await;
         let chunks = client.chunks(command::BLOCK_STATUS, 0, 0, LEN as u32).await;
         assert_eq!(chunks.len(), 1);
-        assert_eq!(chunks[0].extents(), (1, vec![(LEN as u32, 0)]));
+        assert_eq!(chunks[0].extents(), Some((1, vec![(LEN as u32, 0)])));
     });
 }
 

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::client::{context_query, info_query};
 use super::*;
 
 #[test]
@@ -77,6 +78,53 @@ fn replies_are_laid_out_as_the_protocol_says() {
         b"\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x03\0\0\0\x01\0\0\0\0"
     );
     assert_eq!(&greeting(), b"NBDMAGICIHAVEOPT\0\x03");
+}
+
+#[test]
+fn what_the_client_side_says_the_servers_side_understands() {
+    let names = context_query("disk", &["base:allocation", "x:y"]);
+    let query = ContextQuery::decode(&names).expect("well formed");
+    assert_eq!((query.name, query.count), ("disk", 2));
+    assert!(query.queries().eq(["base:allocation", "x:y"]));
+    let wishes = info_query("disk", &[info::NAME, info::BLOCK_SIZE]);
+    let query = InfoQuery::decode(&wishes).expect("well formed");
+    assert!(query.name == "disk" && query.wants(info::NAME) && !query.wants(info::DESCRIPTION));
+    let header = OptionHeader::decode(&client::option(option::GO, &wishes)).expect("well formed");
+    assert_eq!(
+        (header.option, header.len as usize),
+        (option::GO, wishes.len())
+    );
+}
+
+#[test]
+fn what_the_servers_side_says_the_clients_side_understands() {
+    let mut replies = Vec::new();
+    option_reply(&mut replies, option::GO, reply::INFO, &[b"ab", b"c"]);
+    let expected = client::OptionReply {
+        option: option::GO,
+        reply: reply::INFO,
+        len: 3,
+    };
+    assert_eq!(client::OptionReply::decode(&replies), Some(expected));
+    let simple = simple_reply(7, Some(Errno::Io));
+    let expected = client::SimpleReply {
+        errno: 5,
+        cookie: 7,
+    };
+    assert_eq!(client::SimpleReply::decode(&simple), Some(expected));
+    let header = data_chunk(7, true, 4096, 512);
+    let expected = client::ChunkHeader {
+        kind: chunk::OFFSET_DATA,
+        done: true,
+        cookie: 7,
+        len: 520,
+    };
+    assert_eq!(client::ChunkHeader::decode(&header), Some(expected));
+    for cut in 0..16 {
+        assert_eq!(client::OptionReply::decode(&replies[..cut]), None);
+        assert_eq!(client::SimpleReply::decode(&simple[..cut]), None);
+        assert_eq!(client::ChunkHeader::decode(&header[..cut]), None);
+    }
 }
 
 proptest! {

@@ -1,111 +1,44 @@
-//! A client that does as it is told, right or wrong.
+//! A client that does as it is told, right or wrong, and expects a server at the other end.
 
 use std::rc::Rc;
 
 use forebay_serve::nbd::Wire;
+use forebay_serve::nbd::client::{self, Chunk};
 use forebay_serve::nbd::duplex::End;
-use forebay_serve::nbd::format::{self, Reader, Request, chunk, command, option, reply};
-
-/// A chunk of a structured reply.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Chunk {
-    pub(crate) kind: u16,
-    pub(crate) done: bool,
-    pub(crate) cookie: u64,
-    pub(crate) data: Vec<u8>,
-}
-
-impl Chunk {
-    /// An error chunk's number and, if it has one, offset.
-    pub(crate) fn error(&self) -> Option<(u32, Option<u64>)> {
-        let mut reader = Reader(&self.data);
-        let errno = reader.u32()?;
-        let text = reader.u16()?;
-        reader.bytes(text.into())?;
-        match self.kind {
-            chunk::ERROR => Some((errno, None)),
-            chunk::ERROR_OFFSET => Some((errno, reader.u64())),
-            _ => None,
-        }
-    }
-
-    /// A block status chunk's context and extents.
-    pub(crate) fn extents(&self) -> (u32, Vec<(u32, u32)>) {
-        assert_eq!(self.kind, chunk::BLOCK_STATUS);
-        let mut reader = Reader(&self.data);
-        let context = reader.u32().unwrap();
-        let extents = std::iter::from_fn(|| Some((reader.u32()?, reader.u32()?)));
-        (context, extents.collect())
-    }
-}
+use forebay_serve::nbd::format::client::context_query;
+use forebay_serve::nbd::format::{command, option};
 
 pub(crate) struct Client {
     pub(crate) end: Rc<End>,
-    cookie: u64,
-}
-
-pub(crate) fn info_query(name: &str, wanted: &[u16]) -> Vec<u8> {
-    let mut data = string(name);
-    data.extend_from_slice(&(wanted.len() as u16).to_be_bytes());
-    data.extend(wanted.iter().flat_map(|info| info.to_be_bytes()));
-    data
-}
-
-pub(crate) fn context_query(name: &str, queries: &[&str]) -> Vec<u8> {
-    let mut data = string(name);
-    data.extend_from_slice(&(queries.len() as u32).to_be_bytes());
-    data.extend(queries.iter().flat_map(|query| string(query)));
-    data
-}
-
-fn string(text: &str) -> Vec<u8> {
-    let mut data = (text.len() as u32).to_be_bytes().to_vec();
-    data.extend_from_slice(text.as_bytes());
-    data
+    client: client::Client<Rc<End>>,
 }
 
 impl Client {
     pub(crate) fn new(end: Rc<End>) -> Client {
-        Client { end, cookie: 0 }
+        Client {
+            client: client::Client::new(Rc::clone(&end)),
+            end,
+        }
     }
 
     /// Reads the greeting and answers it with `flags`.
     pub(crate) async fn greet(&self, flags: u32) {
-        let greeting = self.end.read(18).await.unwrap();
-        assert_eq!(greeting, format::greeting());
-        self.end.write(&flags.to_be_bytes()).await.unwrap();
+        self.client.greet(flags).await.unwrap();
     }
 
     pub(crate) async fn send_option(&self, option: u32, data: &[u8]) {
-        let mut bytes = format::OPTION_MAGIC.to_be_bytes().to_vec();
-        bytes.extend_from_slice(&option.to_be_bytes());
-        bytes.extend_from_slice(&(data.len() as u32).to_be_bytes());
-        bytes.extend_from_slice(data);
-        self.end.write(&bytes).await.unwrap();
+        self.client.send_option(option, data).await.unwrap();
     }
 
     /// Sends an option and gathers its replies up to the last.
     pub(crate) async fn option(&self, option: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
-        self.send_option(option, data).await;
-        let mut replies = Vec::new();
-        loop {
-            let header = self.end.read(20).await.unwrap();
-            let mut reader = Reader(&header);
-            assert_eq!(reader.u64(), Some(format::OPTION_REPLY_MAGIC));
-            assert_eq!(reader.u32(), Some(option));
-            let (kind, len) = (reader.u32().unwrap(), reader.u32().unwrap());
-            replies.push((kind, self.end.read(len as usize).await.unwrap()));
-            if kind == reply::ACK || kind >= reply::ERR_UNSUP {
-                return replies;
-            }
-        }
+        self.client.option(option, data).await.unwrap()
     }
 
     /// Enters transmission with plain replies.
     pub(crate) async fn go(self) -> Client {
         self.greet(3).await;
-        let replies = self.option(option::GO, &info_query("disk", &[])).await;
-        assert_eq!(replies.last().unwrap().0, reply::ACK);
+        self.client.go("disk").await.unwrap();
         self
     }
 
@@ -118,7 +51,7 @@ impl Client {
             let replies = self.option(option::SET_META_CONTEXT, &query).await;
             assert_eq!(replies.len(), contexts.len() + 1);
         }
-        self.option(option::GO, &info_query("disk", &[])).await;
+        self.client.go("disk").await.unwrap();
         self
     }
 
@@ -131,41 +64,14 @@ impl Client {
         len: u32,
         payload: &[u8],
     ) -> u64 {
-        self.cookie += 1;
-        let request = Request {
-            flags,
-            command,
-            cookie: self.cookie,
-            offset,
-            len,
-        };
-        self.end.write(&request.encode()).await.unwrap();
-        self.end.write(payload).await.unwrap();
-        self.cookie
+        let sent = self.client.send(command, flags, offset, len, payload);
+        sent.await.unwrap()
     }
 
     /// The next simple reply: its cookie and error.
     pub(crate) async fn simple(&self) -> (u64, u32) {
-        let header = self.end.read(16).await.expect("a reply");
-        let mut reader = Reader(&header);
-        assert_eq!(reader.u32(), Some(format::SIMPLE_REPLY_MAGIC));
-        let errno = reader.u32().unwrap();
-        (reader.u64().unwrap(), errno)
-    }
-
-    /// The next chunk.
-    pub(crate) async fn chunk(&self) -> Chunk {
-        let header = self.end.read(20).await.expect("a chunk");
-        let mut reader = Reader(&header);
-        assert_eq!(reader.u32(), Some(format::CHUNK_MAGIC));
-        let (flags, kind) = (reader.u16().unwrap(), reader.u16().unwrap());
-        let (cookie, len) = (reader.u64().unwrap(), reader.u32().unwrap());
-        Chunk {
-            kind,
-            done: flags & chunk::DONE != 0,
-            cookie,
-            data: self.end.read(len as usize).await.unwrap(),
-        }
+        let reply = self.client.simple().await.unwrap();
+        (reply.cookie, reply.errno)
     }
 
     /// A request with a simple reply: its error, 0 if none.
@@ -177,10 +83,8 @@ impl Client {
         len: u32,
         payload: &[u8],
     ) -> u32 {
-        let cookie = self.send(command, flags, offset, len, payload).await;
-        let (answered, errno) = self.simple().await;
-        assert_eq!(answered, cookie);
-        errno
+        let answered = self.client.call(command, flags, offset, len, payload);
+        answered.await.unwrap()
     }
 
     pub(crate) async fn write(&mut self, offset: u64, data: &[u8]) -> u32 {
@@ -204,16 +108,8 @@ impl Client {
         offset: u64,
         len: u32,
     ) -> Vec<Chunk> {
-        let cookie = self.send(command, flags, offset, len, &[]).await;
-        let mut chunks = Vec::new();
-        loop {
-            let chunk = self.chunk().await;
-            assert_eq!(chunk.cookie, cookie);
-            chunks.push(chunk.clone());
-            if chunk.done {
-                return chunks;
-            }
-        }
+        let answered = self.client.chunks(command, flags, offset, len);
+        answered.await.unwrap()
     }
 
     /// True once the server has closed the connection; whatever it sent before is thrown away.

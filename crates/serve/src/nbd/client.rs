@@ -1,0 +1,293 @@
+//! A client: what programs and tests that use a served volume without a kernel say to it.
+//!
+//! [`Client`] speaks over any byte stream and does as it is told, right or wrong, so that servers can be
+//! tried with it. [`BlockingClient`] is the same one over a socket, for those who have no executor.
+
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use futures_util::future::FutureExt;
+
+use super::format::client::{self, ChunkHeader, OPTION_REPLY_BYTES, OptionReply, SimpleReply};
+use super::format::{
+    CHUNK_BYTES, Reader, Request, SIMPLE_REPLY_BYTES, chunk, command, greeting, handshake_flag,
+    info, option, reply,
+};
+
+/// An option's reply, or a chunk, is not longer than this, in bytes; more is not from a server.
+const REPLY_BYTES_MAX: u32 = 64 << 20;
+/// What a client that has nothing against it answers to the greeting.
+const FLAGS: u32 = (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES) as u32;
+
+/// A byte stream to a server.
+pub trait Peer {
+    /// Receives exactly `n` bytes.
+    fn read(&self, n: usize) -> impl Future<Output = io::Result<Vec<u8>>>;
+
+    /// Sends all of `parts`, one after the other.
+    fn write(&self, parts: &[&[u8]]) -> impl Future<Output = io::Result<()>>;
+}
+
+/// A chunk of a structured reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    /// What it is, which request it answers, and whether it is the last that does.
+    pub header: ChunkHeader,
+    /// Its payload.
+    pub data: Vec<u8>,
+}
+
+impl Chunk {
+    /// If it is an error: its number, and where it happened if that is told.
+    pub fn error(&self) -> Option<(u32, Option<u64>)> {
+        let mut reader = Reader(&self.data);
+        let errno = reader.u32()?;
+        let text = reader.u16()?;
+        reader.bytes(text.into())?;
+        match self.header.kind {
+            chunk::ERROR => Some((errno, None)),
+            chunk::ERROR_OFFSET => Some((errno, reader.u64())),
+            _ => None,
+        }
+    }
+
+    /// If it is the state of a range: the context's number, and lengths and values of the extents.
+    pub fn extents(&self) -> Option<(u32, Vec<(u32, u32)>)> {
+        if self.header.kind != chunk::BLOCK_STATUS {
+            return None;
+        }
+        let mut reader = Reader(&self.data);
+        let context = reader.u32()?;
+        let extents = std::iter::from_fn(|| Some((reader.u32()?, reader.u32()?)));
+        Some((context, extents.collect()))
+    }
+}
+
+/// A connection to a server. One task uses it at a time; it may have several requests under way.
+pub struct Client<P> {
+    peer: P,
+    cookie: u64,
+}
+
+fn garbage(what: &str) -> io::Error {
+    let text = format!("not an NBD server: {what}");
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+impl<P: Peer> Client<P> {
+    /// Nothing is said yet.
+    pub fn new(peer: P) -> Client<P> {
+        Client { peer, cookie: 0 }
+    }
+
+    /// The stream.
+    pub fn peer(&self) -> &P {
+        &self.peer
+    }
+
+    /// Receives the greeting and answers it with `flags`.
+    ///
+    /// # Errors
+    /// If the stream ends or breaks, or brings something else; so for all below.
+    pub async fn greet(&self, flags: u32) -> io::Result<()> {
+        if self.peer.read(greeting().len()).await? != greeting() {
+            return Err(garbage("another greeting"));
+        }
+        self.peer.write(&[&flags.to_be_bytes()]).await
+    }
+
+    /// Sends an option without waiting for its replies.
+    pub async fn send_option(&self, option: u32, data: &[u8]) -> io::Result<()> {
+        self.peer.write(&[&client::option(option, data)]).await
+    }
+
+    /// Sends an option and gathers its replies, with what they are, up to the last.
+    pub async fn option(&self, option: u32, data: &[u8]) -> io::Result<Vec<(u32, Vec<u8>)>> {
+        self.send_option(option, data).await?;
+        let mut replies = Vec::new();
+        loop {
+            let header = OptionReply::decode(&self.peer.read(OPTION_REPLY_BYTES).await?);
+            let header = header.filter(|h| h.option == option && h.len <= REPLY_BYTES_MAX);
+            let header = header.ok_or_else(|| garbage("another reply to an option"))?;
+            let data = self.peer.read(header.len as usize).await?;
+            replies.push((header.reply, data));
+            if header.reply == reply::ACK || header.reply >= reply::ERR_UNSUP {
+                return Ok(replies);
+            }
+        }
+    }
+
+    /// Asks to use the export `name` and gives its length in bytes.
+    pub async fn go(&self, name: &str) -> io::Result<u64> {
+        let replies = self
+            .option(option::GO, &client::info_query(name, &[]))
+            .await?;
+        if replies.last().is_none_or(|(kind, _)| *kind != reply::ACK) {
+            return Err(io::Error::other("the server refuses the export"));
+        }
+        let len = replies.iter().find_map(|(_, data)| {
+            let mut reader = Reader(data);
+            (reader.u16()? == info::EXPORT).then(|| reader.u64())?
+        });
+        len.ok_or_else(|| garbage("no size"))
+    }
+
+    /// Sends a request without waiting for its reply. Gives its cookie.
+    pub async fn send(
+        &mut self,
+        command: u16,
+        flags: u16,
+        offset: u64,
+        len: u32,
+        payload: &[u8],
+    ) -> io::Result<u64> {
+        self.cookie += 1;
+        let request = Request {
+            flags,
+            command,
+            cookie: self.cookie,
+            offset,
+            len,
+        };
+        self.peer.write(&[&request.encode(), payload]).await?;
+        Ok(self.cookie)
+    }
+
+    /// The next simple reply.
+    pub async fn simple(&self) -> io::Result<SimpleReply> {
+        let header = self.peer.read(SIMPLE_REPLY_BYTES).await?;
+        SimpleReply::decode(&header).ok_or_else(|| garbage("another reply"))
+    }
+
+    /// The next chunk.
+    pub async fn chunk(&self) -> io::Result<Chunk> {
+        let header = ChunkHeader::decode(&self.peer.read(CHUNK_BYTES).await?);
+        let header = header.filter(|header| header.len <= REPLY_BYTES_MAX);
+        let header = header.ok_or_else(|| garbage("another chunk"))?;
+        let data = self.peer.read(header.len as usize).await?;
+        Ok(Chunk { header, data })
+    }
+
+    /// A request with a simple reply, alone under way: its error, 0 if none. A read's data follows.
+    pub async fn call(
+        &mut self,
+        command: u16,
+        flags: u16,
+        offset: u64,
+        len: u32,
+        payload: &[u8],
+    ) -> io::Result<u32> {
+        let cookie = self.send(command, flags, offset, len, payload).await?;
+        match self.simple().await? {
+            reply if reply.cookie == cookie => Ok(reply.errno),
+            _ => Err(garbage("a reply to another request")),
+        }
+    }
+
+    /// The chunks that answer a request, alone under way.
+    pub async fn chunks(
+        &mut self,
+        command: u16,
+        flags: u16,
+        offset: u64,
+        len: u32,
+    ) -> io::Result<Vec<Chunk>> {
+        let cookie = self.send(command, flags, offset, len, &[]).await?;
+        let mut chunks = Vec::new();
+        loop {
+            let chunk = self.chunk().await?;
+            let header = chunk.header;
+            if header.cookie != cookie {
+                return Err(garbage("a chunk for another request"));
+            }
+            chunks.push(chunk);
+            if header.done {
+                return Ok(chunks);
+            }
+        }
+    }
+}
+
+/// A socket that is waited for in the system: its futures are ready when they are first polled.
+struct Blocking(UnixStream);
+
+impl Peer for Blocking {
+    async fn read(&self, n: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; n];
+        (&self.0).read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    async fn write(&self, parts: &[&[u8]]) -> io::Result<()> {
+        (&self.0).write_all(&parts.concat())
+    }
+}
+
+fn now<T>(done: impl Future<Output = T>) -> T {
+    done.now_or_never().expect("a blocking stream never waits")
+}
+
+/// A connection to one export over a unix socket, one request at a time: enough to use a volume
+/// without root.
+pub struct BlockingClient {
+    client: Client<Blocking>,
+    len: u64,
+}
+
+impl BlockingClient {
+    /// Connects to the export `name` at the unix socket `path`.
+    ///
+    /// # Errors
+    /// If there is no server, or it has no such export.
+    pub fn connect(path: &Path, name: &str) -> io::Result<BlockingClient> {
+        let client = Client::new(Blocking(UnixStream::connect(path)?));
+        now(client.greet(FLAGS))?;
+        let len = now(client.go(name))?;
+        Ok(BlockingClient { client, len })
+    }
+
+    /// The export's length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True if the export has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn call(&mut self, command: u16, at: u64, len: u32, data: &[u8]) -> io::Result<()> {
+        match now(self.client.call(command, 0, at, len, data))? {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno as i32)),
+        }
+    }
+
+    /// Reads `len` bytes from byte `at`.
+    ///
+    /// # Errors
+    /// The server's, or what is wrong with the connection; so for all below.
+    pub fn read(&mut self, at: u64, len: u32) -> io::Result<Vec<u8>> {
+        self.call(command::READ, at, len, &[])?;
+        now(self.client.peer.read(len as usize))
+    }
+
+    /// Writes `data` at byte `at`.
+    pub fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.call(command::WRITE, at, data.len() as u32, data)
+    }
+
+    /// Makes durable what was written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.call(command::FLUSH, 0, 0, &[])
+    }
+}
+
+impl Drop for BlockingClient {
+    fn drop(&mut self) {
+        // If it is gone already, so much the better.
+        let _ = now(self.client.send(command::DISC, 0, 0, 0, &[]));
+    }
+}
