@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use forebay_dcd::{Testimony, VolumeId, Witness};
 use forebay_rt::Rt;
-use forebay_serve::blockdev::isolated;
+use forebay_serve::isolated;
 
 /// How long a note may take to be read or written.
 const PATIENCE: Duration = Duration::from_secs(30);

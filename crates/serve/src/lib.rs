@@ -7,8 +7,10 @@
 
 pub mod blockdev;
 pub mod fuse;
+mod isolated;
 pub mod nbd;
 mod requests;
 pub mod volume_file;
 
+pub use isolated::isolated;
 pub use requests::Memory;

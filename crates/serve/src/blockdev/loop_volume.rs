@@ -12,11 +12,11 @@ use forebay_os::Ring;
 use forebay_rt::Rt;
 
 use super::holders::{Holders, holders};
-use super::isolated::isolated;
 use super::loopdev::{self, Access, Loop};
 use super::stale::{Cleaned, CleanupError, InUse, cleanup_stale};
 use crate::Memory;
 use crate::fuse::{Ended, IO_BYTES_MAX, UnmountError};
+use crate::isolated::isolated;
 use crate::volume_file::VolumeFile;
 
 /// Loop devices tried when others take them first.

@@ -15,7 +15,6 @@
 //! reason `LO_FLAGS_AUTOCLEAR` is of no use: without an opener the device would be cleared at once.
 
 mod holders;
-pub(crate) mod isolated;
 mod loop_volume;
 mod loopdev;
 mod mountinfo;
@@ -24,7 +23,6 @@ mod stale;
 mod via;
 
 pub use holders::{Holder, Holders};
-pub use isolated::isolated;
 pub use loop_volume::{AttachError, DetachError, LoopOptions, LoopVolume, attach_loop};
 pub use nbd::{NbdDevice, NbdError, attach_nbd};
 pub use stale::{Cleaned, CleanupError, InUse, cleanup_stale};

@@ -8,7 +8,7 @@
 //! requests under way with an error, and so whatever of this process waits for one of them. Hence that
 //! thread is a plain one of this process, and never one that can miss the signal. The one that writes
 //! the device back before a disconnect waits where no signal reaches it; it keeps neither end of the
-//! socket open ([`super::isolated`]).
+//! socket open ([`crate::isolated`]).
 #![allow(
     unsafe_code,
     reason = "ioctls with plain numbers as arguments, in one function"
@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 use forebay_os::{Ring, Stream};
 
 use super::holders::{Holders, holders};
-use super::isolated::isolated;
+use crate::isolated::isolated;
 use crate::nbd::format::export_flag::{
     HAS_FLAGS, READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
 };

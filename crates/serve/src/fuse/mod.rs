@@ -38,7 +38,7 @@
 //!
 //! The thread that serves must never wait for what it serves. So it never touches the mounted files,
 //! and everything that does (making a loop device flushes the file, clearing one writes back its
-//! page cache) runs on a helper thread (`blockdev/isolated.rs`).
+//! page cache) runs on a helper thread (`isolated.rs`).
 //!
 //! And when the process is killed, the connection must close, even while such a helper waits for a
 //! reply. So the helper gives up its hold on `/dev/fuse`, and so does the ring (`channel.rs`).

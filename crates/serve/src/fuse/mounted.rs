@@ -12,7 +12,7 @@ use super::handler::Handler;
 use super::mount;
 use super::request::Connection;
 use super::session::{self, Ended, UNDER_WAY_MAX};
-use crate::blockdev::isolated::isolated;
+use crate::isolated::isolated;
 use crate::requests::{Memory, UnderWay};
 
 /// A mount of ours. Unmount it before dropping it; otherwise it stays behind dead.

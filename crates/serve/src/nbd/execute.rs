@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{BufMut, DeviceError, Result, Room};
+use forebay_device::{BufMut, DeviceError, Result};
 use forebay_rt::Lease;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -17,7 +17,7 @@ use super::format::{self, Errno};
 use super::handshake::Contexts;
 use super::inbox::Received;
 use super::status::Extent;
-use crate::requests::{Fault, PART_BYTES};
+use crate::requests::{Change, Fault, PART_BYTES};
 
 /// Most extents in an answer; a client that wants more asks again from where they end.
 const EXTENTS_MAX: usize = 4096;
@@ -105,24 +105,8 @@ pub(super) async fn write_part(
     whole.outcome.set(whole.outcome.get().and(outcome));
 }
 
-pub(super) async fn flush(conn: Rc<Connection>, ticket: Ticket) {
-    let outcome = conn.target().flush().await;
-    answer(&conn, ticket, outcome);
-}
-
-pub(super) async fn trim(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>, fua: bool) {
-    let outcome = conn.target().discard(range, fua).await;
-    answer(&conn, ticket, outcome);
-}
-
-pub(super) async fn zero(
-    conn: Rc<Connection>,
-    ticket: Ticket,
-    range: Range<u64>,
-    fua: bool,
-    room: Room,
-) {
-    let outcome = conn.target().write_zeroes(range, room, fua).await;
+pub(super) async fn change(conn: Rc<Connection>, ticket: Ticket, change: Change) {
+    let outcome = conn.target().change(change).await;
     answer(&conn, ticket, outcome);
 }
 

@@ -7,32 +7,15 @@ use forebay_device::Room;
 use super::export::{Export, REQUEST_BYTES_MAX};
 use super::format::{Errno, Request, command, command_flag};
 use super::handshake::Session;
+use crate::requests::Change;
 
 /// A request that makes sense: aligned, inside the export, and allowed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Command {
-    Read {
-        range: Range<u64>,
-        whole: bool,
-    },
-    Write {
-        range: Range<u64>,
-        fua: bool,
-    },
-    Flush,
-    Trim {
-        range: Range<u64>,
-        fua: bool,
-    },
-    Zero {
-        range: Range<u64>,
-        fua: bool,
-        room: Room,
-    },
-    Status {
-        range: Range<u64>,
-        one: bool,
-    },
+    Read { range: Range<u64>, whole: bool },
+    Write { range: Range<u64>, fua: bool },
+    Change(Change),
+    Status { range: Range<u64>, one: bool },
 }
 
 /// What of the request's flags the command knows; FUA is allowed, if without meaning, for all.
@@ -70,11 +53,13 @@ pub(super) fn check(session: &Session, request: &Request) -> Result<Command, Err
             limit(request)?;
             Ok(Command::Write { range, fua })
         }
-        command::FLUSH if request.offset == 0 && request.len == 0 => Ok(Command::Flush),
+        command::FLUSH if request.offset == 0 && request.len == 0 => {
+            Ok(Command::Change(Change::Flush))
+        }
         command::TRIM if export.is_read_only() || export.discards() => {
             writable(export)?;
             let range = range(export, request, Errno::Inval)?;
-            Ok(Command::Trim { range, fua })
+            Ok(Command::Change(Change::Discard { range, fua }))
         }
         command::WRITE_ZEROES => {
             writable(export)?;
@@ -86,7 +71,7 @@ pub(super) fn check(session: &Session, request: &Request) -> Result<Command, Err
                 true => Room::Keep,
                 false => Room::Release,
             };
-            Ok(Command::Zero { range, fua, room })
+            Ok(Command::Change(Change::Zero { range, room, fua }))
         }
         command::BLOCK_STATUS if session.contexts.any() => {
             let range = range(export, request, Errno::Inval)?;

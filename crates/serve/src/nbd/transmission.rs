@@ -90,36 +90,16 @@ async fn accept(
     let bytes = match &command {
         Command::Read { range, .. } | Command::Write { range, .. } => range.end - range.start,
         Command::Status { .. } => STATUS_BYTES,
-        Command::Flush | Command::Trim { .. } | Command::Zero { .. } => 0,
+        Command::Change(_) => 0,
     };
+    // Until a request has its ticket, its share goes back if the client leaves.
     let admission = conn.under_way.admit(bytes).await;
-    // Past the match, every request has its ticket; before, its share goes back if the client leaves.
-    let request = |admission| (Rc::clone(conn), ticket(cookie, admission));
     match command {
         Command::Write { range, fua } => write(conn, inbox, admission, cookie, range, fua).await?,
-        Command::Read { range, whole } if whole || bytes <= PART_BYTES as u64 => {
-            let lease = conn.reply_memory(bytes as usize).await;
-            let (owner, ticket) = request(admission);
-            match bytes <= PART_BYTES as u64 {
-                true => start(&conn.rt, execute::read(owner, ticket, range, lease)),
-                false => start(&conn.rt, execute::read_whole(owner, ticket, range, lease)),
-            }
-        }
-        Command::Read { range, .. } => {
-            let (owner, ticket) = request(admission);
-            start(&conn.rt, execute::read_chunks(owner, ticket, range));
-        }
-        Command::Flush => {
-            let (owner, ticket) = request(admission);
-            start(&conn.rt, execute::flush(owner, ticket));
-        }
-        Command::Trim { range, fua } => {
-            let (owner, ticket) = request(admission);
-            start(&conn.rt, execute::trim(owner, ticket, range, fua));
-        }
-        Command::Zero { range, fua, room } => {
-            let (owner, ticket) = request(admission);
-            start(&conn.rt, execute::zero(owner, ticket, range, fua, room));
+        Command::Read { range, whole } => read(conn, admission, cookie, range, whole).await,
+        Command::Change(change) => {
+            let (owner, ticket) = (Rc::clone(conn), ticket(cookie, admission));
+            start(&conn.rt, execute::change(owner, ticket, change));
         }
         Command::Status { range, one } => {
             let lease = conn.reply_memory(bytes as usize).await;
@@ -127,6 +107,28 @@ async fn accept(
         }
     }
     Ok(())
+}
+
+async fn read(
+    conn: &Rc<Connection>,
+    admission: Admission<'_>,
+    cookie: u64,
+    range: Range<u64>,
+    whole: bool,
+) {
+    let len = (range.end - range.start) as usize;
+    let owner = Rc::clone(conn);
+    if len > PART_BYTES && !whole {
+        // Each part waits for memory of its own.
+        let ticket = ticket(cookie, admission);
+        return start(&conn.rt, execute::read_chunks(owner, ticket, range));
+    }
+    let lease = conn.reply_memory(len).await;
+    let ticket = ticket(cookie, admission);
+    match len <= PART_BYTES {
+        true => start(&conn.rt, execute::read(owner, ticket, range, lease)),
+        false => start(&conn.rt, execute::read_whole(owner, ticket, range, lease)),
+    }
 }
 
 async fn write(

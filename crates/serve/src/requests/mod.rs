@@ -24,5 +24,5 @@ pub(crate) use fault::{Fault, kernel_errno};
 pub use memory::Memory;
 pub(crate) use memory::{FRONT_RESERVE, PART_BYTES, WHOLE_BYTES_MAX};
 pub(crate) use start::start;
-pub(crate) use target::Target;
+pub(crate) use target::{Change, Target};
 pub(crate) use under_way::{Admission, Load, UnderWay};

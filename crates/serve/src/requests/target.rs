@@ -12,6 +12,22 @@ pub(crate) struct Target {
     geometry: Geometry,
 }
 
+/// What brings and takes no data, and is answered by success alone. With `fua` it is durable when it
+/// is answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// See [`Device::flush`].
+    Flush,
+    /// See [`Device::discard`].
+    Discard { range: Range<u64>, fua: bool },
+    /// See [`Device::write_zeroes`].
+    Zero {
+        range: Range<u64>,
+        room: Room,
+        fua: bool,
+    },
+}
+
 impl Target {
     /// `front` is what traces call it.
     ///
@@ -42,26 +58,19 @@ impl Target {
         self.device.write(at, data, durability)
     }
 
-    /// See [`Device::flush`].
-    pub(crate) fn flush(&self) -> IoFuture<'_, ()> {
-        self.device.flush()
-    }
-
-    /// See [`Device::discard`]; durably, with `fua`.
-    pub(crate) async fn discard(&self, range: Range<u64>, fua: bool) -> Result<()> {
-        self.device.discard(range).await?;
-        self.durably(fua).await
-    }
-
-    /// See [`Device::write_zeroes`]; durably, with `fua`.
-    pub(crate) async fn write_zeroes(
-        &self,
-        range: Range<u64>,
-        room: Room,
-        fua: bool,
-    ) -> Result<()> {
-        self.device.write_zeroes(range, room).await?;
-        self.durably(fua).await
+    /// Carries `change` out.
+    pub(crate) async fn change(&self, change: Change) -> Result<()> {
+        match change {
+            Change::Flush => self.device.flush().await,
+            Change::Discard { range, fua } => {
+                self.device.discard(range).await?;
+                self.durably(fua).await
+            }
+            Change::Zero { range, room, fua } => {
+                self.device.write_zeroes(range, room).await?;
+                self.durably(fua).await
+            }
+        }
     }
 
     /// `discard` and `write_zeroes` of a device know no FUA, so a flush behind them stands for it.

@@ -11,7 +11,7 @@ use forebay_rt::RangeLock;
 use super::unaligned;
 use crate::fuse::format::{self, Attributes, Kind, Listing, Op, ROOT, open_flag};
 use crate::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway};
-use crate::requests::{Target, kernel_errno};
+use crate::requests::{Change, Target, kernel_errno};
 
 /// The name of the one file.
 pub(super) const NAME: &str = "volume";
@@ -228,7 +228,7 @@ impl File {
     fn flush(self: &Rc<Self>, arrival: Arrival<'_>) {
         let file = Rc::clone(self);
         arrival.begin(|request| async move {
-            let done = file.target.flush().await;
+            let done = file.target.change(Change::Flush).await;
             file.finish(&request, done);
         });
     }
@@ -253,7 +253,8 @@ impl File {
             while at < end && done.is_ok() {
                 let to = end.min(at.saturating_add(ZERO_BYTES_MAX));
                 let _turn = file.writes.lock(at..to).await;
-                done = file.target.write_zeroes(at..to, room, false).await;
+                let (range, fua) = (at..to, false);
+                done = file.target.change(Change::Zero { range, room, fua }).await;
                 at = to;
             }
             file.finish(&request, done);
