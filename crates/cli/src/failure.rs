@@ -4,10 +4,7 @@ use std::fmt;
 
 pub(crate) use forebay_control::Code;
 use forebay_control::Reply;
-use forebay_dcd::AttachError;
-use forebay_log::OpenError as LogError;
-use forebay_os::OpenError;
-use forebay_stack::{DescriptionError, NameError, StackError};
+use forebay_stack::{Cause, DescriptionError, NameError, StackError};
 
 /// Why a command did not do what it was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,53 +61,20 @@ impl<S> From<Failure> for Reply<S> {
     }
 }
 
-impl From<OpenError> for Failure {
-    fn from(error: OpenError) -> Failure {
-        let code = match &error {
-            OpenError::Missing { .. } => Code::NotFound,
-            OpenError::InUse { .. } | OpenError::BacksLoop { .. } | OpenError::Locked { .. } => {
-                Code::Refused
-            }
-            _ => Code::Io,
-        };
-        Failure::new(code, error)
-    }
-}
-
 impl From<StackError> for Failure {
     fn from(error: StackError) -> Failure {
-        let code = match error {
-            StackError::Open(error) => return error.into(),
-            StackError::Attach {
-                error: AttachError::Log(LogError::Damaged(_)),
-                ..
-            } => {
+        let code = match error.cause() {
+            Cause::Loss => {
                 return Failure::refused(format!(
                     "{error}; see `forebay check`, or give up what is lost with --accept-loss"
                 ));
             }
-            StackError::PastTheEnd { .. }
-            | StackError::Unaligned { .. }
-            | StackError::TooLarge { .. }
-            | StackError::TwoModels { .. } => Code::Usage,
-            StackError::SameDevice { .. } => Code::Refused,
-            StackError::Attach { ref error, .. } => match error {
-                AttachError::Log(error) => code_of_log(error),
-                AttachError::NotOurs => Code::NotFound,
-                AttachError::Device(_) => Code::Io,
-                _ => Code::Refused,
-            },
+            Cause::Usage => Code::Usage,
+            Cause::NotFound => Code::NotFound,
+            Cause::Refused => Code::Refused,
+            Cause::Device => Code::Io,
         };
         Failure::new(code, error)
-    }
-}
-
-/// Of a log that cannot be taken up.
-fn code_of_log(error: &LogError) -> Code {
-    match error {
-        LogError::Device(_) => Code::Io,
-        LogError::NoSuperblock { .. } => Code::NotFound,
-        _ => Code::Refused,
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError};
-use forebay_log::{FormatError, read_superblocks};
+use forebay_stack::cache::{self, Held};
 
 /// Bytes read from the start: as far as the furthest signature.
 const HEAD_BYTES: u64 = 1 << 20;
@@ -19,32 +19,26 @@ const TAIL_BYTES: u64 = 128 << 10;
 pub(crate) enum Content {
     /// Something of another system.
     Foreign(&'static str),
-    /// A log of a volume that has everything on its data device.
-    CleanLog {
-        /// The volume's id.
-        volume: String,
-    },
-    /// A log that holds the only copy of something.
-    DirtyLog {
-        /// The volume's id.
-        volume: String,
-    },
-    /// A log that cannot be read: broken, or of another version.
-    UnknownLog(FormatError),
+    /// Something of ours.
+    Ours(Held),
 }
 
 impl fmt::Display for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Content::Foreign(what) => f.write_str(what),
-            Content::CleanLog { volume } => write!(f, "the log of the Forebay volume {volume}"),
-            Content::DirtyLog { volume } => {
+            Content::Ours(Held::CleanLog { volume }) => {
+                write!(f, "the log of the Forebay volume {volume}")
+            }
+            Content::Ours(Held::DirtyLog { volume }) => {
                 write!(
                     f,
                     "the log of the Forebay volume {volume}, with unsaved data in it"
                 )
             }
-            Content::UnknownLog(why) => write!(f, "a Forebay log that cannot be read ({why})"),
+            Content::Ours(Held::UnknownLog(why)) => {
+                write!(f, "a Forebay log that cannot be read ({why})")
+            }
         }
     }
 }
@@ -114,8 +108,8 @@ const ZFS_MAGIC: u64 = 0x00ba_b10c;
 /// # Errors
 /// If it cannot be read.
 pub(crate) async fn probe(device: &Rc<dyn Device>) -> Result<Option<Content>, DeviceError> {
-    if let Some(log) = forebay_log_on(device).await {
-        return Ok(Some(log));
+    if let Some(held) = cache::held(&**device).await {
+        return Ok(Some(Content::Ours(held)));
     }
     let len = device.geometry().len;
     let head = read(device, 0..len.min(HEAD_BYTES)).await?;
@@ -130,33 +124,6 @@ async fn read(device: &Rc<dyn Device>, range: std::ops::Range<u64>) -> Result<Bu
     device
         .read(start, BufMut::zeroed((range.end - start) as usize))
         .await
-}
-
-async fn forebay_log_on(device: &Rc<dyn Device>) -> Option<Content> {
-    let copies = read_superblocks(&**device).await.ok()?;
-    let volume = |volume: &dyn fmt::Display| volume.to_string();
-    match copies.newest() {
-        Ok(newest) if newest.clean => Some(Content::CleanLog {
-            volume: volume(&newest.volume),
-        }),
-        Ok(newest) => Some(Content::DirtyLog {
-            volume: volume(&newest.volume),
-        }),
-        Err(_) => {
-            let broken = |copy: Result<_, FormatError>| match copy {
-                Err(FormatError::Magic(_)) => None,
-                Err(error) => Some(Content::UnknownLog(error)),
-                // Two sound copies that contradict each other.
-                Ok(superblock) => {
-                    let superblock: forebay_log::Superblock = superblock;
-                    Some(Content::DirtyLog {
-                        volume: volume(&superblock.volume),
-                    })
-                }
-            };
-            broken(copies.a).or_else(|| broken(copies.b))
-        }
-    }
 }
 
 /// `head` is the device's first bytes, `tail` its last; it has `len`.

@@ -1,6 +1,6 @@
 //! The report of a volume made of the layers there are; docs/status.md describes it.
 
-use forebay_dcd::Status;
+use forebay_stack::Status;
 
 /// What `status --json` prints.
 pub(crate) type Report = forebay_control::Report<Status>;
@@ -9,73 +9,52 @@ pub(crate) type Reply = forebay_control::Reply<Status>;
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use forebay_control::{SCHEMA, Service};
-    use forebay_dcd::{Latency, Mode};
+    use forebay_control::Service;
     use forebay_device::{Field, Kind};
 
     use super::*;
 
     /// A report with something in every field.
+    const EXAMPLE: &str = r#"{
+        "name": "archive", "volume": "00112233", "schema": 1, "program_version": "0.1.0", "pid": 7,
+        "uptime_s": 1.5, "data": "/dev/sdb", "log": "/dev/sdc", "via": "loop",
+        "device": "/dev/loop0", "nbd_uri": "nbd+unix:///archive?socket=/run/archive.nbd.sock",
+        "nbd_connections": 0, "foreign_loop_devices": 0, "foreign_loops": [],
+        "request_bytes": 1024, "request_bytes_max": 2048,
+        "mode": "caching", "mode_detail": null, "len": 1073741824, "block_size": 512, "epoch": 1,
+        "log_bytes": 67108864, "log_used_bytes": 2097152, "dirty_bytes": 1048576,
+        "dirty_share": 0.03, "drain_eta_s": 1.5, "map_bytes": 4096, "map_bytes_max": 1073741824,
+        "buffer_bytes": 8192, "reads": 1, "read_bytes": 2, "read_hit_bytes": 3, "writes": 4,
+        "write_bytes": 5, "bypass_bytes": 6, "flushes": 7, "discards": 8, "log_written_bytes": 9,
+        "destaged_bytes": 10, "absorbed_bytes": 11, "damaged_bytes": 12, "unreadable_bytes": 0,
+        "refused_bytes": 4096, "refused_ranges": [[8192, 4096]], "data_errors": 13,
+        "throttled_s": 0.5,
+        "read_latency": LATENCY, "write_latency": LATENCY, "flush_latency": LATENCY
+    }"#;
+    const LATENCY: &str = r#"{"count": 1, "mean_us": 1.5, "p50_us": 1, "p90_us": 2, "p99_us": 3,
+        "p999_us": 4, "max_us": 5}"#;
+
+    /// The example, with some of it said otherwise.
+    pub(crate) fn example_with(changes: &[(&str, &str)]) -> Report {
+        let mut text = EXAMPLE.replace("LATENCY", LATENCY);
+        for (from, to) in changes {
+            assert!(text.contains(from), "{from}");
+            text = text.replace(from, to);
+        }
+        serde_json::from_str(&text).unwrap()
+    }
+
     pub(crate) fn example() -> Report {
-        let latency = Latency {
-            count: 1,
-            mean_us: 1.5,
-            p50_us: 1,
-            p90_us: 2,
-            p99_us: 3,
-            p999_us: 4,
-            max_us: 5,
-        };
-        let status = Status {
-            mode: Mode::Caching,
-            mode_detail: None,
-            len: 1 << 30,
-            block_size: 512,
-            log_bytes: 64 << 20,
-            log_used_bytes: 2 << 20,
-            dirty_bytes: 1 << 20,
-            dirty_share: 0.03,
-            drain_eta_s: Some(1.5),
-            epoch: 1,
-            map_bytes: 4096,
-            map_bytes_max: 1 << 30,
-            buffer_bytes: 8192,
-            reads: 1,
-            read_bytes: 2,
-            read_hit_bytes: 3,
-            writes: 4,
-            write_bytes: 5,
-            bypass_bytes: 6,
-            flushes: 7,
-            discards: 8,
-            log_written_bytes: 9,
-            destaged_bytes: 10,
-            absorbed_bytes: 11,
-            damaged_bytes: 12,
-            unreadable_bytes: 0,
-            refused_bytes: 4096,
-            refused_ranges: vec![(8192, 4096)],
-            data_errors: 13,
-            throttled_s: 0.5,
-            read_latency: latency,
-            write_latency: latency,
-            flush_latency: latency,
-        };
-        let service = Service {
-            name: "archive".into(),
-            volume: "00112233".into(),
-            schema: SCHEMA,
-            device: Some("/dev/loop0".into()),
-            via: "loop".into(),
-            ..Service::default()
-        };
-        Report { service, status }
+        example_with(&[])
     }
 
     #[test]
     fn a_report_reads_back_as_itself() {
         let json = serde_json::to_string(&example()).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), example());
+        // With all its fields in the order they are documented in.
+        let plain = EXAMPLE.replace("LATENCY", LATENCY).replace([' ', '\n'], "");
+        assert_eq!(json, plain);
     }
 
     /// What docs/status.md says of a field's metric.
@@ -99,7 +78,7 @@ pub(crate) mod tests {
         let page = include_str!("../../../docs/status.md");
         let json = serde_json::to_value(example()).unwrap();
         let mut known: Vec<&String> = json.as_object().unwrap().keys().collect();
-        for field in Service::FIELDS.iter().chain(Status::FIELDS) {
+        for field in Service::FIELDS.iter().chain(example().status.fields()) {
             let is_number = json[field.name].is_number();
             let measured = matches!(field.kind, Kind::Gauge | Kind::Counter);
             let exempt = ["schema", "pid"].contains(&field.name);

@@ -2,15 +2,13 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::{InspectError, VolumeInfo};
-use forebay_device::Device;
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
-use forebay_stack::{Name, Options, Spec, open_one};
+use forebay_stack::{Name, Options, Spec, cache, open_one};
 
 use crate::args::TargetArgs;
 use crate::dirs::Dirs;
-use crate::failure::{Code, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 
 /// A volume that can be opened.
 #[derive(Clone, Debug)]
@@ -49,7 +47,7 @@ impl Target {
             .clone()
             .ok_or_else(|| Failure::usage("say which volume: its name, or --log PATH"))?;
         let part = open_one(rt, ring, &log, OpenOptions::existing().for_reading())?;
-        let info = inspect(&log, part.device).await?;
+        let info = cache::inspect(&part).await?;
         let data = match &args.data {
             Some(data) => data.clone(),
             None => info.data.path.parse().map_err(|error| {
@@ -69,18 +67,4 @@ impl Target {
             described: false,
         })
     }
-}
-
-/// What the log at `spec` says of itself.
-pub(crate) async fn inspect(spec: &Spec, device: Rc<dyn Device>) -> Outcome<VolumeInfo> {
-    let inspected = forebay_dcd::inspect(device).await;
-    inspected.map_err(|error| not_usable(spec, &error))
-}
-
-/// Why a log cannot be looked at.
-pub(crate) fn not_usable(log: &Spec, error: &InspectError) -> Failure {
-    Failure::new(
-        Code::NotFound,
-        format!("cannot use {log} as a Forebay log: {error}"),
-    )
 }

@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
-use forebay_dcd::{Testimony, VolumeId, Witness};
 use forebay_rt::Rt;
 use forebay_serve::isolated;
+use forebay_stack::cache::{Testimony, VolumeId, Witness};
 
 /// How long a note may take to be read or written.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use forebay_dcd::AttachError;
+use forebay_dcd::{AttachError, InspectError, SalvageError};
+use forebay_log::OpenError as LogError;
 use forebay_os::OpenError;
 use forebay_units::ByteLen;
 
@@ -69,6 +70,24 @@ pub enum StackError {
         /// The block size in bytes.
         block_size: u32,
     },
+    /// What was taken for a log is none, or cannot be looked at.
+    #[error("cannot use {log} as a Forebay log: {error}")]
+    NotALog {
+        /// The log, as given.
+        log: String,
+        /// Why.
+        error: InspectError,
+    },
+    /// What was lost with a log cannot be brought back.
+    #[error("cannot salvage {log} (data {data}): {error}")]
+    Salvage {
+        /// The log, as given.
+        log: String,
+        /// The data, as given.
+        data: String,
+        /// Why.
+        error: SalvageError,
+    },
     /// The write cache refuses.
     #[error("cannot attach {log} (data {data}): {error}")]
     Attach {
@@ -79,4 +98,65 @@ pub enum StackError {
         /// Why.
         error: AttachError,
     },
+}
+
+/// What stands in the way, as far as programs tell it apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// What was asked for cannot be.
+    Usage,
+    /// What was named is not there, or not what it should be.
+    NotFound,
+    /// Going on could lose or mix up data, or it is in use.
+    Refused,
+    /// Going on would give up data that is missing from a log, which can be accepted.
+    Loss,
+    /// A device failed.
+    Device,
+}
+
+impl StackError {
+    /// What stands in the way.
+    pub fn cause(&self) -> Cause {
+        match self {
+            StackError::Open(error) => cause_in_opening(error),
+            StackError::PastTheEnd { .. }
+            | StackError::Unaligned { .. }
+            | StackError::TooLarge { .. }
+            | StackError::TwoModels { .. } => Cause::Usage,
+            StackError::SameDevice { .. } => Cause::Refused,
+            StackError::NotALog { .. } => Cause::NotFound,
+            StackError::Salvage { error, .. } => match error {
+                SalvageError::Device(_) => Cause::Device,
+                _ => Cause::Refused,
+            },
+            StackError::Attach { error, .. } => match error {
+                AttachError::Log(error) => cause_in_log(error),
+                AttachError::NotOurs => Cause::NotFound,
+                AttachError::Device(_) => Cause::Device,
+                _ => Cause::Refused,
+            },
+        }
+    }
+}
+
+/// Of a device that cannot be opened.
+fn cause_in_opening(error: &OpenError) -> Cause {
+    match error {
+        OpenError::Missing { .. } => Cause::NotFound,
+        OpenError::InUse { .. } | OpenError::BacksLoop { .. } | OpenError::Locked { .. } => {
+            Cause::Refused
+        }
+        _ => Cause::Device,
+    }
+}
+
+/// Of a log that cannot be taken up.
+fn cause_in_log(error: &LogError) -> Cause {
+    match error {
+        LogError::Damaged(_) => Cause::Loss,
+        LogError::Device(_) => Cause::Device,
+        LogError::NoSuperblock { .. } => Cause::NotFound,
+        _ => Cause::Refused,
+    }
 }

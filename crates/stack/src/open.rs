@@ -11,6 +11,7 @@ use forebay_rt::Rt;
 use crate::{Model, Spec, StackError};
 
 /// An opened device, or a part of one.
+#[derive(Clone)]
 pub struct Part {
     /// As it was named.
     pub spec: Spec,

@@ -4,11 +4,10 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::rc::Rc;
 
-use forebay_dcd::{CreateOptions, VolumeInfo};
-use forebay_log::{RingGeometry, VolumeId};
 use forebay_os::{DeviceKind, OpenOptions, Ring};
 use forebay_rt::Rt;
-use forebay_stack::{Description, Name, Options, Pair, Part, Spec, open_pair};
+use forebay_stack::cache::{self, Held, New, VolumeInfo};
+use forebay_stack::{Description, Name, Options, Pair, Part, Spec, StackError, open_pair};
 use forebay_units::ByteLen;
 use rustix::fs::SeekFrom;
 
@@ -107,13 +106,13 @@ async fn create(
 ) -> Outcome<String> {
     let pair = open_pair(&rt, &ring, &args.log, &args.data, OpenOptions::default())?;
     let geometry = pair.log.device.geometry();
-    RingGeometry::for_device(&geometry, args.segment)
+    cache::room_for_log(&geometry, args.segment)
         .map_err(|error| Failure::usage(format!("cannot use {} as a log: {error}", args.log)))?;
     refuse_if_in_use(&pair, args.force).await?;
     if !args.sparse && has_holes(&pair.log)? {
         zero(&pair.log).await?;
     }
-    let before = forebay_dcd::inspect(Rc::clone(&pair.log.device)).await.ok();
+    let before = cache::inspect(&pair.log).await.ok();
     let info = format(&args, &name, &pair).await?;
     if let (Some(before), Ok(state)) = (before, dirs.state()) {
         StateDir::new(&rt, state).forget(&before.volume).await;
@@ -152,7 +151,7 @@ async fn refuse_if_in_use(pair: &Pair, force: bool) -> Outcome {
         return Ok(());
     }
     Err(Failure::refused(match content {
-        Content::DirtyLog { volume } => format!(
+        Content::Ours(Held::DirtyLog { volume }) => format!(
             "{} HOLDS UNSAVED DATA of the Forebay volume {volume} ({}): making a new log of it loses \
              that data for ever; attach and drain that volume first, or give it up with --force",
             log.spec,
@@ -168,8 +167,9 @@ async fn refuse_if_in_use(pair: &Pair, force: bool) -> Outcome {
 
 /// Which volume a log is of, in words.
 async fn described(log: &Part) -> String {
-    match forebay_dcd::inspect(Rc::clone(&log.device)).await {
+    match cache::inspect(log).await {
         Ok(info) => format!("named {}, data device {}", info.name, info.data.path),
+        Err(StackError::NotALog { error, .. }) => error.to_string(),
         Err(error) => error.to_string(),
     }
 }
@@ -177,14 +177,12 @@ async fn described(log: &Part) -> String {
 async fn format(args: &CreateArgs, name: &Name, pair: &Pair) -> Outcome<VolumeInfo> {
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(|e| Failure::io(format!("no random numbers: {e}")))?;
-    let options = CreateOptions {
+    let new = New {
         name: name.to_string(),
-        volume: VolumeId(id),
+        volume: id,
         segment: args.segment,
-        data: pair.data.identity.clone(),
     };
-    let (log, data) = (Rc::clone(&pair.log.device), Rc::clone(&pair.data.device));
-    let created = forebay_dcd::create(log, data, options).await;
+    let created = cache::create(pair, new).await;
     created.map_err(|error| Failure::io(format!("cannot make a log of {}: {error}", args.log)))
 }
 

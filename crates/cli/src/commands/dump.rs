@@ -3,17 +3,15 @@
 use std::io::Write;
 use std::rc::Rc;
 
-use forebay_dcd::DumpItem;
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
-use forebay_stack::open_one;
+use forebay_stack::{DumpItem, cache, open_one};
 use serde_json::Value;
 
 use crate::args::DumpArgs;
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
 use crate::run::on_ring;
-use crate::target::not_usable;
 
 pub(crate) fn run(args: DumpArgs) -> Outcome {
     on_ring(move |rt, ring| dump(args, rt, ring))
@@ -39,9 +37,9 @@ async fn dump(args: DumpArgs, rt: Rt, ring: Rc<Ring>) -> Outcome {
             written = writeln!(out, "{line}");
         }
     };
-    let dumped = forebay_dcd::dump(part.device, &mut write).await;
+    let dumped = cache::dump(&part, &mut write).await;
     let flushed = out.flush();
-    dumped.map_err(|error| not_usable(&spec, &error))?;
+    dumped?;
     match written.and(flushed) {
         // `dump | head` is no failure.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,7 +1,6 @@
 //! `forebay give-up`: what cannot be read from the log any more is lost.
 
 use forebay_control::Request;
-use forebay_dcd::Mode;
 use forebay_units::ByteLen;
 
 use super::drain::drained;
@@ -16,20 +15,12 @@ pub(crate) fn run(args: &GiveUpArgs) -> Outcome {
     let mut client = Client::connect(&Dirs::new()?, name)?;
     let before = client.status()?;
     if !args.lose_unreadable {
-        let bytes = ByteLen(before.status.unreadable_bytes);
-        let what = match (before.status.mode, before.status.unreadable_bytes) {
-            (Mode::Degraded, 0) => {
-                "its log failed, and nothing in it that is needed is known to be unreadable"
-                    .to_owned()
-            }
-            (_, 0) => {
-                return Err(Failure::refused(format!(
-                    "{name} has nothing to give up: all that its log holds can be read, as far as that \
-                     was tried"
-                )));
-            }
-            _ => format!("{bytes} cannot be read from its log now, and would be lost for good"),
-        };
+        let what = before.status.to_give_up().ok_or_else(|| {
+            Failure::refused(format!(
+                "{name} has nothing to give up: all that its log holds can be read, as far as that \
+                 was tried"
+            ))
+        })?;
         return Err(Failure::refused(format!(
             "{name}: {what}; it is tried again for as long as it takes, so give it up only if the log \
              device will not come back: forebay give-up {name} --lose-unreadable"
@@ -40,7 +31,7 @@ pub(crate) fn run(args: &GiveUpArgs) -> Outcome {
         &Request::GiveUp {},
         format!("giving up {name}"),
     )?;
-    let lost = client.status()?.status.damaged_bytes;
+    let lost = client.status()?.status.lost_bytes();
     result_line!(
         "{name}: what could not be read from the log is given up; {} of the volume are lost, and give \
          errors until they are written again",

@@ -102,7 +102,7 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
             Ok(report) => {
                 item.state = "attached";
                 item.detail = None;
-                item.dirty_bytes = Some(report.status.dirty_bytes);
+                item.dirty_bytes = Some(report.status.dirty_bytes());
                 item.data = Some(report.service.data);
                 item.log = Some(report.service.log);
                 item.device = report.service.device;

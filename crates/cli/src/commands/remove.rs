@@ -4,11 +4,10 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{Volume, Witness};
-use forebay_device::Device;
 use forebay_os::{OpenOptions, Ring, Signals, same_device};
 use forebay_rt::Rt;
-use forebay_stack::{Accept, Options, Pair, open_pair};
+use forebay_stack::cache::{self, Accept, Witness};
+use forebay_stack::{Layer, Options, Pair, Part, open_pair};
 use futures_util::future::{Either, select};
 
 use super::drain::Remaining;
@@ -18,7 +17,7 @@ use crate::failure::{Failure, Outcome};
 use crate::lock::NameLock;
 use crate::output::result_line;
 use crate::run::on_ring;
-use crate::target::{Target, inspect};
+use crate::target::Target;
 use crate::witness::StateDir;
 
 /// How often progress is shown.
@@ -43,11 +42,11 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
         )?)
     };
     let pair = lock.patiently(&rt, open).await?;
-    let log = Rc::clone(&pair.log.device);
-    let info = inspect(&target.log, Rc::clone(&log)).await?;
+    let log = pair.log.clone();
+    let info = cache::inspect(&log).await?;
     let witness = Rc::new(StateDir::new(&rt, dirs.state()?));
     drain_home(&rt, &signals, pair, (&target, Rc::clone(&witness)), &args).await?;
-    erase(&target, log).await?;
+    erase(&log).await?;
     witness.forget(&info.volume).await;
     if is_described(&dirs, &target) {
         dirs.remove_description(&target.name)?;
@@ -74,9 +73,9 @@ async fn drain_home(
     };
     let witness: Option<Rc<dyn Witness>> = Some(witness);
     let options = Options::default();
-    let attached = forebay_stack::attach(rt.clone(), pair, &options, accept, witness).await?;
-    let drained = drain(rt, signals, &attached.volume, &target.name.to_string()).await;
-    let closed = attached.volume.close().await;
+    let attached = cache::attach(rt.clone(), pair, &options, accept, witness).await?;
+    let drained = drain(rt, signals, &*attached.layer, target.name.as_str()).await;
+    let closed = attached.layer.close().await;
     drained?;
     closed.map_err(|error| {
         Failure::io(format!(
@@ -86,7 +85,7 @@ async fn drain_home(
     })
 }
 
-async fn drain(rt: &Rt, signals: &Signals, volume: &Volume, name: &str) -> Outcome {
+async fn drain(rt: &Rt, signals: &Signals, volume: &dyn Layer, name: &str) -> Outcome {
     let mut remaining = Remaining::new(format!("draining {name}"));
     let mut draining = pin!(volume.drain());
     let mut signal = pin!(signals.next());
@@ -104,16 +103,16 @@ async fn drain(rt: &Rt, signals: &Signals, volume: &Volume, name: &str) -> Outco
                     "stopped by a signal; {name} is as it was, with less left to drain"
                 )));
             }
-            Either::Right((Either::Right(_), _)) => remaining.set(volume.status().dirty_bytes),
+            Either::Right((Either::Right(_), _)) => remaining.set(volume.status().dirty_bytes()),
         }
     };
     remaining.finish();
     drained
 }
 
-async fn erase(target: &Target, log: Rc<dyn Device>) -> Outcome {
-    let erased = forebay_dcd::erase(log).await;
-    erased.map_err(|error| Failure::io(format!("cannot erase {}: {error}", target.log)))
+async fn erase(log: &Part) -> Outcome {
+    let erased = cache::erase(log).await;
+    erased.map_err(|error| Failure::io(format!("cannot erase {}: {error}", log.spec)))
 }
 
 /// Whether the description of that name, if there is one, is of this very log.

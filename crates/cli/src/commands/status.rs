@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
-use forebay_dcd::Latency;
-use forebay_stack::Name;
+use forebay_stack::{Around, Name};
 use forebay_units::ByteLen;
 
 use crate::args::StatusArgs;
@@ -89,75 +88,28 @@ impl Lines {
 
 /// A report for people; with `earlier`, of a moment ago, also rates.
 fn text(report: &Report, earlier: Option<&Report>) -> String {
+    let service = &report.service;
     let mut lines = Lines::default();
     where_it_is(report, &mut lines);
-    lines.add("dirty", dirty(report));
-    requests(report, &mut lines);
-    if let Some(earlier) = earlier {
-        lines.add("now", rates(report, earlier));
+    let earlier = earlier.map(|earlier| {
+        let seconds = service.uptime_s - earlier.service.uptime_s;
+        (&earlier.status, seconds.max(0.001))
+    });
+    let around = Around {
+        log: &service.log,
+        requests: (service.request_bytes, service.request_bytes_max),
+    };
+    for (key, value) in report.status.lines(earlier, &around) {
+        lines.add(key, value);
     }
-    let (map, map_max) = (
-        ByteLen(report.status.map_bytes),
-        ByteLen(report.status.map_bytes_max),
-    );
-    let buffers = ByteLen(report.status.buffer_bytes);
-    let (requests, bound) = (
-        ByteLen(report.service.request_bytes),
-        ByteLen(report.service.request_bytes_max),
-    );
-    lines.add(
-        "memory",
-        format!(
-            "{map} of {map_max} for the map, {requests} of {bound} for requests, {buffers} segment buffers"
-        ),
-    );
-    if report.status.throttled_s > 0.0 {
-        let seconds = report.status.throttled_s;
-        lines.add(
-            "throttled",
-            format!("{seconds:.1} s, waiting for room in the log or its map"),
-        );
-    }
-    if report.status.damaged_bytes > 0 || report.status.data_errors > 0 {
-        let (bytes, errors) = (
-            ByteLen(report.status.damaged_bytes),
-            report.status.data_errors,
-        );
-        let damage =
-            format!("{bytes} of the log cannot be read, {errors} errors of the data device");
-        lines.add("DAMAGE", damage);
-    }
-    if report.status.unreadable_bytes > 0 {
-        let bytes = ByteLen(report.status.unreadable_bytes);
-        let unreadable = format!(
-            "{bytes} of the log cannot be read now, and will be tried again (if the device is gone \
-             for good, see `forebay give-up`)"
-        );
-        lines.add("UNREADABLE", unreadable);
-    }
-    if report.status.refused_bytes > 0 {
-        let ranges = report.status.refused_ranges.iter();
-        let ranges: Vec<String> = ranges
-            .map(|(at, len)| format!("{at}..{}", at + len))
-            .collect();
-        let bytes = ByteLen(report.status.refused_bytes);
-        let refused = format!(
-            "{bytes} not taken by the data device (bytes {}), kept in the log and tried again",
-            ranges.join(", ")
-        );
-        lines.add("REFUSED", refused);
-    }
-    format!(
-        "{} ({})\n{}",
-        report.service.name, report.service.volume, lines.0
-    )
+    format!("{} ({})\n{}", service.name, service.volume, lines.0)
 }
 
 fn where_it_is(report: &Report, lines: &mut Lines) {
-    let service = &report.service;
-    match &report.status.mode_detail {
-        Some(detail) => lines.add("mode", format!("{}: {detail}", report.status.mode.name())),
-        None => lines.add("mode", report.status.mode.name()),
+    let (service, status) = (&report.service, &report.status);
+    match status.mode_detail() {
+        Some(detail) => lines.add("mode", format!("{}: {detail}", status.mode())),
+        None => lines.add("mode", status.mode()),
     }
     match &service.device {
         Some(device) => lines.add("device", format!("{device} (via {})", service.via)),
@@ -171,96 +123,21 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
     }
     let clients = service.nbd_connections;
     lines.add("nbd", format!("{}, {clients} clients", service.nbd_uri));
-    lines.add(
-        "data",
-        format!("{}, {}", service.data, ByteLen(report.status.len)),
-    );
-    lines.add(
-        "log",
-        format!("{}, {}", service.log, ByteLen(report.status.log_bytes)),
-    );
-}
-
-fn requests(report: &Report, lines: &mut Lines) {
-    let hit = share(report.status.read_hit_bytes, report.status.read_bytes);
-    let (reads, bytes) = (report.status.reads, ByteLen(report.status.read_bytes));
-    let took = latencies(&report.status.read_latency);
-    lines.add(
-        "reads",
-        format!("{reads}, {bytes}, {hit} from the cache{took}"),
-    );
-    let (writes, bytes) = (report.status.writes, ByteLen(report.status.write_bytes));
-    let took = latencies(&report.status.write_latency);
-    lines.add("writes", format!("{writes}, {bytes}{took}"));
-    let took = latencies(&report.status.flush_latency);
-    lines.add("flushes", format!("{}{took}", report.status.flushes));
-    lines.add(
-        "moved",
-        format!(
-            "{} to the log, {} home, {} never needed to, {} past the cache",
-            ByteLen(report.status.log_written_bytes),
-            ByteLen(report.status.destaged_bytes),
-            ByteLen(report.status.absorbed_bytes),
-            ByteLen(report.status.bypass_bytes)
-        ),
-    );
-}
-
-fn dirty(report: &Report) -> String {
-    let eta = match report.status.drain_eta_s {
-        Some(eta) if report.status.dirty_bytes > 0 => format!(", drained in about {eta:.0} s"),
-        _ => String::new(),
-    };
-    format!(
-        "{}, the log is {:.0} % full{eta}",
-        ByteLen(report.status.dirty_bytes),
-        report.status.dirty_share * 100.0
-    )
-}
-
-fn share(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "-".into();
-    }
-    format!("{:.0} %", part as f64 * 100.0 / whole as f64)
-}
-
-fn latencies(of: &Latency) -> String {
-    if of.count == 0 {
-        return String::new();
-    }
-    format!(
-        ", {} / {} / {} µs (median / 99 % / most)",
-        of.p50_us, of.p99_us, of.max_us
-    )
-}
-
-fn rates(report: &Report, earlier: &Report) -> String {
-    let seconds = (report.service.uptime_s - earlier.service.uptime_s).max(0.001);
-    let rate = |of: fn(&Report) -> u64| of(report).saturating_sub(of(earlier)) as f64 / seconds;
-    let bytes = |of: fn(&Report) -> u64| ByteLen(rate(of) as u64);
-    format!(
-        "{:.0} reads/s ({}/s), {:.0} writes/s ({}/s), {:.0} flushes/s, {}/s to the log, {}/s home",
-        rate(|r| r.status.reads),
-        bytes(|r| r.status.read_bytes),
-        rate(|r| r.status.writes),
-        bytes(|r| r.status.write_bytes),
-        rate(|r| r.status.flushes),
-        bytes(|r| r.status.log_written_bytes),
-        bytes(|r| r.status.destaged_bytes),
-    )
+    let len = ByteLen(status.len_bytes());
+    lines.add("data", format!("{}, {len}", service.data));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::example;
+    use crate::report::tests::{example, example_with};
 
     #[test]
     fn a_report_for_people_says_where_it_is_and_what_is_wrong() {
-        let mut later = example();
-        later.service.uptime_s += 2.0;
-        later.status.writes += 10;
+        let later = example_with(&[
+            ("\"uptime_s\": 1.5", "\"uptime_s\": 3.5"),
+            ("\"writes\": 4", "\"writes\": 14"),
+        ]);
         let text = text(&later, Some(&example()));
         for part in [
             "archive (",

@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_control::{REQUEST_BYTES_MAX, Request};
-use forebay_dcd::Mode;
 use forebay_device::BufMut;
 use forebay_os::{Listener, Stream};
 use futures_util::future::{Either, select};
@@ -160,17 +159,11 @@ impl Client {
         let reply = match outcome {
             Ok(dirty_bytes) => Reply::Done {
                 dirty_bytes,
-                warning: self.stale_log(),
+                warning: self.daemon.volume.warning(),
             },
             Err(failure) => failure.into(),
         };
         self.say(&reply).await
-    }
-
-    fn stale_log(&self) -> Option<String> {
-        let daemon = &self.daemon;
-        let stale = daemon.volume.stale_log()?;
-        Some(format!("{}: {stale}", daemon.target.log))
     }
 
     /// Drains and tells how it goes. Ends early if the client goes away, the time is over, or the
@@ -184,7 +177,7 @@ impl Client {
         loop {
             let pause = pin!(rt.sleep(PROGRESS_EVERY));
             if let Either::Left((drained, _)) = select(draining.as_mut(), pause).await {
-                let left = daemon.volume.status().dirty_bytes;
+                let left = daemon.volume.status().dirty_bytes();
                 return Ok(drained.map(|()| left).map_err(|error| {
                     let name = &daemon.target.name;
                     Failure::io(format!(
@@ -193,13 +186,13 @@ impl Client {
                 }));
             }
             let status = daemon.volume.status();
-            let dirty_bytes = status.dirty_bytes;
+            let dirty_bytes = status.dirty_bytes();
             if dirty_bytes < least {
                 (least, least_since) = (dirty_bytes, rt.now());
             }
             let stuck = rt.now().since(least_since) > STUCK_PATIENCE;
             if deadline.is_some_and(|deadline| rt.now() >= deadline)
-                || (status.mode == Mode::DataFailing && stuck)
+                || (status.drain_fails() && stuck)
             {
                 return Ok(Err(self.not_drained()));
             }
@@ -219,25 +212,25 @@ impl Client {
         }
         let status = volume.status();
         tracing::warn!(
-            bytes = status.unreadable_bytes,
+            bytes = status.unreadable_bytes(),
             "giving up what cannot be read from the log, as told"
         );
-        volume.give_up_unreadable();
+        volume.give_up();
         let deadline = rt.now().plus(STUCK_PATIENCE);
         while volume.gives_up() {
             if rt.now() >= deadline {
-                let why = volume.status().mode_detail;
-                let why = why.unwrap_or_else(|| "it is still at work".into());
+                let status = volume.status();
+                let why = status.mode_detail().unwrap_or("it is still at work");
                 return Ok(Err(Failure::io(format!(
                     "{name} was told to give up what cannot be read, and will; that is not done yet: \
                      {why}"
                 ))));
             }
-            let dirty_bytes = volume.status().dirty_bytes;
+            let dirty_bytes = volume.status().dirty_bytes();
             self.say(&Reply::Progress { dirty_bytes }).await?;
             rt.sleep(PROGRESS_EVERY).await;
         }
-        Ok(Ok(volume.status().dirty_bytes))
+        Ok(Ok(volume.status().dirty_bytes()))
     }
 
     fn not_drained(&self) -> Failure {

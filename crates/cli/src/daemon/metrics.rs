@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_control::Service;
-use forebay_dcd::{Mode, Status};
 use forebay_device::{BufMut, Field, Kind};
 use forebay_os::{Listener, Stream};
+use forebay_stack::Status;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -120,7 +120,8 @@ impl Collector for Snapshot {
             return Err(fmt::Error);
         };
         let volume = ("volume", self.0.service.name.as_str());
-        for field in Service::FIELDS.iter().chain(Status::FIELDS) {
+        let status = &self.0.status;
+        for field in Service::FIELDS.iter().chain(status.fields()) {
             let value = &values[field.name];
             match field.kind {
                 Kind::Fact => {}
@@ -134,7 +135,7 @@ impl Collector for Snapshot {
                 Kind::Latency => latency(&mut to, field, volume, value)?,
             }
         }
-        modes(&mut to, volume, self.0.status.mode)
+        modes(&mut to, volume, status)
     }
 }
 
@@ -142,10 +143,13 @@ impl Collector for Snapshot {
 fn modes(
     to: &mut DescriptorEncoder<'_>,
     volume: Label<'_>,
-    current: Mode,
+    status: &Status,
 ) -> Result<(), fmt::Error> {
-    let is = |mode: Mode| f64::from(u8::from(mode == current));
-    let modes = Mode::ALL.map(|mode| ([volume, ("mode", mode.name())], is(mode)));
+    let is = |mode| f64::from(u8::from(mode == status.mode()));
+    let modes = status.modes().into_iter();
+    let modes: Vec<_> = modes
+        .map(|mode| ([volume, ("mode", mode)], is(mode)))
+        .collect();
     let modes: Vec<_> = modes
         .iter()
         .map(|(labels, is)| (&labels[..], *is))
@@ -219,7 +223,8 @@ mod tests {
     fn every_number_is_given_out_under_its_name() {
         let response = respond(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", example);
         assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
-        for field in Service::FIELDS.iter().chain(Status::FIELDS) {
+        let status = example().status;
+        for field in Service::FIELDS.iter().chain(status.fields()) {
             let total = match field.kind {
                 Kind::Gauge => "",
                 Kind::Counter => "_total",

@@ -8,6 +8,7 @@ mod control;
 mod front;
 mod intruders;
 mod metrics;
+mod notify;
 mod place;
 mod spawn;
 mod start;
@@ -17,12 +18,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use forebay_control::{SCHEMA, Service};
-use forebay_dcd::Volume;
 use forebay_os::{Ring, Signals};
 use forebay_rt::{Event, Instant, Rt};
 use forebay_serve::Memory;
 use forebay_serve::nbd::Server;
-use forebay_stack::Options;
+use forebay_stack::{Layer, Options};
 
 use crate::args::AttachArgs;
 use crate::dirs::Dirs;
@@ -41,7 +41,7 @@ struct Daemon {
     rt: Rt,
     started: Instant,
     target: Target,
-    volume: Volume,
+    volume: Rc<dyn Layer>,
     /// For the data of all requests, whichever way they come.
     memory: Memory,
     nbd: Server,
@@ -62,7 +62,7 @@ impl Daemon {
         let intruders = self.intruders.look();
         let service = Service {
             name: self.volume.name(),
-            volume: self.volume.id().to_string(),
+            volume: self.volume.id(),
             schema: SCHEMA,
             program_version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),

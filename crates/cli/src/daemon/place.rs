@@ -1,21 +1,22 @@
 //! Where a volume's bytes are, for NBD's block status.
 
 use std::ops::Range;
+use std::rc::Rc;
 
-use forebay_dcd::{Place, Volume};
 use forebay_serve::nbd::{BlockStatus, Extent};
+use forebay_stack::{Layer, Place};
 
 /// How much of the volume one answer covers at most: at worst every sector is an extent of its own,
 /// and the answer is built in memory before it is cut to what was asked for.
 const RANGE_BYTES_MAX: u64 = 64 << 20;
 
-/// Asks the write cache.
+/// Asks the layer.
 pub(super) struct Places {
-    volume: Volume,
+    volume: Rc<dyn Layer>,
 }
 
 impl Places {
-    pub(super) fn new(volume: Volume) -> Places {
+    pub(super) fn new(volume: Rc<dyn Layer>) -> Places {
         Places { volume }
     }
 }

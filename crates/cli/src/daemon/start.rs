@@ -5,18 +5,17 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 
-use forebay_dcd::{Volume, Witness};
-use forebay_device::{Checked, Device};
 use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
 use forebay_rt::{Event, Rt};
 use forebay_serve::Memory;
 use forebay_serve::nbd::{Export, Limits, Server};
-use forebay_stack::{Accept, Attached, Options, open_pair};
-use forebay_units::ByteLen;
+use forebay_stack::cache::{self, Accept, Attached, Witness};
+use forebay_stack::{Layer, Options, open_pair};
 use futures_util::future::{Either, select};
 
 use super::front::{self, Front};
 use super::intruders::{self, Intruders};
+use super::notify::notify;
 use super::place::Places;
 use super::{Daemon, control, metrics};
 use crate::args::AcceptArgs;
@@ -24,7 +23,7 @@ use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
 use crate::lock::NameLock;
 use crate::output::result_line;
-use crate::target::{Target, inspect};
+use crate::target::Target;
 use crate::witness::StateDir;
 
 /// A daemon that serves, and what its user should know.
@@ -63,7 +62,7 @@ pub(super) async fn start(
             )));
         }
     };
-    let volume = attached.volume.clone();
+    let volume = Rc::clone(&attached.layer);
     match serve(&setting, target, attached, sockets).await {
         Ok(started) => Ok(started),
         Err(failure) => {
@@ -142,7 +141,7 @@ async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> O
         Ok(pair)
     };
     let pair = lock.patiently(rt, open).await?;
-    let info = inspect(&target.log, Rc::clone(&pair.log.device)).await?;
+    let info = cache::inspect(&pair.log).await?;
     match &target.volume {
         Some(expected) if *expected != info.volume => {
             return Err(Failure::refused(format!(
@@ -159,7 +158,7 @@ async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> O
     };
     let witness = Rc::new(StateDir::new(rt, setting.dirs.state()?));
     let witness: Option<Rc<dyn Witness>> = Some(witness);
-    Ok(forebay_stack::attach(rt.clone(), pair, setting.options, accept, witness).await?)
+    Ok(cache::attach(rt.clone(), pair, setting.options, accept, witness).await?)
 }
 
 async fn serve(
@@ -170,27 +169,15 @@ async fn serve(
 ) -> Outcome<Started> {
     let Setting { rt, ring, dirs, .. } = *setting;
     let Attached {
-        volume,
-        device,
-        report,
+        layer: volume,
+        mut notes,
     } = attached;
-    let mut notes = report.notes;
-    if !report.was_clean && report.records > 0 {
-        notes.insert(
-            0,
-            format!(
-                "recovered {} records, {} of them not on the data device yet",
-                report.records,
-                ByteLen(report.dirty_bytes)
-            ),
-        );
-    }
     let memory = match setting.options.memory {
         Some(forebay_stack::Memory(bound)) => Memory::new(bound.0),
         None => Memory::default(),
     };
-    let nbd = nbd_server(rt, target.name.as_str(), &volume, &device, &memory)?;
-    let device: Rc<dyn Device> = device;
+    let nbd = nbd_server(rt, target.name.as_str(), &volume, &memory)?;
+    let device = volume.device();
     let via = front::choose(setting.options.via.unwrap_or_default(), &mut notes);
     let place = front::Place {
         rt,
@@ -241,18 +228,11 @@ fn listen(daemon: &Rc<Daemon>, nbd: Vec<Listener>, control: Listener, metrics: O
     }
 }
 
-fn nbd_server(
-    rt: &Rt,
-    name: &str,
-    volume: &Volume,
-    device: &Rc<Checked<Volume>>,
-    memory: &Memory,
-) -> Outcome<Server> {
-    let export = Export::new(name, Rc::clone(device) as Rc<dyn Device>)
+fn nbd_server(rt: &Rt, name: &str, volume: &Rc<dyn Layer>, memory: &Memory) -> Outcome<Server> {
+    let export = Export::new(name, volume.device())
         .description(format!("Forebay volume {name}"))
-        .status(Rc::new(Places::new(volume.clone())))
-        // Zeroes are an entry in the log, whatever their length.
-        .fast_zeroes(true);
+        .status(Rc::new(Places::new(Rc::clone(volume))))
+        .fast_zeroes(volume.fast_zeroes());
     let server = Server::new(rt.clone(), vec![export], Limits::default(), memory);
     server.map_err(Failure::general)
 }
@@ -269,11 +249,4 @@ pub(super) fn announce(started: &Started) {
         sd_notify::NotifyState::Ready,
         sd_notify::NotifyState::Status(&format!("{name} is served as {endpoint}")),
     ]);
-}
-
-/// Tells the service manager, if there is one.
-pub(super) fn notify(states: &[sd_notify::NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "cannot notify the service manager");
-    }
 }

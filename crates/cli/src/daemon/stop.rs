@@ -9,13 +9,12 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use forebay_dcd::{Mode, Status};
 use forebay_os::Signals;
 use futures_util::future::{Either, select};
 use sd_notify::NotifyState;
 
 use super::Daemon;
-use super::start::notify;
+use super::notify::notify;
 use crate::failure::{Code, Failure, Outcome};
 
 /// How often a block device in use is looked at again.
@@ -27,8 +26,6 @@ const CLIENTS_PATIENCE: Duration = Duration::from_secs(10);
 const CLOSE_PATIENCE: Duration = Duration::from_secs(75);
 /// How long the block device may fail to be written back before it is left as it is.
 const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
-/// From this share of the log in use on, writers wait for room: some of it is the engine's own.
-const LOG_FULL: f64 = 0.9;
 /// How long a stop that is insisted on waits for the last flush.
 const INSISTED_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -89,8 +86,8 @@ async fn patiently(daemon: &Daemon) -> Outcome {
     let at_most = CLIENTS_PATIENCE * 2 + CLOSE_PATIENCE + INSISTED_PATIENCE;
     notify(&[NotifyState::ExtendTimeoutUsec(at_most.as_micros() as u32)]);
     let left = end_service(daemon).await?;
-    if let Some(stale) = daemon.volume.stale_log() {
-        tracing::error!("{}: {stale}", daemon.target.log);
+    if let Some(warning) = daemon.volume.warning() {
+        tracing::error!("{warning}");
     }
     tracing::info!(dirty_bytes = left, "stopped");
     Ok(())
@@ -111,18 +108,18 @@ pub(super) async fn end_service(daemon: &Daemon) -> Outcome<u64> {
     let mut shutdown = pin!(daemon.nbd.shutdown());
     let ended = rt.timeout(CLIENTS_PATIENCE, shutdown.as_mut()).await;
     if ended.is_err() {
-        let why = what_holds_up(&daemon.volume.status());
+        let why = daemon.volume.what_holds_up();
         let clients = daemon.nbd.connections();
         waiting(&format!(
             "{clients} NBD clients have requests under way or replies to fetch; {why}"
         ));
     }
-    let left = daemon.volume.status().dirty_bytes;
+    let left = daemon.volume.status().dirty_bytes();
     let closed = match rt.timeout(CLOSE_PATIENCE, daemon.volume.close()).await {
         Ok(closed) => closed.map_err(Failure::io),
         Err(_) => Err(Failure::io(format!(
             "closing takes too long ({}); stopped without it: what was flushed is in the log",
-            what_holds_up(&daemon.volume.status())
+            daemon.volume.what_holds_up()
         ))),
     };
     if ended.is_err() && rt.timeout(CLIENTS_PATIENCE, shutdown).await.is_err() {
@@ -130,25 +127,6 @@ pub(super) async fn end_service(daemon: &Daemon) -> Outcome<u64> {
         tracing::warn!("{clients} NBD clients did not fetch their replies; leaving them");
     }
     closed.map(|()| left)
-}
-
-/// The state that requests may be waiting for, in words.
-fn what_holds_up(status: &Status) -> String {
-    let full = status.log_used_bytes as f64 / status.log_bytes.max(1) as f64;
-    in_words(status.mode, status.mode_detail.as_deref(), full)
-}
-
-/// The same, of a mode, its detail, and the share of the log in use.
-fn in_words(mode: Mode, detail: Option<&str>, full: f64) -> String {
-    let log = match full {
-        full if full > LOG_FULL => "the log is full, so writers wait for room in it".to_owned(),
-        full => format!("the log is {:.0} % full", full * 100.0),
-    };
-    match (mode, detail) {
-        (Mode::DataFailing, Some(why)) => format!("{log}; the data device fails: {why}"),
-        (Mode::Degraded, Some(why)) => format!("the log device failed: {why}"),
-        _ => log,
-    }
 }
 
 /// Takes the block device away, if nobody uses it.
@@ -164,17 +142,6 @@ pub(super) async fn stop_front(daemon: &Daemon) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_holds_up_a_stop_is_named_as_it_is() {
-        assert_eq!(in_words(Mode::Caching, None, 0.4), "the log is 40 % full");
-        let full = in_words(Mode::Caching, None, 0.97);
-        assert!(full.contains("writers wait for room"), "{full}");
-        let both = in_words(Mode::DataFailing, Some("No space left"), 0.97);
-        assert!(both.contains("wait for room") && both.contains("data device fails: No space"));
-        let failed = in_words(Mode::Degraded, Some("no such device"), 0.97);
-        assert_eq!(failed, "the log device failed: no such device");
-    }
 
     #[test]
     fn the_unit_gives_the_wait_for_users_its_own_time_and_the_rest_is_announced() {

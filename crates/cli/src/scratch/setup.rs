@@ -146,7 +146,7 @@ fn another(model: &Model) -> Model {
 
 /// Drains and detaches a volume, and says how long that took.
 pub(super) fn move_home(report: &mut Report, shape: Shape, volume: &Volume) -> Outcome {
-    let dirty = volume.status()?.status.dirty_bytes;
+    let dirty = volume.status()?.status.dirty_bytes();
     let took = volume.detach()?;
     report.note(format!(
         "{}: moving {} home and detaching took {:.3} s",

@@ -1,7 +1,7 @@
 //! Lines on a control socket.
 
 use forebay_control::{REQUEST_BYTES_MAX, Readiness, Reply, Request};
-use forebay_dcd::Status;
+use forebay_stack::Status;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use forebay_dcd::{Acknowledge, AttachOptions, AttachReport, Volume, Witness};
-use forebay_device::Checked;
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
 
+use super::in_use::Cache;
+use crate::layer::Layer;
 use crate::{Bypass, Durability, Options, Pair, StackError};
 
 /// What large writes bypass where log and data share one disk: the paper's size (its section on
@@ -24,12 +25,10 @@ pub struct Accept {
 
 /// A volume that is in use.
 pub struct Attached {
-    /// The write cache, to be asked and told.
-    pub volume: Volume,
-    /// The same as a device, to be served.
-    pub device: Rc<Checked<Volume>>,
-    /// What recovery found.
-    pub report: AttachReport,
+    /// To be served, asked and told.
+    pub layer: Rc<dyn Layer>,
+    /// What an administrator should know of how it was found.
+    pub notes: Vec<String>,
 }
 
 /// Recovers the volume whose log and data are `pair`, and takes it into use. `witness` remembers, on a
@@ -54,22 +53,37 @@ pub async fn attach(
     let (log_device, identity) = (log.device, data.identity);
     let attached =
         Volume::attach_witnessed(rt, log_device, data.device, identity, settings, witness);
-    let (volume, mut report) = attached.await.map_err(|error| StackError::Attach {
+    let (volume, report) = attached.await.map_err(|error| StackError::Attach {
         log: log.spec.to_string(),
         data: data.spec.to_string(),
         error,
     })?;
+    let mut notes = found(report);
     if let Some(disk) = same_disk.filter(|_| options.bypass.is_none()) {
-        report.notes.push(format!(
+        notes.push(format!(
             "log and data are files on one disk ({disk}): with --bypass 64KiB, large writes are not \
              written there twice, but are ordered as on a disk"
         ));
     }
     Ok(Attached {
-        device: Rc::new(Checked::new(volume.clone(), "volume")),
-        volume,
-        report,
+        layer: Rc::new(Cache::new(volume, log.spec.to_string())),
+        notes,
     })
+}
+
+fn found(report: AttachReport) -> Vec<String> {
+    let mut notes = report.notes;
+    if !report.was_clean && report.records > 0 {
+        notes.insert(
+            0,
+            format!(
+                "recovered {} records, {} of them not on the data device yet",
+                report.records,
+                ByteLen(report.dirty_bytes)
+            ),
+        );
+    }
+    notes
 }
 
 fn settings(pair: &Pair, options: &Options, accept: Accept) -> AttachOptions {

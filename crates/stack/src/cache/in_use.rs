@@ -1,0 +1,93 @@
+//! A write cache in use, as a layer.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_dcd::Volume;
+use forebay_device::{Checked, Device, DeviceError};
+
+use super::words;
+use crate::Status;
+use crate::layer::{Layer, LayerFuture, NotDrained, PlaceExtent};
+
+/// A write cache in use.
+pub(super) struct Cache {
+    volume: Volume,
+    device: Rc<Checked<Volume>>,
+    /// The log, as it was named.
+    log: String,
+}
+
+impl Cache {
+    pub(super) fn new(volume: Volume, log: String) -> Cache {
+        Cache {
+            device: Rc::new(Checked::new(volume.clone(), "volume")),
+            volume,
+            log,
+        }
+    }
+}
+
+impl Layer for Cache {
+    fn name(&self) -> String {
+        self.volume.name()
+    }
+
+    fn id(&self) -> String {
+        self.volume.id().to_string()
+    }
+
+    fn device(&self) -> Rc<dyn Device> {
+        Rc::clone(&self.device) as Rc<dyn Device>
+    }
+
+    /// They are an entry in the log.
+    fn fast_zeroes(&self) -> bool {
+        true
+    }
+
+    fn status(&self) -> Status {
+        Status::Cache(self.volume.status())
+    }
+
+    fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
+        self.volume.place(range)
+    }
+
+    fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
+        Box::pin(async {
+            let drained = self.volume.drain().await;
+            drained.map_err(|error| NotDrained(error.to_string()))
+        })
+    }
+
+    fn what_is_left(&self) -> Option<NotDrained> {
+        let left = self.volume.what_is_left()?;
+        Some(NotDrained(left.to_string()))
+    }
+
+    fn has_to_give_up(&self) -> bool {
+        self.volume.has_to_give_up()
+    }
+
+    fn give_up(&self) {
+        self.volume.give_up_unreadable();
+    }
+
+    fn gives_up(&self) -> bool {
+        self.volume.gives_up()
+    }
+
+    fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
+        Box::pin(self.volume.close())
+    }
+
+    fn warning(&self) -> Option<String> {
+        let stale = self.volume.stale_log()?;
+        Some(format!("{}: {stale}", self.log))
+    }
+
+    fn what_holds_up(&self) -> String {
+        words::what_holds_up(&self.volume.status())
+    }
+}

@@ -1,0 +1,13 @@
+//! The write cache as a layer: the one place outside `dcd` and its proofs that knows it.
+//!
+//! `attach.rs` takes it into use (`in_use.rs`), `offline.rs` looks at its log while it is not, `words.rs` says for people
+//! what both find.
+
+mod attach;
+mod in_use;
+mod offline;
+pub(crate) mod words;
+
+pub use attach::{Accept, Attached, attach};
+pub use forebay_dcd::{Testimony, VolumeId, VolumeInfo, Witness};
+pub use offline::{Held, New, check, create, dump, erase, held, inspect, room_for_log, salvage};

@@ -1,0 +1,152 @@
+//! A write cache that is not in use: making one, and looking at its log.
+
+use std::rc::Rc;
+
+use forebay_dcd::{CreateError, CreateOptions, InspectError, VolumeId, VolumeInfo};
+use forebay_device::{Device, DeviceError, Geometry};
+use forebay_log::{FormatError, RingError, RingGeometry, read_superblocks};
+use forebay_units::ByteLen;
+
+use crate::status::{CheckReport, DumpItem, SalvageReport};
+use crate::{Pair, Part, Spec, StackError};
+
+/// A write cache to be made.
+#[derive(Clone, Debug)]
+pub struct New {
+    /// The volume's name.
+    pub name: String,
+    /// Its id: 16 random bytes.
+    pub volume: [u8; 16],
+    /// Bytes in a segment of the log.
+    pub segment: ByteLen,
+}
+
+/// Whether a log with segments of this size fits on a device.
+///
+/// # Errors
+/// If not, and why.
+pub fn room_for_log(device: &Geometry, segment: ByteLen) -> Result<(), RingError> {
+    RingGeometry::for_device(device, segment).map(|_| ())
+}
+
+/// Formats the log of `pair`.
+///
+/// # Errors
+/// If the devices do not do, or one fails.
+pub async fn create(pair: &Pair, new: New) -> Result<VolumeInfo, CreateError> {
+    let options = CreateOptions {
+        name: new.name,
+        volume: VolumeId(new.volume),
+        segment: new.segment,
+        data: pair.data.identity.clone(),
+    };
+    let (log, data) = (Rc::clone(&pair.log.device), Rc::clone(&pair.data.device));
+    forebay_dcd::create(log, data, options).await
+}
+
+/// What a device holds that is ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// The log of a volume that has everything on its data device.
+    CleanLog {
+        /// The volume's id.
+        volume: String,
+    },
+    /// A log that holds the only copy of something.
+    DirtyLog {
+        /// The volume's id.
+        volume: String,
+    },
+    /// A log that cannot be read, and why: broken, or of another version.
+    UnknownLog(FormatError),
+}
+
+/// Looks whether a device holds something of ours.
+pub async fn held(device: &dyn Device) -> Option<Held> {
+    let copies = read_superblocks(device).await.ok()?;
+    if let Ok(newest) = copies.newest() {
+        let volume = newest.volume.to_string();
+        return Some(match newest.clean {
+            true => Held::CleanLog { volume },
+            false => Held::DirtyLog { volume },
+        });
+    }
+    let broken = |copy: Result<_, FormatError>| match copy {
+        Err(FormatError::Magic(_)) => None,
+        Err(error) => Some(Held::UnknownLog(error)),
+        // Two sound copies that contradict each other.
+        Ok(superblock) => {
+            let superblock: forebay_log::Superblock = superblock;
+            Some(Held::DirtyLog {
+                volume: superblock.volume.to_string(),
+            })
+        }
+    };
+    broken(copies.a).or_else(|| broken(copies.b))
+}
+
+/// What a log says of its volume.
+///
+/// # Errors
+/// If it is no write cache's log.
+pub async fn inspect(log: &Part) -> Result<VolumeInfo, StackError> {
+    let inspected = forebay_dcd::inspect(Rc::clone(&log.device)).await;
+    inspected.map_err(|error| not_a_log(&log.spec, error))
+}
+
+/// Checks a log, and whether it belongs to a data device if one is given. Changes nothing. `progress` is
+/// told bytes done and bytes in all.
+///
+/// # Errors
+/// If it is no write cache's log, or cannot be read.
+pub async fn check(
+    log: &Part,
+    data: Option<&Part>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<CheckReport, StackError> {
+    let data = data.map(|data| (Rc::clone(&data.device), data.identity.clone()));
+    let checked = forebay_dcd::check(Rc::clone(&log.device), data, progress).await;
+    let report = checked.map_err(|error| not_a_log(&log.spec, error))?;
+    Ok(CheckReport::Cache(report))
+}
+
+/// Brings home what was lost with a log that was given up, as far as it can be read from it now.
+///
+/// # Errors
+/// If it is not such a log, is not this data device's, or a device fails.
+pub async fn salvage(pair: &Pair) -> Result<SalvageReport, StackError> {
+    let (log, data) = (Rc::clone(&pair.log.device), Rc::clone(&pair.data.device));
+    let salvaged = forebay_dcd::salvage(log, data, &pair.data.identity).await;
+    let report = salvaged.map_err(|error| StackError::Salvage {
+        log: pair.log.spec.to_string(),
+        data: pair.data.spec.to_string(),
+        error,
+    })?;
+    Ok(SalvageReport::Cache(report))
+}
+
+/// Gives every structure of a log that counts to `out`, in the log's order. Changes nothing.
+///
+/// # Errors
+/// If it is no log, or cannot be read; after the superblocks have been given.
+pub async fn dump(log: &Part, out: &mut dyn FnMut(DumpItem)) -> Result<(), StackError> {
+    let mut out = |item| out(DumpItem::Cache(item));
+    let dumped = forebay_dcd::dump(Rc::clone(&log.device), &mut out).await;
+    dumped.map_err(|error| not_a_log(&log.spec, error))
+}
+
+/// Makes a log unrecognisable as one.
+///
+/// # Errors
+/// The device's.
+pub async fn erase(log: &Part) -> Result<(), DeviceError> {
+    forebay_dcd::erase(Rc::clone(&log.device)).await
+}
+
+/// Why a log cannot be looked at.
+fn not_a_log(log: &Spec, error: InspectError) -> StackError {
+    StackError::NotALog {
+        log: log.to_string(),
+        error,
+    }
+}

@@ -1,0 +1,272 @@
+//! What a write cache's reports say, for people.
+
+use forebay_dcd::{CheckReport, CheckVerdict, Latency, Mode, SalvageReport, Status};
+use forebay_units::ByteLen;
+
+use crate::lines::{Around, Lines};
+
+/// From this share of the log in use on, writers wait for room: some of it is the engine's own.
+const LOG_FULL: f64 = 0.9;
+
+/// The state that requests may be waiting for.
+pub(super) fn what_holds_up(status: &Status) -> String {
+    let full = status.log_used_bytes as f64 / status.log_bytes.max(1) as f64;
+    in_words(status.mode, status.mode_detail.as_deref(), full)
+}
+
+/// The same, of a mode, its detail, and the share of the log in use.
+fn in_words(mode: Mode, detail: Option<&str>, full: f64) -> String {
+    let log = match full {
+        full if full > LOG_FULL => "the log is full, so writers wait for room in it".to_owned(),
+        full => format!("the log is {:.0} % full", full * 100.0),
+    };
+    match (mode, detail) {
+        (Mode::DataFailing, Some(why)) => format!("{log}; the data device fails: {why}"),
+        (Mode::Degraded, Some(why)) => format!("the log device failed: {why}"),
+        _ => log,
+    }
+}
+
+pub(crate) fn to_give_up(status: &Status) -> Option<String> {
+    match (status.mode, status.unreadable_bytes) {
+        (Mode::Degraded, 0) => Some(
+            "its log failed, and nothing in it that is needed is known to be unreadable".into(),
+        ),
+        (_, 0) => None,
+        (_, bytes) => Some(format!(
+            "{} cannot be read from its log now, and would be lost for good",
+            ByteLen(bytes)
+        )),
+    }
+}
+
+pub(crate) fn status(
+    status: &Status,
+    earlier: Option<(&Status, f64)>,
+    around: &Around<'_>,
+) -> Lines {
+    let mut lines = vec![
+        (
+            "log",
+            format!("{}, {}", around.log, ByteLen(status.log_bytes)),
+        ),
+        ("dirty", dirty(status)),
+    ];
+    requests(status, &mut lines);
+    if let Some((earlier, seconds)) = earlier {
+        lines.push(("now", rates(status, earlier, seconds)));
+    }
+    lines.push(("memory", memory(status, around.requests)));
+    if status.throttled_s > 0.0 {
+        let seconds = status.throttled_s;
+        lines.push((
+            "throttled",
+            format!("{seconds:.1} s, waiting for room in the log or its map"),
+        ));
+    }
+    what_is_wrong(status, &mut lines);
+    lines
+}
+
+fn dirty(status: &Status) -> String {
+    let eta = match status.drain_eta_s {
+        Some(eta) if status.dirty_bytes > 0 => format!(", drained in about {eta:.0} s"),
+        _ => String::new(),
+    };
+    format!(
+        "{}, the log is {:.0} % full{eta}",
+        ByteLen(status.dirty_bytes),
+        status.dirty_share * 100.0
+    )
+}
+
+fn requests(status: &Status, lines: &mut Lines) {
+    let hit = share(status.read_hit_bytes, status.read_bytes);
+    let (reads, bytes) = (status.reads, ByteLen(status.read_bytes));
+    let took = latencies(&status.read_latency);
+    lines.push((
+        "reads",
+        format!("{reads}, {bytes}, {hit} from the cache{took}"),
+    ));
+    let (writes, bytes) = (status.writes, ByteLen(status.write_bytes));
+    let took = latencies(&status.write_latency);
+    lines.push(("writes", format!("{writes}, {bytes}{took}")));
+    let took = latencies(&status.flush_latency);
+    lines.push(("flushes", format!("{}{took}", status.flushes)));
+    lines.push((
+        "moved",
+        format!(
+            "{} to the log, {} home, {} never needed to, {} past the cache",
+            ByteLen(status.log_written_bytes),
+            ByteLen(status.destaged_bytes),
+            ByteLen(status.absorbed_bytes),
+            ByteLen(status.bypass_bytes)
+        ),
+    ));
+}
+
+fn memory(status: &Status, (requests, bound): (u64, u64)) -> String {
+    let (map, map_max) = (ByteLen(status.map_bytes), ByteLen(status.map_bytes_max));
+    let buffers = ByteLen(status.buffer_bytes);
+    let (requests, bound) = (ByteLen(requests), ByteLen(bound));
+    format!(
+        "{map} of {map_max} for the map, {requests} of {bound} for requests, {buffers} segment buffers"
+    )
+}
+
+fn what_is_wrong(status: &Status, lines: &mut Lines) {
+    if status.damaged_bytes > 0 || status.data_errors > 0 {
+        let (bytes, errors) = (ByteLen(status.damaged_bytes), status.data_errors);
+        let damage =
+            format!("{bytes} of the log cannot be read, {errors} errors of the data device");
+        lines.push(("DAMAGE", damage));
+    }
+    if status.unreadable_bytes > 0 {
+        let bytes = ByteLen(status.unreadable_bytes);
+        let unreadable = format!(
+            "{bytes} of the log cannot be read now, and will be tried again (if the device is gone \
+             for good, see `forebay give-up`)"
+        );
+        lines.push(("UNREADABLE", unreadable));
+    }
+    if status.refused_bytes > 0 {
+        let ranges = status.refused_ranges.iter();
+        let ranges: Vec<String> = ranges
+            .map(|(at, len)| format!("{at}..{}", at + len))
+            .collect();
+        let bytes = ByteLen(status.refused_bytes);
+        let refused = format!(
+            "{bytes} not taken by the data device (bytes {}), kept in the log and tried again",
+            ranges.join(", ")
+        );
+        lines.push(("REFUSED", refused));
+    }
+}
+
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".into();
+    }
+    format!("{:.0} %", part as f64 * 100.0 / whole as f64)
+}
+
+fn latencies(of: &Latency) -> String {
+    if of.count == 0 {
+        return String::new();
+    }
+    format!(
+        ", {} / {} / {} µs (median / 99 % / most)",
+        of.p50_us, of.p99_us, of.max_us
+    )
+}
+
+fn rates(now: &Status, earlier: &Status, seconds: f64) -> String {
+    let rate = |of: fn(&Status) -> u64| of(now).saturating_sub(of(earlier)) as f64 / seconds;
+    let bytes = |of: fn(&Status) -> u64| ByteLen(rate(of) as u64);
+    format!(
+        "{:.0} reads/s ({}/s), {:.0} writes/s ({}/s), {:.0} flushes/s, {}/s to the log, {}/s home",
+        rate(|s| s.reads),
+        bytes(|s| s.read_bytes),
+        rate(|s| s.writes),
+        bytes(|s| s.write_bytes),
+        rate(|s| s.flushes),
+        bytes(|s| s.log_written_bytes),
+        bytes(|s| s.destaged_bytes),
+    )
+}
+
+pub(crate) fn check(report: &CheckReport) -> Vec<String> {
+    let info = &report.info;
+    let mut lines = vec![
+        format!(
+            "{} ({}), in front of {}",
+            info.name, info.volume, info.data.path
+        ),
+        format!(
+            "{} segments of {}, epoch {}",
+            info.segment_count,
+            ByteLen(info.segment_bytes.into()),
+            info.epoch
+        ),
+    ];
+    let found = format!(
+        "{} records, {} not on the data device yet",
+        report.records,
+        ByteLen(report.dirty_bytes)
+    );
+    lines.push(match report.verdict {
+        CheckVerdict::Clean => "clean: everything is on the data device".into(),
+        CheckVerdict::Dirty => format!("dirty: {found}; attaching recovers them"),
+        CheckVerdict::Damaged => format!("DAMAGED: {found}"),
+    });
+    lines.extend(report.problems.iter().map(|problem| format!("  {problem}")));
+    if let Some(salvage) = &report.salvage {
+        salvageable(salvage, &mut lines);
+    }
+    for (at, len) in &report.damaged_ranges {
+        lines.push(format!(
+            "  {len} bytes at {at} of the volume cannot be read"
+        ));
+    }
+    lines
+}
+
+/// What could be salvaged.
+fn salvageable(report: &SalvageReport, lines: &mut Vec<String>) {
+    let (found, lost) = (ByteLen(report.found_bytes), ByteLen(report.lost_bytes));
+    lines.push(format!(
+        "  {lost} were lost with the log, of which {found} can be read from it now; --salvage would \
+         write them to the data device, over whatever was written there since:"
+    ));
+    for (at, len) in &report.found_ranges {
+        lines.push(format!("    {len} bytes at {at} of the volume"));
+    }
+    not_found(report, lines);
+}
+
+pub(crate) fn salvaged(report: &SalvageReport) -> Vec<String> {
+    if report.lost_bytes == 0 {
+        return vec!["nothing was lost with this log".into()];
+    }
+    let (found, lost) = (ByteLen(report.found_bytes), ByteLen(report.lost_bytes));
+    let mut lines = vec![format!(
+        "salvaged {found} of {lost} that were lost: they are on the data device now"
+    )];
+    for (at, len) in &report.found_ranges {
+        lines.push(format!("  {len} bytes at {at} of the volume"));
+    }
+    not_found(report, &mut lines);
+    lines
+}
+
+fn not_found(report: &SalvageReport, lines: &mut Vec<String>) {
+    let (unreadable, unnamed) = (report.unreadable_bytes, report.unnamed_bytes);
+    if unreadable > 0 {
+        let bytes = ByteLen(unreadable);
+        lines.push(format!(
+            "  {bytes} of it cannot be read from the log now; they may be later"
+        ));
+    }
+    if unnamed > 0 {
+        let bytes = ByteLen(unnamed);
+        lines.push(format!(
+            "  {bytes} of it are in so many pieces that the log does not say where"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_up_a_stop_is_named_as_it_is() {
+        assert_eq!(in_words(Mode::Caching, None, 0.4), "the log is 40 % full");
+        let full = in_words(Mode::Caching, None, 0.97);
+        assert!(full.contains("writers wait for room"), "{full}");
+        let both = in_words(Mode::DataFailing, Some("No space left"), 0.97);
+        assert!(both.contains("wait for room") && both.contains("data device fails: No space"));
+        let failed = in_words(Mode::Degraded, Some("no such device"), 0.97);
+        assert_eq!(failed, "the log device failed: no such device");
+    }
+}

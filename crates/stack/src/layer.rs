@@ -1,0 +1,82 @@
+//! What a volume that is in use can be asked, whatever layers it is made of.
+
+use std::ops::Range;
+use std::pin::Pin;
+use std::rc::Rc;
+
+pub use forebay_dcd::{Place, PlaceExtent};
+use forebay_device::{Device, DeviceError};
+
+use crate::Status;
+
+/// What a layer answers, once it has.
+pub type LayerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Why not everything is where it belongs, in words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotDrained(pub(crate) String);
+
+/// The uppermost layer of an attached volume: a device, and what there is to know and to do besides.
+///
+/// What a layer has no use for, it leaves as it is here.
+pub trait Layer {
+    /// The volume's name.
+    fn name(&self) -> String;
+
+    /// The volume's id.
+    fn id(&self) -> String;
+
+    /// The volume, to be served.
+    fn device(&self) -> Rc<dyn Device>;
+
+    /// Whether zeroes cost the same whatever their length.
+    fn fast_zeroes(&self) -> bool {
+        false
+    }
+
+    /// The volume at a glance.
+    fn status(&self) -> Status;
+
+    /// Where the parts of a byte range lie, in order.
+    fn place(&self, range: Range<u64>) -> Vec<PlaceExtent>;
+
+    /// Brings everything that was acknowledged before the call where it is to stay, and keeps trying
+    /// while a device fails: bound it by a timeout, and look at [`Layer::status`] for progress.
+    ///
+    /// # Errors
+    /// If something cannot be brought there because it is lost.
+    fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>>;
+
+    /// Why a drain that does not end does not end; none if nothing is left.
+    fn what_is_left(&self) -> Option<NotDrained>;
+
+    /// True while there is something to give up: data that a device does not give back.
+    fn has_to_give_up(&self) -> bool {
+        false
+    }
+
+    /// Counts as lost, on an administrator's word, what cannot be read now.
+    fn give_up(&self) {}
+
+    /// True until what was to be given up is lost, or was read after all.
+    fn gives_up(&self) -> bool {
+        false
+    }
+
+    /// Ends service: new requests fail, those under way end, and what was acknowledged becomes durable.
+    /// Takes no longer than the devices, and for devices that fail no longer than was agreed.
+    ///
+    /// # Errors
+    /// If what was acknowledged could not be made durable.
+    fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>>;
+
+    /// What to know before the devices are used otherwise, if there is anything. After
+    /// [`Layer::close`] it is final.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
+    /// What requests may be waiting for now, in words.
+    fn what_holds_up(&self) -> String;
+}

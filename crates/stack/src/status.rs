@@ -1,0 +1,169 @@
+//! What the layers of a volume say of themselves, for those who know no layer: the reports of a volume in
+//! use, and of one that is looked at.
+
+use forebay_device::Field;
+use serde::{Deserialize, Serialize};
+
+use crate::cache::words;
+use crate::lines::{Around, Lines};
+
+/// A volume at a glance, as its uppermost layer sees it. In JSON it is the layer's fields.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Status {
+    /// A write cache's.
+    Cache(forebay_dcd::Status),
+}
+
+impl Status {
+    /// What each field is.
+    pub fn fields(&self) -> &'static [Field] {
+        match self {
+            Status::Cache(_) => forebay_dcd::Status::FIELDS,
+        }
+    }
+
+    /// What the volume is doing, in a word.
+    pub fn mode(&self) -> &'static str {
+        match self {
+            Status::Cache(status) => status.mode.name(),
+        }
+    }
+
+    /// All that [`Status::mode`] may be.
+    pub fn modes(&self) -> Vec<&'static str> {
+        match self {
+            Status::Cache(_) => forebay_dcd::Mode::ALL.map(forebay_dcd::Mode::name).into(),
+        }
+    }
+
+    /// Why it does that, where that needs saying.
+    pub fn mode_detail(&self) -> Option<&str> {
+        match self {
+            Status::Cache(status) => status.mode_detail.as_deref(),
+        }
+    }
+
+    /// The volume's length in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        match self {
+            Status::Cache(status) => status.len,
+        }
+    }
+
+    /// What is not where it is to stay yet, in bytes.
+    pub fn dirty_bytes(&self) -> u64 {
+        match self {
+            Status::Cache(status) => status.dirty_bytes,
+        }
+    }
+
+    /// What is lost, in bytes.
+    pub fn lost_bytes(&self) -> u64 {
+        match self {
+            Status::Cache(status) => status.damaged_bytes,
+        }
+    }
+
+    /// What cannot be read now and is not lost, in bytes.
+    pub fn unreadable_bytes(&self) -> u64 {
+        match self {
+            Status::Cache(status) => status.unreadable_bytes,
+        }
+    }
+
+    /// True while the device that things are to be brought to fails.
+    pub fn drain_fails(&self) -> bool {
+        match self {
+            Status::Cache(status) => status.mode == forebay_dcd::Mode::DataFailing,
+        }
+    }
+
+    /// What giving up would be about, in words; none if there is nothing to give up.
+    pub fn to_give_up(&self) -> Option<String> {
+        match self {
+            Status::Cache(status) => words::to_give_up(status),
+        }
+    }
+
+    /// All this for people; with what it was some seconds earlier, also what happens now.
+    pub fn lines(&self, earlier: Option<(&Status, f64)>, around: &Around<'_>) -> Lines {
+        match self {
+            Status::Cache(status) => {
+                let earlier = earlier.map(|(Status::Cache(earlier), ago)| (earlier, ago));
+                words::status(status, earlier, around)
+            }
+        }
+    }
+}
+
+/// What looking at a volume that is not in use came to, in a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// There is nothing to recover.
+    Clean,
+    /// Attaching recovers something.
+    Dirty,
+    /// Something is missing, damaged, or does not belong together.
+    Damaged,
+}
+
+/// What a check of a volume's devices found.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum CheckReport {
+    /// On a write cache's log.
+    Cache(forebay_dcd::CheckReport),
+}
+
+impl CheckReport {
+    /// In a word.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            CheckReport::Cache(report) => match report.verdict {
+                forebay_dcd::CheckVerdict::Clean => Verdict::Clean,
+                forebay_dcd::CheckVerdict::Dirty => Verdict::Dirty,
+                forebay_dcd::CheckVerdict::Damaged => Verdict::Damaged,
+            },
+        }
+    }
+
+    /// For people, line by line.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            CheckReport::Cache(report) => words::check(report),
+        }
+    }
+}
+
+/// What was brought back of what was lost.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum SalvageReport {
+    /// From a write cache's log.
+    Cache(forebay_dcd::SalvageReport),
+}
+
+impl SalvageReport {
+    /// True if nothing is missing any more.
+    pub fn is_whole(&self) -> bool {
+        match self {
+            SalvageReport::Cache(report) => report.lost_bytes == report.found_bytes,
+        }
+    }
+
+    /// For people, line by line.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            SalvageReport::Cache(report) => words::salvaged(report),
+        }
+    }
+}
+
+/// One structure on a layer's devices.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum DumpItem {
+    /// Of a write cache's log.
+    Cache(forebay_dcd::DumpItem),
+}
