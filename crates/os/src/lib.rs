@@ -33,6 +33,6 @@ pub use process::{give_memory_back, hold_memory, io_flusher, lock_memory, precis
 pub use ring::{Fd, Ring};
 pub use signals::{Signal, Signals};
 pub use storage::{
-    CommonDisk, CreateError, DeviceIdentity, DeviceKind, Disks, OpenError, OpenOptions, Opened,
-    Users, create_file, identity, loop_devices_over, open, same_device, zero_fill,
+    CommonDisk, CreateError, DeviceIdentity, DeviceKind, Disks, NodeId, OpenError, OpenOptions,
+    Opened, Users, create_file, identity, loop_devices_over, node_id, open, zero_fill,
 };

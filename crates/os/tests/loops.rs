@@ -7,7 +7,7 @@ use std::process::Command;
 
 use common::{dir, file, filled, open, read, root_or_skip, run};
 use forebay_device::{BufMut, Durability, Room};
-use forebay_os::{DeviceKind, OpenError, OpenOptions, identity, same_device};
+use forebay_os::{DeviceKind, OpenError, OpenOptions, identity, node_id};
 
 const MIB: u64 = 1 << 20;
 const WRITING: OpenOptions = OpenOptions {
@@ -204,8 +204,9 @@ fn a_block_device_is_known_by_its_number_whatever_the_path() {
     };
     let link = disk.backing.with_file_name("link");
     std::os::unix::fs::symlink(&disk.device, &link).unwrap();
-    assert!(same_device(&link, &disk.device).unwrap());
-    assert!(!same_device(&disk.backing, &disk.device).unwrap());
+    let id = |path: &Path| node_id(path).unwrap();
+    assert_eq!(id(&link), id(&disk.device));
+    assert_ne!(id(&disk.backing), id(&disk.device));
     let who = identity(&link).unwrap();
     assert_eq!((who.kind, who.len), (DeviceKind::Block, MIB));
     assert_eq!(Path::new(&who.path), disk.device);

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{dir, file, root_or_skip, run};
-use forebay_os::{
-    CreateError, DeviceKind, OpenError, OpenOptions, create_file, identity, same_device,
-};
+use forebay_os::{CreateError, DeviceKind, OpenError, OpenOptions, create_file, identity, node_id};
 
 const WRITING: OpenOptions = OpenOptions {
     read_only: false,
@@ -244,9 +242,10 @@ fn a_file_is_the_same_device_under_every_path_to_it() {
     let (link, hard) = (dir.path().join("link"), dir.path().join("hard"));
     std::os::unix::fs::symlink(&path, &link).unwrap();
     fs::hard_link(&path, &hard).unwrap();
-    assert!(same_device(&path, &link).unwrap() && same_device(&path, &hard).unwrap());
+    let id = |path: &Path| node_id(path).unwrap();
+    assert!(id(&path) == id(&link) && id(&path) == id(&hard));
     let other = file(&dir, "b", 8192);
-    assert!(!same_device(&path, other).unwrap());
+    assert_ne!(id(&path), id(&other));
     let (a, b) = (identity(&path).unwrap(), identity(&link).unwrap());
     assert_eq!(a, b);
     assert_eq!((a.kind, a.len), (DeviceKind::File, 8192));

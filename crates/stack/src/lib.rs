@@ -8,9 +8,10 @@
 //! This crate reads no files but devices: the text of a description comes from the program and goes
 //! back to it.
 //!
-//! Reading order: `spec.rs`, `model.rs`, `options.rs`, `description.rs`, `open.rs`; `layer.rs`,
+//! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `options.rs`, `description.rs`, `open.rs`; `layer.rs`,
 //! `status.rs`, `cache/`.
 
+mod backend;
 pub mod cache;
 mod description;
 mod error;
@@ -23,6 +24,7 @@ mod spec;
 mod status;
 mod text;
 
+pub use backend::{Backend, Identity};
 pub use description::{Description, DescriptionError, Name, NameError};
 pub use error::{Cause, StackError};
 pub use layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent};

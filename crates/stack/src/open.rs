@@ -5,7 +5,7 @@ use std::rc::Rc;
 use forebay_dcd::DataIdentity;
 use forebay_device::{Device, Slice};
 use forebay_model::{Drive, Emulated, EmulatedError};
-use forebay_os::{DeviceIdentity, Disks, OpenOptions, Ring, same_device};
+use forebay_os::{DeviceIdentity, Disks, OpenOptions, Ring};
 use forebay_rt::Rt;
 
 use crate::{Model, Spec, StackError};
@@ -70,9 +70,11 @@ pub fn open_pair(
     data: &Spec,
     options: OpenOptions,
 ) -> Result<Pair, StackError> {
-    // By identity, not by name: links of either kind lead to the same bytes. If one of them is not
-    // there, opening it says so better.
-    let shared = same_device(log.path(), data.path()).unwrap_or(false);
+    // If one of them is not there, opening it says so better.
+    let identities = log.identity().ok().zip(data.identity().ok());
+    let (shared, overlap) = identities.map_or((false, false), |(log, data)| {
+        (log.shares_device(&data), log.overlaps(&data))
+    });
     if !shared {
         let (shared, same_disk) = on_one_disk(log, data);
         return Ok(Pair {
@@ -82,7 +84,7 @@ pub fn open_pair(
             same_disk,
         });
     }
-    if log.overlaps(data) {
+    if overlap {
         return Err(StackError::SameDevice {
             log: log.to_string(),
             data: data.to_string(),
@@ -128,7 +130,7 @@ fn open_whole(
     model: Option<&Model>,
     options: OpenOptions,
 ) -> Result<Whole, StackError> {
-    let opened = forebay_os::open(ring, spec.path(), options)?;
+    let opened = spec.backend().open(ring, options)?;
     let emulated = model.map(|model| {
         forebay_os::precise_timers();
         let drive = Drive::new(model.spec(), model.options());

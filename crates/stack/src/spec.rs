@@ -2,12 +2,14 @@
 //! disk.
 
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use forebay_units::{ByteLen, ParseByteLenError};
 
+use crate::backend::{Backend, Identity};
 use crate::text::exact;
 use crate::{Model, ModelError};
 
@@ -24,7 +26,7 @@ const MODEL: &str = "model:";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spec {
     model: Option<Model>,
-    path: PathBuf,
+    backend: Backend,
     part: Option<Range<u64>>,
 }
 
@@ -68,14 +70,27 @@ impl Spec {
     pub fn whole(path: impl Into<PathBuf>) -> Spec {
         Spec {
             model: None,
-            path: path.into(),
+            backend: Backend::Path(path.into()),
             part: None,
         }
     }
 
     /// The path, without model and part.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.backend.path()
+    }
+
+    /// Where it comes from, without model and part.
+    pub fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    /// Who it is, however it is named.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn identity(&self) -> io::Result<Identity> {
+        self.backend.identity(self.part.as_ref())
     }
 
     /// The disk that is emulated, if one is.
@@ -92,7 +107,7 @@ impl Spec {
     #[must_use]
     pub fn at(&self, path: impl Into<PathBuf>) -> Spec {
         Spec {
-            path: path.into(),
+            backend: Backend::Path(path.into()),
             ..self.clone()
         }
     }
@@ -105,14 +120,6 @@ impl Spec {
             Some(part) => format!("@{}+{}", exact(part.start), exact(part.end - part.start)),
         }
     }
-
-    /// True if both have bytes in common, given that the paths are of one device.
-    pub(crate) fn overlaps(&self, other: &Spec) -> bool {
-        match (&self.part, &other.part) {
-            (Some(a), Some(b)) => a.start < b.end && b.start < a.end,
-            _ => true,
-        }
-    }
 }
 
 impl fmt::Display for Spec {
@@ -120,7 +127,7 @@ impl fmt::Display for Spec {
         if let Some(model) = &self.model {
             write!(f, "{MODEL}{model}:")?;
         }
-        write!(f, "{}{}", self.path.display(), self.suffix())
+        write!(f, "{}{}", self.backend, self.suffix())
     }
 }
 
@@ -150,7 +157,7 @@ impl FromStr for Spec {
         }
         Ok(Spec {
             model,
-            path: path.into(),
+            backend: Backend::Path(path.into()),
             part: part.map(|part| parse_part(text, part)).transpose()?,
         })
     }
@@ -234,13 +241,5 @@ mod tests {
             let error = text.parse::<Spec>().unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");
         }
-    }
-
-    #[test]
-    fn parts_overlap_only_where_they_share_a_byte() {
-        let spec = |text: &str| text.parse::<Spec>().unwrap();
-        assert!(!spec("d@0+1M").overlaps(&spec("d@1M+1M")));
-        assert!(spec("d@0+1M").overlaps(&spec("d@512K+1M")));
-        assert!(spec("d").overlaps(&spec("d@512K+1M")));
     }
 }

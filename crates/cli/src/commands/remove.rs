@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_os::{OpenOptions, Ring, Signals, same_device};
+use forebay_os::{OpenOptions, Ring, Signals};
 use forebay_rt::Rt;
 use forebay_stack::cache::{self, Accept, Witness};
 use forebay_stack::{Layer, Options, Pair, Part, open_pair};
@@ -119,7 +119,7 @@ async fn erase(log: &Part) -> Outcome {
 fn is_described(dirs: &Dirs, target: &Target) -> bool {
     target.described
         || dirs.description(&target.name).is_ok_and(|description| {
-            same_device(description.log.path(), target.log.path()).unwrap_or(false)
-                && description.log.part() == target.log.part()
+            let identities = (description.log.identity(), target.log.identity());
+            matches!(identities, (Ok(described), Ok(log)) if described == log)
         })
 }

@@ -96,15 +96,23 @@ fn names(number: DevNumber) -> Vec<String> {
     found
 }
 
-/// True if two paths are one and the same file or block device.
+/// What a file or block device is known by as long as the system runs, whatever path leads to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeId {
+    /// A file: the device that its filesystem is on, and its inode there.
+    File(u64, u64),
+    /// A block device: its number.
+    Block(u64),
+}
+
+/// Which file or block device a path leads to.
 ///
 /// # Errors
-/// If there is nothing at one of them.
-pub fn same_device(a: impl AsRef<Path>, b: impl AsRef<Path>) -> io::Result<bool> {
-    let (a, b) = (fs::metadata(a)?, fs::metadata(b)?);
-    let is_block = |m: &fs::Metadata| m.file_type().is_block_device();
-    if is_block(&a) && is_block(&b) {
-        return Ok(a.rdev() == b.rdev());
-    }
-    Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
+/// If there is nothing.
+pub fn node_id(path: impl AsRef<Path>) -> io::Result<NodeId> {
+    let metadata = fs::metadata(path)?;
+    Ok(match metadata.file_type().is_block_device() {
+        true => NodeId::Block(metadata.rdev()),
+        false => NodeId::File(metadata.dev(), metadata.ino()),
+    })
 }

@@ -16,5 +16,5 @@ pub use below::{CommonDisk, Disks, loop_devices_over};
 pub use create::{create_file, zero_fill};
 
 pub use error::{CreateError, OpenError, Users};
-pub use identity::{DeviceIdentity, DeviceKind, identity, same_device};
+pub use identity::{DeviceIdentity, DeviceKind, NodeId, identity, node_id};
 pub use open::{OpenOptions, Opened, open};

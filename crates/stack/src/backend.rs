@@ -1,0 +1,143 @@
+//! Where the bytes of a device come from, and whether two are the same, whatever they are called.
+//!
+//! This is the one place that knows kinds of storage: another one is a variant of [`Backend`], with what it
+//! is known by in [`Identity`].
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use forebay_os::{NodeId, OpenError, OpenOptions, Opened, Ring};
+
+/// Where a device's bytes come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Backend {
+    /// A regular file or a block device.
+    Path(PathBuf),
+}
+
+/// What storage is known by, however it is named: two that are equal are the same bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Storage {
+    /// A file's inode, or a block device's number.
+    Node(NodeId),
+}
+
+/// Who a device is: its storage, and which part of that it is. An emulated disk is what it emulates the
+/// timing over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    storage: Storage,
+    /// In bytes; all of it, if none.
+    part: Option<Range<u64>>,
+}
+
+impl Backend {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// If it is not there, is in use, or cannot be opened.
+    pub(crate) fn open(&self, ring: &Rc<Ring>, options: OpenOptions) -> Result<Opened, OpenError> {
+        match self {
+            Backend::Path(path) => forebay_os::open(ring, path, options),
+        }
+    }
+
+    /// Who a part of it is.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub(crate) fn identity(&self, part: Option<&Range<u64>>) -> io::Result<Identity> {
+        let storage = match self {
+            Backend::Path(path) => Storage::Node(forebay_os::node_id(path)?),
+        };
+        let part = part.cloned();
+        Ok(Identity { storage, part })
+    }
+
+    /// The path, which all backends have so far.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Backend::Path(path) => path,
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Backend::Path(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl Identity {
+    /// True if both are on one device, in whatever parts.
+    pub fn shares_device(&self, other: &Identity) -> bool {
+        self.storage == other.storage
+    }
+
+    /// True if both have bytes in common.
+    pub fn overlaps(&self, other: &Identity) -> bool {
+        let apart = match (&self.part, &other.part) {
+            (Some(a), Some(b)) => a.end <= b.start || b.end <= a.start,
+            _ => false,
+        };
+        self.shares_device(other) && !apart
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Spec;
+
+    /// Identities of specs on the files `a`, a hard link to it `b`, and `c`.
+    fn identities(specs: [&str; 2]) -> [Identity; 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("a"), "").unwrap();
+        std::fs::hard_link(at("a"), at("b")).unwrap();
+        std::fs::write(at("c"), "").unwrap();
+        specs.map(|text| {
+            let spec: Spec = text.parse().unwrap();
+            spec.at(at(spec.path().to_str().unwrap()))
+                .identity()
+                .unwrap()
+        })
+    }
+
+    #[test]
+    fn a_device_is_itself_by_any_path_and_with_any_model() {
+        for same in [["a", "b"], ["a@0+1M", "b@0+1M"], ["a", "model:barracuda:b"]] {
+            let [a, b] = identities(same);
+            assert_eq!(a, b, "{same:?}");
+        }
+        for other in [["a", "c"], ["a@0+1M", "a@1M+1M"], ["a", "a@0+1M"]] {
+            let [a, b] = identities(other);
+            assert_ne!(a, b, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn parts_overlap_only_where_they_share_a_byte() {
+        for (specs, overlap) in [
+            (["a@0+1M", "b@1M+1M"], false),
+            (["a@0+1M", "b@512K+1M"], true),
+            (["a", "b@512K+1M"], true),
+            (["a", "c"], false),
+            (["a@0+1M", "c@0+1M"], false),
+        ] {
+            let [a, b] = identities(specs);
+            assert_eq!(a.overlaps(&b), overlap, "{specs:?}");
+            assert_eq!(b.overlaps(&a), overlap, "{specs:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_has_no_identity() {
+        assert!(Spec::whole("/nowhere/at/all").identity().is_err());
+    }
+}
