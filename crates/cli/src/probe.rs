@@ -7,7 +7,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError};
-use forebay_stack::cache::{self, Held};
+use forebay_stack::Held;
 
 /// Bytes read from the start: as far as the furthest signature.
 const HEAD_BYTES: u64 = 1 << 20;
@@ -108,7 +108,7 @@ const ZFS_MAGIC: u64 = 0x00ba_b10c;
 /// # Errors
 /// If it cannot be read.
 pub(crate) async fn probe(device: &Rc<dyn Device>) -> Result<Option<Content>, DeviceError> {
-    if let Some(held) = cache::held(&**device).await {
+    if let Some(held) = forebay_stack::held(&**device).await {
         return Ok(Some(Content::Ours(held)));
     }
     let len = device.geometry().len;

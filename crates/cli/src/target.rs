@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
-use forebay_stack::{Name, Options, Spec, cache, open_one};
+use forebay_stack::{Below, Name, Options, Spec, Tree, open_one};
 
 use crate::args::TargetArgs;
 use crate::dirs::Dirs;
@@ -14,8 +14,8 @@ use crate::failure::{Failure, Outcome};
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) name: Name,
-    pub(crate) log: Spec,
-    pub(crate) data: Spec,
+    /// What it is made of.
+    pub(crate) tree: Tree,
     pub(crate) options: Options,
     /// The id its log must have, if the description says so.
     pub(crate) volume: Option<String>,
@@ -35,8 +35,7 @@ impl Target {
             let description = dirs.description(name)?;
             return Ok(Target {
                 name: description.name,
-                log: description.log,
-                data: description.data,
+                tree: description.tree,
                 options: description.options,
                 volume: description.volume,
                 described: true,
@@ -47,7 +46,7 @@ impl Target {
             .clone()
             .ok_or_else(|| Failure::usage("say which volume: its name, or --log PATH"))?;
         let part = open_one(rt, ring, &log, OpenOptions::existing().for_reading())?;
-        let info = cache::inspect(&part).await?;
+        let info = forebay_stack::inspect(&part).await?;
         let data = match &args.data {
             Some(data) => data.clone(),
             None => info.data.path.parse().map_err(|error| {
@@ -60,11 +59,20 @@ impl Target {
         };
         Ok(Target {
             name: info.name.parse()?,
-            log,
-            data,
+            tree: Tree::cache(log, data),
             options: Options::default(),
             volume: Some(info.volume),
             described: false,
         })
+    }
+
+    /// The log device.
+    pub(crate) fn log(&self) -> &Spec {
+        self.tree.own()
+    }
+
+    /// What the data is on.
+    pub(crate) fn data(&self) -> &Below {
+        self.tree.data()
     }
 }

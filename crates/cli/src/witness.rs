@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use forebay_rt::Rt;
 use forebay_serve::isolated;
-use forebay_stack::cache::{Testimony, VolumeId, Witness};
+use forebay_stack::{Testimony, VolumeId, Witness};
 
 /// How long a note may take to be read or written.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,7 @@
 //! A volume's description: the TOML file that `create` writes and an administrator may edit.
+//!
+//! The file is the uppermost layer's table (`tree.rs`), with what concerns the volume and its service beside
+//! that. Its `kind` may be left out for a cache: files of before there were kinds have none.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,7 +11,8 @@ use forebay_units::{ByteLen, TimeSpan};
 use serde::Deserialize;
 
 use crate::text::{self, exact};
-use crate::{Bypass, Durability, Listen, Memory, Metrics, Options, Spec, Via};
+use crate::tree::{self, Below, DEPTH_MAX, Kind, Tree};
+use crate::{Bypass, CacheOptions, Durability, Listen, Memory, Metrics, Options, Spec, Via};
 
 /// A volume's name: 1 to 64 letters, digits, `_`, `.` and `-`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -69,10 +73,8 @@ pub struct Description {
     pub name: Name,
     /// The volume's id, as the log has it; the log is refused if it has another.
     pub volume: Option<String>,
-    /// The data device.
-    pub data: Spec,
-    /// The log device.
-    pub log: Spec,
+    /// What it is made of.
+    pub tree: Tree,
     /// How to serve it.
     pub options: Options,
 }
@@ -111,9 +113,17 @@ pub enum DescriptionError {
         /// The file.
         file: PathBuf,
         /// The key.
-        key: &'static str,
+        key: String,
         /// Its value.
         path: String,
+    },
+    /// A layer is over a layer, and so on.
+    #[error("{}: {depth} layers are above each other; {DEPTH_MAX} at most can be", file.display())]
+    TooDeep {
+        /// The file.
+        file: PathBuf,
+        /// How many there are.
+        depth: usize,
     },
 }
 
@@ -130,10 +140,11 @@ struct Keys {
     #[serde(deserialize_with = "text::required")]
     name: Name,
     volume: Option<String>,
-    #[serde(deserialize_with = "text::required")]
-    data: Spec,
-    #[serde(deserialize_with = "text::required")]
-    log: Spec,
+    #[serde(default, deserialize_with = "text::optional")]
+    kind: Option<Kind>,
+    data: Option<Below>,
+    #[serde(default, deserialize_with = "text::optional")]
+    log: Option<Spec>,
     #[serde(default, deserialize_with = "text::optional")]
     via: Option<Via>,
     #[serde(default, deserialize_with = "text::optional")]
@@ -173,28 +184,29 @@ impl Description {
                 expected: expected.clone(),
             });
         }
-        for (key, spec) in [("data", &keys.data), ("log", &keys.log)] {
-            if !spec.path().is_absolute() {
-                return Err(DescriptionError::RelativePath {
-                    file: file.into(),
-                    key,
-                    path: spec.to_string(),
-                });
-            }
-        }
+        let options = CacheOptions {
+            durability: keys.durability,
+            max_delay: keys.max_delay,
+            patience: keys.patience,
+            bypass: keys.bypass,
+            map_memory: keys.map_memory,
+        };
+        let children = (keys.data, keys.log);
+        let tree = tree::layer(keys.kind.unwrap_or_default(), children, options);
+        let tree = tree.map_err(|message| DescriptionError::Syntax {
+            file: file.into(),
+            line: 1,
+            key: None,
+            message,
+        })?;
+        usable(&tree, file)?;
         Ok(Description {
             name: keys.name,
             volume: keys.volume,
-            data: keys.data,
-            log: keys.log,
+            tree,
             options: Options {
                 via: keys.via,
                 listen: keys.listen,
-                durability: keys.durability,
-                max_delay: keys.max_delay,
-                patience: keys.patience,
-                bypass: keys.bypass,
-                map_memory: keys.map_memory,
                 metrics: keys.metrics,
                 memory: keys.memory,
             },
@@ -212,22 +224,69 @@ impl Description {
              # Only the log device was formatted. While the log is dirty, do not mount or change the\n\
              # data device other than through Forebay.\n\n\
              name = {}\n{volume}\n\
-             # Block devices, regular files, or parts of them (PATH@OFFSET+LENGTH). Paths under\n\
-             # /dev/disk/by-id stay the same when disks are numbered differently.\n\
-             data = {}\nlog = {}\n",
+             # What it is made of. Devices are block devices, regular files, or parts of them\n\
+             # (PATH@OFFSET+LENGTH). Paths under /dev/disk/by-id stay the same when disks are numbered\n\
+             # differently.\n",
             quoted(self.name.as_str()),
-            quoted(&self.data.to_string()),
-            quoted(&self.log.to_string()),
             name = self.name,
         );
-        for (key, value, default, comment) in option_lines(&self.options) {
+        let Tree::Cache(cache) = &self.tree;
+        out.push_str(&children(&self.tree));
+        for (key, value, default, comment) in option_lines(&self.options, &cache.options) {
             let line = match value {
                 Some(value) => format!("{key} = {}", quoted(&value)),
                 None => format!("#{key} = {}", quoted(default)),
             };
             out.push_str(&format!("\n{comment}\n{line}\n"));
         }
+        tables(&self.tree, "data", &mut out);
         out
+    }
+}
+
+/// The kind of a layer and its devices, as keys of its table.
+fn children(tree: &Tree) -> String {
+    let Tree::Cache(cache) = tree;
+    let data = match &cache.data {
+        Below::Device(spec) => format!("data = {}\n", quoted(&spec.to_string())),
+        Below::Layer(_) => String::new(),
+    };
+    let (kind, log) = (Kind::Cache.to_string(), cache.log.to_string());
+    format!("kind = {}\n{data}log = {}\n", quoted(&kind), quoted(&log))
+}
+
+/// The tables of the layers below, of which the first is that of `key`.
+fn tables(tree: &Tree, key: &str, out: &mut String) {
+    let Tree::Cache(cache) = tree;
+    let Below::Layer(layer) = &cache.data else {
+        return;
+    };
+    let Tree::Cache(below) = &**layer;
+    out.push_str(&format!("\n[{key}]\n{}", children(layer)));
+    for (key, value, ..) in option_lines(&Options::default(), &below.options) {
+        if let Some(value) = value {
+            out.push_str(&format!("{key} = {}\n", quoted(&value)));
+        }
+    }
+    tables(layer, &format!("{key}.data"), out);
+}
+
+/// Whether a tree means the same wherever the program is started, and is one that can be worked with.
+fn usable(tree: &Tree, file: &Path) -> Result<(), DescriptionError> {
+    let depth = tree.depth();
+    if depth > DEPTH_MAX {
+        let file = file.into();
+        return Err(DescriptionError::TooDeep { file, depth });
+    }
+    let mut devices = tree.devices().into_iter();
+    let relative = devices.find(|(_, spec)| !spec.path().is_absolute());
+    match relative {
+        None => Ok(()),
+        Some((key, spec)) => Err(DescriptionError::RelativePath {
+            file: file.into(),
+            key,
+            path: spec.to_string(),
+        }),
     }
 }
 
@@ -289,18 +348,21 @@ const OPTIONS: [(&str, &str, &str); 9] = [
 /// Of each option: key, value, what to show where there is none, comment.
 fn option_lines(
     options: &Options,
+    cache: &CacheOptions,
 ) -> impl Iterator<Item = (&'static str, Option<String>, &'static str, &'static str)> {
     let Options {
         via,
         listen,
+        metrics,
+        memory,
+    } = options;
+    let CacheOptions {
         durability,
         max_delay,
         patience,
         bypass,
         map_memory,
-        metrics,
-        memory,
-    } = options;
+    } = cache;
     let values = [
         text_of(via),
         text_of(listen),
@@ -358,19 +420,143 @@ mod tests {
         let mut description = parse(LEAST).unwrap();
         assert_eq!(parse(&description.to_toml()).unwrap(), description);
         description.volume = Some("00112233".into());
-        description.data = "/tmp/a \"b\"\\c@1MiB+1GiB".parse().unwrap();
-        description.options = Options {
-            via: Some(Via::Loop),
-            listen: Some("unix:/run/x y".parse().unwrap()),
+        let options = CacheOptions {
             durability: Some(Durability::Write),
             max_delay: Some("5ms".parse().unwrap()),
             patience: Some("90s".parse().unwrap()),
             bypass: Some(Bypass::Off),
             map_memory: Some(ByteLen((1 << 30) + 1)),
+        };
+        let Tree::Cache(cache) = &mut description.tree;
+        cache.data = Below::Device("/tmp/a \"b\"\\c@1MiB+1GiB".parse().unwrap());
+        cache.options = options.clone();
+        description.options = Options {
+            via: Some(Via::Loop),
+            listen: Some("unix:/run/x y".parse().unwrap()),
             metrics: Some("127.0.0.1:9420".parse().unwrap()),
             memory: Some("100MiB".parse().unwrap()),
         };
         assert_eq!(parse(&description.to_toml()).unwrap(), description);
+        // And with layers below.
+        for _ in 1..DEPTH_MAX {
+            let below = Box::new(description.tree.clone());
+            let mut tree = Tree::cache("/dev/sdc".parse().unwrap(), "/dev/sdb".parse().unwrap());
+            let Tree::Cache(cache) = &mut tree;
+            cache.data = Below::Layer(below);
+            cache.options = options.clone();
+            description.tree = tree;
+            assert_eq!(parse(&description.to_toml()).unwrap(), description);
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_kind_describes_a_cache_as_it_always_did() {
+        let old = parse(LEAST).unwrap();
+        assert_eq!(parse(&format!("kind = 'cache'\n{LEAST}")).unwrap(), old);
+        let [data, log] = ["/dev/sdb", "/dev/sdc"].map(|path| path.parse().unwrap());
+        assert_eq!(old.tree, Tree::cache(log, data));
+    }
+
+    #[test]
+    fn a_layer_over_a_layer_has_devices_with_roles() {
+        let nested = parse(
+            "name = 'archive'\nkind = 'cache'\nlog = '/a'\ndurability = 'write'\n[data]\n\
+             kind = 'cache'\nlog = '/b@0+1GiB'\ndata = '/b@1GiB+9GiB'\nbypass = '64KiB'\n",
+        );
+        let nested = nested.unwrap().tree;
+        let devices = nested.devices().into_iter();
+        let devices: Vec<String> = devices
+            .map(|(role, spec)| format!("{role} {spec}"))
+            .collect();
+        assert_eq!(
+            devices,
+            ["data.data /b@1GiB+9GiB", "data.log /b@0+1GiB", "log /a"]
+        );
+        assert_eq!(nested.to_string(), "((/b@1GiB+9GiB < /b@0+1GiB) < /a)");
+        let Tree::Cache(cache) = nested;
+        assert_eq!(cache.options.durability, Some(Durability::Write));
+        let Below::Layer(below) = cache.data else {
+            panic!("{:?}", cache.data);
+        };
+        let Tree::Cache(below) = *below;
+        assert_eq!(below.options.durability, None);
+        assert_eq!(below.options.bypass, Some(Bypass::From(ByteLen::kib(64))));
+    }
+
+    #[test]
+    fn trees_that_are_none_are_refused_with_the_reason() {
+        let name = "name = 'archive'\n";
+        let over = |below: &str| format!("{name}log = '/a'\n[data]\n{below}");
+        for (content, parts) in [
+            (
+                format!("{LEAST}kind = 'raid'\n"),
+                ["line 4", "key \"kind\"", "\"raid\" is none of"],
+            ),
+            (
+                over("kind = 'raid'\n"),
+                ["line 4", "key \"kind\"", "there are: cache"],
+            ),
+            (
+                over("log = '/b'\ndata = '/c'\n"),
+                ["line 3", "missing field", "`kind`"],
+            ),
+            (
+                over("kind = 'cache'\nlog = '/b'\n"),
+                ["line 3", "missing field", "`data`"],
+            ),
+            (
+                over("kind = 'cache'\ndata = '/b'\n"),
+                ["line 3", "missing field", "`log`"],
+            ),
+            (
+                over("kind = 'cache'\nlog = '/b'\ndata = 'c'\n"),
+                ["key \"data.data\"", "absolute", "\"c\""],
+            ),
+            (
+                over("kind = 'cache'\nvia = 'loop'\n"),
+                ["line 5", "key \"via\"", "unknown field"],
+            ),
+            (
+                format!("{name}log = '/a'\ndata = 5\n"),
+                ["line 3", "key \"data\"", "a device as a string"],
+            ),
+            (
+                format!("{name}log = '/a'\ndata = ['/b']\n"),
+                ["line 3", "key \"data\"", "a layer as a table"],
+            ),
+            (
+                format!("{name}data = '/a'\n[log]\nkind = 'cache'\n"),
+                ["line 3", "expected a string", "correct"],
+            ),
+        ] {
+            let error = parse(&content).unwrap_err().to_string();
+            for part in parts {
+                assert!(error.contains(part), "{error}: {part}");
+            }
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn layers_can_be_above_each_other_only_so_far() {
+        let nested = |layers: usize| {
+            let mut text = "name = 'archive'\nlog = '/0'\n".to_owned();
+            for n in 1..layers {
+                let key = vec!["data"; n].join(".");
+                text.push_str(&format!("[{key}]\nkind = 'cache'\nlog = '/{n}'\n"));
+            }
+            text + "data = '/x'\n"
+        };
+        assert!(parse(&nested(DEPTH_MAX)).is_ok());
+        let error = parse(&nested(DEPTH_MAX + 1)).unwrap_err().to_string();
+        assert!(
+            error.contains("9 layers") && error.contains("8 at most"),
+            "{error}"
+        );
+        // Whatever is deeper is refused, too, before it could take up the stack.
+        let key = vec!["data"; 20_000].join(".");
+        let deep = format!("name = 'archive'\n[{key}]\nkind = 'cache'\n");
+        assert!(parse(&deep).is_err());
     }
 
     #[test]

@@ -13,6 +13,12 @@ pub enum StackError {
     /// A device cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A layer is described that is over another one.
+    #[error(
+        "the data {0} is a layer itself; a volume of layers over layers can be described, and not be \
+         opened yet: name a device"
+    )]
+    LayerBelow(String),
     /// Log and data are one.
     #[error(
         "the log {log} and the data {data} are the same device{}; give another log, or parts that \
@@ -123,7 +129,8 @@ impl StackError {
             StackError::PastTheEnd { .. }
             | StackError::Unaligned { .. }
             | StackError::TooLarge { .. }
-            | StackError::TwoModels { .. } => Cause::Usage,
+            | StackError::TwoModels { .. }
+            | StackError::LayerBelow(_) => Cause::Usage,
             StackError::SameDevice { .. } => Cause::Refused,
             StackError::NotALog { .. } => Cause::NotFound,
             StackError::Salvage { error, .. } => match error {

@@ -1,14 +1,16 @@
 //! From what an administrator writes to a device that can be served.
 //!
 //! A path, perhaps of a part of a device, is a [`Spec`]; a volume's description file is a
-//! [`Description`]; both are only text until [`open_pair`] opens the log and the data device with
-//! all the checks that keep the two from being mixed up, and [`cache::attach`] puts the write cache on
-//! them. What comes of that is a [`Layer`]: commands and daemons ask it, and know none by name.
+//! [`Description`] of a [`Tree`] of layers; both are only text until [`open`] opens the devices with
+//! all the checks that keep the two from being mixed up, and [`attach`] puts the layers on
+//! them. What comes of that is a [`Layer`]: commands and daemons ask it, and know none by name. Nor do
+//! they where a volume is looked at that is not in use ([`inspect`], [`check`], [`dump`]…); so far all are
+//! write caches ([`cache`]).
 //!
 //! This crate reads no files but devices: the text of a description comes from the program and goes
 //! back to it.
 //!
-//! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `options.rs`, `description.rs`, `open.rs`; `layer.rs`,
+//! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `options.rs`, `tree.rs`, `description.rs`, `open.rs`; `layer.rs`,
 //! `status.rs`, `cache/`.
 
 mod backend;
@@ -23,17 +25,23 @@ mod options;
 mod spec;
 mod status;
 mod text;
+mod tree;
 
 pub use backend::{Backend, Identity};
+pub use cache::{
+    Accept, Attached, Held, Testimony, VolumeId, VolumeInfo, Witness, attach, check, dump, erase,
+    held, inspect, salvage,
+};
 pub use description::{Description, DescriptionError, Name, NameError};
 pub use error::{Cause, StackError};
 pub use layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent};
 pub use lines::{Around, Lines};
 pub use model::{Model, ModelError};
-pub use open::{Pair, Part, open_one, open_pair};
+pub use open::{Pair, Part, open, open_one, open_pair};
 pub use options::{
-    Bypass, Durability, Listen, ListenError, Memory, Metrics, Options, ParseBypassError,
-    ParseChoiceError, ParseMemoryError, Via,
+    Bypass, CacheOptions, Durability, Listen, ListenError, Memory, Metrics, Options,
+    ParseBypassError, ParseChoiceError, ParseMemoryError, Via,
 };
 pub use spec::{Spec, SpecError};
 pub use status::{CheckReport, DumpItem, SalvageReport, Status, Verdict};
+pub use tree::{Below, CacheTree, DEPTH_MAX, Kind, Tree};

@@ -8,7 +8,7 @@ use forebay_model::{Drive, Emulated, EmulatedError};
 use forebay_os::{DeviceIdentity, Disks, OpenOptions, Ring};
 use forebay_rt::Rt;
 
-use crate::{Model, Spec, StackError};
+use crate::{Below, CacheOptions, Model, Spec, StackError, Tree};
 
 /// An opened device, or a part of one.
 #[derive(Clone)]
@@ -36,6 +36,8 @@ pub struct Pair {
     pub shared: bool,
     /// The disk that both are on though they are not `shared`: a filesystem is in between.
     pub same_disk: Option<String>,
+    /// How the cache over them is set.
+    pub options: CacheOptions,
 }
 
 /// What is at a path, opened once, however many parts of it are used.
@@ -56,6 +58,26 @@ pub fn open_one(
     options: OpenOptions,
 ) -> Result<Part, StackError> {
     part_of(&open_whole(rt, ring, spec, spec.model(), options)?, spec)
+}
+
+/// Opens what a volume is made of.
+///
+/// # Errors
+/// As [`open_pair`], and if a layer is over another layer.
+pub fn open(
+    rt: &Rt,
+    ring: &Rc<Ring>,
+    tree: &Tree,
+    options: OpenOptions,
+) -> Result<Pair, StackError> {
+    let Tree::Cache(cache) = tree;
+    match &cache.data {
+        Below::Device(data) => Ok(Pair {
+            options: cache.options.clone(),
+            ..open_pair(rt, ring, &cache.log, data, options)?
+        }),
+        Below::Layer(layer) => Err(StackError::LayerBelow(layer.to_string())),
+    }
 }
 
 /// Opens a log and its data. If both are parts of one device, it is opened once. That device is then
@@ -82,6 +104,7 @@ pub fn open_pair(
             data: open_one(rt, ring, data, options)?,
             shared,
             same_disk,
+            options: CacheOptions::default(),
         });
     }
     if overlap {
@@ -106,6 +129,7 @@ pub fn open_pair(
         data: part_of(&whole, data)?,
         shared,
         same_disk: None,
+        options: CacheOptions::default(),
     })
 }
 

@@ -1,4 +1,5 @@
-//! How a volume is to be served: the options of `attach`, which are also keys of a description.
+//! How a volume is to be served, and how its layers are set: the options of `attach`, which are also
+//! keys of a description.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,8 +13,8 @@ use crate::text::exact;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is none of {choices}")]
 pub struct ParseChoiceError {
-    text: String,
-    choices: &'static str,
+    pub(crate) text: String,
+    pub(crate) choices: &'static str,
 }
 
 macro_rules! choice {
@@ -22,24 +23,26 @@ macro_rules! choice {
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub enum $name { $($(#[$item_doc])* $item),+ }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(match self { $($name::$item => $text),+ })
             }
         }
 
-        impl FromStr for $name {
-            type Err = ParseChoiceError;
+        impl std::str::FromStr for $name {
+            type Err = $crate::ParseChoiceError;
 
-            fn from_str(text: &str) -> Result<$name, ParseChoiceError> {
+            fn from_str(text: &str) -> Result<$name, $crate::ParseChoiceError> {
                 match text {
                     $($text => Ok($name::$item),)+
-                    _ => Err(ParseChoiceError { text: text.into(), choices: $choices }),
+                    _ => Err($crate::ParseChoiceError { text: text.into(), choices: $choices }),
                 }
             }
         }
     };
 }
+
+pub(crate) use choice;
 
 choice!(
     /// What makes a block device of the volume.
@@ -161,16 +164,6 @@ pub struct Options {
     pub via: Option<Via>,
     /// Where NBD clients may connect besides the socket in the runtime directory.
     pub listen: Option<Listen>,
-    /// When writes are acknowledged.
-    pub durability: Option<Durability>,
-    /// How long data that nobody flushed may wait for the log.
-    pub max_delay: Option<TimeSpan>,
-    /// How long requests wait for a device that fails before they fail too.
-    pub patience: Option<TimeSpan>,
-    /// Which writes go to the data device directly.
-    pub bypass: Option<Bypass>,
-    /// How much memory the map may take.
-    pub map_memory: Option<ByteLen>,
     /// Where metrics are given out over HTTP, as `ADDRESS:PORT`.
     pub metrics: Option<Metrics>,
     /// How much memory requests may take up.
@@ -244,13 +237,37 @@ impl Options {
         Options {
             via: self.via.or(others.via),
             listen: self.listen.or(others.listen),
+            metrics: self.metrics.or(others.metrics),
+            memory: self.memory.or(others.memory),
+        }
+    }
+}
+
+/// How a write cache is set. What is not said is left to it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CacheOptions {
+    /// When writes are acknowledged.
+    pub durability: Option<Durability>,
+    /// How long data that nobody flushed may wait for the log.
+    pub max_delay: Option<TimeSpan>,
+    /// How long requests wait for a device that fails before they fail too.
+    pub patience: Option<TimeSpan>,
+    /// Which writes go to the data device directly.
+    pub bypass: Option<Bypass>,
+    /// How much memory the map may take.
+    pub map_memory: Option<ByteLen>,
+}
+
+impl CacheOptions {
+    /// These options, with what they leave open taken from `others`.
+    #[must_use]
+    pub fn or(self, others: CacheOptions) -> CacheOptions {
+        CacheOptions {
             durability: self.durability.or(others.durability),
             max_delay: self.max_delay.or(others.max_delay),
             patience: self.patience.or(others.patience),
             bypass: self.bypass.or(others.bypass),
             map_memory: self.map_memory.or(others.map_memory),
-            metrics: self.metrics.or(others.metrics),
-            memory: self.memory.or(others.memory),
         }
     }
 }
@@ -316,11 +333,23 @@ mod tests {
         };
         let file = Options {
             via: Some(Via::Loop),
-            durability: Some(Durability::Write),
+            memory: Some(Memory(Memory::LEAST)),
             ..Options::default()
         };
         let both = line.or(file);
         assert_eq!(both.via, Some(Via::None));
+        assert_eq!(both.memory, Some(Memory(Memory::LEAST)));
+        let line = CacheOptions {
+            bypass: Some(Bypass::Off),
+            ..CacheOptions::default()
+        };
+        let file = CacheOptions {
+            bypass: Some(Bypass::From(ByteLen::kib(64))),
+            durability: Some(Durability::Write),
+            ..CacheOptions::default()
+        };
+        let both = line.or(file);
+        assert_eq!(both.bypass, Some(Bypass::Off));
         assert_eq!(both.durability, Some(Durability::Write));
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
-use forebay_stack::{CheckReport, SalvageReport, Verdict, cache, open_one, open_pair};
+use forebay_stack::{CheckReport, SalvageReport, Verdict, open, open_one};
 use serde::Serialize;
 
 use crate::args::CheckArgs;
@@ -91,12 +91,12 @@ async fn salvage(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<SalvageRepo
     let dirs = Dirs::new()?;
     let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
-    let open = async || {
+    let all = async || {
         let existing = OpenOptions::existing();
-        Ok(open_pair(&rt, &ring, &target.log, &target.data, existing)?)
+        Ok(open(&rt, &ring, &target.tree, existing)?)
     };
-    let pair = lock.patiently(&rt, open).await?;
-    Ok(cache::salvage(&pair).await?)
+    let pair = lock.patiently(&rt, all).await?;
+    Ok(forebay_stack::salvage(&pair).await?)
 }
 
 async fn check(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<CheckReport> {
@@ -105,7 +105,7 @@ async fn check(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<CheckReport> 
     // The data device is looked at only if it is named: without it the log alone can be checked.
     let (log, data) = if target.name.is_some() || target.data.is_some() {
         let found = Target::find(target, &Dirs::new()?, &rt, &ring).await?;
-        let pair = open_pair(&rt, &ring, &found.log, &found.data, read_only)?;
+        let pair = open(&rt, &ring, &found.tree, read_only)?;
         (pair.log, Some(pair.data))
     } else {
         let Some(spec) = target.log.clone() else {
@@ -116,7 +116,7 @@ async fn check(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<CheckReport> 
     let mut progress = Progress::new(format!("checking {}", log.spec));
     let checked = {
         let mut set = |done, total| progress.set(done, total);
-        cache::check(&log, data.as_ref(), &mut set).await
+        forebay_stack::check(&log, data.as_ref(), &mut set).await
     };
     progress.finish();
     Ok(checked?)

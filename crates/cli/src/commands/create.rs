@@ -6,8 +6,10 @@ use std::rc::Rc;
 
 use forebay_os::{DeviceKind, OpenOptions, Ring};
 use forebay_rt::Rt;
-use forebay_stack::cache::{self, Held, New, VolumeInfo};
-use forebay_stack::{Description, Name, Options, Pair, Part, Spec, StackError, open_pair};
+use forebay_stack::cache::{self, New};
+use forebay_stack::{
+    Description, Held, Name, Options, Pair, Part, Spec, StackError, Tree, VolumeInfo, open_pair,
+};
 use forebay_units::ByteLen;
 use rustix::fs::SeekFrom;
 
@@ -112,7 +114,7 @@ async fn create(
     if !args.sparse && has_holes(&pair.log)? {
         zero(&pair.log).await?;
     }
-    let before = cache::inspect(&pair.log).await.ok();
+    let before = forebay_stack::inspect(&pair.log).await.ok();
     let info = format(&args, &name, &pair).await?;
     if let (Some(before), Ok(state)) = (before, dirs.state()) {
         StateDir::new(&rt, state).forget(&before.volume).await;
@@ -120,8 +122,7 @@ async fn create(
     let file = description.write(&Description {
         name: name.clone(),
         volume: Some(info.volume.clone()),
-        data: stable(&args.data)?,
-        log: stable(&args.log)?,
+        tree: Tree::cache(stable(&args.log)?, stable(&args.data)?),
         options: Options::default(),
     })?;
     Ok(format!(
@@ -167,7 +168,7 @@ async fn refuse_if_in_use(pair: &Pair, force: bool) -> Outcome {
 
 /// Which volume a log is of, in words.
 async fn described(log: &Part) -> String {
-    match cache::inspect(log).await {
+    match forebay_stack::inspect(log).await {
         Ok(info) => format!("named {}, data device {}", info.name, info.data.path),
         Err(StackError::NotALog { error, .. }) => error.to_string(),
         Err(error) => error.to_string(),

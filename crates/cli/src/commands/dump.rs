@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
-use forebay_stack::{DumpItem, cache, open_one};
+use forebay_stack::{DumpItem, open_one};
 use serde_json::Value;
 
 use crate::args::DumpArgs;
@@ -19,7 +19,7 @@ pub(crate) fn run(args: DumpArgs) -> Outcome {
 
 async fn dump(args: DumpArgs, rt: Rt, ring: Rc<Ring>) -> Outcome {
     let spec = match (&args.target.name, &args.target.log) {
-        (Some(name), _) => Dirs::new()?.description(name)?.log,
+        (Some(name), _) => Dirs::new()?.description(name)?.tree.own().clone(),
         (None, Some(log)) => log.clone(),
         (None, None) => return Err(Failure::usage("say which volume: its name, or --log PATH")),
     };
@@ -37,7 +37,7 @@ async fn dump(args: DumpArgs, rt: Rt, ring: Rc<Ring>) -> Outcome {
             written = writeln!(out, "{line}");
         }
     };
-    let dumped = cache::dump(&part, &mut write).await;
+    let dumped = forebay_stack::dump(&part, &mut write).await;
     let flushed = out.flush();
     dumped?;
     match written.and(flushed) {

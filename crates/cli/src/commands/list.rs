@@ -87,8 +87,8 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
     };
     match dirs.description(name) {
         Ok(description) => {
-            item.data = Some(description.data.to_string());
-            item.log = Some(description.log.to_string());
+            item.data = Some(description.tree.data().to_string());
+            item.log = Some(description.tree.own().to_string());
         }
         Err(failure) if dirs.description_file(name).exists() => {
             item.state = "unusable";

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use forebay_os::{OpenOptions, Ring, Signals};
 use forebay_rt::Rt;
-use forebay_stack::cache::{self, Accept, Witness};
-use forebay_stack::{Layer, Options, Pair, Part, open_pair};
+use forebay_stack::{Accept, CacheOptions, Layer, Pair, Part, Witness, open};
 use futures_util::future::{Either, select};
 
 use super::drain::Remaining;
@@ -32,18 +31,17 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
     let dirs = Dirs::new()?;
     let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
-    let open = async || {
-        Ok(open_pair(
-            &rt,
-            &ring,
-            &target.log,
-            &target.data,
-            OpenOptions::existing(),
-        )?)
+    let all = async || {
+        let pair = open(&rt, &ring, &target.tree, OpenOptions::existing())?;
+        // As it is by default, however it is to be served.
+        Ok(Pair {
+            options: CacheOptions::default(),
+            ..pair
+        })
     };
-    let pair = lock.patiently(&rt, open).await?;
+    let pair = lock.patiently(&rt, all).await?;
     let log = pair.log.clone();
-    let info = cache::inspect(&log).await?;
+    let info = forebay_stack::inspect(&log).await?;
     let witness = Rc::new(StateDir::new(&rt, dirs.state()?));
     drain_home(&rt, &signals, pair, (&target, Rc::clone(&witness)), &args).await?;
     erase(&log).await?;
@@ -54,8 +52,8 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
     result_line!(
         "removed volume {}: {} is complete by itself, {} is free",
         target.name,
-        target.data,
-        target.log
+        target.data(),
+        target.log()
     );
     Ok(())
 }
@@ -72,8 +70,7 @@ async fn drain_home(
         changed: args.accept.accept_changed,
     };
     let witness: Option<Rc<dyn Witness>> = Some(witness);
-    let options = Options::default();
-    let attached = cache::attach(rt.clone(), pair, &options, accept, witness).await?;
+    let attached = forebay_stack::attach(rt.clone(), pair, accept, witness).await?;
     let drained = drain(rt, signals, &*attached.layer, target.name.as_str()).await;
     let closed = attached.layer.close().await;
     drained?;
@@ -111,7 +108,7 @@ async fn drain(rt: &Rt, signals: &Signals, volume: &dyn Layer, name: &str) -> Ou
 }
 
 async fn erase(log: &Part) -> Outcome {
-    let erased = cache::erase(log).await;
+    let erased = forebay_stack::erase(log).await;
     erased.map_err(|error| Failure::io(format!("cannot erase {}: {error}", log.spec)))
 }
 
@@ -119,7 +116,7 @@ async fn erase(log: &Part) -> Outcome {
 fn is_described(dirs: &Dirs, target: &Target) -> bool {
     target.described
         || dirs.description(&target.name).is_ok_and(|description| {
-            let identities = (description.log.identity(), target.log.identity());
+            let identities = (description.tree.own().identity(), target.log().identity());
             matches!(identities, (Ok(described), Ok(log)) if described == log)
         })
 }

@@ -18,18 +18,18 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What is known of them.
 pub(super) struct Intruders {
-    devices: [(&'static str, PathBuf); 2],
+    /// What they are of the volume, and their paths.
+    devices: Vec<(String, PathBuf)>,
     seen: RefCell<Vec<String>>,
 }
 
 impl Intruders {
     pub(super) fn new(target: &Target) -> Intruders {
-        let path = |spec: &forebay_stack::Spec| spec.path().to_owned();
+        let devices = target.tree.devices().into_iter();
         Intruders {
-            devices: [
-                ("data device", path(&target.data)),
-                ("log device", path(&target.log)),
-            ],
+            devices: devices
+                .map(|(role, spec)| (format!("{role} device"), spec.path().to_owned()))
+                .collect(),
             seen: RefCell::default(),
         }
     }

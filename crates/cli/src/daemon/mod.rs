@@ -22,7 +22,7 @@ use forebay_os::{Ring, Signals};
 use forebay_rt::{Event, Instant, Rt};
 use forebay_serve::Memory;
 use forebay_serve::nbd::Server;
-use forebay_stack::{Layer, Options};
+use forebay_stack::{CacheOptions, Layer, Options};
 
 use crate::args::AttachArgs;
 use crate::dirs::Dirs;
@@ -67,8 +67,8 @@ impl Daemon {
             program_version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             uptime_s: self.rt.now().since(self.started).as_secs_f64(),
-            data: self.target.data.to_string(),
-            log: self.target.log.to_string(),
+            data: self.target.data().to_string(),
+            log: self.target.log().to_string(),
             via: self.via.clone(),
             device: self.block_device.clone(),
             nbd_uri: self.nbd_uri.clone(),
@@ -124,9 +124,11 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) 
     forebay_os::give_memory_back();
     forebay_os::hold_memory();
     let dirs = Dirs::new()?;
-    let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
+    let mut target = Target::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
-    let options = options(&args).or(target.options.clone());
+    let (options, cache) = options(&args);
+    let options = options.or(target.options.clone());
+    target.tree = target.tree.with(cache);
     let setting = start::Setting {
         rt: &rt,
         ring: &ring,
@@ -154,17 +156,21 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) 
     ended
 }
 
-fn options(args: &AttachArgs) -> Options {
+/// How to serve a volume, and how its uppermost layer is set.
+fn options(args: &AttachArgs) -> (Options, CacheOptions) {
     let serve = &args.serve;
-    Options {
+    let options = Options {
         via: serve.via,
         listen: serve.listen.clone(),
+        metrics: serve.metrics.clone(),
+        memory: serve.memory,
+    };
+    let cache = CacheOptions {
         durability: serve.durability,
         max_delay: serve.max_delay,
         patience: serve.patience,
         bypass: serve.bypass,
         map_memory: serve.map_memory,
-        metrics: serve.metrics.clone(),
-        memory: serve.memory,
-    }
+    };
+    (options, cache)
 }

@@ -9,8 +9,7 @@ use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
 use forebay_rt::{Event, Rt};
 use forebay_serve::Memory;
 use forebay_serve::nbd::{Export, Limits, Server};
-use forebay_stack::cache::{self, Accept, Attached, Witness};
-use forebay_stack::{Layer, Options, open_pair};
+use forebay_stack::{Accept, Attached, Layer, Options, Witness, open};
 use futures_util::future::{Either, select};
 
 use super::front::{self, Front};
@@ -136,18 +135,21 @@ fn uri(name: &str, address: &Address) -> String {
 
 async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> Outcome<Attached> {
     let Setting { rt, ring, lock, .. } = *setting;
-    let open = async || {
-        let pair = open_pair(rt, ring, &target.log, &target.data, OpenOptions::existing())?;
+    let all = async || {
+        let pair = open(rt, ring, &target.tree, OpenOptions::existing())?;
         Ok(pair)
     };
-    let pair = lock.patiently(rt, open).await?;
-    let info = cache::inspect(&pair.log).await?;
+    let pair = lock.patiently(rt, all).await?;
+    let info = forebay_stack::inspect(&pair.log).await?;
     match &target.volume {
         Some(expected) if *expected != info.volume => {
             return Err(Failure::refused(format!(
                 "{} is the log of volume {} (named {}), but {} is described with volume {expected}; \
                  correct the description, or attach that log with --log",
-                target.log, info.volume, info.name, target.name
+                target.log(),
+                info.volume,
+                info.name,
+                target.name
             )));
         }
         _ => {}
@@ -158,7 +160,7 @@ async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> O
     };
     let witness = Rc::new(StateDir::new(rt, setting.dirs.state()?));
     let witness: Option<Rc<dyn Witness>> = Some(witness);
-    Ok(cache::attach(rt.clone(), pair, setting.options, accept, witness).await?)
+    Ok(forebay_stack::attach(rt.clone(), pair, accept, witness).await?)
 }
 
 async fn serve(

@@ -188,6 +188,29 @@ fn options_come_from_the_description_and_the_command_line_wins() {
 }
 
 #[test]
+fn a_volume_of_layers_over_layers_is_refused_until_there_are_some() {
+    let world = World::with_volume();
+    let path = |name: &str| world.path(name).display().to_string();
+    let (log, data) = (path("log.img"), path("data.img"));
+    let nested = format!(
+        "name = \"v\"\nkind = \"cache\"\nlog = \"{log}\"\n[data]\nkind = \"cache\"\n\
+         log = \"{data}@0+1MiB\"\ndata = \"{data}@1MiB+1MiB\"\n"
+    );
+    fs::write(world.path("etc/v.toml"), nested).unwrap();
+    let attach = ["attach", "v", "--via", "none"];
+    world
+        .refused(&attach)
+        .with(2, &["layers over layers", "name a device"]);
+    assert!(
+        world
+            .ok(&["list"])
+            .contains(&format!("({data}@1MiB+1MiB < {data}@0+1MiB) < {log}"))
+    );
+    // Its log says what it says, whatever it is in front of.
+    assert!(world.ok(&["dump", "v"]).contains("superblock"));
+}
+
+#[test]
 fn bad_options_are_refused_as_usage() {
     let world = World::with_volume();
     for option in [

@@ -56,8 +56,11 @@ pub(super) fn description_seeds() -> Vec<(&'static str, Vec<u8>)> {
                 bypass = \"64KiB\"\nmetrics = \"127.0.0.1:9100\"\n";
     let short = "# a comment\nname='v'\ndata='/a'\nlog=\"/b\"\nbypass = \"off\"\n";
     let wrong = "[a]\nname = 3\ndata = [\"x\", {y = 1.5e3}]\nlog = 1979-05-27T07:32:00Z\n";
+    let nested = "name='v'\nkind='cache'\nlog='/a'\n[data]\nkind='cache'\nlog='/b@0+1GiB'\n\
+                  data='/b@1GiB+9GiB'\nbypass='64KiB'\n";
     vec![
         ("full", full.into()),
+        ("nested", nested.into()),
         ("short", short.into()),
         ("wrong", wrong.into()),
     ]

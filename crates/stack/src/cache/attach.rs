@@ -8,7 +8,7 @@ use forebay_units::ByteLen;
 
 use super::in_use::Cache;
 use crate::layer::Layer;
-use crate::{Bypass, Durability, Options, Pair, StackError};
+use crate::{Bypass, Durability, Pair, StackError};
 
 /// What large writes bypass where log and data share one disk: the paper's size (its section on
 /// large requests). Logging them there would make the one arm write them twice.
@@ -31,7 +31,8 @@ pub struct Attached {
     pub notes: Vec<String>,
 }
 
-/// Recovers the volume whose log and data are `pair`, and takes it into use. `witness` remembers, on a
+/// Recovers the volume whose log and data are `pair`, and takes it into use, set as
+/// the pair's options say. `witness` remembers, on a
 /// third device, logs that failed and could not be told so.
 ///
 /// # Errors
@@ -39,15 +40,15 @@ pub struct Attached {
 pub async fn attach(
     rt: Rt,
     pair: Pair,
-    options: &Options,
     accept: Accept,
     witness: Option<Rc<dyn Witness>>,
 ) -> Result<Attached, StackError> {
-    let settings = settings(&pair, options, accept);
+    let settings = settings(&pair, accept);
     let Pair {
         log,
         data,
         same_disk,
+        options,
         ..
     } = pair;
     let (log_device, identity) = (log.device, data.identity);
@@ -86,7 +87,8 @@ fn found(report: AttachReport) -> Vec<String> {
     notes
 }
 
-fn settings(pair: &Pair, options: &Options, accept: Accept) -> AttachOptions {
+fn settings(pair: &Pair, accept: Accept) -> AttachOptions {
+    let options = &pair.options;
     let defaults = AttachOptions::default();
     AttachOptions {
         acknowledge: match options.durability.unwrap_or_default() {

@@ -1,0 +1,214 @@
+//! What a volume is made of: layers, with children, down to devices.
+//!
+//! In a description a layer is a table with a `kind`, its children under their roles, and its options; the
+//! uppermost one is the file itself. A child that is a device is a string, as on the command line:
+//!
+//! ```toml
+//! kind = "cache"
+//! log = "/dev/sdc"
+//! [data]
+//! kind = "cache"
+//! log = "/dev/sdb@0+1GiB"
+//! data = "/dev/sdb@1GiB+100GiB"
+//! ```
+
+use std::fmt;
+
+use forebay_units::{ByteLen, TimeSpan};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::options::{Bypass, CacheOptions, Durability, choice};
+use crate::spec::Spec;
+use crate::text::{optional, required};
+
+/// How many layers may be above each other.
+pub const DEPTH_MAX: usize = 8;
+
+choice!(
+    /// What a layer does.
+    Kind {
+        /// A write cache: a `log` in front of `data`.
+        #[default]
+        Cache = "cache"
+    }
+    "the kinds of layers there are: cache"
+);
+
+/// A layer with all below it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Tree {
+    /// A write cache.
+    Cache(CacheTree),
+}
+
+/// A write cache, and what it is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CacheTree {
+    /// The device where it keeps what is not on `data` yet.
+    pub log: Spec,
+    /// What it is in front of.
+    pub data: Below,
+    /// How it is set.
+    pub options: CacheOptions,
+}
+
+/// What a layer is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Below {
+    /// A device.
+    Device(Spec),
+    /// Another layer.
+    Layer(Box<Tree>),
+}
+
+impl Tree {
+    /// A write cache over two devices, as it is set by default.
+    pub fn cache(log: Spec, data: Spec) -> Tree {
+        Tree::Cache(CacheTree {
+            log,
+            data: Below::Device(data),
+            options: CacheOptions::default(),
+        })
+    }
+
+    /// The device that the uppermost layer formatted, and that says what the volume is: a cache's log.
+    pub fn own(&self) -> &Spec {
+        let Tree::Cache(cache) = self;
+        &cache.log
+    }
+
+    /// What users' data is on in the end, as far as this layer knows.
+    pub fn data(&self) -> &Below {
+        let Tree::Cache(cache) = self;
+        &cache.data
+    }
+
+    /// The same with the uppermost layer set as `options` say, as far as they say it.
+    #[must_use]
+    pub fn with(self, options: CacheOptions) -> Tree {
+        let Tree::Cache(cache) = self;
+        Tree::Cache(CacheTree {
+            options: options.or(cache.options),
+            ..cache
+        })
+    }
+
+    /// The devices that it ends in, each with its role, written as keys of the description are:
+    /// `data.log` is the log of what is the data.
+    pub fn devices(&self) -> Vec<(String, &Spec)> {
+        let Tree::Cache(cache) = self;
+        let mut devices = match &cache.data {
+            Below::Device(spec) => vec![("data".into(), spec)],
+            Below::Layer(layer) => {
+                let below = layer.devices().into_iter();
+                below
+                    .map(|(role, spec)| (format!("data.{role}"), spec))
+                    .collect()
+            }
+        };
+        devices.push(("log".into(), &cache.log));
+        devices
+    }
+
+    /// How many layers are above each other.
+    pub(crate) fn depth(&self) -> usize {
+        let Tree::Cache(cache) = self;
+        match &cache.data {
+            Below::Device(_) => 1,
+            Below::Layer(layer) => 1 + layer.depth(),
+        }
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tree::Cache(cache) = self;
+        write!(f, "({} < {})", cache.data, cache.log)
+    }
+}
+
+impl fmt::Display for Below {
+    /// A device as it was named, a cache as its data and its log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Below::Device(spec) => spec.fmt(f),
+            Below::Layer(layer) => layer.fmt(f),
+        }
+    }
+}
+
+/// Puts a layer together from its keys.
+///
+/// # Errors
+/// With the name of a child that is missing.
+pub(crate) fn layer(
+    kind: Kind,
+    (data, log): (Option<Below>, Option<Spec>),
+    options: CacheOptions,
+) -> Result<Tree, String> {
+    let missing = |role: &str| format!("missing field `{role}`: a {kind} has `data` and `log`");
+    match kind {
+        Kind::Cache => Ok(Tree::Cache(CacheTree {
+            data: data.ok_or_else(|| missing("data"))?,
+            log: log.ok_or_else(|| missing("log"))?,
+            options,
+        })),
+    }
+}
+
+/// The keys of a layer that is a child.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Keys {
+    #[serde(deserialize_with = "required")]
+    kind: Kind,
+    data: Option<Below>,
+    #[serde(default, deserialize_with = "optional")]
+    log: Option<Spec>,
+    #[serde(default, deserialize_with = "optional")]
+    durability: Option<Durability>,
+    #[serde(default, deserialize_with = "optional")]
+    max_delay: Option<TimeSpan>,
+    #[serde(default, deserialize_with = "optional")]
+    patience: Option<TimeSpan>,
+    #[serde(default, deserialize_with = "optional")]
+    bypass: Option<Bypass>,
+    #[serde(default, deserialize_with = "optional")]
+    map_memory: Option<ByteLen>,
+}
+
+impl<'de> Deserialize<'de> for Below {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Below, D::Error> {
+        from.deserialize_any(Child)
+    }
+}
+
+struct Child;
+
+impl<'de> Visitor<'de> for Child {
+    type Value = Below;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a device as a string, or a layer as a table")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Below, E> {
+        text.parse().map(Below::Device).map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Below, A::Error> {
+        let keys = Keys::deserialize(MapAccessDeserializer::new(map))?;
+        let options = CacheOptions {
+            durability: keys.durability,
+            max_delay: keys.max_delay,
+            patience: keys.patience,
+            bypass: keys.bypass,
+            map_memory: keys.map_memory,
+        };
+        let tree = layer(keys.kind, (keys.data, keys.log), options);
+        let tree = tree.map_err(A::Error::custom)?;
+        Ok(Below::Layer(Box::new(tree)))
+    }
+}
