@@ -9,6 +9,8 @@ pub(super) enum Assert {
     WordEnd,
     WordEdge,
     NotWordEdge,
+    NoWordBefore,
+    NoWordBehind,
 }
 
 /// Characters, as sorted ranges that neither touch nor overlap: code points in UTF-8, bytes in the C
@@ -94,9 +96,6 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// Any text, where only a superset is wanted.
-    pub(super) const ANYTHING: Node = Node::Backref(0);
-
     /// True if `test` holds for a node of the tree.
     pub(super) fn any(&self, test: &dyn Fn(&Node) -> bool) -> bool {
         test(self)

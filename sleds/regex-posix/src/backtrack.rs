@@ -4,7 +4,7 @@
 //! ways to match are tried, so the longest match is found, not the first one.
 
 use super::ast::{Assert, Node};
-use super::text::{Char, decode, edge_at, edge_before};
+use super::text::{Char, decode, word_at, word_before};
 
 /// Calls within calls before the attempt is given up.
 const DEPTH_MAX: usize = 200_000;
@@ -24,7 +24,6 @@ struct Attempt<'l> {
     line: &'l [u8],
     utf8: bool,
     icase: bool,
-    ends: bool,
     groups: Groups,
     depth: usize,
     depth_max: usize,
@@ -39,8 +38,6 @@ type Then<'a, 'l> = &'a mut dyn FnMut(&mut Attempt<'l>, usize) -> bool;
 pub(super) struct Backtrack {
     pub(super) utf8: bool,
     pub(super) icase: bool,
-    /// The line ends where the text does.
-    pub(super) ends: bool,
 }
 
 impl Backtrack {
@@ -74,7 +71,6 @@ impl Backtrack {
             line,
             utf8: self.utf8,
             icase: self.icase,
-            ends: self.ends,
             groups: [None; 10],
             depth: 0,
             depth_max,
@@ -204,15 +200,17 @@ impl<'l> Attempt<'l> {
     }
 
     fn holds(&self, assert: Assert, at: usize) -> bool {
-        let before = || edge_before(self.line, at, self.utf8);
-        let after = || edge_at(self.line, at, self.utf8);
+        let before = || word_before(self.line, at, self.utf8);
+        let after = || word_at(self.line, at, self.utf8);
         match assert {
             Assert::LineStart => at == 0,
-            Assert::LineEnd => self.ends && at == self.line.len(),
+            Assert::LineEnd => at == self.line.len(),
             Assert::WordStart => !before() && after(),
             Assert::WordEnd => before() && !after(),
             Assert::WordEdge => before() != after(),
             Assert::NotWordEdge => before() == after(),
+            Assert::NoWordBefore => !before(),
+            Assert::NoWordBehind => !after(),
         }
     }
 

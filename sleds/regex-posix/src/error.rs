@@ -18,9 +18,6 @@ pub enum Error {
     /// An interval is not of numbers, or its end is before its start.
     #[error("Invalid content of \\{{\\}}")]
     Interval,
-    /// The same, found by the automaton's parser.
-    #[error("invalid content of \\{{\\}}")]
-    IntervalForAutomaton,
     /// A range's end is before its start, or is none.
     #[error("Invalid range end")]
     Range,
@@ -39,9 +36,6 @@ pub enum Error {
     /// Too many repetitions, or an automaton would not fit into memory.
     #[error("Regular expression too big")]
     TooBig,
-    /// The same, found by the automaton's parser.
-    #[error("regular expression too big")]
-    TooBigForAutomaton,
     /// A class without the brackets around it.
     #[error("character class syntax is [[:space:]], not [:space:]")]
     LoneClass,

@@ -1,17 +1,15 @@
-//! POSIX regular expressions, basic and extended, as GNU grep understands them: the leftmost match,
-//! and of those the longest; back-references; characters in the order of the locale.
+//! POSIX regular expressions, basic and extended, with GNU's extensions: the leftmost match, and of
+//! those that begin there the longest; back-references; `\w`, `\<` and their like; characters in the
+//! order of the locale.
 //!
-//! [`Regex::new`] reads a list of patterns; [`Regex::find_line`] looks for the next line that one of
-//! them matches, through many lines at once; [`Regex::find_in_line`] says where the match is,
-//! leftmost and longest.
+//! [`Regex::new`] reads a list of patterns, any of which may match; [`Regex::find_line`] looks for the
+//! next line that matches, through many lines at once; [`Regex::find_in_line`] says where the match is.
 //!
 //! ```
-//! use regex_posix::{Options, Regex, Remarks, Syntax};
+//! use regex_posix::{Options, Regex, Syntax};
 //!
-//! let options = Options { syntax: Syntax::Extended, utf8: true, eol: b'\n', ..Options::default() };
-//! let patterns = [b"(a|ab)(c|bcd)".to_vec()];
-//! let mut remarks = Remarks::default();
-//! let mut regex = Regex::new(&patterns, options, &mut remarks).expect("the pattern is right");
+//! let options = Options { syntax: Syntax::Extended, utf8: true, ..Options::default() };
+//! let mut regex = Regex::new(&["(a|ab)(c|bcd)"], options).expect("the pattern is right");
 //! let text = b"nothing here\nxabcd\n";
 //! let line = regex.find_line(text, 0).unwrap().expect("the second line");
 //! assert_eq!(line, 13..18);
@@ -19,15 +17,16 @@
 //! assert_eq!(regex.find_in_line(&text[line], 0), Ok(Some(1..5)));
 //! ```
 //!
-//! GNU grep finds lines with an automaton of its own and matches with the C library, which also
-//! decides about lines where the automaton cannot; the two differ in small things. So patterns are
-//! read twice, and it is decided (`motif`) what goes to whom.
+//! Lines are found by the `regex` project's automata: whether a line matches at all does not depend on
+//! which match is preferred, so the searcher with all of that project's shortcuts serves, over whole
+//! buffers (`lines.rs`). What automata cannot do (back-references; conditions about words, in lines of
+//! more than ASCII) they search for a superset of, and `matcher.rs` decides, by trying
+//! (`backtrack.rs`). How long a match is, an automaton says that follows all matches to the last
+//! (`spans.rs`).
 //!
-//! Lines are searched with the `regex` project's automata: whether a line matches at all does not
-//! depend on which match is preferred, so the searcher with all of that project's shortcuts serves,
-//! over whole buffers (`lines`). Where the C library would decide, they look for a superset of the
-//! lines, and `matches` decides, by automata that know all matches (`spans`) or, where those are
-//! not enough, by trying (`backtrack`).
+//! Which characters are letters, and the cases of letters, are those of glibc, whatever the system has
+//! (`classes.rs`). Only for [`Options::collates`] the C library is asked, whose locale the program has
+//! to set first.
 
 mod ast;
 mod backtrack;
@@ -35,11 +34,10 @@ mod bracket;
 mod classes;
 mod collate;
 mod error;
-mod library;
 mod lines;
 mod lower;
-mod matches;
-mod motif;
+mod matcher;
+mod options;
 mod parse;
 mod repeat;
 mod search;
@@ -56,177 +54,77 @@ use regex_syntax::hir::{Hir, HirKind};
 
 pub use backtrack::TooDeep;
 pub use error::Error;
-pub use parse::Syntax;
+pub use options::{Options, Syntax};
 
 use ast::{Assert, Node};
-use library::Pattern;
 use lines::Lines;
-use lower::{Accuracy, Lowering};
-use matches::Matches;
-use motif::Plan;
-use parse::{Reader, Rules};
-use search::Search;
+use lower::Accuracy;
+use matcher::Matcher;
 
-/// Bytes that an automaton may have before it is determinised.
-const NFA_BYTES: usize = 512 << 20;
-
-/// How to read patterns and lines.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// How patterns are written.
-    pub syntax: Syntax,
-    /// Upper and lower case are the same.
-    pub icase: bool,
-    /// Characters are UTF-8, not bytes.
-    pub utf8: bool,
-    /// The locale has an order of characters that is not that of their codes.
-    pub collates: bool,
-    /// Ends a line.
-    pub eol: u8,
-    /// A match is a whole line.
-    pub whole_lines: bool,
-    /// A match has no part of a word before and behind it.
-    pub whole_words: bool,
-}
-
-/// Patterns, ready to search.
+/// Patterns, ready to search. Searching remembers states of automata, so it needs `&mut`.
 pub struct Regex {
     lines: Lines,
-    matches: Matches,
+    matcher: Matcher,
     check: Check,
+    warnings: Vec<&'static str>,
 }
 
 /// What a line that was found has still to pass.
 enum Check {
     None,
-    /// This searcher has to find a match in it.
-    Again(Search),
     /// It is one of these.
     Whole(BTreeSet<Vec<u8>>),
-    /// A match has to be found as GNU grep looks for one.
-    Matches,
-}
-
-/// What GNU grep says about patterns.
-#[derive(Debug, Default)]
-pub struct Remarks {
-    /// What is odd.
-    pub warnings: Vec<&'static str>,
-    /// If there are any, it does not search.
-    pub errors: Vec<Error>,
+    /// A match has to be found in it.
+    Match,
 }
 
 impl Regex {
-    /// Reads `patterns`; a line matches if any of them does. Says in `remarks` what is odd or wrong;
-    /// `None` if anything is wrong.
-    pub fn new(patterns: &[Vec<u8>], options: Options, remarks: &mut Remarks) -> Option<Regex> {
-        let regex = match motif::plan(patterns, options) {
-            Plan::Texts(texts) => Regex::of_texts(&texts, options),
-            Plan::Expressions {
-                automaton,
-                library,
-                extended,
-            } => {
-                let rules = Rules {
-                    reader: Reader::Library,
-                    extended,
-                    icase: options.icase,
-                    utf8: options.utf8,
-                    collates: options.collates,
-                };
-                // The library gets each pattern alone first, to see whether it is right.
-                let lines = automaton.split(|b| *b == b'\n');
-                let wrong = lines.filter_map(|p| parse::parse(p, rules, &mut Vec::new()).err());
-                remarks.errors.extend(wrong);
-                if !remarks.errors.is_empty() {
-                    return None;
-                }
-                Regex::of_expressions(&automaton, &library, rules, options, remarks)
+    /// Reads `patterns`; a line matches if any of them does, so none does if there are none. Says of
+    /// each pattern that is wrong why.
+    pub fn new<P: AsRef<[u8]>>(patterns: &[P], options: Options) -> Result<Regex, Vec<Error>> {
+        let (mut nodes, mut errors, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+        for pattern in patterns {
+            match parse::parse(pattern.as_ref(), options, &mut warnings) {
+                Ok(node) => nodes.push(node),
+                Err(error) => errors.push(error),
             }
-        };
-        regex.map_err(|error| remarks.errors.push(error)).ok()
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        Regex::of(nodes, options, warnings).map_err(|error| vec![error])
     }
 
-    fn of_texts(texts: &[Vec<u8>], options: Options) -> Result<Regex, Error> {
-        let texts = texts.iter();
-        let texts = texts.map(|text| parse::literal(text, options.icase, options.utf8));
-        let nodes: Vec<_> = texts.collect();
-        let whole_texts = whole_texts(&nodes, options);
-        let node = alternatives(nodes);
-        let words = options.whole_words && !options.whole_lines;
-        let (hir, check) = match whole_texts {
-            Some(texts) => {
-                let anywhere = texts.iter().map(|text| Hir::literal(&text[..]));
-                (Hir::alternation(anywhere.collect()), Check::Whole(texts))
-            }
-            None => {
-                let hir = superset(options).lower(&whole(node.clone(), options));
-                (hir, if words { Check::Matches } else { Check::None })
-            }
-        };
-        let pattern = Pattern::new(node, false, options);
-        Ok(Regex {
-            lines: Lines::new(&hir, options.eol)?,
-            matches: Matches::new(options, vec![pattern], true),
-            check,
-        })
-    }
-
-    fn of_expressions(
-        automaton: &[u8],
-        library: &[Vec<u8>],
-        rules: Rules,
+    fn of(
+        mut nodes: Vec<Node>,
         options: Options,
-        remarks: &mut Remarks,
+        warnings: Vec<&'static str>,
     ) -> Result<Regex, Error> {
-        let patterns = library.iter().map(|text| {
-            let parsed = parse::parse(text, rules, &mut Vec::new())?;
-            Ok(Pattern::new(parsed.node, parsed.complex, options))
-        });
-        let patterns = patterns.collect::<Result<Vec<_>, _>>()?;
-        let matches = Matches::new(options, patterns, false);
-        let reader = Reader::Automaton;
-        let rules = Rules { reader, ..rules };
-        let found = parse::parse(automaton, rules, &mut remarks.warnings)?;
-        let read =
-            |text: Vec<u8>, reader| parse::parse(&text, Rules { reader, ..rules }, &mut Vec::new());
-        let words = options.whole_words && !options.whole_lines;
-        // With what it takes for the edges of words, the automaton cannot do in UTF-8.
-        let beyond = found.beyond || words && options.utf8;
-        // A parenthesis too many in a pattern ends the group that GNU grep puts around all.
-        let odd = (options.whole_lines || options.whole_words)
-            && read(motif::grouped(automaton, rules.extended), reader)?.node != found.node;
-        let words = words && !odd;
-        let node = match odd {
-            true => {
-                let reader = match beyond {
-                    true => Reader::Superset,
-                    false => reader,
-                };
-                read(motif::wrapped(automaton, rules.extended, options), reader)?.node
+        let texts = whole_texts(&nodes, options);
+        let node = match nodes.len() {
+            1 => nodes.remove(0),
+            _ => Node::Alternate(nodes),
+        };
+        let matcher = Matcher::new(bounded(node, options), options);
+        let (lines, check) = match texts {
+            Some(texts) => {
+                let anywhere = texts.iter().map(|text| Hir::literal(&text[..])).collect();
+                (Hir::alternation(anywhere), Check::Whole(texts))
             }
-            false => whole(found.node, options),
-        };
-        // Where both read the same, and the automata here know all of it, there is nothing to check.
-        let only = matches.only();
-        let only = only.filter(|only| whole(only.node.clone(), options) == node);
-        let same = !words && !odd && only.is_some_and(|only| !only.full());
-        // Only where both number the groups alike is it known what a reference is to.
-        let hir = match only.is_some() && !odd && !options.icase {
-            true => superset(options).lower(&node.with_groups_for_backrefs()),
-            false => superset(options).lower(&node),
-        };
-        let check = match beyond {
-            true if same => Check::None,
-            true => Check::Matches,
-            false if words => Check::Again(Search::new(&surrounded(&hir, options), options.eol)?),
-            false => Check::None,
+            None if matcher.full() => (matcher.superset(), Check::Match),
+            None => (matcher.superset(), Check::None),
         };
         Ok(Regex {
-            lines: Lines::new(&hir, options.eol)?,
-            matches,
+            lines: Lines::new(&lines, options.eol)?,
+            matcher,
             check,
+            warnings,
         })
+    }
+
+    /// What is odd about the patterns, in words.
+    pub fn warnings(&self) -> &[&'static str] {
+        &self.warnings
     }
 
     /// The first line that matches in `lines`, which holds whole lines, at or after `from`, where a
@@ -259,72 +157,40 @@ impl Regex {
     }
 
     fn passes(&mut self, line: &[u8]) -> Result<bool, TooDeep> {
-        match &mut self.check {
+        match &self.check {
             Check::None => Ok(true),
-            Check::Again(search) => Ok(search.place(line, 0).is_some()),
             Check::Whole(texts) => Ok(texts.contains(line)),
-            Check::Matches => self.matches.any(line),
+            Check::Match => Ok(self.matcher.find(line, 0)?.is_some()),
         }
     }
 
-    /// Where the first match at or after `from` is in `line`, which is without its end and matches. If
-    /// GNU grep takes the line's end for part of it, the range ends one behind the line.
+    /// Where the leftmost-longest match at or after `from` is in `line`, which is without its end.
     pub fn find_in_line(
         &mut self,
         line: &[u8],
         from: usize,
     ) -> Result<Option<Range<usize>>, TooDeep> {
-        self.matches.find(line, from)
+        self.matcher.find(line, from)
     }
 }
 
-/// `node`, with `-x` for whole lines.
-fn whole(node: Node, options: Options) -> Node {
-    if !options.whole_lines {
-        return node;
-    }
-    let (start, end) = (Assert::LineStart, Assert::LineEnd);
-    Node::Concat(vec![Node::Assert(start), node, Node::Assert(end)])
-}
-
-fn alternatives(mut nodes: Vec<Node>) -> Node {
-    match nodes.len() {
-        1 => nodes.remove(0),
-        _ => Node::Alternate(nodes),
-    }
-}
-
-fn superset(options: Options) -> Lowering {
-    lowering(options, Accuracy::Superset)
-}
-
-fn lowering(options: Options, accuracy: Accuracy) -> Lowering {
-    Lowering {
-        utf8: options.utf8,
-        eol: options.eol,
-        accuracy,
-    }
-}
-
-/// `hir` between characters that are not part of words, or at the ends of the line.
-fn surrounded(hir: &Hir, options: Options) -> Hir {
-    let last = parse::last(options.utf8);
-    let other = Node::Set(classes::word(options.utf8).inverse(last));
-    let edge = |assert| Node::Alternate(vec![Node::Assert(assert), other.clone()]);
-    let lowering = lowering(options, Accuracy::Exact);
-    Hir::concat(vec![
-        lowering.lower(&edge(Assert::LineStart)),
-        hir.clone(),
-        lowering.lower(&edge(Assert::LineEnd)),
-    ])
+/// `node` between what [`Options::whole_lines`] and [`Options::whole_words`] ask for.
+fn bounded(node: Node, options: Options) -> Node {
+    let (before, behind) = match (options.whole_lines, options.whole_words) {
+        (true, _) => (Assert::LineStart, Assert::LineEnd),
+        (false, true) => (Assert::NoWordBefore, Assert::NoWordBehind),
+        (false, false) => return node,
+    };
+    Node::Concat(vec![Node::Assert(before), node, Node::Assert(behind)])
 }
 
 /// The lines that match, if they are these and no others. They are looked for anywhere, which is much
 /// quicker than an automaton that knows of ends of lines.
 fn whole_texts(nodes: &[Node], options: Options) -> Option<BTreeSet<Vec<u8>>> {
-    let lowering = superset(options);
-    let text = |node: &Node| match lowering.lower(node).kind() {
-        HirKind::Literal(text) => Some(text.0.to_vec()),
+    let lowering = options.lowering(Accuracy::Exact);
+    let text = |node: &Node| match (node, lowering.lower(node).kind()) {
+        (Node::Backref(_), _) => None,
+        (_, HirKind::Literal(text)) => Some(text.0.to_vec()),
         _ => None,
     };
     let whole = options.whole_lines && !nodes.is_empty();

@@ -77,6 +77,8 @@ impl Lowering {
             Assert::WordEnd => Look::WordEndAscii,
             Assert::WordEdge => Look::WordAscii,
             Assert::NotWordEdge => Look::WordAsciiNegate,
+            Assert::NoWordBefore => Look::WordStartHalfAscii,
+            Assert::NoWordBehind => Look::WordEndHalfAscii,
         };
         Hir::look(look)
     }

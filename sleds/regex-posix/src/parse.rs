@@ -1,104 +1,36 @@
-//! From the text of a basic or extended regular expression to its meaning.
+//! From the text of a pattern to its meaning.
 //!
-//! The language is that of POSIX with the extensions of GNU grep 3.8. GNU grep reads a pattern twice:
-//! once for the automaton that finds lines, once with the C library's parser for whatever the
-//! automaton cannot do and for where in a line a match is. Where POSIX leaves something undefined,
-//! the two need not agree, so there are two [`Reader`]s here too.
+//! The language is that of POSIX with GNU's extensions. Where POSIX leaves something undefined: an
+//! operator with nothing to repeat is text in a basic expression and repeats nothing in an extended
+//! one; what only looks like an interval is text in an extended expression; so is a `)` that closes
+//! nothing; assertions may be repeated.
 
 use super::ast::{Assert, Node, Set};
-use super::bracket::{self, Bracket};
-use super::classes;
 use super::error::Error;
+use super::options::{Options, Syntax};
 use super::text::{Char, decode};
+use super::{bracket, classes};
 
-/// How patterns are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Syntax {
-    /// Groups, intervals and alternatives have backslashes: `\(a\|b\)\{2\}`.
-    #[default]
-    Basic,
-    /// They have none: `(a|b){2}`.
-    Extended,
-    /// Each pattern is the text to look for.
-    Fixed,
-}
-
-/// Who reads a pattern.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reader {
-    /// The automaton, which says which lines match.
-    Automaton,
-    /// The same where it leaves the decision to the C library: what it does not know may be anything.
-    Superset,
-    /// The C library, which says where.
-    Library,
-}
-
-/// How to understand a pattern.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
-    pub(super) reader: Reader,
-    pub(super) extended: bool,
-    pub(super) icase: bool,
-    pub(super) utf8: bool,
-    /// Characters have an order that is not that of their codes.
-    pub(super) collates: bool,
-}
-
-/// A pattern's meaning.
-#[derive(Debug)]
-pub(super) struct Parsed {
-    pub(super) node: Node,
-    /// GNU grep's automaton does not know all of it: the C library decides which lines match.
-    pub(super) beyond: bool,
-    /// It has more than texts, `.`, line ends and lists of ASCII characters.
-    pub(super) complex: bool,
-}
-
-/// Reads patterns, one on each line of `text`, each of which matches. Adds what GNU grep warns about
-/// to `warnings`.
+/// Reads a pattern. Adds what is odd about it to `warnings`.
 pub(super) fn parse(
     text: &[u8],
-    rules: Rules,
+    options: Options,
     warnings: &mut Vec<&'static str>,
-) -> Result<Parsed, Error> {
+) -> Result<Node, Error> {
     let mut parser = Parser {
         text,
         at: 0,
-        rules,
+        options,
         depth: 0,
         groups: 0,
         closed: Vec::new(),
         start: true,
         brace_is_text: false,
         warnings,
-        beyond: false,
-        complex: false,
     };
-    let node = parser.alternation()?;
-    Ok(Parsed {
-        node,
-        beyond: parser.beyond,
-        complex: parser.complex,
-    })
-}
-
-/// A text that means itself.
-pub(super) fn literal(text: &[u8], icase: bool, utf8: bool) -> Node {
-    let mut nodes = Vec::new();
-    let mut rest = text;
-    while let Some((c, len)) = decode(rest, utf8) {
-        nodes.push(character(c, icase, utf8));
-        rest = &rest[len..];
-    }
-    joined(nodes)
-}
-
-fn character(c: Char, icase: bool, utf8: bool) -> Node {
-    match c {
-        Char::Byte(b) => Node::Byte(b),
-        Char::Code(c) if icase => Node::Set(classes::fold(&Set::of(c), utf8)),
-        Char::Code(c) => Node::Set(Set::of(c)),
+    match options.syntax {
+        Syntax::Fixed => Ok(parser.literals()),
+        Syntax::Basic | Syntax::Extended => parser.alternation(),
     }
 }
 
@@ -113,19 +45,17 @@ fn joined(mut nodes: Vec<Node>) -> Node {
 pub(super) struct Parser<'t> {
     pub(super) text: &'t [u8],
     pub(super) at: usize,
-    rules: Rules,
+    options: Options,
     /// Groups that are open.
     depth: usize,
     groups: usize,
     /// Groups that may be referred to.
     closed: Vec<usize>,
-    /// The automaton has read nothing yet that could be repeated.
+    /// Nothing was read yet that could be repeated.
     pub(super) start: bool,
     /// What is next looks like an interval, and is not.
     pub(super) brace_is_text: bool,
     pub(super) warnings: &'t mut Vec<&'static str>,
-    beyond: bool,
-    complex: bool,
 }
 
 impl Parser<'_> {
@@ -134,11 +64,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn extended(&self) -> bool {
-        self.rules.extended
-    }
-
-    pub(super) fn by_library(&self) -> bool {
-        self.rules.reader == Reader::Library
+        self.options.syntax == Syntax::Extended
     }
 
     /// True if the operator `op` is next: bare in extended expressions, behind `\` in basic ones.
@@ -162,10 +88,12 @@ impl Parser<'_> {
         is
     }
 
-    fn eat_newline(&mut self) -> bool {
-        let is = self.rest().starts_with(b"\n");
-        self.at += usize::from(is);
-        is
+    fn literals(&mut self) -> Node {
+        let mut nodes = Vec::new();
+        while !self.rest().is_empty() {
+            nodes.push(self.literal());
+        }
+        joined(nodes)
     }
 
     fn alternation(&mut self) -> Result<Node, Error> {
@@ -173,7 +101,7 @@ impl Parser<'_> {
         loop {
             self.start = true;
             branches.push(self.branch()?);
-            if !self.eat(b'|') && !self.eat_newline() {
+            if !self.eat(b'|') {
                 break;
             }
         }
@@ -186,88 +114,25 @@ impl Parser<'_> {
     /// True where a branch ends.
     fn ends(&self) -> bool {
         let closes = self.next_is(b')') && (self.depth > 0 || !self.extended());
-        let newline = self.rest().starts_with(b"\n");
-        self.rest().is_empty() || newline || self.next_is(b'|') || closes
+        self.rest().is_empty() || self.next_is(b'|') || closes
     }
 
     fn branch(&mut self) -> Result<Node, Error> {
         let mut nodes = Vec::new();
         while !self.ends() {
-            let node = match self.rules.reader {
-                Reader::Automaton | Reader::Superset => {
-                    self.piece_of_automaton(nodes.is_empty())?
-                }
-                Reader::Library => self.piece_of_library(nodes.is_empty())?,
+            let mut node = match self.times()? {
+                Some(times) => times.of(Node::Empty),
+                None => self.atom(nodes.is_empty())?,
             };
+            while let Some(times) = self.times()? {
+                node = times.of(node);
+            }
             nodes.push(node);
         }
         if self.depth == 0 && !self.extended() && self.next_is(b')') {
             return Err(Error::Close);
         }
         Ok(joined(nodes))
-    }
-
-    /// What the automaton makes of an operator with nothing before it: in extended expressions it
-    /// repeats nothing, in basic ones it is text. Assertions may be repeated, but not at the start of
-    /// a basic expression.
-    fn piece_of_automaton(&mut self, first: bool) -> Result<Node, Error> {
-        let node = match self.times()? {
-            Some(times) => times.of(Node::Empty),
-            None => return self.repeated(first),
-        };
-        self.more_times(node)
-    }
-
-    /// What the C library makes of it: behind an assertion, or with nothing before it, it skips an
-    /// operator in an extended expression (of an interval only the brace), and takes it for text in a
-    /// basic one.
-    fn piece_of_library(&mut self, first: bool) -> Result<Node, Error> {
-        let node = if self.brace_is_text {
-            self.literal()
-        } else if self.at_operator() {
-            if self.extended() {
-                self.at += 1;
-                let ends = self.rest().is_empty() || self.next_is(b'|');
-                if ends || self.rest().starts_with(b"\n") {
-                    return Ok(Node::Empty);
-                }
-                // A parenthesis that should close a group is text here.
-                if self.next_is(b')') {
-                    self.literal()
-                } else {
-                    return self.piece_of_library(false);
-                }
-            } else {
-                self.at += usize::from(self.rest().starts_with(b"\\"));
-                self.literal()
-            }
-        } else {
-            return self.repeated(first);
-        };
-        self.more_times(node)
-    }
-
-    /// An atom and what is to be repeated of it.
-    fn repeated(&mut self, first: bool) -> Result<Node, Error> {
-        let (beyond, complex) = (self.beyond, self.complex);
-        let node = self.atom(first)?;
-        // The library does not repeat assertions.
-        if self.by_library() && matches!(node, Node::Assert(_)) {
-            return Ok(node);
-        }
-        let node = self.more_times(node)?;
-        if node == Node::Empty {
-            // Whatever it was, none of it is wanted.
-            (self.beyond, self.complex) = (beyond, complex);
-        }
-        Ok(node)
-    }
-
-    fn more_times(&mut self, mut node: Node) -> Result<Node, Error> {
-        while let Some(times) = self.times()? {
-            node = times.of(node);
-        }
-        Ok(node)
     }
 
     /// `first` if it is the first of its branch.
@@ -278,9 +143,8 @@ impl Parser<'_> {
         let assert = match self.rest() {
             [b'\\', ..] => return self.escape(),
             [b'[', ..] => {
-                self.at += 1;
                 self.start = false;
-                return self.bracket();
+                return bracket::parse(self.text, &mut self.at, self.options);
             }
             [b'.', ..] => {
                 self.at += 1;
@@ -288,21 +152,11 @@ impl Parser<'_> {
                 return Ok(Node::Any);
             }
             [b'^', ..] if self.extended() || first => Assert::LineStart,
-            [b'$', rest @ ..] if self.extended() || self.ends_basic(rest) => Assert::LineEnd,
+            [b'$', rest @ ..] if self.extended() || ends_basic(rest) => Assert::LineEnd,
             _ => return Ok(self.literal()),
         };
         self.at += 1;
         Ok(Node::Assert(assert))
-    }
-
-    /// True if `rest` stands where a branch of a basic expression ends. The automaton does not mind
-    /// whether the operator there has its backslash, unless it is all that is left.
-    fn ends_basic(&self, rest: &[u8]) -> bool {
-        match rest {
-            [] | [b'\n', ..] | [b'\\', b')' | b'|', ..] => true,
-            [b')' | b'|', _, ..] => !self.by_library(),
-            _ => false,
-        }
     }
 
     fn group(&mut self) -> Result<Node, Error> {
@@ -316,10 +170,7 @@ impl Parser<'_> {
         self.depth -= 1;
         self.start = false;
         self.closed.push(number);
-        Ok(match self.rules.reader {
-            Reader::Automaton | Reader::Superset => inner,
-            Reader::Library => Node::Group(number, Box::new(inner)),
-        })
+        Ok(Node::Group(number, Box::new(inner)))
     }
 
     fn escape(&mut self) -> Result<Node, Error> {
@@ -337,91 +188,51 @@ impl Parser<'_> {
             _ => return self.escaped_character(c),
         };
         self.at += 1;
-        let node = Node::Assert(assert);
-        let words = node.has_word_assert();
-        self.complex |= words;
-        self.beyond |= words && self.rules.utf8;
-        Ok(node)
+        Ok(Node::Assert(assert))
     }
 
     fn escaped_character(&mut self, c: u8) -> Result<Node, Error> {
-        let utf8 = self.rules.utf8;
-        self.start = false;
+        let utf8 = self.options.utf8;
         let set = match c.to_ascii_lowercase() {
             b'w' => classes::word(utf8),
             b's' => classes::class(b"space", utf8).unwrap_or_default(),
             b'1'..=b'9' => return self.back_reference(usize::from(c - b'0')),
-            _ => {
-                // The library compares upper case, but forgets to make this one so.
-                let lost = self.by_library() && self.rules.icase && c.is_ascii_lowercase();
-                let literal = self.literal();
-                return Ok(if lost {
-                    Node::Set(Set::default())
-                } else {
-                    literal
-                });
-            }
+            _ => return Ok(self.literal()),
         };
+        self.start = false;
         self.at += 1;
-        self.complex = true;
-        self.beyond |= utf8;
-        if utf8 && self.rules.reader == Reader::Superset {
-            return Ok(Node::ANYTHING);
-        }
         let inverse = c.is_ascii_uppercase();
-        let last = last(utf8);
+        let last = self.options.last();
         Ok(Node::Set(if inverse { set.inverse(last) } else { set }))
     }
 
     fn back_reference(&mut self, number: usize) -> Result<Node, Error> {
-        if self.by_library() && !self.closed.contains(&number) {
+        if !self.closed.contains(&number) {
             return Err(Error::Backref);
         }
+        self.start = false;
         self.at += 1;
-        self.beyond = true;
         Ok(Node::Backref(number))
-    }
-
-    fn bracket(&mut self) -> Result<Node, Error> {
-        let utf8 = self.rules.utf8;
-        let Bracket {
-            inverse,
-            set,
-            bytes,
-            known,
-            complex,
-        } = bracket::parse(self.text, &mut self.at, self.rules)?;
-        self.beyond |= !known;
-        self.complex |= complex;
-        if !known && self.rules.reader == Reader::Superset {
-            return Ok(Node::ANYTHING);
-        }
-        if inverse {
-            return Ok(Node::Set(set.inverse(last(utf8))));
-        }
-        if bytes.is_empty() {
-            return Ok(Node::Set(set));
-        }
-        let bytes = bytes.into_iter().map(Node::Byte);
-        Ok(Node::Alternate(bytes.chain([Node::Set(set)]).collect()))
     }
 
     /// The next character, standing for itself.
     fn literal(&mut self) -> Node {
-        let Rules { icase, utf8, .. } = self.rules;
+        let Options { icase, utf8, .. } = self.options;
         self.start = false;
         self.brace_is_text = false;
         let Some((c, len)) = decode(self.rest(), utf8) else {
             return Node::Empty;
         };
         self.at += len;
-        // The automaton leaves bytes that are no characters to the library.
-        self.beyond |= matches!(c, Char::Byte(_));
-        character(c, icase, utf8)
+        match c {
+            Char::Byte(b) => Node::Byte(b),
+            Char::Code(c) if icase => Node::Set(classes::fold(&Set::of(c), utf8)),
+            Char::Code(c) => Node::Set(Set::of(c)),
+        }
     }
 }
 
-/// The last code of the character set.
-pub(super) fn last(utf8: bool) -> u32 {
-    if utf8 { 0x10ffff } else { 0xff }
+/// True if `rest` stands where a branch of a basic expression ends.
+fn ends_basic(rest: &[u8]) -> bool {
+    matches!(rest, [] | [b'\\', b')' | b'|', ..])
 }

@@ -52,8 +52,7 @@ impl Parser<'_> {
         if self.brace_is_text || !self.at_operator() {
             return Ok(None);
         }
-        // To the automaton, an operator that has nothing to repeat in a basic expression is text.
-        let idle = self.start && !self.by_library();
+        let idle = self.start;
         if idle && !self.extended() {
             return Ok(None);
         }
@@ -68,7 +67,7 @@ impl Parser<'_> {
             let max = Some(1);
             (Times { min: 0, max }, "? at start of expression")
         } else {
-            let Some(times) = self.interval()? else {
+            let Some(times) = self.interval(idle)? else {
                 return Ok(None);
             };
             (times, "{...} at start of expression")
@@ -79,35 +78,27 @@ impl Parser<'_> {
         Ok(Some(times))
     }
 
-    /// Reads an interval; `None` if its brace is text.
-    fn interval(&mut self) -> Result<Option<Times>, Error> {
+    /// Reads an interval, `idle` if it has nothing to repeat; `None` if its brace is text.
+    fn interval(&mut self, idle: bool) -> Result<Option<Times>, Error> {
         let at = self.at;
-        let interval = self.braces();
-        let library = self.by_library();
-        let error = match interval {
-            Interval::Times(times) => {
-                if times.min.max(times.max.unwrap_or(0)) > REPEAT_MAX {
-                    return Err(if library {
-                        Error::TooBig
-                    } else {
-                        Error::TooBigForAutomaton
-                    });
-                }
-                self.start = false;
-                return Ok(Some(times));
+        match self.braces() {
+            Interval::Times(times) if times.min.max(times.max.unwrap_or(0)) > REPEAT_MAX => {
+                Err(Error::TooBig)
             }
-            // The library refuses these even where other nonsense is text.
-            Interval::Bare | Interval::Backwards if library => Error::Interval,
+            Interval::Times(times) => {
+                self.start = false;
+                Ok(Some(times))
+            }
+            // These are refused even where other nonsense is text.
+            Interval::Bare | Interval::Backwards if !idle => Err(Error::Interval),
             _ if self.extended() => {
                 self.at = at;
                 self.brace_is_text = true;
-                return Ok(None);
+                Ok(None)
             }
-            _ if !library => Error::IntervalForAutomaton,
-            Interval::Open => Error::Brace,
-            _ => Error::Interval,
-        };
-        Err(error)
+            Interval::Open => Err(Error::Brace),
+            _ => Err(Error::Interval),
+        }
     }
 
     fn braces(&mut self) -> Interval {

@@ -10,6 +10,9 @@ use regex_syntax::hir::{Hir, HirKind};
 
 use super::error::Error;
 
+/// Bytes that an automaton may have before it is determinised.
+pub(super) const NFA_BYTES: usize = 512 << 20;
+
 /// Bytes that the states which an automaton has met may take.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -33,7 +36,7 @@ impl Search {
             // There is one thread; asking how many there could be takes longer than a small file.
             .pool_capacity(1)
             .which_captures(WhichCaptures::Implicit)
-            .nfa_size_limit(Some(super::NFA_BYTES))
+            .nfa_size_limit(Some(NFA_BYTES))
             .hybrid_cache_capacity(CACHE_BYTES)
             .dfa(false)
             .onepass(false)

@@ -8,6 +8,7 @@ use regex_automata::{Anchored, Input, MatchKind};
 use regex_syntax::hir::Hir;
 
 use super::error::Error;
+use super::search::NFA_BYTES;
 
 /// Bytes that each automaton may take for the states that it has met.
 const CACHE_BYTES: usize = 16 << 20;
@@ -27,9 +28,9 @@ impl Spans {
         })
     }
 
-    /// The end of the longest match that begins at `start` and ends at most at `limit`.
-    pub(super) fn longest(&mut self, line: &[u8], start: usize, limit: usize) -> Option<usize> {
-        let input = Input::new(line).range(start..limit).anchored(Anchored::Yes);
+    /// The end of the longest match that begins at `start`.
+    pub(super) fn longest(&mut self, line: &[u8], start: usize) -> Option<usize> {
+        let input = Input::new(line).range(start..).anchored(Anchored::Yes);
         let found = self.dfa.try_search_fwd(&mut self.cache, &input);
         found.ok().flatten().map(|half| half.offset())
     }
@@ -45,7 +46,7 @@ fn dfa(hir: &Hir, eol: u8) -> Result<DFA, Error> {
                 .utf8(false)
                 .look_matcher(look)
                 .which_captures(regex_automata::nfa::thompson::WhichCaptures::None)
-                .nfa_size_limit(Some(super::NFA_BYTES)),
+                .nfa_size_limit(Some(NFA_BYTES)),
         )
         .build_from_hir(hir)
         .map_err(|_| Error::TooBig)?;

@@ -4,15 +4,13 @@ fn options(syntax: Syntax, utf8: bool) -> Options {
     Options {
         syntax,
         utf8,
-        eol: b'\n',
         ..Options::default()
     }
 }
 
 fn regex(pattern: &str, options: Options) -> Regex {
-    let mut remarks = Remarks::default();
-    let regex = Regex::new(&[pattern.as_bytes().to_vec()], options, &mut remarks);
-    regex.unwrap_or_else(|| panic!("{pattern}: {remarks:?}"))
+    let regex = Regex::new(&[pattern], options);
+    regex.unwrap_or_else(|errors| panic!("{pattern}: {errors:?}"))
 }
 
 fn first(pattern: &str, line: &str, options: Options) -> Option<String> {
@@ -61,10 +59,8 @@ fn words_may_be_of_letters_outside_ascii() {
 #[test]
 fn a_broken_pattern_is_refused_in_the_library_s_words() {
     let error = |pattern: &str, syntax| {
-        let mut remarks = Remarks::default();
-        let pattern = pattern.as_bytes().to_vec();
-        Regex::new(&[pattern], options(syntax, true), &mut remarks);
-        let error = remarks.errors.first();
+        let errors = Regex::new(&[pattern], options(syntax, true)).err();
+        let error = errors.and_then(|errors| errors.first().copied());
         error.map(|e| e.to_string()).unwrap_or_default()
     };
     for (pattern, words) in [
@@ -120,8 +116,7 @@ fn whole_lines_of_plain_text_are_no_parts_of_lines() {
         whole_lines: true,
         ..options(Syntax::Fixed, false)
     };
-    let patterns = [b"ab".to_vec(), b"b".to_vec()];
-    let mut regex = Regex::new(&patterns, fixed, &mut Remarks::default()).unwrap();
+    let mut regex = Regex::new(&["ab", "b"], fixed).unwrap();
     let lines = b"abab\nb\nxab\nab\n";
     assert_eq!(regex.count_lines(lines), Ok(2));
     assert_eq!(regex.find_line(lines, 0), Ok(Some(5..6)));

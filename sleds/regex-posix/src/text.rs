@@ -12,6 +12,7 @@ pub(super) enum Char {
 }
 
 impl Char {
+    /// Its place in the order of codes.
     pub(super) fn code(self) -> u32 {
         match self {
             Char::Code(c) => c,
@@ -73,26 +74,4 @@ pub(super) fn word_before(line: &[u8], at: usize, utf8: bool) -> bool {
     let covers = |n: &usize| len(&line[at - n..]) >= *n;
     let before = (1..=at.min(4)).find(covers);
     before.is_some_and(|n| word_at(line, at - n, true))
-}
-
-/// As [`word_at`], for conditions within a pattern: to the library that GNU grep asks about these, a
-/// byte that begins no character is the Latin-1 character of its number.
-pub(super) fn edge_at(line: &[u8], at: usize, utf8: bool) -> bool {
-    match decode(&line[at..], utf8) {
-        Some((Char::Byte(b), _)) => classes::is_word(u32::from(b)),
-        _ => word_at(line, at, utf8),
-    }
-}
-
-/// As [`word_before`]; see [`edge_at`].
-pub(super) fn edge_before(line: &[u8], at: usize, utf8: bool) -> bool {
-    if at == 0 {
-        return false;
-    }
-    let covers = |n: &usize| len(&line[at - n..]) >= *n;
-    let whole = (1..=at.min(4)).any(|n| covers(&n));
-    match utf8 && !whole {
-        true => classes::is_word(u32::from(line[at - 1])),
-        false => word_before(line, at, utf8),
-    }
 }

@@ -143,7 +143,7 @@ impl<'a> Printer<'a> {
             self.out.end_line();
             return Ok(true);
         }
-        let mut rest = Some(line.text);
+        let mut rest = line.text;
         // A line that is not selected has matches when `-v` selects.
         let matching = line.selected != self.config.invert;
         let colors = self.out.colors();
@@ -160,11 +160,11 @@ impl<'a> Printer<'a> {
         });
         if matching && (only || !match_color.is_empty()) {
             match self.matches(regex, line, block, (line_color, match_color))? {
-                Some(from) => rest = line.text.get(from..),
+                Some(from) => rest = &line.text[from..],
                 None => return Ok(false),
             }
         }
-        if let Some(mut rest) = rest.filter(|_| !only) {
+        if !only {
             if !line_color.is_empty() {
                 let tail = rest.strip_suffix(b"\r").unwrap_or(rest);
                 if !tail.is_empty() {
@@ -180,7 +180,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints the matches of a line, and without `-o` what is between them. Where what is left to print
-    /// begins, which is behind the line if its end was part of a match; `None` if a match is not text.
+    /// begins; `None` if a match is not text.
     fn matches(
         &mut self,
         regex: &mut Regex,
@@ -199,9 +199,7 @@ impl<'a> Printer<'a> {
                 from = found.end + 1;
                 continue;
             }
-            // The line's end may be part of the match.
-            let inside = found.end.min(line.text.len());
-            let text = &line.text[found.start..inside];
+            let text = &line.text[found.clone()];
             if only {
                 let offset = line.offset + found.start as u64;
                 if !self.head(text, line, offset, block) {
@@ -213,9 +211,6 @@ impl<'a> Printer<'a> {
             }
             self.out.start_color(match_color);
             self.out.write(text);
-            if found.end > inside {
-                self.out.write(&[self.config.eol]);
-            }
             self.out.end_color(match_color);
             if only {
                 self.out.write(&[self.config.eol]);
@@ -246,9 +241,7 @@ impl<'a> Printer<'a> {
             self.out.number(offset, false, width, separator);
         }
         let head = self.name.is_some() || self.config.line_number || self.config.byte_offset;
-        // A match is not empty: it may be a line's end.
-        let empty = text.is_empty() && !self.config.only_matching;
-        if self.config.initial_tab && head && !empty {
+        if self.config.initial_tab && head && !text.is_empty() {
             self.out.write(b"\t");
         }
         true

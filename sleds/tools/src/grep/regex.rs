@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use regex_posix::{Remarks, Syntax};
+use regex_posix::Syntax;
 
 use super::config::{Config, Matcher};
 use super::perl;
@@ -63,11 +63,16 @@ impl Regex {
             whole_lines: config.whole_lines,
             whole_words: config.whole_words,
         };
-        let mut remarks = Remarks::default();
-        let regex = regex_posix::Regex::new(&config.patterns, options, &mut remarks);
-        said.warnings = remarks.warnings;
-        said.errors = remarks.errors.iter().map(ToString::to_string).collect();
-        regex.map(|regex| Regex::Posix(Box::new(regex)))
+        match regex_posix::Regex::new(&config.patterns, options) {
+            Ok(regex) => {
+                said.warnings = regex.warnings().to_vec();
+                Some(Regex::Posix(Box::new(regex)))
+            }
+            Err(errors) => {
+                said.errors = errors.iter().map(ToString::to_string).collect();
+                None
+            }
+        }
     }
 
     /// The first line that matches in `lines`, which holds whole lines, at or after `from`, where a
@@ -97,8 +102,7 @@ impl Regex {
         Ok(count)
     }
 
-    /// Where the first match at or after `from` is in `line`, which is without its end and matches. If
-    /// GNU grep takes the line's end for part of it, the range ends one behind the line.
+    /// Where the first match at or after `from` is in `line`, which is without its end and matches.
     pub(super) fn find_in_line(
         &mut self,
         line: &[u8],

@@ -280,6 +280,84 @@ pub(crate) fn pattern(rng: &mut Rng, language: Language) -> String {
     }
 }
 
+/// True if `pattern` has conditions about words.
+pub(crate) fn asserts_words(pattern: &str) -> bool {
+    ASSERTS[2..].iter().any(|assert| pattern.contains(assert))
+}
+
+/// True if GNU grep's automaton and the C library, which it asks too, take the patterns for different
+/// things, or the library for what nobody means. What ours does there is in `patterns.rs`.
+pub(crate) fn of_two_minds(args: &[String], patterns: &[String], locale: &str) -> bool {
+    let has = |option: &str| args.iter().any(|arg| arg == option);
+    if has("-w") && has("-x") && (has("-o") || has("--color=always")) {
+        return true;
+    }
+    if has("-F") {
+        return false;
+    }
+    if has("-w") {
+        // Of a second match in a line, GNU grep tries too little; and it finds empty ones in characters.
+        let operators = |pattern: &String| pattern.contains(['|', '*', '+', '?', '{']);
+        let shows = has("-o") || has("--color=always");
+        if shows && (patterns.len() > 1 || patterns.iter().any(operators)) {
+            return true;
+        }
+        if locale != "C"
+            && patterns
+                .iter()
+                .any(|pattern| may_be_empty(pattern, has("-E")))
+        {
+            return true;
+        }
+    }
+    let mut nasty = vec!["(*)"];
+    if has("-E") {
+        nasty.extend(["{1}", "{1}a", "{,2}a", "({1}a)", "^{1}a", "a|{1}"]);
+        if has("-x") || has("-w") {
+            nasty.extend(["a)", ")", "a)b", "a)|(b)", "a$)", "a$)b"]);
+        }
+    } else {
+        nasty.extend(["a$)", "a$|b", "a$)b"]);
+    }
+    if has("-i") || has("-y") {
+        nasty.extend(["[--z]", "[Z-a]", "[_-z]", "[%--]", "\\d"]);
+    }
+    if locale == "C.UTF-8" {
+        nasty.extend(["[à-ü]", "[a-é]", "[[=é=]]"]);
+    }
+    if locale != "C" {
+        nasty.extend(["[[.é.]]", "[a-[.c.]]"]);
+    }
+    if patterns.len() > 1 {
+        // The last of several texts may end in one.
+        nasty.extend(["a\\", "\\"]);
+    }
+    let repeats = |(at, assert): (usize, &str), pattern: &str| {
+        let rest = pattern[at + assert.len()..].trim_start_matches('\\');
+        rest.starts_with(['*', '+', '?', '{'])
+    };
+    let repeated = |pattern: &String| {
+        let mut asserts = ASSERTS
+            .iter()
+            .flat_map(|assert| pattern.match_indices(assert));
+        asserts.any(|assert| repeats(assert, pattern))
+    };
+    let odd = |pattern: &String| nasty.contains(&&pattern[..]) || repeated(pattern);
+    patterns.iter().any(odd)
+}
+
+fn may_be_empty(pattern: &str, extended: bool) -> bool {
+    let options = regex_posix::Options {
+        syntax: match extended {
+            true => regex_posix::Syntax::Extended,
+            false => regex_posix::Syntax::Basic,
+        },
+        ..regex_posix::Options::default()
+    };
+    let regex = regex_posix::Regex::new(&[pattern], options);
+    regex.is_ok_and(|mut regex| regex.find_in_line(b"", 0) != Ok(None))
+}
+
 /// How patterns are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Language {

@@ -117,9 +117,17 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
         // The C library then takes `$` for true before a newline that the pattern goes on to match.
         return None;
     }
+    let word_asserts = patterns.iter().any(|p| generate::asserts_words(p));
+    if language != Language::Perl && generate::of_two_minds(&args, &patterns, locale.name) {
+        return None;
+    }
     let mut names = Vec::new();
     for number in 0..1 + rng.below(4) {
         let mut bytes = generate::content(rng);
+        if utf8 && word_asserts {
+            // To the C library's word edges, a byte that is no character is one of Latin-1.
+            bytes = String::from_utf8_lossy(&bytes).into_owned().into_bytes();
+        }
         if context && utf8 && std::str::from_utf8(&bytes).is_err() {
             // What is printed around lines that are no text depends on what GNU grep reads at once.
             bytes.truncate(SHORT);

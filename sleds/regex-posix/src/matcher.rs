@@ -1,0 +1,115 @@
+//! Where in a line the matches are.
+
+use std::ops::Range;
+
+use regex_syntax::hir::Hir;
+
+use super::ast::Node;
+use super::backtrack::{Backtrack, TooDeep};
+use super::lower::Accuracy;
+use super::options::Options;
+use super::search::Search;
+use super::spans::Spans;
+use super::text;
+
+/// A pattern, to be found in lines.
+pub(super) struct Matcher {
+    options: Options,
+    node: Node,
+    /// Automata are not enough for lines with more than ASCII, or for any.
+    full: bool,
+    backref: bool,
+    /// The match that is found first is the longest at its place.
+    longest_first: bool,
+    /// Finds where matches may begin, and how long they are; made when first asked for.
+    search: Option<Search>,
+    spans: Option<Spans>,
+}
+
+impl Matcher {
+    pub(super) fn new(node: Node, options: Options) -> Matcher {
+        let backref = node.has_backref();
+        let full = backref || options.utf8 && node.has_word_assert();
+        Matcher {
+            options,
+            full,
+            backref,
+            longest_first: !full && node.has_one_length_at_a_place(),
+            node,
+            search: None,
+            spans: None,
+        }
+    }
+
+    /// True if automata do not know all of it.
+    pub(super) fn full(&self) -> bool {
+        self.full
+    }
+
+    /// What matches all that this does; no more than that, unless it is [`Matcher::full`].
+    pub(super) fn superset(&self) -> Hir {
+        let lowering = self.options.lowering(Accuracy::Superset);
+        match self.backref && !self.options.icase {
+            true => lowering.lower(&self.node.with_groups_for_backrefs()),
+            false => lowering.lower(&self.node),
+        }
+    }
+
+    /// The leftmost-longest match that begins at or after `from`.
+    pub(super) fn find(
+        &mut self,
+        line: &[u8],
+        from: usize,
+    ) -> Result<Option<Range<usize>>, TooDeep> {
+        let mut start = from;
+        while let Some(possible) = self.search().and_then(|search| search.first(line, start)) {
+            if self.longest_first {
+                return Ok(Some(possible));
+            }
+            // Characters are tried, not bytes.
+            while start < possible.start {
+                start += self.step(line, start);
+            }
+            if start > possible.start {
+                continue;
+            }
+            if let Some(end) = self.longest(line, start)? {
+                return Ok(Some(start..end));
+            }
+            if start == line.len() {
+                break;
+            }
+            start += self.step(line, start);
+        }
+        Ok(None)
+    }
+
+    /// Bytes of the character at `at`.
+    fn step(&self, line: &[u8], at: usize) -> usize {
+        text::decode(&line[at..], self.options.utf8).map_or(1, |(_, len)| len)
+    }
+
+    /// The end of the longest match at `start`.
+    fn longest(&mut self, line: &[u8], start: usize) -> Result<Option<usize>, TooDeep> {
+        if !self.full || !self.backref && line.is_ascii() {
+            return Ok(self.spans().and_then(|spans| spans.longest(line, start)));
+        }
+        let Options { utf8, icase, .. } = self.options;
+        Backtrack { utf8, icase }.longest(&self.node, line, start)
+    }
+
+    fn search(&mut self) -> Option<&mut Search> {
+        if self.search.is_none() {
+            self.search = Search::new(&self.superset(), self.options.eol).ok();
+        }
+        self.search.as_mut()
+    }
+
+    fn spans(&mut self) -> Option<&mut Spans> {
+        if self.spans.is_none() {
+            let hir = self.options.lowering(Accuracy::Exact).lower(&self.node);
+            self.spans = Spans::new(&hir, self.options.eol).ok();
+        }
+        self.spans.as_mut()
+    }
+}
