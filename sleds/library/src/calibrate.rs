@@ -11,11 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Advice, MemfdFlags, fadvise, ftruncate, memfd_create};
 
+use crate::delivery::BLOCK;
 use crate::describe::{DescribeError, length};
 use crate::device::{Class, Place};
 use crate::extents::{self, Extent, Under};
 use crate::memory::cache_capacity;
-use crate::read::device::BLOCK;
 use crate::read::pool::Pool;
 use crate::read::{Plan, ReadOptions, Reader};
 use crate::table::{Entry, Rates, Spread, Zone};

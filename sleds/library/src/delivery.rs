@@ -7,16 +7,20 @@ use std::os::unix::fs::MetadataExt as _;
 
 use serde::Serialize;
 
-use crate::describe::{DescribeError, Describer, Level, Sled, length, on_device, unknown};
+use crate::describe::{DescribeError, Describer, Sled, length, on_device, unknown};
+use crate::level::Level;
 use crate::memory;
 use crate::read::Plan;
-use crate::read::device::BLOCK;
 use crate::residency::{Presence, residency};
 use crate::sys;
 use crate::table::{Rates, Spread};
 
 /// Requests that the reader keeps in flight on a device; that many latencies pass at once.
 pub(crate) const DEPTH: usize = 4;
+
+/// Bytes of a request to the device. As many as [`DEPTH`] are in memory at once, which is taken
+/// from the page cache where memory is short.
+pub(crate) const BLOCK: u64 = 128 << 10;
 /// A device whose first byte takes this long has an arm, or a robot: it serves one at a time.
 const ONE_AT_A_TIME_S: f64 = 2e-3;
 /// The kernel's first window of read-ahead: while it comes, there is no other that it overlaps with.

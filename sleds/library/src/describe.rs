@@ -1,7 +1,6 @@
 //! A file's SLEDs: residency × device × table (the paper's section 4.1, without its kernel).
 
 use std::collections::HashMap;
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -9,49 +8,16 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::device::{Class, Place};
 use crate::extents::{self, Under};
+use crate::level::Level;
 use crate::located::{Located, ZoneRates, refreshed};
 use crate::observed;
 use crate::residency::{self, Presence};
 use crate::table::{Rates, Source, Spread, Table, TableError, usual};
 use crate::{format, sys};
-
-/// Where a part of a file has to come from.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Level {
-    /// The page cache; or nowhere, for holes.
-    Memory,
-    /// A device, by its name in the table, with that of the zone behind a colon.
-    Device(Arc<str>),
-    /// The kernel does not tell this caller, or nothing is known of the device.
-    Unknown,
-}
-
-impl Level {
-    /// `memory`, `unknown`, or the device's name.
-    pub fn name(&self) -> &str {
-        match self {
-            Level::Memory => "memory",
-            Level::Device(name) => name,
-            Level::Unknown => "unknown",
-        }
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl Serialize for Level {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
 
 /// A storage latency estimation descriptor (the paper's figure 2): what it takes to read a part of
 /// a file.

@@ -240,12 +240,7 @@ fn block_class(disk: &Path, name: &str) -> Class {
 
 /// A filesystem whose `st_dev` is no block device is known by its mount.
 fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
-    let mount = mounts::of_number(number).unwrap_or_else(|| Mount {
-        kind: "unknown".to_owned(),
-        source: format!("{}:{}", major(number), minor(number)),
-        point: PathBuf::new(),
-        options: String::new(),
-    });
+    let mount = mounts::of_number(number).unwrap_or_else(|| Mount::unknown(number));
     let network = [
         "nfs",
         "nfs4",

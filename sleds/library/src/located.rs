@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::describe::Level;
 use crate::device::Place;
+use crate::level::Level;
 use crate::observed;
 use crate::table::{Rates, Source};
 

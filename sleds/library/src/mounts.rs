@@ -4,19 +4,38 @@ use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::PathBuf;
 
-use rustix::fs::makedev;
+use rustix::fs::{major, makedev, minor};
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Mount {
-    pub(crate) kind: String,
-    pub(crate) source: String,
-    pub(crate) point: PathBuf,
+pub struct Mount {
+    id: u64,
+    /// That of the filesystem's device. `st_dev` of its files is not always the same: on btrfs that is
+    /// the subvolume's.
+    pub number: u64,
+    /// The filesystem's type.
+    pub kind: String,
+    /// What is mounted.
+    pub source: String,
+    /// Where.
+    pub point: PathBuf,
     /// The filesystem's own options, with commas between them.
-    pub(crate) options: String,
+    pub options: String,
 }
 
 impl Mount {
+    /// That of a filesystem that is mounted nowhere.
+    pub(crate) fn unknown(number: u64) -> Mount {
+        Mount {
+            id: 0,
+            number,
+            kind: "unknown".to_owned(),
+            source: format!("{}:{}", major(number), minor(number)),
+            point: PathBuf::new(),
+            options: String::new(),
+        }
+    }
+
     /// The directory that an overlay writes to, or its topmost one.
     pub(crate) fn overlaid(&self) -> Option<PathBuf> {
         let value = |name: &str| {
@@ -28,56 +47,56 @@ impl Mount {
     }
 }
 
-/// The first mount of the filesystem with this number.
-pub(crate) fn of_number(number: u64) -> Option<Mount> {
-    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let found = text.lines().filter_map(parse);
-    found
-        .filter(|(one, _)| *one == number)
-        .map(|(_, mount)| mount)
-        .next()
+/// What is mounted, in the order of mounting. Nothing, if the kernel does not tell.
+pub fn mounts() -> Vec<Mount> {
+    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    String::from_utf8_lossy(&text)
+        .lines()
+        .filter_map(parse)
+        .collect()
 }
 
-/// The number that mounts have of the filesystem that `file` is on. It is not always its `st_dev`: on
-/// btrfs that is the subvolume's.
+/// The first mount of the filesystem with this number.
+pub(crate) fn of_number(number: u64) -> Option<Mount> {
+    mounts().into_iter().find(|mount| mount.number == number)
+}
+
+/// The number of the filesystem that `file` is on.
 pub(crate) fn number_of(file: impl AsFd) -> Option<u64> {
     let about = format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd());
     let about = fs::read_to_string(about).ok()?;
     let id = about
         .lines()
         .find_map(|line| line.strip_prefix("mnt_id:"))?;
-    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let is_it = |line: &&str| line.split(' ').next() == Some(id.trim());
-    let (number, _) = parse(text.lines().find(is_it)?)?;
-    Some(number)
+    let id = id.trim().parse().ok()?;
+    let mount = mounts().into_iter().find(|mount| mount.id == id)?;
+    Some(mount.number)
 }
 
 /// Where the cgroup hierarchy that has `controller` is mounted: `Some("")` asks for version 2.
 pub(crate) fn cgroup(controller: &str) -> Option<PathBuf> {
-    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    text.lines().find_map(|line| {
-        let (_, mount) = parse(line)?;
-        let fits = match controller {
-            "" => mount.kind == "cgroup2",
-            one => mount.kind == "cgroup" && mount.options.split(',').any(|option| option == one),
-        };
-        fits.then_some(mount.point)
-    })
+    let fits = |mount: &Mount| match controller {
+        "" => mount.kind == "cgroup2",
+        one => mount.kind == "cgroup" && mount.options.split(',').any(|option| option == one),
+    };
+    Some(mounts().into_iter().find(fits)?.point)
 }
 
-fn parse(line: &str) -> Option<(u64, Mount)> {
+fn parse(line: &str) -> Option<Mount> {
     let (front, back) = line.split_once(" - ")?;
     let mut front = front.split(' ');
-    let (high, low) = front.nth(2)?.split_once(':')?;
+    let id = front.next()?.parse().ok()?;
+    let (high, low) = front.nth(1)?.split_once(':')?;
     let point = front.nth(1)?;
     let mut back = back.split(' ');
-    let mount = Mount {
+    Some(Mount {
+        id,
+        number: makedev(high.parse().ok()?, low.parse().ok()?),
         kind: back.next()?.to_owned(),
         source: unescape(back.next()?),
         point: PathBuf::from(unescape(point)),
         options: unescape(back.next().unwrap_or_default()),
-    };
-    Some((makedev(high.parse().ok()?, low.parse().ok()?), mount))
+    })
 }
 
 /// Spaces, tabs, newlines and backslashes are written as three octal digits.
@@ -110,8 +129,8 @@ mod tests {
     #[test]
     fn a_mount_point_with_a_space_is_read_as_it_is_called() {
         let line = "36 35 0:44 / /mnt/a\\040b\\134 rw shared:1 master:2 - nfs4 host:/x rw,vers=4";
-        let (number, mount) = parse(line).unwrap();
-        assert_eq!(number, makedev(0, 44));
+        let mount = parse(line).unwrap();
+        assert_eq!((mount.id, mount.number), (36, makedev(0, 44)));
         assert_eq!(mount.point, PathBuf::from("/mnt/a b\\"));
         assert_eq!(
             (mount.kind.as_str(), mount.source.as_str()),
@@ -123,7 +142,7 @@ mod tests {
     fn an_overlay_is_on_what_it_writes_to_or_on_its_topmost_layer() {
         let overlaid = |options: &str| {
             let line = format!("1 2 0:9 / /x rw - overlay overlay {options}");
-            parse(&line).unwrap().1.overlaid()
+            parse(&line).unwrap().overlaid()
         };
         let both = overlaid("rw,lowerdir=/a:/b,upperdir=/u\\040p,workdir=/w");
         assert_eq!(both, Some(PathBuf::from("/u p")));

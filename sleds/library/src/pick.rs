@@ -13,7 +13,8 @@
 
 use std::fs::File;
 
-use crate::describe::{DescribeError, Level, Sled, length, shared};
+use crate::describe::{DescribeError, Sled, length, shared};
+use crate::level::Level;
 use crate::read::{Plan, Unit};
 use crate::records::{Peek, Records, with_boundaries};
 use crate::schedule::{Boundaries as _, Cost, Schedule, Stretch, settle};

@@ -11,8 +11,8 @@ use super::assemble::Assembly;
 use super::cached::CachedLane;
 use super::clock::Clock;
 use super::device::DeviceLane;
-use super::ground::{Ground, Step};
 use super::linear::Linear;
+use super::unread::{Step, Unread};
 use super::{Piece, ReadOptions};
 
 /// Reads bytes `from` to `to` in best order, then what was added since.
@@ -20,7 +20,7 @@ use super::{Piece, ReadOptions};
 /// Invariant: every byte before `to` is given out, or in exactly one of the lanes or the schedule;
 /// or after `tail`, once the lanes are done.
 pub(super) struct Best<'f> {
-    ground: Ground<'f>,
+    unread: Unread<'f>,
     cached: CachedLane,
     device: DeviceLane,
     /// The device works while the cached part is given out.
@@ -40,10 +40,10 @@ impl<'f> Best<'f> {
         may_stop: bool,
     ) -> io::Result<Best<'f>> {
         let assembly = || Assembly::new(options.unit, options.chunk, from);
-        let ground = Ground::new(file, from, to, options)?;
-        let clock = Clock::best(&ground.located);
+        let unread = Unread::new(file, from, to, options)?;
+        let clock = Clock::best(&unread.located);
         Ok(Best {
-            ground,
+            unread,
             cached: CachedLane::new(assembly()),
             device: DeviceLane::new(assembly(), options.chunk, clock),
             ahead: !may_stop,
@@ -64,32 +64,32 @@ impl<'f> Best<'f> {
 
     /// The byte after the last that was there.
     pub(super) fn end(&self) -> u64 {
-        self.last.as_ref().map_or(self.ground.to, Linear::end)
+        self.last.as_ref().map_or(self.unread.to, Linear::end)
     }
 
     pub(super) fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
         while self.last.is_none() {
             if self.ahead {
-                self.device.ask(&mut self.ground)?;
-                if self.device.is_ready() && self.device.step(&mut self.ground)? == Step::Piece {
+                self.device.ask(&mut self.unread)?;
+                if self.device.is_ready() && self.device.step(&mut self.unread)? == Step::Piece {
                     return Ok(Some(self.device.assembly.piece()));
                 }
             }
-            match self.cached.step(&mut self.ground)? {
+            match self.cached.step(&mut self.unread)? {
                 Step::Piece => return Ok(Some(self.cached.assembly.piece())),
                 Step::More => continue,
                 Step::Done => {}
             }
-            match self.device.step(&mut self.ground)? {
+            match self.device.step(&mut self.unread)? {
                 Step::Piece => return Ok(Some(self.device.assembly.piece())),
                 Step::More => {}
                 Step::Done => {
-                    let Ground {
+                    let Unread {
                         file,
                         tail,
                         options,
                         ..
-                    } = self.ground;
+                    } = self.unread;
                     self.last = Some(Linear::at(file, tail, options).until(self.limit));
                 }
             }

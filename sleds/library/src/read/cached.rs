@@ -5,7 +5,7 @@ use std::io;
 use crate::schedule::Cost;
 
 use super::assemble::Assembly;
-use super::ground::{Ground, Step};
+use super::unread::{Step, Unread};
 
 /// After so many surprises the residency is no longer looked up again: it changes faster than we
 /// read, and what is not there any more is faulted in.
@@ -28,42 +28,42 @@ impl CachedLane {
         }
     }
 
-    pub(super) fn step(&mut self, ground: &mut Ground<'_>) -> io::Result<Step> {
+    pub(super) fn step(&mut self, unread: &mut Unread<'_>) -> io::Result<Step> {
         if self.assembly.cut(false) {
             return Ok(Step::Piece);
         }
         match self.current {
             None => {
-                let first = ground.schedule.first(Cost::CACHED);
+                let first = unread.schedule.first(Cost::CACHED);
                 let Some(stretch) = first.filter(|one| one.cost == Cost::CACHED) else {
                     return Ok(Step::Done);
                 };
-                ground.schedule.take(stretch, stretch.end);
+                unread.schedule.take(stretch, stretch.end);
                 self.assembly.restart(stretch.offset);
                 self.current = Some((stretch.offset, stretch.end));
                 Ok(Step::More)
             }
-            Some((at, end)) if at < end => self.load(ground, at, end),
+            Some((at, end)) if at < end => self.load(unread, at, end),
             Some((_, end)) => {
                 self.current = None;
-                Ok(ground.end_stretch(&mut self.assembly, end))
+                Ok(unread.end_stretch(&mut self.assembly, end))
             }
         }
     }
 
     /// The next part of the stretch, if it is still there; else back to the schedule with what is
     /// left of the stretch.
-    fn load(&mut self, ground: &mut Ground<'_>, at: u64, end: u64) -> io::Result<Step> {
-        let to = end.min(at + ground.options.chunk.max(1) as u64);
-        if self.reconsidered < RECONSIDERED_MAX && !ground.is_cached(at, to)? {
+    fn load(&mut self, unread: &mut Unread<'_>, at: u64, end: u64) -> io::Result<Step> {
+        let to = end.min(at + unread.options.chunk.max(1) as u64);
+        if self.reconsidered < RECONSIDERED_MAX && !unread.is_cached(at, to)? {
             self.reconsidered += 1;
             let from = self.assembly.at();
             self.assembly.restart(from);
             self.current = None;
-            ground.consider(from, end)?;
+            unread.consider(from, end)?;
             return Ok(Step::More);
         }
-        let got = ground.load(&mut self.assembly, at, to)?;
+        let got = unread.load(&mut self.assembly, at, to)?;
         // Less than asked for: the file was cut off here.
         let at = if got < to - at { end } else { to };
         self.current = Some((at, end));

@@ -3,7 +3,8 @@
 use std::fs::{File, Metadata};
 
 use crate::delivery::{delivery_time_in, read_over, room};
-use crate::describe::{Level, Sled, shared};
+use crate::describe::{Sled, shared};
+use crate::level::Level;
 use crate::memory::cache_capacity;
 use crate::residency::{self, Presence};
 

@@ -4,17 +4,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
-use crate::delivery::DEPTH;
+use crate::delivery::{BLOCK, DEPTH};
 use crate::schedule::{Cost, Stretch};
 
 use super::assemble::Assembly;
 use super::clock::Clock;
-use super::ground::{Ground, Step};
 use super::pool::Pool;
-
-/// Bytes of a request to the device. As many as [`DEPTH`] are in memory at once, which is taken
-/// from the page cache where memory is short.
-pub(crate) const BLOCK: u64 = 128 << 10;
+use super::unread::{Step, Unread};
 
 /// A part of the file that was asked for.
 struct Asked {
@@ -81,11 +77,11 @@ impl DeviceLane {
         }
     }
 
-    pub(super) fn step(&mut self, ground: &mut Ground<'_>) -> io::Result<Step> {
+    pub(super) fn step(&mut self, unread: &mut Unread<'_>) -> io::Result<Step> {
         if self.assembly.cut(false) {
             return Ok(Step::Piece);
         }
-        self.ask(ground)?;
+        self.ask(unread)?;
         match self.current {
             None => {
                 let Some((from, end)) = self.stretches.pop_front() else {
@@ -100,7 +96,7 @@ impl DeviceLane {
                 Ok(Step::More)
             }
             Some((at, end)) if at < end => {
-                self.load(ground, end)?;
+                self.load(unread, end)?;
                 match self.assembly.cut(false) {
                     true => Ok(Step::Piece),
                     false => Ok(Step::More),
@@ -108,15 +104,15 @@ impl DeviceLane {
             }
             Some((_, end)) => {
                 self.current = None;
-                Ok(ground.end_stretch(&mut self.assembly, end))
+                Ok(unread.end_stretch(&mut self.assembly, end))
             }
         }
     }
 
     /// Keeps the device busy: afterwards enough blocks are asked for, or all.
-    pub(super) fn ask(&mut self, ground: &mut Ground<'_>) -> io::Result<()> {
+    pub(super) fn ask(&mut self, unread: &mut Unread<'_>) -> io::Result<()> {
         while self.asked.len() < DEPTH {
-            let Some(stretch) = self.begun.take().or_else(|| take_dear(ground)) else {
+            let Some(stretch) = self.begun.take().or_else(|| take_dear(unread)) else {
                 return Ok(());
             };
             let (from, end) = (stretch.offset, stretch.end);
@@ -130,13 +126,13 @@ impl DeviceLane {
                 (None, Some((_, end))) if *end == from => *end = to,
                 _ => self.stretches.push_back((from, to)),
             }
-            let cached = ground.is_cached(from, to)?;
+            let cached = unread.is_cached(from, to)?;
             self.asked.push_back(Asked { from, to, cached });
             if cached {
                 continue;
             }
             if self.pool.is_none() {
-                self.pool = Some(Pool::new(ground.file, BLOCK as usize)?);
+                self.pool = Some(Pool::new(unread.file, BLOCK as usize)?);
             }
             self.pool.as_mut().expect("just made").ask(from, to);
         }
@@ -144,7 +140,7 @@ impl DeviceLane {
     }
 
     /// The next block of the current stretch.
-    fn load(&mut self, ground: &mut Ground<'_>, end: u64) -> io::Result<()> {
+    fn load(&mut self, unread: &mut Unread<'_>, end: u64) -> io::Result<()> {
         let asked = self
             .asked
             .pop_front()
@@ -152,11 +148,11 @@ impl DeviceLane {
         self.current = Some((asked.to, end));
         let got = match asked.cached {
             true if self.cut_off => 0,
-            true => ground.load(&mut self.assembly, asked.from, asked.to)?,
+            true => unread.load(&mut self.assembly, asked.from, asked.to)?,
             false => self.load_from_pool()?,
         };
         self.cut_off |= got < asked.to - asked.from;
-        self.ask(ground)
+        self.ask(unread)
     }
 
     fn load_from_pool(&mut self) -> io::Result<u64> {
@@ -175,8 +171,8 @@ impl DeviceLane {
     }
 }
 
-fn take_dear(ground: &mut Ground<'_>) -> Option<Stretch> {
-    let stretch = ground.schedule.first(Cost::HOLE)?;
-    ground.schedule.take(stretch, stretch.end);
+fn take_dear(unread: &mut Unread<'_>) -> Option<Stretch> {
+    let stretch = unread.schedule.first(Cost::HOLE)?;
+    unread.schedule.take(stretch, stretch.end);
     Some(stretch)
 }

@@ -7,9 +7,9 @@ mod cached;
 mod choose;
 mod clock;
 pub(crate) mod device;
-mod ground;
 mod linear;
 pub(crate) mod pool;
+mod unread;
 
 use std::cell::LazyCell;
 use std::fs::File;

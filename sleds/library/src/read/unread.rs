@@ -26,7 +26,7 @@ pub(super) enum Step {
 }
 
 /// The file, and what of it is still to be read.
-pub(super) struct Ground<'f> {
+pub(super) struct Unread<'f> {
     pub(super) file: &'f File,
     pub(super) options: ReadOptions,
     /// The end of the file when reading began.
@@ -41,14 +41,14 @@ pub(super) struct Ground<'f> {
     peek: Peek<'f>,
 }
 
-impl<'f> Ground<'f> {
+impl<'f> Unread<'f> {
     pub(super) fn new(
         file: &'f File,
         from: u64,
         to: u64,
         options: ReadOptions,
-    ) -> io::Result<Ground<'f>> {
-        let mut ground = Ground {
+    ) -> io::Result<Unread<'f>> {
+        let mut unread = Unread {
             file,
             options,
             to,
@@ -58,8 +58,8 @@ impl<'f> Ground<'f> {
             means: residency::means(file)?,
             peek: Peek::new(file, from, to),
         };
-        ground.consider(from, to)?;
-        Ok(ground)
+        unread.consider(from, to)?;
+        Ok(unread)
     }
 
     /// Looks up where bytes `from` to `to` are, and puts them into the schedule.
