@@ -11,8 +11,8 @@ use clap::Command;
 use rustix::fd::AsFd as _;
 use sleds::{Plan, ReadOptions, Reader, Unit};
 
-use crate::gnu::{self, Arg, Complaints, Item, Opt, Usage, quoted_if_needed, reason};
-use crate::{Tool, input, plan};
+use sleds_common::gnu::{self, Arg, Complaints, Item, Opt, Usage, quoted_if_needed, reason};
+use sleds_common::{Tool, input, plan};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "cat",
@@ -33,50 +33,14 @@ enum Id {
     Version,
 }
 
-const fn flag(
-    id: Id,
-    short: Option<u8>,
-    long: Option<&'static str>,
-    help: &'static str,
-) -> Opt<Id> {
-    Opt {
-        id,
-        short,
-        long,
-        arg: Arg::None,
-        help,
-        ours: true,
-    }
-}
-
+#[rustfmt::skip]
 const TABLE: [Opt<Id>; 6] = [
-    flag(
-        Id::Unordered,
-        None,
-        Some("unordered"),
-        "Write the lines of each file in the order that costs least to read; none is cut",
-    ),
-    flag(
-        Id::Null,
-        Some(b'z'),
-        Some("null-data"),
-        "With --unordered, records end with a NUL instead of a newline",
-    ),
-    flag(
-        Id::Unbuffered,
-        Some(b'u'),
-        None,
-        "Does nothing: output is never held back",
-    ),
+    Opt::flag(Id::Unordered, 0, "unordered", "Write the lines of each file in the order that costs least to read; none is cut").of_ours(),
+    Opt::flag(Id::Null, b'z', "null-data", "With --unordered, records end with a NUL instead of a newline").of_ours(),
+    Opt::new(Id::Unbuffered, b'u', None, Arg::None, "Does nothing: output is never held back").of_ours(),
     plan::option(Id::Plan),
-    Opt {
-        ours: false,
-        ..flag(Id::Help, None, Some("help"), "Print this help")
-    },
-    Opt {
-        ours: false,
-        ..flag(Id::Version, None, Some("version"), "Print the version")
-    },
+    Opt::flag(Id::Help, 0, "help", "Print this help"),
+    Opt::flag(Id::Version, 0, "version", "Print the version"),
 ];
 
 fn command() -> Command {

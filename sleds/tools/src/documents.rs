@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
 
-use crate::Tool;
+use sleds_common::Tool;
 
 pub(crate) const MAN: Tool = Tool {
     name: "man",

@@ -1,8 +1,8 @@
 //! The program `sleds`: tools that read what is cheap to read first.
 //!
-//! Each tool is a module with a `TOOL`: what it is called, how its command line looks (which gives
+//! Each tool is a module or a crate with a `TOOL`: what it is called, how its command line looks (which gives
 //! help, man pages and completions), and what runs it. A tool gets its arguments unparsed, because
-//! those that stand beside a GNU program take them as that one does (`gnu/`), and `find` and `grep`
+//! those that stand beside a GNU program take them as that one does (`gnu` of `sleds-common`), and `find` and `grep`
 //! have command lines of their own making.
 //!
 //! What holds throughout:
@@ -10,55 +10,37 @@
 //!   order of reading; messages begin with `sleds TOOL` in place of its name, and exit codes are
 //!   its.
 //! - What is a character, a space or a capital is asked of the C library, in the user's locale
-//!   (`locale`).
+//!   (`locale` there).
 
 #![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 
-mod bench;
 mod calibrate;
 mod cat;
 mod documents;
-mod find;
 mod fits;
-mod gnu;
-mod grep;
-mod input;
-mod locale;
 mod output;
-mod plan;
-mod quantity;
 mod show;
-mod signals;
 #[cfg(all(target_env = "gnu", not(test)))]
 mod start;
 mod strip;
 mod watch;
 mod wc;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Command;
-
-/// One of the tools.
-struct Tool {
-    name: &'static str,
-    /// Its command line, as help and documents show it.
-    command: fn() -> Command,
-    /// Runs it with the arguments after its name.
-    run: fn(Vec<OsString>) -> ExitCode,
-}
+use sleds_common::Tool;
 
 const TOOLS: &[Tool] = &[
     show::TOOL,
     calibrate::TOOL,
     watch::TOOL,
     wc::TOOL,
-    grep::TOOL,
-    find::TOOL,
+    sleds_grep::TOOL,
+    sleds_find::TOOL,
     cat::TOOL,
     fits::TOOL,
-    bench::TOOL,
+    sleds_bench::TOOL,
     documents::MAN,
     documents::COMPLETIONS,
 ];
@@ -94,6 +76,6 @@ fn run() -> ExitCode {
 
 #[cfg(any(test, not(target_env = "gnu")))]
 fn main() -> ExitCode {
-    signals::end_quietly_when_nobody_reads();
+    sleds_common::signals::end_quietly_when_nobody_reads();
     run()
 }

@@ -12,10 +12,10 @@ use sleds::{
     Delivery, DescribeError, Describer, Level, Place, Plan, Sled, Source, TableError, delivery_time,
 };
 
-use crate::Tool;
 use crate::output::{self, Color, Screen, result_line};
-use crate::quantity::{percent, rate, seconds, spread_of_seconds};
 use crate::strip;
+use sleds_common::Tool;
+use sleds_common::quantity::{percent, rate, seconds, spread_of_seconds};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "show",

@@ -14,11 +14,11 @@ use forebay_units::ByteLen;
 use serde::Serialize;
 use sleds::{DescribeError, Estimator, Sled};
 
-use crate::Tool;
 use crate::output::{self, Color, Screen, result_line};
-use crate::quantity::{percent, seconds};
 use crate::show::{open, say_problem};
 use crate::strip;
+use sleds_common::Tool;
+use sleds_common::quantity::{percent, seconds};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "watch",

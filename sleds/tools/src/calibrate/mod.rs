@@ -12,9 +12,9 @@ use clap::{CommandFactory as _, Parser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sleds::{Entry, Rates, Source, Table, TableError, calibrate, format};
 
-use crate::Tool;
 use crate::output::{self, result_line};
-use crate::quantity::{rate, seconds};
+use sleds_common::Tool;
+use sleds_common::quantity::{rate, seconds};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "calibrate",

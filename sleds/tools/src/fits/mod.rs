@@ -26,9 +26,9 @@ use anyhow::{Context as _, Result};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use sleds::Plan;
 
-use crate::Tool;
 use hdu::{Fits, Which, named, which_of};
 use image::Stored;
+use sleds_common::Tool;
 use target::Target;
 
 pub(crate) const TOOL: Tool = Tool {
@@ -47,7 +47,7 @@ fn command() -> Command {
 }
 
 fn common(command: Command) -> Command {
-    let plans = crate::plan::NAMES.map(|(name, _)| name);
+    let plans = sleds_common::plan::NAMES.map(|(name, _)| name);
     command
         .arg(
             Arg::new("infile")
@@ -183,7 +183,7 @@ fn given(matches: &ArgMatches) -> Given {
     // The sign by which cfitsio's programs are told to replace a file.
     let stripped = output.as_bytes().strip_prefix(b"!").map(OsStr::from_bytes);
     let plan = matches.get_one::<String>("plan");
-    let plan = crate::plan::NAMES
+    let plan = sleds_common::plan::NAMES
         .iter()
         .find(|(name, _)| plan.is_some_and(|p| p == name));
     Given {

@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use clap::Command;
 use sleds::Plan;
 
-use crate::gnu::{self, Arg, Item, Opt, Usage};
-use crate::plan;
+use sleds_common::gnu::{self, Item, Opt, Usage};
+use sleds_common::plan;
 
 /// What an option is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,54 +24,19 @@ pub(super) enum Id {
     Version,
 }
 
-const fn flag(id: Id, short: Option<u8>, long: &'static str, help: &'static str) -> Opt<Id> {
-    Opt {
-        id,
-        short,
-        long: Some(long),
-        arg: Arg::None,
-        help,
-        ours: false,
-    }
-}
-
-pub(super) const TABLE: [Opt<Id>; 11] = [
-    flag(Id::Bytes, Some(b'c'), "bytes", "Print the byte counts"),
-    flag(Id::Chars, Some(b'm'), "chars", "Print the character counts"),
-    flag(Id::Lines, Some(b'l'), "lines", "Print the newline counts"),
-    flag(
-        Id::Width,
-        Some(b'L'),
-        "max-line-length",
-        "Print the width of the longest line",
-    ),
-    flag(Id::Words, Some(b'w'), "words", "Print the word counts"),
-    Opt {
-        id: Id::Files0From,
-        short: None,
-        long: Some("files0-from"),
-        arg: Arg::Required("F"),
-        help: "Read the files whose names, each ended by a NUL, are in F; if F is '-', on standard \
-               input",
-        ours: false,
-    },
-    Opt {
-        id: Id::Total,
-        short: None,
-        long: Some("total"),
-        arg: Arg::Required("WHEN"),
-        help: "When to print a line with the total: auto, always, only or never",
-        ours: false,
-    },
-    flag(
-        Id::Debug,
-        None,
-        "debug",
-        "Say on standard error in which order each file is read",
-    ),
+#[rustfmt::skip]
+const TABLE: [Opt<Id>; 11] = [
+    Opt::flag(Id::Bytes, b'c', "bytes", "Print the byte counts"),
+    Opt::flag(Id::Chars, b'm', "chars", "Print the character counts"),
+    Opt::flag(Id::Lines, b'l', "lines", "Print the newline counts"),
+    Opt::flag(Id::Width, b'L', "max-line-length", "Print the width of the longest line"),
+    Opt::flag(Id::Words, b'w', "words", "Print the word counts"),
+    Opt::with(Id::Files0From, 0, "files0-from", "F", "Read the files whose names, each ended by a NUL, are in F; if F is '-', on standard input"),
+    Opt::with(Id::Total, 0, "total", "WHEN", "When to print a line with the total: auto, always, only or never"),
+    Opt::flag(Id::Debug, 0, "debug", "Say on standard error in which order each file is read"),
     plan::option(Id::Plan),
-    flag(Id::Help, None, "help", "Print this help"),
-    flag(Id::Version, None, "version", "Print the version"),
+    Opt::flag(Id::Help, 0, "help", "Print this help"),
+    Opt::flag(Id::Version, 0, "version", "Print the version"),
 ];
 
 pub(super) fn command() -> Command {

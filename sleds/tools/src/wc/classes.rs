@@ -1,6 +1,6 @@
 //! What a character is to `wc`, as the user's locale has it.
 
-use crate::locale::{Charset, Decoded, Locale};
+use sleds_common::locale::{Charset, Decoded, Locale};
 
 /// What a character does, in bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

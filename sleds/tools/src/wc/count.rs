@@ -7,13 +7,13 @@ use std::os::unix::fs::MetadataExt as _;
 
 use sleds::{Plan, ReadOptions, Reader, Unit};
 
-use crate::locale::{Charset, Locale};
 use crate::wc::args::Columns;
 use crate::wc::classes::{Classes, is_our_utf8};
 use crate::wc::report::Figures;
 use crate::wc::scan::{Scanner, Wanted};
 use crate::wc::sequence::Sequence;
 use crate::wc::summary::{Counts, Summary};
+use sleds_common::locale::{Charset, Locale};
 
 /// Bytes read at once: enough that the calls cost nothing, little enough for the processor's caches.
 const CHUNK: usize = 128 << 10;

@@ -22,12 +22,12 @@ use std::process::ExitCode;
 
 use sleds::Plan;
 
-use crate::gnu::{self, Complaints, quoted, quoted_if_needed};
-use crate::{Tool, input};
 use args::{Asked, Job, Total};
 use count::{Counted, Counter};
 use names::Names;
 use report::{Figures, Report, digits};
+use sleds_common::gnu::{self, Complaints, quoted, quoted_if_needed};
+use sleds_common::{Tool, input};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "wc",

@@ -5,8 +5,8 @@ use std::fs::{File, Metadata};
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
 
-use crate::gnu::{quoted, reason};
-use crate::input;
+use sleds_common::gnu::{quoted, reason};
+use sleds_common::input;
 
 /// A list this long or longer is not read as a whole first.
 const LIST_BYTES_MAX: u64 = 10 << 20;

@@ -5,8 +5,8 @@ use std::fs::Metadata;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::gnu::quoted_if_needed;
 use crate::wc::args::Columns;
+use sleds_common::gnu::quoted_if_needed;
 
 /// Counts of a file, or of all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -2,9 +2,9 @@
 
 use memchr::memchr_iter;
 
-use crate::locale::{Charset, Decoded};
 use crate::wc::classes::{Class, Classes, decode, length};
 use crate::wc::summary::{Counts, Edges, Few, Joint, Kind, LONGEST, Line, Span, Summary, Words};
+use sleds_common::locale::{Charset, Decoded};
 
 /// What has to be found out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

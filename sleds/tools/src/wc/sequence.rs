@@ -1,10 +1,10 @@
 //! Counting from the first byte to the last, for character sets in which only that tells where
 //! characters begin (EUC, Shift JIS, GBK and the like). The C library decodes.
 
-use crate::locale::{Decoded, Locale, State};
 use crate::wc::classes::Classes;
 use crate::wc::scan::Tally;
 use crate::wc::summary::Counts;
+use sleds_common::locale::{Decoded, Locale, State};
 
 /// Longest sequence of bytes that may be kept as an unfinished character; beyond this it is taken
 /// for a shift that leads nowhere, and its first byte dropped.

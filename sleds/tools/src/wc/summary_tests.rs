@@ -6,7 +6,7 @@ use super::classes::{Classes, decode};
 use super::count::Parts;
 use super::scan::{Scanner, Tally, Wanted};
 use super::summary::{Counts, LONGEST, Summary};
-use crate::locale::{Charset, Decoded, Locale};
+use sleds_common::locale::{Charset, Decoded, Locale};
 
 const ALL: Wanted = Wanted {
     words: true,

@@ -1,0 +1,205 @@
+//! The files that are read, and their state in the page cache.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rustix::fs::{Advice, fadvise};
+
+use super::cases::{Input, State};
+use crate::arguments::MIB;
+use crate::files::{self, NEEDLE, Rng};
+
+/// How many small files there are, and how large they are.
+const MANY: u64 = 2000;
+const SMALL: u64 = 4096;
+const LONG_LINE: usize = 4 << 20;
+
+/// Files on disk.
+pub(super) struct Made {
+    /// What to name on a command line.
+    pub(super) operands: Vec<PathBuf>,
+    pub(super) recursive: bool,
+    pub(super) files: Vec<PathBuf>,
+}
+
+/// Makes the files of an input in `directory`, which must not be there. `large` is how many bytes the
+/// large text has.
+///
+/// # Errors
+/// If they cannot be written.
+pub(super) fn make(input: Input, directory: &Path, large: u64, seed: u64) -> Result<Made> {
+    fs::create_dir(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let one = directory.join("text");
+    let part = (large / 4).max(MIB);
+    match input {
+        Input::Large => files::text(&one, large, seed)?,
+        Input::Medium => files::text(&one, MIB, seed)?,
+        Input::Tiny => files::text(&one, 64, seed)?,
+        Input::Long => long_lines(&one, part, seed)?,
+        Input::Scripts => write(&one, part, scripts, seed)?,
+        Input::Binary => write(
+            &one,
+            part,
+            |out, rng| out.extend(rng.next().to_ne_bytes()),
+            seed,
+        )?,
+        Input::Many | Input::Tree => {
+            let name = |n| directory.join(format!("text{n}"));
+            for n in 0..MANY {
+                files::text(&name(n), SMALL, seed + n)?;
+            }
+            let files: Vec<_> = (0..MANY).map(name).collect();
+            let recursive = input == Input::Tree;
+            return Ok(Made {
+                operands: match recursive {
+                    true => vec![directory.to_owned()],
+                    false => files.clone(),
+                },
+                recursive,
+                files,
+            });
+        }
+    }
+    Ok(Made {
+        operands: vec![one.clone()],
+        recursive: false,
+        files: vec![one],
+    })
+}
+
+/// A file of `length` bytes, of what `more` appends to a buffer again and again.
+fn write(path: &Path, length: u64, more: impl Fn(&mut Vec<u8>, &mut Rng), seed: u64) -> Result<()> {
+    let file = File::create_new(path)?;
+    let mut out = BufWriter::new(&file);
+    let (mut rng, mut buf) = (Rng(seed), Vec::new());
+    let mut left = length as usize;
+    while left > 0 {
+        buf.clear();
+        more(&mut buf, &mut rng);
+        let n = buf.len().min(left);
+        out.write_all(&buf[..n])?;
+        left -= n;
+    }
+    out.flush()?;
+    drop(out);
+    file.sync_all().with_context(|| path.display().to_string())
+}
+
+/// A text with few ends of lines.
+fn long_lines(path: &Path, length: u64, seed: u64) -> Result<()> {
+    let texts = path.with_extension("lines");
+    files::text(&texts, length, seed)?;
+    let mut bytes = Vec::new();
+    File::open(&texts)?.read_to_end(&mut bytes)?;
+    fs::remove_file(&texts)?;
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        if *byte == b'\n' && (at + 1) % LONG_LINE != 0 {
+            *byte = b' ';
+        }
+    }
+    let file = File::create_new(path)?;
+    file.write_all_at(&bytes, 0)?;
+    file.sync_all().with_context(|| path.display().to_string())
+}
+
+/// First letters of alphabets, and how many follow: Latin with accents, Greek, Cyrillic, Devanagari,
+/// Chinese.
+const SCRIPTS: [(u32, u64); 5] = [
+    (0xdf, 32),
+    (0x3b1, 25),
+    (0x430, 32),
+    (0x905, 50),
+    (0x4e00, 5000),
+];
+
+/// A line of eight words, each in ASCII or a script; one in 512 with the needle.
+fn scripts(line: &mut Vec<u8>, rng: &mut Rng) {
+    if rng.below(512) == 0 {
+        line.extend_from_slice(NEEDLE.as_bytes());
+        line.push(b' ');
+    }
+    for _ in 0..8 {
+        let script = SCRIPTS.get(rng.below(10) as usize);
+        let (first, count) = *script.unwrap_or(&(u32::from(b'a'), 26));
+        for _ in 0..3 + rng.below(5) {
+            let letter = char::from_u32(first + rng.below(count) as u32);
+            let letter = letter.expect("the alphabets have no gaps");
+            line.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+        line.push(b' ');
+    }
+    line.push(b'\n');
+}
+
+impl Made {
+    /// Brings the files into a state.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub(super) fn prepare(&self, state: State) -> Result<()> {
+        self.files.iter().try_for_each(|path| prepare(path, state))
+    }
+}
+
+fn prepare(path: &Path, state: State) -> Result<()> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let length = file.metadata()?.len();
+    let at = match state {
+        State::Cached => 0,
+        State::Half => length / 2,
+        State::Uncached | State::Throttled => length,
+    };
+    if state != State::Cached {
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+        // Read-ahead would bring in more than is asked for.
+        fadvise(&file, 0, None, Advice::Random)?;
+    }
+    files::read_part(&file, at, length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_input_can_be_made_and_brought_into_every_state() {
+        use crate::costs::cases::{INPUTS, STATES};
+        let directory = tempfile::tempdir().unwrap();
+        for (input, name, _) in INPUTS {
+            let made = make(input, &directory.path().join(name), MIB, 1).unwrap();
+            assert!(
+                made.files
+                    .iter()
+                    .all(|file| file.metadata().unwrap().len() > 0),
+                "{name}"
+            );
+            for (state, ..) in STATES {
+                made.prepare(state).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn scripts_are_text_with_the_needle_in_it() {
+        let (mut text, mut rng) = (Vec::new(), Rng(1));
+        for _ in 0..5000 {
+            scripts(&mut text, &mut rng);
+        }
+        let text = String::from_utf8(text).unwrap();
+        assert!((1..100).contains(&text.matches(NEEDLE).count()));
+        assert!(text.chars().count() * 3 < text.len() * 2);
+    }
+
+    #[test]
+    fn long_lines_are_of_their_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("text");
+        long_lines(&path, 9 << 20, 1).unwrap();
+        let bytes = fs::read(path).unwrap();
+        let lines: Vec<_> = bytes.split(|b| *b == b'\n').map(<[u8]>::len).collect();
+        assert_eq!(lines, [LONG_LINE - 1, LONG_LINE - 1, 1 << 20]);
+    }
+}

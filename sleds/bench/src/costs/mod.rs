@@ -1,0 +1,314 @@
+//! What our `wc` and `grep` cost beside GNU's, where reading in another order can gain nothing, and
+//! where it can.
+//!
+//! The bar: never more than 2 % slower, and on cached files not slower at all.
+
+mod cases;
+mod inputs;
+mod table;
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::fs::MemfdFlags;
+
+use super::arguments::{Folders, mebibytes};
+use super::cgroup::{Limited, Limits, UNLIMITED};
+use super::files;
+use super::measure::{self, Run};
+use super::stats::Median;
+use cases::{CASES, Case, INPUTS, Input, STATES, State};
+use inputs::Made;
+use table::{Cell, LOCALES, Row, Section};
+
+/// A round is repeated until it has taken so many seconds, but not more than [`REPEATS`] times.
+const ROUND_S: f64 = 0.03;
+const REPEATS: usize = 30;
+
+/// What to do.
+#[derive(clap::Args)]
+pub(super) struct Settings {
+    #[command(flatten)]
+    folders: Folders,
+    /// Which to measure: wc, grep; large, medium, tiny, many, tree, long, scripts, binary; cached,
+    /// half, uncached, throttled
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// How often each is measured
+    #[arg(long, value_name = "N", default_value = "11", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Size of the large text, in MiB
+    #[arg(long, value_name = "MIB", default_value = "256", value_parser = mebibytes)]
+    size: u64,
+    /// What the slow disk may read, in MiB a second
+    #[arg(long, value_name = "MIB/S", default_value = "100", value_parser = mebibytes)]
+    rate: u64,
+}
+
+impl Settings {
+    /// Whether `name`, one of `names`, is wanted: all are, unless some of them were named.
+    fn wants(&self, name: &str, names: &[&str]) -> bool {
+        let named = |name: &str| self.only.iter().any(|only| only == name);
+        named(name) || !names.iter().any(|name| named(name))
+    }
+
+    fn wants_tool(&self, tool: &str) -> bool {
+        self.wants(tool, &TOOLS)
+    }
+
+    fn inputs(&self) -> impl Iterator<Item = (Input, &'static str, &'static str)> {
+        let names = INPUTS.map(|(_, name, _)| name);
+        INPUTS
+            .into_iter()
+            .filter(move |(_, name, _)| self.wants(name, &names))
+    }
+
+    fn states(&self) -> impl Iterator<Item = (State, &'static str, &'static str)> {
+        let names = STATES.map(|(_, name, _)| name);
+        STATES
+            .into_iter()
+            .filter(move |(_, name, _)| self.wants(name, &names))
+    }
+}
+
+const TOOLS: [&str; 2] = ["wc", "grep"];
+
+/// Measures, and gives the report's path.
+///
+/// # Errors
+/// If files cannot be made, a program fails, or the two print different things.
+pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
+    check_names(&settings.only)?;
+    files::make_folder(&settings.folders.output)?;
+    let scratch = files::scratch(&settings.folders.directory)?;
+    let mut sections = Vec::new();
+    let mut skipped = String::new();
+    let progress =
+        ProgressBar::new_spinner().with_style(ProgressStyle::with_template("{elapsed} {msg}")?);
+    for (input, name, about) in settings.inputs() {
+        let directory = scratch.path().join(name);
+        let made = inputs::make(input, &directory, settings.size, settings.folders.seed)?;
+        for (state, _, state_name) in settings.states() {
+            let takes = |case: &&Case| input.takes(case, state) && settings.wants_tool(case.tool);
+            let cases: Vec<_> = CASES.iter().filter(takes).collect();
+            if cases.is_empty() {
+                continue;
+            }
+            let limited = match limits(settings, state).map(|l| Limited::enter(&directory, l)) {
+                Some(Err(error)) => {
+                    writeln!(
+                        skipped,
+                        "Not measured: {about}, {state_name}, since {error:#}."
+                    )?;
+                    continue;
+                }
+                other => other,
+            };
+            let title = format!("{about}, {state_name}");
+            let mut rows = Vec::new();
+            for case in cases {
+                progress.set_message(format!("{title}: {}", case.title()));
+                progress.tick();
+                let cells = LOCALES.map(|locale| cell(settings, case, &made, state, locale));
+                rows.push(Row {
+                    title: case.title(),
+                    cells: cells.into_iter().collect::<Result<_>>()?,
+                });
+            }
+            drop(limited);
+            sections.push(Section { title, state, rows });
+        }
+        fs::remove_dir_all(&directory)?;
+    }
+    progress.finish_and_clear();
+    let path = settings.folders.output.join("costs.md");
+    let page = table::page(&(preface(settings)? + &skipped), &sections);
+    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+fn check_names(only: &[String]) -> Result<()> {
+    let inputs = INPUTS.map(|(_, name, _)| name);
+    let states = STATES.map(|(_, name, _)| name);
+    let names: Vec<&str> = TOOLS.into_iter().chain(inputs).chain(states).collect();
+    match only.iter().find(|name| !names.contains(&name.as_str())) {
+        Some(name) => bail!(
+            "nothing is called \"{name}\"; there are {}",
+            names.join(", ")
+        ),
+        None => Ok(()),
+    }
+}
+
+fn limits(settings: &Settings, state: State) -> Option<Limits> {
+    (state == State::Throttled).then_some(Limits {
+        memory: UNLIMITED,
+        read_bps: settings.rate,
+    })
+}
+
+/// What both are to run.
+struct Pair {
+    gnu: (PathBuf, Vec<OsString>),
+    ours: (PathBuf, Vec<OsString>),
+}
+
+impl Pair {
+    fn new(case: &Case, made: &Made) -> Result<Pair> {
+        let mut args: Vec<OsString> = Vec::new();
+        if made.recursive {
+            args.push("-r".into());
+        }
+        args.extend(case.args.iter().map(OsString::from));
+        args.extend(made.operands.iter().map(OsString::from));
+        let tool = OsString::from(case.tool);
+        let program = std::env::current_exe().context("where is this program?")?;
+        Ok(Pair {
+            ours: (
+                program,
+                std::iter::once(tool).chain(args.iter().cloned()).collect(),
+            ),
+            gnu: (case.tool.into(), args),
+        })
+    }
+}
+
+/// Measures one command in one locale: rounds of GNU's and ours, whose order changes each time.
+fn cell(settings: &Settings, case: &Case, made: &Made, state: State, locale: &str) -> Result<Cell> {
+    let pair = Pair::new(case, made)?;
+    let output = File::from(rustix::fs::memfd_create("printed", MemfdFlags::CLOEXEC)?);
+    let measure = |ours: bool| {
+        made.prepare(state)?;
+        let (program, args) = if ours { &pair.ours } else { &pair.gnu };
+        measure::run(program, args, &[("LC_ALL", locale.as_ref())], &output)
+    };
+    // The first run of each does not count: it brings in the programs.
+    let first = measure(false)?;
+    let expected = measure::printed(&output)?;
+    measure(true)?;
+    ensure!(
+        measure::printed(&output)? == expected,
+        "{} prints something else than GNU's in the locale {locale} ({} ...)",
+        case.title(),
+        made.operands[0].display()
+    );
+    let repeats = ((ROUND_S / first.seconds) as usize).clamp(1, REPEATS);
+    let mut rounds = Vec::new();
+    for round in 0..settings.rounds as usize {
+        let (mut gnu, mut ours) = (Vec::new(), Vec::new());
+        for repeat in 0..repeats {
+            if (round + repeat) % 2 == 0 {
+                gnu.push(measure(false)?);
+                ours.push(measure(true)?);
+            } else {
+                ours.push(measure(true)?);
+                gnu.push(measure(false)?);
+            }
+        }
+        rounds.push((gnu, ours));
+    }
+    Ok(compare(&rounds))
+}
+
+/// The ratios of ours to GNU's, round by round.
+fn compare(rounds: &[(Vec<Run>, Vec<Run>)]) -> Cell {
+    let sum = |runs: &[Run], what: fn(&Run) -> f64| runs.iter().map(what).sum::<f64>();
+    let ratios = |what: fn(&Run) -> f64| {
+        let ratio = |(gnu, ours): &(Vec<Run>, Vec<Run>)| sum(ours, what) / sum(gnu, what);
+        Median::of(&rounds.iter().map(ratio).collect::<Vec<_>>())
+    };
+    let mean = |(gnu, _): &(Vec<Run>, Vec<Run>)| sum(gnu, |run| run.seconds) / gnu.len() as f64;
+    let means: Vec<f64> = rounds.iter().map(mean).collect();
+    Cell {
+        wall: ratios(|run| run.seconds),
+        cpu: ratios(|run| run.cpu_s),
+        gnu_s: Median::of(&means).median,
+    }
+}
+
+fn preface(settings: &Settings) -> Result<String> {
+    let mut text = String::new();
+    writeln!(
+        text,
+        "`sleds bench costs`: times of ours divided by GNU's, medians of {} rounds with the interval \
+         that holds the median with 90 % certainty. In a round both ran alternately, up to {REPEATS} \
+         times if they are quick. **Bold**: above the bar with all of the interval; `?`: with the \
+         median. Both printed the same in every case. The large text has {} MiB; long lines, scripts \
+         and random bytes a quarter of that. The slow disk reads {} MiB a second.\n",
+        settings.rounds,
+        settings.size >> 20,
+        settings.rate >> 20
+    )?;
+    for tool in TOOLS {
+        writeln!(text, "{}.", version(Path::new(tool))?)?;
+    }
+    text += &measure::machine();
+    Ok(text)
+}
+
+fn version(program: &Path) -> Result<String> {
+    let output = Command::new(program).arg("--version").output();
+    let output = output.with_context(|| program.display().to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(only: &[&str]) -> Settings {
+        Settings {
+            folders: Folders::default(),
+            only: only.iter().map(|name| (*name).to_owned()).collect(),
+            rounds: 11,
+            size: 1 << 20,
+            rate: 1 << 20,
+        }
+    }
+
+    #[test]
+    fn a_name_leaves_out_others_of_its_kind_only() {
+        let some = settings(&["wc", "tiny", "long"]);
+        assert!(some.wants_tool("wc") && !some.wants_tool("grep"));
+        let inputs: Vec<_> = some.inputs().map(|(_, name, _)| name).collect();
+        assert_eq!(inputs, ["tiny", "long"]);
+        assert_eq!(some.states().count(), STATES.len());
+        assert!(check_names(&some.only).is_ok());
+        assert!(check_names(&["gerp".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        let run = |seconds: f64| Run {
+            seconds,
+            cpu_s: seconds / 2.0,
+            read_bytes: 0,
+        };
+        // The machine became ten times as slow in the second round.
+        let rounds = [
+            (vec![run(1.0), run(1.0)], vec![run(1.0), run(2.0)]),
+            (vec![run(10.0), run(10.0)], vec![run(15.0), run(15.0)]),
+        ];
+        let cell = compare(&rounds);
+        assert_eq!((cell.wall.median, cell.cpu.median), (1.5, 1.5));
+        assert_eq!(cell.gnu_s, 5.5);
+    }
+
+    #[test]
+    fn ours_gets_the_same_words_behind_its_name() {
+        let made = Made {
+            operands: vec!["a".into(), "b".into()],
+            recursive: true,
+            files: Vec::new(),
+        };
+        let pair = Pair::new(&CASES[6], &made).unwrap();
+        assert_eq!(pair.gnu.1, ["-r", "forebay", "a", "b"]);
+        assert_eq!(pair.ours.1, ["grep", "-r", "forebay", "a", "b"]);
+    }
+}

@@ -1,0 +1,340 @@
+//! How right the estimates of delivery times are: each beside what the reading then took.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::{Advice, fadvise};
+use sleds::{Plan, ReadOptions, Reader, delivery_time, describe, level_of};
+
+use super::arguments::{Folders, MIB, mebibytes, seconds};
+use super::cgroup::{Limited, Limits, UNLIMITED};
+use super::files::{self, Rng};
+use super::stats::Median;
+use super::{levels, measure};
+use sleds_common::signals;
+
+/// A control group lets a disk that was idle run free for a moment, which the disk that is emulated would
+/// not: for so long it is kept busy before anything is measured.
+const CREDIT: Duration = Duration::from_millis(200);
+
+/// What to do.
+#[derive(clap::Args)]
+pub(super) struct Settings {
+    #[command(flatten)]
+    folders: Folders,
+    /// Memory for program and cache, in MiB
+    #[arg(long, value_name = "MIB", default_value = "64", value_parser = mebibytes)]
+    memory: u64,
+    /// What the disk may read, in MiB a second; 0 for no limit
+    #[arg(
+        long,
+        value_name = "MIB/S",
+        value_delimiter = ',',
+        default_value = "20,50,100,200,0"
+    )]
+    rates: Vec<u64>,
+    /// Sizes of files, in times of the memory
+    #[arg(
+        long,
+        value_name = "TIMES",
+        value_delimiter = ',',
+        default_value = "0.5,1.5"
+    )]
+    sizes: Vec<f64>,
+    /// How often each is estimated and measured; the medians count
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..1000))]
+    runs: u32,
+    /// How long to wait after a file was written, for a cache that goes on writing
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+    settle: Duration,
+    /// Measure in this process, and print lines for the one that started it
+    #[arg(long, hide = true)]
+    pub(super) inside: bool,
+}
+
+/// What of a file is cached before it is read.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Nothing,
+    /// The last half of as much as there is room for.
+    Tail,
+    /// Every second MiB, as far as there is room.
+    Mixed,
+    Everything,
+}
+
+const STATES: [(State, &str); 4] = [
+    (State::Nothing, "nothing"),
+    (State::Tail, "the end"),
+    (State::Mixed, "every second MiB"),
+    (State::Everything, "everything"),
+];
+
+/// One estimate and what the reading took.
+struct Line {
+    words: String,
+    /// Low, median, high, measured: seconds.
+    seconds: [f64; 4],
+}
+
+impl Line {
+    fn error(&self) -> f64 {
+        let [_, median, _, measured] = self.seconds;
+        (median / measured - 1.0).abs()
+    }
+}
+
+/// Measures at each rate, in a process of its own with a table of its own; gives the report's path.
+///
+/// # Errors
+/// If files cannot be made, or the disk cannot be measured.
+pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
+    files::make_folder(&settings.folders.output)?;
+    let mut lines = Vec::new();
+    for rate in &settings.rates {
+        let scratch = files::scratch(&settings.folders.directory)?;
+        let sizes: Vec<_> = settings.sizes.iter().map(f64::to_string).collect();
+        let mut printed = tempfile::tempfile().context("cannot make a temporary file")?;
+        let program = std::env::current_exe().context("where is this program?")?;
+        let mut command = measure::command(&program);
+        command
+            .args(["bench", "estimates", "--inside", "--dir"])
+            .arg(scratch.path())
+            .arg(format!("--memory={}", settings.memory / MIB))
+            .arg(format!("--rates={rate}"))
+            .arg(format!("--sizes={}", sizes.join(",")))
+            .arg(format!("--runs={}", settings.runs))
+            .arg(format!("--settle={}", settings.settle.as_secs()))
+            .arg(format!("--seed={}", settings.folders.seed))
+            .env(
+                sleds::format::TABLE_VARIABLE,
+                scratch.path().join("table.toml"),
+            )
+            .stdout(printed.try_clone()?);
+        let (status, _, ()) = measure::watched(command, |_| Ok(()))?;
+        ensure!(status.success(), "at {rate} MiB/s: {status}");
+        printed.rewind()?;
+        for line in io::read_to_string(printed)?.lines() {
+            lines.push(parse(line)?);
+        }
+    }
+    let path = settings.folders.output.join("estimates.md");
+    let text = report(settings, &lines)?;
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+fn parse(line: &str) -> Result<Line> {
+    let mut fields = line.split('\t');
+    let words = fields.next().unwrap_or("").to_owned();
+    let seconds: Result<Vec<f64>, _> = fields.map(str::parse).collect();
+    let Ok(seconds) = seconds?.try_into() else {
+        bail!("not a measurement: {line}");
+    };
+    Ok(Line { words, seconds })
+}
+
+fn report(settings: &Settings, lines: &[Line]) -> Result<String> {
+    let mut text = String::from("# Estimated delivery times beside measured ones\n\n");
+    let mut errors: Vec<f64> = lines.iter().map(Line::error).collect();
+    errors.sort_by(f64::total_cmp);
+    let median = errors
+        .get(errors.len() / 2)
+        .context("nothing was measured")?;
+    writeln!(
+        text,
+        "Memory for program and cache: {} MiB; {} estimates. **Median error: {:.0} %.** Within 25 %: \
+         {}.\n",
+        settings.memory / MIB,
+        lines.len(),
+        median * 100.0,
+        errors.iter().filter(|error| **error <= 0.25).count(),
+    )?;
+    text += "| disk, file, cached before, plan | estimate (range), s | measured, s | ratio |\n";
+    text += "|---|---:|---:|---:|\n";
+    for line in lines {
+        let [low, median, high, measured] = line.seconds;
+        writeln!(
+            text,
+            "| {} | {median:.3} ({low:.3} to {high:.3}) | {measured:.3} | {:.2} |",
+            line.words,
+            median / measured
+        )?;
+    }
+    Ok(text)
+}
+
+/// Measures at one rate, in this process, and prints a line for each estimate.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn inside(settings: &Settings) -> Result<()> {
+    let rate = *settings.rates.first().context("no rate")?;
+    let limits = Limits {
+        memory: settings.memory,
+        read_bps: match rate {
+            0 => UNLIMITED,
+            rate => rate * MIB,
+        },
+    };
+    let scratch = &settings.folders.directory;
+    let limited = Limited::enter(scratch, limits);
+    if let Err(error) = &limited {
+        ensure!(rate == 0, "cannot limit the disk: {error:#}");
+        eprintln!("sleds bench: memory is not limited, since {error:#}");
+    }
+    let busy = scratch.join("calibration");
+    files::text(&busy, settings.memory, settings.folders.seed)?;
+    thread::sleep(settings.settle);
+    let sleds = std::env::current_exe().context("where is this program?")?;
+    levels::calibrate(&sleds, &busy, &sleds::format::path_to_write())?;
+    let busy = (rate > 0).then(|| File::open(&busy)).transpose()?;
+    for (n, times) in settings.sizes.iter().enumerate() {
+        let bytes = (settings.memory as f64 * times) as u64;
+        let path = scratch.join("input");
+        files::text(&path, bytes, settings.folders.seed + n as u64)?;
+        thread::sleep(settings.settle);
+        let (disk, _) = level_of(&File::open(&path)?)?;
+        for (state, name) in STATES {
+            // What does not fit is not cached after it was read.
+            if matches!(state, State::Everything) && bytes * 4 > settings.memory * 3 {
+                continue;
+            }
+            for (plan, plan_name) in [(Plan::Linear, "linear"), (Plan::Best, "best")] {
+                let runs = (0..settings.runs.max(1)).map(|_| {
+                    signals::told_to_end()?;
+                    let file = prepare(&path, bytes, settings, state)?;
+                    busy.as_ref().map_or(Ok(()), spend_credit)?;
+                    measure(&file, bytes, plan)
+                });
+                let [low, median, high, measured] = medians(&runs.collect::<Result<Vec<_>>>()?);
+                let speed = match rate {
+                    0 => "not limited".to_owned(),
+                    rate => format!("{rate} MiB/s"),
+                };
+                let size = bytes / MIB;
+                println!(
+                    "{disk}, {speed}, {size} MiB, {name}, {plan_name}\t{low}\t{median}\t{high}\t{measured}"
+                );
+            }
+        }
+        fs::remove_file(&path)?;
+    }
+    Ok(())
+}
+
+/// Of each number by itself.
+fn medians(runs: &[[f64; 4]]) -> [f64; 4] {
+    std::array::from_fn(|nth| {
+        let values: Vec<f64> = runs.iter().map(|run| run[nth]).collect();
+        Median::of(&values).median
+    })
+}
+
+/// Reads from the disk, past the page cache, which is not to change.
+fn spend_credit(mut file: &File) -> Result<()> {
+    // Too little at a time to teach the table anything.
+    const BYTES: u64 = 2 * MIB;
+    let begun = Instant::now();
+    let mut at = 0;
+    while begun.elapsed() < CREDIT {
+        file.seek(SeekFrom::Start(at))?;
+        let options = ReadOptions {
+            plan: Plan::Best,
+            ..ReadOptions::default()
+        };
+        let mut reader = Reader::before(file, at + BYTES, options)?;
+        while reader.next_piece()?.is_some() {}
+        at = (at + BYTES) % (file.metadata()?.len() / BYTES * BYTES).max(BYTES);
+    }
+    Ok(())
+}
+
+/// Estimates and reads: low, median, high and measured, in seconds.
+fn measure(file: &File, bytes: u64, plan: Plan) -> Result<[f64; 4]> {
+    let estimate = delivery_time(&describe(file)?, plan)
+        .known()
+        .context("nothing is known of a part of the file")?;
+    let options = ReadOptions {
+        plan,
+        ..ReadOptions::default()
+    };
+    let begun = Instant::now();
+    let mut reader = Reader::new(file, options)?;
+    let mut read = 0;
+    while let Some(piece) = reader.next_piece()? {
+        read += piece.data.len() as u64;
+    }
+    let measured = begun.elapsed().as_secs_f64();
+    ensure!(read == bytes, "read {read} bytes of {bytes}");
+    Ok([estimate.low, estimate.median, estimate.high, measured])
+}
+
+/// Brings the cache into a state: the file, opened anew.
+fn prepare(path: &Path, bytes: u64, settings: &Settings, state: State) -> Result<File> {
+    let file = File::open(path)?;
+    fadvise(&file, 0, None, Advice::DontNeed)?;
+    let mib = bytes / MIB;
+    let room = (bytes / 2).min(settings.memory * 2 / 5) / MIB;
+    match state {
+        State::Nothing => {}
+        // To the end, as any program that reads to the end.
+        State::Tail => files::read_part(&file, (mib - room) * MIB, bytes)?,
+        State::Everything => files::read_part(&file, 0, bytes)?,
+        State::Mixed => {
+            // Read-ahead would bring in more than is asked for.
+            fadvise(&file, 0, None, Advice::Random)?;
+            let first = Rng(settings.folders.seed).below(2);
+            for n in 0..room {
+                let at = (first + n * 2) * MIB;
+                files::read_part(&file, at, at + MIB)?;
+            }
+        }
+    }
+    // What was said about reading is of the open file.
+    File::open(path).map_err(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_each_number_counts() {
+        let runs = [
+            [1.0, 9.0, 5.0, 2.0],
+            [3.0, 7.0, 5.0, 9.0],
+            [2.0, 8.0, 6.0, 1.0],
+        ];
+        assert_eq!(medians(&runs), [2.0, 8.0, 5.0, 2.0]);
+    }
+
+    #[test]
+    fn the_report_gives_the_median_of_the_errors() {
+        let settings = Settings {
+            folders: Folders::default(),
+            memory: 64 * MIB,
+            rates: vec![100],
+            sizes: vec![1.0],
+            runs: 1,
+            settle: Duration::ZERO,
+            inside: false,
+        };
+        let lines =
+            ["a\t1\t2\t3\t2", "b\t1\t3\t4\t2", "c\t1\t1.8\t4\t2"].map(|l| parse(l).unwrap());
+        let text = report(&settings, &lines).unwrap();
+        assert!(
+            text.contains("**Median error: 10 %.** Within 25 %: 2."),
+            "{text}"
+        );
+        assert!(
+            text.contains("| b | 3.000 (1.000 to 4.000) | 2.000 | 1.50 |"),
+            "{text}"
+        );
+    }
+}

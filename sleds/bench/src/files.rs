@@ -1,0 +1,195 @@
+//! The files that are read: text with rare matches, and images.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+/// A folder to make files in, which goes with its contents when it is dropped.
+pub(super) fn scratch(directory: &Path) -> Result<TempDir> {
+    let folder = tempfile::Builder::new()
+        .prefix("sleds-bench-")
+        .tempdir_in(directory);
+    folder.with_context(|| format!("cannot write in {}", directory.display()))
+}
+
+/// Makes a folder for a report, unless it is there.
+pub(super) fn make_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// Reads a file from one byte to another, or to its end.
+pub(super) fn read_part(file: &File, mut at: u64, end: u64) -> Result<()> {
+    let mut buf = vec![0; 64 << 10];
+    while at < end {
+        match file.read_at(&mut buf, at)? {
+            0 => break,
+            n => at += n as u64,
+        }
+    }
+    Ok(())
+}
+
+/// What `grep` looks for: once in [`MATCH_EVERY`] bytes of a text.
+pub(super) const NEEDLE: &str = "forebay";
+/// Words that occur once in a file each.
+pub(super) const LONE_NEEDLES: usize = 40;
+/// Kilobytes of matches in megabytes of text, as in the paper (section 5.2).
+const MATCH_EVERY: u64 = 64 << 10;
+/// Bytes of each line of a text, its end included.
+const LINE: usize = 64;
+
+/// A small generator (SplitMix64).
+pub(super) struct Rng(pub(super) u64);
+
+impl Rng {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `n`.
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+fn create(path: &Path) -> Result<File> {
+    File::create_new(path).with_context(|| format!("cannot make {}", path.display()))
+}
+
+fn finish(file: &File, path: &Path) -> Result<()> {
+    // Dirty pages cannot leave the cache, which would make the first runs differ.
+    file.sync_all()
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The `n`-th word that occurs once.
+pub(super) fn lone_needle(n: usize) -> String {
+    format!("penstock{:02}", n % LONE_NEEDLES)
+}
+
+/// A text of `len` bytes in lines of words.
+///
+/// The words that occur once lie in random places. They are there from the beginning: to put one in
+/// later would bring its page into the cache, and that page is the one that matters.
+pub(super) fn text(path: &Path, len: u64, seed: u64) -> Result<()> {
+    let file = create(path)?;
+    let mut out = BufWriter::with_capacity(1 << 20, &file);
+    let mut rng = Rng(seed);
+    let mut lone = BTreeMap::new();
+    while lone.len() < LONE_NEEDLES.min((len / LINE as u64 / 4) as usize) {
+        // Not in the lines that match otherwise.
+        let line = rng.below(len / LINE as u64);
+        if !(line * LINE as u64).is_multiple_of(MATCH_EVERY) && !lone.contains_key(&line) {
+            lone.insert(line, lone_needle(lone.len()));
+        }
+    }
+    for at in (0..len).step_by(LINE) {
+        let mut line = [b' '; LINE];
+        for word in line.chunks_mut(8) {
+            let letters = 3 + rng.below(5) as usize;
+            let mut bits = rng.next();
+            for letter in &mut word[..letters] {
+                *letter = b'a' + (bits % 26) as u8;
+                bits /= 26;
+            }
+        }
+        if at % MATCH_EVERY == 0 {
+            line[..NEEDLE.len()].copy_from_slice(NEEDLE.as_bytes());
+        }
+        if let Some(needle) = lone.get(&(at / LINE as u64)) {
+            line[8..8 + needle.len()].copy_from_slice(needle.as_bytes());
+        }
+        line[LINE - 1] = b'\n';
+        let rest = usize::try_from(len - at).unwrap_or(LINE).min(LINE);
+        out.write_all(&line[..rest])?;
+    }
+    out.flush()?;
+    drop(out);
+    finish(&file, path)
+}
+
+/// A FITS image of about `len` bytes: a square of 32-bit floating-point numbers.
+pub(super) fn image(path: &Path, len: u64, seed: u64) -> Result<()> {
+    const BLOCK: usize = 2880;
+    // A multiple of 4, so that nothing is dropped when it is binned by 4.
+    let side = (len as f64 / 4.0).sqrt() as u64 / 4 * 4;
+    let file = create(path)?;
+    let mut out = BufWriter::with_capacity(1 << 20, &file);
+    let mut header = String::new();
+    for (key, value) in [
+        ("SIMPLE", "T".to_owned()),
+        ("BITPIX", "-32".to_owned()),
+        ("NAXIS", "2".to_owned()),
+        ("NAXIS1", side.to_string()),
+        ("NAXIS2", side.to_string()),
+    ] {
+        header += &format!("{:<80}", format!("{key:<8}= {value:>20}"));
+    }
+    header += &format!("{:<80}", "END");
+    write!(
+        out,
+        "{header:<width$}",
+        width = header.len().next_multiple_of(BLOCK)
+    )?;
+    let mut rng = Rng(seed);
+    for _ in 0..side * side {
+        let value = rng.below(1000) as f32 / 10.0;
+        out.write_all(&value.to_be_bytes())?;
+    }
+    let over = (side * side * 4) as usize % BLOCK;
+    out.write_all(&vec![0; if over == 0 { 0 } else { BLOCK - over }])?;
+    out.flush()?;
+    drop(out);
+    finish(&file, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_its_length_and_its_matches() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("text");
+        text(&path, 200_000, 1).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len(), 200_000);
+        let lines: Vec<_> = bytes.split(|b| *b == b'\n').collect();
+        let needles = lines
+            .iter()
+            .filter(|line| line.starts_with(NEEDLE.as_bytes()));
+        assert_eq!(needles.count(), 4);
+    }
+
+    #[test]
+    fn every_lone_needle_is_there_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("text");
+        text(&path, 100_000, 1).unwrap();
+        let found = String::from_utf8(std::fs::read(&path).unwrap()).unwrap();
+        for n in 0..LONE_NEEDLES {
+            assert_eq!(found.matches(&lone_needle(n)).count(), 1, "{n}");
+        }
+    }
+
+    #[test]
+    fn an_image_is_in_whole_blocks_and_square() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image");
+        image(&path, 100_000, 1).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len() % 2880, 0);
+        let side = 156 * 156 * 4;
+        assert_eq!(bytes.len(), 2880 + usize::next_multiple_of(side, 2880));
+        assert!(bytes.starts_with(b"SIMPLE  =                    T"));
+    }
+}

@@ -1,0 +1,134 @@
+//! The storage levels that programs meet under the limits: the paper's tables 2 and 3.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use sleds::{Rates, Table, format};
+
+use super::{files, measure};
+use sleds_common::quantity;
+
+/// Bytes that are read to measure the disk; a few seconds of it.
+const SAMPLE_BYTES: u64 = 64 << 20;
+/// Seconds for measuring.
+const SECONDS: &str = "--time=4";
+
+/// What the paper had (section 5.1): level, latency, throughput; for `wc` and `grep`, then for the
+/// FITS tools.
+const PAPER: [(&str, &str, &str); 6] = [
+    ("memory (table 2)", "175 ns", "48 MB/s"),
+    ("hard disk (table 2)", "18 ms", "9.0 MB/s"),
+    ("CD-ROM (table 2)", "130 ms", "2.8 MB/s"),
+    ("NFS (table 2)", "270 ms", "1.0 MB/s"),
+    ("memory (table 3)", "210 ns", "87 MB/s"),
+    ("hard disk (table 3)", "16.5 ms", "7.0 MB/s"),
+];
+
+/// A device table made under the limits, in the scratch directory.
+pub(super) struct Levels {
+    /// Its file.
+    pub(super) path: PathBuf,
+    table: Table,
+}
+
+impl Levels {
+    /// Has `sleds calibrate` measure, in the limits that this process is in, the disk that `scratch`
+    /// is on.
+    ///
+    /// # Errors
+    /// If it cannot be measured.
+    pub(super) fn measure(scratch: &Path, sleds: &Path, seed: u64) -> Result<Levels> {
+        let path = scratch.join("table.toml");
+        let sample = scratch.join("calibration");
+        files::text(&sample, SAMPLE_BYTES, seed)?;
+        calibrate(sleds, &sample, &path)?;
+        fs::remove_file(&sample)?;
+        let table = format::load_from(&path)?;
+        Ok(Levels { path, table })
+    }
+
+    /// Ours beside the paper's.
+    ///
+    /// # Errors
+    /// If a device was measured without a zone.
+    pub(super) fn report(&self) -> Result<String> {
+        let mut text = String::from(
+            "\n## Storage levels (tables 2 and 3)\n\n\
+             | level | latency | throughput |\n|---|---|---|\n",
+        );
+        for (level, latency, throughput) in PAPER {
+            writeln!(text, "| paper: {level} | {latency} | {throughput} |")?;
+        }
+        let row = |name: &str, rates: Rates| {
+            format!(
+                "| here: {name} | {} | {} |",
+                quantity::seconds(rates.latency_s.median),
+                quantity::rate(rates.bandwidth_Bps.median)
+            )
+        };
+        writeln!(text, "{}", row("memory", self.table.memory))?;
+        for device in &self.table.devices {
+            let zone = device.zones.first().context("a device without a zone")?;
+            writeln!(text, "{}", row(&device.name, zone.rates()))?;
+        }
+        text += "\nHere, `sleds calibrate` measured them in the limits above: latency of 4 KiB at random \
+                 places, throughput in order, medians. `sleds` goes by this table in what follows.\n";
+        Ok(text)
+    }
+}
+
+/// Has `sleds calibrate` read `sample`, and write the table to `path`. In a process of its own, since a
+/// program takes the table as it is when it begins.
+///
+/// # Errors
+/// If it fails.
+pub(super) fn calibrate(sleds: &Path, sample: &Path, path: &Path) -> Result<()> {
+    let mut command = measure::command(sleds);
+    command
+        .args(["calibrate", SECONDS, "--path"])
+        .arg(sample)
+        .arg("--output")
+        .arg(path)
+        .stdout(Stdio::null());
+    let (status, _, ()) = measure::watched(command, |_| Ok(()))?;
+    ensure!(status.success(), "sleds calibrate: {status}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use sleds::{Class, Entry, Spread, Zone};
+
+    use super::*;
+
+    #[test]
+    fn ours_stand_beside_the_papers() {
+        let mut table = Table::default();
+        table.put(Entry {
+            name: "sdx".to_owned(),
+            identity: "name:sdx".to_owned(),
+            class: Class::Ssd,
+            measured: 0,
+            zones: vec![Zone {
+                name: String::new(),
+                start: 0,
+                latency_s: Spread::exactly(2e-3),
+                bandwidth_Bps: Spread::exactly(1e8),
+                linear_Bps: None,
+            }],
+        });
+        let levels = Levels {
+            path: PathBuf::new(),
+            table,
+        };
+        let text = levels.report().unwrap();
+        assert!(text.contains("| paper: hard disk (table 3) | 16.5 ms | 7.0 MB/s |"));
+        assert!(
+            text.contains("| here: sdx | 2.00 ms | 100 MB/s |"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! Running a program and seeing what it took.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher as _};
+use std::io::{self, Read as _, Seek as _};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use super::rusage;
+use sleds_common::signals;
+
+/// What one run took.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Run {
+    pub(super) seconds: f64,
+    /// Processor time, in seconds.
+    pub(super) cpu_s: f64,
+    /// Bytes that came from storage, read-ahead included.
+    pub(super) read_bytes: u64,
+}
+
+impl Run {
+    /// What the paper counts: reads of a page that had to wait for the disk. Bytes over the page
+    /// size, since read-ahead brings in many pages with one fault.
+    pub(super) fn pages(&self) -> f64 {
+        self.read_bytes as f64 / 4096.0
+    }
+}
+
+/// Runs a program to its end in an environment, and gives what it took. What it prints is in `output`
+/// then, and nothing else.
+///
+/// Its output goes to a file, as `grep` does less work when it sees that nobody looks.
+///
+/// # Errors
+/// If it cannot be run, or ends with a code other than 0 or 1 (`grep` says 1 for no match).
+pub(super) fn run<A: AsRef<OsStr>>(
+    program: &Path,
+    args: &[A],
+    env: &[(&str, &OsStr)],
+    mut output: &File,
+) -> Result<Run> {
+    let words = || {
+        let args = args.iter().take(8);
+        let args: Vec<_> = args.map(|arg| arg.as_ref().to_string_lossy()).collect();
+        format!("{} {}", program.display(), args.join(" "))
+    };
+    output.rewind()?;
+    output.set_len(0)?;
+    let mut command = command(program);
+    command
+        .args(args)
+        .envs(env.iter().copied())
+        .stdout(output.try_clone()?)
+        // `grep` says there that a file is binary.
+        .stderr(Stdio::null());
+    let begun = Instant::now();
+    let (status, cpu_s, (seconds, counters)) = watched(command, |pid| {
+        let seconds = begun.elapsed().as_secs_f64();
+        let path = format!("/proc/{}/io", pid.as_raw_nonzero());
+        let counters = fs::read_to_string(&path).with_context(|| path)?;
+        Ok((seconds, counters))
+    })
+    .with_context(words)?;
+    ensure!(
+        matches!(status.code(), Some(0 | 1)),
+        "{}: {status}",
+        words()
+    );
+    let read_bytes = read_bytes_of(&counters)
+        .with_context(|| format!("{}: no counters of its I/O in /proc", words()))?;
+    Ok(Run {
+        seconds,
+        cpu_s,
+        read_bytes,
+    })
+}
+
+/// A [`number`](digest) for all of what is in a file.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn printed(mut output: &File) -> io::Result<u64> {
+    output.rewind()?;
+    digest(output)
+}
+
+/// A line about the machine.
+pub(super) fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease");
+    release.map_or_else(
+        |_| String::new(),
+        |release| format!("Linux {}, {cores} cores.\n", release.trim()),
+    )
+}
+
+/// A program that gets nothing to read.
+pub(super) fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end, or until this process is told to end. `ended` looks at the process
+/// after its end and before that is collected: so long are its counters there. Gives how it ended,
+/// and its processor time in seconds.
+///
+/// # Errors
+/// If it cannot be run, if `ended` fails, or if this process was told to end.
+pub(super) fn watched<T>(
+    mut command: Command,
+    ended: impl FnOnce(Pid) -> Result<T>,
+) -> Result<(ExitStatus, f64, T)> {
+    let child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let ending = signals::pass_on(pid);
+    waitid(
+        WaitId::Pid(pid),
+        WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+    )?;
+    let seen = ended(pid);
+    drop(ending);
+    let (status, cpu_s) = rusage::wait(child)?;
+    signals::told_to_end()?;
+    Ok((status, cpu_s, seen?))
+}
+
+/// A number that differs where the bytes do. This process lives in the little memory that is left to
+/// those it measures, so it holds none of them.
+///
+/// # Errors
+/// If they cannot be read.
+pub(super) fn digest(mut file: &File) -> io::Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    let mut buf = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut buf)? {
+            0 => return Ok(hasher.finish()),
+            n => hasher.write(&buf[..n]),
+        }
+    }
+}
+
+fn read_bytes_of(counters: &str) -> Option<u64> {
+    let line = counters
+        .lines()
+        .find_map(|line| line.strip_prefix("read_bytes:"))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn shell(script: &str) -> Result<(Run, File)> {
+        let output = tempfile::tempfile().unwrap();
+        let run = run(Path::new("sh"), &["-c", script], &[], &output)?;
+        Ok((run, output))
+    }
+
+    #[test]
+    fn what_a_program_printed_and_took_is_seen() {
+        let (run, output) = shell("echo done; exit 1").unwrap();
+        let mut expected = tempfile::tempfile().unwrap();
+        expected.write_all(b"done\n").unwrap();
+        assert_eq!(printed(&output).unwrap(), printed(&expected).unwrap());
+        assert!(run.seconds > 0.0 && run.cpu_s > 0.0);
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_was_printed_before() {
+        let (_, output) = shell("echo a long line").unwrap();
+        let env = [("WORD", OsStr::new("x"))];
+        run(Path::new("sh"), &["-c", "echo $WORD"], &env, &output).unwrap();
+        let expected = shell("echo x").unwrap().1;
+        assert_eq!(printed(&output).unwrap(), printed(&expected).unwrap());
+    }
+
+    #[test]
+    fn a_program_that_fails_is_an_error_that_names_it() {
+        let error = shell("exit 2").unwrap_err();
+        assert!(error.to_string().contains("sh -c exit 2"), "{error}");
+    }
+}

@@ -1,0 +1,214 @@
+//! The measurements of the paper's section 5, again.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::arguments::{Folders, mebibytes};
+use super::cgroup::{Limited, Limits};
+use super::experiments::{EXPERIMENTS, Experiment, Way, Words};
+use super::levels::Levels;
+use super::report::{self, Outcome, Point};
+use super::{files, measure};
+
+/// What to do.
+#[derive(clap::Args)]
+pub(super) struct Settings {
+    #[command(flatten)]
+    folders: Folders,
+    /// Which to measure: wc, grep, grep-first, fits-hist, fits-bin-4, fits-bin-16
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Sizes of files, in times of the memory
+    #[arg(
+        long,
+        value_name = "TIMES",
+        value_delimiter = ',',
+        default_value = "0.5,0.75,1,1.1,1.25,1.5,2,2.5,3,4"
+    )]
+    sizes: Vec<f64>,
+    /// Memory for program and cache, in MiB; 64 or more
+    #[arg(long, value_name = "MIB", default_value = "64", value_parser = mebibytes)]
+    memory: u64,
+    /// What the disk may read, in MiB a second
+    #[arg(long, value_name = "MIB/S", default_value = "100", value_parser = mebibytes)]
+    rate: u64,
+    /// How often each is measured
+    #[arg(long, value_name = "N", default_value = "12", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+}
+
+/// Measures, and gives the report's path.
+///
+/// # Errors
+/// If a program fails, or the files cannot be made.
+pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
+    let chosen = chosen(&settings.only)?;
+    files::make_folder(&settings.folders.output)?;
+    let scratch = files::scratch(&settings.folders.directory)?;
+    let limits = Limits {
+        memory: settings.memory,
+        read_bps: settings.rate,
+    };
+    let limited = match Limited::enter(&settings.folders.directory, limits) {
+        Ok(limited) => Some(limited),
+        Err(error) => {
+            eprintln!(
+                "sleds bench: without limits, since {error:#}: the cache is all memory, so what \
+                 follows shows that nothing gets slower, not what is gained (run as root on a disk \
+                 to measure that)"
+            );
+            None
+        }
+    };
+    let sleds = std::env::current_exe().context("where is this program?")?;
+    let levels = Levels::measure(scratch.path(), &sleds, settings.folders.seed)?;
+    let count = chosen.len() * settings.sizes.len() * 2 * (settings.runs as usize + 1);
+    let progress = ProgressBar::new(count as u64).with_style(ProgressStyle::with_template(
+        "{msg:<40} {wide_bar} {pos}/{len} about {eta} left",
+    )?);
+    let bench = Bench {
+        settings,
+        sleds,
+        levels,
+        scratch: scratch.path(),
+        progress,
+    };
+    let mut outcomes = Vec::new();
+    for experiment in chosen {
+        let mut points = Vec::new();
+        for &size in &settings.sizes {
+            let bytes = (settings.memory as f64 * size) as u64;
+            bench
+                .progress
+                .set_message(format!("{}, {} MiB", experiment.name, bytes >> 20));
+            points.push(bench.point(experiment, bytes)?);
+        }
+        outcomes.push(Outcome { experiment, points });
+    }
+    bench.progress.finish_and_clear();
+    let preface = preface(settings, limited.as_ref())? + &bench.levels.report()?;
+    report::write(
+        &settings.folders.output,
+        &preface,
+        settings.memory,
+        &outcomes,
+    )
+}
+
+fn chosen(only: &[String]) -> Result<Vec<&'static Experiment>> {
+    for name in only {
+        if !EXPERIMENTS.iter().any(|experiment| experiment.name == name) {
+            let names: Vec<_> = EXPERIMENTS
+                .iter()
+                .map(|experiment| experiment.name)
+                .collect();
+            bail!(
+                "there is no experiment \"{name}\"; there are {}",
+                names.join(", ")
+            );
+        }
+    }
+    let wanted = |e: &&Experiment| only.is_empty() || only.iter().any(|name| name == e.name);
+    Ok(EXPERIMENTS.iter().filter(wanted).collect())
+}
+
+/// What all runs share.
+struct Bench<'a> {
+    settings: &'a Settings,
+    /// This program.
+    sleds: PathBuf,
+    levels: Levels,
+    scratch: &'a Path,
+    progress: ProgressBar,
+}
+
+impl Bench<'_> {
+    /// All runs over a file of one size. Those of one way follow each other, so that each finds the cache
+    /// as the one before left it; the first, which found it otherwise, does not count (section 5.1).
+    fn point(&self, experiment: &Experiment, size: u64) -> Result<Point> {
+        let settings = self.settings;
+        let (input, output) = (self.scratch.join("input"), self.scratch.join("output"));
+        if experiment.kind.reads_an_image() {
+            files::image(&input, size, settings.folders.seed)?;
+        } else {
+            files::text(&input, size, settings.folders.seed)?;
+        }
+        let said = tempfile::tempfile().context("cannot make a temporary file")?;
+        // What is measured is reading. In other locales GNU's `wc` decodes every character slowly.
+        let env = [
+            ("LC_ALL", OsStr::new("C")),
+            (sleds::format::TABLE_VARIABLE, self.levels.path.as_os_str()),
+        ];
+        let mut runs = [Vec::new(), Vec::new()];
+        let mut printed = [(0, 0); 2];
+        for (way, (runs, printed)) in [Way::Without, Way::With]
+            .into_iter()
+            .zip(runs.iter_mut().zip(&mut printed))
+        {
+            for n in 0..=settings.runs as usize {
+                let Words { program, args } =
+                    experiment.kind.words(way, &self.sleds, &input, &output, n);
+                let run = measure::run(&program, &args, &env, &said)?;
+                if n > 0 {
+                    runs.push(run);
+                }
+                self.progress.inc(1);
+            }
+            printed.0 = measure::printed(&said)?;
+            if output.exists() {
+                printed.1 = measure::digest(&File::open(&output)?)?;
+                fs::remove_file(&output)?;
+            }
+        }
+        fs::remove_file(&input)?;
+        let [without, with] = runs;
+        let [plain, ours] = printed;
+        ensure!(
+            plain == ours,
+            "{}: the results differ at {size} bytes",
+            experiment.name
+        );
+        Ok(Point {
+            size,
+            without,
+            with,
+        })
+    }
+}
+
+fn preface(settings: &Settings, limited: Option<&Limited>) -> Result<String> {
+    let mut text = String::from("# The measurements of the paper, again\n\n");
+    writeln!(
+        text,
+        "*Latency Management in Storage Systems* (OSDI 2000), section 5, repeated by `sleds bench \
+         paper`. \"Without\" is the system's own `wc` and `grep`, and `sleds fits --plan linear`; \
+         \"with\" is `sleds`. Each value is the mean of {} runs with a warm cache, after one that \
+         does not count, with its 90 % confidence interval, \
+         in the C locale. Both ways gave the same results in every \
+         case.\n",
+        settings.runs
+    )?;
+    match limited {
+        Some(limited) => writeln!(
+            text,
+            "Memory (cache and program): {} MiB. Disk {}: limited to {:.0} MiB/s of reads.",
+            settings.memory >> 20,
+            limited.disk,
+            settings.rate as f64 / (1 << 20) as f64
+        )?,
+        None => writeln!(
+            text,
+            "**Memory and disk were not limited**: all files fit into the cache, and nothing can be \
+             gained; the figures show what SLEDs cost where they cannot help. \"Cache\" below is \
+             {} MiB.",
+            settings.memory >> 20
+        )?,
+    }
+    text += &measure::machine();
+    Ok(text)
+}

@@ -1,0 +1,89 @@
+//! Messages on standard error, worded as the GNU programs word them.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use crate::gnu::{Usage, quoted_if_needed};
+
+/// Writes a tool's messages, and remembers that there was one.
+pub struct Complaints {
+    tool: &'static str,
+    any: bool,
+}
+
+impl Complaints {
+    /// Of the tool `sleds TOOL`.
+    pub fn new(tool: &'static str) -> Complaints {
+        Complaints { tool, any: false }
+    }
+
+    /// True if there was a message.
+    pub fn any(&self) -> bool {
+        self.any
+    }
+
+    /// Writes `sleds TOOL: TEXT`.
+    pub fn say(&mut self, text: impl AsRef<[u8]>) {
+        self.any = true;
+        note(self.tool, text);
+    }
+
+    /// Writes `sleds TOOL: TEXT`, which is not about anything wrong.
+    pub fn note(&self, text: impl AsRef<[u8]>) {
+        note(self.tool, text);
+    }
+
+    /// Says what is wrong with the command line, and where to look.
+    pub fn wrong_usage(&mut self, usage: &Usage) {
+        let hint = format!("\nTry 'sleds {} --help' for more information.", self.tool);
+        self.say([&usage.0[..], hint.as_bytes()].concat());
+    }
+
+    /// Writes `sleds TOOL: FILE: REASON`.
+    pub fn about(&mut self, file: impl AsRef<Path>, error: &io::Error) {
+        let mut text = quoted_if_needed(file.as_ref());
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(reason(error).as_bytes());
+        self.say(text);
+    }
+}
+
+/// Prints a tool's help on standard output.
+pub fn print_help(command: clap::Command, complaints: &mut Complaints) {
+    let name = format!("sleds {}", command.get_name());
+    let help = command.bin_name(name).render_help();
+    print(&help.to_string(), complaints);
+}
+
+/// Prints a tool's version on standard output.
+pub fn print_version(complaints: &mut Complaints) {
+    let version = env!("CARGO_PKG_VERSION");
+    print(
+        &format!("sleds {} (Forebay) {version}\n", complaints.tool),
+        complaints,
+    );
+}
+
+fn print(text: &str, complaints: &mut Complaints) {
+    if let Err(error) = io::stdout().write_all(text.as_bytes()) {
+        complaints.say(format!("write error: {}", reason(&error)));
+    }
+}
+
+/// Writes `sleds TOOL: TEXT` as one piece, which is not mixed with what others write.
+fn note(tool: &str, text: impl AsRef<[u8]>) {
+    let mut line = format!("sleds {tool}: ").into_bytes();
+    line.extend_from_slice(text.as_ref());
+    line.push(b'\n');
+    // Nobody is left to hear of it if this fails.
+    let _ = io::stderr().write_all(&line);
+}
+
+/// What the system says about `error`, without its number.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match (error.raw_os_error(), text.rfind(" (os error ")) {
+        (Some(_), Some(at)) => text[..at].to_owned(),
+        _ => text,
+    }
+}

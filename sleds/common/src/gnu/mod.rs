@@ -1,0 +1,12 @@
+//! What the tools have in common with the GNU programs they stand beside: how a command line is
+//! taken apart, how messages are worded, how file names are quoted in them.
+
+mod messages;
+mod options;
+#[cfg(test)]
+mod options_tests;
+mod quote;
+
+pub use messages::{Complaints, print_help, print_version, reason};
+pub use options::{Arg, Item, Opt, Usage, command, one_of, parse, parse_words, permutes};
+pub use quote::{quoted, quoted_if_needed};

@@ -1,0 +1,277 @@
+//! Command lines as the GNU programs take them apart: options and operands in any order, long
+//! options that may be shortened, `--` to end them; with `POSIXLY_CORRECT` set, operands end them
+//! too. One table of options gives the parser, and through [`command`] the help, the man page and
+//! the completions.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+use crate::locale::{Charset, Locale};
+
+/// Whether an option takes an argument, and what help calls it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arg {
+    /// It takes none.
+    None,
+    /// It takes one.
+    Required(&'static str),
+    /// Only as `--option=VALUE`, or right behind the letter.
+    Optional(&'static str),
+}
+
+/// An option. Several rows may share an `id`.
+pub struct Opt<T: 'static> {
+    /// What the tool knows it by.
+    pub id: T,
+    /// Its letter.
+    pub short: Option<u8>,
+    /// Its name.
+    pub long: Option<&'static str>,
+    /// What it takes.
+    pub arg: Arg,
+    /// Empty for one that help does not show.
+    pub help: &'static str,
+    /// The GNU program does not have it. It must be spelled out, so that what is short for another
+    /// option there is short for it here too.
+    pub ours: bool,
+}
+
+impl<T: Copy> Opt<T> {
+    /// An option; `short` is 0 if it has no letter.
+    pub const fn new(
+        id: T,
+        short: u8,
+        long: Option<&'static str>,
+        arg: Arg,
+        help: &'static str,
+    ) -> Opt<T> {
+        Opt {
+            id,
+            short: if short == 0 { None } else { Some(short) },
+            long,
+            arg,
+            help,
+            ours: false,
+        }
+    }
+
+    /// One without an argument.
+    pub const fn flag(id: T, short: u8, long: &'static str, help: &'static str) -> Opt<T> {
+        Opt::new(id, short, Some(long), Arg::None, help)
+    }
+
+    /// One with an argument, which help calls `arg`.
+    pub const fn with(
+        id: T,
+        short: u8,
+        long: &'static str,
+        arg: &'static str,
+        help: &'static str,
+    ) -> Opt<T> {
+        Opt::new(id, short, Some(long), Arg::Required(arg), help)
+    }
+
+    /// The same, but the GNU program does not have it.
+    pub const fn of_ours(self) -> Opt<T> {
+        Opt { ours: true, ..self }
+    }
+}
+
+/// Something on the command line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Item<T> {
+    /// An option, with its argument.
+    Option(T, Option<OsString>),
+    /// Anything else.
+    Operand(OsString),
+}
+
+/// A command line that cannot be understood; its text is what to say about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Usage(pub Vec<u8>);
+
+/// Takes `args` apart. With `permute` false, the first operand ends the options.
+pub fn parse<T: Copy + PartialEq>(
+    table: &[Opt<T>],
+    args: Vec<OsString>,
+    permute: bool,
+) -> Result<Vec<Item<T>>, Usage> {
+    let items = parse_words(table, args, permute)?;
+    Ok(items.into_iter().map(|(_, item)| item).collect())
+}
+
+/// The same, each item with the number of the word of the command line that it comes from.
+pub fn parse_words<T: Copy + PartialEq>(
+    table: &[Opt<T>],
+    args: Vec<OsString>,
+    permute: bool,
+) -> Result<Vec<(usize, Item<T>)>, Usage> {
+    let mut items = Vec::with_capacity(args.len());
+    let mut args = args.into_iter();
+    let mut word = 0;
+    while let Some(arg) = args.next() {
+        word += 1;
+        match arg.as_bytes() {
+            b"--" => break,
+            [b'-', b'-', name @ ..] => items.push((word, long(table, name, &mut args)?)),
+            [b'-', letters @ ..] if !letters.is_empty() => {
+                let mut add = |item| items.push((word, item));
+                short(table, letters, &mut args, &mut add)?;
+            }
+            _ => {
+                items.push((word, Item::Operand(arg)));
+                if !permute {
+                    break;
+                }
+            }
+        }
+    }
+    items.extend(args.map(|arg| (word + 1, Item::Operand(arg))));
+    Ok(items)
+}
+
+/// True unless the user asks for options to end at the first operand.
+pub fn permutes() -> bool {
+    std::env::var_os("POSIXLY_CORRECT").is_none()
+}
+
+fn usage(parts: &[&[u8]]) -> Usage {
+    Usage(parts.concat())
+}
+
+/// The option at `--TEXT`.
+fn long<T: Copy + PartialEq>(
+    table: &[Opt<T>],
+    text: &[u8],
+    args: &mut impl Iterator<Item = OsString>,
+) -> Result<Item<T>, Usage> {
+    let at = text.iter().position(|b| *b == b'=');
+    let name = &text[..at.unwrap_or(text.len())];
+    let value = at.map(|at| OsStr::from_bytes(&text[at + 1..]).to_owned());
+    let opt = find_long(table, name, text)?;
+    let full = opt.long.unwrap_or_default().as_bytes();
+    match (opt.arg, value) {
+        (Arg::None, Some(_)) => Err(usage(&[
+            b"option '--",
+            full,
+            b"' doesn't allow an argument",
+        ])),
+        (Arg::Required(_), None) => match args.next() {
+            Some(value) => Ok(Item::Option(opt.id, Some(value))),
+            None => Err(usage(&[b"option '--", full, b"' requires an argument"])),
+        },
+        (_, value) => Ok(Item::Option(opt.id, value)),
+    }
+}
+
+/// The option called `name`, or that `name` can only be short for.
+fn find_long<'t, T: Copy + PartialEq>(
+    table: &'t [Opt<T>],
+    name: &[u8],
+    text: &[u8],
+) -> Result<&'t Opt<T>, Usage> {
+    let long = |opt: &Opt<T>| opt.long.unwrap_or_default().as_bytes();
+    if let Some(exact) = table.iter().find(|o| o.long.is_some() && long(o) == name) {
+        return Ok(exact);
+    }
+    let begins = |o: &&Opt<T>| o.long.is_some() && !o.ours && long(o).starts_with(name);
+    let possible: Vec<&Opt<T>> = table.iter().filter(begins).collect();
+    let Some(first) = possible.first() else {
+        return Err(usage(&[b"unrecognized option '--", text, b"'"]));
+    };
+    let same = |o: &&Opt<T>| o.id == first.id && o.arg == first.arg;
+    if possible.iter().all(same) {
+        return Ok(first);
+    }
+    let mut words = [b"option '--", text, b"' is ambiguous; possibilities:"].concat();
+    for opt in &possible {
+        words.extend_from_slice(&[b" '--", long(opt), b"'"].concat());
+    }
+    Err(Usage(words))
+}
+
+/// The options at `-LETTERS`.
+fn short<T: Copy + PartialEq>(
+    table: &[Opt<T>],
+    letters: &[u8],
+    args: &mut impl Iterator<Item = OsString>,
+    add: &mut impl FnMut(Item<T>),
+) -> Result<(), Usage> {
+    for (at, letter) in letters.iter().enumerate() {
+        let Some(opt) = table.iter().find(|o| o.short == Some(*letter)) else {
+            return Err(usage(&[b"invalid option -- '", &[*letter], b"'"]));
+        };
+        let rest = &letters[at + 1..];
+        let attached = || (!rest.is_empty()).then(|| OsString::from_vec(rest.to_vec()));
+        let value = match opt.arg {
+            Arg::None => {
+                add(Item::Option(opt.id, None));
+                continue;
+            }
+            Arg::Optional(_) => attached(),
+            Arg::Required(_) => match attached().or_else(|| args.next()) {
+                Some(value) => Some(value),
+                None => {
+                    let letter = &[*letter];
+                    return Err(usage(&[b"option requires an argument -- '", letter, b"'"]));
+                }
+            },
+        };
+        add(Item::Option(opt.id, value));
+        break;
+    }
+    Ok(())
+}
+
+/// What `word`, an argument of `option`, can only mean: a name in `table`, or what is short for one.
+pub fn one_of<T: Copy + PartialEq>(
+    option: &str,
+    word: &OsStr,
+    table: &[(&str, T)],
+) -> Result<T, Usage> {
+    if let Some((_, exact)) = table.iter().find(|(name, _)| *name == word) {
+        return Ok(*exact);
+    }
+    let begins = |(name, _): &&(&str, T)| name.as_bytes().starts_with(word.as_bytes());
+    let possible: Vec<T> = table.iter().filter(begins).map(|(_, t)| *t).collect();
+    let what = match possible.first() {
+        Some(first) if possible.iter().all(|t| t == first) => return Ok(*first),
+        Some(_) => "ambiguous",
+        None => "invalid",
+    };
+    let (open, close) = match Locale::of_environment().charset() {
+        Charset::Utf8 => ("‘", "’"),
+        _ => ("'", "'"),
+    };
+    let mut text = format!("{what} argument {open}").into_bytes();
+    text.extend_from_slice(word.as_bytes());
+    let mut rest = format!("{close} for {open}{option}{close}\nValid arguments are:");
+    for (name, _) in table {
+        rest.push_str(&format!("\n  - {open}{name}{close}"));
+    }
+    text.extend_from_slice(rest.as_bytes());
+    Err(Usage(text))
+}
+
+/// `base` with the options of `table`, for help, man pages and completions.
+pub fn command<T>(base: clap::Command, table: &[Opt<T>]) -> clap::Command {
+    let shown = table.iter().enumerate().filter(|(_, o)| !o.help.is_empty());
+    base.disable_help_flag(true)
+        .disable_version_flag(true)
+        .args(shown.map(|(at, opt)| arg(at, opt)))
+}
+
+fn arg<T>(at: usize, opt: &Opt<T>) -> clap::Arg {
+    let mut arg = clap::Arg::new(at.to_string()).help(opt.help);
+    if let Some(short) = opt.short {
+        arg = arg.short(char::from(short));
+    }
+    if let Some(long) = opt.long {
+        arg = arg.long(long);
+    }
+    match opt.arg {
+        Arg::None => arg.action(clap::ArgAction::SetTrue),
+        Arg::Required(name) => arg.value_name(name),
+        Arg::Optional(name) => arg.value_name(name).num_args(0..=1).require_equals(true),
+    }
+}

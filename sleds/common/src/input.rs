@@ -1,0 +1,21 @@
+//! Files by name, where `-` is standard input.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+
+use rustix::fd::AsFd as _;
+
+/// Opens the file called `name`; "-" is standard input.
+pub fn open(name: &OsStr) -> io::Result<File> {
+    match name == "-" {
+        true => standard_input(),
+        false => File::open(name),
+    }
+}
+
+/// Standard input, as a file of its own. Its position is shared.
+pub fn standard_input() -> io::Result<File> {
+    let fd = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 0)?;
+    Ok(File::from(fd))
+}

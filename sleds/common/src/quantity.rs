@@ -1,0 +1,96 @@
+//! Times, sizes and rates as people read them.
+
+use sleds::Spread;
+
+const TIMES: [(&str, f64); 4] = [("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)];
+const RATES: [(&str, f64); 4] = [("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0)];
+
+/// Three digits and a unit, the largest that leaves at least 1.
+fn scaled(value: f64, units: &[(&str, f64)]) -> String {
+    let last = units.len() - 1;
+    // What would be rounded up to 1000 of a unit is 1 of the next.
+    let fits = units.iter().position(|(_, unit)| value >= 0.9995 * unit);
+    let (name, unit) = units[fits.unwrap_or(last)];
+    let value = value / unit;
+    let digits = match value {
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {name}")
+}
+
+/// `12.5 ms`.
+pub fn seconds(value: f64) -> String {
+    match value {
+        0.0 => "0 s".to_owned(),
+        value if value >= 119.5 => long(value),
+        value => scaled(value, &TIMES),
+    }
+}
+
+fn long(value: f64) -> String {
+    let value = value.round() as u64;
+    match value / 60 {
+        minutes if minutes < 120 => format!("{minutes} min {:02} s", value % 60),
+        minutes => format!("{} h {:02} min", minutes / 60, minutes % 60),
+    }
+}
+
+/// `1.25 GB/s`.
+pub fn rate(value: f64) -> String {
+    scaled(value, &RATES)
+}
+
+/// `12.5 ms (10.0 ms to 20.0 ms)`; only the first if there is no range.
+pub fn spread_of_seconds(spread: Spread) -> String {
+    match spread.low == spread.high {
+        true => seconds(spread.median),
+        false => format!(
+            "{} ({} to {})",
+            seconds(spread.median),
+            seconds(spread.low),
+            seconds(spread.high)
+        ),
+    }
+}
+
+/// `48 %`; 0 and 100 only if it is so.
+pub fn percent(part: u64, whole: u64) -> String {
+    match (part, whole) {
+        (_, 0) => "-".to_owned(),
+        (0, _) => "0 %".to_owned(),
+        (part, whole) if part >= whole => "100 %".to_owned(),
+        (part, whole) => {
+            let share = (part as f64 / whole as f64 * 100.0).round();
+            format!("{} %", share.clamp(1.0, 99.0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_and_a_unit() {
+        assert_eq!(seconds(0.0), "0 s");
+        assert_eq!(seconds(1.234_5e-7), "123 ns");
+        assert_eq!(seconds(0.000_999_9), "1.00 ms");
+        assert_eq!(seconds(0.0125), "12.5 ms");
+        assert_eq!(seconds(3.0), "3.00 s");
+        assert_eq!(seconds(125.0), "2 min 05 s");
+        assert_eq!(seconds(90_000.0), "25 h 00 min");
+        assert_eq!(rate(1.25e9), "1.25 GB/s");
+        assert_eq!(rate(0.5), "0.50 B/s");
+    }
+
+    #[test]
+    fn a_little_is_not_nothing_and_almost_all_is_not_all() {
+        assert_eq!(percent(1, 1_000_000), "1 %");
+        assert_eq!(percent(999_999, 1_000_000), "99 %");
+        assert_eq!(percent(0, 5), "0 %");
+        assert_eq!(percent(5, 5), "100 %");
+        assert_eq!(percent(0, 0), "-");
+    }
+}

@@ -1,0 +1,123 @@
+//! The words of an expression that do something.
+
+use super::command::{Runner, unsafe_path};
+use super::expr::{Action, Node};
+use super::parse::{Parser, Wrong};
+use super::predicates::{invalid, lossy};
+use super::{printf, report};
+
+impl Parser {
+    /// What does something.
+    pub(super) fn action(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+        Ok(Some(Node::Do(match name {
+            b"-print" => Action::Print { to: 0, end: b'\n' },
+            b"-print0" => Action::Print { to: 0, end: 0 },
+            b"-fprint" => Action::Print {
+                to: self.file(name)?,
+                end: b'\n',
+            },
+            b"-fprint0" => Action::Print {
+                to: self.file(name)?,
+                end: 0,
+            },
+            b"-printf" => {
+                let format = self.argument(name)?;
+                let format = printf::parse(&format, &printf::warn)?;
+                Action::Format { to: 0, format }
+            }
+            b"-fprintf" => {
+                let file = self.argument(name)?;
+                let Some(format) = self.next() else {
+                    return Err(invalid(name, &file));
+                };
+                let to = self.open(&file)?;
+                let format = printf::parse(&format, &printf::warn)?;
+                Action::Format { to, format }
+            }
+            b"-ls" => Action::List { to: 0 },
+            b"-fls" => Action::List {
+                to: self.file(name)?,
+            },
+            b"-prune" => {
+                self.prunes = true;
+                Action::Prune
+            }
+            b"-quit" => Action::Quit,
+            b"-delete" => {
+                self.deletes = true;
+                Action::Delete
+            }
+            b"-exec" => self.command(name, false, false)?,
+            b"-execdir" => self.command(name, true, false)?,
+            b"-ok" => self.command(name, false, true)?,
+            b"-okdir" => self.command(name, true, true)?,
+            _ => return Ok(None),
+        })))
+    }
+
+    fn file(&mut self, name: &[u8]) -> Result<usize, Wrong> {
+        let path = self.argument(name)?;
+        self.open(&path)
+    }
+
+    fn open(&mut self, path: &[u8]) -> Result<usize, Wrong> {
+        let opened = self.outputs.open(path);
+        opened.map_err(|errno| report::about(path, errno))
+    }
+
+    /// The words of a command up to `;`, or up to `{} +`.
+    fn command(&mut self, name: &[u8], in_dir: bool, ask: bool) -> Result<Action, Wrong> {
+        if in_dir && let Some(why) = unsafe_path(&lossy(name)) {
+            return Err(why);
+        }
+        self.asks |= ask;
+        let mut words: Vec<Vec<u8>> = Vec::new();
+        let many = loop {
+            let Some(word) = self.next() else {
+                return Err([b"missing argument to `", name, b"'"].concat());
+            };
+            match word.as_slice() {
+                b";" => break false,
+                b"+" if !ask && words.last().is_some_and(|last| last == b"{}") => break true,
+                b"+" if !ask && words.last().is_some_and(|last| contains(last)) => {
+                    return Err(self.not_alone(name, &words));
+                }
+                _ => words.push(word),
+            }
+        };
+        if words.is_empty() {
+            return Err(invalid(name, b";"));
+        }
+        if many {
+            words.pop();
+            if words.iter().any(|word| contains(word)) {
+                let text = [
+                    "Only one instance of {} is supported with ",
+                    &lossy(name),
+                    " ... +",
+                ];
+                return Err(text.concat().into_bytes());
+            }
+        }
+        self.runners.push(Runner::new(words, in_dir, ask, many));
+        Ok(Action::Run(self.runners.len() - 1))
+    }
+
+    fn not_alone(&self, name: &[u8], words: &[Vec<u8>]) -> Wrong {
+        let whole = [name, b" ... {} +"].concat();
+        let last = words.last().map_or(&[][..], |word| word);
+        [
+            &b"In "[..],
+            &report::quote(&whole)[..],
+            b" the ",
+            &report::quote(b"{}")[..],
+            b" must appear by itself, but you specified ",
+            &report::quote(last)[..],
+        ]
+        .concat()
+    }
+}
+
+fn contains(word: &[u8]) -> bool {
+    word.windows(2).any(|two| two == b"{}")
+}

@@ -1,0 +1,228 @@
+//! Commands that are run: `-exec`, `-execdir`, `-ok`, `-okdir`.
+
+use std::ffi::OsStr;
+use std::io::{BufRead as _, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+use super::entry::{Entry, base_name, trim_slashes};
+use super::report;
+
+/// Bytes of arguments, with their final zeroes, that one run of a command gets.
+const BYTES_MAX: usize = 128 << 10;
+
+/// A command of the expression.
+pub(super) struct Runner {
+    /// Its words; those with `{}` hold the file's name there.
+    words: Vec<Vec<u8>>,
+    /// Run in the file's directory.
+    in_dir: bool,
+    /// Ask first.
+    ask: bool,
+    /// Run with many files at once, named after the words.
+    many: bool,
+    /// Files that wait to be named.
+    waiting: Vec<Vec<u8>>,
+    waiting_bytes: usize,
+    /// The directory of those that wait.
+    dir: Option<OwnedFd>,
+}
+
+impl Runner {
+    pub(super) fn new(words: Vec<Vec<u8>>, in_dir: bool, ask: bool, many: bool) -> Runner {
+        Runner {
+            words,
+            in_dir,
+            ask,
+            many,
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            dir: None,
+        }
+    }
+
+    /// Runs the command for a file, or keeps the file for later. Returns what the action is worth.
+    pub(super) fn run(&mut self, entry: &Entry<'_>, flush: &mut dyn FnMut()) -> bool {
+        let name = match self.in_dir {
+            true => local_name(entry.path),
+            false => entry.path.to_vec(),
+        };
+        if !self.many {
+            flush();
+            return self.run_one(entry, &name);
+        }
+        if self.in_dir && self.waiting.is_empty() {
+            match open_parent(entry) {
+                Ok(dir) => self.dir = Some(dir),
+                Err(errno) => {
+                    report::file_error(&parent_path(entry), errno);
+                    return true;
+                }
+            }
+        }
+        let fixed: usize = self.words.iter().map(|word| word.len() + 1).sum();
+        if fixed + self.waiting_bytes + name.len() + 1 > BYTES_MAX {
+            self.run_waiting(flush);
+        }
+        self.waiting_bytes += name.len() + 1;
+        self.waiting.push(name);
+        true
+    }
+
+    /// Whether files of one directory wait.
+    pub(super) fn waits_in_dir(&self) -> bool {
+        self.in_dir && !self.waiting.is_empty()
+    }
+
+    /// Runs the command for the files that wait.
+    pub(super) fn run_waiting(&mut self, flush: &mut dyn FnMut()) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        flush();
+        let mut words = self.words.clone();
+        words.append(&mut self.waiting);
+        self.waiting_bytes = 0;
+        if !self.launch(&words, self.dir.as_ref()) {
+            report::fail();
+        }
+    }
+
+    fn run_one(&self, entry: &Entry<'_>, name: &[u8]) -> bool {
+        if self.ask && !confirm(&self.words[0], entry.path) {
+            return false;
+        }
+        let words: Vec<Vec<u8>> = self.words.iter().map(|word| put(word, name)).collect();
+        if !self.in_dir {
+            return self.launch(&words, None);
+        }
+        match open_parent(entry) {
+            Ok(dir) => self.launch(&words, Some(&dir)),
+            Err(errno) => {
+                report::file_error(&parent_path(entry), errno);
+                false
+            }
+        }
+    }
+
+    /// Runs a command and waits for it. Returns whether it succeeded.
+    fn launch(&self, words: &[Vec<u8>], dir: Option<&OwnedFd>) -> bool {
+        let mut command = Command::new(OsStr::from_bytes(&words[0]));
+        command.args(words[1..].iter().map(|word| OsStr::from_bytes(word)));
+        if let Some(dir) = dir {
+            command.current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        }
+        if self.ask {
+            command.stdin(Stdio::null());
+        }
+        let status = match command.status() {
+            Ok(status) => status,
+            Err(error) => {
+                report::say(&report::about(&words[0], report::errno_of(&error)));
+                return false;
+            }
+        };
+        if let Some(signal) = status.signal() {
+            report::say(
+                &[
+                    &report::quote(&words[0])[..],
+                    format!(" terminated by signal {signal}").as_bytes(),
+                ]
+                .concat(),
+            );
+        }
+        status.success()
+    }
+}
+
+/// `word` with `name` for every `{}`.
+fn put(word: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut put = Vec::with_capacity(word.len() + name.len());
+    let mut rest = word;
+    while let Some(at) = rest.windows(2).position(|two| two == b"{}") {
+        put.extend_from_slice(&rest[..at]);
+        put.extend_from_slice(name);
+        rest = &rest[at + 2..];
+    }
+    put.extend_from_slice(rest);
+    put
+}
+
+/// What a file is called in its own directory.
+fn local_name(path: &[u8]) -> Vec<u8> {
+    let base = base_name(path);
+    if base == b"/" {
+        return base.to_vec();
+    }
+    [b"./", base].concat()
+}
+
+/// The path of the directory that a file is in.
+fn parent_path(entry: &Entry<'_>) -> Vec<u8> {
+    let trimmed = trim_slashes(entry.path);
+    match trimmed.iter().rposition(|b| *b == b'/') {
+        Some(0) => b"/".to_vec(),
+        Some(slash) => trimmed[..slash].to_vec(),
+        None => b".".to_vec(),
+    }
+}
+
+fn open_parent(entry: &Entry<'_>) -> Result<OwnedFd, rustix::io::Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    if entry.depth > 0 {
+        return rustix::fs::openat(entry.dir, c".", flags, Mode::empty());
+    }
+    rustix::fs::openat(CWD, parent_path(entry), flags, Mode::empty())
+}
+
+/// Asks whether to run a command for a file.
+fn confirm(command: &[u8], path: &[u8]) -> bool {
+    let mut question = b"< ".to_vec();
+    question.extend_from_slice(command);
+    question.extend_from_slice(b" ... ");
+    question.extend_from_slice(path);
+    question.extend_from_slice(b" > ? ");
+    let _ = std::io::stderr().write_all(&question);
+    let mut answer = Vec::new();
+    let read = std::io::stdin().lock().read_until(b'\n', &mut answer);
+    read.is_ok() && matches!(answer.first(), Some(b'y' | b'Y'))
+}
+
+/// Why commands must not be run in directories that others may have filled: a part of `PATH` that
+/// is looked up there.
+pub(super) fn unsafe_path(action: &str) -> Option<Vec<u8>> {
+    let path = std::env::var_os("PATH")?;
+    for part in path.as_bytes().split(|b| *b == b':') {
+        if part.is_empty() || part == b"." {
+            return Some(
+                format!(
+                    "The current directory is included in the PATH environment variable, which is \
+                     insecure in combination with the {action} action of find.  Please remove the \
+                     current directory from your $PATH (that is, remove \".\", doubled colons, or \
+                     leading or trailing colons)"
+                )
+                .into_bytes(),
+            );
+        }
+        if part[0] != b'/' {
+            return Some(
+                [
+                    &b"The relative path "[..],
+                    &report::quote(part)[..],
+                    format!(
+                        " is included in the PATH environment variable, which is insecure in \
+                     combination with the {action} action of find.  Please remove that entry from \
+                     $PATH"
+                    )
+                    .as_bytes(),
+                ]
+                .concat(),
+            );
+        }
+    }
+    None
+}

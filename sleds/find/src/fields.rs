@@ -1,0 +1,175 @@
+//! `-printf`: what the directives write.
+
+use rustix::fs::{AtFlags, FileType, Stat};
+use rustix::io::Errno;
+
+use super::entry::{Clock, Entry, base_name, dir_name, kind_letter};
+use super::eval::State;
+use super::printf::{Field, Format, Piece, What, general, long_time, time};
+use super::{perm, report};
+
+impl State {
+    /// Writes a format for a file.
+    pub(super) fn format(&mut self, to: usize, format: &Format, entry: &Entry<'_>) {
+        for piece in &format.pieces {
+            match piece {
+                Piece::Text(text) => self.outputs.buffer(to).extend_from_slice(text),
+                Piece::Stop => {
+                    self.outputs.flush(to);
+                    return;
+                }
+                Piece::Directive { field, what } => {
+                    let mut text = Vec::new();
+                    self.directive(&mut text, *field, *what, entry);
+                    self.outputs.buffer(to).extend_from_slice(&text);
+                }
+            }
+        }
+        self.outputs.wrote(to);
+    }
+
+    fn directive(&mut self, to: &mut Vec<u8>, field: Field, what: What, entry: &Entry<'_>) {
+        let letter = match what {
+            What::Time(clock, letter) => {
+                if let Some(text) = self.clock(entry, clock, letter) {
+                    field.text(to, &text);
+                }
+                return;
+            }
+            What::Letter(letter) => letter,
+        };
+        match letter {
+            b'p' => field.text(to, entry.path),
+            b'f' => field.text(to, base_name(entry.path)),
+            b'h' => field.text(to, dir_name(entry.path)),
+            b'H' => field.text(to, &entry.path[..entry.start_len]),
+            b'P' => {
+                let rest = &entry.path[entry.start_len..];
+                field.text(to, rest.strip_prefix(b"/").unwrap_or(rest));
+            }
+            b'd' => field.decimal(to, entry.depth as u64),
+            b'y' => {
+                let letter = entry.kind().map_or(b'U', kind_letter);
+                field.text(to, &[letter]);
+            }
+            b'Y' => {
+                let letter = self.target_letter(entry);
+                field.text(to, &[letter]);
+            }
+            b'l' => match entry.link() {
+                Ok(target) => field.text(to, target.as_deref().unwrap_or(b"")),
+                Err(errno) => self.complain(entry, errno),
+            },
+            b'Z' => self.context(to, field, entry),
+            b'a' | b'c' | b't' => {
+                let clock = match letter {
+                    b'a' => Clock::Access,
+                    b'c' => Clock::Change,
+                    _ => Clock::Modification,
+                };
+                if let Ok(Some(moment)) = entry.time(clock) {
+                    field.text(to, &long_time(moment));
+                }
+            }
+            _ => {
+                if let Some(stat) = self.stat(entry).copied() {
+                    self.of_status(to, field, letter, &stat);
+                }
+            }
+        }
+    }
+
+    fn of_status(&mut self, to: &mut Vec<u8>, field: Field, letter: u8, stat: &Stat) {
+        let number = |n: u64| n.to_string();
+        let text = match letter {
+            b'b' => number(stat.st_blocks as u64),
+            b'k' => number((stat.st_blocks as u64).div_ceil(2)),
+            b'D' => number(stat.st_dev),
+            b'i' => number(stat.st_ino),
+            b'n' => number(stat.st_nlink),
+            b's' => number(stat.st_size as u64),
+            b'U' => number(stat.st_uid.into()),
+            b'G' => number(stat.st_gid.into()),
+            b'm' => return field.octal(to, stat.st_mode & 0o7777),
+            b'M' => return field.text(to, &perm::letters(stat.st_mode)),
+            b'F' => return field.text(to, self.mounts.type_of(stat.st_dev)),
+            b'u' | b'g' => {
+                let (name, id) = match letter {
+                    b'u' => (self.names.user(stat.st_uid), stat.st_uid),
+                    _ => (self.names.group(stat.st_gid), stat.st_gid),
+                };
+                let id = id.to_string();
+                return field.text(to, name.unwrap_or(id.as_bytes()));
+            }
+            _ => general(sparseness(stat)),
+        };
+        field.text(to, text.as_bytes());
+    }
+
+    fn clock(&mut self, entry: &Entry<'_>, clock: Clock, letter: u8) -> Option<Vec<u8>> {
+        match entry.time(clock) {
+            Ok(moment) => moment.map(|moment| time(moment, letter)),
+            Err(errno) => {
+                self.complain(entry, errno);
+                None
+            }
+        }
+    }
+
+    /// The kind of what a link points to, or why that is not known.
+    fn target_letter(&mut self, entry: &Entry<'_>) -> u8 {
+        match entry.kind() {
+            Ok(FileType::Symlink) => {}
+            Ok(kind) => return kind_letter(kind),
+            Err(_) => return b'U',
+        }
+        match rustix::fs::statat(entry.dir, entry.name, AtFlags::empty()) {
+            Ok(stat) => kind_letter(FileType::from_raw_mode(stat.st_mode)),
+            Err(Errno::NOENT | Errno::NOTDIR) => b'N',
+            Err(Errno::LOOP) => b'L',
+            Err(errno) => {
+                report::file_error(entry.path, errno);
+                b'?'
+            }
+        }
+    }
+
+    /// The security context that SELinux keeps.
+    fn context(&mut self, to: &mut Vec<u8>, field: Field, entry: &Entry<'_>) {
+        let read = || -> Result<Vec<u8>, Errno> {
+            use rustix::fs::{Mode, OFlags};
+            let file = rustix::fs::openat(
+                entry.dir,
+                entry.name,
+                OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+                Mode::empty(),
+            )?;
+            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+            let mut value = vec![0_u8; 1024];
+            let length = rustix::fs::getxattr(path.as_str(), "security.selinux", &mut value[..])?;
+            value.truncate(length);
+            Ok(value)
+        };
+        match read() {
+            Ok(value) => field.text(to, value.strip_suffix(b"\0").unwrap_or(&value)),
+            Err(errno) => {
+                report::error(
+                    &[
+                        &b"getfilecon failed: "[..],
+                        &report::about(entry.path, errno)[..],
+                    ]
+                    .concat(),
+                );
+            }
+        }
+    }
+}
+
+/// How much of its length a file takes on disk; 1 is all of it.
+fn sparseness(stat: &Stat) -> f64 {
+    let taken = 512.0 * stat.st_blocks as f64;
+    match (stat.st_size, stat.st_blocks) {
+        (0, 0) => 1.0,
+        _ => taken / stat.st_size as f64,
+    }
+}

@@ -1,0 +1,193 @@
+//! `sleds find`: GNU find, and what its files would take to read.
+//!
+//! The command line is read into an expression ([`expr`]) and options of the walk ([`walk`]). The
+//! walk calls the expression ([`eval`]) for every file, in the order of GNU find. What the C
+//! library decides for that one (patterns, names of users, dates in the locale's words) it decides
+//! here too ([`sys`]).
+//!
+//! To read: [`parse`], [`expr`], [`walk`], [`eval`].
+
+mod actions;
+mod command;
+mod cost;
+mod dates;
+mod entry;
+mod eval;
+mod expr;
+mod fields;
+mod list;
+mod mounts;
+mod numbers;
+mod output;
+mod parse;
+mod perm;
+mod predicates;
+mod printf;
+mod report;
+mod sys;
+#[cfg(test)]
+mod tests;
+mod times;
+mod walk;
+
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use clap::Command;
+
+use entry::Moment;
+use eval::{Finder, State};
+use sleds_common::Tool;
+use sleds_common::locale::Locale;
+use walk::{WalkOptions, walk};
+
+/// The tool, for the program.
+pub const TOOL: Tool = Tool {
+    name: "find",
+    command,
+    run,
+};
+
+const HELP: &str = "\
+The expression is GNU find's, with its operators ( ) ! -a -o and the comma.
+
+Options: -daystart -depth -files0-from FILE -follow -ignore_readdir_race
+      -maxdepth LEVELS -mindepth LEVELS -mount -noleaf -nowarn
+      -regextype TYPE -report -warn -xdev
+
+Tests (N can be +N, -N or N):
+      -amin N -anewer FILE -atime N -cmin N -cnewer FILE -ctime N -empty
+      -executable -false -fstype TYPE -gid N -group NAME -ilname PATTERN
+      -iname PATTERN -inum N -ipath PATTERN -iregex PATTERN -links N
+      -lname PATTERN -mmin N -mtime N -name PATTERN -newer FILE -newerXY FILE
+      -nogroup -nouser -path PATTERN -perm [-/]MODE -readable -regex PATTERN
+      -samefile FILE -size N[bcwkMG] -true -type [bcdpfls] -uid N -used N
+      -user NAME -writable -xtype [bcdpfls]
+      -latency N[m|u]  reading the file would take N seconds (milliseconds,
+                       microseconds), by the table of `sleds calibrate`
+      -level NAME      the slowest level that the file needs: `memory`, a
+                       device of the table, or `unknown`
+
+Actions:
+      -delete -exec COMMAND ; -exec COMMAND {} + -execdir COMMAND ;
+      -fls FILE -fprint FILE -fprint0 FILE -fprintf FILE FORMAT -ls
+      -ok COMMAND ; -okdir COMMAND ; -print -print0 -printf FORMAT -prune
+      -quit
+
+-report says at the end, on standard error, what -latency and -level left out:
+files, bytes, and the time that reading them would take.";
+
+fn command() -> Command {
+    Command::new("find")
+        .about("Finds files as GNU find does, also by how long they would take to read")
+        .override_usage("sleds find [-H] [-L] [-P] [-OLEVEL] [PATH...] [EXPRESSION]")
+        .after_help(HELP)
+        .disable_help_flag(true)
+        .arg(
+            clap::Arg::new("words")
+                .value_name("PATH or EXPRESSION")
+                .num_args(0..)
+                .help("Where to begin (here if nothing is named), and what to look for"),
+        )
+}
+
+fn run(args: Vec<OsString>) -> ExitCode {
+    // Both for characters and for what else depends on the locale.
+    Locale::of_environment();
+    sys::set_locale();
+    let asks = |names: [&str; 2]| args.iter().any(|arg| names.iter().any(|name| arg == name));
+    if asks(["-help", "--help"]) {
+        let _ = command().bin_name("sleds find").print_help();
+        return ExitCode::SUCCESS;
+    }
+    if asks(["-version", "--version"]) {
+        println!("sleds find {}", env!("CARGO_PKG_VERSION"));
+        return ExitCode::SUCCESS;
+    }
+    let parsed = match parse::parse(args, now()) {
+        Ok(parsed) => parsed,
+        Err(wrong) => {
+            report::say(&wrong);
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut finder = Finder {
+        expr: parsed.expr,
+        state: State::new(parsed.outputs, parsed.runners, parsed.now, &parsed.walk),
+    };
+    match &parsed.paths_from {
+        None => walk_all(parsed.paths, &parsed.walk, &mut finder),
+        Some(from) => {
+            if let Err(wrong) = walk_listed(from, &parsed.walk, &mut finder) {
+                report::error(&wrong);
+            }
+        }
+    }
+    finder.state.finish(parsed.report);
+    match report::failed() {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}
+
+fn walk_all(paths: impl IntoIterator<Item = Vec<u8>>, options: &WalkOptions, finder: &mut Finder) {
+    for path in paths {
+        if !walk(&path, options, finder) {
+            return;
+        }
+    }
+}
+
+/// Walks from the starting points that a file lists, with a zero byte after each.
+fn walk_listed(from: &[u8], options: &WalkOptions, finder: &mut Finder) -> Result<(), Vec<u8>> {
+    let mut list = Vec::new();
+    let shown: &[u8] = match from {
+        b"-" => b"(standard input)",
+        name => name,
+    };
+    let read = match from {
+        b"-" => std::io::stdin().lock().read_to_end(&mut list),
+        name => {
+            let mut file = std::fs::File::open(parse::os(name)).map_err(|error| {
+                let mut text = b"cannot open ".to_vec();
+                text.extend_from_slice(&report::quote(name));
+                let why = sleds_common::gnu::reason(&error);
+                text.extend_from_slice(format!(" for reading: {why}").as_bytes());
+                text
+            })?;
+            file.read_to_end(&mut list)
+        }
+    };
+    if let Err(error) = read {
+        let mut text = report::quote(shown);
+        let why = sleds_common::gnu::reason(&error);
+        text.extend_from_slice(format!(": read error: {why}").as_bytes());
+        return Err(text);
+    }
+    if list.is_empty() {
+        return Ok(());
+    }
+    let list = list.strip_suffix(b"\0").unwrap_or(&list);
+    for (at, path) in list.split(|b| *b == 0).enumerate() {
+        if path.is_empty() {
+            let mut text = report::quote(shown);
+            let line = at + 1;
+            text.extend_from_slice(format!(":{line}: invalid zero-length file name").as_bytes());
+            report::error(&text);
+        } else if !walk(path, options, finder) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn now() -> Moment {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.unwrap_or_default();
+    Moment {
+        seconds: now.as_secs() as i64,
+        nanos: i64::from(now.subsec_nanos()),
+    }
+}

@@ -1,0 +1,147 @@
+//! Where actions write.
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
+
+use rustix::io::Errno;
+
+use super::report;
+
+/// One file that actions write to.
+struct Output {
+    /// As the user named it.
+    name: Vec<u8>,
+    /// `None` for the standard output.
+    file: Option<File>,
+    terminal: bool,
+    /// Nothing is kept: it is where messages go, too.
+    direct: bool,
+    buffer: Vec<u8>,
+    /// A write failed, and the user was told.
+    broken: bool,
+}
+
+/// The files that actions write to; the first is the standard output.
+pub(super) struct Outputs {
+    all: Vec<Output>,
+}
+
+/// As much is kept before it is written.
+const FULL: usize = 64 << 10;
+
+impl Outputs {
+    pub(super) fn new() -> Outputs {
+        let stdout = Output {
+            name: b"standard output".to_vec(),
+            file: None,
+            direct: false,
+            terminal: std::io::stdout().is_terminal(),
+            buffer: Vec::new(),
+            broken: false,
+        };
+        Outputs { all: vec![stdout] }
+    }
+
+    /// The number of the file of this name, which is made or emptied when first named.
+    pub(super) fn open(&mut self, name: &[u8]) -> Result<usize, Errno> {
+        if name == b"/dev/stdout" {
+            return Ok(0);
+        }
+        if let Some(at) = self.all.iter().skip(1).position(|out| out.name == name) {
+            return Ok(at + 1);
+        }
+        let file = if name == b"/dev/stderr" {
+            let fd = std::io::stderr().as_fd().try_clone_to_owned();
+            File::from(fd.map_err(|error| report::errno_of(&error))?)
+        } else {
+            use std::os::unix::ffi::OsStrExt as _;
+            let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name));
+            File::create(path).map_err(|error| report::errno_of(&error))?
+        };
+        self.all.push(Output {
+            name: name.to_vec(),
+            terminal: file.is_terminal(),
+            direct: name == b"/dev/stderr",
+            file: Some(file),
+            buffer: Vec::new(),
+            broken: false,
+        });
+        Ok(self.all.len() - 1)
+    }
+
+    /// Where to put what the output gets next; call [`Outputs::wrote`] after it.
+    pub(super) fn buffer(&mut self, at: usize) -> &mut Vec<u8> {
+        &mut self.all[at].buffer
+    }
+
+    /// Something was put into the buffer.
+    pub(super) fn wrote(&mut self, at: usize) {
+        let out = &mut self.all[at];
+        if out.terminal || out.direct || out.buffer.len() >= FULL {
+            out.flush();
+        }
+    }
+
+    /// Whether somebody looks at the output directly.
+    pub(super) fn is_terminal(&self, at: usize) -> bool {
+        self.all[at].terminal
+    }
+
+    /// Writes out what is still kept of one.
+    pub(super) fn flush(&mut self, at: usize) {
+        self.all[at].flush();
+    }
+
+    /// Writes out what is still kept: before another program runs, and at the end.
+    pub(super) fn flush_all(&mut self) {
+        self.all.iter_mut().for_each(Output::flush);
+    }
+
+    /// Writes out everything, and says so if the standard output did not take it.
+    pub(super) fn finish(&mut self) {
+        self.flush_all();
+        if self.all[0].broken {
+            report::error(b"write error");
+        }
+    }
+}
+
+impl Output {
+    fn flush(&mut self) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        let written = match &mut self.file {
+            Some(file) => file.write_all(&self.buffer),
+            None => {
+                let mut stdout = std::io::stdout().lock();
+                stdout.write_all(&self.buffer).and_then(|()| stdout.flush())
+            }
+        };
+        self.buffer.clear();
+        if let Err(error) = written
+            && !self.broken
+        {
+            self.broken = true;
+            report::file_error(&self.name, report::errno_of(&error));
+        }
+    }
+}
+
+/// Puts a name with question marks for what a terminal must not get.
+pub(super) fn for_terminal(to: &mut Vec<u8>, name: &[u8]) {
+    let locale = sleds_common::locale::Locale::of_environment();
+    for part in name.utf8_chunks() {
+        for c in part.valid().chars() {
+            match locale.is_print(c.into()) {
+                true => {
+                    let mut bytes = [0; 4];
+                    to.extend_from_slice(c.encode_utf8(&mut bytes).as_bytes());
+                }
+                false => to.push(b'?'),
+            }
+        }
+        to.resize(to.len() + part.invalid().len(), b'?');
+    }
+}

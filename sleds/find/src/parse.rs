@@ -1,0 +1,408 @@
+//! The command line: options, starting points, and the expression's shape.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+
+use super::command::Runner;
+use super::entry::Moment;
+use super::expr::{Action, Node, Test};
+use super::output::Outputs;
+use super::report;
+use super::walk::{Follow, WalkOptions};
+
+/// What is wrong with the command line, for the user.
+pub(super) type Wrong = Vec<u8>;
+
+/// The command line, understood.
+pub(super) struct Parsed {
+    pub(super) walk: WalkOptions,
+    pub(super) paths: Vec<Vec<u8>>,
+    /// A file that lists starting points.
+    pub(super) paths_from: Option<Vec<u8>>,
+    pub(super) expr: Node,
+    pub(super) outputs: Outputs,
+    pub(super) runners: Vec<Runner>,
+    /// Say at the end what was not worth its time.
+    pub(super) report: bool,
+    pub(super) now: Moment,
+}
+
+/// A word of the expression.
+pub(super) enum Token {
+    Open,
+    Close,
+    Not(Vec<u8>),
+    And(Vec<u8>),
+    Or(Vec<u8>),
+    Comma,
+    Primary(Node),
+}
+
+/// What is known while reading the command line.
+pub(super) struct Parser {
+    args: Vec<Vec<u8>>,
+    at: usize,
+    pub(super) walk: WalkOptions,
+    pub(super) outputs: Outputs,
+    pub(super) runners: Vec<Runner>,
+    pub(super) paths_from: Option<Vec<u8>>,
+    pub(super) report: bool,
+    pub(super) now: Moment,
+    /// The moment that ages in days are counted from, a day too early.
+    pub(super) day_start: Moment,
+    pub(super) whole_days: bool,
+    pub(super) regex_syntax: u64,
+    pub(super) warnings: bool,
+    /// `-delete` and `-prune` were seen, `-depth` was.
+    pub(super) deletes: bool,
+    pub(super) prunes: bool,
+    pub(super) depth_given: bool,
+    /// `-ok` or `-okdir` was seen.
+    pub(super) asks: bool,
+    /// The first test or action, for warnings.
+    pub(super) first_test: Option<Vec<u8>>,
+}
+
+/// Seconds of a day.
+pub(super) const DAY_S: i64 = 86_400;
+
+/// Reads the command line.
+pub(super) fn parse(args: Vec<OsString>, now: Moment) -> Result<Parsed, Wrong> {
+    use std::io::IsTerminal as _;
+    let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
+    let mut parser = Parser {
+        args: args.into_iter().map(OsString::into_vec).collect(),
+        at: 0,
+        walk: WalkOptions {
+            follow: Follow::Never,
+            depth_min: 0,
+            depth_max: usize::MAX,
+            depth_first: false,
+            one_filesystem: false,
+            ignore_race: false,
+        },
+        outputs: Outputs::new(),
+        runners: Vec::new(),
+        paths_from: None,
+        report: false,
+        now,
+        day_start: Moment {
+            seconds: now.seconds - DAY_S,
+            ..now
+        },
+        whole_days: false,
+        regex_syntax: super::sys::SYNTAX_DEFAULT,
+        warnings: !posix && std::io::stdin().is_terminal(),
+        deletes: false,
+        prunes: false,
+        depth_given: false,
+        asks: false,
+        first_test: None,
+    };
+    parser.leading_options()?;
+    let paths = parser.paths();
+    let expr = parser.expression()?;
+    parser.finish(paths, expr)
+}
+
+/// Whether a word begins the expression.
+fn begins_expression(word: &[u8]) -> bool {
+    matches!(word, [b'-', _, ..] | b"(" | b"!")
+}
+
+impl Parser {
+    /// The next word of the command line.
+    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
+        let word = self.args.get(self.at)?.clone();
+        self.at += 1;
+        Some(word)
+    }
+
+    pub(super) fn warn(&self, text: &[u8]) {
+        if self.warnings {
+            report::say(&[b"warning: ", text].concat());
+        }
+    }
+
+    /// Options that stand before the starting points.
+    fn leading_options(&mut self) -> Result<(), Wrong> {
+        while let Some(word) = self.args.get(self.at) {
+            match word.as_slice() {
+                b"-H" => self.walk.follow = Follow::Named,
+                b"-L" => self.walk.follow = Follow::Always,
+                b"-P" => self.walk.follow = Follow::Never,
+                b"--" => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                b"-D" => {
+                    if self.args.get(self.at + 1).is_none() {
+                        return Err(b"Missing argument after the -D option.\n\
+                            Try 'sleds find --help' for more information."
+                            .to_vec());
+                    }
+                    self.at += 1;
+                }
+                [b'-', b'O', level @ ..] => check_level(level)?,
+                _ => return Ok(()),
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn paths(&mut self) -> Vec<Vec<u8>> {
+        let rest = &self.args[self.at..];
+        let count = rest
+            .iter()
+            .take_while(|word| !begins_expression(word))
+            .count();
+        let paths = rest[..count].to_vec();
+        self.at += count;
+        paths
+    }
+
+    fn expression(&mut self) -> Result<Option<Node>, Wrong> {
+        let mut tokens = Vec::new();
+        while let Some(word) = self.next() {
+            if matches!(word.as_slice(), b"(" | b")" | b"!") && self.first_test.is_none() {
+                self.first_test = Some(word.clone());
+            }
+            let token = match word.as_slice() {
+                b"(" => Some(Token::Open),
+                b")" => Some(Token::Close),
+                b"," => Some(Token::Comma),
+                b"!" | b"-not" => Some(Token::Not(word)),
+                b"-a" | b"-and" => Some(Token::And(word)),
+                b"-o" | b"-or" => Some(Token::Or(word)),
+                [b'-', _, ..] => self.primary(&word)?.map(Token::Primary),
+                _ => return Err(self.misplaced(&word)),
+            };
+            tokens.extend(token);
+        }
+        if tokens.is_empty() {
+            return Ok(None);
+        }
+        let mut tree = Tree {
+            tokens: tokens.into_iter().peekable(),
+        };
+        let node = tree.list("")?;
+        match tree.tokens.next() {
+            None => Ok(Some(node)),
+            Some(_) => Err(b"you have too many ')'".to_vec()),
+        }
+    }
+
+    fn misplaced(&self, word: &[u8]) -> Wrong {
+        let mut text = b"paths must precede expression: `".to_vec();
+        text.extend_from_slice(word);
+        text.push(b'\'');
+        let before = self.at.checked_sub(2).and_then(|at| self.args.get(at));
+        let before_that = self.at.checked_sub(3).and_then(|at| self.args.get(at));
+        let option = [before, before_that]
+            .into_iter()
+            .flatten()
+            .find(|word| begins_expression(word));
+        if let (Some(option), true) = (option, std::fs::symlink_metadata(os(word)).is_ok()) {
+            text.extend_from_slice(
+                format!(
+                    "\n{}: possible unquoted pattern after predicate `",
+                    report::PROGRAM
+                )
+                .as_bytes(),
+            );
+            text.extend_from_slice(option);
+            text.extend_from_slice(b"'?");
+        }
+        text
+    }
+
+    fn finish(mut self, paths: Vec<Vec<u8>>, expr: Option<Node>) -> Result<Parsed, Wrong> {
+        if self.deletes && self.prunes && !self.depth_given {
+            return Err(
+                b"The -delete action automatically turns on -depth, but -prune does \
+                nothing when -depth is in effect.  If you want to carry on anyway, just explicitly \
+                use the -depth option."
+                    .to_vec(),
+            );
+        }
+        if self.deletes {
+            self.walk.depth_first = true;
+        }
+        if let Some(from) = &self.paths_from {
+            if let Some(path) = paths.first() {
+                return Err([
+                    &b"extra operand "[..],
+                    &report::quote(path)[..],
+                    format!(
+                        "\n{}: file operands cannot be combined with -files0-from",
+                        report::PROGRAM
+                    )
+                    .as_bytes(),
+                ]
+                .concat());
+            }
+            if self.asks && from == b"-" {
+                return Err(
+                    b"option -files0-from reading from standard input cannot be combined \
+                    with -ok, -okdir\n"
+                        .to_vec(),
+                );
+            }
+        }
+        // `-quit` does not speak either: what it ends it ends before the print.
+        let speaks = |action: &Action| !matches!(action, Action::Prune | Action::Quit);
+        let print = || Node::Do(Action::Print { to: 0, end: b'\n' });
+        let mut expr = match expr {
+            None => print(),
+            Some(expr) if expr.any_action(&speaks) => expr,
+            Some(expr) => Node::And(vec![expr, print()]),
+        };
+        expr.put_cheap_first();
+        let paths = match (paths.is_empty(), &self.paths_from) {
+            (true, None) => vec![b".".to_vec()],
+            _ => paths,
+        };
+        Ok(Parsed {
+            walk: self.walk,
+            paths,
+            paths_from: self.paths_from,
+            expr,
+            outputs: self.outputs,
+            runners: self.runners,
+            report: self.report,
+            now: self.now,
+        })
+    }
+}
+
+fn check_level(level: &[u8]) -> Result<(), Wrong> {
+    if level.is_empty() {
+        return Err(b"The -O option must be immediately followed by a decimal integer".to_vec());
+    }
+    if !level[0].is_ascii_digit() {
+        return Err(b"Please specify a decimal number immediately after -O".to_vec());
+    }
+    let text = String::from_utf8_lossy(level);
+    match text.parse::<u16>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(format!(
+            "Optimisation level {text} is too high.  If you want to find files very quickly, \
+             consider using GNU locate."
+        )
+        .into_bytes()),
+    }
+}
+
+/// Bytes as the name of a file.
+pub(super) fn os(bytes: &[u8]) -> &std::ffi::OsStr {
+    std::os::unix::ffi::OsStrExt::from_bytes(bytes)
+}
+
+/// Makes a tree of the words. Precedence, from the weakest: comma, or, and, not.
+struct Tree {
+    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+}
+
+fn nothing_before(operator: &[u8]) -> Wrong {
+    [
+        &b"invalid expression; you have used a binary operator '"[..],
+        operator,
+        b"' with nothing before it.",
+    ]
+    .concat()
+}
+
+fn expected_after(operator: &[u8]) -> Wrong {
+    [b"expected an expression after '", operator, b"'"].concat()
+}
+
+fn expected_between(operator: &[u8]) -> Wrong {
+    [b"expected an expression between '", operator, b"' and ')'"].concat()
+}
+
+impl Tree {
+    fn list(&mut self, after: &str) -> Result<Node, Wrong> {
+        let mut nodes = vec![self.or(after.as_bytes())?];
+        while self.tokens.next_if(|t| matches!(t, Token::Comma)).is_some() {
+            nodes.push(self.or(b",")?);
+        }
+        Ok(single(nodes, Node::List))
+    }
+
+    fn or(&mut self, after: &[u8]) -> Result<Node, Wrong> {
+        let mut nodes = vec![self.and(after)?];
+        while let Some(Token::Or(word)) = self.tokens.next_if(|t| matches!(t, Token::Or(_))) {
+            nodes.push(self.and(&word)?);
+        }
+        Ok(single(nodes, Node::Or))
+    }
+
+    fn and(&mut self, after: &[u8]) -> Result<Node, Wrong> {
+        let mut nodes = vec![self.not(after)?];
+        loop {
+            match self.tokens.peek() {
+                None | Some(Token::Close | Token::Comma | Token::Or(_)) => break,
+                Some(Token::And(_)) => {
+                    let Some(Token::And(word)) = self.tokens.next() else {
+                        break;
+                    };
+                    nodes.push(self.not(&word)?);
+                }
+                Some(_) => nodes.push(self.not(b"")?),
+            }
+        }
+        Ok(single(nodes, Node::And))
+    }
+
+    /// One primary, whatever stands before it; `after` is the operator that wants it.
+    fn not(&mut self, after: &[u8]) -> Result<Node, Wrong> {
+        match self.tokens.next() {
+            None => Err(expected_after(after)),
+            Some(Token::Primary(node)) => Ok(node),
+            Some(Token::Not(word)) => Ok(Node::Not(Box::new(self.not(&word)?))),
+            Some(Token::And(word) | Token::Or(word)) => Err(nothing_before(&word)),
+            Some(Token::Comma) => Err(nothing_before(b",")),
+            Some(Token::Close) if after.is_empty() => Err(b"you have too many ')'".to_vec()),
+            Some(Token::Close) => Err(expected_between(after)),
+            Some(Token::Open) => self.inside(),
+        }
+    }
+
+    /// What follows an opening parenthesis.
+    fn inside(&mut self) -> Result<Node, Wrong> {
+        match self.tokens.peek() {
+            None => {
+                return Err(
+                    b"invalid expression; expected to find a ')' but didn't see one. \
+                    Perhaps you need an extra predicate after '('"
+                        .to_vec(),
+                );
+            }
+            Some(Token::Close) => {
+                return Err(b"invalid expression; empty parentheses are not allowed.".to_vec());
+            }
+            Some(_) => {}
+        }
+        let node = self.list("(")?;
+        match self.tokens.next() {
+            Some(Token::Close) => Ok(node),
+            _ => Err(
+                b"invalid expression; I was expecting to find a ')' somewhere but did not see one."
+                    .to_vec(),
+            ),
+        }
+    }
+}
+
+fn single(mut nodes: Vec<Node>, many: fn(Vec<Node>) -> Node) -> Node {
+    match nodes.len() {
+        1 => nodes.remove(0),
+        _ => many(nodes),
+    }
+}
+
+/// A test as a node.
+pub(super) fn test(test: Test) -> Node {
+    Node::Test(test)
+}

@@ -1,0 +1,425 @@
+//! The words of an expression and their arguments; for times and actions, see `times.rs` and
+//! `actions.rs`.
+
+use std::cell::RefCell;
+use std::ffi::CString;
+
+use rustix::fs::{Access, CWD};
+
+use super::entry::{Moment, stat_at};
+use super::expr::{Compare, Node, Number, PermMatch, Test};
+use super::parse::{DAY_S, Parser, Wrong, test};
+use super::sys::{self, LocalTime, Regex};
+use super::walk::Follow;
+use super::{numbers, perm, report};
+
+/// The syntaxes of regular expressions, with their `RE_…` bits of `<regex.h>`.
+const SYNTAXES: [(&str, u64); 13] = [
+    ("findutils-default", 1 << 6),
+    ("ed", 0x101_02c6),
+    ("emacs", 0),
+    ("gnu-awk", 0x23_b24d),
+    ("grep", 0x1_0a46),
+    ("posix-awk", 0x2b_b2fd),
+    ("awk", 0xb_e0cd),
+    ("posix-basic", 0x101_02c6),
+    ("posix-egrep", 0x23_ba5c),
+    ("egrep", 0x23_ba5c),
+    ("posix-extended", 0x3_b2fc),
+    ("posix-minimal-basic", 0x1_06c4),
+    ("sed", 0x101_02c6),
+];
+
+/// `invalid argument `ARG' to `NAME'`.
+pub(super) fn invalid(name: &[u8], arg: &[u8]) -> Wrong {
+    [b"invalid argument `", arg, b"' to `", name, b"'"].concat()
+}
+
+pub(super) fn lossy(arg: &[u8]) -> String {
+    String::from_utf8_lossy(arg).into_owned()
+}
+
+impl Parser {
+    /// The argument of a word.
+    pub(super) fn argument(&mut self, name: &[u8]) -> Result<Vec<u8>, Wrong> {
+        self.next()
+            .ok_or_else(|| [b"missing argument to `", name, b"'"].concat())
+    }
+
+    fn pattern(&mut self, name: &[u8]) -> Result<CString, Wrong> {
+        let arg = self.argument(name)?;
+        Ok(CString::new(arg).expect("arguments have no zero bytes"))
+    }
+
+    fn number(&mut self, name: &[u8]) -> Result<Number, Wrong> {
+        let arg = self.argument(name)?;
+        numbers::number(&lossy(&arg)).ok_or_else(|| invalid(name, &arg))
+    }
+
+    /// A word that begins with a dash. `None` for options, which are always true and no part of
+    /// the expression's shape... except that they stand where a test may stand.
+    pub(super) fn primary(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+        // What GNU find also takes with two dashes.
+        let word = match name {
+            b"--help" | b"--version" => &name[1..],
+            _ => name,
+        };
+        if self.option(word)? {
+            return Ok(Some(test(Test::True)));
+        }
+        if self.first_test.is_none() {
+            self.first_test = Some(name.to_vec());
+        }
+        if let Some(node) = self.name_test(word)? {
+            return Ok(Some(node));
+        }
+        if let Some(node) = self.status_test(word)? {
+            return Ok(Some(node));
+        }
+        if let Some(node) = self.time_test(word)? {
+            return Ok(Some(node));
+        }
+        if let Some(node) = self.action(word)? {
+            return Ok(Some(node));
+        }
+        Err([b"unknown predicate `", name, b"'"].concat())
+    }
+
+    /// Options: true, and of effect on the whole walk or on what follows.
+    fn option(&mut self, name: &[u8]) -> Result<bool, Wrong> {
+        match name {
+            b"-daystart" => self.start_of_day(),
+            b"-follow" => self.walk.follow = Follow::Always,
+            b"-warn" => self.warnings = true,
+            b"-nowarn" => self.warnings = false,
+            b"-regextype" => self.regex_type()?,
+            b"-report" | b"--report" => self.report = true,
+            b"-files0-from" => self.paths_from = Some(self.argument(name)?),
+            _ => return self.global_option(name),
+        }
+        Ok(true)
+    }
+
+    fn global_option(&mut self, name: &[u8]) -> Result<bool, Wrong> {
+        match name {
+            b"-depth" | b"-d" => {
+                self.walk.depth_first = true;
+                self.depth_given = true;
+                if name == b"-d" {
+                    self.warn(
+                        b"the -d option is deprecated; please use -depth instead, because the \
+                        latter is a POSIX-compliant feature.",
+                    );
+                }
+            }
+            b"-maxdepth" => self.walk.depth_max = self.levels(name)?,
+            b"-mindepth" => self.walk.depth_min = self.levels(name)?,
+            b"-mount" | b"-xdev" => self.walk.one_filesystem = true,
+            b"-noleaf" => {}
+            b"-ignore_readdir_race" => self.walk.ignore_race = true,
+            b"-noignore_readdir_race" => self.walk.ignore_race = false,
+            _ => return Ok(false),
+        }
+        if let Some(first) = &self.first_test {
+            let (name, first) = (lossy(name), lossy(first));
+            self.warn(
+                format!(
+                    "you have specified the global option {name} after the argument {first}, but \
+                     global options are not positional, i.e., {name} affects tests specified \
+                     before it as well as those specified after it.  Please specify global \
+                     options before other arguments."
+                )
+                .as_bytes(),
+            );
+        }
+        Ok(true)
+    }
+
+    fn levels(&mut self, name: &[u8]) -> Result<usize, Wrong> {
+        let arg = self.argument(name)?;
+        let text = lossy(&arg);
+        if text.is_empty() || text.bytes().any(|b| !b.is_ascii_digit()) {
+            return Err([
+                &b"Expected a positive decimal integer argument to "[..],
+                name,
+                b", but got ",
+                &report::quote(&arg)[..],
+            ]
+            .concat());
+        }
+        match text.parse::<i32>() {
+            Ok(levels) => Ok(levels as usize),
+            Err(_) => Err(format!("{text}: {}", sys_range()).into_bytes()),
+        }
+    }
+
+    /// Ages in days are counted from the beginning of today.
+    fn start_of_day(&mut self) {
+        if self.whole_days {
+            return;
+        }
+        self.whole_days = true;
+        let now = self.now.seconds;
+        let into = LocalTime::new(now).map_or(now.rem_euclid(DAY_S), |local| {
+            let [hour, minute, second] = local.time();
+            hour * 3600 + minute * 60 + second
+        });
+        self.day_start = Moment {
+            seconds: now - into,
+            nanos: 0,
+        };
+    }
+
+    fn regex_type(&mut self) -> Result<(), Wrong> {
+        let arg = self.argument(b"-regextype")?;
+        let found = SYNTAXES.iter().find(|(name, _)| name.as_bytes() == arg);
+        let Some((_, syntax)) = found else {
+            let mut text = b"Unknown regular expression type ".to_vec();
+            text.extend_from_slice(&report::quote(&arg));
+            text.extend_from_slice(b"; valid types are ");
+            for (at, (name, _)) in SYNTAXES.iter().enumerate() {
+                let between: &[u8] = if at == 0 { b"" } else { b", " };
+                text.extend_from_slice(between);
+                text.extend_from_slice(&report::quote(name.as_bytes()));
+            }
+            text.push(b'.');
+            return Err(text);
+        };
+        self.regex_syntax = *syntax;
+        Ok(())
+    }
+
+    /// Tests for which the name is enough.
+    fn name_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+        let fold = name.starts_with(b"-i");
+        Ok(Some(test(match name {
+            b"-true" => Test::True,
+            b"-false" => Test::False,
+            b"-name" | b"-iname" => {
+                let pattern = self.pattern(name)?;
+                self.warn_of_slash(name, &pattern);
+                Test::Name { pattern, fold }
+            }
+            b"-path" | b"-ipath" | b"-wholename" | b"-iwholename" => {
+                let pattern = self.pattern(name)?;
+                if pattern.to_bytes().ends_with(b"/") && pattern.to_bytes() != b"/" {
+                    let pattern = pattern.to_bytes();
+                    let text = [
+                        name,
+                        b" ",
+                        pattern,
+                        b" will not match anything because it ends with /.",
+                    ];
+                    self.warn(&text.concat());
+                }
+                Test::Path { pattern, fold }
+            }
+            b"-lname" | b"-ilname" => Test::Link {
+                pattern: self.pattern(name)?,
+                fold,
+            },
+            b"-regex" | b"-iregex" => {
+                let arg = self.argument(name)?;
+                let case = if fold { sys::IGNORE_CASE } else { 0 };
+                let regex = Regex::new(&arg, self.regex_syntax | case).map_err(|error| {
+                    [
+                        &b"failed to compile regular expression '"[..],
+                        &arg,
+                        format!("': {error}").as_bytes(),
+                    ]
+                    .concat()
+                })?;
+                Test::Regex(RefCell::new(regex))
+            }
+            b"-type" => Test::Kind(self.kinds(name)?),
+            b"-xtype" => Test::OtherKind(self.kinds(name)?),
+            _ => return Ok(None),
+        })))
+    }
+
+    fn warn_of_slash(&self, name: &[u8], pattern: &CString) {
+        let pattern = pattern.to_bytes();
+        if !pattern.contains(&b'/') || pattern == b"/" {
+            return;
+        }
+        let other: &[u8] = match name {
+            b"-name" => b"-wholename",
+            _ => b"-iwholename",
+        };
+        self.warn(
+            &[
+                &report::quote(name)[..],
+                b" matches against basenames only, but the given pattern contains a directory \
+            separator (",
+                &report::quote(b"/")[..],
+                b"), thus the expression will evaluate to false all the time.  Did you mean ",
+                &report::quote(other)[..],
+                b"?",
+            ]
+            .concat(),
+        );
+    }
+
+    /// Letters of kinds, with commas between.
+    fn kinds(&mut self, name: &[u8]) -> Result<Vec<u8>, Wrong> {
+        let arg = self.argument(name)?;
+        let wrong = |text: &str| Err(text.replace("NAME", &lossy(name)).into_bytes());
+        if arg.is_empty() {
+            return wrong("Arguments to NAME should contain at least one letter");
+        }
+        let mut kinds = Vec::new();
+        let mut rest = &arg[..];
+        loop {
+            let letter = rest[0];
+            if !b"bcdpflsD".contains(&letter) {
+                let text = format!("Unknown argument to {}: {}", lossy(name), letter as char);
+                return Err(text.into_bytes());
+            }
+            if letter == b'D' {
+                return wrong(
+                    "NAME D is not supported because Solaris doors are not supported on \
+                    the platform find was compiled on.",
+                );
+            }
+            if kinds.contains(&letter) {
+                let text = format!(
+                    "Duplicate file type '{}' in the argument list to {}.",
+                    letter as char,
+                    lossy(name)
+                );
+                return Err(text.into_bytes());
+            }
+            kinds.push(letter);
+            match &rest[1..] {
+                [] => return Ok(kinds),
+                [b','] => {
+                    return wrong(
+                        "Last file type in list argument to NAME is missing, i.e., list is ending \
+                         on: ','",
+                    );
+                }
+                [b',', ..] => rest = &rest[2..],
+                _ => return wrong("Must separate multiple arguments to NAME using: ','"),
+            }
+        }
+    }
+
+    /// Tests of what the status says.
+    fn status_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+        Ok(Some(test(match name {
+            b"-size" => {
+                let arg = self.argument(name)?;
+                let (number, unit) = numbers::size(&lossy(&arg)).map_err(String::into_bytes)?;
+                Test::Size { number, unit }
+            }
+            b"-empty" => Test::Empty,
+            b"-perm" => self.perm_test()?,
+            b"-links" => Test::Links(self.number(name)?),
+            b"-inum" => Test::Inode(self.number(name)?),
+            b"-uid" => Test::User(self.number(name)?),
+            b"-gid" => Test::Group(self.number(name)?),
+            b"-user" => Test::User(self.owner(name, sys::user_id, "a known user")?),
+            b"-group" => Test::Group(self.owner(name, sys::group_id, "an existing group")?),
+            b"-nouser" => Test::NoUser,
+            b"-nogroup" => Test::NoGroup,
+            b"-samefile" => {
+                let stat = self.reference(name)?.0;
+                Test::SameFile {
+                    device: stat.st_dev,
+                    inode: stat.st_ino,
+                }
+            }
+            b"-fstype" => Test::FileSystem(self.argument(name)?),
+            b"-readable" => Test::May(Access::READ_OK),
+            b"-writable" => Test::May(Access::WRITE_OK),
+            b"-executable" => Test::May(Access::EXEC_OK),
+            b"-context" => {
+                self.argument(name)?;
+                return Err(b"invalid predicate -context: SELinux is not enabled.".to_vec());
+            }
+            b"-latency" => {
+                let arg = self.argument(name)?;
+                let parsed = numbers::latency(&lossy(&arg));
+                let (compare, value, unit_s) = parsed.ok_or_else(|| invalid(name, &arg))?;
+                Test::Latency {
+                    compare,
+                    value,
+                    unit_s,
+                }
+            }
+            b"-level" => Test::Level(lossy(&self.argument(name)?)),
+            _ => return Ok(None),
+        })))
+    }
+
+    fn owner(
+        &mut self,
+        name: &[u8],
+        find: fn(&std::ffi::CStr) -> Option<u32>,
+        what: &str,
+    ) -> Result<Number, Wrong> {
+        let arg = self.pattern(name)?;
+        let text = lossy(arg.to_bytes());
+        if text.is_empty() {
+            return Err(match name {
+                b"-user" => b"The argument to -user should not be empty".to_vec(),
+                _ => b"argument to -group is empty, but should be a group name".to_vec(),
+            });
+        }
+        let value = find(&arg).map(u64::from).or_else(|| numbers::whole(&text));
+        let Some(value) = value else {
+            return Err([
+                &report::quote(arg.to_bytes())[..],
+                format!(" is not the name of {what}").as_bytes(),
+            ]
+            .concat());
+        };
+        Ok(Number {
+            compare: Compare::Equal,
+            value,
+        })
+    }
+
+    fn perm_test(&mut self) -> Result<Test, Wrong> {
+        let arg = self.argument(b"-perm")?;
+        let text = lossy(&arg);
+        let (how, mode) = match arg.first() {
+            Some(b'-') => (PermMatch::All, &text[1..]),
+            Some(b'/') => (PermMatch::Any, &text[1..]),
+            _ => (PermMatch::Exactly, &text[..]),
+        };
+        let Some((file, dir)) = perm::parse(mode, how == PermMatch::Exactly) else {
+            return Err([b"invalid mode ", &report::quote(&arg)[..]].concat());
+        };
+        if how == PermMatch::Any && file == 0 && dir == 0 {
+            report::say(
+                format!(
+                    "warning: you have specified a mode pattern {text} (which is equivalent to \
+                     /000). The meaning of -perm /000 has now been changed to be consistent with \
+                     -perm -000; that is, while it used to match no files, it now matches all \
+                     files."
+                )
+                .as_bytes(),
+            );
+            return Ok(Test::Perm {
+                file,
+                dir,
+                how: PermMatch::All,
+            });
+        }
+        Ok(Test::Perm { file, dir, how })
+    }
+
+    /// The status of a file named in the expression.
+    pub(super) fn reference(&mut self, name: &[u8]) -> Result<(rustix::fs::Stat, CString), Wrong> {
+        let path = self.pattern(name)?;
+        let follow = self.walk.follow != Follow::Never;
+        let stat =
+            stat_at(CWD, &path, follow).map_err(|errno| report::about(path.to_bytes(), errno))?;
+        Ok((stat, path))
+    }
+}
+
+fn sys_range() -> String {
+    report::error_text(rustix::io::Errno::RANGE)
+}

@@ -1,0 +1,221 @@
+//! What GNU find asks the C library: patterns, names of users, local time, texts of errors.
+//!
+//! `-name` is `fnmatch`, `-regex` is the library's `re_match` in a choice of syntaxes, a month's
+//! name is the locale's. Asking the same library gives the same answers in every locale, which no
+//! translation into another matcher does.
+//!
+//! Invariants: every string that is handed over is a `CStr` or comes with its length; every result
+//! that points into the library's memory is copied before the next call; the program has one
+//! thread when it calls these functions, as `setlocale`, `getpwnam` and `re_set_syntax` demand.
+#![allow(unsafe_code, reason = "the C library's functions have no safe wrapper")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong};
+
+/// Takes the environment's ways to sort and to write dates; `sleds_common::locale` takes its characters.
+pub(super) fn set_locale() {
+    for category in [libc::LC_COLLATE, libc::LC_TIME] {
+        // SAFETY: an empty string is a valid locale name; no other thread runs.
+        unsafe { libc::setlocale(category, c"".as_ptr()) };
+    }
+}
+
+unsafe extern "C" {
+    fn re_set_syntax(syntax: c_ulong) -> c_ulong;
+    fn re_compile_pattern(
+        pattern: *const c_char,
+        length: usize,
+        buffer: *mut PatternBuffer,
+    ) -> *const c_char;
+    fn re_match(
+        buffer: *mut PatternBuffer,
+        text: *const c_char,
+        length: c_int,
+        start: c_int,
+        registers: *mut libc::c_void,
+    ) -> c_int;
+}
+
+/// Whether `name` matches the shell pattern; `fold`: whatever the case.
+pub(super) fn matches_pattern(pattern: &CStr, name: &CStr, fold: bool) -> bool {
+    let flags = if fold { libc::FNM_CASEFOLD } else { 0 };
+    // SAFETY: both are strings with an end.
+    unsafe { libc::fnmatch(pattern.as_ptr(), name.as_ptr(), flags) == 0 }
+}
+
+/// `struct re_pattern_buffer` of `<regex.h>`.
+#[repr(C)]
+struct PatternBuffer {
+    buffer: *mut libc::c_void,
+    allocated: c_ulong,
+    used: c_ulong,
+    syntax: c_ulong,
+    fastmap: *mut c_char,
+    translate: *mut u8,
+    groups: usize,
+    bits: c_uint,
+}
+
+/// A compiled regular expression.
+pub(super) struct Regex {
+    buffer: Box<PatternBuffer>,
+}
+
+/// Emacs's syntax. What is called the default differs: a dot matches a newline too.
+pub(super) const SYNTAX_DEFAULT: u64 = 0;
+
+/// `RE_ICASE` of `<regex.h>`.
+pub(super) const IGNORE_CASE: u64 = 1 << 22;
+
+impl Regex {
+    /// Compiles `pattern` in the syntax of these `RE_…` bits; the error is the library's text.
+    pub(super) fn new(pattern: &[u8], syntax: u64) -> Result<Regex, String> {
+        let mut buffer = Box::new(PatternBuffer {
+            buffer: std::ptr::null_mut(),
+            allocated: 0,
+            used: 0,
+            syntax,
+            fastmap: std::ptr::null_mut(),
+            translate: std::ptr::null_mut(),
+            groups: 0,
+            bits: 0,
+        });
+        // SAFETY: an empty buffer with null pointers is what the library asks for; the pattern
+        // comes with its length; no other thread sets the syntax.
+        let error = unsafe {
+            re_set_syntax(syntax);
+            re_compile_pattern(pattern.as_ptr().cast(), pattern.len(), &mut *buffer)
+        };
+        if error.is_null() {
+            return Ok(Regex { buffer });
+        }
+        // SAFETY: a text of the library's.
+        let text = unsafe { CStr::from_ptr(error) };
+        Err(text.to_string_lossy().into_owned())
+    }
+
+    /// Whether the whole of `text` matches.
+    pub(super) fn is_match(&mut self, text: &[u8]) -> bool {
+        let Ok(length) = c_int::try_from(text.len()) else {
+            return false;
+        };
+        // SAFETY: the buffer was compiled; the text comes with its length; registers may be null.
+        let matched = unsafe {
+            re_match(
+                &mut *self.buffer,
+                text.as_ptr().cast(),
+                length,
+                0,
+                std::ptr::null_mut(),
+            )
+        };
+        matched == length
+    }
+}
+
+impl Drop for Regex {
+    fn drop(&mut self) {
+        let buffer: *mut PatternBuffer = &mut *self.buffer;
+        // SAFETY: `regex_t` is this struct by another name, and it was compiled by the library.
+        unsafe { libc::regfree(buffer.cast()) };
+    }
+}
+
+/// The number of a user, by name.
+pub(super) fn user_id(name: &CStr) -> Option<u32> {
+    // SAFETY: a string with an end; the result is read before the next call.
+    unsafe { libc::getpwnam(name.as_ptr()).as_ref() }.map(|entry| entry.pw_uid)
+}
+
+/// The number of a group, by name.
+pub(super) fn group_id(name: &CStr) -> Option<u32> {
+    // SAFETY: as above.
+    unsafe { libc::getgrnam(name.as_ptr()).as_ref() }.map(|entry| entry.gr_gid)
+}
+
+/// The name of a user.
+pub(super) fn user_name(id: u32) -> Option<CString> {
+    // SAFETY: the entry and its name are valid until the next call, and copied before.
+    unsafe {
+        let entry = libc::getpwuid(id).as_ref()?;
+        Some(CStr::from_ptr(entry.pw_name).to_owned())
+    }
+}
+
+/// The name of a group.
+pub(super) fn group_name(id: u32) -> Option<CString> {
+    // SAFETY: as above.
+    unsafe {
+        let entry = libc::getgrgid(id).as_ref()?;
+        Some(CStr::from_ptr(entry.gr_name).to_owned())
+    }
+}
+
+/// A moment in the time zone of the environment.
+#[derive(Clone, Copy)]
+pub(super) struct LocalTime(libc::tm);
+
+impl LocalTime {
+    /// That of `seconds` since 1970, if the year can be counted.
+    pub(super) fn new(seconds: i64) -> Option<LocalTime> {
+        // SAFETY: all zero is a valid `tm`, and the library fills it.
+        unsafe {
+            let mut tm: libc::tm = std::mem::zeroed();
+            (!libc::localtime_r(&seconds, &mut tm).is_null()).then_some(LocalTime(tm))
+        }
+    }
+
+    /// The moment when a clock on the wall shows this; months and days count from 1, and what is
+    /// out of range is carried over.
+    pub(super) fn seconds(date: [i64; 3], time: [i64; 3]) -> Option<i64> {
+        let field = |n: i64| c_int::try_from(n).ok();
+        // SAFETY: all zero is a valid `tm`; the library only reads and normalises it.
+        unsafe {
+            let mut tm: libc::tm = std::mem::zeroed();
+            tm.tm_year = field(date[0] - 1900)?;
+            tm.tm_mon = field(date[1] - 1)?;
+            tm.tm_mday = field(date[2])?;
+            tm.tm_hour = field(time[0])?;
+            tm.tm_min = field(time[1])?;
+            tm.tm_sec = field(time[2])?;
+            tm.tm_isdst = -1;
+            tm.tm_wday = -1;
+            let seconds = libc::mktime(&mut tm);
+            (tm.tm_wday != -1).then_some(seconds)
+        }
+    }
+
+    /// Year, month and day, the latter two from 1.
+    pub(super) fn date(&self) -> [i64; 3] {
+        [
+            i64::from(self.0.tm_year) + 1900,
+            i64::from(self.0.tm_mon) + 1,
+            i64::from(self.0.tm_mday),
+        ]
+    }
+
+    /// Hour, minute and second.
+    pub(super) fn time(&self) -> [i64; 3] {
+        [self.0.tm_hour, self.0.tm_min, self.0.tm_sec].map(i64::from)
+    }
+
+    /// The day of the week; 0 is Sunday.
+    pub(super) fn weekday(&self) -> i64 {
+        i64::from(self.0.tm_wday)
+    }
+
+    /// As `strftime` writes it.
+    pub(super) fn format(&self, format: &CStr) -> Vec<u8> {
+        let mut text = vec![0_u8; 256];
+        // SAFETY: the buffer comes with its length.
+        let length = unsafe {
+            libc::strftime(
+                text.as_mut_ptr().cast(),
+                text.len(),
+                format.as_ptr(),
+                &self.0,
+            )
+        };
+        text.truncate(length);
+        text
+    }
+}

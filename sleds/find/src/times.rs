@@ -1,0 +1,124 @@
+//! The tests of a file's times, and their arguments.
+
+use std::os::fd::AsFd as _;
+
+use rustix::fs::{AtFlags, CWD};
+
+use super::entry::{Clock, Moment, birth_at};
+use super::expr::{Compare, Node, Test};
+use super::parse::{DAY_S, Parser, Wrong, test};
+use super::predicates::{invalid, lossy};
+use super::walk::Follow;
+use super::{dates, numbers, report};
+
+impl Parser {
+    /// Tests of the file's times.
+    pub(super) fn time_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+        let newer = |clock, than| test(Test::Newer { clock, than });
+        let modified = |stat: &rustix::fs::Stat| Moment {
+            seconds: stat.st_mtime,
+            nanos: stat.st_mtime_nsec as i64,
+        };
+        Ok(Some(match name {
+            b"-newer" => newer(Clock::Modification, modified(&self.reference(name)?.0)),
+            b"-anewer" => newer(Clock::Access, modified(&self.reference(name)?.0)),
+            b"-cnewer" => newer(Clock::Change, modified(&self.reference(name)?.0)),
+            b"-atime" => self.age(name, Clock::Access, DAY_S)?,
+            b"-ctime" => self.age(name, Clock::Change, DAY_S)?,
+            b"-mtime" => self.age(name, Clock::Modification, DAY_S)?,
+            b"-amin" => self.age(name, Clock::Access, 60)?,
+            b"-cmin" => self.age(name, Clock::Change, 60)?,
+            b"-mmin" => self.age(name, Clock::Modification, 60)?,
+            b"-used" => {
+                let arg = self.argument(name)?;
+                let parsed = numbers::fraction(&lossy(&arg));
+                let Some((compare, days)) = parsed else {
+                    let text = [b"Invalid argument ", &arg[..], b" to -used"].concat();
+                    return Err(text);
+                };
+                let nanos = (days * DAY_S as f64 * 1e9) as i128;
+                test(Test::Used { compare, nanos })
+            }
+            [b'-', b'n', b'e', b'w', b'e', b'r', x, y] => self.newer_xy(name, *x, *y)?,
+            _ => return Ok(None),
+        }))
+    }
+
+    /// `-newerXY`.
+    fn newer_xy(&mut self, name: &[u8], x: u8, y: u8) -> Result<Node, Wrong> {
+        let wrong = || [b"invalid predicate `", name, b"'"].concat();
+        let clock_of = |letter| match letter {
+            b'a' => Some(Clock::Access),
+            b'B' => Some(Clock::Birth),
+            b'c' => Some(Clock::Change),
+            b'm' => Some(Clock::Modification),
+            _ => None,
+        };
+        let clock = clock_of(x).ok_or_else(wrong)?;
+        if y == b't' {
+            let arg = self.argument(name)?;
+            let Some(than) = dates::parse(&lossy(&arg), self.now) else {
+                return Err([
+                    &b"I cannot figure out how to interpret "[..],
+                    &report::quote(&arg)[..],
+                    b" as a date or time",
+                ]
+                .concat());
+            };
+            return Ok(test(Test::Newer { clock, than }));
+        }
+        let of = clock_of(y).ok_or_else(wrong)?;
+        let (stat, path) = self.reference(name)?;
+        let than = match of {
+            Clock::Access => (stat.st_atime, stat.st_atime_nsec as i64),
+            Clock::Change => (stat.st_ctime, stat.st_ctime_nsec as i64),
+            Clock::Modification => (stat.st_mtime, stat.st_mtime_nsec as i64),
+            Clock::Birth => {
+                let flags = match self.walk.follow {
+                    Follow::Never => AtFlags::SYMLINK_NOFOLLOW,
+                    _ => AtFlags::empty(),
+                };
+                let born = birth_at(CWD.as_fd(), &path, flags).ok().flatten();
+                let Some(born) = born else {
+                    return Err([
+                        &b"Cannot obtain birth time of file "[..],
+                        &report::quote(path.to_bytes())[..],
+                    ]
+                    .concat());
+                };
+                (born.seconds, born.nanos)
+            }
+        };
+        let than = Moment {
+            seconds: than.0,
+            nanos: than.1,
+        };
+        Ok(test(Test::Newer { clock, than }))
+    }
+
+    /// An age in days or minutes.
+    fn age(&mut self, name: &[u8], clock: Clock, unit: i64) -> Result<Node, Wrong> {
+        let arg = self.argument(name)?;
+        let parsed = numbers::fraction(&lossy(&arg));
+        let (compare, value) = parsed.ok_or_else(|| invalid(name, &arg))?;
+        let mut origin = self.day_start;
+        if unit != DAY_S {
+            origin.seconds += DAY_S;
+        } else if compare == Compare::Less {
+            // Days begun count as whole, but for the second that today began with.
+            origin.seconds += DAY_S - 1;
+        }
+        // A greater age is an earlier time.
+        let compare = match compare {
+            Compare::Less => Compare::More,
+            Compare::Equal => Compare::Equal,
+            Compare::More => Compare::Less,
+        };
+        Ok(test(Test::Age {
+            clock,
+            compare,
+            reference: numbers::before(origin, value, unit as f64),
+            window: unit,
+        }))
+    }
+}

@@ -1,0 +1,385 @@
+//! The walk through the folders: every file once, in the order in which its directory names it.
+//!
+//! Files are looked up relative to their directory's descriptor, so paths may be of any length and
+//! a folder that is moved meanwhile does no harm. The status of a file is asked for only where it
+//! decides about descending (folders, kinds that the directory did not tell, links that are
+//! followed).
+//!
+//! Invariant: the last [`OPEN_LEVELS`] levels have their directory open; those above may be closed,
+//! and are opened again (and checked to be the same) on the way back.
+
+use std::cell::{Cell, OnceCell};
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, Stat};
+use rustix::io::Errno;
+
+use super::entry::{Entry, stat_at};
+use super::report;
+
+/// How many directories are held open at once.
+const OPEN_LEVELS: usize = 64;
+
+/// A directory of more files than this is walked in the order of their inodes, which on a disk is
+/// that of their place; GNU find does the same.
+const SORT_FROM: usize = 10_000;
+
+/// Filesystems (by the number in `statfs`) whose inodes have no place: tmpfs, NFS, CIFS, Lustre.
+const UNPLACED: [u64; 4] = [0x0102_1994, 0x6969, 0xff53_4d42, 0x0bd0_0bd0];
+
+/// Which links stand for what they point to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Follow {
+    #[default]
+    Never,
+    /// Those named on the command line.
+    Named,
+    Always,
+}
+
+/// How to walk.
+#[derive(Clone, Debug)]
+pub(super) struct WalkOptions {
+    pub(super) follow: Follow,
+    pub(super) depth_min: usize,
+    pub(super) depth_max: usize,
+    /// A folder comes after what is in it.
+    pub(super) depth_first: bool,
+    /// Folders of other filesystems are visited, but not what is in them.
+    pub(super) one_filesystem: bool,
+    /// A file that vanished after its directory was read is no error.
+    pub(super) ignore_race: bool,
+}
+
+/// What to do after a visit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Flow {
+    Continue,
+    /// Do not descend into this folder.
+    Prune,
+    /// End the walk.
+    Quit,
+}
+
+/// A file's status if it was asked for; the error was then said.
+type Known = Result<Option<Stat>, Errno>;
+
+/// Whom the walk calls.
+pub(super) trait Visitor {
+    fn visit(&mut self, entry: &Entry<'_>) -> Flow;
+
+    /// The walk comes to a file, or back to a folder, so many levels below its start.
+    fn at_depth(&mut self, depth: usize);
+}
+
+/// A file of a directory: where its name is, and what the directory said.
+struct Item {
+    at: usize,
+    kind: FileType,
+    inode: u64,
+}
+
+/// A folder that is being walked.
+struct Level {
+    dir: Option<OwnedFd>,
+    stat: Stat,
+    /// The names, each with its final zero.
+    names: Vec<u8>,
+    items: Vec<Item>,
+    next: usize,
+    /// Length of the folder's path, and of that without the slash that joins its files to it.
+    path_len: usize,
+}
+
+impl Level {
+    fn name(&self, item: usize) -> &CStr {
+        CStr::from_bytes_until_nul(&self.names[self.items[item].at..])
+            .expect("every name was stored with its end")
+    }
+}
+
+/// The walk from one starting point.
+struct Walk<'a, V> {
+    options: &'a WalkOptions,
+    visitor: &'a mut V,
+    start: &'a CStr,
+    device: u64,
+    path: Vec<u8>,
+    levels: Vec<Level>,
+    buffer: Vec<MaybeUninit<u8>>,
+}
+
+/// Walks from `start`. Returns whether to go on with the next starting point.
+pub(super) fn walk<V: Visitor>(start: &[u8], options: &WalkOptions, visitor: &mut V) -> bool {
+    let Ok(name) = CString::new(start) else {
+        return true;
+    };
+    let follow = options.follow != Follow::Never;
+    let stat = match stat_at(CWD, &name, follow) {
+        Ok(stat) => stat,
+        Err(errno) => {
+            report::file_error(start, errno);
+            return true;
+        }
+    };
+    let mut walk = Walk {
+        options,
+        visitor,
+        start: &name,
+        device: stat.st_dev,
+        path: start.to_vec(),
+        levels: Vec::new(),
+        buffer: vec![MaybeUninit::uninit(); 32 << 10],
+    };
+    walk.run(stat)
+}
+
+impl<V: Visitor> Walk<'_, V> {
+    fn run(&mut self, stat: Stat) -> bool {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if self.come_to(kind, Some(stat)) == Flow::Quit {
+            return false;
+        }
+        while let Some(level) = self.levels.last_mut() {
+            if level.next < level.items.len() {
+                let item = level.next;
+                level.next += 1;
+                let kind = level.items[item].kind;
+                self.enter_name(item);
+                if self.come_to(kind, None) == Flow::Quit {
+                    return false;
+                }
+            } else if self.leave() == Flow::Quit {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Makes the path that of a file of the last level.
+    fn enter_name(&mut self, item: usize) {
+        let level = self.levels.last().expect("a file has a folder");
+        self.path.truncate(level.path_len);
+        if !self.path.ends_with(b"/") {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(level.name(item).to_bytes());
+    }
+
+    /// Calls the visitor for the file that `path` names; `depth` levels are above it.
+    fn visit(&mut self, depth: usize, kind: FileType, stat: Known) -> Flow {
+        if depth < self.options.depth_min {
+            return Flow::Continue;
+        }
+        let (dir, name) = place(&self.levels[..depth], self.start);
+        let entry = Entry {
+            path: &self.path,
+            dir,
+            name,
+            depth,
+            start_len: self.start.to_bytes().len(),
+            follow: follows(self.options.follow, depth),
+            kind: Cell::new((kind != FileType::Unknown).then_some(kind)),
+            complained: Cell::new(stat.is_err()),
+            stat: match stat {
+                Ok(None) => OnceCell::new(),
+                Ok(Some(stat)) => OnceCell::from(Ok(stat)),
+                Err(errno) => OnceCell::from(Err(errno)),
+            },
+        };
+        self.visitor.visit(&entry)
+    }
+
+    /// Visits the file that `path` names, and goes into it if it is a folder.
+    fn come_to(&mut self, mut kind: FileType, mut stat: Option<Stat>) -> Flow {
+        let depth = self.levels.len();
+        self.visitor.at_depth(depth);
+        let follow = follows(self.options.follow, depth);
+        let matters = matches!(kind, FileType::Unknown | FileType::Directory)
+            || kind == FileType::Symlink && follow;
+        if stat.is_none() && matters {
+            let (dir, name) = place(&self.levels, self.start);
+            match stat_at(dir, name, follow) {
+                Ok(found) => {
+                    kind = FileType::from_raw_mode(found.st_mode);
+                    stat = Some(found);
+                }
+                Err(errno) => {
+                    self.complain(errno);
+                    let vanished = errno == Errno::NOENT && self.options.ignore_race;
+                    if errno == Errno::LOOP || vanished {
+                        return Flow::Continue;
+                    }
+                    // Its name may still be what is looked for.
+                    return self.visit(depth, kind, Err(errno));
+                }
+            }
+        }
+        let Some(stat) = stat.filter(|_| kind == FileType::Directory) else {
+            return self.visit(depth, kind, Ok(stat));
+        };
+        if let Some(above) = self
+            .levels
+            .iter()
+            .find(|level| level.stat.st_ino == stat.st_ino && level.stat.st_dev == stat.st_dev)
+        {
+            self.complain_about_loop(above.path_len);
+            return Flow::Continue;
+        }
+        if !self.options.depth_first {
+            match self.visit(depth, kind, Ok(Some(stat))) {
+                Flow::Continue => {}
+                Flow::Prune => return Flow::Continue,
+                Flow::Quit => return Flow::Quit,
+            }
+        }
+        let stays = !self.options.one_filesystem || stat.st_dev == self.device;
+        if depth < self.options.depth_max && stays {
+            match self.open(stat, follow) {
+                Ok(level) => {
+                    self.levels.push(level);
+                    if let Some(far) = self.levels.len().checked_sub(OPEN_LEVELS + 1) {
+                        self.levels[far].dir = None;
+                    }
+                    return Flow::Continue;
+                }
+                Err(errno) => report::file_error(&self.path, errno),
+            }
+        }
+        if self.options.depth_first {
+            return self.visit(depth, kind, Ok(Some(stat)));
+        }
+        Flow::Continue
+    }
+
+    fn complain(&self, errno: Errno) {
+        let vanished = errno == Errno::NOENT && !self.levels.is_empty();
+        if !(vanished && self.options.ignore_race) {
+            report::file_error(&self.path, errno);
+        }
+    }
+
+    fn complain_about_loop(&self, above: usize) {
+        report::error(
+            &[
+                &b"File system loop detected; "[..],
+                &report::quote(&self.path)[..],
+                b" is part of the same file system loop as ",
+                &report::quote(&self.path[..above])[..],
+                b".",
+            ]
+            .concat(),
+        );
+    }
+
+    /// Opens and reads the folder that `path` names.
+    fn open(&mut self, stat: Stat, follow: bool) -> Result<Level, Errno> {
+        let (parent, name) = place(&self.levels, self.start);
+        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        if !follow {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+        let mut level = Level {
+            dir: None,
+            stat,
+            names: Vec::new(),
+            items: Vec::new(),
+            next: 0,
+            path_len: self.path.len(),
+        };
+        if let Err(errno) = list(&dir, &mut self.buffer, &mut level) {
+            self.complain(errno);
+        }
+        if level.items.len() > SORT_FROM {
+            let magic = rustix::fs::fstatfs(&dir).map_or(0, |fs| fs.f_type as u64);
+            if !UNPLACED.contains(&magic) {
+                level.items.sort_by_key(|item| item.inode);
+            }
+        }
+        level.dir = Some(dir);
+        Ok(level)
+    }
+
+    /// Goes back from a folder whose files were all visited, and visits it if it comes after them.
+    fn leave(&mut self) -> Flow {
+        let left = self.levels.pop().expect("there is a level to leave");
+        self.path.truncate(left.path_len);
+        if let Some(parent) = self.levels.last_mut()
+            && parent.dir.is_none()
+        {
+            match reopen(parent, left.dir.as_ref(), &self.path) {
+                Ok(dir) => parent.dir = Some(dir),
+                Err(errno) => {
+                    let path = self.path[..parent.path_len].to_vec();
+                    parent.next = parent.items.len();
+                    report::file_error(&path, errno);
+                }
+            }
+        }
+        let depth = self.levels.len();
+        self.visitor.at_depth(depth);
+        if self.options.depth_first {
+            return self.visit(depth, FileType::Directory, Ok(Some(left.stat)));
+        }
+        Flow::Continue
+    }
+}
+
+/// Whether a link at this depth stands for what it points to.
+fn follows(follow: Follow, depth: usize) -> bool {
+    match follow {
+        Follow::Never => false,
+        Follow::Named => depth == 0,
+        Follow::Always => true,
+    }
+}
+
+/// The directory and the name in it of the file that comes after these levels.
+fn place<'a>(levels: &'a [Level], start: &'a CStr) -> (BorrowedFd<'a>, &'a CStr) {
+    match levels.last() {
+        None => (CWD, start),
+        Some(level) => (
+            level.dir.as_ref().map_or(CWD, |dir| dir.as_fd()),
+            level.name(level.next - 1),
+        ),
+    }
+}
+
+/// Reads a directory.
+fn list(dir: &OwnedFd, buffer: &mut [MaybeUninit<u8>], level: &mut Level) -> Result<(), Errno> {
+    let mut entries = RawDir::new(dir, buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        level.items.push(Item {
+            at: level.names.len(),
+            kind: entry.file_type(),
+            inode: entry.ino(),
+        });
+        level.names.extend_from_slice(name.to_bytes_with_nul());
+    }
+    Ok(())
+}
+
+/// Opens again a folder that was closed while the walk was deep below it.
+fn reopen(level: &Level, below: Option<&OwnedFd>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let same = |dir: OwnedFd| {
+        let stat = rustix::fs::fstat(&dir).ok()?;
+        let same = stat.st_dev == level.stat.st_dev && stat.st_ino == level.stat.st_ino;
+        same.then_some(dir)
+    };
+    let up = below.and_then(|dir| rustix::fs::openat(dir, c"..", flags, Mode::empty()).ok());
+    if let Some(dir) = up.and_then(same) {
+        return Ok(dir);
+    }
+    // The folder below was reached by a link, or moved.
+    let dir = rustix::fs::openat(CWD, &path[..level.path_len], flags, Mode::empty())?;
+    same(dir).ok_or(Errno::NOENT)
+}

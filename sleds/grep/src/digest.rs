@@ -1,0 +1,151 @@
+//! What is kept of a piece of the file that was read before its turn.
+
+use super::block::Block;
+use super::config::Config;
+use super::emit::{Emitter, Flow};
+use super::regex::{Regex, TooDeep};
+use super::runs::{Run, Runs, back, count_ends, line_end};
+
+/// Lines that may have to be printed, with those around them.
+struct Kept {
+    /// Where in the piece they begin, in bytes and in lines.
+    start: usize,
+    lines_before: u64,
+    data: Vec<u8>,
+    /// The selected ones, within `data`.
+    runs: Vec<Run>,
+}
+
+/// A piece, in few words.
+pub(super) struct Digest {
+    length: u64,
+    /// How many lines it has.
+    lines: u64,
+    /// Where in the file its first zero byte is.
+    first_nul: Option<u64>,
+    kept: Vec<Kept>,
+}
+
+impl Digest {
+    /// Of whole lines, of which at most `most` can be selected.
+    pub(super) fn new(
+        config: &Config,
+        regex: &mut Regex,
+        lines: &[u8],
+        first_nul: Option<u64>,
+        most: u64,
+    ) -> Result<Digest, TooDeep> {
+        let eol = config.eol;
+        let before = config.before.unwrap_or(0);
+        let after = config.after.unwrap_or(0);
+        let mut spans = Spans::default();
+        // Lines that may follow a selected line of the piece before.
+        spans.add(0, forward(lines, 0, after, eol));
+        let mut selected = Vec::new();
+        let mut left = most;
+        let mut runs = Runs::search(config.invert);
+        while left > 0 {
+            let Some((start, end)) = runs.next(regex, lines)? else {
+                break;
+            };
+            left = left.saturating_sub(1);
+            selected.push((start, end));
+            let first = back(lines, start, 0, before, eol).0;
+            spans.add(first, forward(lines, end, after, eol));
+        }
+        // Lines that may precede one of the piece behind.
+        let last = back(lines, lines.len(), 0, before, eol).0;
+        spans.add(last, lines.len());
+        Ok(Digest {
+            length: lines.len() as u64,
+            lines: count_ends(lines, eol),
+            first_nul,
+            kept: spans.cut(lines, &selected, eol),
+        })
+    }
+
+    /// Bytes of memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let kept = self
+            .kept
+            .iter()
+            .map(|k| k.data.len() + 16 * k.runs.len() + 80);
+        kept.sum::<usize>() + 80
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Prints what is to be printed of the piece, which is at `offset` and has `lines` lines before
+    /// it.
+    pub(super) fn emit(
+        &self,
+        emitter: &mut Emitter<'_>,
+        offset: u64,
+        lines: u64,
+    ) -> Result<Flow, TooDeep> {
+        emitter.zero_bytes(self.first_nul, offset + self.length);
+        for kept in &self.kept {
+            emitter.skip_to(offset + kept.start as u64, lines + kept.lines_before);
+            let block = Block {
+                offset: offset + kept.start as u64,
+                data: &kept.data,
+            };
+            if emitter.feed(block, Runs::Known(kept.runs.iter()))? == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+        }
+        emitter.skip_to(offset + self.length, lines + self.lines);
+        Ok(Flow::More)
+    }
+}
+
+/// The end of the `count` lines that begin at `at`.
+fn forward(lines: &[u8], mut at: usize, count: u64, eol: u8) -> usize {
+    let mut n = 0;
+    while n < count && at < lines.len() {
+        at = line_end(lines, at, eol);
+        n += 1;
+    }
+    at
+}
+
+/// Parts of a piece, in order; those that touch are joined.
+#[derive(Default)]
+struct Spans(Vec<Run>);
+
+impl Spans {
+    fn add(&mut self, start: usize, end: usize) {
+        if start == end {
+            return;
+        }
+        match self.0.last_mut() {
+            Some(last) if start <= last.1 => {
+                last.0 = last.0.min(start);
+                last.1 = last.1.max(end);
+            }
+            _ => self.0.push((start, end)),
+        }
+    }
+
+    fn cut(&self, lines: &[u8], selected: &[Run], eol: u8) -> Vec<Kept> {
+        let mut selected = selected.iter().peekable();
+        let (mut counted, mut lines_before) = (0, 0);
+        let cut = self.0.iter().map(|(start, end)| {
+            lines_before += count_ends(&lines[counted..*start], eol);
+            counted = *start;
+            let mut runs = Vec::new();
+            while let Some(run) = selected.next_if(|run| run.1 <= *end) {
+                runs.push((run.0 - start, run.1 - start));
+            }
+            Kept {
+                start: *start,
+                lines_before,
+                data: lines[*start..*end].to_vec(),
+                runs,
+            }
+        });
+        cut.collect()
+    }
+}

@@ -1,0 +1,165 @@
+//! `sleds grep`: GNU's `grep`, in the order that costs least.
+//!
+//! From the command line (`args.rs`) comes a [`Config`]; each file (`files.rs`) is read in pieces, in any order
+//! (`pieces.rs`), which are searched as a whole (the crate `regex-posix`, `perl/`); what is found is printed in the
+//! order of the file (`emit.rs`, `line.rs`). Behaviour is that of GNU grep 3.8.
+
+mod args;
+mod block;
+mod color;
+mod config;
+mod digest;
+mod emit;
+mod files;
+mod glob;
+mod line;
+mod nuls;
+mod output;
+mod patterns;
+mod perl;
+mod pieces;
+#[cfg(test)]
+mod pieces_tests;
+mod regex;
+mod runs;
+mod walk;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::ExitCode;
+
+use args::{Asked, Refused};
+use color::Colors;
+use config::{Color, Config, Listing};
+use files::{Grep, StandardOutput};
+use output::Output;
+use regex::{Regex, Said};
+use sleds_common::Tool;
+use sleds_common::gnu::{self, Complaints};
+use sleds_common::locale::{Charset, Locale};
+
+/// The tool, for the program.
+pub const TOOL: Tool = Tool {
+    name: "grep",
+    command: args::command,
+    run,
+};
+
+/// Exit codes.
+const SELECTED: u8 = 0;
+const NOTHING_SELECTED: u8 = 1;
+const TROUBLE: u8 = 2;
+
+fn run(args: Vec<OsString>) -> ExitCode {
+    let mut complaints = Complaints::new("grep");
+    let code = match args::parse(args, gnu::permutes()) {
+        Ok(Asked::Help) => {
+            gnu::print_help(args::command(), &mut complaints);
+            if complaints.any() { TROUBLE } else { SELECTED }
+        }
+        Ok(Asked::Version) => {
+            gnu::print_version(&mut complaints);
+            if complaints.any() { TROUBLE } else { SELECTED }
+        }
+        Ok(Asked::Nothing) => {
+            eprint_usage();
+            TROUBLE
+        }
+        Ok(Asked::Search(config)) => start(*config, complaints),
+        Err(Refused::Usage(usage)) => {
+            complaints.say(&usage.0);
+            eprint_usage();
+            TROUBLE
+        }
+        // GNU grep's exit code is not the one it documents here.
+        Err(Refused::Argument(usage)) => {
+            complaints.say(&usage.0);
+            eprint_usage();
+            NOTHING_SELECTED
+        }
+        Err(Refused::Plain(text)) => {
+            complaints.say(text);
+            TROUBLE
+        }
+    };
+    ExitCode::from(code)
+}
+
+fn eprint_usage() {
+    eprintln!("Usage: sleds grep [OPTION]... PATTERNS [FILE]...");
+    eprintln!("Try 'sleds grep --help' for more information.");
+}
+
+/// Prepares the search, and searches.
+fn start(mut config: Config, mut complaints: Complaints) -> u8 {
+    for warning in std::mem::take(&mut config.warnings) {
+        complaints.note(warning);
+    }
+    let locale = Locale::of_environment();
+    config.utf8 = locale.charset() == Charset::Utf8;
+    let standard_output = StandardOutput::look();
+    if standard_output == StandardOutput::Nowhere {
+        config.quiet_for_nobody();
+    }
+    if config.quiet {
+        config.listing = Listing::None;
+    }
+    if config.first_is_enough() {
+        config.count = false;
+    }
+    if config.patterns.is_empty() && !config.invert {
+        // Nothing matches nothing, so there is nothing to read.
+        config.max_count = 0;
+    }
+    if config.max_count == 0 && config.listing != Listing::Nonmatching {
+        return NOTHING_SELECTED;
+    }
+    let colors = colors(&config, &standard_output, &complaints);
+    if config.patterns.is_empty() {
+        // With `-v`, these do not count.
+        config.whole_lines = false;
+        config.whole_words = false;
+    }
+    let mut said = Said::default();
+    let regex = Regex::new(&config, locale, &mut said);
+    for warning in said.warnings {
+        complaints.note(format!("warning: {warning}"));
+    }
+    let Some(regex) = regex else {
+        for error in said.errors {
+            complaints.say(error);
+        }
+        return TROUBLE;
+    };
+    let out = Output::new(&config, colors);
+    let grep = Grep {
+        show_names: config.with_filename,
+        config,
+        regex,
+        out,
+        complaints,
+        output: standard_output,
+        trouble: false,
+    };
+    grep.all()
+}
+
+fn colors(config: &Config, output: &StandardOutput, complaints: &Complaints) -> Colors {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    let on = match config.color {
+        Color::Never => false,
+        Color::Always => true,
+        Color::Auto => *output == StandardOutput::Terminal && !dumb && !config.quiet,
+    };
+    if !on {
+        return Colors::none();
+    }
+    let old = std::env::var_os("GREP_COLOR");
+    let new = std::env::var_os("GREP_COLORS");
+    let bytes = |v: &Option<OsString>| v.as_ref().map(|v| v.as_bytes().to_vec());
+    let (colors, warning) = Colors::of_user(bytes(&old).as_deref(), bytes(&new).as_deref());
+    if let Some(warning) = warning {
+        complaints.note(warning);
+    }
+    colors
+}

@@ -1,0 +1,259 @@
+//! Prints one line.
+
+use super::block::Block;
+use super::config::{Binary, Config};
+use super::output::Output;
+use super::regex::{Regex, TooDeep};
+use super::runs::count_ends;
+
+/// A line without its end mark.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'l> {
+    pub(super) offset: u64,
+    pub(super) text: &'l [u8],
+    /// It is printed for itself, not because of a line near it.
+    pub(super) selected: bool,
+}
+
+impl Line<'_> {
+    fn separator(self) -> u8 {
+        if self.selected { b':' } else { b'-' }
+    }
+}
+
+pub(super) struct Printer<'a> {
+    config: &'a Config,
+    pub(super) out: &'a mut Output,
+    /// The file's name, if lines begin with it.
+    name: Option<&'a [u8]>,
+    /// A line was not printed because it is not text.
+    pub(super) invalid: bool,
+    /// How many lines end before a byte of the file.
+    counted: (u64, u64),
+    /// Columns that a number takes at least.
+    width: usize,
+    /// Lines are printed whole and without colours.
+    plain: bool,
+    /// And with nothing before them.
+    bare: bool,
+}
+
+impl<'a> Printer<'a> {
+    /// For a file of `length` bytes, if that is known.
+    pub(super) fn new(
+        config: &'a Config,
+        out: &'a mut Output,
+        name: Option<&'a [u8]>,
+        length: Option<u64>,
+    ) -> Self {
+        let colors = out.colors().on;
+        let head = name.is_some() || config.line_number || config.byte_offset;
+        Printer {
+            config,
+            name,
+            width: width(config, length),
+            invalid: false,
+            counted: (0, 0),
+            plain: !config.only_matching && !colors,
+            bare: !head && !config.only_matching && !colors && !config.line_buffered,
+            out,
+        }
+    }
+
+    pub(super) fn count_from(&mut self, offset: u64, lines: u64) {
+        self.counted = (offset, lines);
+    }
+
+    /// How many lines there are up to where lines have been counted.
+    pub(super) fn lines(&self) -> u64 {
+        self.counted.1
+    }
+
+    /// Counts the lines of a block that is done with.
+    pub(super) fn count_block(&mut self, block: Block<'_>) {
+        if self.config.line_number {
+            let end = block.offset + block.data.len() as u64;
+            let lines = self.lines_before(end, block);
+            self.count_from(end, lines);
+        }
+    }
+
+    /// How many lines end before byte `at`, which lies in `block` or before it.
+    fn lines_before(&mut self, at: u64, block: Block<'_>) -> u64 {
+        let eol = self.config.eol;
+        if at < self.counted.0 {
+            // A line before the current block, or one that is printed again.
+            let to = (self.counted.0.min(block.offset + block.data.len() as u64)) - block.offset;
+            let between = &block.data[(at - block.offset) as usize..to as usize];
+            return self.counted.1 - count_ends(between, eol);
+        }
+        let from = (self.counted.0.max(block.offset) - block.offset) as usize;
+        let between = &block.data[from..(at - block.offset) as usize];
+        self.counted = (at, self.counted.1 + count_ends(between, eol));
+        self.counted.1
+    }
+
+    /// True if `lines` can be printed as they are.
+    pub(super) fn takes_many(&self, lines: &[u8]) -> bool {
+        self.bare && self.is_text(lines)
+    }
+
+    /// Prints `lines`, which [`Printer::takes_many`] has allowed.
+    pub(super) fn many(&mut self, lines: &[u8]) {
+        self.out.write(lines);
+        if lines.last() != Some(&self.config.eol) {
+            self.out.write(&[self.config.eol]);
+        }
+    }
+
+    pub(super) fn group_separator(&mut self) {
+        if let Some(text) = &self.config.separator {
+            self.out.separator(text);
+            self.out.write(b"\n");
+        }
+    }
+
+    /// True if `text` may be printed: it is text, or does not have to be.
+    fn is_text(&self, text: &[u8]) -> bool {
+        let any = self.config.binary == Binary::Text || !self.config.utf8;
+        any || std::str::from_utf8(text).is_ok()
+    }
+
+    /// Prints a line of `block`; false if it is not text, and so is not printed.
+    pub(super) fn line(
+        &mut self,
+        regex: &mut Regex,
+        line: Line<'_>,
+        block: Block<'_>,
+    ) -> Result<bool, TooDeep> {
+        let only = self.config.only_matching;
+        if !only && !self.head(line.text, line, line.offset, block) {
+            return Ok(false);
+        }
+        if self.plain {
+            let start = (line.offset - block.offset) as usize;
+            let end = start + line.text.len();
+            match block.data.get(start..=end) {
+                Some(whole) => self.out.write(whole),
+                None => {
+                    self.out.write(line.text);
+                    self.out.write(&[self.config.eol]);
+                }
+            }
+            self.out.end_line();
+            return Ok(true);
+        }
+        let mut rest = line.text;
+        // A line that is not selected has matches when `-v` selects.
+        let matching = line.selected != self.config.invert;
+        let colors = self.out.colors();
+        let colors = colors.on.then_some(colors);
+        let line_color = colors.as_ref().map_or(&[][..], |c| {
+            match line.selected != (self.config.invert && c.reverse) {
+                true => &c.selected_line,
+                false => &c.context_line,
+            }
+        });
+        let match_color = colors.as_ref().map_or(&[][..], |c| match line.selected {
+            true => &c.selected_match,
+            false => &c.context_match,
+        });
+        if matching && (only || !match_color.is_empty()) {
+            match self.matches(regex, line, block, (line_color, match_color))? {
+                Some(from) => rest = &line.text[from..],
+                None => return Ok(false),
+            }
+        }
+        if !only {
+            if !line_color.is_empty() {
+                let tail = rest.strip_suffix(b"\r").unwrap_or(rest);
+                if !tail.is_empty() {
+                    self.out.colored(line_color, tail);
+                    rest = &rest[tail.len()..];
+                }
+            }
+            self.out.write(rest);
+            self.out.write(&[self.config.eol]);
+        }
+        self.out.end_line();
+        Ok(true)
+    }
+
+    /// Prints the matches of a line, and without `-o` what is between them. Where what is left to print
+    /// begins; `None` if a match is not text.
+    fn matches(
+        &mut self,
+        regex: &mut Regex,
+        line: Line<'_>,
+        block: Block<'_>,
+        (line_color, match_color): (&[u8], &[u8]),
+    ) -> Result<Option<usize>, TooDeep> {
+        let only = self.config.only_matching;
+        // What has been printed, and from where to look on; the same unless matches were empty.
+        let (mut printed, mut from) = (0, 0);
+        while from <= line.text.len() {
+            let Some(found) = regex.find_in_line(line.text, from)? else {
+                break;
+            };
+            if found.is_empty() {
+                from = found.end + 1;
+                continue;
+            }
+            let text = &line.text[found.clone()];
+            if only {
+                let offset = line.offset + found.start as u64;
+                if !self.head(text, line, offset, block) {
+                    return Ok(None);
+                }
+            } else {
+                self.out.start_color(line_color);
+                self.out.write(&line.text[printed..found.start]);
+            }
+            self.out.start_color(match_color);
+            self.out.write(text);
+            self.out.end_color(match_color);
+            if only {
+                self.out.write(&[self.config.eol]);
+            }
+            printed = found.end;
+            from = found.end;
+        }
+        Ok(Some(printed))
+    }
+
+    /// Prints what stands before `text`, which is of `line` and begins at byte `offset`; false if it
+    /// is not text.
+    fn head(&mut self, text: &[u8], line: Line<'_>, offset: u64, block: Block<'_>) -> bool {
+        if !self.is_text(text) {
+            self.invalid = true;
+            return false;
+        }
+        let separator = line.separator();
+        if let Some(name) = self.name {
+            self.out.filename_before(name, separator);
+        }
+        let width = self.width;
+        if self.config.line_number {
+            let number = self.lines_before(line.offset, block) + 1;
+            self.out.number(number, true, width, separator);
+        }
+        if self.config.byte_offset {
+            self.out.number(offset, false, width, separator);
+        }
+        let head = self.name.is_some() || self.config.line_number || self.config.byte_offset;
+        if self.config.initial_tab && head && !text.is_empty() {
+            self.out.write(b"\t");
+        }
+        true
+    }
+}
+
+/// Columns for the numbers of lines and bytes, so that with `-T` they are aligned: as many as the
+/// file's length has, or the largest number.
+fn width(config: &Config, length: Option<u64>) -> usize {
+    if !config.initial_tab {
+        return 0;
+    }
+    let longest = length.map_or(i64::MAX as u64, |l| l + u64::from(config.line_number));
+    longest.to_string().len()
+}

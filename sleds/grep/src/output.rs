@@ -1,0 +1,198 @@
+//! Standard output: gathered, and written when there is enough of it.
+
+use std::io;
+use std::process::exit;
+use std::rc::Rc;
+
+use super::color::Colors;
+use super::config::Config;
+use sleds_common::gnu;
+
+/// Bytes gathered before they are written.
+const ENOUGH: usize = 64 << 10;
+
+pub(super) struct Output {
+    sink: Sink,
+    buf: Vec<u8>,
+    colors: Rc<Colors>,
+    line_buffered: bool,
+    null_names: bool,
+    /// Something has been printed, of any file.
+    pub(super) used: bool,
+}
+
+impl Output {
+    pub(super) fn new(config: &Config, colors: Colors) -> Output {
+        Output {
+            sink: Sink::StandardOutput,
+            buf: Vec::with_capacity(ENOUGH + 4096),
+            colors: Rc::new(colors),
+            line_buffered: config.line_buffered,
+            null_names: config.null_names,
+            used: false,
+        }
+    }
+
+    pub(super) fn colors(&self) -> Rc<Colors> {
+        Rc::clone(&self.colors)
+    }
+
+    #[inline]
+    pub(super) fn write(&mut self, text: &[u8]) {
+        if text.len() >= ENOUGH {
+            self.flush();
+            self.write_out(text);
+            return;
+        }
+        self.buf.extend_from_slice(text);
+        if self.buf.len() >= ENOUGH {
+            self.flush();
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        let mut buf = std::mem::take(&mut self.buf);
+        self.write_out(&buf);
+        buf.clear();
+        self.buf = buf;
+    }
+
+    /// A line has ended.
+    pub(super) fn end_line(&mut self) {
+        if self.line_buffered {
+            self.flush();
+        }
+    }
+
+    pub(super) fn start_color(&mut self, color: &[u8]) {
+        if self.colors.on && !color.is_empty() {
+            self.buf.extend_from_slice(b"\x1b[");
+            self.buf.extend_from_slice(color);
+            self.buf.extend_from_slice(self.sgr_end());
+        }
+    }
+
+    pub(super) fn end_color(&mut self, color: &[u8]) {
+        if self.colors.on && !color.is_empty() {
+            self.buf.extend_from_slice(b"\x1b[");
+            self.buf.extend_from_slice(self.sgr_end());
+        }
+    }
+
+    fn sgr_end(&self) -> &'static [u8] {
+        if self.colors.no_erase {
+            b"m"
+        } else {
+            b"m\x1b[K"
+        }
+    }
+
+    #[inline]
+    pub(super) fn colored(&mut self, color: &[u8], text: &[u8]) {
+        self.start_color(color);
+        self.write(text);
+        self.end_color(color);
+    }
+
+    pub(super) fn separator(&mut self, text: &[u8]) {
+        if !self.colors.on {
+            self.write(text);
+            return;
+        }
+        let colors = self.colors();
+        self.colored(&colors.separator, text);
+    }
+
+    fn filename(&mut self, name: &[u8]) {
+        let colors = self.colors();
+        self.colored(&colors.filename, name);
+    }
+
+    /// The file's name before a line or a count.
+    pub(super) fn filename_before(&mut self, name: &[u8], separator: u8) {
+        self.filename(name);
+        match self.null_names {
+            true => self.write(b"\0"),
+            false => self.separator(&[separator]),
+        }
+    }
+
+    /// The file's name on a line of its own.
+    pub(super) fn filename_alone(&mut self, name: &[u8]) {
+        self.filename(name);
+        self.write(if self.null_names { b"\0" } else { b"\n" });
+        self.end_line();
+    }
+
+    /// A number before a line.
+    pub(super) fn number(&mut self, number: u64, line: bool, width: usize, separator: u8) {
+        let mut digits = [b' '; 20];
+        let (mut at, mut rest) = (digits.len(), number);
+        while at == digits.len() || rest > 0 {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        let text = &digits[at.min(digits.len() - width)..];
+        if !self.colors.on {
+            self.buf.extend_from_slice(text);
+            self.buf.push(separator);
+            return;
+        }
+        let colors = self.colors();
+        let color = match line {
+            true => &colors.line_number,
+            false => &colors.byte_number,
+        };
+        self.colored(color, text);
+        self.separator(&[separator]);
+    }
+
+    fn write_out(&mut self, text: &[u8]) {
+        match &mut self.sink {
+            Sink::StandardOutput => write_out(text),
+            #[cfg(test)]
+            Sink::Memory(bytes) => bytes.extend_from_slice(text),
+        }
+    }
+
+    /// Gathers everything in memory.
+    #[cfg(test)]
+    pub(super) fn into_memory(config: &Config) -> Output {
+        let mut output = Output::new(config, Colors::none());
+        output.sink = Sink::Memory(Vec::new());
+        output
+    }
+
+    /// What was gathered.
+    #[cfg(test)]
+    pub(super) fn gathered(mut self) -> Vec<u8> {
+        self.flush();
+        match self.sink {
+            Sink::Memory(bytes) => bytes,
+            Sink::StandardOutput => Vec::new(),
+        }
+    }
+}
+
+/// Where output goes.
+enum Sink {
+    StandardOutput,
+    #[cfg(test)]
+    Memory(Vec<u8>),
+}
+
+/// Writes all of `text`; without an output there is nothing more to do.
+fn write_out(mut text: &[u8]) {
+    while !text.is_empty() {
+        match rustix::io::write(rustix::stdio::stdout(), text) {
+            Ok(n) => text = &text[n..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                let error = io::Error::from(error);
+                eprintln!("sleds grep: write error: {}", gnu::reason(&error));
+                exit(2);
+            }
+        }
+    }
+}

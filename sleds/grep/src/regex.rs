@@ -1,0 +1,141 @@
+//! What lines are searched for, in either language.
+
+use std::ops::Range;
+
+use regex_posix::Syntax;
+
+use super::config::{Config, Matcher};
+use super::perl;
+use sleds_common::locale::{Charset, Locale};
+
+/// Patterns, ready to search.
+pub(super) enum Regex {
+    Posix(Box<regex_posix::Regex>),
+    Perl(Box<perl::Regex>),
+}
+
+/// A search was given up: there are too many ways to match.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TooDeep {
+    /// Repetitions nest too deeply in a line.
+    Nested,
+    Perl(perl::Failure),
+}
+
+impl From<regex_posix::TooDeep> for TooDeep {
+    fn from(_: regex_posix::TooDeep) -> TooDeep {
+        TooDeep::Nested
+    }
+}
+
+impl From<perl::Failure> for TooDeep {
+    fn from(failure: perl::Failure) -> TooDeep {
+        TooDeep::Perl(failure)
+    }
+}
+
+/// What there is to say about patterns.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) warnings: Vec<&'static str>,
+    pub(super) errors: Vec<String>,
+}
+
+impl Regex {
+    /// Reads the patterns of `config`; `None` if they are wrong.
+    pub(super) fn new(config: &Config, locale: Locale, said: &mut Said) -> Option<Regex> {
+        let syntax = match config.matcher.unwrap_or(Matcher::Basic) {
+            Matcher::Basic => Syntax::Basic,
+            Matcher::Extended => Syntax::Extended,
+            Matcher::Fixed => Syntax::Fixed,
+            Matcher::Perl => {
+                return perl(config, locale)
+                    .map_err(|error| said.errors.push(error))
+                    .ok();
+            }
+        };
+        let options = regex_posix::Options {
+            syntax,
+            icase: config.icase,
+            utf8: config.utf8,
+            collates: !locale.orders_by_code(),
+            eol: config.eol,
+            whole_lines: config.whole_lines,
+            whole_words: config.whole_words,
+        };
+        match regex_posix::Regex::new(&config.patterns, options) {
+            Ok(regex) => {
+                said.warnings = regex.warnings().to_vec();
+                Some(Regex::Posix(Box::new(regex)))
+            }
+            Err(errors) => {
+                said.errors = errors.iter().map(ToString::to_string).collect();
+                None
+            }
+        }
+    }
+
+    /// The first line that matches in `lines`, which holds whole lines, at or after `from`, where a
+    /// line begins. The range is without the line's end.
+    pub(super) fn find_line(
+        &mut self,
+        lines: &[u8],
+        from: usize,
+    ) -> Result<Option<Range<usize>>, TooDeep> {
+        match self {
+            Regex::Posix(regex) => Ok(regex.find_line(lines, from)?),
+            Regex::Perl(regex) => Ok(regex.find_line(lines, from)?),
+        }
+    }
+
+    /// How many of `lines` match.
+    pub(super) fn count_lines(&mut self, lines: &[u8]) -> Result<u64, TooDeep> {
+        let regex = match self {
+            Regex::Posix(regex) => return Ok(regex.count_lines(lines)?),
+            Regex::Perl(regex) => regex,
+        };
+        let (mut from, mut count) = (0, 0);
+        while let Some(line) = regex.find_line(lines, from)? {
+            count += 1;
+            from = line.end + 1;
+        }
+        Ok(count)
+    }
+
+    /// Where the first match at or after `from` is in `line`, which is without its end and matches.
+    pub(super) fn find_in_line(
+        &mut self,
+        line: &[u8],
+        from: usize,
+    ) -> Result<Option<Range<usize>>, TooDeep> {
+        match self {
+            Regex::Posix(regex) => Ok(regex.find_in_line(line, from)?),
+            Regex::Perl(regex) => Ok(regex.find(line, from)?),
+        }
+    }
+}
+
+fn perl(config: &Config, locale: Locale) -> Result<Regex, String> {
+    if locale.charset() == Charset::Multibyte {
+        return Err("-P supports only unibyte and UTF-8 locales".to_owned());
+    }
+    let options = perl::Options {
+        icase: config.icase,
+        utf8: config.utf8,
+        eol: config.eol,
+        whole_lines: config.whole_lines,
+        whole_words: config.whole_words,
+    };
+    let pattern = match &config.patterns[..] {
+        // Without patterns none matches.
+        [] => &b"(*FAIL)"[..],
+        [pattern] => pattern,
+        _ => return Err("the -P option only supports a single pattern".to_owned()),
+    };
+    let mut regex = perl::Regex::new(pattern, options)?;
+    // GNU grep tries an empty line before it opens a file.
+    regex
+        .find(b"", 0)
+        .map_err(|failure| format!("(standard input): {}", failure.reason()))?;
+    Ok(Regex::Perl(Box::new(regex)))
+}
