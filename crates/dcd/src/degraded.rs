@@ -93,6 +93,7 @@ impl Engine {
                 continue;
             }
             let (asked, mut loaded) = (pieces.len(), self.load(pieces, Haste::Rescue).await);
+            left |= loaded.stopped;
             self.consider_giving_up(&mut loaded);
             left |= !self.settle_home(loaded.sound, &mut progress).await;
             self.give_up(&loaded.damaged);

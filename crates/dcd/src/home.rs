@@ -42,6 +42,8 @@ pub(crate) struct LoadedPieces {
     pub(crate) unreadable: Vec<Piece>,
     /// The last such error.
     pub(crate) error: Option<DeviceError>,
+    /// It was called off, and some were not tried: these are in none of the lists.
+    pub(crate) stopped: bool,
 }
 
 /// What became of pieces that were to go home.
@@ -95,7 +97,8 @@ fn runs(log: &Log, mut pieces: Vec<Piece>, sectors_max: u64) -> Vec<Run> {
 }
 
 impl Engine {
-    /// Reads pieces from the log, in large requests, and checks each.
+    /// Reads pieces from the log, in large requests, and checks each. Each attempt may take a failing
+    /// device long, so that it is looked before each whether anybody still wants it.
     pub(crate) async fn load(&self, pieces: Vec<Piece>, haste: Haste) -> LoadedPieces {
         let mut out = LoadedPieces::default();
         let patience = self.patience(haste);
@@ -106,9 +109,8 @@ impl Engine {
         let failures = &Cell::new(0);
         let runs = runs(&self.log, pieces, sectors_max).into_iter().enumerate();
         let reads = runs.map(|(n, run)| async move {
-            // Closing is no reason not to read, and never one to count anything as damaged.
-            let _ = self.give_way(haste).await;
-            if self.is_hopeless(failures) && !n.is_multiple_of(SAMPLE) {
+            let called_off = self.give_way(haste).await.is_err();
+            if called_off || self.is_hopeless(failures) && !n.is_multiple_of(SAMPLE) {
                 return (run, None);
             }
             let began = self.rt.now();
@@ -126,6 +128,10 @@ impl Engine {
         while let Some((run, bytes)) = reads.next().await {
             let start = run.pieces[0].addr;
             for piece in run.pieces {
+                if self.is_called_off(haste) {
+                    out.stopped = true;
+                    continue;
+                }
                 let from = ((piece.addr.0 - start.0) * SECTOR_BYTES) as usize;
                 // A run that cannot be read may be unreadable in one place only.
                 let data = match &bytes {

@@ -70,6 +70,14 @@ impl Engine {
         }
     }
 
+    /// True if what is under way is to end: the volume is closing, or the rescue takes over.
+    pub(crate) fn is_called_off(&self, haste: Haste) -> bool {
+        match haste {
+            Haste::Destage { .. } => self.is_closing() || self.log.failure().is_some(),
+            Haste::Rescue => self.is_stopping(),
+        }
+    }
+
     /// How long what is under way may keep users waiting.
     pub(crate) fn patience(&self, haste: Haste) -> Option<Duration> {
         match haste {

@@ -105,6 +105,9 @@ impl Engine {
         thorough: bool,
     ) -> Result<Written, Failure> {
         let Ready { window, mut loaded } = ready;
+        if loaded.stopped {
+            return Err(Failure::Stopped);
+        }
         let all_read = loaded.unreadable.is_empty();
         self.faults.borrow_mut().was_read(window.start, all_read);
         self.consider_giving_up(&mut loaded);

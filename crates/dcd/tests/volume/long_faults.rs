@@ -276,6 +276,41 @@ fn a_drain_tells_what_home_refuses_of_a_line_of_which_a_later_part_went_home() {
     });
 }
 
+/// Found by the simulator (seed 1753272480175093): a stop waited for two minutes until all of a window had
+/// been tried piece by piece on a log that took two seconds for each and failed every other.
+#[test]
+fn a_close_does_not_wait_for_what_is_read_piece_by_piece_from_a_failing_log() {
+    let images = {
+        let world = world();
+        world.with_volume(AttachOptions::default(), move |volume| async move {
+            for n in 0..200 {
+                write(&volume, n, n * LINE, 512).await;
+            }
+            volume.flush().await.unwrap();
+        });
+        world.after_cut(Coin::Keep)
+    };
+    let world = images.world(2, None);
+    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    world.with_volume(AttachOptions::default(), move |volume| async move {
+        log.faults.borrow_mut().slow_reads = Some((1, Duration::from_secs(2)));
+        log.fail(|op, range| {
+            let odd = (range.start / 512) % 2 == 1;
+            op == Op::Read && (odd || range.end - range.start > 512)
+        });
+        let asked = log.requests_of(Op::Read);
+        until(&rt, || log.requests_of(Op::Read) > asked + 30).await;
+        let began = rt.now();
+        volume.close().await.expect("all is durable in the log");
+        let took = rt.now().since(began);
+        assert!(took < Duration::from_secs(10), "{took:?}");
+    });
+    let again = world.after_cut(Coin::Drop).world(3, None);
+    again.with_volume(AttachOptions::default(), |volume| async move {
+        volume.drain().await.expect("nothing was given up");
+    });
+}
+
 /// After a crash, too, the refused piece is found where it was kept.
 #[test]
 fn what_home_refused_is_still_there_after_a_crash() {
