@@ -19,7 +19,7 @@ use futures_util::future::{Either, select};
 use crate::engine::{Engine, sectors};
 use crate::home::LoadedPieces;
 use crate::marks::home_parts;
-use crate::pacing::Haste;
+use crate::pacing::Priority;
 use crate::piece::{Loaded, Piece, bytes_of};
 use crate::policy;
 use crate::ranges::Mark;
@@ -92,7 +92,7 @@ impl Engine {
                 unreadable += bytes_of(&pieces);
                 continue;
             }
-            let (asked, mut loaded) = (pieces.len(), self.load(pieces, Haste::Rescue).await);
+            let (asked, mut loaded) = (pieces.len(), self.load(pieces, Priority::Rescue).await);
             left |= loaded.stopped;
             self.consider_giving_up(&mut loaded);
             left |= !self.settle_home(loaded.sound, &mut progress).await;
@@ -131,7 +131,7 @@ impl Engine {
         let attempt = async {
             for (range, mark) in &marks {
                 for part in home_parts(range.clone()) {
-                    self.give_way(Haste::Rescue).await?;
+                    self.give_way(Priority::Rescue).await?;
                     let done = self.mark_at_home(*mark, part).await;
                     // What was discarded is of no use to anybody.
                     if mark.kind != RangeKind::Discard {
@@ -183,7 +183,7 @@ impl Engine {
             return true;
         }
         let lost = self.past_log.borrow().flushes_failed();
-        let home = self.write_pieces_home(sound.clone(), Haste::Rescue, true);
+        let home = self.write_pieces_home(sound.clone(), Priority::Rescue, true);
         let home = home.await;
         if let Some(error) = &home.error {
             self.note_setback(error);

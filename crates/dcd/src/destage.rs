@@ -116,8 +116,8 @@ impl Engine {
         }
     }
 
-    /// Makes the oldest segments fit to be destaged: durable, and not open.
-    async fn ripen(&self) -> Result<(), LogError> {
+    /// Makes the oldest segments durable and closed: no others are destaged.
+    async fn make_destageable(&self) -> Result<(), LogError> {
         self.log.flush(self.log.last_record()).await?;
         if self.log.destage_limit() > self.log.tail() || self.log.tail() == self.log.head() {
             return Ok(());
@@ -142,7 +142,7 @@ impl Engine {
     /// the other.
     async fn destage(&self, thorough: bool) -> Result<(), Failure> {
         if self.window(self.log.tail()).is_empty() {
-            self.ripen().await?;
+            self.make_destageable().await?;
         }
         let mut before: Option<Written> = None;
         let urgent = policy::decide(&self.observe()) == Decision::Destage { urgent: true };

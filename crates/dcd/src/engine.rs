@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_device::{Device, DeviceError, Geometry, Op, Result};
 use forebay_log::{Log, RangeKind};
 use forebay_rt::{Event, Instant, RangeLock, Rt};
-use forebay_units::{ByteLen, SECTOR_BYTES};
+use forebay_units::{ByteLen, LINE_BYTES, SECTOR_BYTES};
 use serde::Serialize;
 
 use crate::format::Payload;
@@ -179,7 +179,7 @@ impl Engine {
                 0 => 0,
                 unit => unit.max(block_size),
             },
-            preferred_io: below.preferred_io.max(4096),
+            preferred_io: below.preferred_io.max(LINE_BYTES as u32),
             ..below
         };
         Engine {

@@ -3,6 +3,7 @@
 //! The log around it carries magic, version, volume id and checksum; this is only the payload.
 
 use forebay_log::LAYER_BYTES_MAX;
+use forebay_units::{LINE_BYTES, SECTOR_BYTES};
 
 use crate::fingerprint::{BLOCKS, Fingerprint};
 
@@ -10,6 +11,8 @@ use crate::fingerprint::{BLOCKS, Fingerprint};
 const TEXT_BYTES_MAX: usize = 512;
 /// Bytes that a range of lost sectors takes.
 const LOST_BYTES: usize = 16;
+/// The block sizes that a data device may have, in bytes.
+const BLOCK_SIZES: [u32; 2] = [SECTOR_BYTES as u32, LINE_BYTES as u32];
 /// Most stable names kept.
 const NAMES_MAX: usize = 4;
 
@@ -95,7 +98,7 @@ impl Payload {
         let names: Option<Vec<String>> = (0..count).map(|_| text(&mut take)).collect();
         let names = names?;
         let lost = lost_ranges(rest, len)?;
-        let sane = matches!(block_size, 512 | 4096) && len.is_multiple_of(block_size.into());
+        let sane = BLOCK_SIZES.contains(&block_size) && len.is_multiple_of(block_size.into());
         sane.then_some(Payload {
             name,
             data: DataIdentity { len, path, names },
@@ -120,7 +123,7 @@ fn lost_ranges(bytes: &[u8], len: u64) -> Option<Vec<(u64, u64)>> {
     let range = |bytes: &[u8]| {
         let (sector, sectors) = (number(&bytes[..8])?, number(&bytes[8..])?);
         let end = sector.checked_add(sectors)?;
-        (sectors > 0 && end <= len / 512).then_some((sector, sectors))
+        (sectors > 0 && end <= len / SECTOR_BYTES).then_some((sector, sectors))
     };
     ranges.chunks_exact(LOST_BYTES).map(range).collect()
 }

@@ -6,13 +6,13 @@ use std::pin::pin;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Result};
 use forebay_log::{Addr, Log};
-use forebay_units::{Line, SECTOR_BYTES};
+use forebay_units::{LINE_SECTORS, Line, SECTOR_BYTES};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::beside::beside;
 use crate::engine::Engine;
 use crate::fingerprint::Fingerprint;
-use crate::pacing::Haste;
+use crate::pacing::Priority;
 use crate::piece::{Loaded, Piece};
 
 /// Home writes under way at once.
@@ -99,9 +99,9 @@ fn runs(log: &Log, mut pieces: Vec<Piece>, sectors_max: u64) -> Vec<Run> {
 impl Engine {
     /// Reads pieces from the log, in large requests, and checks each. Each attempt may take a failing
     /// device long, so that it is looked before each whether anybody still wants it.
-    pub(crate) async fn load(&self, pieces: Vec<Piece>, haste: Haste) -> LoadedPieces {
+    pub(crate) async fn load(&self, pieces: Vec<Piece>, priority: Priority) -> LoadedPieces {
         let mut out = LoadedPieces::default();
-        let patience = self.patience(haste);
+        let patience = self.patience(priority);
         let most = self.speed.borrow().log_bytes(patience) / SECTOR_BYTES;
         let sectors_max = (most / 2).clamp(RUN_SECTORS_MIN, RUN_SECTORS_MAX);
         let depth = (most / sectors_max).clamp(1, READS as u64) as usize;
@@ -109,7 +109,7 @@ impl Engine {
         let failures = &Cell::new(0);
         let runs = runs(&self.log, pieces, sectors_max).into_iter().enumerate();
         let reads = runs.map(|(n, run)| async move {
-            let called_off = self.give_way(haste).await.is_err();
+            let called_off = self.give_way(priority).await.is_err();
             if called_off || self.is_hopeless(failures) && !n.is_multiple_of(SAMPLE) {
                 return (run, None);
             }
@@ -128,7 +128,7 @@ impl Engine {
         while let Some((run, bytes)) = reads.next().await {
             let start = run.pieces[0].addr;
             for piece in run.pieces {
-                if self.is_called_off(haste) {
+                if self.is_called_off(priority) {
                     out.stopped = true;
                     continue;
                 }
@@ -179,7 +179,7 @@ impl Engine {
     pub(crate) async fn write_pieces_home(
         &self,
         mut loaded: Vec<Loaded>,
-        haste: Haste,
+        priority: Priority,
         thorough: bool,
     ) -> Homeward {
         loaded.sort_unstable_by_key(|loaded| loaded.piece.sector());
@@ -203,7 +203,7 @@ impl Engine {
         };
         while next < loaded.len() && (thorough || !out.looks_gone(next)) {
             // What is under way holds turns that users may wait for, so it is driven meanwhile.
-            let give_way = pin!(self.give_way(haste));
+            let give_way = pin!(self.give_way(priority));
             let way = beside(give_way, &mut under_way, |(run, done)| {
                 note(&mut out, run, done)
             });
@@ -221,7 +221,7 @@ impl Engine {
                 self.speed.borrow_mut().note_home_write(depth, span);
                 (run, written)
             });
-            let patience = self.patience(haste);
+            let patience = self.patience(priority);
             let most = self.speed.borrow().home_writes(patience).min(DEPTH);
             while under_way.len() >= most
                 && let Some((run, done)) = under_way.next().await
@@ -275,7 +275,7 @@ impl Engine {
     /// Writes what is still live of neighbouring pieces, under the lock of their range (I6).
     async fn write_run_home(&self, run: &[Loaded]) -> Result<u64> {
         let start = run[0].piece.line.first_sector().0;
-        let end = run[run.len() - 1].piece.line.0 * 8 + 8;
+        let end = run[run.len() - 1].piece.line_sectors().end;
         let _turn = self.home.lock(start..end).await;
         // What was overwritten meanwhile needs no writing; the map tells, and nothing is awaited
         // between asking and issuing.
@@ -355,7 +355,7 @@ fn neighbours(loaded: &[Loaded]) -> usize {
     let mut last = first;
     let together = loaded.iter().take_while(|next| {
         let line = next.piece.line.0;
-        let follows = line <= last + 1 && (line - first + 1) * 8 <= RUN_SECTORS_MAX;
+        let follows = line <= last + 1 && (line - first + 1) * LINE_SECTORS <= RUN_SECTORS_MAX;
         last = line;
         follows
     });

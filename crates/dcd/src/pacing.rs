@@ -22,16 +22,25 @@ const PACED_MAX: Duration = Duration::from_secs(1);
 /// What a piece or a mark takes in the log besides its data, in bytes, roughly.
 const ENTRY_BYTES: u64 = 32;
 
-/// Who brings pieces home.
+/// How what goes home stands to users' requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Haste {
-    /// Destaging, which lets users go first, unless it is urgent.
-    Destage {
-        /// The log is filling up.
-        urgent: bool,
-    },
-    /// The rescue from a failed log.
+pub(crate) enum Priority {
+    /// Destaging while there is room: users go first.
+    Idle,
+    /// Destaging that must not wait, since the log is filling up or somebody waits.
+    Urgent,
+    /// The rescue from a failed log, which users wait for.
     Rescue,
+}
+
+impl Priority {
+    /// Of destaging.
+    pub(crate) fn of_destaging(urgent: bool) -> Priority {
+        match urgent {
+            true => Priority::Urgent,
+            false => Priority::Idle,
+        }
+    }
 }
 
 impl Engine {
@@ -58,38 +67,38 @@ impl Engine {
         select(sleep, self.signals.urgent.listen()).await;
     }
 
-    /// Lets users go first, where they do.
+    /// Lets users go first, where they do: returns when nobody is being served, or at once.
     ///
     /// # Errors
-    /// When the volume is closing.
-    pub(crate) async fn give_way(&self, haste: Haste) -> Result<()> {
-        match haste {
-            Haste::Destage { urgent } => self.yield_to_users(urgent).await,
-            Haste::Rescue if self.is_stopping() => Err(DeviceError::Closed { op: Op::Write }),
-            Haste::Rescue => Ok(()),
+    /// When the volume is closing: what is not home by then stays in the log. For destaging, when the
+    /// log has failed, too.
+    pub(crate) async fn give_way(&self, priority: Priority) -> Result<()> {
+        match priority {
+            Priority::Idle => self.yield_to_users(false).await,
+            Priority::Urgent => self.yield_to_users(true).await,
+            Priority::Rescue if self.is_stopping() => Err(DeviceError::Closed { op: Op::Write }),
+            Priority::Rescue => Ok(()),
         }
     }
 
     /// True if what is under way is to end: the volume is closing, or the rescue takes over.
-    pub(crate) fn is_called_off(&self, haste: Haste) -> bool {
-        match haste {
-            Haste::Destage { .. } => self.is_closing() || self.log.failure().is_some(),
-            Haste::Rescue => self.is_stopping(),
+    pub(crate) fn is_called_off(&self, priority: Priority) -> bool {
+        match priority {
+            Priority::Idle | Priority::Urgent => self.is_closing() || self.log.failure().is_some(),
+            Priority::Rescue => self.is_stopping(),
         }
     }
 
-    /// How long what is under way may keep users waiting.
-    pub(crate) fn patience(&self, haste: Haste) -> Option<Duration> {
-        match haste {
-            Haste::Destage { urgent } => policy::patience(urgent, self.observe().pressed),
-            Haste::Rescue => None,
+    /// How long what is under way may keep users waiting; none if there is no bound.
+    pub(crate) fn patience(&self, priority: Priority) -> Option<Duration> {
+        let pressed = || self.observe().pressed;
+        match priority {
+            Priority::Idle => policy::patience(false, pressed()),
+            Priority::Urgent => policy::patience(true, pressed()),
+            Priority::Rescue => None,
         }
     }
 
-    /// Lets users go first: returns when nobody is being served, or at once if it is urgent.
-    ///
-    /// # Errors
-    /// When the volume is closing: what is not home by then stays in the log.
     async fn yield_to_users(&self, urgent: bool) -> Result<()> {
         loop {
             let op = Op::Write;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use forebay_device::Buf;
 use forebay_log::Addr;
-use forebay_units::{Line, SECTOR_BYTES, Sector};
+use forebay_units::{LINE_SECTORS, Line, SECTOR_BYTES, Sector};
 
 /// A piece of data as it was written: up to 8 sectors of one line, at one place, under one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +49,7 @@ impl Piece {
         let mut at = 0u64;
         std::iter::from_fn(move || {
             let rest = u16::from(self.live) >> at;
-            if at >= 8 || rest == 0 {
+            if at >= LINE_SECTORS || rest == 0 {
                 return None;
             }
             let start = at + u64::from(rest.trailing_zeros());
@@ -57,6 +57,12 @@ impl Piece {
             at = start + run;
             Some(base + start..base + at)
         })
+    }
+
+    /// The sectors of its line.
+    pub(crate) fn line_sectors(&self) -> Range<u64> {
+        let start = self.line.first_sector();
+        start.0..start.plus(LINE_SECTORS).0
     }
 
     /// The first sector of the volume it was written to.

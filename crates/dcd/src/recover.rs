@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use forebay_device::{Checked, Device, DeviceError};
+use forebay_device::{Checked, Device, DeviceError, Op};
 use forebay_log::{
-    Entry, LogOptions, OpenError, RecoveredRecord, RingError, RingGeometry, Superblock,
-    SuperblockCopies, VolumeId,
+    Entry, HEADER_BYTES, LogOptions, OpenError, RecoveredRecord, RingError, RingGeometry,
+    Superblock, SuperblockCopies, VolumeId,
 };
 use forebay_rt::Rt;
-use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
+use forebay_units::{ByteLen, LINE_BYTES, SECTOR_BYTES, Sector};
 use serde::Serialize;
 
 use crate::engine::{AttachOptions, Engine};
@@ -180,7 +180,7 @@ pub async fn create(
     options: CreateOptions,
 ) -> Result<VolumeInfo, CreateError> {
     let geometry = data.geometry();
-    if geometry.len.div_ceil(4096) >= LINES_MAX {
+    if geometry.len.div_ceil(LINE_BYTES) >= LINES_MAX {
         return Err(CreateError::DataTooLarge(ByteLen(geometry.len)));
     }
     let ring = RingGeometry::for_device(&log.geometry(), options.segment)?;
@@ -200,7 +200,7 @@ pub async fn create(
     let superblock = copies.as_ref().ok().and_then(|copies| copies.newest().ok());
     let superblock = superblock.ok_or_else(|| {
         let unreadable = std::io::Error::other("the superblock just written does not read back");
-        DeviceError::io(forebay_device::Op::Read, 0..4096, unreadable)
+        DeviceError::io(Op::Read, 0..HEADER_BYTES as u64, unreadable)
     })?;
     Ok(info(superblock, &payload))
 }

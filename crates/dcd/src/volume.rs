@@ -297,8 +297,8 @@ impl Volume {
 
     fn mode(&self) -> (Mode, Option<String>) {
         let engine = &*self.engine;
-        let trouble = engine.faults.borrow().data.cause();
-        let deaf = engine.faults.borrow().log.cause();
+        let data = engine.faults.borrow().data.cause();
+        let log = engine.faults.borrow().log.cause();
         let both = |one: &Option<Arc<str>>, other: &Option<Arc<str>>| {
             let causes = one.iter().chain(other).map(|cause| &**cause);
             causes.collect::<Vec<_>>().join("; ")
@@ -307,11 +307,8 @@ impl Volume {
             Some(failure) => {
                 let what = match engine.rescue.borrow().is_done() {
                     true => "everything that could be read is home; replace the log".into(),
-                    _ if trouble.is_some() || deaf.is_some() => {
-                        format!(
-                            "what it holds cannot be settled yet: {}",
-                            both(&trouble, &deaf)
-                        )
+                    _ if data.is_some() || log.is_some() => {
+                        format!("what it holds cannot be settled yet: {}", both(&data, &log))
                     }
                     _ => "what it holds is being taken home".into(),
                 };
@@ -321,8 +318,8 @@ impl Volume {
                 };
                 (Mode::Degraded, Some(detail))
             }
-            None if trouble.is_some() => (Mode::DataFailing, Some(both(&trouble, &deaf))),
-            None if deaf.is_some() => (Mode::LogFailing, Some(both(&deaf, &None))),
+            None if data.is_some() => (Mode::DataFailing, Some(both(&data, &log))),
+            None if log.is_some() => (Mode::LogFailing, Some(both(&log, &None))),
             None if engine.activity.borrow().is_draining() => (Mode::Draining, None),
             None => (Mode::Caching, None),
         }

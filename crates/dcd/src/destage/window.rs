@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use crate::engine::Engine;
 use crate::home::{Homeward, LoadedPieces};
 use crate::marks::home_parts;
-use crate::pacing::Haste;
+use crate::pacing::Priority;
 use crate::piece::{Loaded, Piece, bytes_of};
 use crate::policy;
 use crate::ranges::Mark;
@@ -93,7 +93,7 @@ impl Engine {
         let pieces = self.live_in_window(&window).await;
         Ready {
             window,
-            loaded: self.load(pieces, Haste::Destage { urgent }).await,
+            loaded: self.load(pieces, Priority::of_destaging(urgent)).await,
         }
     }
 
@@ -117,17 +117,14 @@ impl Engine {
         }
         self.declare_lost(&loaded.damaged)?;
         let marks = self.marks_in_window(&window);
-        let changes = loaded
-            .sound
-            .iter()
-            .map(|l| l.piece.line.0 * 8..l.piece.line.0 * 8 + 8);
+        let changes = loaded.sound.iter().map(|l| l.piece.line_sectors());
         let marked = marks.iter().map(|(range, _)| range.clone());
         let touched = self.about_to_change(changes.chain(marked)).await?;
         let lost_flushes = self.past_log.borrow().flushes_failed();
         let (mut marks_refused, mut error, mut zeroed) = (Vec::new(), None, false);
         for (range, mark) in &marks {
             for part in home_parts(range.clone()) {
-                self.give_way(Haste::Destage { urgent }).await?;
+                self.give_way(Priority::of_destaging(urgent)).await?;
                 match self.carry_mark_home(part.clone(), *mark).await {
                     Ok(()) => zeroed |= matches!(mark.kind, RangeKind::Zero | RangeKind::Unmap),
                     Err(refused) => {
@@ -174,8 +171,8 @@ impl Engine {
     ) -> Homeward {
         let bytes = pace::bytes_of(window, self.log.ring().segment_bytes);
         self.pace.borrow_mut().begin_window(bytes, sound.len());
-        let haste = Haste::Destage { urgent };
-        let home = self.write_pieces_home(sound, haste, thorough).await;
+        let priority = Priority::of_destaging(urgent);
+        let home = self.write_pieces_home(sound, priority, thorough).await;
         self.counters.borrow_mut().destaged_bytes += home.written;
         if home.error.is_none() && !home.stopped {
             self.pace.borrow_mut().end_window(self.rt.now());

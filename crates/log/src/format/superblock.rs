@@ -1,6 +1,6 @@
 //! What a log says of itself, and where to begin reading it.
 
-use forebay_units::{Epoch, RecordSeq, SegmentSeq};
+use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use super::envelope::{FormatError, HEADER_BYTES, VolumeId, begin, finish, open};
 
@@ -142,7 +142,7 @@ impl Superblock {
     fn is_consistent(&self) -> bool {
         let ring = u64::from(self.segment_bytes).checked_mul(self.segment_count);
         let block = self.block;
-        (512..=HEADER_BYTES as u32).contains(&block)
+        (SECTOR_BYTES as u32..=HEADER_BYTES as u32).contains(&block)
             && block.is_power_of_two()
             && self.segment_bytes.is_power_of_two()
             && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes.into())

@@ -1,7 +1,7 @@
 //! What a segment shows of itself: its summary, and the headers of its records.
 
 use forebay_device::{BufMut, Device, DeviceError};
-use forebay_units::{RecordSeq, SegmentSeq};
+use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use crate::format::{Entry, HEADER_BYTES, Record, Summary, Superblock, VolumeId};
 use crate::ring::RingGeometry;
@@ -137,7 +137,7 @@ pub(super) fn header_at(
 pub(super) fn payload_is_sound(bytes: &[u8], offset: u32, entries: &[Entry]) -> bool {
     let mut at = offset as usize + HEADER_BYTES;
     entries.iter().all(|entry| {
-        let len = entry.payload_sectors() as usize * 512;
+        let len = (entry.payload_sectors() * SECTOR_BYTES) as usize;
         let data = bytes.get(at..at + len);
         at += len;
         match entry {
