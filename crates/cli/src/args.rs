@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use forebay_stack::{
-    Bypass, Durability, Listen, Memory, Metrics, Model, ModelError, Name, Spec, Via,
+    Acknowledge, Bypass, Listen, Memory, Metrics, Model, ModelError, Name, Spec, Via,
 };
 use forebay_units::{ByteLen, TimeSpan};
 
@@ -216,7 +216,7 @@ pub(crate) struct ServeArgs {
     /// When a write is acknowledged: flush (at once; a flush makes it durable) or write (when it is
     /// durable).
     #[arg(long, value_name = "WHEN")]
-    pub(crate) durability: Option<Durability>,
+    pub(crate) durability: Option<Acknowledge>,
     /// How long data that nobody flushed may wait for the log [default: 50ms].
     #[arg(long, value_name = "TIME")]
     pub(crate) max_delay: Option<TimeSpan>,

@@ -3,67 +3,18 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Duration;
 
 use forebay_device::{Device, DeviceError, Geometry, Op, Result};
 use forebay_log::{Log, RangeKind};
 use forebay_rt::{Event, Instant, RangeLock, Rt};
-use forebay_units::{ByteLen, LINE_BYTES, SECTOR_BYTES};
-use serde::Serialize;
+use forebay_units::{LINE_BYTES, SECTOR_BYTES};
 
 use crate::format::Payload;
 use crate::map::Map;
+use crate::options::{Acknowledge, AttachOptions};
 use crate::state::{Activity, Faults, Pace, PastLog, Refused, Rescue, Service, Speed};
 use crate::stats::Counters;
 use crate::witness::Witness;
-
-/// When a write is acknowledged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Acknowledge {
-    /// Once it is in the segment buffer: the paper's immediate report. Durable with the next flush.
-    #[default]
-    Flush,
-    /// Once it is durable.
-    Write,
-}
-
-/// How an attached volume is to behave.
-#[derive(Clone, Copy, Debug)]
-pub struct AttachOptions {
-    /// When a write is acknowledged.
-    pub acknowledge: Acknowledge,
-    /// The longest that unflushed data waits before it goes to the log.
-    pub max_delay: Duration,
-    /// Writes of at least this length go straight to the data device (the paper's direct path). They
-    /// keep a disk's semantics, not the log's order.
-    pub bypass: Option<ByteLen>,
-    /// How long requests wait for a device that fails before they fail too, counted from when the
-    /// trouble began. What fails is tried again for as long as it takes.
-    pub patience: Duration,
-    /// How much memory the map may take for its pieces and marks; less than a MiB
-    /// written at once can take counts as that.
-    /// What would take more waits, as for room in the log.
-    pub map_memory: ByteLen,
-    /// Take up a log in which something durable is missing, up to what is missing.
-    pub accept_loss: bool,
-    /// Take up a log whose data device was changed without it.
-    pub accept_changed: bool,
-}
-
-impl Default for AttachOptions {
-    fn default() -> AttachOptions {
-        AttachOptions {
-            acknowledge: Acknowledge::Flush,
-            max_delay: Duration::from_millis(50),
-            bypass: None,
-            patience: Duration::from_secs(60),
-            map_memory: ByteLen::gib(1),
-            accept_loss: false,
-            accept_changed: false,
-        }
-    }
-}
 
 /// The state that the operations share. One thread; nothing is borrowed across an await.
 pub(crate) struct Engine {

@@ -33,6 +33,7 @@ mod home;
 mod inspect;
 mod map;
 mod marks;
+mod options;
 mod pacing;
 mod past_log;
 mod piece;
@@ -51,13 +52,13 @@ mod volume;
 mod witness;
 mod write;
 
-pub use engine::{Acknowledge, AttachOptions};
 pub use fingerprint::{BLOCKS as FINGERPRINT_BLOCKS, Fingerprint};
 pub use forebay_log::VolumeId;
 pub use format::{DataIdentity, Payload};
 pub use inspect::{
     CheckReport, CheckVerdict, DumpExtent, DumpItem, InspectError, check, dump, erase, inspect,
 };
+pub use options::{Acknowledge, AttachOptions, ParseAcknowledgeError};
 pub use recover::{AttachError, AttachReport, CreateError, CreateOptions, VolumeInfo, create};
 pub use salvage::{SalvageError, SalvageReport, salvage, salvageable};
 pub use stats::{Latency, Mode, Status};

@@ -12,10 +12,11 @@ use forebay_rt::Rt;
 use forebay_units::{ByteLen, LINE_BYTES, SECTOR_BYTES, Sector};
 use serde::Serialize;
 
-use crate::engine::{AttachOptions, Engine};
+use crate::engine::Engine;
 use crate::fingerprint::Fingerprint;
 use crate::format::{DataIdentity, Payload};
 use crate::map::{Map, Piece};
+use crate::options::AttachOptions;
 use crate::ranges::Mark;
 use crate::table::LINES_MAX;
 use crate::volume::Volume;

@@ -8,9 +8,10 @@ use forebay_log::{Appender, RangeKind};
 use forebay_units::{LINE_BYTES, RecordSeq, SECTOR_BYTES, Sector};
 use futures_util::future::{Either, select};
 
-use crate::engine::{Acknowledge, Engine, sectors};
+use crate::engine::{Engine, sectors};
 use crate::fingerprint::Fingerprint;
 use crate::map::{Map, Piece};
+use crate::options::Acknowledge;
 use crate::policy;
 use crate::ranges::Mark;
 use crate::room::{ATOMIC_BYTES, entries_of};

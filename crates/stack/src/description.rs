@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::text::{self, exact};
 use crate::tree::{self, Below, DEPTH_MAX, Kind, Tree};
-use crate::{Bypass, CacheOptions, Durability, Listen, Memory, Metrics, Options, Spec, Via};
+use crate::{Acknowledge, Bypass, CacheOptions, Listen, Memory, Metrics, Options, Spec, Via};
 
 /// A volume's name: 1 to 64 letters, digits, `_`, `.` and `-`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -150,7 +150,7 @@ struct Keys {
     #[serde(default, deserialize_with = "text::optional")]
     listen: Option<Listen>,
     #[serde(default, deserialize_with = "text::optional")]
-    durability: Option<Durability>,
+    durability: Option<Acknowledge>,
     #[serde(default, deserialize_with = "text::optional")]
     max_delay: Option<TimeSpan>,
     #[serde(default, deserialize_with = "text::optional")]
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(parse(&description.to_toml()).unwrap(), description);
         description.volume = Some("00112233".into());
         let options = CacheOptions {
-            durability: Some(Durability::Write),
+            durability: Some(Acknowledge::Write),
             max_delay: Some("5ms".parse().unwrap()),
             patience: Some("90s".parse().unwrap()),
             bypass: Some(Bypass::Off),
@@ -474,7 +474,7 @@ mod tests {
         );
         assert_eq!(nested.to_string(), "((/b@1GiB+9GiB < /b@0+1GiB) < /a)");
         let Tree::Cache(cache) = nested;
-        assert_eq!(cache.options.durability, Some(Durability::Write));
+        assert_eq!(cache.options.durability, Some(Acknowledge::Write));
         let Below::Layer(below) = cache.data else {
             panic!("{:?}", cache.data);
         };

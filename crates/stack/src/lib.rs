@@ -34,13 +34,14 @@ pub use cache::{
 };
 pub use description::{Description, DescriptionError, Name, NameError};
 pub use error::{Cause, StackError};
+pub use forebay_dcd::Acknowledge;
 pub use layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent};
 pub use lines::{Around, Lines};
 pub use model::{Model, ModelError};
 pub use open::{Pair, Part, open, open_one, open_pair};
 pub use options::{
-    Bypass, CacheOptions, Durability, Listen, ListenError, Memory, Metrics, Options,
-    ParseBypassError, ParseChoiceError, ParseMemoryError, Via,
+    Bypass, CacheOptions, Listen, ListenError, Memory, Metrics, Options, ParseBypassError,
+    ParseChoiceError, ParseMemoryError, Via,
 };
 pub use spec::{Spec, SpecError};
 pub use status::{CheckReport, DumpItem, SalvageReport, Status, Verdict};

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use forebay_dcd::Acknowledge;
 use forebay_os::Address;
 use forebay_units::{ByteLen, TimeSpan};
 
@@ -60,18 +61,6 @@ choice!(
         None = "none"
     }
     "auto, ublk, nbd, loop, none"
-);
-
-choice!(
-    /// When a write is acknowledged.
-    Durability {
-        /// When it is in memory; a flush makes it durable.
-        #[default]
-        Flush = "flush",
-        /// When it is durable.
-        Write = "write"
-    }
-    "flush, write"
 );
 
 /// Which requests go to the data device directly.
@@ -247,7 +236,7 @@ impl Options {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CacheOptions {
     /// When writes are acknowledged.
-    pub durability: Option<Durability>,
+    pub durability: Option<Acknowledge>,
     /// How long data that nobody flushed may wait for the log.
     pub max_delay: Option<TimeSpan>,
     /// How long requests wait for a device that fails before they fail too.
@@ -345,11 +334,11 @@ mod tests {
         };
         let file = CacheOptions {
             bypass: Some(Bypass::From(ByteLen::kib(64))),
-            durability: Some(Durability::Write),
+            durability: Some(Acknowledge::Write),
             ..CacheOptions::default()
         };
         let both = line.or(file);
         assert_eq!(both.bypass, Some(Bypass::Off));
-        assert_eq!(both.durability, Some(Durability::Write));
+        assert_eq!(both.durability, Some(Acknowledge::Write));
     }
 }

@@ -14,12 +14,13 @@
 
 use std::fmt;
 
+use forebay_dcd::Acknowledge;
 use forebay_units::{ByteLen, TimeSpan};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::options::{Bypass, CacheOptions, Durability, choice};
+use crate::options::{Bypass, CacheOptions, choice};
 use crate::spec::Spec;
 use crate::text::{optional, required};
 
@@ -168,7 +169,7 @@ struct Keys {
     #[serde(default, deserialize_with = "optional")]
     log: Option<Spec>,
     #[serde(default, deserialize_with = "optional")]
-    durability: Option<Durability>,
+    durability: Option<Acknowledge>,
     #[serde(default, deserialize_with = "optional")]
     max_delay: Option<TimeSpan>,
     #[serde(default, deserialize_with = "optional")]

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 
-use forebay_stack::{Bypass, Description, Durability, Listen, Metrics, Name, Spec, Via};
+use forebay_stack::{Acknowledge, Bypass, Description, Listen, Metrics, Name, Spec, Via};
 use forebay_units::{ByteLen, TimeSpan};
 
 use super::fair;
@@ -85,7 +85,7 @@ pub(super) fn spec_seeds() -> Vec<(&'static str, Vec<u8>)> {
 pub fn options(bytes: &[u8]) {
     if let Some(text) = as_text(bytes) {
         prints_as_it_reads::<Via>(text);
-        prints_as_it_reads::<Durability>(text);
+        prints_as_it_reads::<Acknowledge>(text);
         prints_as_it_reads::<Bypass>(text);
         prints_as_it_reads::<Listen>(text);
         prints_as_it_reads::<Metrics>(text);

@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::{Acknowledge, AttachOptions, AttachReport, Volume, Witness};
+use forebay_dcd::{AttachOptions, AttachReport, Volume, Witness};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
 
 use super::in_use::Cache;
 use crate::layer::Layer;
-use crate::{Bypass, Durability, Pair, StackError};
+use crate::{Bypass, Pair, StackError};
 
 /// What large writes bypass where log and data share one disk: the paper's size (its section on
 /// large requests). Logging them there would make the one arm write them twice.
@@ -91,10 +91,7 @@ fn settings(pair: &Pair, accept: Accept) -> AttachOptions {
     let options = &pair.options;
     let defaults = AttachOptions::default();
     AttachOptions {
-        acknowledge: match options.durability.unwrap_or_default() {
-            Durability::Flush => Acknowledge::Flush,
-            Durability::Write => Acknowledge::Write,
-        },
+        acknowledge: options.durability.unwrap_or_default(),
         max_delay: options.max_delay.map_or(defaults.max_delay, |span| span.0),
         patience: options.patience.map_or(defaults.patience, |span| span.0),
         bypass: match options.bypass {
