@@ -33,6 +33,7 @@ pub use process::{give_memory_back, hold_memory, io_flusher, lock_memory, precis
 pub use ring::{Fd, Ring};
 pub use signals::{Signal, Signals};
 pub use storage::{
-    CommonDisk, CreateError, DeviceIdentity, DeviceKind, Disks, NodeId, OpenError, OpenOptions,
-    Opened, Users, create_file, identity, loop_devices_over, node_id, open, zero_fill,
+    CommonDisk, CreateError, DeviceIdentity, DeviceKind, Disks, Mount, NodeId, OpenError,
+    OpenOptions, Opened, Users, create_file, identity, loop_devices_over, mounts, node_id, open,
+    zero_fill,
 };

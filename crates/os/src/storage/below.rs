@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::sysfs::{self, DevNumber, Mount};
+use super::mountinfo::Mount;
+use super::sysfs::{self, DevNumber};
 
 /// Devices stacked deeper than this are not looked through.
 const DEPTH_MAX: u32 = 16;

@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use super::error::Users;
+use super::mountinfo;
 use super::sysfs::{self, DevNumber};
 
 /// Mounts, swap, devices built upon it, and processes that use a block device, one of its
@@ -50,22 +51,17 @@ fn family(device: DevNumber) -> Vec<(DevNumber, String)> {
 }
 
 fn mounts(family: &[(DevNumber, String)]) -> Vec<String> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut found = Vec::new();
-    for line in table.lines() {
-        // 36 35 98:0 /root /mount/point options - type source superoptions
-        let mut fields = line.split(' ');
-        let Some(number) = fields.nth(2) else {
-            continue;
-        };
-        let Some(point) = fields.nth(1) else { continue };
-        let source = fields.skip_while(|f| *f != "-").nth(2);
-        let is_source = |name: &str| source.and_then(|s| s.strip_prefix("/dev/")) == Some(name);
+    for mount in mountinfo::mounts().unwrap_or_default() {
+        let (major, minor) = mount.device;
+        let number = rustix::fs::makedev(major, minor);
+        // Some filesystems have a device number of their own; then the source tells.
+        let is_source = |name: &str| mount.source == Path::new("/dev").join(name);
         let hit = family
             .iter()
-            .find(|(dev, name)| dev.text() == number || is_source(name));
+            .find(|(dev, name)| dev.0 == number || is_source(name));
         if let Some((_, name)) = hit {
-            found.push(format!("{name} mounted at {}", unescape(point)));
+            found.push(format!("{name} mounted at {}", mount.point.display()));
         }
     }
     found
@@ -109,36 +105,9 @@ fn processes(ours: usize, is_it: impl Fn(&fs::Metadata) -> bool) -> Vec<String> 
     found
 }
 
-/// Undoes the octal escapes of spaces and the like in `mountinfo`.
-fn unescape(text: &str) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('\\') {
-        out.push_str(before);
-        let code = after.get(..3).and_then(|o| u8::from_str_radix(o, 8).ok());
-        match code {
-            Some(byte) => {
-                out.push(byte.into());
-                rest = &after[3..];
-            }
-            None => {
-                out.push('\\');
-                rest = after;
-            }
-        }
-    }
-    out + rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mount_points_with_spaces_are_printed_as_they_are() {
-        assert_eq!(unescape(r"/mnt/a\040b\134c"), r"/mnt/a b\c");
-        assert_eq!(unescape(r"/plain\9"), r"/plain\9");
-    }
 
     #[test]
     fn this_process_is_found_by_a_file_it_has_open() {

@@ -7,6 +7,7 @@ mod create;
 mod disk;
 mod error;
 mod identity;
+mod mountinfo;
 mod open;
 mod probe;
 mod small_blocks;
@@ -17,4 +18,5 @@ pub use create::{create_file, zero_fill};
 
 pub use error::{CreateError, OpenError, Users};
 pub use identity::{DeviceIdentity, DeviceKind, NodeId, identity, node_id};
+pub use mountinfo::{Mount, mounts};
 pub use open::{OpenOptions, Opened, open};

@@ -5,6 +5,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::mountinfo::Mount;
+
 /// A block device's number, as `stat` gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DevNumber(pub(super) u64);
@@ -115,35 +117,9 @@ const ANSWERED_ELSEWHERE: [&str; 9] = [
 pub(super) fn may_hang(path: &Path, except: DevNumber) -> bool {
     let innermost = Mount::of(path);
     innermost.is_some_and(|mount| {
-        let kind = mount.kind.split('.').next().unwrap_or_default();
-        ANSWERED_ELSEWHERE.contains(&kind) && mount.number != except.text()
+        let kind = mount.fstype.split('.').next().unwrap_or_default();
+        let (major, minor) = mount.device;
+        let is_except = rustix::fs::makedev(major, minor) == except.0;
+        ANSWERED_ELSEWHERE.contains(&kind) && !is_except
     })
-}
-
-/// What the system says of a mounted filesystem.
-pub(super) struct Mount {
-    number: String,
-    kind: String,
-    pub(super) source: PathBuf,
-}
-
-impl Mount {
-    /// The one that `path` is in, found without looking there.
-    pub(super) fn of(path: &Path) -> Option<Mount> {
-        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let mounts = table.lines().filter_map(|line| {
-            let mut fields = line.split(' ');
-            let (number, point) = (fields.nth(2)?, fields.nth(1)?);
-            let mut rest = fields.skip_while(|field| *field != "-").skip(1);
-            let mount = Mount {
-                number: number.to_owned(),
-                kind: rest.next()?.to_owned(),
-                source: rest.next()?.into(),
-            };
-            path.starts_with(point).then_some((point.len(), mount))
-        });
-        // The innermost, and of those the uppermost.
-        let innermost = mounts.max_by_key(|(len, _)| *len);
-        innermost.map(|(_, mount)| mount)
-    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::mountinfo;
+use forebay_os::mounts;
 
 /// One user of a block device or of one of its partitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,7 +70,7 @@ pub(crate) fn holders(name: &str) -> Holders {
             .iter()
             .any(|node| path == Path::new("/dev").join(&node.name))
     };
-    for mount in mountinfo::mounts().unwrap_or_default() {
+    for mount in mounts().unwrap_or_default() {
         // Some filesystems have a device number of their own; then the source tells.
         let by_number = nodes.iter().any(|node| node.number == Some(mount.device));
         if by_number || is_node(&mount.source) {

@@ -17,7 +17,6 @@
 mod holders;
 mod loop_volume;
 mod loopdev;
-mod mountinfo;
 mod nbd;
 mod stale;
 mod via;

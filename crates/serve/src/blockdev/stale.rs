@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use forebay_os::{Mount, mounts};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use super::holders::{Holder, Holders, holders};
 use super::loopdev::{self, Access, Loop};
-use super::mountinfo::{self, Mount};
 use crate::fuse::FSTYPE;
 use crate::volume_file::{directory, file_in};
 
@@ -108,7 +108,8 @@ pub fn cleanup_stale(
 ) -> Result<Cleaned, CleanupError> {
     let dir = directory(runtime_dir, name);
     let file = file_in(&dir);
-    let mounts = mountinfo::mounts_at(&dir).map_err(io_error(&dir))?;
+    let mut mounts = mounts().map_err(io_error(&dir))?;
+    mounts.retain(|mount| mount.point == dir);
     for mount in &mounts {
         if mount.fstype != FSTYPE {
             return Err(CleanupError::Foreign {

@@ -8,25 +8,34 @@ use std::path::{Path, PathBuf};
 
 /// One mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Mount {
+pub struct Mount {
     /// Major and minor number of the filesystem's device.
     pub device: (u32, u32),
+    /// Where it is.
     pub point: PathBuf,
+    /// The filesystem's type.
     pub fstype: String,
+    /// What is mounted: a device's path for most, whatever they like for others.
     pub source: PathBuf,
 }
 
-/// All mounts, in the order they were made.
-pub(crate) fn mounts() -> io::Result<Vec<Mount>> {
-    let text = std::fs::read("/proc/self/mountinfo")?;
-    Ok(text.split(|b| *b == b'\n').filter_map(parse).collect())
+impl Mount {
+    /// The one that `path` is in, found without looking there.
+    pub(super) fn of(path: &Path) -> Option<Mount> {
+        let mounts = mounts().unwrap_or_default().into_iter();
+        // The innermost, and of those the uppermost.
+        let around = mounts.filter(|mount| path.starts_with(&mount.point));
+        around.max_by_key(|mount| mount.point.as_os_str().len())
+    }
 }
 
-/// The mounts at `point`, the uppermost last.
-pub(crate) fn mounts_at(point: &Path) -> io::Result<Vec<Mount>> {
-    let mut mounts = mounts()?;
-    mounts.retain(|mount| mount.point == point);
-    Ok(mounts)
+/// All mounts that this process sees, in the order they were made.
+///
+/// # Errors
+/// If `/proc` is not there.
+pub fn mounts() -> io::Result<Vec<Mount>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    Ok(text.split(|b| *b == b'\n').filter_map(parse).collect())
 }
 
 fn parse(line: &[u8]) -> Option<Mount> {
@@ -88,5 +97,14 @@ mod tests {
     #[test]
     fn a_backslash_that_escapes_nothing_stays() {
         assert_eq!(unescape(br"a\09\777\"), r"a\09\777\");
+        assert_eq!(unescape(br"/plain\9"), r"/plain\9");
+    }
+
+    #[test]
+    fn the_innermost_mount_is_found_without_looking() {
+        let root = Mount::of("/".as_ref()).expect("something is mounted");
+        assert_eq!(root.point, Path::new("/"));
+        let proc = Mount::of("/proc/self/no/such/file".as_ref()).expect("and this");
+        assert_eq!(proc.fstype, "proc");
     }
 }
