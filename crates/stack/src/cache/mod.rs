@@ -1,4 +1,5 @@
-//! The write cache as a layer: the one place outside `dcd` and its proofs that knows it.
+//! The write cache as a layer. Who is above knows no more of it than its variant in `tree.rs`, `status.rs`
+//! and `error.rs`.
 //!
 //! `attach.rs` takes it into use (`in_use.rs`), `offline.rs` looks at its log while it is not, `words.rs` says for people
 //! what both find.
