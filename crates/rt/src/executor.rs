@@ -1,5 +1,7 @@
 //! The run loop: ready tasks first, then timers, then the driver.
 
+mod timers;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,8 +16,9 @@ use async_task::Runnable;
 use futures_util::future::{Either, select};
 use slab::Slab;
 
-use crate::time::Timers;
-use crate::{Driver, Elapsed, Instant, Sleep, Turn, Unpark, Wait};
+use crate::{Driver, Elapsed, Instant, Turn, Unpark, Wait};
+pub use timers::Sleep;
+use timers::Timers;
 
 /// A spawned task. Await it for its result; dropping it cancels it; [`Task::detach`] lets it run.
 pub type Task<T> = async_task::Task<T>;
@@ -254,7 +257,7 @@ impl Rt {
         }
     }
 
-    pub(crate) fn timers(&self) -> &RefCell<Timers> {
+    fn timers(&self) -> &RefCell<Timers> {
         &self.0.timers
     }
 }

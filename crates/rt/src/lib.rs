@@ -24,6 +24,6 @@ mod time;
 pub use budget::{Account, Budget, Lease};
 pub use driver::{Driver, Turn, Unpark, VirtualTime, Wait};
 pub use event::{Event, Listener};
-pub use executor::{Executor, Rt, Task};
+pub use executor::{Executor, Rt, Sleep, Task};
 pub use range_lock::{RangeGuard, RangeLock};
-pub use time::{Elapsed, Instant, Sleep};
+pub use time::{Elapsed, Instant};
