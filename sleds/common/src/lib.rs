@@ -1,6 +1,7 @@
 //! What the tools of `sleds` have in common: how they are called, how those beside GNU's programs take
 //! their command lines and word their messages, the user's locale, signals, and quantities in words.
 
+pub mod glob;
 pub mod gnu;
 pub mod input;
 pub mod locale;

@@ -15,6 +15,7 @@ use super::mounts::Mounts;
 use super::output::{Outputs, for_terminal};
 use super::walk::{Flow, Visitor, WalkOptions};
 use super::{report, sys};
+use sleds_common::glob;
 
 /// Everything that tests and actions use.
 pub(super) struct State {
@@ -164,16 +165,16 @@ impl State {
             Test::True => true,
             Test::False => false,
             Test::Name { pattern, fold } => with_end(trim_slashes(base_name(entry.path)), |name| {
-                sys::matches_pattern(pattern, name, *fold)
+                glob::matches(pattern, name, *fold)
             }),
-            Test::Path { pattern, fold } => with_end(entry.path, |path| {
-                sys::matches_pattern(pattern, path, *fold)
-            }),
+            Test::Path { pattern, fold } => {
+                with_end(entry.path, |path| glob::matches(pattern, path, *fold))
+            }
             Test::Link { .. } if self.stat(entry).is_none() => false,
             Test::Link { pattern, fold } => match entry.link() {
-                Ok(Some(target)) => with_end(&target, |target| {
-                    sys::matches_pattern(pattern, target, *fold)
-                }),
+                Ok(Some(target)) => {
+                    with_end(&target, |target| glob::matches(pattern, target, *fold))
+                }
                 Ok(None) => false,
                 Err(errno) => {
                     self.complain(entry, errno);

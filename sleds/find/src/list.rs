@@ -5,8 +5,8 @@ use std::io::Write as _;
 use rustix::fs::{FileType, Stat};
 
 use super::perm;
-use super::report::escape_letter;
 use super::sys::LocalTime;
+use sleds_common::gnu::escape_letter;
 
 /// How wide columns have become: they grow with what they hold.
 pub(super) struct Widths {

@@ -1,6 +1,6 @@
-//! What GNU find asks the C library: patterns, names of users, local time, texts of errors.
+//! What GNU find asks the C library: regular expressions, names of users, local time, texts of errors.
 //!
-//! `-name` is `fnmatch`, `-regex` is the library's `re_match` in a choice of syntaxes, a month's
+//! `-regex` is the library's `re_match` in a choice of syntaxes, a month's
 //! name is the locale's. Asking the same library gives the same answers in every locale, which no
 //! translation into another matcher does.
 //!
@@ -33,13 +33,6 @@ unsafe extern "C" {
         start: c_int,
         registers: *mut libc::c_void,
     ) -> c_int;
-}
-
-/// Whether `name` matches the shell pattern; `fold`: whatever the case.
-pub(super) fn matches_pattern(pattern: &CStr, name: &CStr, fold: bool) -> bool {
-    let flags = if fold { libc::FNM_CASEFOLD } else { 0 };
-    // SAFETY: both are strings with an end.
-    unsafe { libc::fnmatch(pattern.as_ptr(), name.as_ptr(), flags) == 0 }
 }
 
 /// `struct re_pattern_buffer` of `<regex.h>`.

@@ -191,7 +191,10 @@ struct State {
 
 /// Reads the command line.
 pub(super) fn parse(args: Vec<OsString>, permute: bool) -> Result<Asked, Refused> {
-    let mut state = State::default();
+    let mut state = State {
+        config: Config::new(),
+        ..State::default()
+    };
     let mut operands = Vec::new();
     // Digits next to each other in one word are one number.
     let (mut digits, mut digits_in) = (0u64, 0);

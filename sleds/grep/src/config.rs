@@ -83,7 +83,7 @@ impl Globs {
 }
 
 /// A search, as the command line asks for it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Config {
     pub(super) patterns: Vec<Vec<u8>>,
     pub(super) matcher: Option<Matcher>,
@@ -127,50 +127,17 @@ pub(super) struct Config {
     pub(super) nobody: bool,
 }
 
-impl Default for Config {
-    fn default() -> Config {
+impl Config {
+    /// What holds unless an option says otherwise.
+    pub(super) fn new() -> Config {
         Config {
-            patterns: Vec::new(),
-            matcher: None,
-            icase: false,
-            whole_words: false,
-            whole_lines: false,
             eol: b'\n',
-            no_messages: false,
-            invert: false,
             max_count: u64::MAX,
-            byte_offset: false,
-            line_number: false,
-            line_buffered: false,
-            with_filename: None,
-            label: None,
-            only_matching: false,
-            quiet: false,
-            binary: Binary::Named,
-            directories: Directories::Read,
-            devices: Devices::Named,
-            dereference: false,
-            file_globs: Globs::default(),
-            directory_globs: Globs::default(),
-            listing: Listing::None,
-            count: false,
-            initial_tab: false,
-            null_names: false,
-            before: None,
-            after: None,
             separator: Some(b"--".to_vec()),
-            color: Color::Never,
-            plan: Plan::Auto,
-            files: Vec::new(),
-            here: false,
-            warnings: Vec::new(),
-            utf8: false,
-            nobody: false,
+            ..Config::default()
         }
     }
-}
 
-impl Config {
     /// True if one selected line says all there is to say about a file.
     pub(super) fn first_is_enough(&self) -> bool {
         self.quiet || self.listing != Listing::None

@@ -101,7 +101,7 @@ proptest! {
             count,
             only_matching: only,
             binary,
-            ..Config::default()
+            ..Config::new()
         };
         let straight = run(&config, &data, pieces(&data, &[]));
         let mut mixed = pieces(&data, &cuts);

@@ -71,7 +71,7 @@ fn print(text: &str, complaints: &mut Complaints) {
 }
 
 /// Writes `sleds TOOL: TEXT` as one piece, which is not mixed with what others write.
-fn note(tool: &str, text: impl AsRef<[u8]>) {
+pub fn note(tool: &str, text: impl AsRef<[u8]>) {
     let mut line = format!("sleds {tool}: ").into_bytes();
     line.extend_from_slice(text.as_ref());
     line.push(b'\n');

@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-use crate::locale::{Charset, Locale};
+use super::quote::quotation_marks;
 
 /// Whether an option takes an argument, and what help calls it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -239,10 +239,7 @@ pub fn one_of<T: Copy + PartialEq>(
         Some(_) => "ambiguous",
         None => "invalid",
     };
-    let (open, close) = match Locale::of_environment().charset() {
-        Charset::Utf8 => ("‘", "’"),
-        _ => ("'", "'"),
-    };
+    let (open, close) = quotation_marks();
     let mut text = format!("{what} argument {open}").into_bytes();
     text.extend_from_slice(word.as_bytes());
     let mut rest = format!("{close} for {open}{option}{close}\nValid arguments are:");

@@ -4,10 +4,11 @@
 //! quotes, with `$'\n'` for what cannot be shown; one with a single quote and otherwise harmless
 //! characters stands in double quotes.
 
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::locale::{Decoded, Locale};
+use crate::locale::{Charset, Decoded, Locale};
 
 /// `name` in quotes, as in `extra operand 'x'`.
 pub fn quoted(name: impl AsRef<Path>) -> Vec<u8> {
@@ -112,15 +113,80 @@ impl<'a> Name<'a> {
 }
 
 fn escape(byte: u8, out: &mut Vec<u8>) {
-    let short = match byte {
-        0x07 => b'a',
-        0x08 => b'b',
-        b'\t' => b't',
-        b'\n' => b'n',
-        0x0b => b'v',
-        0x0c => b'f',
-        b'\r' => b'r',
-        _ => return out.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
-    };
-    out.extend_from_slice(&[b'\\', short]);
+    match escape_letter(char::from(byte)) {
+        Some(letter) => out.extend_from_slice(&[b'\\', letter]),
+        None => out.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+    }
+}
+
+/// What the locale puts around words.
+pub fn quotation_marks() -> (&'static str, &'static str) {
+    match Locale::of_environment().charset() {
+        Charset::Utf8 => ("‘", "’"),
+        _ => ("'", "'"),
+    }
+}
+
+/// `text` in the locale's quotation marks, with what does not print written as C does.
+pub fn quoted_in_locale(text: &[u8]) -> Vec<u8> {
+    let utf8 = Locale::of_environment().charset() == Charset::Utf8;
+    let (open, close) = quotation_marks();
+    let mut quoted = Vec::with_capacity(text.len() + 6);
+    quoted.extend_from_slice(open.as_bytes());
+    if utf8 {
+        for part in text.utf8_chunks() {
+            for c in part.valid().chars() {
+                quote_char(&mut quoted, c);
+            }
+            for byte in part.invalid() {
+                let _ = write!(quoted, "\\{byte:03o}");
+            }
+        }
+    } else {
+        for byte in text {
+            match byte {
+                b'\'' => quoted.extend_from_slice(b"\\'"),
+                byte if byte.is_ascii() => quote_char(&mut quoted, char::from(*byte)),
+                byte => {
+                    let _ = write!(quoted, "\\{byte:03o}");
+                }
+            }
+        }
+    }
+    quoted.extend_from_slice(close.as_bytes());
+    quoted
+}
+
+fn quote_char(quoted: &mut Vec<u8>, c: char) {
+    if let Some(letter) = escape_letter(c) {
+        quoted.extend_from_slice(&[b'\\', letter]);
+        return;
+    }
+    let mut bytes = [0; 4];
+    let bytes = c.encode_utf8(&mut bytes).as_bytes();
+    if c == '’' {
+        quoted.push(b'\\');
+    }
+    if Locale::of_environment().is_print(c.into()) {
+        quoted.extend_from_slice(bytes);
+    } else {
+        for byte in bytes {
+            let _ = write!(quoted, "\\{byte:03o}");
+        }
+    }
+}
+
+/// The letter after the backslash by which C writes a character.
+pub fn escape_letter(c: char) -> Option<u8> {
+    Some(match c {
+        '\x07' => b'a',
+        '\x08' => b'b',
+        '\x0c' => b'f',
+        '\n' => b'n',
+        '\r' => b'r',
+        '\t' => b't',
+        '\x0b' => b'v',
+        '\\' => b'\\',
+        _ => return None,
+    })
 }

@@ -55,18 +55,16 @@ pub(super) fn of(
 
 /// The disks under what is mounted, each once, with a place where it is.
 fn disks() -> BTreeMap<PathBuf, PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
     let mut disks = BTreeMap::new();
-    for point in points {
-        let place = File::open(point).and_then(|directory| Place::of(&directory));
+    for point in sleds::mounts().into_iter().map(|mount| mount.point) {
+        let place = File::open(&point).and_then(|directory| Place::of(&directory));
         for device in place.map(|place| place.chain).unwrap_or_default() {
             let pieced = ["loop", "zram", "ram"]
                 .iter()
                 .any(|kind| device.name.starts_with(kind));
             if device.bytes.is_some_and(|bytes| bytes > 0) && !pieced {
                 let disk = Path::new("/dev").join(&device.name);
-                disks.entry(disk).or_insert_with(|| PathBuf::from(point));
+                disks.entry(disk).or_insert_with(|| point.clone());
                 // What it is made of is measured through it.
                 break;
             }

@@ -19,16 +19,15 @@ mod tests;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Command, FromArgMatches as _, Subcommand, value_parser};
 use sleds::Plan;
 
-use hdu::{Fits, Which, named, which_of};
+use hdu::{named, which_of};
 use image::Stored;
-use sleds_common::Tool;
+use sleds_common::{Tool, plan};
 use target::Target;
 
 pub(crate) const TOOL: Tool = Tool {
@@ -37,103 +36,71 @@ pub(crate) const TOOL: Tool = Tool {
     run,
 };
 
+#[derive(Subcommand)]
+enum Fits {
+    /// Copies a FITS file and appends the histogram of an image's values as a table
+    #[command(
+        after_help = "Values are those with BSCALE and BZERO; pixels that are BLANK or NaN are not \
+                      counted. The table has the columns X (middle of the bin), Y (count) and ERROR \
+                      (its root)."
+    )]
+    Hist {
+        #[command(flatten)]
+        common: Common,
+        /// LOW:HIGH; an end left out is the data's, '-' is both
+        #[arg(allow_hyphen_values = true)]
+        range: String,
+        /// Width of a bin
+        #[arg(value_parser = positive)]
+        binsize: f64,
+    },
+    /// Makes a smaller FITS image of sums over rectangles
+    #[command(
+        after_help = "Bins that are not complete at the edges are dropped. Of an image with more than \
+                      two axes, each plane is done. Pixels that are BLANK or NaN are left out of sums \
+                      and averages; a bin of nothing else is BLANK or NaN."
+    )]
+    Bin {
+        #[command(flatten)]
+        common: Common,
+        /// Width of a bin in pixels
+        #[arg(value_parser = value_parser!(u64).range(1..))]
+        xbinsize: u64,
+        /// Height of a bin [default: xbinsize]
+        #[arg(value_parser = value_parser!(u64).range(1..))]
+        ybinsize: Option<u64>,
+        /// Averages, not sums
+        #[arg(long)]
+        average: bool,
+        /// How the result is stored [default: as the image]
+        #[arg(long, allow_negative_numbers = true, value_parser = ["8", "16", "32", "64", "-32", "-64"])]
+        bitpix: Option<String>,
+    },
+}
+
+/// What both commands are told.
+#[derive(clap::Args)]
+struct Common {
+    /// The file; FILE[2], FILE+2 or FILE[NAME] is one of its HDUs
+    infile: OsString,
+    /// The file to make; with ! before it, it may exist
+    outfile: OsString,
+    /// The HDU; 0 is the primary one [default: the first image]
+    #[arg(long, value_name = "N|NAME")]
+    hdu: Option<String>,
+    /// Replace the output if it exists
+    #[arg(long)]
+    clobber: bool,
+    /// Order of reading: best reads what is cheap first, auto where it pays
+    #[arg(long, value_name = "PLAN", value_parser = plan::NAMES.map(|(name, _)| name), default_value = "auto")]
+    plan: String,
+}
+
 fn command() -> Command {
-    Command::new("fits")
-        .about("Histograms and rebins FITS images, reading what is cheap first")
+    let about = "Histograms and rebins FITS images, reading what is cheap first";
+    Fits::augment_subcommands(Command::new("fits").about(about))
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(hist_command())
-        .subcommand(bin_command())
-}
-
-fn common(command: Command) -> Command {
-    let plans = sleds_common::plan::NAMES.map(|(name, _)| name);
-    command
-        .arg(
-            Arg::new("infile")
-                .required(true)
-                .value_parser(value_parser!(OsString))
-                .help("The file; FILE[2], FILE+2 or FILE[NAME] is one of its HDUs"),
-        )
-        .arg(
-            Arg::new("outfile")
-                .required(true)
-                .value_parser(value_parser!(OsString))
-                .help("The file to make; with ! before it, it may exist"),
-        )
-        .arg(
-            Arg::new("hdu")
-                .long("hdu")
-                .value_name("N|NAME")
-                .help("The HDU; 0 is the primary one [default: the first image]"),
-        )
-        .arg(
-            Arg::new("clobber")
-                .long("clobber")
-                .action(ArgAction::SetTrue)
-                .help("Replace the output if it exists"),
-        )
-        .arg(
-            Arg::new("plan")
-                .long("plan")
-                .value_name("PLAN")
-                .value_parser(plans)
-                .default_value("auto")
-                .help("Order of reading: best reads what is cheap first, auto where it pays"),
-        )
-}
-
-fn hist_command() -> Command {
-    let command = Command::new("hist")
-        .about("Copies a FITS file and appends the histogram of an image's values as a table")
-        .after_help(
-            "Values are those with BSCALE and BZERO; pixels that are BLANK or NaN are not counted. \
-             The table has the columns X (middle of the bin), Y (count) and ERROR (its root).",
-        );
-    common(command)
-        .arg(
-            Arg::new("range")
-                .required(true)
-                .allow_hyphen_values(true)
-                .help("LOW:HIGH; an end left out is the data's, '-' is both"),
-        )
-        .arg(
-            Arg::new("binsize")
-                .required(true)
-                .value_parser(positive)
-                .help("Width of a bin"),
-        )
-}
-
-fn bin_command() -> Command {
-    let command = Command::new("bin")
-        .about("Makes a smaller FITS image of sums over rectangles")
-        .after_help(
-            "Bins that are not complete at the edges are dropped. Of an image with more than two \
-             axes, each plane is done. Pixels that are BLANK or NaN are left out of sums and \
-             averages; a bin of nothing else is BLANK or NaN.",
-        );
-    let size = |name: &'static str| Arg::new(name).value_parser(value_parser!(u64).range(1..));
-    common(command)
-        .arg(
-            size("xbinsize")
-                .required(true)
-                .help("Width of a bin in pixels"),
-        )
-        .arg(size("ybinsize").help("Height of a bin [default: xbinsize]"))
-        .arg(
-            Arg::new("average")
-                .long("average")
-                .action(ArgAction::SetTrue)
-                .help("Averages, not sums"),
-        )
-        .arg(
-            Arg::new("bitpix")
-                .long("bitpix")
-                .allow_negative_numbers(true)
-                .value_parser(["8", "16", "32", "64", "-32", "-64"])
-                .help("How the result is stored [default: as the image]"),
-        )
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -147,10 +114,9 @@ fn positive(text: &str) -> Result<f64, String> {
 fn run(args: Vec<OsString>) -> ExitCode {
     let command = command().bin_name("sleds fits").no_binary_name(true);
     let matches = command.get_matches_from(args);
-    let Some((name, matches)) = matches.subcommand() else {
-        return ExitCode::from(2);
-    };
-    match work(name, matches) {
+    let fits = Fits::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let name = matches.subcommand_name().unwrap_or_default();
+    match work(name, &fits) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sleds fits {name}: {error:#}");
@@ -159,80 +125,56 @@ fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// What both commands are told.
-struct Given {
-    input: PathBuf,
-    output: PathBuf,
-    which: Which,
-    clobber: bool,
-    plan: Plan,
-}
-
-fn given(matches: &ArgMatches) -> Given {
-    let word = |name: &str| {
-        matches
-            .get_one::<OsString>(name)
-            .cloned()
-            .unwrap_or_default()
-    };
-    let (input, mut which) = named(&word("infile"));
-    if let Some(hdu) = matches.get_one::<String>("hdu") {
+fn work(name: &str, command: &Fits) -> Result<()> {
+    let (Fits::Hist { common, .. } | Fits::Bin { common, .. }) = command;
+    let (input, mut which) = named(&common.infile);
+    if let Some(hdu) = &common.hdu {
         which = which_of(hdu);
     }
-    let output = word("outfile");
-    // The sign by which cfitsio's programs are told to replace a file.
-    let stripped = output.as_bytes().strip_prefix(b"!").map(OsStr::from_bytes);
-    let plan = matches.get_one::<String>("plan");
-    let plan = sleds_common::plan::NAMES
-        .iter()
-        .find(|(name, _)| plan.is_some_and(|p| p == name));
-    Given {
-        input,
-        clobber: matches.get_flag("clobber") || stripped.is_some(),
-        output: stripped.unwrap_or(&output).into(),
-        which,
-        plan: plan.map_or(Plan::Auto, |(_, plan)| *plan),
-    }
-}
-
-fn work(name: &str, matches: &ArgMatches) -> Result<()> {
-    let given = given(matches);
-    let path = given.input.display().to_string();
-    let range = match matches.try_get_one::<String>("range") {
-        Ok(Some(text)) => {
-            let range = hist::Range::parse(text);
-            range.with_context(|| format!("{text} is not a range, such as 0:100"))?
-        }
-        _ => hist::Range::default(),
+    let plan = plan::NAMES.iter().find(|(name, _)| *name == common.plan);
+    let plan = plan.map_or(Plan::Auto, |(_, plan)| *plan);
+    let range = match command {
+        Fits::Hist { range, .. } => hist::Range::parse(range)
+            .with_context(|| format!("{range} is not a range, such as 0:100"))?,
+        Fits::Bin { .. } => hist::Range::default(),
     };
-    let fits = Fits::open(&given.input).with_context(|| path.clone())?;
+    let path = input.display().to_string();
+    let fits = hdu::Fits::open(&input).with_context(|| path.clone())?;
     // Known to be wanted before anything is written.
-    fits.image(&given.which).with_context(|| path.clone())?;
+    fits.image(&which).with_context(|| path.clone())?;
     if fits.bytes < fits.file_bytes {
         let more = fits.file_bytes - fits.bytes;
         eprintln!("sleds fits {name}: {path}: {more} bytes behind the last HDU are left out");
     }
-    let target = Target::new(&given.output, given.clobber)?;
-    let done = match name {
-        "hist" => {
+    // The sign by which cfitsio's programs are told to replace a file.
+    let stripped = common.outfile.as_bytes().strip_prefix(b"!");
+    let output = stripped.map_or(&common.outfile[..], OsStr::from_bytes);
+    let target = Target::new(output.as_ref(), common.clobber || stripped.is_some())?;
+    let done = match command {
+        Fits::Hist { binsize, .. } => {
             let job = hist::Job {
-                which: &given.which,
+                which: &which,
                 range,
-                binsize: matches.get_one("binsize").copied().unwrap_or(1.0),
-                plan: given.plan,
+                binsize: *binsize,
+                plan,
             };
             hist::hist(&fits, &job, target)
         }
-        _ => {
-            let x = matches.get_one("xbinsize").copied().unwrap_or(1);
-            let bitpix = matches.get_one::<String>("bitpix");
+        Fits::Bin {
+            xbinsize,
+            ybinsize,
+            average,
+            bitpix,
+            ..
+        } => {
+            let bitpix = bitpix.as_ref().and_then(|text| text.parse().ok());
             let job = rebin::Job {
-                which: &given.which,
-                x,
-                y: matches.get_one("ybinsize").copied().unwrap_or(x),
-                average: matches.get_flag("average"),
-                stored: bitpix.and_then(|text| Stored::of(text.parse().ok()?)),
-                plan: given.plan,
+                which: &which,
+                x: *xbinsize,
+                y: ybinsize.unwrap_or(*xbinsize),
+                average: *average,
+                stored: bitpix.and_then(Stored::of),
+                plan,
             };
             rebin::bin(&fits, &job, target)
         }
