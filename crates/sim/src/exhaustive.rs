@@ -11,47 +11,39 @@ use forebay_rng::Rng;
 
 use crate::disk::{Coin, Faults, Outage};
 use crate::history::{Action, random_action};
-use crate::plan::{After, Kind, Life, Looks, Plan};
+use crate::plan::{After, Conditions, Life, Looks, Plan};
+use crate::role::{Each, Role};
+use crate::subject::Subject;
+use crate::workload::Script;
 use crate::world::{self, Outcome, Tally};
 
-const DATA_BYTES: u64 = 128 << 10;
+/// Bytes of a volume on which requests fail.
+const LEN: u64 = 128 << 10;
 /// The longest write that is applied whole or not at all.
-const ATOMIC_BYTES: u64 = 1 << 20;
+pub const ATOMIC_BYTES: u64 = 1 << 20;
 
 /// What is tried in full.
 #[derive(Clone, Debug)]
-pub enum Case {
-    /// Every cut of a run of this seed; what is different from an ordinary volume.
-    Cuts(u64, Variant),
-    /// Every request of a kind failing, of a disk (`log` or `data`), for so many requests or for
-    /// good.
-    Failing {
-        /// Of the script.
-        seed: u64,
-        /// True for the log, false for the data device.
-        log: bool,
-        /// Which requests fail.
-        op: Op,
-        /// How many; none: all from the n-th on.
-        requests: Option<u64>,
-        /// A flush that fails loses what it was for.
-        forgetful: bool,
-    },
+pub enum Case<S: Subject> {
+    /// Every cut of a run, which has a name.
+    Cuts(String, Plan<S>),
+    /// Every request of a kind failing, of a disk, for so many requests or for good.
+    Failing(Failing<S::Role>),
 }
 
-/// How a volume differs from an ordinary one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Variant {
-    /// Not at all.
-    Plain,
-    /// Writes are acknowledged when they are durable.
-    Durable,
-    /// Large writes go past the log.
-    Bypass,
-    /// Blocks of 4096 bytes.
-    LargeBlocks,
-    /// Writes of up to 1 MiB, which span segments, and more of them than the log holds.
-    Wrapping,
+/// Requests that fail.
+#[derive(Clone, Debug)]
+pub struct Failing<R> {
+    /// Of the script.
+    pub seed: u64,
+    /// Whose requests.
+    pub disk: R,
+    /// Which.
+    pub op: Op,
+    /// How many; none: all from the n-th on.
+    pub requests: Option<u64>,
+    /// A flush that fails loses what it was for.
+    pub forgetful: bool,
 }
 
 /// What trying a case came to.
@@ -66,19 +58,12 @@ pub struct Tried {
 }
 
 /// All cases, in order, for scripts of `seed`.
-pub fn cases(seed: u64) -> Vec<Case> {
-    let variants = [
-        Variant::Wrapping,
-        Variant::Plain,
-        Variant::Durable,
-        Variant::Bypass,
-        Variant::LargeBlocks,
-    ];
-    let mut cases: Vec<Case> = variants.map(|variant| Case::Cuts(seed, variant)).into();
-    for log in [true, false] {
+pub fn cases<S: Subject>(seed: u64) -> Vec<Case<S>> {
+    let cuts = S::cut_everywhere(seed).into_iter();
+    let mut cases: Vec<Case<S>> = cuts.map(|(name, plan)| Case::Cuts(name, plan)).collect();
+    for disk in S::Role::ALL {
         for op in [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes] {
-            // A log is neither discarded nor zeroed but when it is made.
-            if log && matches!(op, Op::Discard | Op::WriteZeroes) {
+            if S::failing(*disk, op).is_none() {
                 continue;
             }
             for requests in [Some(1), Some(5), None] {
@@ -86,13 +71,13 @@ pub fn cases(seed: u64) -> Vec<Case> {
                     if forgetful && op != Op::Flush {
                         continue;
                     }
-                    cases.push(Case::Failing {
+                    cases.push(Case::Failing(Failing {
                         seed,
-                        log,
+                        disk: *disk,
                         op,
                         requests,
                         forgetful,
-                    });
+                    }));
                 }
             }
         }
@@ -100,14 +85,14 @@ pub fn cases(seed: u64) -> Vec<Case> {
     cases
 }
 
-/// A script in which everything occurs: all kinds of requests, overlaps, pauses in which data is
-/// destaged and superblocks are noted.
-fn script(seed: u64, len: usize, plan: &Plan) -> Vec<Action> {
-    let (rng, block, volume) = (Rng::new(seed), u64::from(plan.block), plan.data_len);
+/// A script in which everything occurs: all kinds of requests, overlaps, pauses in which what was put
+/// off is done. In blocks of `block` bytes, on a volume of `len`.
+fn script(seed: u64, count: usize, block: u64, len: u64) -> Vec<Action> {
+    let rng = Rng::new(seed);
     let align = |range: Range<u64>| range.start / block * block..range.end.next_multiple_of(block);
-    let action = |_| match random_action(&rng, &(0..volume), 48 << 10) {
-        Action::Write { fua: false, .. } if volume > ATOMIC_BYTES && rng.one_in(8) => {
-            let at = rng.below((volume - ATOMIC_BYTES) / block + 1) * block;
+    let action = |_| match random_action(&rng, &(0..len), 48 << 10) {
+        Action::Write { fua: false, .. } if len > ATOMIC_BYTES && rng.one_in(8) => {
+            let at = rng.below((len - ATOMIC_BYTES) / block + 1) * block;
             let range = at..at + ATOMIC_BYTES;
             Action::Write { range, fua: false }
         }
@@ -119,17 +104,22 @@ fn script(seed: u64, len: usize, plan: &Plan) -> Vec<Action> {
         Action::Discard(range) => Action::Discard(align(range)),
         other => other,
     };
-    (0..len).map(action).collect()
+    (0..count).map(action).collect()
 }
 
-fn life(seed: u64, block: u32, actions: Vec<Action>, looks: Looks) -> Life {
-    let script = crate::workload::Script {
+fn life<R: Role>(seed: u64, block: u32, actions: Vec<Action>, looks: Looks) -> Life<R> {
+    let script = Script {
         actions,
         rules: Vec::new(),
     };
+    let disk = Conditions {
+        block,
+        slowest: Duration::from_micros(300),
+        flush_takes: None,
+        faults: Faults::default(),
+    };
     Life {
         seed,
-        blocks: (block, block),
         scripts: vec![script],
         stop_at: None,
         killed: false,
@@ -137,105 +127,69 @@ fn life(seed: u64, block: u32, actions: Vec<Action>, looks: Looks) -> Life {
         after: After::Cut,
         coin: Coin::Blocks(seed),
         looks,
-        slowest: (Duration::from_micros(300), Duration::from_micros(300)),
-        flush_takes: None,
-        log: Faults::default(),
-        data: Faults::default(),
+        disks: Each::of(|_| disk.clone()),
     }
 }
 
-fn plan(seed: u64, kind: Kind) -> Plan {
+fn plan<S: Subject>(seed: u64, volume: S, block: u32, len: u64) -> Plan<S> {
     Plan {
         seed,
-        kind,
-        block: 512,
-        data_len: DATA_BYTES,
-        regions: std::iter::once(0..DATA_BYTES).collect(),
-        durable_writes: false,
-        max_delay: Duration::from_millis(5),
-        bypass: None,
-        map_memory: None,
-        used_log: false,
+        volume,
+        block,
+        len,
+        regions: std::iter::once(0..len).collect(),
         clock_leaps: None,
         resends: None,
-        flood: false,
         lives: Vec::new(),
     }
 }
 
-/// A run that is cut everywhere.
-fn cuts(seed: u64, variant: Variant) -> Plan {
-    let mut plan = plan(seed, Kind::Calm);
-    match variant {
-        Variant::Plain => {}
-        Variant::Durable => plan.durable_writes = true,
-        Variant::Bypass => plan.bypass = Some(8 << 10),
-        Variant::LargeBlocks => plan.block = 4096,
-        Variant::Wrapping => {
-            plan.data_len = ATOMIC_BYTES + (64 << 10);
-            plan.regions = std::iter::once(0..plan.data_len).collect();
-        }
-    }
+/// A run that is cut everywhere, for [`Subject::cut_everywhere`]: one life of a volume of `len` bytes in
+/// blocks of `block`, drained at its end.
+pub fn cuts<S: Subject>(seed: u64, volume: S, block: u32, len: u64) -> Plan<S> {
     let looks = Looks::Each {
         combinations: 6,
         recoveries: 23,
     };
-    let actions = script(seed, 70, &plan);
-    let mut whole = life(seed, plan.block, actions, looks);
-    whole.after = After::Drain;
-    plan.lives = vec![whole];
+    let actions = script(seed, 70, block.into(), len);
+    let mut plan = plan(seed, volume, block, len);
+    plan.lives = vec![Life {
+        after: After::Drain,
+        ..life(seed, block, actions, looks)
+    }];
     plan
 }
 
-/// A log with something in it is taken up, used and drained, while requests fail from the n-th on.
-fn failing(case: &Case, n: u64) -> Option<Plan> {
-    let Case::Failing {
-        seed,
-        log,
-        op,
-        requests,
-        forgetful,
-    } = *case
-    else {
-        return None;
-    };
-    let kind = match (log, op) {
-        (true, Op::Read) => Kind::LogReadsFail,
-        (true, _) => Kind::LogFails,
-        (false, _) => Kind::DataFails,
-    };
-    let mut plan = plan(seed, kind);
+/// A volume with something in it is taken up, used and drained, while requests fail from the n-th on.
+fn failing<S: Subject>(case: &Failing<S::Role>, n: u64) -> Plan<S> {
+    let (seed, block) = (case.seed, 512);
+    let actions = |seed, count| script(seed, count, block.into(), LEN);
     let quiet = Looks::OneIn(u64::MAX);
-    let mut before = life(seed, plan.block, script(seed, 12, &plan), quiet);
-    before.coin = Coin::Keep;
-    let mut after = life(
-        seed + 1,
-        plan.block,
-        script(seed + 1, 40, &plan),
-        Looks::OneIn(8),
-    );
-    after.after = After::Drain;
-    let reads = op == Op::Read;
-    let faults = Faults {
+    let before = Life {
+        coin: Coin::Keep,
+        ..life(seed, block, actions(seed, 12), quiet)
+    };
+    let mut after = Life {
+        after: After::Drain,
+        ..life(seed + 1, block, actions(seed + 1, 40), Looks::OneIn(8))
+    };
+    after.disks[case.disk].faults = Faults {
         outage: Some(Outage {
             from: n,
-            op: Some(op),
-            requests,
-            reads,
+            op: Some(case.op),
+            requests: case.requests,
+            reads: case.op == Op::Read,
         }),
-        forgetful,
+        forgetful: case.forgetful,
         ..Faults::default()
     };
-    if log {
-        after.log = faults
-    } else {
-        after.data = faults
-    }
+    let volume = S::failing(case.disk, case.op).expect("a disk that is asked for such");
+    let mut plan = plan(seed, volume, block, LEN);
     plan.lives = vec![before, after];
-    Some(plan)
+    plan
 }
 
-fn try_plan(name: String, plan: &Plan, tried: &mut Tried) -> Outcome {
+fn try_plan<S: Subject>(name: String, plan: &Plan<S>, tried: &mut Tried) -> Outcome {
     let outcome = world::run(plan, false);
     tried.tally.add(&outcome.tally);
     if outcome.violation.is_some() {
@@ -245,19 +199,20 @@ fn try_plan(name: String, plan: &Plan, tried: &mut Tried) -> Outcome {
 }
 
 /// Tries a case in full.
-pub fn try_case(case: &Case) -> Tried {
+pub fn try_case<S: Subject>(case: &Case<S>) -> Tried {
     let mut tried = Tried {
         cases: 1,
         ..Tried::default()
     };
     match case {
-        Case::Cuts(seed, variant) => {
-            try_plan(format!("{case:?}"), &cuts(*seed, *variant), &mut tried);
+        Case::Cuts(name, plan) => {
+            try_plan(format!("cuts of {name}"), plan, &mut tried);
         }
-        Case::Failing { .. } => {
+        Case::Failing(which) => {
             for n in 0.. {
-                let plan = failing(case, n).expect("such a case");
-                let outcome = try_plan(format!("{case:?} from request {n} on"), &plan, &mut tried);
+                let plan = failing::<S>(which, n);
+                let name = format!("{which:?} from request {n} on");
+                let outcome = try_plan(name, &plan, &mut tried);
                 // Past the last request of its kind.
                 if outcome.tally.faults == 0 || !tried.violations.is_empty() {
                     break;
@@ -269,7 +224,7 @@ pub fn try_case(case: &Case) -> Tried {
 }
 
 /// Tries all cases, on so many threads, until something is found.
-pub fn try_all(cases: &[Case], jobs: usize) -> Tried {
+pub fn try_all<S: Subject>(cases: &[Case<S>], jobs: usize) -> Tried {
     let (next, all) = (Mutex::new(cases.iter()), Mutex::new(Tried::default()));
     let take = || next.lock().expect("no panic holds it").next();
     std::thread::scope(|threads| {

@@ -5,21 +5,21 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::checkers::Violation;
 use crate::plan::Plan;
+use crate::subject::Subject;
+use crate::violation::Violation;
 use crate::world::{self, Outcome, Tally};
 
 /// Seeds that are kept of violations of one shape.
 const SEEDS_KEPT: usize = 24;
 
 /// What makes a world of a seed.
-pub type Planner<'a> = &'a (dyn Fn(u64) -> Plan + Sync);
+pub type Planner<'a, S> = &'a (dyn Fn(u64) -> Plan<S> + Sync);
 
 /// What to explore.
-#[derive(Clone)]
-pub struct Exploration<'a> {
-    /// Makes the worlds: [`Plan::of_seed`], as a rule.
-    pub planner: Planner<'a>,
+pub struct Exploration<'a, S: Subject> {
+    /// Makes the worlds: [`Subject::plan`], as a rule.
+    pub planner: Planner<'a, S>,
     /// The first seed; the others follow.
     pub seed: u64,
     /// For how long.
@@ -111,7 +111,10 @@ fn cpu_time() -> Duration {
 }
 
 /// Explores; `each` is told of every world, as it ends.
-pub fn explore(what: &Exploration<'_>, each: &(dyn Fn(u64, &Outcome) + Sync)) -> Explored {
+pub fn explore<S: Subject>(
+    what: &Exploration<'_, S>,
+    each: &(dyn Fn(u64, &Outcome) + Sync),
+) -> Explored {
     let began = Instant::now();
     let (next, points) = (AtomicU64::new(0), AtomicU64::new(0));
     let enough = AtomicBool::new(false);
@@ -181,25 +184,6 @@ impl std::fmt::Display for Explored {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn exploration(points: Option<u64>) -> Exploration<'static> {
-        Exploration {
-            planner: &Plan::of_seed,
-            seed: 1,
-            time: Duration::from_secs(600),
-            worlds: Some(200),
-            points,
-            jobs: 1,
-            violations: u64::MAX,
-        }
-    }
-
-    #[test]
-    fn an_exploration_ends_after_so_many_crash_points() {
-        let explored = explore(&exploration(Some(30)), &|_, _| ());
-        assert!(explored.tally.cycles >= 30, "{explored}");
-        assert!(explored.tally.worlds < 200, "{explored}");
-    }
 
     #[test]
     fn violations_of_one_shape_are_counted_together_and_the_lowest_seeds_kept() {

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::disk::Faults;
 use crate::history::Action;
-use crate::plan::{Life, Looks, Plan};
+use crate::plan::{Looks, Plan, Settings};
+use crate::role::Role;
+use crate::subject::Subject;
 use crate::world::{self, Limits, Moment};
 
 /// No look at all.
@@ -23,7 +25,7 @@ const ALL: Looks = Looks::Each {
 /// Makes a plan smaller for as long as the same checker is violated and the time is not up: a world
 /// that runs then is given up. What comes out depends on the time; the world it is made from does
 /// not.
-pub fn shrink(plan: &Plan, time: Duration) -> Plan {
+pub fn shrink<S: Subject>(plan: &Plan<S>, time: Duration) -> Plan<S> {
     let until = Instant::now() + time;
     let limits = Limits {
         requests: None,
@@ -59,15 +61,15 @@ pub fn shrink(plan: &Plan, time: Duration) -> Plan {
     shrinking.best
 }
 
-struct Shrinking {
-    best: Plan,
+struct Shrinking<S: Subject> {
+    best: Plan<S>,
     checker: &'static str,
     /// When it is seen in the best plan so far.
     moment: Moment,
     limits: Limits,
 }
 
-impl Shrinking {
+impl<S: Subject> Shrinking<S> {
     fn is_over(&self) -> bool {
         self.limits
             .until
@@ -83,7 +85,7 @@ impl Shrinking {
     }
 
     /// Keeps a change if the same checker still says no.
-    fn attempt(&mut self, change: impl FnOnce(&mut Plan)) -> bool {
+    fn attempt(&mut self, change: impl FnOnce(&mut Plan<S>)) -> bool {
         if self.is_over() {
             return false;
         }
@@ -151,7 +153,8 @@ impl Shrinking {
     /// Lanes in all lives, and in one.
     fn lanes(&mut self) {
         for lane in 0..self.best.regions.len() {
-            let has = |plan: &Plan, life: usize| !plan.lives[life].scripts[lane].actions.is_empty();
+            let has =
+                |plan: &Plan<S>, life: usize| !plan.lives[life].scripts[lane].actions.is_empty();
             let lives: Vec<usize> = (0..self.best.lives.len())
                 .filter(|life| has(&self.best, *life))
                 .collect();
@@ -173,31 +176,36 @@ impl Shrinking {
     fn options(&mut self) {
         self.attempt(|plan| plan.clock_leaps = None);
         self.attempt(|plan| plan.resends = None);
-        self.attempt(|plan| plan.bypass = None);
-        self.attempt(|plan| plan.map_memory = None);
-        self.attempt(|plan| plan.used_log = false);
-        self.attempt(|plan| plan.durable_writes = false);
+        for plainer in S::plainer() {
+            self.attempt(|plan| plainer(&mut plan.volume));
+        }
         for life in 0..self.best.lives.len() {
-            self.attempt(|plan| plan.lives[life].log = Faults::default());
-            self.attempt(|plan| plan.lives[life].data = Faults::default());
-            self.attempt(|plan| plan.lives[life].log.slow = None);
-            self.attempt(|plan| plan.lives[life].log.slow_reads = None);
-            self.attempt(|plan| plan.lives[life].data.slow = None);
-            self.attempt(|plan| plan.lives[life].flush_takes = None);
+            for role in S::Role::ALL {
+                self.disk(life, *role);
+            }
             self.attempt(|plan| plan.lives[life].stop_at = None);
             self.attempt(|plan| plan.lives[life].killed = false);
-            self.attempt(|plan| plan.lives[life].blocks = (plan.block, plan.block));
-            self.troubles(life, |life| &mut life.log);
-            self.troubles(life, |life| &mut life.data);
+            for role in S::Role::ALL {
+                self.attempt(|plan| plan.lives[life].disks[*role].block = plan.block);
+                self.troubles(life, *role);
+            }
         }
     }
 
+    /// What is wrong with a disk: all of it, and one thing after the other.
+    fn disk(&mut self, life: usize, role: S::Role) {
+        self.attempt(|plan| plan.lives[life].disks[role].faults = Faults::default());
+        self.attempt(|plan| plan.lives[life].disks[role].faults.slow = None);
+        self.attempt(|plan| plan.lives[life].disks[role].faults.slow_reads = None);
+        self.attempt(|plan| plan.lives[life].disks[role].flush_takes = None);
+    }
+
     /// One trouble of a disk after the other.
-    fn troubles(&mut self, life: usize, disk: fn(&mut Life) -> &mut Faults) {
-        let count = disk(&mut self.best.lives[life]).troubles.len();
+    fn troubles(&mut self, life: usize, role: S::Role) {
+        let count = self.best.lives[life].disks[role].faults.troubles.len();
         for n in (0..count).rev() {
             self.attempt(|plan| {
-                disk(&mut plan.lives[life]).troubles.remove(n);
+                plan.lives[life].disks[role].faults.troubles.remove(n);
             });
         }
     }
@@ -220,7 +228,7 @@ impl Shrinking {
     /// Shorter writes, no pauses, equal latencies: easier to read.
     fn simpler(&mut self) {
         for most in [2, 16, 128] {
-            let fewer = |plan: &mut Plan| {
+            let fewer = |plan: &mut Plan<S>| {
                 each(plan, |action| {
                     if let Action::Batch(ranges) = action {
                         ranges.truncate(most);
@@ -246,20 +254,22 @@ impl Shrinking {
         });
         for life in 0..self.best.lives.len() {
             self.attempt(|plan| {
-                plan.lives[life].slowest = (Duration::from_micros(50), Duration::from_micros(50));
+                for role in S::Role::ALL {
+                    plan.lives[life].disks[*role].slowest = Duration::from_micros(50);
+                }
             });
         }
     }
 }
 
-fn count(plan: &Plan) -> usize {
+fn count<S: Settings>(plan: &Plan<S>) -> usize {
     let scripts = plan.lives.iter().flat_map(|life| &life.scripts);
     scripts.map(|script| script.actions.len()).sum()
 }
 
 /// Takes these actions away, counted over all lives and lanes. Where rules count actions and are what
 /// matters (`rules`), the scripts that have any stay as they are.
-fn drain(plan: &mut Plan, range: Range<usize>, rules: bool) {
+fn drain<S: Settings>(plan: &mut Plan<S>, range: Range<usize>, rules: bool) {
     let mut first = 0;
     for script in plan.lives.iter_mut().flat_map(|life| &mut life.scripts) {
         let len = script.actions.len();
@@ -274,7 +284,7 @@ fn drain(plan: &mut Plan, range: Range<usize>, rules: bool) {
     }
 }
 
-fn each(plan: &mut Plan, change: impl Fn(&mut Action)) {
+fn each<S: Settings>(plan: &mut Plan<S>, change: impl Fn(&mut Action)) {
     let scripts = plan.lives.iter_mut().flat_map(|life| &mut life.scripts);
     scripts
         .flat_map(|script| &mut script.actions)
@@ -284,59 +294,5 @@ fn each(plan: &mut Plan, change: impl Fn(&mut Action)) {
 fn shorten(action: &mut Action, most: u64) {
     if let Action::Write { range, .. } | Action::Zero(range) | Action::Discard(range) = action {
         range.end = range.end.min(range.start + most);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::disk::Outage;
-    use crate::plan::Kind;
-
-    /// A world said to be calm, in whose last life the data device fails.
-    fn not_calm() -> Plan {
-        let seeds = (1..).map(Plan::of_seed);
-        let mut calm = seeds
-            .filter(|plan| plan.kind == Kind::Calm && plan.lives.len() > 2 && count(plan) > 200);
-        let mut plan = calm.next().expect("there are such");
-        let last = plan.lives.last_mut().expect("a life");
-        last.cut_at = u64::MAX;
-        last.data.outage = Some(Outage {
-            from: 0,
-            op: Some(forebay_device::Op::Read),
-            requests: None,
-            reads: true,
-        });
-        plan
-    }
-
-    #[test]
-    fn a_shrunk_world_is_small_and_the_same_checker_says_no() {
-        let plan = not_calm();
-        let checker = |plan: &Plan| world::run(plan, false).violation.map(|wrong| wrong.checker);
-        let smaller = shrink(&plan, Duration::from_secs(600));
-        assert_eq!(checker(&smaller), checker(&plan), "{smaller}");
-        assert!(checker(&plan).is_some());
-        assert!(
-            smaller.lives.len() == 1 && count(&smaller) <= 2,
-            "{smaller}"
-        );
-    }
-
-    #[test]
-    fn with_no_time_left_a_world_stays_as_it_is() {
-        let plan = not_calm();
-        let same = shrink(&plan, Duration::ZERO);
-        assert_eq!(format!("{same}"), format!("{plan}"));
-    }
-
-    #[test]
-    fn a_world_is_given_up_at_its_limit_and_says_nothing() {
-        let limits = Limits {
-            requests: Some(40),
-            until: None,
-        };
-        let outcome = world::run_within(&not_calm(), false, limits);
-        assert!(outcome.given_up && outcome.violation.is_none());
     }
 }

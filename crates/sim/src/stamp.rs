@@ -1,5 +1,7 @@
 //! Data that tells which write it is from.
 
+/// The stamp of what is on disks before anything is asked of the volume.
+pub const BEFORE: u64 = u64::MAX;
 /// Bytes in a sector.
 pub const SECTOR: usize = 512;
 

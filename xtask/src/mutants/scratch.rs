@@ -62,7 +62,13 @@ impl Scratch {
     pub(super) fn build(&self) -> Result<()> {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let output = Command::new(cargo)
-            .args(["build", "--release", "--quiet", "--package", "forebay-sim"])
+            .args([
+                "build",
+                "--release",
+                "--quiet",
+                "--package",
+                "forebay-subjects",
+            ])
             .arg("--target-dir")
             .arg(&self.build)
             .current_dir(&self.tree)

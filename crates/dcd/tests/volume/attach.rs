@@ -12,8 +12,9 @@ use forebay_device::{BufMut, Device, Durability, Op, RamDevice};
 use forebay_log::{FormatError, OpenError, Superblock};
 use forebay_rt::VirtualTime;
 use forebay_sim::disk::Coin;
-use forebay_sim::lab::{Images, LOG_BYTES, Medium, World, checked, identity, read_all};
 use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
+use forebay_subjects::cache::volume::{LOG_BYTES, fresh, identity};
 use forebay_units::ByteLen;
 
 const DATA_BYTES: u64 = 1 << 20;
@@ -145,12 +146,12 @@ fn a_data_device_of_another_size_or_block_size_is_refused() {
 #[test]
 fn a_volume_keeps_its_blocks_on_a_device_that_has_smaller_ones_now() {
     let clock = || Rc::new(VirtualTime::new());
-    let world = World::new(1, None, Medium::fresh(DATA_BYTES, 4096), 4096, clock());
+    let world = World::new(1, None, &fresh(DATA_BYTES, 4096), 4096, clock());
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 3 * LINE).await;
         volume.close().await.expect("close");
     });
-    let world = World::new(2, None, world.cut(Coin::Drop), 512, clock());
+    let world = World::new(2, None, &world.cut(Coin::Drop), 512, clock());
     assert_eq!(world.data.geometry().block_size, 512);
     let (geometry, seen) = world
         .with_volume(AttachOptions::default(), |volume| async move {

@@ -15,8 +15,8 @@ use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_rng::Rng;
 use forebay_sim::disk::Coin;
 use forebay_sim::history::{Action, History, Shared, extent, perform, random_action};
-use forebay_sim::lab::{Images, checked};
 use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{Images, checked};
 
 const DATA_BYTES: u64 = 512 << 10;
 const WHOLE: Range<u64> = 0..DATA_BYTES;

@@ -10,7 +10,7 @@ use forebay_device::{
 };
 use forebay_log::VolumeId;
 use forebay_rt::{Executor, Rt, VirtualTime};
-use forebay_sim::lab::identity;
+use forebay_subjects::cache::volume::identity;
 use forebay_units::ByteLen;
 
 const LINE: u64 = 4096;

@@ -8,8 +8,9 @@ use forebay_dcd::{AttachOptions, CheckVerdict, CreateOptions, Volume, VolumeId};
 use forebay_device::{BufMut, Device, Durability, Geometry, RamDevice, Room};
 use forebay_rng::Rng;
 use forebay_sim::history::{History, Shared, perform, random_action};
-use forebay_sim::lab::{Images, LOG_BYTES, World, checked, fresh_log, identity, read_all};
 use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{Images, World, checked, fresh_log, read_all};
+use forebay_subjects::cache::volume::{LOG_BYTES, identity};
 use forebay_units::ByteLen;
 
 const DATA_BYTES: u64 = 1 << 20;

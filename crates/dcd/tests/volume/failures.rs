@@ -11,8 +11,9 @@ use forebay_dcd::{
 use forebay_device::{BufMut, Device, Durability, Op, Room};
 use forebay_rt::Rt;
 use forebay_sim::disk::Coin;
-use forebay_sim::lab::{Images, LOG_BYTES, Memory, VOLUME, World, checked, fresh_log};
 use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{Images, Memory, World, checked, fresh_log};
+use forebay_subjects::cache::volume::{LOG_BYTES, VOLUME};
 use forebay_units::ByteLen;
 
 const DATA_BYTES: u64 = 2 << 20;

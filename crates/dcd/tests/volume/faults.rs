@@ -10,7 +10,7 @@ use forebay_device::{BufMut, Device, DeviceError, Op};
 use forebay_rng::Rng;
 use forebay_sim::disk::{Coin, Disk};
 use forebay_sim::history::{Action, History, Shared, perform, random_action};
-use forebay_sim::lab::{Images, World, checked};
+use forebay_subjects::cache::testbed::{Images, World, checked};
 
 const DATA_BYTES: u64 = 1 << 20;
 const WHOLE: Range<u64> = 0..DATA_BYTES;

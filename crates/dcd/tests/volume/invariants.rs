@@ -11,8 +11,9 @@ use forebay_log::{Record, Superblock};
 use forebay_rng::Rng;
 use forebay_sim::disk::Coin;
 use forebay_sim::history::{Action, History, Shared, perform, random_action};
-use forebay_sim::lab::{Images, World, checked, identity, read_all};
 use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
+use forebay_subjects::cache::volume::identity;
 use forebay_units::{ByteLen, SegmentSeq};
 use futures_util::future::join_all;
 

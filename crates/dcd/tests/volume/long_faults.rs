@@ -10,8 +10,8 @@ use forebay_dcd::{AttachError, AttachOptions, DrainError, Mode, Volume};
 use forebay_device::{BufMut, Device, DeviceError, Durability, Op};
 use forebay_rt::Rt;
 use forebay_sim::disk::Coin;
-use forebay_sim::lab::{Images, World, checked, read_all};
 use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
 use forebay_units::ByteLen;
 
 const DATA_BYTES: u64 = 16 << 20;

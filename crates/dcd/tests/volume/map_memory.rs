@@ -9,8 +9,9 @@ use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_rng::Rng;
 use forebay_rt::VirtualTime;
 use forebay_sim::disk::{Coin, Image};
-use forebay_sim::lab::{Medium, World, checked};
 use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{World, checked};
+use forebay_subjects::cache::volume::{Medium, with_log};
 use forebay_units::ByteLen;
 use futures_util::future::join_all;
 
@@ -31,11 +32,11 @@ fn bounded() -> AttachOptions {
 }
 
 fn medium() -> Medium {
-    Medium::with_log(LOG_BYTES, Image::new(LINES * LINE), 512)
+    with_log(LOG_BYTES, &Image::new(LINES * LINE), 512)
 }
 
 fn world(seed: u64, medium: Medium) -> World {
-    World::new(seed, None, medium, 512, Rc::new(VirtualTime::new()))
+    World::new(seed, None, &medium, 512, Rc::new(VirtualTime::new()))
 }
 
 async fn write(volume: &Volume, id: u64, at: u64, len: u64) -> Result<(), DeviceError> {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use forebay_dcd::{AttachOptions, Volume};
 use forebay_device::{BufMut, Device, Durability, Room};
 use forebay_rng::Rng;
-use forebay_sim::lab::{LOG_BYTES, World, checked, fresh_log, read_all};
 use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{World, checked, fresh_log, read_all};
+use forebay_subjects::cache::volume::LOG_BYTES;
 use forebay_units::ByteLen;
 
 const DATA_BYTES: u64 = 3 << 20;

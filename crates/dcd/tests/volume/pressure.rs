@@ -10,8 +10,8 @@ use forebay_device::{BufMut, Device, DeviceError, Durability, Op};
 use forebay_rng::Rng;
 use forebay_sim::disk::Coin;
 use forebay_sim::history::{Action, History, Shared, perform, random_action};
-use forebay_sim::lab::{Images, World, checked, read_all};
 use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
 use futures_util::future::{join, join_all};
 
 const DATA_BYTES: u64 = 2 << 20;

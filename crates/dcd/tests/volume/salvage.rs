@@ -9,8 +9,9 @@ use forebay_dcd::{AttachOptions, CheckReport, SalvageError, SalvageReport, Volum
 use forebay_device::{BufMut, Device, Durability, Op};
 use forebay_log::{SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
 use forebay_sim::disk::Coin;
-use forebay_sim::lab::{Images, World, checked, identity};
 use forebay_sim::stamp::stamp;
+use forebay_subjects::cache::testbed::{Images, World, checked};
+use forebay_subjects::cache::volume::identity;
 
 const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;

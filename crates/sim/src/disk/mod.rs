@@ -50,17 +50,15 @@ pub struct Request {
 }
 
 /// Sees what a disk is asked and how it ends.
-pub trait Spy {
+pub trait Observer {
     /// A request was issued.
-    fn issued(&self, disk: &Disk, request: &Request);
+    fn issued(&self, request: &Request);
     /// A request ended; `failed` if with an error.
-    fn ended(&self, disk: &Disk, request: &Request, failed: bool);
+    fn ended(&self, request: &Request, failed: bool);
 }
 
 /// A disk of a world.
 pub struct Disk {
-    /// What it is called: `log` or `data`.
-    pub name: &'static str,
     rt: Rt,
     power: Rc<Power>,
     rng: Rc<Rng>,
@@ -92,19 +90,12 @@ pub struct Disk {
     /// Every write, as issued.
     pub writes: RefCell<Vec<Range<u64>>>,
     /// Who sees what is asked of it.
-    pub spy: RefCell<Option<Rc<dyn Spy>>>,
+    pub observer: RefCell<Option<Rc<dyn Observer>>>,
 }
 
 impl Disk {
     /// A disk that holds `image`, in blocks of `block` bytes.
-    pub fn new(
-        name: &'static str,
-        rt: &Rt,
-        power: &Rc<Power>,
-        rng: &Rc<Rng>,
-        image: Image,
-        block: u32,
-    ) -> Rc<Disk> {
+    pub fn new(rt: &Rt, power: &Rc<Power>, rng: &Rc<Rng>, image: Image, block: u32) -> Rc<Disk> {
         let geometry = Geometry {
             len: image.len(),
             block_size: block,
@@ -115,7 +106,6 @@ impl Disk {
             zeroes_by_unmapping: true,
         };
         Rc::new(Disk {
-            name,
             rt: rt.clone(),
             power: Rc::clone(power),
             rng: Rc::clone(rng),
@@ -138,7 +128,7 @@ impl Disk {
             flushes: Cell::new(0),
             flushing: Cell::new(0),
             writes: RefCell::default(),
-            spy: RefCell::new(None),
+            observer: RefCell::new(None),
         })
     }
 
@@ -155,17 +145,17 @@ impl Disk {
             fua,
         };
         self.rot_if_due(id);
-        let spy = self.spy.borrow().clone();
-        if let Some(spy) = spy {
-            spy.issued(self, &request);
+        let observer = self.observer.borrow().clone();
+        if let Some(observer) = observer {
+            observer.issued(&request);
         }
         request
     }
 
     fn ended<T>(&self, request: &Request, out: Result<T, DeviceError>) -> Result<T, DeviceError> {
-        let spy = self.spy.borrow().clone();
-        if let Some(spy) = spy {
-            spy.ended(self, request, out.is_err());
+        let observer = self.observer.borrow().clone();
+        if let Some(observer) = observer {
+            observer.ended(request, out.is_err());
         }
         out
     }

@@ -132,20 +132,23 @@ impl Disk {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
     use std::time::Duration;
 
     use forebay_device::{BufMut, Device, Durability};
+    use forebay_rng::Rng;
+    use forebay_rt::{Executor, VirtualTime};
 
-    use crate::disk::Coin;
-    use crate::lab::Images;
+    use crate::disk::{Coin, Disk, Image, Power};
 
     /// A flush that was under way when the same was written again made neither durable.
     #[test]
     fn a_flush_is_for_what_was_done_before_it_though_that_is_written_again_meanwhile() {
-        let world = Images::fresh(1 << 20).world(1, None);
-        let (rt, disk) = (world.rt.clone(), std::rc::Rc::clone(&world.data));
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let (rt, power, rng) = (executor.rt(), Power::new(None), Rc::new(Rng::new(1)));
+        let disk = Disk::new(&rt, &power, &rng, Image::new(1 << 20), 512);
         disk.flush_takes.set(Some(Duration::from_secs(1)));
-        let kept = world.run(async move {
+        let kept = executor.block_on(async move {
             let ones = || BufMut::copy_of(&[1; 512]).freeze();
             disk.write(0, ones(), Durability::Flush).await.unwrap();
             let (flushing, again) = futures_util::future::join(disk.flush(), async {
@@ -156,6 +159,6 @@ mod tests {
             (flushing.unwrap(), again.unwrap());
             disk.cut(Coin::Drop).bytes(0..512)
         });
-        assert_eq!(kept.unwrap(), [1; 512]);
+        assert_eq!(kept, [1; 512]);
     }
 }

@@ -2,37 +2,20 @@
 
 use std::fmt::{Display, Formatter};
 
-use super::Plan;
+use super::{Life, Plan, Settings};
 use crate::disk::Faults;
+use crate::role::Role;
 
-impl Plan {
+impl<S: Settings> Plan<S> {
     /// The volume and its clock.
     fn show_volume(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let Plan {
-            seed,
-            kind,
-            block,
-            data_len,
-            max_delay,
-            ..
-        } = self;
+        let (seed, kind) = (self.seed, self.volume.kind());
+        let (block, len) = (self.block, self.len);
         write!(
             f,
-            "world {seed}: {kind:?}, blocks of {block}, a volume of {data_len} bytes, "
+            "world {seed}: {kind}, blocks of {block}, a volume of {len} bytes, "
         )?;
-        write!(f, "delay {max_delay:?}")?;
-        if self.durable_writes {
-            write!(f, ", durable writes")?;
-        }
-        if let Some(from) = self.bypass {
-            write!(f, ", past the log from {from} bytes on")?;
-        }
-        if self.used_log {
-            write!(f, ", a log device that was something else before")?;
-        }
-        if let Some(bytes) = self.map_memory {
-            write!(f, ", {bytes} bytes of memory for the map")?;
-        }
+        self.volume.show(f)?;
         if let Some(one_in) = self.clock_leaps {
             write!(f, ", the clock leaps once in {one_in} waits")?;
         }
@@ -41,16 +24,31 @@ impl Plan {
         }
         writeln!(f)
     }
+
+    /// The lanes of a life that do something.
+    fn show_lanes(&self, life: &Life<S::Role>, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let lanes = life.scripts.iter().enumerate();
+        for (lane, script) in lanes.filter(|(_, script)| !script.actions.is_empty()) {
+            let (region, count) = (&self.regions[lane], script.actions.len());
+            writeln!(f, "    lane {lane} on {region:?}: {count} actions")?;
+            for action in &script.actions {
+                writeln!(f, "      {action}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
-impl Display for Plan {
+impl<S: Settings> Display for Plan<S> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         self.show_volume(f)?;
         for (n, life) in self.lives.iter().enumerate() {
+            let slowest = life.disks.map(|_, disk| disk.slowest);
+            let flush = life.disks.iter().find_map(|(_, disk)| disk.flush_takes);
             writeln!(
                 f,
-                "  life {n}: cut at request {} or {:?}, {:?}; latencies up to {:?}, flushes {:?}",
-                life.cut_at, life.after, life.coin, life.slowest, life.flush_takes
+                "  life {n}: cut at request {} or {:?}, {:?}; latencies up to {slowest:?}, flushes {flush:?}",
+                life.cut_at, life.after, life.coin
             )?;
             if life.killed {
                 writeln!(f, "    the process is killed, the disks go on")?;
@@ -58,34 +56,30 @@ impl Display for Plan {
             if let Some(at) = life.stop_at {
                 writeln!(f, "    closed at {at:?}")?;
             }
-            if life.blocks != (self.block, self.block) {
-                let (log, data) = life.blocks;
-                writeln!(
-                    f,
-                    "    the log device has blocks of {log}, the data device of {data}"
-                )?;
-            }
-            for (name, faults) in [("log", &life.log), ("data", &life.data)] {
-                let wrong = wrong(faults);
-                if !wrong.is_empty() {
-                    writeln!(f, "    {name}: {}", wrong.join(", "))?;
-                }
-            }
-            let lanes = life.scripts.iter().enumerate();
-            for (lane, script) in lanes.filter(|(_, script)| !script.actions.is_empty()) {
-                let region = &self.regions[lane];
-                writeln!(
-                    f,
-                    "    lane {lane} on {region:?}: {} actions",
-                    script.actions.len()
-                )?;
-                for action in &script.actions {
-                    writeln!(f, "      {action}")?;
-                }
-            }
+            show_disks(life, self.block, f)?;
+            self.show_lanes(life, f)?;
         }
         Ok(())
     }
+}
+
+/// Blocks other than those the volume was made for, and what is wrong with which disk.
+fn show_disks<R: Role>(life: &Life<R>, block: u32, f: &mut Formatter<'_>) -> std::fmt::Result {
+    if life.disks.iter().any(|(_, disk)| disk.block != block) {
+        for (n, (role, disk)) in life.disks.iter().enumerate() {
+            let start = ["    ", ", "][n.min(1)];
+            let has = [" has blocks", ""][n.min(1)];
+            write!(f, "{start}the {role} device{has} of {}", disk.block)?;
+        }
+        writeln!(f)?;
+    }
+    for (role, disk) in life.disks.iter() {
+        let wrong = wrong(&disk.faults);
+        if !wrong.is_empty() {
+            writeln!(f, "    {role}: {}", wrong.join(", "))?;
+        }
+    }
+    Ok(())
 }
 
 /// What is wrong with a disk, in a few words each.

@@ -3,64 +3,82 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{Acknowledge, AttachOptions, Volume};
+use forebay_device::Checked;
 use forebay_rt::Rt;
-use forebay_units::ByteLen;
 use futures_util::future::{Either, join, join_all, select};
 
-use super::clock::LeapingTime;
+use super::ctx::{Ctx, Watching};
+use super::look;
 use super::stop::Stopper;
 use super::user::User;
-use super::{Ctx, Watching, look};
-use crate::checkers::{Checkers, Violation, accounts, epochs};
-use crate::disk::{Coin, Running, Spy};
-use crate::lab::{Medium, World, checked};
-use crate::plan::{Life, Looks, Plan};
+use crate::clock::LeapingTime;
+use crate::disk::{Coin, Disk, Observer, Running};
+use crate::machine::{Machine, Medium};
+use crate::plan::{Life, Looks, Settings, coin};
+use crate::role::Each;
+use crate::subject::{Attach, Subject};
+use crate::violation::Violation;
 use forebay_rng::{Rng, mix};
 
 /// How often it is looked whether somebody waits for ever.
 const ROUND: Duration = Duration::from_secs(20);
 
-pub(crate) fn options(plan: &Plan) -> AttachOptions {
-    let common = AttachOptions::default();
-    AttachOptions {
-        acknowledge: if plan.durable_writes {
-            Acknowledge::Write
-        } else {
-            Acknowledge::Flush
-        },
-        max_delay: plan.max_delay,
-        bypass: plan.bypass.map(ByteLen),
-        map_memory: plan.map_memory.map_or(common.map_memory, ByteLen),
-        ..common
-    }
-}
-
 /// What a life leaves.
-pub(crate) struct Left {
+pub(crate) struct Left<R> {
     /// What the next one finds on the disks.
-    pub(crate) medium: Medium,
-    /// The log and the data device, if their power stayed on.
-    pub(crate) running: Option<(Running, Running)>,
+    pub(crate) medium: Medium<R>,
+    /// The disks, if their power stayed on.
+    pub(crate) running: Option<Each<R, Running>>,
 }
 
 /// Lives a life, on disks that may have been running.
-pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, before: Left) -> Left {
+pub(crate) fn live<S: Subject>(ctx: &Rc<Ctx<S>>, n: usize, before: Left<S::Role>) -> Left<S::Role> {
     let Left { medium, running } = before;
     let life = &ctx.plan.lives[n];
     let clock = Rc::new(LeapingTime::new(mix(life.seed, 9), ctx.plan.clock_leaps));
     let driver = Rc::clone(&clock) as Rc<dyn forebay_rt::Driver>;
-    let log_before = medium.log.clone();
-    let world = World::with_blocks(life.seed, Some(life.cut_at), medium, ctx.blocks(), driver);
-    if let Some((log, data)) = running {
-        world.log.resume(log);
-        world.data.resume(data);
+    let machine = Machine::new(life.seed, Some(life.cut_at), &medium, &ctx.blocks(), driver);
+    if let Some(running) = running {
+        for (role, disk) in machine.disks.iter() {
+            disk.resume(running[role].clone());
+        }
     }
-    set_up(ctx, life, &world);
-    let attach = world.attaching(options(&ctx.plan));
-    let (shared, rt) = (Rc::clone(ctx), world.rt.clone());
-    let users_clock = Rc::clone(&clock);
-    let ended = world.run(async move {
+    set_up(ctx, life, &machine);
+    in_service(ctx, n, &machine, &clock);
+    notice_harm(ctx, &machine.disks);
+    ctx.count(|tally| {
+        for (_, disk) in machine.disks.iter() {
+            tally.faults += disk.injected();
+            tally.requests += disk.requests();
+        }
+        let leapt = clock.leapt().as_nanos() as u64;
+        tally.virtual_time += Duration::from_nanos(machine.rt.now().as_nanos() - leapt);
+    });
+    let left = leave(ctx, life, &machine);
+    if ctx.attached.get() && !ctx.harmed.get() {
+        ctx.check(S::check_lived(&medium, &left.medium));
+    }
+    // These hold the disks and are held by them.
+    machine.power.watch.replace(None);
+    for (_, disk) in machine.disks.iter() {
+        disk.observer.replace(None);
+    }
+    ctx.power.replace(None);
+    left
+}
+
+/// The volume is attached and serves its users, until it is stopped or the power goes.
+fn in_service<S: Subject>(
+    ctx: &Rc<Ctx<S>>,
+    n: usize,
+    machine: &Machine<S::Role>,
+    clock: &Rc<LeapingTime>,
+) {
+    let life = &ctx.plan.lives[n];
+    let attach = ctx.plan.volume.attach(machine, Attach::Serve);
+    let (shared, rt) = (Rc::clone(ctx), machine.rt.clone());
+    let users_clock = Rc::clone(clock);
+    let ended = machine.run(async move {
         let (volume, report) = match attach.await {
             Ok(attached) => attached,
             Err(error) => return refused(&shared, &error),
@@ -68,125 +86,132 @@ pub(crate) fn live(ctx: &Rc<Ctx>, n: usize, before: Left) -> Left {
         shared.attached.set(true);
         shared.settle();
         shared.tape.say(rt.now(), || "attached".into());
-        serve(&shared, &rt, users_clock, n, volume, report.dirty_bytes).await;
+        serve(&shared, &rt, users_clock, n, volume, report).await;
     });
     if ended.is_none() {
-        ctx.tape.say(world.rt.now(), || {
+        ctx.tape.say(machine.rt.now(), || {
             let what = if life.killed { "process" } else { "power" };
             format!("the {what} goes; {:?} of what is not durable", life.coin)
         });
     }
-    notice_harm(ctx, &world);
-    ctx.count(|tally| {
-        tally.faults += world.log.injected() + world.data.injected();
-        tally.requests += world.log.requests() + world.data.requests();
-        let leapt = clock.leapt().as_nanos() as u64;
-        tally.virtual_time += Duration::from_nanos(world.rt.now().as_nanos() - leapt);
-    });
-    let left = leave(ctx, life, &world);
-    if ctx.attached.get() && !ctx.harmed.get() {
-        ctx.check(epochs::begun(&log_before, &left.medium.log));
-    }
-    // These hold the disks and are held by them.
-    world.power.watch.replace(None);
-    world.log.spy.replace(None);
-    world.data.spy.replace(None);
-    ctx.power.replace(None);
-    left
 }
 
-fn leave(ctx: &Ctx, life: &Life, world: &World) -> Left {
-    // Of a log that failed, and of what went past it, nothing says what is durable.
-    if !life.killed || ctx.log_failed.get() {
+fn leave<S: Subject>(
+    ctx: &Ctx<S>,
+    life: &Life<S::Role>,
+    machine: &Machine<S::Role>,
+) -> Left<S::Role> {
+    if !life.killed || !S::may_be_killed(ctx.known.get()) {
         return Left {
-            medium: world.cut(life.coin),
+            medium: machine.cut(life.coin),
             running: None,
         };
     }
-    let (log, data) = (world.log.running(life.coin), world.data.running(life.coin));
+    let running = machine.disks.map(|_, disk| disk.running(life.coin));
     Left {
-        medium: Medium {
-            log: log.current.clone(),
-            data: data.current.clone(),
-        },
-        running: Some((log, data)),
+        medium: running.map(|_, running| running.current.clone()),
+        running: Some(running),
     }
 }
 
-fn notice_harm(ctx: &Ctx, world: &World) {
-    if ctx.plan.is_dishonest() && world.log.injected() + world.data.injected() > 0 {
+fn notice_harm<S: Subject>(ctx: &Ctx<S>, disks: &Disks<S>) {
+    if ctx.plan.volume.is_dishonest() && disks.iter().any(|(_, disk)| disk.injected() > 0) {
         ctx.harmed.set(true);
     }
 }
 
-fn set_up(ctx: &Rc<Ctx>, life: &Life, world: &World) {
-    let disks = [
-        (&world.log, life.slowest.0, &life.log),
-        (&world.data, life.slowest.1, &life.data),
-    ];
-    for (disk, slowest, faults) in disks {
-        disk.slowest.set(slowest);
-        disk.faults.replace(faults.clone());
-        let spy: Rc<dyn Spy> = Rc::new(Watching {
+fn set_up<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine<S::Role>) {
+    for (role, disk) in machine.disks.iter() {
+        let conditions = &life.disks[role];
+        disk.slowest.set(conditions.slowest);
+        disk.faults.replace(conditions.faults.clone());
+        disk.flush_takes.set(conditions.flush_takes);
+        let observer: Rc<dyn Observer> = Rc::new(Watching {
             ctx: Rc::clone(ctx),
-            checkers: Checkers::new(&world.data, !ctx.plan.is_dishonest()),
-            rt: world.rt.clone(),
+            role,
+            watcher: ctx.plan.volume.watcher(role, &machine.disks),
+            rt: machine.rt.clone(),
         });
-        disk.spy.replace(Some(spy));
+        disk.observer.replace(Some(observer));
     }
-    world.log.flush_takes.set(life.flush_takes);
-    ctx.power.replace(Some(Rc::clone(&world.power)));
-    ctx.log_failed.set(false);
+    ctx.power.replace(Some(Rc::clone(&machine.power)));
     ctx.attached.set(false);
-    ctx.home_lost.set(false);
+    ctx.known.take();
     ctx.asked.take();
     ctx.batches.take();
-    look_on(ctx, life, world);
+    look_on(ctx, life, machine);
 }
 
+/// The disks of a life.
+type Disks<S> = Each<<S as Settings>::Role, Rc<Disk>>;
+
 /// Has requests looked at as if the power went there.
-fn look_on(ctx: &Rc<Ctx>, life: &Life, world: &World) {
-    let (shared, log, data) = (
-        Rc::clone(ctx),
-        Rc::clone(&world.log),
-        Rc::clone(&world.data),
-    );
+fn look_on<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine<S::Role>) {
+    let (shared, disks) = (Rc::clone(ctx), machine.disks.clone());
     let (seed, looks) = (mix(life.seed, 5), life.looks);
     let watch = move |request| {
         let rng = Rng::new(mix(seed, request));
         if shared.is_over() || matches!(looks, Looks::OneIn(n) if !rng.one_in(n)) {
             return;
         }
-        if shared.plan.is_dishonest() && log.injected() + data.injected() > 0 {
-            shared.harmed.set(true);
+        notice_harm(&shared, &disks);
+        let look = Look {
+            ctx: &shared,
+            disks: &disks,
+            rng: &rng,
+            request,
+        };
+        match looks {
+            Looks::OneIn(_) => {
+                let coin = coin(&rng, seed);
+                look.at_cut(&Each::of(|_| coin), false);
+            }
+            Looks::Each {
+                combinations,
+                recoveries,
+            } => look.at_each(combinations, recoveries),
         }
-        let cut = |coins: (Coin, Coin), recoveries: bool| {
-            let medium = Medium {
-                log: log.cut(coins.0),
-                data: data.cut(coins.1),
-            };
-            shared
-                .tape
-                .head(|| format!("--- a look: a cut at request {request}, {coins:?}"));
-            shared.looking.set(true);
-            look::look(&shared, &medium, &rng, recoveries);
-            shared.looking.set(false);
-        };
-        let stake = (log.blocks_at_stake(), data.blocks_at_stake());
-        let Looks::Each {
-            combinations,
-            recoveries,
-        } = looks
-        else {
-            let coin = crate::plan::coin(&rng, seed);
-            return cut((coin, coin), false);
-        };
-        if stake.0 + stake.1 <= combinations {
-            for mask in 0..1 << (stake.0 + stake.1) {
-                cut((Coin::Mask(mask), Coin::Mask(mask >> stake.0)), false);
+    };
+    machine.power.watch.replace(Some(Box::new(watch)));
+}
+
+/// What is looked at when a request is issued.
+struct Look<'a, S: Subject> {
+    ctx: &'a Ctx<S>,
+    disks: &'a Disks<S>,
+    rng: &'a Rng,
+    request: u64,
+}
+
+impl<S: Subject> Look<'_, S> {
+    /// Looks at what a cut would leave, if each disk's blocks are kept by its coin.
+    fn at_cut(&self, coins: &Each<S::Role, Coin>, all_recoveries: bool) {
+        let (ctx, request) = (self.ctx, self.request);
+        let medium = self.disks.map(|role, disk| disk.cut(coins[role]));
+        ctx.tape
+            .head(|| format!("--- a look: a cut at request {request}, {coins:?}"));
+        ctx.looking.set(true);
+        look::look(ctx, &medium, self.rng, all_recoveries);
+        ctx.looking.set(false);
+    }
+
+    /// Looks at every combination of what is kept, if they are few, and at several others.
+    fn at_each(&self, combinations: u64, recoveries: u64) {
+        let at_stake = self.disks.map(|_, disk| disk.blocks_at_stake());
+        let all: u64 = at_stake.iter().map(|(_, blocks)| blocks).sum();
+        if all <= combinations {
+            for mask in 0..1 << all {
+                let mut left = mask;
+                let coins = at_stake.map(|_, blocks| {
+                    let coin = Coin::Mask(left);
+                    left >>= blocks;
+                    coin
+                });
+                self.at_cut(&coins, false);
             }
         }
-        let all = recoveries > 0 && request % recoveries == recoveries - 1;
+        let request = self.request;
+        let full = recoveries > 0 && request % recoveries == recoveries - 1;
         let coins = [
             Coin::Keep,
             Coin::Drop,
@@ -194,17 +219,17 @@ fn look_on(ctx: &Rc<Ctx>, life: &Life, world: &World) {
             Coin::Writes(request),
         ];
         for (n, coin) in coins.into_iter().enumerate() {
-            cut((coin, coin), all && n as u64 == request / recoveries % 4);
+            let full = full && n as u64 == request / recoveries % 4;
+            self.at_cut(&Each::of(|_| coin), full);
         }
-    };
-    world.power.watch.replace(Some(Box::new(watch)));
+    }
 }
 
 /// The volume could not be attached.
-fn refused(ctx: &Ctx, error: &forebay_dcd::AttachError) {
+fn refused<S: Subject>(ctx: &Ctx<S>, error: &S::Refusal) {
     ctx.tape.head(|| format!("not attached: {error}"));
     ctx.tape.note(3);
-    if !ctx.plan.may_fail() && !ctx.harmed.get() {
+    if !ctx.plan.volume.may_fail() && !ctx.harmed.get() {
         ctx.violated(Violation::new(
             "attach",
             format!("refused without a reason: {error}"),
@@ -212,17 +237,25 @@ fn refused(ctx: &Ctx, error: &forebay_dcd::AttachError) {
     }
 }
 
-async fn serve(
-    ctx: &Rc<Ctx>,
+async fn serve<S: Subject>(
+    ctx: &Rc<Ctx<S>>,
     rt: &Rt,
     clock: Rc<LeapingTime>,
     n: usize,
-    volume: Volume,
-    dirty_before: u64,
+    volume: S::Volume,
+    report: S::Report,
 ) {
     let life = &ctx.plan.lives[n];
-    let users: Vec<User> = (0..life.scripts.len())
-        .map(|lane| User::new(ctx, rt, &clock, checked(&volume), lane))
+    let users: Vec<User<S>> = (0..life.scripts.len())
+        .map(|lane| {
+            User::new(
+                ctx,
+                rt,
+                &clock,
+                Checked::new(volume.clone(), "volume"),
+                lane,
+            )
+        })
         .collect();
     let stopper = Stopper::new(ctx, rt, &clock, &volume);
     let work = async {
@@ -240,8 +273,8 @@ async fn serve(
             }
             Either::Left(_) if ctx.is_over() => {}
             Either::Left(_) => {
-                if !ctx.plan.may_fail() && !ctx.is_harmed() {
-                    ctx.check(accounts::check(&volume, &ctx.asked.get(), dirty_before));
+                if !ctx.plan.volume.may_fail() && !ctx.is_harmed() {
+                    ctx.check(S::check_accounts(&volume, &report, &ctx.asked.get()));
                 }
                 stopper.stop(life).await;
             }

@@ -1,49 +1,52 @@
 //! What the disks hold after a cut: taken up on healthy disks, read whole, and judged.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use forebay_dcd::{AttachError, AttachOptions, Volume};
-use forebay_device::{BufMut, Device};
+use forebay_device::{BufMut, Checked, Device};
 use forebay_rt::VirtualTime;
 
-use super::Ctx;
+use super::ctx::Ctx;
 use super::life::Left;
-use crate::checkers::{Promise, Violation};
-use crate::disk::{Coin, Image};
-use crate::lab::{LOG_BYTES, Medium, World, checked};
+use crate::disk::Coin;
+use crate::lanes::Promise;
+use crate::machine::{Machine, Medium};
 use crate::stamp::SECTOR;
+use crate::subject::{Attach, Exchanged, Refused, Subject};
+use crate::violation::Violation;
 use crate::workload::journal;
 use forebay_rng::{Rng, mix};
 
 /// The most that is read at once, in bytes.
 const STEP: u64 = 64 << 10;
 
-/// How a recovery went.
-enum Taken {
-    /// The volume as it reads, and its sectors that do not.
-    Read(Vec<u8>, Vec<u64>),
-    Refused(AttachError),
-}
+/// The volume as it reads, and its sectors that do not.
+type Read = (Vec<u8>, Vec<u64>);
 
 /// What a volume holds after a cut, and after which steps.
 pub(crate) struct Found {
     seen: Vec<u8>,
     after: Vec<Vec<usize>>,
     unreadable: bool,
-    /// The log is of no use any more.
-    abandoned: bool,
+    /// It goes on only if it is made anew.
+    ended: bool,
 }
 
-fn healthy(ctx: &Ctx, medium: &Medium, cut_at: Option<u64>) -> World {
+fn healthy<S: Subject>(
+    ctx: &Ctx<S>,
+    medium: &Medium<S::Role>,
+    cut_at: Option<u64>,
+) -> Machine<S::Role> {
     let clock = Rc::new(VirtualTime::new());
-    let world = World::with_blocks(1, cut_at, medium.clone(), ctx.blocks(), clock);
-    world.log.slowest.set(std::time::Duration::ZERO);
-    world.data.slowest.set(std::time::Duration::ZERO);
-    world
+    let machine = Machine::new(1, cut_at, medium, &ctx.blocks(), clock);
+    for (_, disk) in machine.disks.iter() {
+        disk.slowest.set(Duration::ZERO);
+    }
+    machine
 }
 
-async fn read_whole(volume: Volume) -> (Vec<u8>, Vec<u64>) {
-    let device = checked(&volume);
+async fn read_whole(volume: impl Device) -> Read {
+    let device = Checked::new(volume, "volume");
     let (len, block) = (
         device.geometry().len,
         u64::from(device.geometry().block_size),
@@ -65,43 +68,35 @@ async fn read_whole(volume: Volume) -> (Vec<u8>, Vec<u64>) {
     (seen, unreadable)
 }
 
-fn take_up(ctx: &Ctx, medium: &Medium, accept_changed: bool) -> Taken {
-    let world = healthy(ctx, medium, None);
-    let options = AttachOptions {
-        accept_changed,
-        ..AttachOptions::default()
-    };
-    let attach = world.attaching(options);
-    let taken = world.run(async move {
-        match attach.await {
-            Ok((volume, _)) => {
-                let (seen, unreadable) = read_whole(volume).await;
-                Taken::Read(seen, unreadable)
-            }
-            Err(error) => Taken::Refused(error),
-        }
+fn take_up<S: Subject>(
+    ctx: &Ctx<S>,
+    medium: &Medium<S::Role>,
+    why: Attach,
+) -> Result<Read, S::Refusal> {
+    let machine = healthy(ctx, medium, None);
+    let attach = ctx.plan.volume.attach(&machine, why);
+    let taken = machine.run(async move {
+        let (volume, _) = attach.await?;
+        Ok(read_whole(volume).await)
     });
     ctx.count(|tally| tally.cycles += 1);
     taken.expect("no cut")
 }
 
 /// What is promised of the volume as things are.
-fn promise(ctx: &Ctx) -> Promise {
-    if ctx.harmed.get() {
-        Promise::Known
-    } else if ctx.log_failed.get() || ctx.plan.bypass.is_some() {
-        Promise::Sectors
-    } else {
-        Promise::Prefix
+fn promise<S: Subject>(ctx: &Ctx<S>) -> Promise {
+    match ctx.harmed.get() {
+        true => Promise::Known,
+        false => ctx.plan.volume.promise(ctx.known.get()),
     }
 }
 
-fn judge(
-    ctx: &Ctx,
+fn judge<S: Subject>(
+    ctx: &Ctx<S>,
     seen: Vec<u8>,
     unreadable: &[u64],
     promise: Promise,
-    abandoned: bool,
+    ended: bool,
 ) -> Option<Found> {
     ctx.tape.note(u64::from(crc32c::crc32c(&seen)));
     let lanes = ctx.lanes.borrow();
@@ -123,7 +118,7 @@ fn judge(
                 seen,
                 after,
                 unreadable: !unreadable.is_empty(),
-                abandoned,
+                ended,
             })
         }
         Err(wrong) => {
@@ -139,47 +134,38 @@ fn judge(
 }
 
 /// Takes the disks up and judges what is found. None: a violation, or a refusal that is in order.
-fn found(ctx: &Ctx, medium: &Medium) -> Option<Found> {
-    let promise = promise(ctx);
-    match take_up(ctx, medium, false) {
-        Taken::Read(seen, unreadable) => {
-            // What could not be read for a while is not lost, nor what could not be written home.
-            if !unreadable.is_empty() && !ctx.harmed.get() {
-                let text = format!("on healthy disks sectors {unreadable:?} cannot be read");
-                ctx.violated(Violation::new("reads", text));
-                return None;
-            }
-            judge(ctx, seen, &unreadable, promise, false)
+fn found<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>) -> Option<Found> {
+    let (promise, harmed) = (promise(ctx), ctx.harmed.get());
+    let refusal = match take_up(ctx, medium, Attach::Look) {
+        // What could not be read for a while is not lost, nor what could not be written home.
+        Ok((_, unreadable)) if !unreadable.is_empty() && !harmed => {
+            let text = format!("on healthy disks sectors {unreadable:?} cannot be read");
+            ctx.violated(Violation::new("reads", text));
+            return None;
         }
-        Taken::Refused(AttachError::Abandoned { lost }) if ctx.log_failed.get() => {
-            // The data device alone is the volume.
-            if lost.0 > 0 && !ctx.harmed.get() {
-                let text =
-                    format!("the log was given up, and {lost} with it, that nothing damaged");
-                ctx.violated(Violation::new("given up (I7)", text));
-                return None;
+        Ok((seen, unreadable)) => return judge(ctx, seen, &unreadable, promise, false),
+        Err(refusal) => refusal,
+    };
+    let volume = &ctx.plan.volume;
+    match volume.refused(&refusal, ctx.known.get(), harmed, medium) {
+        Refused::Holds(seen) => judge(ctx, seen, &[], promise, true),
+        Refused::Insist => match take_up(ctx, medium, Attach::Insist) {
+            Ok((seen, unreadable)) => judge(ctx, seen, &unreadable, promise, true),
+            Err(error) => {
+                ctx.violated(Violation::new("attach", format!("refused: {error}")));
+                None
             }
-            judge(ctx, medium.data.to_vec(), &[], promise, true)
+        },
+        Refused::Violates(violation) => {
+            ctx.violated(violation);
+            None
         }
-        Taken::Refused(AttachError::Changed { .. }) if ctx.log_failed.get() => {
-            // The rescue had begun to change the ends of the data device: a human has to say that
-            // the log counts, and then it does.
-            match take_up(ctx, medium, true) {
-                Taken::Read(seen, unreadable) => judge(ctx, seen, &unreadable, promise, true),
-                Taken::Refused(error) => {
-                    ctx.violated(Violation::new("attach", format!("refused: {error}")));
-                    None
-                }
-            }
-        }
-        Taken::Refused(error) => {
-            ctx.tape.head(|| format!("    refused: {error}"));
+        Refused::WithoutReason => {
+            ctx.tape.head(|| format!("    refused: {refusal}"));
             ctx.tape.note(2);
-            if !ctx.harmed.get() {
-                ctx.violated(Violation::new(
-                    "attach",
-                    format!("refused without a reason: {error}"),
-                ));
+            if !harmed {
+                let text = format!("refused without a reason: {refusal}");
+                ctx.violated(Violation::new("attach", text));
             }
             None
         }
@@ -188,12 +174,17 @@ fn found(ctx: &Ctx, medium: &Medium) -> Option<Found> {
 
 /// Looks at what a cut would leave, and now and then at what a cut in its recovery would; or at what
 /// a cut at any request of it would, and at any of the recovery after that.
-pub(crate) fn look(ctx: &Ctx, medium: &Medium, rng: &Rng, all_recoveries: bool) {
+pub(crate) fn look<S: Subject>(
+    ctx: &Ctx<S>,
+    medium: &Medium<S::Role>,
+    rng: &Rng,
+    all_recoveries: bool,
+) {
     let Some(found) = found(ctx, medium) else {
         return;
     };
     check_structures(ctx, &found.seen);
-    if found.abandoned || ctx.harmed.get() {
+    if found.ended || ctx.harmed.get() {
         return;
     }
     if all_recoveries {
@@ -219,7 +210,7 @@ fn coin(rng: &Rng) -> Coin {
 }
 
 /// A recovery is cut somewhere, and perhaps the next, and the next.
-fn cuts_in_recovery(ctx: &Ctx, medium: &Medium, rng: &Rng, seen: &[u8]) {
+fn cuts_in_recovery<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, rng: &Rng, seen: &[u8]) {
     let mut left = medium.clone();
     for _ in 0..3 {
         match cut_in_recovery(ctx, &left, rng.below(10), coin(rng), seen) {
@@ -234,38 +225,39 @@ fn cuts_in_recovery(ctx: &Ctx, medium: &Medium, rng: &Rng, seen: &[u8]) {
 
 /// Recovery is cut at one of its requests; the next finds the same. Gives what the cut left; none if
 /// the recovery had ended before.
-fn cut_in_recovery(
-    ctx: &Ctx,
-    medium: &Medium,
+fn cut_in_recovery<S: Subject>(
+    ctx: &Ctx<S>,
+    medium: &Medium<S::Role>,
     cut_at: u64,
     coin: Coin,
     seen: &[u8],
-) -> Option<Medium> {
-    let world = healthy(ctx, medium, Some(cut_at));
-    if ctx.is_over() || world.attach(AttachOptions::default()).is_some() {
+) -> Option<Medium<S::Role>> {
+    let machine = healthy(ctx, medium, Some(cut_at));
+    let attach = ctx.plan.volume.attach(&machine, Attach::Look);
+    if ctx.is_over() || machine.run(attach).is_some() {
         return None;
     }
-    let left = world.cut(coin);
+    let left = machine.cut(coin);
     ctx.tape
         .head(|| format!("    cut at request {cut_at} of the recovery, {coin:?}"));
     ctx.count(|tally| tally.cuts_in_recovery += 1);
-    let wrong = match take_up(ctx, &left, false) {
-        Taken::Read(again, _) if again == seen => return Some(left),
-        Taken::Read(again, _) => {
+    let wrong = match take_up(ctx, &left, Attach::Look) {
+        Ok((again, _)) if again == seen => return Some(left),
+        Ok((again, _)) => {
             let sectors = again.chunks(SECTOR).zip(seen.chunks(SECTOR));
             let sector = sectors.into_iter().position(|(a, b)| a != b);
             format!("the next finds something else in sector {sector:?}")
         }
-        Taken::Refused(error) => error.to_string(),
+        Err(error) => error.to_string(),
     };
     let text = format!("after a cut at request {cut_at} of a recovery ({coin:?}): {wrong}");
     ctx.violated(Violation::new("recovery again (I4)", text));
     None
 }
 
-fn check_structures(ctx: &Ctx, seen: &[u8]) {
+fn check_structures<S: Subject>(ctx: &Ctx<S>, seen: &[u8]) {
     // Until it is attached, what is found is of the life before.
-    if ctx.plan.may_fail() || ctx.harmed.get() || ctx.left.borrow().is_some() {
+    if ctx.plan.volume.may_fail() || ctx.harmed.get() || ctx.left.borrow().is_some() {
         return;
     }
     let life = ctx.life.get();
@@ -277,7 +269,11 @@ fn check_structures(ctx: &Ctx, seen: &[u8]) {
 }
 
 /// Judges what a life left, and makes it the beginning of the next. None if there is no next.
-pub(crate) fn go_on(ctx: &Ctx, life: usize, left: Left) -> Option<Left> {
+pub(crate) fn go_on<S: Subject>(
+    ctx: &Ctx<S>,
+    life: usize,
+    left: Left<S::Role>,
+) -> Option<Left<S::Role>> {
     let Left { medium, running } = left;
     let rng = Rng::new(mix(ctx.plan.lives[life].seed, 6));
     let found = found(ctx, &medium)?;
@@ -285,18 +281,15 @@ pub(crate) fn go_on(ctx: &Ctx, life: usize, left: Left) -> Option<Left> {
     if ctx.is_over() || ctx.harmed.get() || found.unreadable {
         return None;
     }
-    if !found.abandoned {
+    if !found.ended {
         cuts_in_recovery(ctx, &medium, &rng, &found.seen);
     }
     let Found {
-        seen,
-        after,
-        abandoned,
-        ..
+        seen, after, ended, ..
     } = found;
-    let running = running.filter(|_| !abandoned);
-    let medium = match abandoned {
-        true => Medium::with_log(LOG_BYTES, Image::of(&seen), ctx.plan.block),
+    let running = running.filter(|_| !ended);
+    let medium = match ended {
+        true => S::renewed(&ctx.plan, &seen),
         false => medium,
     };
     ctx.left.replace(Some((seen, after)));
@@ -306,21 +299,17 @@ pub(crate) fn go_on(ctx: &Ctx, life: usize, left: Left) -> Option<Left> {
     Some(Left { medium, running })
 }
 
-/// The log device is gone; another is in its place. That must be said, and nothing be touched.
-pub(crate) fn without_log(ctx: &Ctx, medium: &Medium) {
-    let lost = Medium {
-        log: Image::new(LOG_BYTES),
-        data: medium.data.clone(),
-    };
-    let world = healthy(ctx, &lost, None);
-    let attached = world.attach(AttachOptions::default()).expect("no cut");
+/// Tries disks of which one is not what it was.
+pub(crate) fn at_exchanged<S: Subject>(ctx: &Ctx<S>, exchanged: Exchanged<S::Role>) {
+    let machine = healthy(ctx, &exchanged.medium, None);
+    let attach = ctx.plan.volume.attach(&machine, Attach::Look);
+    let attached = machine.run(attach).expect("no cut");
     ctx.count(|tally| {
         tally.cycles += 1;
         tally.faults += 1;
     });
-    if attached.is_ok() || world.power.requests() > 0 {
-        let text = "an empty device was taken for the log";
-        ctx.violated(Violation::new("attach", text));
+    if attached.is_ok() || machine.power.requests() > 0 {
+        ctx.violated(Violation::new("attach", exchanged.wrong));
     }
-    judge(ctx, medium.data.to_vec(), &[], Promise::Known, true);
+    judge(ctx, exchanged.volume, &[], Promise::Known, true);
 }

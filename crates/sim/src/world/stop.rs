@@ -5,15 +5,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::Volume;
-use forebay_device::{BufMut, Device, DeviceError};
+use forebay_device::{BufMut, Checked, Device, DeviceError};
 use forebay_rt::{Instant, Rt};
 
-use super::Ctx;
-use super::clock::LeapingTime;
-use crate::checkers::{Violation, accounts};
-use crate::lab::checked;
+use super::ctx::Ctx;
+use crate::clock::LeapingTime;
 use crate::plan::{After, Life};
+use crate::subject::Subject;
+use crate::violation::Violation;
 
 /// The most that is read at once, in bytes.
 const STEP: u64 = 64 << 10;
@@ -28,21 +27,21 @@ struct Busy {
 }
 
 /// Ends a life.
-pub(crate) struct Stopper<'a> {
-    ctx: &'a Ctx,
+pub(crate) struct Stopper<'a, S: Subject> {
+    ctx: &'a Ctx<S>,
     rt: &'a Rt,
     clock: &'a LeapingTime,
-    volume: &'a Volume,
+    volume: &'a S::Volume,
     busy: RefCell<Option<Busy>>,
 }
 
-impl<'a> Stopper<'a> {
+impl<'a, S: Subject> Stopper<'a, S> {
     pub(crate) fn new(
-        ctx: &'a Rc<Ctx>,
+        ctx: &'a Rc<Ctx<S>>,
         rt: &'a Rt,
         clock: &'a LeapingTime,
-        volume: &'a Volume,
-    ) -> Stopper<'a> {
+        volume: &'a S::Volume,
+    ) -> Stopper<'a, S> {
         Stopper {
             ctx,
             rt,
@@ -88,7 +87,7 @@ impl<'a> Stopper<'a> {
     }
 
     /// What is done when all scripts are.
-    pub(crate) async fn stop(&self, life: &Life) {
+    pub(crate) async fn stop(&self, life: &Life<S::Role>) {
         match life.after {
             After::Cut => {}
             After::Quiet => {
@@ -108,7 +107,7 @@ impl<'a> Stopper<'a> {
 
     async fn flush(&self) -> Result<(), DeviceError> {
         let most = self.ctx.bounds().request;
-        let device = checked(self.volume);
+        let device = Checked::new(self.volume.clone(), "volume");
         self.within("a flush at the end", most, device.flush())
             .await
     }
@@ -117,13 +116,13 @@ impl<'a> Stopper<'a> {
     pub(crate) async fn close(&self) {
         let marks = self.ctx.lanes.borrow_mut().marks();
         let most = self.ctx.bounds().close;
-        let closed = self.within("closing", most, self.volume.close()).await;
+        let closed = self.within("closing", most, S::close(self.volume)).await;
         self.ctx
             .tape
             .say(self.rt.now(), || format!("closed: {closed:?}"));
         match closed {
             Ok(()) => self.ctx.lanes.borrow_mut().durable(&marks),
-            Err(error) if !self.ctx.plan.may_fail() => {
+            Err(error) if !self.ctx.plan.volume.may_fail() => {
                 let text = format!("nothing is wrong, and closing fails: {error}");
                 self.ctx.violated(Violation::new("errors", text));
             }
@@ -132,7 +131,7 @@ impl<'a> Stopper<'a> {
     }
 
     /// Drains the volume. Where the disks are well again after some time, that is waited for.
-    async fn drain(&self, life: &Life) {
+    async fn drain(&self, life: &Life<S::Role>) {
         let ctx = self.ctx;
         // A leap of the clock may end the patience and not the drain.
         let steady = ctx.plan.clock_leaps.is_none() && !ctx.is_harmed();
@@ -143,18 +142,18 @@ impl<'a> Stopper<'a> {
             ctx.tape.say(self.rt.now(), || "all disks are well".into());
         }
         let most = ctx.bounds().drain;
-        let drained = self.rt.timeout(most, self.volume.drain()).await;
+        let drained = self.rt.timeout(most, S::drain(self.volume)).await;
         ctx.tape
             .say(self.rt.now(), || format!("drained: {drained:?}"));
-        let well = well_again.is_some() || !ctx.plan.may_fail();
+        let well = well_again.is_some() || !ctx.plan.volume.may_fail();
         if !well || !steady {
             return;
         }
         if !matches!(drained, Ok(Ok(()))) {
             let text = format!("nothing is wrong any more, and a drain ends with {drained:?}");
             ctx.violated(Violation::new("heals", text));
-        } else if !ctx.log_failed.get() {
-            ctx.check(accounts::check_drained(self.volume));
+        } else {
+            ctx.check(S::check_drained(self.volume, ctx.known.get()));
         }
         if let Err(wrong) = self.read_whole().await {
             ctx.violated(Violation::new("heals", wrong));
@@ -163,7 +162,7 @@ impl<'a> Stopper<'a> {
 
     /// All can be read, and is what it must be.
     async fn read_whole(&self) -> Result<(), String> {
-        let device = checked(self.volume);
+        let device = Checked::new(self.volume.clone(), "volume");
         let marks = self.ctx.lanes.borrow_mut().marks();
         let len = device.geometry().len;
         for at in (0..len).step_by(STEP as usize) {
@@ -171,7 +170,7 @@ impl<'a> Stopper<'a> {
             let bytes = device.read(at, BufMut::zeroed(n)).await;
             let bytes = bytes.map_err(|error| format!("nothing is wrong any more, and {error}"))?;
             let lanes = self.ctx.lanes.borrow();
-            let marks = match self.ctx.home_lost.get() {
+            let marks = match S::may_lose_unflushed(self.ctx.known.get()) {
                 true => &lanes.durable_marks(),
                 false => &marks,
             };

@@ -5,25 +5,18 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::Volume;
 use forebay_device::{BufMut, Checked, Device, DeviceError, Durability};
-use forebay_log::HEADER_BYTES;
 use forebay_rt::{Instant, Rt};
 
 use futures_util::future::{join, join_all};
 
-use super::Ctx;
-use super::clock::LeapingTime;
-use crate::checkers::liveness::PATIENCE;
-use crate::checkers::{Violation, smooth};
-use crate::disk::Faults;
+use super::ctx::Ctx;
+use crate::clock::LeapingTime;
 use crate::history::{Action, What, room_for};
-use crate::plan::Kind;
 use crate::stamp::stamp_into;
+use crate::subject::{Subject, bytes_of};
+use crate::violation::Violation;
 use forebay_rng::{Rng, mix};
-
-/// In a minute so much gets through a full log before any of these disks.
-const TURN_BYTES: u64 = 1 << 20;
 
 /// What a lane waits for, since when; and how far the clock had leapt, and bytes of batches that were
 /// done, by then.
@@ -35,23 +28,23 @@ struct Busy {
 }
 
 /// One lane of a life.
-pub(crate) struct User {
-    pub(crate) ctx: Rc<Ctx>,
+pub(crate) struct User<S: Subject> {
+    pub(crate) ctx: Rc<Ctx<S>>,
     pub(crate) rt: Rt,
     pub(crate) clock: Rc<LeapingTime>,
-    pub(crate) volume: Checked<Volume>,
+    pub(crate) volume: Checked<S::Volume>,
     pub(crate) lane: usize,
     busy: RefCell<Option<Busy>>,
 }
 
-impl User {
+impl<S: Subject> User<S> {
     pub(crate) fn new(
-        ctx: &Rc<Ctx>,
+        ctx: &Rc<Ctx<S>>,
         rt: &Rt,
         clock: &Rc<LeapingTime>,
-        volume: Checked<Volume>,
+        volume: Checked<S::Volume>,
         lane: usize,
-    ) -> User {
+    ) -> User<S> {
         let (ctx, rt, clock) = (Rc::clone(ctx), rt.clone(), Rc::clone(clock));
         let busy = RefCell::new(None);
         User {
@@ -81,7 +74,7 @@ impl User {
                 leapt: self.clock.leapt(),
                 batches_done: batches.done,
             }));
-            batches.begun += batch_bytes(action);
+            batches.begun += self.batch_bytes(action);
             self.ctx.batches.set(batches);
             let done = self.act(action).await;
             if let Some(what) = self.waits_too_long() {
@@ -90,7 +83,7 @@ impl User {
             let ahead = self.ahead();
             self.busy.replace(None);
             let mut batches = self.ctx.batches.get();
-            batches.done += batch_bytes(action);
+            batches.done += self.batch_bytes(action);
             self.ctx.batches.set(batches);
             self.ctx.tape.note(u64::from(done.is_ok()));
             if done.is_ok() {
@@ -111,19 +104,9 @@ impl User {
     fn smoothly(&self, action: &Action, began: Instant, ahead: u64) {
         let plan = &self.ctx.plan;
         let life = &plan.lives[self.ctx.life.get()];
-        // A map that is full holds single sectors, which go home one by one.
-        let steady =
-            plan.kind == Kind::Calm && plan.clock_leaps.is_none() && plan.map_memory.is_none();
-        let is_slow = |faults: &Faults| {
-            faults.slow.is_some() || faults.slow_reads.is_some() || !faults.troubles.is_empty()
-        };
-        let steady = steady && !is_slow(&life.log) && !is_slow(&life.data);
-        if let (Action::Write { fua: false, .. }, true) = (action, steady) {
-            let flush = life.flush_takes.unwrap_or_default();
-            let slowest = life.slowest.0.max(life.slowest.1).max(flush);
+        if let Action::Write { fua: false, .. } = action {
             let took = self.rt.now().since(began);
-            self.ctx
-                .check(smooth::check(took, slowest, plan.max_delay, ahead));
+            self.ctx.check(S::waited(plan, life, took, ahead));
         }
     }
 
@@ -164,8 +147,9 @@ impl User {
         };
         let took = self.rt.now().since(*since);
         let took = took.saturating_sub(self.clock.leapt() - *leapt);
-        let turns = 1 + (self.ahead() / TURN_BYTES) as u32;
-        (took > self.ctx.bounds().request * turns + span)
+        let bounds = self.ctx.bounds();
+        let turns = 1 + (self.ahead() / bounds.turn_bytes) as u32;
+        (took > bounds.request * turns + span)
             .then(|| format!("lane {}: {action} has taken {took:?}", self.lane))
     }
 
@@ -182,7 +166,7 @@ impl User {
             format!("lane {}: {action}: {error}", self.lane)
         });
         let writes = matches!(action, Action::Write { .. } | Action::Batch(_));
-        if !self.ctx.plan.may_fail() || writes && self.log_is_all_they_need() {
+        if !self.ctx.plan.volume.may_fail() || writes && self.must_take_writes() {
             let text = format!(
                 "lane {}: {action} failed without a reason: {error}",
                 self.lane
@@ -191,14 +175,21 @@ impl User {
         }
     }
 
-    /// True if writes need nothing but the log, which works: a data device that is away for less than
-    /// users' patience is no reason to fail, not even where the log is full.
-    fn log_is_all_they_need(&self) -> bool {
+    /// True if the volume has no reason to refuse a write in this life.
+    fn must_take_writes(&self) -> bool {
         let plan = &self.ctx.plan;
-        let life = &plan.lives[self.ctx.life.get()];
-        let soon_over = life.data.end().is_some_and(|end| end < PATIENCE / 3);
-        let steady = plan.clock_leaps.is_none() && life.data.slow.is_none();
-        soon_over && steady && plan.bypass.is_none() && life.log.refuse_nothing()
+        S::must_take_writes(plan, &plan.lives[self.ctx.life.get()])
+    }
+
+    /// Bytes that a batch takes before its last write is done.
+    fn batch_bytes(&self, action: &Action) -> u64 {
+        match action {
+            Action::Batch(ranges) => {
+                let beside = self.ctx.bounds().write_bytes;
+                bytes_of(ranges) + ranges.len() as u64 * beside
+            }
+            _ => 0,
+        }
     }
 
     async fn act(&self, action: &Action) -> Result<(), DeviceError> {
@@ -282,7 +273,7 @@ impl User {
         failed.for_each(|(_, range)| lanes.failed(self.lane, step, range.clone()));
         done.into_iter().collect::<Result<(), DeviceError>>()?;
         lanes.acknowledged(self.lane, step);
-        if self.ctx.plan.durable_writes {
+        if self.ctx.plan.volume.is_durable_at_once() {
             lanes.lane_durable(self.lane, step);
         }
         Ok(())
@@ -307,8 +298,8 @@ impl User {
             return Ok(());
         }
         let lanes = self.ctx.lanes.borrow();
-        // What went past the log may be gone with a flush that failed; what was durable is not.
-        let marks = if self.ctx.home_lost.get() {
+        // What was not flushed may be gone with a flush that failed; what was durable is not.
+        let marks = if S::may_lose_unflushed(self.ctx.known.get()) {
             durable
         } else {
             marks
@@ -334,9 +325,8 @@ impl User {
         match done {
             Ok(()) => {
                 lanes.acknowledged(self.lane, step);
-                // A write past the log takes nothing earlier with it.
-                let takes_all = fua && self.ctx.plan.bypass.is_none();
-                if takes_all || self.ctx.plan.durable_writes {
+                let volume = &self.ctx.plan.volume;
+                if fua && volume.fua_covers_earlier() || volume.is_durable_at_once() {
                     lanes.lane_durable(self.lane, step);
                 }
                 Ok(())
@@ -347,16 +337,4 @@ impl User {
             }
         }
     }
-}
-
-/// Bytes of the log that a batch takes, if each of its writes has a record of its own.
-fn batch_bytes(action: &Action) -> u64 {
-    match action {
-        Action::Batch(ranges) => bytes_of(ranges) + ranges.len() as u64 * HEADER_BYTES as u64,
-        _ => 0,
-    }
-}
-
-fn bytes_of(ranges: &[Range<u64>]) -> u64 {
-    ranges.iter().map(|range| range.end - range.start).sum()
 }

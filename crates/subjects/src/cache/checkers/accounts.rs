@@ -2,24 +2,8 @@
 
 use forebay_dcd::{Place, Status, Volume};
 
-use super::Violation;
-
-/// What the users of a volume asked and was done.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Asked {
-    /// Reads.
-    pub reads: u64,
-    /// Bytes they read.
-    pub read_bytes: u64,
-    /// Writes.
-    pub writes: u64,
-    /// Bytes they wrote.
-    pub write_bytes: u64,
-    /// Flushes.
-    pub flushes: u64,
-    /// Discards and write-zeroes.
-    pub discards: u64,
-}
+use forebay_sim::Violation;
+use forebay_sim::subject::Asked;
 
 /// Looks at the accounts of a volume on which nothing failed and nobody is at work.
 ///

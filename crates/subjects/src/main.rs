@@ -1,8 +1,7 @@
 //! `forebay-sim`: worlds in a seed, and disk models judged against real drives.
 
 mod commands;
-mod demerit;
-mod speed;
+mod models;
 
 use std::process::ExitCode;
 
@@ -19,9 +18,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Replays a trace measured on a real drive through a model, and says how far apart they are.
-    Demerit(demerit::Args),
+    Demerit(models::demerit::Args),
     /// Says how many requests a second a disk model simulates.
-    Speed(speed::Args),
+    Speed(models::speed::Args),
     /// Lives through one world after the other, until the time is up or something is wrong.
     Explore(commands::Explore),
     /// Lives through the world of a seed once more and tells what happens in it.
@@ -30,8 +29,8 @@ enum Command {
 
 fn main() -> anyhow::Result<ExitCode> {
     match Cli::parse().command {
-        Command::Demerit(args) => demerit::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Speed(args) => speed::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Demerit(args) => models::demerit::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Speed(args) => models::speed::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Explore(args) => args.run(),
         Command::Replay(args) => args.run(),
     }

@@ -2,8 +2,8 @@
 
 use forebay_log::{HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
 
-use super::Violation;
-use crate::disk::Image;
+use forebay_sim::Violation;
+use forebay_sim::disk::Image;
 
 /// The epoch a log is in, by the newer copy of its superblock; none if there is no sound one.
 fn epoch(log: &Image) -> Option<u64> {

@@ -11,12 +11,23 @@ use forebay_sim::exhaustive::{self, try_all};
 use forebay_sim::explore::{Exploration, explore};
 use forebay_sim::plan::Plan;
 use forebay_sim::shrink::shrink;
+use forebay_sim::subject::Subject;
 use forebay_sim::workload::trace::{Format, Traced};
 use forebay_sim::world::{self, Outcome, Tally};
+use forebay_subjects::cache::Cache;
+
+/// What is tried.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Which {
+    Cache,
+}
 
 /// Arguments of `explore`.
 #[derive(clap::Args)]
 pub(crate) struct Explore {
+    /// What is tried
+    #[arg(long, value_enum, default_value_t = Which::Cache)]
+    subject: Which,
     /// The first seed; the others follow. Without, or `fresh`: one nobody knows, printed
     #[arg(long, env = "FOREBAY_SEED")]
     seed: Option<String>,
@@ -104,11 +115,16 @@ impl Explore {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let seed = seed(self.seed.as_deref())?;
         println!("first seed {seed}");
-        if self.exhaustive {
-            return self.exhaust(seed);
+        match (self.subject, self.exhaustive) {
+            (Which::Cache, true) => self.exhaust::<Cache>(seed),
+            (Which::Cache, false) => self.explore::<Cache>(seed),
         }
+    }
+
+    /// One world after the other.
+    fn explore<S: Subject>(&self, seed: u64) -> Result<ExitCode> {
         let trace = read_trace(self.trace.as_deref())?;
-        let planner = |seed| plan(seed, trace.as_deref());
+        let planner = |seed| plan::<S>(seed, trace.as_deref());
         let what = Exploration {
             planner: &planner,
             seed,
@@ -162,15 +178,16 @@ fn read_trace(path: Option<&Path>) -> Result<Option<Vec<Traced>>> {
     Ok(Some(format.read(&bytes, usize::MAX)?))
 }
 
-fn plan(seed: u64, trace: Option<&[Traced]>) -> Plan {
-    trace.map_or_else(
-        || Plan::of_seed(seed),
-        |trace| Plan::with_trace(seed, trace),
-    )
+fn plan<S: Subject>(seed: u64, trace: Option<&[Traced]>) -> Plan<S> {
+    let plan = S::plan(seed);
+    match trace {
+        Some(trace) => plan.following(trace),
+        None => plan,
+    }
 }
 
 /// Shows a world in which something goes wrong: made smaller, and how it ends.
-fn tell(plan: &Plan, digest: u64) {
+fn tell<S: Subject>(plan: &Plan<S>, digest: u64) {
     let smaller = shrink(plan, SHRINK);
     println!("\nthe same in a smaller world:\n{smaller}");
     let mut lines = world::run(&smaller, true).lines;
@@ -190,7 +207,7 @@ fn tell(plan: &Plan, digest: u64) {
 
 impl Explore {
     /// One script after the other, until the time is up or something is wrong.
-    fn exhaust(&self, seed: u64) -> Result<ExitCode> {
+    fn exhaust<S: Subject>(&self, seed: u64) -> Result<ExitCode> {
         let began = Instant::now();
         let mut tally = Tally::default();
         let (mut scripts, mut cases) = (0, 0);
@@ -201,7 +218,7 @@ impl Explore {
             && self.points.is_none_or(|points| tally.cycles < points)
         {
             let tried = try_all(
-                &exhaustive::cases(seed.wrapping_add(2 * scripts)),
+                &exhaustive::cases::<S>(seed.wrapping_add(2 * scripts)),
                 self.jobs,
             );
             tally.add(&tried.tally);
@@ -243,6 +260,9 @@ impl Explore {
 pub(crate) struct Replay {
     /// The world's seed
     seed: u64,
+    /// What is tried
+    #[arg(long, value_enum, default_value_t = Which::Cache)]
+    subject: Which,
     /// First makes the world as small as it can be with the same thing going wrong
     #[arg(long)]
     shrunk: bool,
@@ -256,8 +276,14 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn run(&self) -> Result<ExitCode> {
+        match self.subject {
+            Which::Cache => self.replay::<Cache>(),
+        }
+    }
+
+    fn replay<S: Subject>(&self) -> Result<ExitCode> {
         let trace = read_trace(self.trace.as_deref())?;
-        let mut plan = plan(self.seed, trace.as_deref());
+        let mut plan = plan::<S>(self.seed, trace.as_deref());
         if self.shrunk {
             plan = shrink(&plan, Duration::from_secs(self.seconds));
         }

@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let spec = crate::demerit::find(&args.model)?;
+    let spec = crate::models::demerit::find(&args.model)?;
     println!(
         "{:>10} {:>6} {:>8} {:>12} {:>14}",
         "caches", "depth", "queue", "requests/s", "ms each"
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_bench_does_every_request_and_the_same_each_time() {
-        let spec = crate::demerit::find("barracuda").expect("a known name");
+        let spec = crate::models::demerit::find("barracuda").expect("a known name");
         for depth in [1, 7] {
             let options = Options {
                 caches: Caches::Own,

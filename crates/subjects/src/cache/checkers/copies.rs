@@ -5,8 +5,8 @@ use std::cell::Cell;
 
 use forebay_log::{SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
 
-use super::Violation;
-use crate::disk::Request;
+use forebay_sim::Violation;
+use forebay_sim::disk::Request;
 
 /// Follows the two copies in one life.
 #[derive(Default)]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Violation;
+use forebay_sim::Violation;
 
 /// The longest a write may wait, in requests of the slower device. Room is kept in reserve, and what of a
 /// window is home counts for the writers' pace as it gets there; but in these worlds the reserve of a

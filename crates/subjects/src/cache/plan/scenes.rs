@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use forebay_device::Op;
 use forebay_log::SEGMENTS_AT;
-
-use super::troubles::{CROWD, span, trouble};
-use super::{Life, Looks, Plan};
-use crate::disk::{Outage, Trouble};
-use crate::history::{Action, extent};
-use crate::lab::LOG_BYTES;
-use crate::workload::{Bounds, Script};
 use forebay_rng::Rng;
+use forebay_sim::disk::{Outage, Trouble};
+use forebay_sim::history::{Action, extent};
+use forebay_sim::plan::{Looks, Settings};
+use forebay_sim::workload::{Bounds, Script};
+
+use super::spans::{CROWD, span, trouble};
+use super::{Life, Plan};
+use crate::cache::settings::Role;
+use crate::cache::volume::LOG_BYTES;
 
 /// Bytes at each end of a volume in which what is written is noted.
 const FINGERPRINTED: u64 = 128 << 10;
@@ -20,13 +22,13 @@ const FINGERPRINTED: u64 = 128 << 10;
 /// The data device is away for seconds, and meanwhile more is written than the log holds.
 pub(super) fn full_meanwhile(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
     let from = span(rng, 8);
-    life.data.troubles.push(Trouble {
+    life.disks[Role::Data].faults.troubles.push(Trouble {
         from,
         to: Some(from + span(rng, 13)),
         one_in: rng.pick(&[1, 1, 2]),
         ..trouble(rng)
     });
-    life.data.forgetful = rng.coin();
+    life.disks[Role::Data].faults.forgetful = rng.coin();
     fill_up(rng, life, regions, block);
     life.cut_at = life.cut_at.saturating_mul(8);
 }
@@ -36,7 +38,7 @@ pub(super) fn full_meanwhile(rng: &Rng, life: &mut Life, regions: &[Range<u64>],
 pub(super) fn stopped_in_a_queue(rng: &Rng, plan: &mut Plan) {
     for life in &mut plan.lives {
         let slow = Duration::from_millis(200 << rng.below(4));
-        life.data.slow = Some((1 + rng.below(2), slow));
+        life.disks[Role::Data].faults.slow = Some((1 + rng.below(2), slow));
         fill_up(rng, life, &plan.regions, plan.block.into());
         life.stop_at = Some(span(rng, 14));
         life.cut_at = u64::MAX;
@@ -68,21 +70,21 @@ fn fill_up(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
 pub(super) fn past_the_log(rng: &Rng, plan: &mut Plan) {
     let block = u64::from(plan.block);
     let from = 4096 << rng.below(2);
-    plan.bypass = Some(from);
+    plan.volume.bypass = Some(from);
     // The ends of a volume never go past the log, so there has to be something between them.
-    plan.data_len = plan.data_len.max(512 << 10);
+    plan.len = plan.len.max(512 << 10);
     let last = plan.regions.last_mut().expect("a region");
-    last.end = plan.data_len;
-    let between = FINGERPRINTED..plan.data_len - FINGERPRINTED;
+    last.end = plan.len;
+    let between = FINGERPRINTED..plan.len - FINGERPRINTED;
     let alone = rng.coin();
     for life in &mut plan.lives {
         let slow = Duration::from_millis(10 << rng.below(7));
         if rng.one_in(3) {
-            life.data.slow = Some((4 + rng.below(12), slow));
+            life.disks[Role::Data].faults.slow = Some((4 + rng.below(12), slow));
         } else if rng.coin() {
-            life.log.slow_reads = Some((1 + rng.below(3), slow));
+            life.disks[Role::Log].faults.slow_reads = Some((1 + rng.below(3), slow));
         } else {
-            life.log.troubles.push(Trouble {
+            life.disks[Role::Log].faults.troubles.push(Trouble {
                 from: Duration::ZERO,
                 to: None,
                 range: Some(0..SEGMENTS_AT),
@@ -115,10 +117,10 @@ pub(super) fn past_the_log(rng: &Rng, plan: &mut Plan) {
 
 /// Some flushes of the data device fail, and lose what they were for. Where anything may fail.
 pub(super) fn lose_flushes(rng: &Rng, plan: &mut Plan) {
-    if plan.may_fail() {
+    if plan.volume.may_fail() {
         for life in &mut plan.lives {
-            life.data.flushes_fail = 1 + rng.below(5);
-            life.data.forgetful = true;
+            life.disks[Role::Data].faults.flushes_fail = 1 + rng.below(5);
+            life.disks[Role::Data].faults.forgetful = true;
         }
     }
 }
@@ -126,12 +128,15 @@ pub(super) fn lose_flushes(rng: &Rng, plan: &mut Plan) {
 /// Large writes past the log are flushed while small ones, flushed before, are on their way home to other
 /// places.
 pub(super) fn flushes_of_others(rng: &Rng, plan: &mut Plan) {
-    let (block, from) = (u64::from(plan.block), plan.bypass.expect("set before"));
-    let between = FINGERPRINTED..plan.data_len - FINGERPRINTED;
+    let (block, from) = (
+        u64::from(plan.block),
+        plan.volume.bypass.expect("set before"),
+    );
+    let between = FINGERPRINTED..plan.len - FINGERPRINTED;
     for life in &mut plan.lives {
-        if life.data.slow.is_none() && rng.coin() {
+        if life.disks[Role::Data].faults.slow.is_none() && rng.coin() {
             let slow = Duration::from_millis(5 << rng.below(6));
-            life.data.slow = Some((1 + rng.below(6), slow));
+            life.disks[Role::Data].faults.slow = Some((1 + rng.below(6), slow));
         }
         for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
             let start = region.start.max(between.start).next_multiple_of(block);
@@ -177,22 +182,22 @@ pub(super) fn hard_rescues(rng: &Rng, plan: &mut Plan) {
     }
     for life in &mut plan.lives {
         let at_first = rng.below(80);
-        life.log.outage = Some(Outage {
+        life.disks[Role::Log].faults.outage = Some(Outage {
             from: 20 + at_first,
             op: rng.pick(&[None, None, Some(Op::Flush)]),
             requests: None,
             reads: false,
         });
         let slow = Duration::from_millis(10 << rng.below(6));
-        life.data.slow = Some((1 + rng.below(4), slow));
+        life.disks[Role::Data].faults.slow = Some((1 + rng.below(4), slow));
         if rng.coin() {
-            life.log.slow_reads = Some((1 + rng.below(3), slow));
+            life.disks[Role::Log].faults.slow_reads = Some((1 + rng.below(3), slow));
         }
         for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
             let hot = region.start..region.end.min(region.start + (16 << 10));
             let bounds = Bounds {
                 region: hot.clone(),
-                volume: plan.data_len,
+                volume: plan.len,
                 block,
             };
             let mut all = Vec::new();
@@ -258,15 +263,17 @@ fn rewrites(rng: &Rng, hot: &Range<u64>, from: u64, block: u64, slow: Duration) 
 
 /// The map may take less memory than single sectors in most of the volume need, and they are written.
 pub(super) fn little_memory(rng: &Rng, plan: &mut Plan) {
-    plan.map_memory = Some(16 << 10 << rng.below(2));
-    plan.data_len = plan.data_len.max(1 << 20);
+    plan.volume.map_memory = Some(16 << 10 << rng.below(2));
+    plan.len = plan.len.max(1 << 20);
     let last = plan.regions.last_mut().expect("a region");
-    last.end = plan.data_len;
+    last.end = plan.len;
     let alone = rng.coin();
     for life in &mut plan.lives {
         life.looks = Looks::OneIn(8 + rng.below(24));
-        let is_slow =
-            [&life.log, &life.data].map(|disk| disk.slow.or(disk.slow_reads)) != [None; 2];
+        let is_slow = life.disks.iter().any(|(_, disk)| {
+            let faults = &disk.faults;
+            faults.slow.or(faults.slow_reads).is_some()
+        });
         for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
             if alone {
                 *script = Script::default();

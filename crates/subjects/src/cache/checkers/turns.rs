@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use forebay_device::Op;
 
-use super::Violation;
-use crate::disk::Request;
+use forebay_sim::Violation;
+use forebay_sim::disk::Request;
 
 /// Changes of the data device that are under way.
 #[derive(Default)]

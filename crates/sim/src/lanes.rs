@@ -9,8 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::history::{History, What};
-use crate::lab::BEFORE;
-use crate::stamp::{Content, SECTOR, read_sector};
+use crate::stamp::{BEFORE, Content, SECTOR, read_sector};
 
 /// What is held of a volume after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -260,5 +259,80 @@ impl Lanes {
             history.rebase_sharing(Arc::clone(&seen), after);
         }
         self.times.iter_mut().for_each(Vec::clear);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stamp::stamp;
+
+    const LEN: u64 = 64 << 10;
+
+    #[test]
+    fn lanes_sees_lost_flushes_holes_and_lanes_that_do_not_go_together() {
+        let half = LEN / 2;
+        let base = stamp(BEFORE, 0, LEN);
+        let mut lanes = Lanes::new(base.clone(), &[0..half, half..LEN]);
+        let (one, first) = lanes.begin(0, 0..512, None);
+        lanes.acknowledged(0, one);
+        let (other, second) = lanes.begin(1, half..half + 512, None);
+        lanes.acknowledged(1, other);
+        let (third, last) = lanes.begin(0, 512..1024, None);
+        lanes.acknowledged(0, third);
+        let with = |writes: &[(u64, u64)]| {
+            let mut seen = base.clone();
+            for (id, at) in writes {
+                let at = *at as usize;
+                seen[at..at + 512].copy_from_slice(&stamp(*id, at as u64, 512));
+            }
+            seen
+        };
+        let judge = |lanes: &Lanes, writes: &[(u64, u64)]| {
+            let judged = lanes.judge(&with(writes), &|_| false, Promise::Prefix);
+            judged.is_ok()
+        };
+        assert!(judge(&lanes, &[]) && judge(&lanes, &[(first, 0), (second, half)]));
+        assert!(!judge(&lanes, &[(last, 512)]), "a hole in a lane");
+        assert!(!judge(&lanes, &[(second, half)]), "lane 1 without lane 0");
+        let old = stamp(BEFORE, 0, 512);
+        let marks = lanes.marks();
+        assert!(lanes.check_read(0, &old, &marks).is_err(), "an old read");
+        assert!(lanes.check_read(0, &stamp(first, 0, 512), &marks).is_ok());
+        lanes.durable(&marks);
+        assert!(!judge(&lanes, &[(first, 0), (second, half)]), "flushed");
+        let sectors = lanes.judge(&with(&[(first, 0)]), &|_| false, Promise::Sectors);
+        assert!(sectors.is_err(), "a flushed sector");
+        let known = lanes.judge(&vec![1; LEN as usize], &|_| false, Promise::Known);
+        assert!(known.is_err(), "what nobody wrote");
+    }
+
+    #[test]
+    fn of_writes_at_once_any_may_show_until_they_are_durable_and_then_all() {
+        let base = stamp(BEFORE, 0, 4096);
+        let mut lanes = Lanes::new(base.clone(), std::slice::from_ref(&(0..4096)));
+        // Two of them meet.
+        let (step, id) = lanes.begin_batch(0, &[0..512, 1024..1536, 0..1024]);
+        let with = |sectors: &[u64]| {
+            let mut seen = base.clone();
+            for sector in sectors {
+                let at = sector * 512;
+                seen[at as usize..at as usize + 512].copy_from_slice(&stamp(id, at, 512));
+            }
+            seen
+        };
+        let holds = |lanes: &Lanes, sectors: &[u64]| {
+            let judged = lanes.judge(&with(sectors), &|_| false, Promise::Prefix);
+            judged.is_ok()
+        };
+        for sectors in [&[][..], &[2], &[0, 1], &[0, 1, 2]] {
+            assert!(holds(&lanes, sectors), "{sectors:?}");
+        }
+        lanes.acknowledged(0, step);
+        assert!(holds(&lanes, &[2]));
+        let marks = lanes.marks();
+        lanes.durable(&marks);
+        assert!(!holds(&lanes, &[2]) && !holds(&lanes, &[]));
+        assert!(holds(&lanes, &[0, 1, 2]));
     }
 }

@@ -5,26 +5,26 @@ use std::ops::Range;
 use std::time::Duration;
 
 use forebay_log::{SEGMENTS_AT, SUPERBLOCK_B_AT};
+use forebay_rng::{Rng, mix};
+use forebay_sim::disk::Trouble;
+use forebay_sim::history::{Action, extent};
+use forebay_sim::plan::{After, Settings};
+use forebay_sim::workload::{Bounds, Script};
 
 use super::scenes::{
     flushes_of_others, full_meanwhile, hard_rescues, little_memory, lose_flushes, past_the_log,
     stopped_in_a_queue,
 };
-use super::{After, Kind, Life, Plan};
-use crate::disk::Trouble;
-use crate::history::{Action, extent};
-use crate::lab::LOG_BYTES;
-use crate::workload::{Bounds, Script};
-use forebay_rng::{Rng, mix};
-
-/// Requests of a life that are under way together at most.
-pub(super) const CROWD: u64 = 4096;
+use super::spans::{CROWD, span, trouble};
+use super::{Life, Plan};
+use crate::cache::settings::{Kind, Role};
+use crate::cache::volume::LOG_BYTES;
 
 pub(super) fn add(plan: &mut Plan) {
     let rng = Rng::new(mix(plan.seed, 0x7_2011_b1e5));
-    let honest = !plan.is_dishonest() && plan.kind != Kind::LogLost;
+    let honest = !plan.volume.is_dishonest() && plan.volume.kind != Kind::LogLost;
     if honest && rng.one_in(5) {
-        plan.kind = rng.pick(&[
+        plan.volume.kind = rng.pick(&[
             Kind::Away,
             Kind::Away,
             Kind::Away,
@@ -33,7 +33,7 @@ pub(super) fn add(plan: &mut Plan) {
             Kind::Superblocks,
         ]);
     }
-    let (kind, data_len, block) = (plan.kind, plan.data_len, plan.block.into());
+    let (kind, data_len, block) = (plan.volume.kind, plan.len, plan.block.into());
     for life in &mut plan.lives {
         match kind {
             Kind::Away if rng.one_in(4) => full_meanwhile(&rng, life, &plan.regions, block),
@@ -42,23 +42,23 @@ pub(super) fn add(plan: &mut Plan) {
             Kind::Superblocks if rng.coin() => superblocks(&rng, life),
             Kind::Superblocks => second_copy(&rng, life, &plan.regions, block),
             Kind::DataFull if rng.coin() => {
-                life.data.room_again = Some(span(&rng, 24));
+                life.disks[Role::Data].faults.room_again = Some(span(&rng, 24));
             }
             _ => {}
         }
-        if life.data.room_again.is_some() || is_long(kind) {
+        if life.disks[Role::Data].faults.room_again.is_some() || is_long(kind) {
             take_time(&rng, life);
         }
     }
     if honest && rng.one_in(10) {
         past_the_log(&rng, plan);
-        if rng.one_in(3) && !is_long(plan.kind) {
-            plan.kind = rng.pick(&[Kind::DataFails, Kind::DataFails, plan.kind]);
+        if rng.one_in(3) && !is_long(plan.volume.kind) {
+            plan.volume.kind = rng.pick(&[Kind::DataFails, Kind::DataFails, plan.volume.kind]);
             lose_flushes(&rng, plan);
             flushes_of_others(&rng, plan);
         }
     }
-    if plan.kind == Kind::LogFails && rng.one_in(3) {
+    if plan.volume.kind == Kind::LogFails && rng.one_in(3) {
         hard_rescues(&rng, plan);
     }
     if rng.one_in(8) {
@@ -66,19 +66,19 @@ pub(super) fn add(plan: &mut Plan) {
     }
     if rng.one_in(6) {
         for life in &mut plan.lives {
-            let upto = if is_long(plan.kind) { 18 } else { 11 };
+            let upto = if is_long(plan.volume.kind) { 18 } else { 11 };
             life.stop_at = rng.coin().then(|| span(&rng, upto));
             life.cut_at = u64::MAX;
         }
     }
     // Where all that was read is in the log or durable at home.
-    if plan.kind == Kind::Calm && plan.bypass.is_none() && rng.one_in(5) {
+    if plan.volume.kind == Kind::Calm && plan.volume.bypass.is_none() && rng.one_in(5) {
         killed(&rng, plan);
     }
     if plan.block == 4096 && rng.one_in(3) {
         smaller_blocks(&rng, plan);
     }
-    if plan.kind == Kind::Calm && rng.one_in(24) {
+    if plan.volume.kind == Kind::Calm && rng.one_in(24) {
         stopped_in_a_queue(&rng, plan);
     }
     if plan.block == 512 && rng.one_in(24) {
@@ -88,33 +88,6 @@ pub(super) fn add(plan: &mut Plan) {
 
 fn is_long(kind: Kind) -> bool {
     matches!(kind, Kind::Away | Kind::BadPlaces | Kind::Superblocks)
-}
-
-/// From a millisecond to 2^`upto` ms, the short as likely as the long.
-pub(super) fn span(rng: &Rng, upto: u64) -> Duration {
-    let ms = 1 << rng.below(upto);
-    Duration::from_micros(ms * 1000 + rng.below(ms * 1000))
-}
-
-pub(super) fn trouble(rng: &Rng) -> Trouble {
-    let from = match rng.below(4) {
-        0 => Duration::ZERO,
-        _ => span(rng, 12),
-    };
-    let most = rng.pick(&[13, 13, 17, 24]);
-    Trouble {
-        from,
-        to: (!rng.one_in(4)).then(|| from + span(rng, most)),
-        range: None,
-        reads: rng.coin(),
-        changes: true,
-        one_in: rng.pick(&[1, 1, 1, 2, 5]),
-        takes: match rng.below(6) {
-            0 => span(rng, 12),
-            _ => Duration::ZERO,
-        },
-        fails: true,
-    }
 }
 
 /// Both devices fail together if they are parts of one.
@@ -130,14 +103,17 @@ fn away(rng: &Rng, life: &mut Life) {
         };
         let which = rng.below(4);
         if which != 0 {
-            life.log.troubles.push(trouble.clone());
+            life.disks[Role::Log].faults.troubles.push(trouble.clone());
         }
         if which != 1 {
-            life.data.troubles.push(trouble);
+            life.disks[Role::Data].faults.troubles.push(trouble);
         }
     }
     let forgetful = rng.coin();
-    (life.log.forgetful, life.data.forgetful) = (forgetful, forgetful);
+    (
+        life.disks[Role::Log].faults.forgetful,
+        life.disks[Role::Data].faults.forgetful,
+    ) = (forgetful, forgetful);
 }
 
 fn bad_places(rng: &Rng, life: &mut Life, data_len: u64) {
@@ -147,7 +123,7 @@ fn bad_places(rng: &Rng, life: &mut Life, data_len: u64) {
         if home > 0 {
             let len = rng.pick(&[512, 4096, 16 << 10]);
             let at = rng.below((data_len - len) / 512 + 1) * 512;
-            life.data.troubles.push(Trouble {
+            life.disks[Role::Data].faults.troubles.push(Trouble {
                 range: Some(at..at + len),
                 reads: false,
                 ..place.clone()
@@ -158,7 +134,7 @@ fn bad_places(rng: &Rng, life: &mut Life, data_len: u64) {
             // The first segments are those that are used.
             let most = (LOG_BYTES - SEGMENTS_AT) >> rng.below(6);
             let at = SEGMENTS_AT + rng.below(most / 512) * 512;
-            life.log.troubles.push(Trouble {
+            life.disks[Role::Log].faults.troubles.push(Trouble {
                 range: Some(at..at + len),
                 reads: true,
                 changes: false,
@@ -183,17 +159,20 @@ fn superblocks(rng: &Rng, life: &mut Life) {
         one_in: rng.pick(&[1, 2, 2, 3, 6]),
         ..first.clone()
     };
-    life.log.troubles.extend([first, longer]);
-    life.log.forgetful = rng.coin();
+    life.disks[Role::Log]
+        .faults
+        .troubles
+        .extend([first, longer]);
+    life.disks[Role::Log].faults.forgetful = rng.coin();
     if rng.one_in(3) {
-        life.data.troubles.push(trouble(rng));
+        life.disks[Role::Data].faults.troubles.push(trouble(rng));
     }
 }
 
 /// The log works, but for the second copy of its superblock, which fails sooner or later: then the
 /// first says something else. That matters where zeroes go home, and data on top of them.
 fn second_copy(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
-    life.log.troubles.push(Trouble {
+    life.disks[Role::Log].faults.troubles.push(Trouble {
         from: Duration::ZERO,
         to: None,
         range: Some(SUPERBLOCK_B_AT..SEGMENTS_AT),
@@ -205,7 +184,7 @@ fn second_copy(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
     });
     // And the first, which may say more than the second, cannot be read at first.
     if rng.one_in(3) {
-        life.log.troubles.push(Trouble {
+        life.disks[Role::Log].faults.troubles.push(Trouble {
             from: Duration::ZERO,
             to: Some(span(rng, 4)),
             range: Some(0..SUPERBLOCK_B_AT),
@@ -283,7 +262,7 @@ fn crowd(rng: &Rng, plan: &mut Plan) {
                 let most = left.min(1 << rng.below(13)).max(2);
                 let bounds = Bounds {
                     region: region.clone(),
-                    volume: plan.data_len,
+                    volume: plan.len,
                     block,
                 };
                 let batch = Action::Batch(batch(rng, &bounds, most));
@@ -337,17 +316,19 @@ fn smaller_blocks(rng: &Rng, plan: &mut Plan) {
     let from = rng.below(plan.lives.len() as u64) as usize;
     let blocks = rng.pick(&[(512, 4096), (4096, 512), (512, 512)]);
     for life in &mut plan.lives[from..] {
-        life.blocks = blocks;
+        life.disks[Role::Log].block = blocks.0;
+        life.disks[Role::Data].block = blocks.1;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::of_seed;
     use super::*;
-    use crate::disk::Faults;
+    use forebay_sim::disk::Faults;
 
     fn plans() -> impl Iterator<Item = Plan> {
-        (1..3000).map(Plan::of_seed)
+        (1..3000).map(of_seed)
     }
 
     fn some(has: impl Fn(&Plan, &Life) -> bool) -> bool {
@@ -363,21 +344,28 @@ mod tests {
             };
             faults.troubles.iter().any(is_long)
         };
-        assert!(some(|_, life| lasts(&life.log, false)));
-        assert!(some(|_, life| lasts(&life.data, false)));
-        assert!(some(|_, life| lasts(&life.data, true)));
-        let shared =
-            |life: &Life| !life.log.troubles.is_empty() && life.log.troubles == life.data.troubles;
-        assert!(some(|plan, life| plan.kind == Kind::Away && shared(life)));
-        assert!(some(|_, life| life.data.room_again.is_some()));
+        assert!(some(|_, life| lasts(&life.disks[Role::Log].faults, false)));
+        assert!(some(|_, life| lasts(&life.disks[Role::Data].faults, false)));
+        assert!(some(|_, life| lasts(&life.disks[Role::Data].faults, true)));
+        let shared = |life: &Life| {
+            !life.disks[Role::Log].faults.troubles.is_empty()
+                && life.disks[Role::Log].faults.troubles == life.disks[Role::Data].faults.troubles
+        };
         assert!(some(
-            |plan, life| plan.kind == Kind::Calm && life.stop_at.is_some()
+            |plan, life| plan.volume.kind == Kind::Away && shared(life)
         ));
-        assert!(some(|plan, life| life.blocks.0 != plan.block));
-        assert!(some(|plan, life| life.blocks.1 != plan.block));
-        assert!(some(|plan, _| plan.map_memory.is_some()));
+        assert!(some(|_, life| life.disks[Role::Data]
+            .faults
+            .room_again
+            .is_some()));
         assert!(some(
-            |plan, life| plan.kind != Kind::Calm && life.well_again() > Some(hour)
+            |plan, life| plan.volume.kind == Kind::Calm && life.stop_at.is_some()
+        ));
+        assert!(some(|plan, life| life.disks[Role::Log].block != plan.block));
+        assert!(some(|plan, life| life.disks[Role::Data].block != plan.block));
+        assert!(some(|plan, _| plan.volume.map_memory.is_some()));
+        assert!(some(
+            |plan, life| plan.volume.kind != Kind::Calm && life.well_again() > Some(hour)
         ));
         let crowd = |action: &Action| matches!(action, Action::Batch(all) if all.len() > 1000);
         assert!(some(|_, life| life

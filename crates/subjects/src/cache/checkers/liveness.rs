@@ -2,25 +2,22 @@
 
 use std::time::Duration;
 
+use forebay_log::HEADER_BYTES;
+use forebay_sim::subject::Bounds;
+
 /// How long requests wait for a device in trouble before they fail, as volumes are attached.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The longest that anything takes.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// A request of a user.
-    pub request: Duration,
-    /// Closing a volume, with whatever is under way.
-    pub close: Duration,
-    /// Draining it on disks on which nothing is wrong, or not any more.
-    pub drain: Duration,
-}
+/// In a minute so much gets through a full log before any of these disks.
+const TURN_BYTES: u64 = 1 << 20;
 
 /// Where all disks answer.
 pub const HEALTHY: Bounds = Bounds {
     request: Duration::from_secs(60),
     close: Duration::from_secs(60),
     drain: Duration::from_secs(300),
+    turn_bytes: TURN_BYTES,
+    write_bytes: HEADER_BYTES as u64,
 };
 
 /// Where disks fail: the patience, and for what else is in the queue; and a trouble that is over for
@@ -29,4 +26,6 @@ pub const IN_TROUBLE: Bounds = Bounds {
     request: Duration::from_secs(4 * PATIENCE.as_secs()),
     close: Duration::from_secs(2 * PATIENCE.as_secs()),
     drain: Duration::from_secs(300),
+    turn_bytes: TURN_BYTES,
+    write_bytes: HEADER_BYTES as u64,
 };

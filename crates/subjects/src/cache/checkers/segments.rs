@@ -14,9 +14,9 @@ use forebay_log::{
     Superblock,
 };
 
-use super::Violation;
-use crate::disk::{Disk, Request};
-use crate::stamp::{Content, SECTOR, read_sector};
+use forebay_sim::Violation;
+use forebay_sim::disk::{Disk, Request};
+use forebay_sim::stamp::{BEFORE, Content, SECTOR, read_sector};
 
 /// What a record did to a sector.
 #[derive(Clone, Debug)]
@@ -224,7 +224,7 @@ impl Segments {
     /// True if home has something written later, past the log.
     fn is_newer(&self, home: &[u8], logged: Option<&Buf>) -> bool {
         let id = |bytes: &[u8]| match read_sector(bytes) {
-            Content::Stamp { id, .. } if id != crate::lab::BEFORE => Some(id),
+            Content::Stamp { id, .. } if id != BEFORE => Some(id),
             _ => None,
         };
         let home = id(home);

@@ -3,9 +3,10 @@
 
 use forebay_device::Op;
 
-use super::{Lanes, Violation};
-use crate::disk::Request;
-use crate::stamp::{Content, SECTOR, read_sector};
+use forebay_sim::Violation;
+use forebay_sim::disk::Request;
+use forebay_sim::lanes::Lanes;
+use forebay_sim::stamp::{Content, SECTOR, read_sector};
 
 /// Looks at what is asked of the data device.
 pub(super) fn issued(lanes: &Lanes, request: &Request) -> Result<(), Violation> {

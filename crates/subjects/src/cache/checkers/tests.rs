@@ -13,13 +13,16 @@ use forebay_log::{
 use forebay_rt::VirtualTime;
 use forebay_units::{Epoch, RecordSeq, Sector, SegmentSeq};
 
-use super::accounts::Asked;
-use super::{
-    Lanes, Promise, Violation, abandoned, accounts, copies, epochs, home, segments, smooth, turns,
-};
-use crate::disk::{Coin, Disk, Request};
-use crate::lab::{BEFORE, Medium, VOLUME, World, checked};
-use crate::stamp::stamp;
+use forebay_sim::Violation;
+use forebay_sim::disk::{Coin, Disk, Request};
+use forebay_sim::lanes::Lanes;
+use forebay_sim::stamp::{BEFORE, stamp};
+use forebay_sim::subject::Asked;
+
+use super::super::settings::Role;
+use super::super::testbed::{World, checked};
+use super::super::volume::{VOLUME, fresh};
+use super::{abandoned, accounts, copies, epochs, home, segments, smooth, turns};
 
 const LEN: u64 = 64 << 10;
 
@@ -41,13 +44,13 @@ fn write(at: u64, bytes: &[u8]) -> Request {
 }
 
 fn world() -> World {
-    let medium = Medium::fresh(LEN, 512);
-    World::new(0, None, medium, 512, Rc::new(VirtualTime::new()))
+    let medium = fresh(LEN, 512);
+    World::new(0, None, &medium, 512, Rc::new(VirtualTime::new()))
 }
 
 /// The superblock of a fresh log, as its copy A says.
 fn superblock() -> Superblock {
-    let log = Medium::fresh(LEN, 512).log;
+    let log = fresh(LEN, 512)[Role::Log].clone();
     let bytes = log.bytes(SUPERBLOCK_A_AT..SUPERBLOCK_A_AT + HEADER_BYTES as u64);
     Superblock::decode(&bytes).unwrap()
 }
@@ -89,7 +92,7 @@ fn home_sees_data_that_nobody_wrote_there() {
 
 #[test]
 fn epochs_sees_a_log_taken_up_in_the_epoch_it_was_in() {
-    let before = Medium::fresh(LEN, 512).log;
+    let before = fresh(LEN, 512)[Role::Log].clone();
     let mut after = before.clone();
     assert_eq!(says(epochs::begun(&before, &after)), "epochs (I4)");
     let next = Superblock {
@@ -255,82 +258,8 @@ fn segments_sees_a_tail_that_leaves_data_behind_that_is_not_home() {
     let home = Rc::clone(&disk);
     world.run(async move { home.flush().await.unwrap() });
     assert_eq!(says(segments.issued(&moved)), "nothing");
-    assert_eq!(world.cut(Coin::Drop).data.bytes(0..512), stamp(7, 0, 512));
-}
-
-#[test]
-fn lanes_sees_lost_flushes_holes_and_lanes_that_do_not_go_together() {
-    let half = LEN / 2;
-    let base = stamp(BEFORE, 0, LEN);
-    let mut lanes = Lanes::new(base.clone(), &[0..half, half..LEN]);
-    let (one, first) = lanes.begin(0, 0..512, None);
-    lanes.acknowledged(0, one);
-    let (other, second) = lanes.begin(1, half..half + 512, None);
-    lanes.acknowledged(1, other);
-    let (third, last) = lanes.begin(0, 512..1024, None);
-    lanes.acknowledged(0, third);
-    let with = |writes: &[(u64, u64)]| {
-        let mut seen = base.clone();
-        for (id, at) in writes {
-            let at = *at as usize;
-            seen[at..at + 512].copy_from_slice(&stamp(*id, at as u64, 512));
-        }
-        seen
-    };
-    let judge = |lanes: &Lanes, writes: &[(u64, u64)]| {
-        let judged = lanes.judge(&with(writes), &|_| false, Promise::Prefix);
-        judged.is_ok()
-    };
-    assert!(judge(&lanes, &[]) && judge(&lanes, &[(first, 0), (second, half)]));
-    assert!(!judge(&lanes, &[(last, 512)]), "a hole in a lane");
-    assert!(!judge(&lanes, &[(second, half)]), "lane 1 without lane 0");
-    let old = stamp(BEFORE, 0, 512);
-    let marks = lanes.marks();
-    assert!(lanes.check_read(0, &old, &marks).is_err(), "an old read");
-    assert!(lanes.check_read(0, &stamp(first, 0, 512), &marks).is_ok());
-    lanes.durable(&marks);
-    assert!(!judge(&lanes, &[(first, 0), (second, half)]), "flushed");
-    let sectors = lanes.judge(&with(&[(first, 0)]), &|_| false, Promise::Sectors);
-    assert!(sectors.is_err(), "a flushed sector");
-    let known = lanes.judge(&vec![1; LEN as usize], &|_| false, Promise::Known);
-    assert!(known.is_err(), "what nobody wrote");
-}
-
-#[test]
-fn violations_that_differ_in_numbers_and_lists_only_have_one_shape() {
-    let shape = |what: &str| Violation::new("reads", what).shape();
-    let one =
-        "lane 1: write sectors 4..20 has taken 917.563s, as after [1, [2], 3] of [V { s: 0 }]";
-    let other = "lane 3: write sectors 140..7 has taken 9.5s, as after [] of [V { s: 0 }, W]";
-    assert_eq!(shape(one), shape(other));
-    assert_ne!(shape(one), shape("lane 1: a flush has taken 917.563s"));
-}
-
-#[test]
-fn of_writes_at_once_any_may_show_until_they_are_durable_and_then_all() {
-    let base = stamp(BEFORE, 0, 4096);
-    let mut lanes = Lanes::new(base.clone(), std::slice::from_ref(&(0..4096)));
-    // Two of them meet.
-    let (step, id) = lanes.begin_batch(0, &[0..512, 1024..1536, 0..1024]);
-    let with = |sectors: &[u64]| {
-        let mut seen = base.clone();
-        for sector in sectors {
-            let at = sector * 512;
-            seen[at as usize..at as usize + 512].copy_from_slice(&stamp(id, at, 512));
-        }
-        seen
-    };
-    let holds = |lanes: &Lanes, sectors: &[u64]| {
-        let judged = lanes.judge(&with(sectors), &|_| false, Promise::Prefix);
-        judged.is_ok()
-    };
-    for sectors in [&[][..], &[2], &[0, 1], &[0, 1, 2]] {
-        assert!(holds(&lanes, sectors), "{sectors:?}");
-    }
-    lanes.acknowledged(0, step);
-    assert!(holds(&lanes, &[2]));
-    let marks = lanes.marks();
-    lanes.durable(&marks);
-    assert!(!holds(&lanes, &[2]) && !holds(&lanes, &[]));
-    assert!(holds(&lanes, &[0, 1, 2]));
+    assert_eq!(
+        world.cut(Coin::Drop)[Role::Data].bytes(0..512),
+        stamp(7, 0, 512)
+    );
 }

@@ -1,0 +1,68 @@
+//! Which disk is which. A subject's disks have roles; of what there is once for each disk, the role
+//! says whose it is.
+
+use std::fmt::{Debug, Display, Formatter};
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+
+/// What a disk is there for, such as `Log` or `Data`.
+pub trait Role: Copy + Eq + Debug + Display + Send + Sync + 'static {
+    /// All disks that a subject has, in the order in which what they lose is decided.
+    const ALL: &'static [Self];
+}
+
+/// One thing for each disk.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Each<R, T> {
+    things: Vec<T>,
+    role: PhantomData<R>,
+}
+
+impl<R: Role, T> Each<R, T> {
+    /// What `make` gives for each disk.
+    pub fn of(make: impl FnMut(R) -> T) -> Each<R, T> {
+        Each {
+            things: R::ALL.iter().copied().map(make).collect(),
+            role: PhantomData,
+        }
+    }
+
+    /// All, with their roles.
+    pub fn iter(&self) -> impl Iterator<Item = (R, &T)> {
+        R::ALL.iter().copied().zip(&self.things)
+    }
+
+    /// What `change` makes of each.
+    pub fn map<U>(&self, mut change: impl FnMut(R, &T) -> U) -> Each<R, U> {
+        Each::of(|role| change(role, &self[role]))
+    }
+
+    fn place(role: R) -> usize {
+        let place = R::ALL.iter().position(|one| *one == role);
+        place.expect("a role is among all roles")
+    }
+}
+
+impl<R: Role, T> Index<R> for Each<R, T> {
+    type Output = T;
+
+    fn index(&self, role: R) -> &T {
+        &self.things[Self::place(role)]
+    }
+}
+
+impl<R: Role, T> IndexMut<R> for Each<R, T> {
+    fn index_mut(&mut self, role: R) -> &mut T {
+        &mut self.things[Self::place(role)]
+    }
+}
+
+impl<R, T: Debug> Debug for Each<R, T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let mut tuple = f.debug_tuple("");
+        for thing in &self.things {
+            tuple.field(thing);
+        }
+        tuple.finish()
+    }
+}

@@ -1,0 +1,76 @@
+//! What must be true of a cache beside what must be true of any volume. Each checker is a piece of its
+//! own and knows no other.
+//!
+//! Those that look at what devices are asked are put together for each disk, here; the others are asked
+//! when they are due.
+
+mod abandoned;
+pub mod accounts;
+mod copies;
+pub mod epochs;
+mod home;
+pub mod liveness;
+mod segments;
+pub mod smooth;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use std::rc::Rc;
+
+use forebay_sim::Violation;
+use forebay_sim::disk::{Disk, Request};
+use forebay_sim::lanes::Lanes;
+use forebay_sim::subject::Watcher;
+
+/// Watches the log device of one life.
+pub(super) struct Log {
+    abandoned: abandoned::Abandoned,
+    copies: copies::Copies,
+    segments: Option<segments::Segments>,
+}
+
+impl Log {
+    /// A watcher for a life with this data device; `honest` if the disks keep what they say they keep.
+    pub(super) fn new(data: &Rc<Disk>, honest: bool) -> Log {
+        Log {
+            abandoned: abandoned::Abandoned::default(),
+            copies: copies::Copies::default(),
+            segments: honest.then(|| segments::Segments::new(data)),
+        }
+    }
+}
+
+impl Watcher for Log {
+    fn issued(&self, _lanes: &Lanes, request: &Request) -> Result<(), Violation> {
+        self.abandoned.issued(request)?;
+        self.copies.issued(request)?;
+        let segments = self.segments.as_ref();
+        segments.map_or(Ok(()), |segments| segments.issued(request))
+    }
+
+    fn ended(&self, request: &Request, failed: bool) {
+        self.abandoned.ended(request, failed);
+        self.copies.ended(request, failed);
+        if let Some(segments) = &self.segments {
+            segments.ended(request, failed);
+        }
+    }
+}
+
+/// Watches the data device of one life.
+#[derive(Default)]
+pub(super) struct Home {
+    turns: turns::Turns,
+}
+
+impl Watcher for Home {
+    fn issued(&self, lanes: &Lanes, request: &Request) -> Result<(), Violation> {
+        self.turns.issued(request)?;
+        home::issued(lanes, request)
+    }
+
+    fn ended(&self, request: &Request, _failed: bool) {
+        self.turns.ended(request);
+    }
+}

@@ -1,0 +1,283 @@
+//! Worlds of the cache: which faults, how likely, and in which combinations.
+
+mod scenes;
+mod spans;
+mod troubles;
+
+use std::time::Duration;
+
+use forebay_device::Op;
+use forebay_rng::{Rng, mix};
+use forebay_sim::disk::{Faults, Outage, Rot};
+use forebay_sim::plan::{After, Conditions, Looks, coin, regions};
+use forebay_sim::role::Each;
+use forebay_sim::workload::{Bounds, Script, journal, mix as mixes};
+
+use super::settings::{Cache, Kind, Role};
+
+/// A world of the cache.
+pub type Plan = forebay_sim::plan::Plan<Cache>;
+/// A life of one.
+pub type Life = forebay_sim::plan::Life<Role>;
+
+/// The world of a seed.
+pub(super) fn of_seed(seed: u64) -> Plan {
+    let rng = Rng::new(mix(seed, 0x0f0e_eba1));
+    let kind = kind(&rng);
+    let block = if rng.one_in(4) { 4096 } else { 512 };
+    let flood = rng.one_in(8) | is_hard_on_the_log(kind, seed);
+    let len = (64 << 10)
+        << if flood {
+            3
+        } else {
+            rng.pick(&[0, 0, 0, 1, 1, 2, 3])
+        };
+    let regions = regions(&rng, len, block.into());
+    let lives = 1 + rng.below(1 + rng.below(5));
+    let mut plan = Plan {
+        seed,
+        volume: Cache {
+            kind,
+            used_log: Rng::new(mix(seed, 0x05ed)).one_in(3),
+            durable_writes: rng.one_in(8),
+            max_delay: Duration::from_micros(200 << rng.below(9)),
+            bypass: rng.one_in(10).then(|| 4096 << rng.below(5)),
+            map_memory: None,
+            flood,
+        },
+        block,
+        len,
+        regions,
+        clock_leaps: rng.one_in(12).then(|| 2 << rng.below(6)),
+        resends: resends(seed),
+        lives: Vec::new(),
+    };
+    for n in 0..lives {
+        let life = life(&plan, &rng, mix(seed, n + 1), n == 0);
+        plan.lives.push(life);
+    }
+    troubles::add(&mut plan);
+    plan
+}
+
+fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
+    let len = 4 + rng.below(60) as usize;
+    let scripts = scripts(plan, rng, len);
+    let requests = 20 + 3 * scripts.len() as u64 * len as u64;
+    let (mut log, data) = faults(rng, plan.volume.kind, seed, requests);
+    if plan.volume.flood {
+        log.slow_reads = slow_reads(seed);
+    }
+    let fast = rng.one_in(3);
+    Life {
+        seed,
+        scripts,
+        stop_at: None,
+        killed: false,
+        cut_at: if first || rng.coin() {
+            rng.below(requests)
+        } else {
+            rng.below(40)
+        },
+        after: rng.pick(&[
+            After::Cut,
+            After::Cut,
+            After::Quiet,
+            After::Close,
+            After::Drain,
+        ]),
+        coin: coin(rng, seed),
+        looks: Looks::OneIn(if plan.volume.flood {
+            6 + rng.below(8)
+        } else {
+            1 + rng.below(3)
+        }),
+        disks: disks(rng, plan.block, fast, log, data),
+    }
+}
+
+/// The two disks: how fast they are, and what they do wrong.
+fn disks(rng: &Rng, block: u32, fast: bool, log: Faults, data: Faults) -> Each<Role, Conditions> {
+    let us = |most: u64| Duration::from_micros(rng.below(most) + 1);
+    let slowest = match fast {
+        true => [us(50), us(50)],
+        false => [us(4000), us(20_000)],
+    };
+    let flush_takes = rng.one_in(3).then(|| us(40_000));
+    Each::of(|role| {
+        let (slowest, flush_takes, faults) = match role {
+            Role::Log => (slowest[0], flush_takes, &log),
+            Role::Data => (slowest[1], None, &data),
+        };
+        Conditions {
+            block,
+            slowest,
+            flush_takes,
+            faults: faults.clone(),
+        }
+    })
+}
+
+/// What each lane does.
+fn scripts(plan: &Plan, rng: &Rng, len: usize) -> Vec<Script> {
+    let scripts = plan.regions.iter().map(|region| {
+        let bounds = Bounds {
+            region: region.clone(),
+            volume: plan.len,
+            block: plan.block.into(),
+        };
+        if plan.volume.flood {
+            return mixes::flood(rng, &bounds, len);
+        }
+        let journal = rng
+            .one_in(4)
+            .then(|| journal::script(rng, &bounds, len))
+            .flatten();
+        journal.unwrap_or_else(|| mixes::script(rng, &bounds, len))
+    });
+    scripts.collect()
+}
+
+/// What fails the log shows more where it holds much.
+fn is_hard_on_the_log(kind: Kind, seed: u64) -> bool {
+    let rng = Rng::new(mix(seed, 0xf1_00d));
+    matches!(kind, Kind::LogFails | Kind::LogReadsFail) && rng.one_in(3)
+}
+
+/// Chosen apart, so that the other choices of a seed do not depend on it.
+fn resends(seed: u64) -> Option<u64> {
+    let rng = Rng::new(mix(seed, 0x07_e5_e2));
+    rng.one_in(4).then(|| 1 + rng.below(8))
+}
+
+fn kind(rng: &Rng) -> Kind {
+    match rng.below(100) {
+        0..=47 => Kind::Calm,
+        48..=57 => Kind::DataFails,
+        58..=61 => Kind::DataFull,
+        62..=75 => Kind::LogFails,
+        76..=81 => Kind::LogReadsFail,
+        82..=87 => Kind::Rot,
+        88..=92 => Kind::Misdirect,
+        93..=96 => Kind::Lies,
+        _ => Kind::LogLost,
+    }
+}
+
+fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> (Faults, Faults) {
+    let mut log = Faults {
+        seed: mix(seed, 1),
+        ..Faults::default()
+    };
+    let mut data = Faults {
+        seed: mix(seed, 2),
+        ..Faults::default()
+    };
+    let when = rng.below(requests);
+    if rng.one_in(6) {
+        let slow = (
+            4 + rng.below(40),
+            Duration::from_millis(1 + rng.below(3000)),
+        );
+        if rng.coin() {
+            log.slow = Some(slow)
+        } else {
+            data.slow = Some(slow)
+        }
+    }
+    match kind {
+        Kind::Calm | Kind::LogLost | Kind::Away | Kind::BadPlaces | Kind::Superblocks => {}
+        Kind::DataFails => refuse(rng, &mut data, when),
+        Kind::DataFull => data.room = Some(rng.below(24)),
+        Kind::LogFails => {
+            // Reading goes on as a rule: what cannot be read back is lost.
+            refuse(rng, &mut log, when);
+            log.reads_fail = 0;
+            slow_down(&mut data, seed);
+            if rng.one_in(5) {
+                refuse(rng, &mut data, when + rng.below(40));
+                data.reads_fail = 0;
+            }
+        }
+        Kind::LogReadsFail => {
+            log.reads_fail = 2 + rng.below(30);
+            stop_reading(&mut log, seed);
+        }
+        Kind::Rot => {
+            log.rot = Some(Rot {
+                at: when,
+                places: 1 + rng.below(4),
+            })
+        }
+        Kind::Misdirect => log.misdirect = Some(rng.below(requests / 4)),
+        Kind::Lies => {
+            log.lies = true;
+            data.lies = rng.coin();
+        }
+    }
+    (log, data)
+}
+
+/// So slow that all of the log may be written anew while something is read from it.
+fn slow_reads(seed: u64) -> Option<(u64, Duration)> {
+    let rng = Rng::new(mix(seed, 6));
+    let span = Duration::from_millis(200 << rng.below(6));
+    rng.coin().then(|| (8 + rng.below(60), span))
+}
+
+/// In every other such life no read of the log succeeds for some time, however often it is tried, so
+/// that what only the log has is lost.
+fn stop_reading(log: &mut Faults, seed: u64) {
+    let rng = Rng::new(mix(seed, 3));
+    if rng.coin() {
+        log.reads_fail = 0;
+        log.outage = Some(Outage {
+            from: 34 + rng.below(120),
+            op: Some(Op::Read),
+            requests: rng.coin().then(|| 4 << rng.below(6)),
+            reads: true,
+        });
+    }
+}
+
+/// In every other such life the data device takes long for some requests, so that what it was asked
+/// before the log failed is still under way in the rescue.
+fn slow_down(data: &mut Faults, seed: u64) {
+    let rng = Rng::new(mix(seed, 4));
+    if rng.coin() {
+        let span = Duration::from_millis(20 + rng.below(400));
+        data.slow = Some((1 + rng.below(8), span));
+    }
+}
+
+fn refuse(rng: &Rng, faults: &mut Faults, when: u64) {
+    faults.forgetful = rng.coin();
+    let rate = 4 + rng.below(60);
+    match rng.below(6) {
+        0 => faults.writes_fail = rate,
+        1 => faults.flushes_fail = rate,
+        2 => {
+            faults.discards_fail = 1 + rng.below(4);
+            faults.reads_fail = rate;
+        }
+        3 | 4 => {
+            let requests = Some(1 + rng.below(1 << rng.below(9)));
+            let reads = rng.one_in(3);
+            faults.outage = Some(Outage {
+                from: when,
+                op: None,
+                requests,
+                reads,
+            });
+        }
+        _ => {
+            let reads = rng.one_in(3);
+            faults.outage = Some(Outage {
+                from: when,
+                op: None,
+                requests: None,
+                reads,
+            });
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! How long things last, and how much is asked at once.
+
+use std::time::Duration;
+
+use forebay_rng::Rng;
+use forebay_sim::disk::Trouble;
+
+/// Requests of a life that are under way together at most.
+pub(super) const CROWD: u64 = 4096;
+
+/// From a millisecond to 2^`upto` ms, the short as likely as the long.
+pub(super) fn span(rng: &Rng, upto: u64) -> Duration {
+    let ms = 1 << rng.below(upto);
+    Duration::from_micros(ms * 1000 + rng.below(ms * 1000))
+}
+
+pub(super) fn trouble(rng: &Rng) -> Trouble {
+    let from = match rng.below(4) {
+        0 => Duration::ZERO,
+        _ => span(rng, 12),
+    };
+    let most = rng.pick(&[13, 13, 17, 24]);
+    Trouble {
+        from,
+        to: (!rng.one_in(4)).then(|| from + span(rng, most)),
+        range: None,
+        reads: rng.coin(),
+        changes: true,
+        one_in: rng.pick(&[1, 1, 1, 2, 5]),
+        takes: match rng.below(6) {
+            0 => span(rng, 12),
+            _ => Duration::ZERO,
+        },
+        fails: true,
+    }
+}

@@ -1,0 +1,134 @@
+//! What a cache is like in one world, and what may go wrong there.
+
+use std::fmt::{Display, Formatter};
+use std::time::Duration;
+
+use forebay_sim::plan::Settings;
+
+/// What a disk of a cache is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Small writes go there at once.
+    Log,
+    /// Their home.
+    Data,
+}
+
+impl forebay_sim::role::Role for Role {
+    const ALL: &'static [Role] = &[Role::Log, Role::Data];
+}
+
+impl Display for Role {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Role::Log => "log",
+            Role::Data => "data",
+        })
+    }
+}
+
+/// What may go wrong in a world, beside power cuts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Calm,
+    /// The data device refuses requests now and then, for a while, or for good.
+    DataFails,
+    /// The data device has no more space.
+    DataFull,
+    /// The log device refuses a request, some, or all from then on.
+    LogFails,
+    /// Reads of the log fail now and then.
+    LogReadsFail,
+    /// Bits change on the log device.
+    Rot,
+    /// A write to the log lands elsewhere.
+    Misdirect,
+    /// The disks say that they flush and do not.
+    Lies,
+    /// After a crash, the log device is gone and another is in its place.
+    LogLost,
+    /// A device, or both as if they were parts of one, does not work for milliseconds or for hours, or
+    /// ever again.
+    Away,
+    /// Places of the data device take no writes, or places of the log cannot be read.
+    BadPlaces,
+    /// The log fails, and its superblocks take no writes for longer, or only parts of them.
+    Superblocks,
+}
+
+/// A cache in one world.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    /// What may go wrong.
+    pub kind: Kind,
+    /// The log device was something else before.
+    pub used_log: bool,
+    /// A write is acknowledged when it is durable.
+    pub durable_writes: bool,
+    /// How long the log waits before it writes.
+    pub max_delay: Duration,
+    /// Writes from this length on go past the log.
+    pub bypass: Option<u64>,
+    /// The memory that the map may take, in bytes, if that is little.
+    pub map_memory: Option<u64>,
+    /// Much is written at once, so that the log is full and wraps.
+    pub flood: bool,
+}
+
+impl Cache {
+    /// A cache of the usual kind.
+    pub fn plain(kind: Kind) -> Cache {
+        Cache {
+            kind,
+            used_log: false,
+            durable_writes: false,
+            max_delay: Duration::from_millis(5),
+            bypass: None,
+            map_memory: None,
+            flood: false,
+        }
+    }
+}
+
+impl Settings for Cache {
+    type Role = Role;
+
+    fn kind(&self) -> String {
+        format!("{:?}", self.kind)
+    }
+
+    fn show(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "delay {:?}", self.max_delay)?;
+        if self.durable_writes {
+            write!(f, ", durable writes")?;
+        }
+        if let Some(from) = self.bypass {
+            write!(f, ", past the log from {from} bytes on")?;
+        }
+        if self.used_log {
+            write!(f, ", a log device that was something else before")?;
+        }
+        if let Some(bytes) = self.map_memory {
+            write!(f, ", {bytes} bytes of memory for the map")?;
+        }
+        Ok(())
+    }
+
+    fn may_fail(&self) -> bool {
+        !matches!(self.kind, Kind::Calm | Kind::LogLost | Kind::Lies)
+    }
+
+    fn is_dishonest(&self) -> bool {
+        matches!(self.kind, Kind::Rot | Kind::Misdirect | Kind::Lies)
+    }
+
+    fn plainer() -> &'static [fn(&mut Cache)] {
+        &[
+            |cache| cache.bypass = None,
+            |cache| cache.map_memory = None,
+            |cache| cache.used_log = false,
+            |cache| cache.durable_writes = false,
+        ]
+    }
+}

@@ -1,0 +1,185 @@
+//! Two disks and a cache on them, to do with by hand: what tests stand on.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use forebay_dcd::{AttachError, AttachOptions, AttachReport, Testimony, Volume, VolumeId, Witness};
+use forebay_device::{BufMut, Checked, Device, DeviceError};
+use forebay_rt::{Driver, VirtualTime};
+use forebay_sim::disk::{Coin, Disk, Image};
+use forebay_sim::machine::Machine;
+use forebay_sim::role::Each;
+use forebay_sim::stamp::{BEFORE, stamp};
+
+use super::settings::Role;
+use super::volume::{LOG_BYTES, Medium, attaching, medium, with_log};
+
+/// A witness that keeps what it is told, as one on a disk of its own would.
+#[derive(Debug, Default)]
+pub struct Memory {
+    given_up: RefCell<BTreeMap<VolumeId, u64>>,
+}
+
+impl Witness for Memory {
+    fn given_up(&self, volume: VolumeId) -> Testimony<'_, Option<u64>> {
+        Box::pin(async move { Ok(self.given_up.borrow().get(&volume).copied()) })
+    }
+
+    fn give_up(&self, volume: VolumeId, epoch: u64) -> Testimony<'_, ()> {
+        Box::pin(async move {
+            self.given_up.borrow_mut().insert(volume, epoch);
+            Ok(())
+        })
+    }
+}
+
+/// A machine with a log and a data device.
+pub struct World {
+    machine: Machine<Role>,
+    /// The log device.
+    pub log: Rc<Disk>,
+    /// The data device.
+    pub data: Rc<Disk>,
+    /// Who remembers logs that were given up, if anybody does.
+    pub witness: RefCell<Option<Rc<dyn Witness>>>,
+}
+
+impl Deref for World {
+    type Target = Machine<Role>;
+
+    fn deref(&self) -> &Machine<Role> {
+        &self.machine
+    }
+}
+
+impl World {
+    /// A world with these images, whose power goes off at request `cut_at`.
+    pub fn with_images(seed: u64, cut_at: Option<u64>, log: &[u8], data: &[u8]) -> World {
+        let medium = medium(&Image::of(log), &Image::of(data));
+        World::new(seed, cut_at, &medium, 512, Rc::new(VirtualTime::new()))
+    }
+
+    /// A world with disks in blocks of `block` bytes, on this clock.
+    pub fn new(
+        seed: u64,
+        cut_at: Option<u64>,
+        medium: &Medium,
+        block: u32,
+        clock: Rc<dyn Driver>,
+    ) -> World {
+        let machine = Machine::new(seed, cut_at, medium, &Each::of(|_| block), clock);
+        let [log, data] = [Role::Log, Role::Data].map(|role| Rc::clone(&machine.disks[role]));
+        World {
+            machine,
+            log,
+            data,
+            witness: RefCell::default(),
+        }
+    }
+
+    /// The same world with a witness.
+    #[must_use]
+    pub fn witnessed(self, witness: &Rc<Memory>) -> World {
+        let witness = Rc::clone(witness) as Rc<dyn Witness>;
+        self.witness.replace(Some(witness));
+        self
+    }
+
+    /// Attaches the volume and gives it to `each`.
+    ///
+    /// # Panics
+    /// If it cannot be attached.
+    pub fn with_volume<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        options: AttachOptions,
+        each: impl FnOnce(Volume) -> F + 'static,
+    ) -> Option<T> {
+        let attach = self.attaching(options);
+        self.run(async move {
+            let (volume, _) = attach.await.expect("attach");
+            each(volume).await
+        })
+    }
+
+    /// Attaches without expecting that it succeeds.
+    pub fn attach(
+        &self,
+        options: AttachOptions,
+    ) -> Option<Result<(Volume, AttachReport), AttachError>> {
+        self.run(self.attaching(options))
+    }
+
+    /// Attaching, to be awaited.
+    fn attaching(
+        &self,
+        options: AttachOptions,
+    ) -> impl Future<Output = Result<(Volume, AttachReport), AttachError>> + use<> {
+        attaching(&self.machine, options, self.witness.borrow().clone())
+    }
+
+    /// As [`Machine::cut`], in plain bytes.
+    pub fn after_cut(&self, coin: Coin) -> Images {
+        Images {
+            log: self.log.after_cut(coin),
+            data: self.data.after_cut(coin),
+        }
+    }
+
+    /// The disks as reads see them.
+    pub fn now(&self) -> Images {
+        Images {
+            log: self.log.now(),
+            data: self.data.now(),
+        }
+    }
+}
+
+/// What is on the two disks, in plain bytes.
+#[derive(Clone)]
+pub struct Images {
+    /// Of the log device.
+    pub log: Vec<u8>,
+    /// Of the data device.
+    pub data: Vec<u8>,
+}
+
+impl Images {
+    /// A data device of `len` bytes with something on it, and a fresh log of the smallest size.
+    pub fn fresh(len: u64) -> Images {
+        let data = stamp(BEFORE, 0, len);
+        let log = fresh_log(LOG_BYTES, &data);
+        Images { log, data }
+    }
+
+    /// A world with these disks.
+    pub fn world(&self, seed: u64, cut_at: Option<u64>) -> World {
+        World::with_images(seed, cut_at, &self.log, &self.data)
+    }
+}
+
+/// The image of a fresh log of `len` bytes for a data device that holds `data`.
+pub fn fresh_log(len: u64, data: &[u8]) -> Vec<u8> {
+    with_log(len, &Image::of(data), 512)[Role::Log].to_vec()
+}
+
+/// The volume as a checked device.
+pub fn checked(volume: &Volume) -> Checked<Volume> {
+    Checked::new(volume.clone(), "volume")
+}
+
+/// All that is on a device.
+///
+/// # Errors
+/// The device's.
+pub async fn read_all(device: &dyn Device) -> Result<Vec<u8>, DeviceError> {
+    let len = device.geometry().len;
+    let mut out = Vec::with_capacity(len as usize);
+    while (out.len() as u64) < len {
+        let n = (len - out.len() as u64).min(1 << 20);
+        let buf = BufMut::zeroed(n as usize);
+        out.extend_from_slice(&device.read(out.len() as u64, buf).await?);
+    }
+    Ok(out)
+}

@@ -1,0 +1,124 @@
+//! A cache on two simulated disks: how it is made and attached.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use forebay_dcd::{
+    AttachError, AttachOptions, AttachReport, CreateOptions, DataIdentity, Volume, VolumeId,
+    Witness,
+};
+use forebay_device::Device;
+use forebay_rt::VirtualTime;
+use forebay_sim::disk::{Coin, Image};
+use forebay_sim::machine::Machine;
+use forebay_sim::role::Each;
+use forebay_sim::stamp::{BEFORE, stamp};
+use forebay_units::ByteLen;
+
+use super::settings::Role;
+
+/// Bytes of the smallest log with segments of 128 KiB.
+pub const LOG_BYTES: u64 = (1 << 20) + 32 * (128 << 10);
+/// The volume every world has.
+pub const VOLUME: VolumeId = VolumeId([7; 16]);
+
+/// What is on the two disks, cheap to copy.
+pub type Medium = forebay_sim::machine::Medium<Role>;
+
+/// What a data device of `len` bytes is known by.
+pub fn identity(len: u64) -> DataIdentity {
+    DataIdentity {
+        len,
+        path: "data".into(),
+        names: vec!["serial-1".into()],
+    }
+}
+
+/// A log and a data device that hold this.
+pub fn medium(log: &Image, data: &Image) -> Medium {
+    Each::of(|role| match role {
+        Role::Log => log.clone(),
+        Role::Data => data.clone(),
+    })
+}
+
+/// A data device of `len` bytes with something on it, and a fresh log for it, both in blocks of
+/// `block` bytes.
+///
+/// # Panics
+/// If no log can be made for such a device.
+pub fn fresh(len: u64, block: u32) -> Medium {
+    with_log(LOG_BYTES, &Image::of(&stamp(BEFORE, 0, len)), block)
+}
+
+/// As [`fresh`], on a log device that was something else before: making a log leaves that in its
+/// segments.
+///
+/// # Panics
+/// If no log can be made for such a device.
+pub fn on_used_log(len: u64, block: u32) -> Medium {
+    let before = Image::of(&vec![0xa5; LOG_BYTES as usize]);
+    with_log_on(&before, &Image::of(&stamp(BEFORE, 0, len)), block)
+}
+
+/// A fresh log of `log_len` bytes for a data device that holds `data`.
+///
+/// # Panics
+/// If no log can be made for such a device.
+pub fn with_log(log_len: u64, data: &Image, block: u32) -> Medium {
+    with_log_on(&Image::new(log_len), data, block)
+}
+
+fn with_log_on(log: &Image, data: &Image, block: u32) -> Medium {
+    let clock = Rc::new(VirtualTime::new());
+    let blocks = Each::of(|_| block);
+    let machine = Machine::new(0, None, &medium(log, data), &blocks, clock);
+    let [log, home] = [Role::Log, Role::Data].map(|role| Rc::clone(&machine.disks[role]));
+    let options = CreateOptions {
+        name: "test".into(),
+        volume: VOLUME,
+        segment: ByteLen::kib(128),
+        data: identity(data.len()),
+    };
+    let create = async move { forebay_dcd::create(log, home, options).await };
+    machine.run(create).expect("no cut").expect("create");
+    machine.cut(Coin::Keep)
+}
+
+/// Length of the data device, block size of both, and whether the log device was something else before.
+type Kept = (u64, u32, bool);
+
+thread_local! {
+    /// Fresh disks: made once, shared by all worlds of a thread.
+    static FRESH: RefCell<Vec<(Kept, Medium)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// As [`fresh`] or [`on_used_log`], made once on a thread.
+pub(super) fn kept(len: u64, block: u32, used_log: bool) -> Medium {
+    let key = (len, block, used_log);
+    let known = FRESH.with_borrow(|all| {
+        let known = all.iter().find(|(known, _)| *known == key);
+        known.map(|(_, medium)| medium.clone())
+    });
+    known.unwrap_or_else(|| {
+        let medium = match used_log {
+            true => on_used_log(len, block),
+            false => fresh(len, block),
+        };
+        FRESH.with_borrow_mut(|all| all.push((key, medium.clone())));
+        medium
+    })
+}
+
+/// Attaching the cache on a machine, to be awaited: what every world, in service and when it is looked
+/// at, is attached with beside the two disks is added here.
+pub fn attaching(
+    machine: &Machine<Role>,
+    options: AttachOptions,
+    witness: Option<Rc<dyn Witness>>,
+) -> impl Future<Output = Result<(Volume, AttachReport), AttachError>> + use<> {
+    let rt = machine.rt.clone();
+    let [log, data] = [Role::Log, Role::Data].map(|role| Rc::clone(&machine.disks[role]));
+    let identity = identity(data.geometry().len);
+    Volume::attach_witnessed(rt, log, data, identity, options, witness)
+}

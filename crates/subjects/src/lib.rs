@@ -1,0 +1,6 @@
+//! What the simulator tries: each layer as a [`Subject`](forebay_sim::subject::Subject), with its
+//! worlds, its promises and its own checkers.
+//!
+//! [`cache`] is the write cache, over a log device and a data device.
+
+pub mod cache;
