@@ -31,7 +31,7 @@
 //!
 //! # Reading order
 //!
-//! [`disk`] (what fails), [`history`] and [`lanes`] (what must be true all the same), [`workload`] and
+//! [`disk`] (what fails), [`history`] and [`lanes`] (what must be true all the same), [`workload`], [`trace`] and
 //! [`plan`] (what happens), [`subject`] (to what), [`world`] (its happening), [`explore`] and
 //! [`exhaustive`] (many of them), [`shrink`]. [`machine`] is for tests that do things by hand.
 
@@ -49,6 +49,7 @@ pub mod shrink;
 pub mod stamp;
 pub mod subject;
 pub mod tape;
+pub mod trace;
 mod violation;
 pub mod workload;
 pub mod world;

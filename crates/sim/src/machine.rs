@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
+use forebay_rng::Rng;
 use forebay_rt::{Driver, Executor, Rt};
 use futures_util::future::{Either, select};
 
 use crate::disk::{Coin, Disk, Image, Power};
 use crate::role::{Each, Role};
-use forebay_rng::Rng;
 
 /// What is on each disk, cheap to copy.
 pub type Medium<R> = Each<R, Image>;

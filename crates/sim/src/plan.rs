@@ -9,10 +9,12 @@ use std::fmt::{Debug, Formatter};
 use std::ops::Range;
 use std::time::Duration;
 
+use forebay_rng::{Rng, mix};
+
 use crate::disk::{Coin, Faults};
 use crate::role::{Each, Role};
-use crate::workload::{Bounds, Script, trace};
-use forebay_rng::{Rng, mix};
+use crate::trace::Traced;
+use crate::workload::{Bounds, Script, recorded};
 
 /// What a subject's volume is like in one world, and what may go wrong there: the part of a plan that
 /// only the subject understands.
@@ -139,7 +141,7 @@ impl<R: Role> Life<R> {
 impl<S: Settings> Plan<S> {
     /// The same world, in which the lanes do what a recorded trace says.
     #[must_use]
-    pub fn following(mut self, trace: &[trace::Traced]) -> Plan<S> {
+    pub fn following(mut self, trace: &[Traced]) -> Plan<S> {
         let rng = Rng::new(mix(self.seed, 0x07_2a_ce));
         for life in &mut self.lives {
             for (region, script) in self.regions.iter().zip(&mut life.scripts) {
@@ -149,7 +151,7 @@ impl<S: Settings> Plan<S> {
                     block: self.block.into(),
                 };
                 let len = 20 + rng.below(100) as usize;
-                *script = trace::script(&rng, &bounds, trace, len);
+                *script = recorded::script(&rng, &bounds, trace, len);
             }
         }
         self

@@ -12,7 +12,7 @@ use forebay_sim::explore::{Exploration, explore};
 use forebay_sim::plan::Plan;
 use forebay_sim::shrink::shrink;
 use forebay_sim::subject::Subject;
-use forebay_sim::workload::trace::{Format, Traced};
+use forebay_sim::trace::{Format, Traced};
 use forebay_sim::world::{self, Outcome, Tally};
 use forebay_subjects::cache::Cache;
 

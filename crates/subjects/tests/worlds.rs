@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_sim::exhaustive::{cases, try_all};
 use forebay_sim::explore::{Exploration, Planner, explore};
 use forebay_sim::subject::Subject;
-use forebay_sim::workload::trace::Format;
+use forebay_sim::trace::Format;
 use forebay_sim::world;
 use forebay_subjects::cache::Cache;
 

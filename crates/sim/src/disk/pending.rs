@@ -156,7 +156,8 @@ mod tests {
                 disk.write(0, ones(), Durability::Flush).await
             })
             .await;
-            (flushing.unwrap(), again.unwrap());
+            flushing.unwrap();
+            again.unwrap();
             disk.cut(Coin::Drop).bytes(0..512)
         });
         assert_eq!(kept, [1; 512]);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use forebay_device::{DeviceError, Op};
+use forebay_rng::{Rng, mix};
 
 use super::{Disk, Request, Trouble};
-use forebay_rng::{Rng, mix};
 
 /// Writes kept as not durable by a disk that lies; older ones reach the medium by themselves.
 const LIES_MAX: usize = 96;

@@ -8,11 +8,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use forebay_rng::Rng;
+
 use super::{Bounds, Script};
 use crate::history::Action;
 use crate::lanes::Lanes;
 use crate::stamp::{Content, SECTOR, read_sector};
-use forebay_rng::Rng;
 
 /// What a commit record promises. Actions are counted from 0 in the script.
 #[derive(Clone, Debug, PartialEq, Eq)]

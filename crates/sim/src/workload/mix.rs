@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::{Bounds, Script};
 use forebay_rng::Rng;
+
+use super::{Bounds, Script};
 
 use crate::history::{Action, extent};
 

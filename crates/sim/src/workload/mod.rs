@@ -2,7 +2,7 @@
 
 pub mod journal;
 pub mod mix;
-pub mod trace;
+pub mod recorded;
 
 use std::ops::Range;
 

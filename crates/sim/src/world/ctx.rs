@@ -5,8 +5,9 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use super::{Limits, Moment, Outcome, Tally};
-use crate::disk::{Observer, Power, Request};
+use crate::disk::{Observer, Power, Request, Running};
 use crate::lanes::Lanes;
+use crate::machine::Medium;
 use crate::plan::Plan;
 use crate::role::Each;
 use crate::stamp::{BEFORE, stamp};
@@ -19,6 +20,14 @@ const CIRCLES: u64 = 5_000_000;
 
 /// What a volume holds, and the steps each lane may be after.
 type Seen = (Vec<u8>, Vec<Vec<usize>>);
+
+/// What a life leaves.
+pub(crate) struct Left<R> {
+    /// What the next one finds on the disks.
+    pub(crate) medium: Medium<R>,
+    /// The disks, if their power stayed on.
+    pub(crate) running: Option<Each<R, Running>>,
+}
 
 /// What all parts of a world share.
 pub(crate) struct Ctx<S: Subject> {

@@ -4,32 +4,24 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::Checked;
+use forebay_rng::{Rng, mix};
 use forebay_rt::Rt;
 use futures_util::future::{Either, join, join_all, select};
 
-use super::ctx::{Ctx, Watching};
+use super::ctx::{Ctx, Left, Watching};
 use super::look;
 use super::stop::Stopper;
 use super::user::User;
 use crate::clock::LeapingTime;
-use crate::disk::{Coin, Disk, Observer, Running};
-use crate::machine::{Machine, Medium};
+use crate::disk::{Coin, Disk, Observer};
+use crate::machine::Machine;
 use crate::plan::{Life, Looks, Settings, coin};
 use crate::role::Each;
 use crate::subject::{Attach, Subject};
 use crate::violation::Violation;
-use forebay_rng::{Rng, mix};
 
 /// How often it is looked whether somebody waits for ever.
 const ROUND: Duration = Duration::from_secs(20);
-
-/// What a life leaves.
-pub(crate) struct Left<R> {
-    /// What the next one finds on the disks.
-    pub(crate) medium: Medium<R>,
-    /// The disks, if their power stayed on.
-    pub(crate) running: Option<Each<R, Running>>,
-}
 
 /// Lives a life, on disks that may have been running.
 pub(crate) fn live<S: Subject>(ctx: &Rc<Ctx<S>>, n: usize, before: Left<S::Role>) -> Left<S::Role> {

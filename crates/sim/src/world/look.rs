@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Checked, Device};
+use forebay_rng::{Rng, mix};
 use forebay_rt::VirtualTime;
 
-use super::ctx::Ctx;
-use super::life::Left;
+use super::ctx::{Ctx, Left};
 use crate::disk::Coin;
 use crate::lanes::Promise;
 use crate::machine::{Machine, Medium};
@@ -15,7 +15,6 @@ use crate::stamp::SECTOR;
 use crate::subject::{Attach, Exchanged, Refused, Subject};
 use crate::violation::Violation;
 use crate::workload::journal;
-use forebay_rng::{Rng, mix};
 
 /// The most that is read at once, in bytes.
 const STEP: u64 = 64 << 10;

@@ -16,8 +16,7 @@ use crate::plan::Plan;
 use crate::subject::Subject;
 use crate::violation::Violation;
 
-use ctx::Ctx;
-use life::Left;
+use ctx::{Ctx, Left};
 
 /// What was done, to be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Checked, Device, DeviceError, Durability};
+use forebay_rng::{Rng, mix};
 use forebay_rt::{Instant, Rt};
 
 use futures_util::future::{join, join_all};
@@ -16,7 +17,6 @@ use crate::history::{Action, What, room_for};
 use crate::stamp::stamp_into;
 use crate::subject::{Subject, bytes_of};
 use crate::violation::Violation;
-use forebay_rng::{Rng, mix};
 
 /// What a lane waits for, since when; and how far the clock had leapt, and bytes of batches that were
 /// done, by then.

@@ -2,8 +2,9 @@
 
 use forebay_model::disk::{Disk, Op, Options, Spec};
 use forebay_rt::Instant;
+use forebay_sim::trace::Measured;
 
-use super::trace::Measured;
+use super::trace::op;
 
 /// What the gap in a line of a trace means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -40,7 +41,7 @@ impl Times {
             writes: Vec::new(),
         };
         for (r, &ms) in trace.iter().zip(ms) {
-            match r.op {
+            match op(r) {
                 Op::Read => sorted.reads.push(ms),
                 Op::Write => sorted.writes.push(ms),
             }
@@ -80,7 +81,7 @@ pub(crate) fn replay(spec: &Spec, options: Options, trace: &[Measured], gap: Gap
             real_us += r.gap_us;
         }
         let issued = Instant::from_nanos((real_us * 1000.0) as u64).max(free);
-        disk.submit(issued, id, r.op, r.first, r.blocks);
+        disk.submit(issued, id, op(r), r.first, r.blocks);
         while done.is_empty() {
             let next = disk.next_event().expect("a request is under way");
             disk.advance(next, &mut done);

@@ -1,73 +1,22 @@
 use std::io::Write;
 
+use forebay_sim::trace::{Measured, read_measured};
+
 use super::*;
-use trace::Measured;
 
 const GOOD: &str = "R Hit    2992396   4  13670.00000  35942.00000\n\
                     W x 3865568 8 1971.0 29108.0\n";
 
 #[test]
-fn a_trace_is_read_as_it_stands() {
-    let trace = trace::parse(GOOD).expect("two good lines");
-    assert_eq!(
-        trace,
-        [
-            Measured {
-                op: Op::Read,
-                first: 2_992_396,
-                blocks: 4,
-                service_us: 13_670.0,
-                gap_us: 35_942.0
-            },
-            Measured {
-                op: Op::Write,
-                first: 3_865_568,
-                blocks: 8,
-                service_us: 1971.0,
-                gap_us: 29_108.0
-            },
-        ]
-    );
-}
-
-#[test]
-fn what_is_no_trace_is_refused_with_the_line() {
-    for bad in [
-        "",
-        "\n\n",
-        "R Hit 1 4 100.0",
-        "R Hit 1 4 100.0 1.0 1.0",
-        "X Hit 1 4 100.0 1.0",
-        "R Hit -1 4 100.0 1.0",
-        "R Hit 1 0 100.0 1.0",
-        "R Hit 1 4294967296 100.0 1.0",
-        "R Hit 18446744073709551616 4 100.0 1.0",
-        "R Hit 1 4 NaN 1.0",
-        "R Hit 1 4 inf 1.0",
-        "R Hit 1 4 -5 1.0",
-        "R Hit 1 4 100.0 1e300",
-        "\u{0}\u{1}\u{2}",
-    ] {
-        let error = trace::parse(bad).expect_err(bad);
-        assert!(
-            bad.trim().is_empty() || format!("{error:#}").contains("line 1"),
-            "{bad:?}: {error:#}"
-        );
-    }
-    let later = trace::parse(&format!("{GOOD}rubbish\n")).expect_err("a bad third line");
-    assert!(format!("{later:#}").contains("line 3"));
-}
-
-#[test]
 fn a_request_past_the_end_of_the_drive_is_named() {
     let spec = disk::named("barracuda").expect("a known name");
-    let trace = trace::parse("R Hit 1 4 1.0 1.0\nR Hit 4109999 2 1.0 1.0").expect("it parses");
+    let trace = read_measured("R Hit 1 4 1.0 1.0\nR Hit 4109999 2 1.0 1.0").expect("it parses");
     let error = trace::check(&trace, &spec).expect_err("there is no block 4110000");
     assert_eq!(
         error.to_string(),
         "request 2 is for blocks 4109999 to 4110000, but the drive has 4110000"
     );
-    let trace = trace::parse("R Hit 18446744073709551615 4 1.0 1.0").expect("it parses");
+    let trace = read_measured("R Hit 18446744073709551615 4 1.0 1.0").expect("it parses");
     assert!(trace::check(&trace, &spec).is_err());
 }
 
@@ -75,7 +24,7 @@ fn a_request_past_the_end_of_the_drive_is_named() {
 fn the_demerit_compares_by_rank() {
     let trace: Vec<Measured> = (0..4)
         .map(|n| Measured {
-            op: if n < 2 { Op::Read } else { Op::Write },
+            write: n >= 2,
             first: n,
             blocks: 1,
             service_us: 0.0,
@@ -109,7 +58,7 @@ fn the_demerit_compares_by_rank() {
 
 #[test]
 fn a_trace_of_reads_only_has_no_demerit_for_writes() {
-    let trace = trace::parse("R x 1 4 1000 1000\nR x 100 4 1000 1000").expect("it parses");
+    let trace = read_measured("R x 1 4 1000 1000\nR x 100 4 1000 1000").expect("it parses");
     let times = Times::new(&trace, &[1.0, 1.0]);
     let outcome = compare(&times, std::slice::from_ref(&times));
     assert!(outcome.writes.is_none());
@@ -122,7 +71,7 @@ fn the_gap_is_before_or_after_its_request() {
     let spec = disk::named("barracuda").expect("a known name");
     // After a read, the next blocks come in; whether there was time for it depends on whose gap
     // the second is.
-    let trace = trace::parse("R x 1000 8 15000 0\nR x 1250 8 1000 900000").expect("it parses");
+    let trace = read_measured("R x 1000 8 15000 0\nR x 1250 8 1000 900000").expect("it parses");
     let options = Options {
         caches: Caches::Own,
         ..Options::default()
@@ -140,7 +89,7 @@ fn the_gap_is_before_or_after_its_request() {
 
 #[test]
 fn the_plot_has_a_curve_for_each_kind_and_side() {
-    let trace = trace::parse(GOOD).expect("it parses");
+    let trace = read_measured(GOOD).expect("it parses");
     let real = Times::new(&trace, &[13.67, 1.971]);
     let svg = plot::draw("a drive", &real, &real);
     assert_eq!(svg.matches("<polyline").count(), 8);

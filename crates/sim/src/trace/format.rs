@@ -1,0 +1,267 @@
+//! Recorded traces: what systems asked of their disks, in the formats of those who recorded them.
+//!
+//! Text and binary, read only. The page that describes them is docs/format/traces.md.
+
+use std::time::Duration;
+
+/// Bytes in a sector, as traces are given out.
+const SECTOR: u64 = 512;
+
+/// Bytes in a record of VMware's traces.
+pub const VSCSI_RECORD: usize = 32;
+/// Its command for a write, and that for a read.
+pub const VSCSI_WRITE: u64 = 0x2a;
+/// See [`VSCSI_WRITE`].
+pub const VSCSI_READ: u64 = 0x28;
+
+/// Bytes in a record of HP's traces.
+pub const SRT_RECORD: usize = 56;
+/// Bytes in the sectors that HP's traces count in.
+pub const SRT_SECTOR: u64 = 256;
+/// What ends the text before the first record of HP's traces.
+const SRT_TEXT_END: &[u8] = b"};\n\x0c";
+
+/// How a trace of requests is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// Text: `time_ns device sector sectors op`, op 0 a write.
+    Oltp,
+    /// Text, DiskSim's: `time_ms device sector sectors flags`, an even flag a write.
+    DiskSim,
+    /// Binary, VMware's.
+    Vscsi,
+    /// Binary, HP's.
+    Srt,
+}
+
+/// One request of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Traced {
+    /// When, since the trace began.
+    pub at: Duration,
+    /// True for a write, false for a read.
+    pub write: bool,
+    /// The first sector.
+    pub sector: u64,
+    /// How many.
+    pub sectors: u64,
+}
+
+/// Why bytes are not a trace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("record {record} is not one of a trace in this format")]
+pub struct NotATrace {
+    /// Which, counted from 0.
+    pub record: usize,
+}
+
+impl Format {
+    /// The format that a file's name tells of.
+    pub fn of_name(name: &str) -> Option<Format> {
+        match name.rsplit('.').next()? {
+            "ascii" => Some(Format::Oltp),
+            "disksim" => Some(Format::DiskSim),
+            "vscsi" => Some(Format::Vscsi),
+            "srt" => Some(Format::Srt),
+            _ => None,
+        }
+    }
+
+    /// Reads a trace; at most `most` requests of it.
+    ///
+    /// # Errors
+    /// If a record is not of this format.
+    pub fn read(self, bytes: &[u8], most: usize) -> Result<Vec<Traced>, NotATrace> {
+        match self {
+            Format::Vscsi => all(bytes.chunks(VSCSI_RECORD).map(vscsi), most),
+            Format::Srt => {
+                let records = srt_records(bytes).ok_or(NotATrace { record: 0 })?;
+                all(records.chunks(SRT_RECORD).map(srt), most)
+            }
+            Format::Oltp | Format::DiskSim => {
+                let text = String::from_utf8_lossy(bytes);
+                let lines = text.lines().filter(|line| !line.trim().is_empty());
+                all(lines.map(|line| self.line(line)), most)
+            }
+        }
+    }
+
+    fn line(self, line: &str) -> Option<Traced> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [time, _device, sector, sectors, op] = words[..] else {
+            return None;
+        };
+        let op: u64 = op.parse().ok()?;
+        let (at, write) = match self {
+            Format::Oltp => (Duration::from_nanos(time.parse().ok()?), op == 0),
+            _ => {
+                let ms: f64 = time.parse().ok()?;
+                let at = Duration::try_from_secs_f64(ms / 1e3).ok()?;
+                (at, op.is_multiple_of(2))
+            }
+        };
+        Some(Traced {
+            at,
+            write,
+            sector: sector.parse().ok()?,
+            sectors: sectors.parse().ok()?,
+        })
+    }
+}
+
+/// The first records, if all of them are records.
+fn all(
+    records: impl Iterator<Item = Option<Traced>>,
+    most: usize,
+) -> Result<Vec<Traced>, NotATrace> {
+    let numbered = records.take(most).enumerate();
+    let read = numbered.map(|(record, traced)| traced.ok_or(NotATrace { record }));
+    read.collect()
+}
+
+fn vscsi(record: &[u8]) -> Option<Traced> {
+    let number = |at: usize, len: usize| {
+        let bytes = record.get(at..at + len)?.iter().rev();
+        Some(bytes.fold(0u64, |all, byte| all << 8 | u64::from(*byte)))
+    };
+    let write = match number(12, 2)? {
+        VSCSI_WRITE => true,
+        VSCSI_READ => false,
+        _ => return None,
+    };
+    Some(Traced {
+        at: Duration::from_micros(number(24, 8)?),
+        write,
+        sector: number(16, 8)?,
+        sectors: number(4, 4)?.div_ceil(SECTOR),
+    })
+}
+
+/// What follows the text at the head of one of HP's traces.
+fn srt_records(bytes: &[u8]) -> Option<&[u8]> {
+    let end = bytes
+        .windows(SRT_TEXT_END.len())
+        .position(|window| window == SRT_TEXT_END)?;
+    bytes.get(end + SRT_TEXT_END.len()..)
+}
+
+fn srt(record: &[u8]) -> Option<Traced> {
+    let word = |n: usize| {
+        let bytes = record.get(n * 4..n * 4 + 4)?;
+        Some(u32::from_be_bytes(bytes.try_into().ok()?))
+    };
+    if word(0)? as usize != SRT_RECORD {
+        return None;
+    }
+    // The last word is only looked at so that a record cut short is none.
+    word(SRT_RECORD / 4 - 1)?;
+    let (at, len) = (u64::from(word(7)?) * SRT_SECTOR, u64::from(word(6)?));
+    let micros = Duration::from_micros(word(3)?.into());
+    Some(Traced {
+        at: Duration::from_secs(word(2)?.into()) + micros,
+        write: word(11)? & 1 == 0,
+        sector: at / SECTOR,
+        sectors: (at % SECTOR + len).div_ceil(SECTOR),
+    })
+}
+
+/// A request that was measured on a real drive.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Measured {
+    /// True for a write, false for a read.
+    pub write: bool,
+    /// The first block.
+    pub first: u64,
+    /// How many, at least one.
+    pub blocks: u32,
+    /// From issue to completion, in microseconds.
+    pub service_us: f64,
+    /// Idle time before it or after it, in microseconds: that depends on the drive.
+    pub gap_us: f64,
+}
+
+/// Why text is not a measured trace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotMeasured {
+    /// There are no requests.
+    #[error("it has no requests")]
+    Empty,
+    /// A line, counted from 1, is not a request.
+    #[error("line {line}")]
+    Line {
+        /// Which.
+        line: usize,
+        /// Why not.
+        source: NotARequest,
+    },
+}
+
+/// Why a line is not a measured request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotARequest {
+    /// It has so many words.
+    #[error("{0} words where there should be 6")]
+    Words(usize),
+    /// What it asks for.
+    #[error("{0:?} is neither R nor W")]
+    Op(String),
+    /// Where it begins.
+    #[error("{0:?} is not a block's number")]
+    First(String),
+    /// How long it is.
+    #[error("{0:?} is not a number of blocks")]
+    Blocks(String),
+    /// It has no length.
+    #[error("a request for no blocks")]
+    NoBlocks,
+    /// How long it took.
+    #[error("{0:?} is not a time")]
+    Time(String),
+}
+
+/// Reads a trace that was measured on a real drive.
+///
+/// # Errors
+/// If a line is not a request, or there is none.
+pub fn read_measured(text: &str) -> Result<Vec<Measured>, NotMeasured> {
+    let lines = text.lines().zip(1..);
+    let lines = lines.filter(|(text, _)| !text.trim().is_empty());
+    let read = |(text, line)| request(text).map_err(|source| NotMeasured::Line { line, source });
+    let trace: Vec<Measured> = lines.map(read).collect::<Result<_, _>>()?;
+    match trace.is_empty() {
+        true => Err(NotMeasured::Empty),
+        false => Ok(trace),
+    }
+}
+
+fn request(line: &str) -> Result<Measured, NotARequest> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [op, _, first, blocks, service, gap] = words[..] else {
+        return Err(NotARequest::Words(words.len()));
+    };
+    let write = match op {
+        "R" => false,
+        "W" => true,
+        other => return Err(NotARequest::Op(other.to_owned())),
+    };
+    let blocks = match blocks.parse() {
+        Ok(0) => return Err(NotARequest::NoBlocks),
+        Ok(blocks) => blocks,
+        Err(_) => return Err(NotARequest::Blocks(blocks.to_owned())),
+    };
+    let not_a_place = |_| NotARequest::First(first.to_owned());
+    Ok(Measured {
+        write,
+        first: first.parse().map_err(not_a_place)?,
+        blocks,
+        service_us: microseconds(service)?,
+        gap_us: microseconds(gap)?,
+    })
+}
+
+fn microseconds(word: &str) -> Result<f64, NotARequest> {
+    let time = word.parse().ok();
+    // NaN and what is not finite are in no range.
+    let time = time.filter(|us| (0.0..1e12).contains(us));
+    time.ok_or_else(|| NotARequest::Time(word.to_owned()))
+}

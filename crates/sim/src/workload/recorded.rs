@@ -1,0 +1,95 @@
+//! Recorded traces as workloads: what real systems asked of their disks, in their order and with
+//! their pauses, folded into a small volume.
+
+use std::time::Duration;
+
+use forebay_rng::Rng;
+
+use super::{Bounds, Script};
+use crate::history::Action;
+use crate::trace::Traced;
+
+const SECTOR: u64 = 512;
+/// Pauses are cut to this: long enough for anything that waits for idleness.
+const PAUSE_MAX: Duration = Duration::from_millis(1500);
+/// Requests are cut to this, in bytes.
+const LEN_MAX: u64 = 256 << 10;
+
+/// A script of `len` requests of a trace from somewhere in it. Traces do not tell of flushes; one
+/// comes after one in so many writes.
+pub fn script(rng: &Rng, bounds: &Bounds, trace: &[Traced], len: usize) -> Script {
+    let mut script = Script::default();
+    if trace.is_empty() {
+        return script;
+    }
+    let from = rng.below(trace.len().saturating_sub(len).max(1) as u64) as usize;
+    let flushes = 2 + rng.below(12);
+    let mut before = trace[from].at;
+    for traced in trace[from..].iter().take(len) {
+        let gap = traced.at.saturating_sub(before).min(PAUSE_MAX);
+        before = traced.at;
+        if gap > Duration::from_micros(100) {
+            script.actions.push(Action::Pause(gap));
+        }
+        let region = if traced.write {
+            bounds.region.clone()
+        } else {
+            0..bounds.volume
+        };
+        let room = region.end - region.start;
+        let len = (traced.sectors.max(1) * SECTOR).min(LEN_MAX).min(room);
+        let at = region.start + traced.sector % ((room - len) / SECTOR + 1) * SECTOR;
+        let range = at..at + len;
+        if !traced.write {
+            let whole = Bounds {
+                region: 0..bounds.volume,
+                ..bounds.clone()
+            };
+            script.actions.push(Action::Read(whole.align(range)));
+            continue;
+        }
+        script.actions.push(Action::Write {
+            range: bounds.align(range),
+            fua: false,
+        });
+        if rng.one_in(flushes) {
+            script.actions.push(Action::Flush);
+        }
+    }
+    script
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_of_a_trace_stays_in_its_lane_and_keeps_the_pauses() {
+        let trace: Vec<Traced> = (0..50)
+            .map(|n| Traced {
+                at: Duration::from_millis(n * 40),
+                write: n % 3 != 0,
+                sector: n * 991,
+                sectors: n * 17,
+            })
+            .collect();
+        let bounds = Bounds {
+            region: 8192..40960,
+            volume: 65536,
+            block: 4096,
+        };
+        let script = script(&Rng::new(1), &bounds, &trace, 30);
+        let pauses = script
+            .actions
+            .iter()
+            .filter(|action| matches!(action, Action::Pause(_)));
+        assert_eq!(pauses.count(), 29);
+        for range in script.actions.iter().filter_map(Action::range) {
+            assert!(
+                bounds.region.start <= range.start && range.end <= bounds.region.end,
+                "{range:?}"
+            );
+            assert!(range.start < range.end && range.start % 4096 == 0 && range.end % 4096 == 0);
+        }
+    }
+}
