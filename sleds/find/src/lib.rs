@@ -1,11 +1,11 @@
 //! `sleds find`: GNU find, and what its files would take to read.
 //!
-//! The command line is read into an expression ([`expr`]) and options of the walk ([`walk`]). The
-//! walk calls the expression ([`eval`]) for every file, in the order of GNU find. What the C
+//! The command line is read into an expression (`expr.rs`) and options of the walk (`walk.rs`). The
+//! walk calls the expression (`eval.rs`) for every file, in the order of GNU find. What the C
 //! library decides for that one (patterns, names of users, dates in the locale's words) it decides
-//! here too ([`sys`]).
+//! here too (`sys.rs`). Only `cost.rs` knows of SLEDs.
 //!
-//! To read: [`parse`], [`expr`], [`walk`], [`eval`].
+//! To read: `parse.rs`, `expr.rs`, `walk.rs`, `eval.rs`.
 
 mod actions;
 mod command;

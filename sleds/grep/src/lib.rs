@@ -1,6 +1,6 @@
 //! `sleds grep`: GNU's `grep`, in the order that costs least.
 //!
-//! From the command line (`args.rs`) comes a [`Config`]; each file (`files.rs`) is read in pieces, in any order
+//! From the command line (`args.rs`) comes a `Config`; each file (`files.rs`) is read in pieces, in any order
 //! (`pieces.rs`), which are searched as a whole (the crate `regex-posix`, `perl/`); what is found is printed in the
 //! order of the file (`emit.rs`, `line.rs`). Behaviour is that of GNU grep 3.8.
 
