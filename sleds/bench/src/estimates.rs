@@ -8,12 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use forebay_rng::Rng;
 use rustix::fs::{Advice, fadvise};
 use sleds::{Plan, ReadOptions, Reader, delivery_time, describe, level_of};
 
 use super::arguments::{Folders, MIB, mebibytes, seconds};
 use super::cgroup::{Limited, Limits, UNLIMITED};
-use super::files::{self, Rng};
+use super::files;
 use super::stats::Median;
 use super::{levels, measure};
 use sleds_common::signals;
@@ -289,7 +290,7 @@ fn prepare(path: &Path, bytes: u64, settings: &Settings, state: State) -> Result
         State::Mixed => {
             // Read-ahead would bring in more than is asked for.
             fadvise(&file, 0, None, Advice::Random)?;
-            let first = Rng(settings.folders.seed).below(2);
+            let first = Rng::new(settings.folders.seed).below(2);
             for n in 0..room {
                 let at = (first + n * 2) * MIB;
                 files::read_part(&file, at, at + MIB)?;

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use forebay_rng::Rng;
 use tempfile::TempDir;
 
 /// A folder to make files in, which goes with its contents when it is dropped.
@@ -43,24 +44,6 @@ const MATCH_EVERY: u64 = 64 << 10;
 /// Bytes of each line of a text, its end included.
 const LINE: usize = 64;
 
-/// A small generator (SplitMix64).
-pub(super) struct Rng(pub(super) u64);
-
-impl Rng {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    /// A number below `n`.
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
 fn create(path: &Path) -> Result<File> {
     File::create_new(path).with_context(|| format!("cannot make {}", path.display()))
 }
@@ -83,7 +66,7 @@ pub(super) fn lone_needle(n: usize) -> String {
 pub(super) fn text(path: &Path, len: u64, seed: u64) -> Result<()> {
     let file = create(path)?;
     let mut out = BufWriter::with_capacity(1 << 20, &file);
-    let mut rng = Rng(seed);
+    let rng = Rng::new(seed);
     let mut lone = BTreeMap::new();
     while lone.len() < LONE_NEEDLES.min((len / LINE as u64 / 4) as usize) {
         // Not in the lines that match otherwise.
@@ -140,7 +123,7 @@ pub(super) fn image(path: &Path, len: u64, seed: u64) -> Result<()> {
         "{header:<width$}",
         width = header.len().next_multiple_of(BLOCK)
     )?;
-    let mut rng = Rng(seed);
+    let rng = Rng::new(seed);
     for _ in 0..side * side {
         let value = rng.below(1000) as f32 / 10.0;
         out.write_all(&value.to_be_bytes())?;

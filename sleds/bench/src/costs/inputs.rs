@@ -10,7 +10,8 @@ use rustix::fs::{Advice, fadvise};
 
 use super::cases::{Input, State};
 use crate::arguments::MIB;
-use crate::files::{self, NEEDLE, Rng};
+use crate::files::{self, NEEDLE};
+use forebay_rng::Rng;
 
 /// How many small files there are, and how large they are.
 const MANY: u64 = 2000;
@@ -71,14 +72,14 @@ pub(super) fn make(input: Input, directory: &Path, large: u64, seed: u64) -> Res
 }
 
 /// A file of `length` bytes, of what `more` appends to a buffer again and again.
-fn write(path: &Path, length: u64, more: impl Fn(&mut Vec<u8>, &mut Rng), seed: u64) -> Result<()> {
+fn write(path: &Path, length: u64, more: impl Fn(&mut Vec<u8>, &Rng), seed: u64) -> Result<()> {
     let file = File::create_new(path)?;
     let mut out = BufWriter::new(&file);
-    let (mut rng, mut buf) = (Rng(seed), Vec::new());
+    let (rng, mut buf) = (Rng::new(seed), Vec::new());
     let mut left = length as usize;
     while left > 0 {
         buf.clear();
-        more(&mut buf, &mut rng);
+        more(&mut buf, &rng);
         let n = buf.len().min(left);
         out.write_all(&buf[..n])?;
         left -= n;
@@ -116,7 +117,7 @@ const SCRIPTS: [(u32, u64); 5] = [
 ];
 
 /// A line of eight words, each in ASCII or a script; one in 512 with the needle.
-fn scripts(line: &mut Vec<u8>, rng: &mut Rng) {
+fn scripts(line: &mut Vec<u8>, rng: &Rng) {
     if rng.below(512) == 0 {
         line.extend_from_slice(NEEDLE.as_bytes());
         line.push(b' ');
@@ -184,9 +185,9 @@ mod tests {
 
     #[test]
     fn scripts_are_text_with_the_needle_in_it() {
-        let (mut text, mut rng) = (Vec::new(), Rng(1));
+        let (mut text, rng) = (Vec::new(), Rng::new(1));
         for _ in 0..5000 {
-            scripts(&mut text, &mut rng);
+            scripts(&mut text, &rng);
         }
         let text = String::from_utf8(text).unwrap();
         assert!((1..100).contains(&text.matches(NEEDLE).count()));

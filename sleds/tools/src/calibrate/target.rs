@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use forebay_rng::Rng;
 use rustix::fs::{Mode, OFlags};
 use sleds::{Level, Place, calibrate, describe};
 
@@ -194,14 +195,9 @@ fn fill(mut file: &File, length: u64) -> io::Result<()> {
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let mut left = length.min(free / 4);
     let mut block = vec![0; 1 << 20];
-    let mut number = 0x9e37_79b9_7f4a_7c15_u64;
+    let rng = Rng::new(1);
     while left > 0 {
-        for part in block.chunks_exact_mut(8) {
-            number ^= number << 13;
-            number ^= number >> 7;
-            number ^= number << 17;
-            part.copy_from_slice(&number.to_le_bytes());
-        }
+        rng.fill(&mut block);
         let length = left.min(block.len() as u64);
         file.write_all(&block[..length as usize])?;
         left -= length;
