@@ -129,7 +129,7 @@ mod tests {
     use std::io::ErrorKind;
     use std::rc::Rc;
 
-    use forebay_device::{Buf, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice, Room};
+    use forebay_device::{Asked, DeviceError, Hooks, RamDevice, Tap};
     use forebay_rt::{Executor, VirtualTime};
 
     use super::*;
@@ -186,42 +186,23 @@ mod tests {
         });
     }
 
-    /// A device that counts what it is asked to read, and cannot read one of its blocks.
+    /// Counts what the device is asked to read, and lets one of its blocks be unreadable.
+    #[derive(Default)]
     struct Picky {
-        below: RamDevice,
         bad: Option<u64>,
         reads: Cell<u32>,
     }
 
-    impl Device for Picky {
-        fn geometry(&self) -> Geometry {
-            self.below.geometry()
-        }
-
-        fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+    impl Hooks for Picky {
+        async fn before(&self, asked: &Asked) -> forebay_device::Result<()> {
             self.reads.set(self.reads.get() + 1);
-            let range = at..at + buf.len() as u64;
-            if self.bad.is_some_and(|bad| range.contains(&bad)) {
-                let error = DeviceError::io(Op::Read, range, ErrorKind::Other.into());
-                return Box::pin(std::future::ready(Err(error)));
+            match self.bad {
+                Some(bad) if asked.range().contains(&bad) => {
+                    let cause = ErrorKind::Other.into();
+                    Err(DeviceError::io(asked.op(), asked.range(), cause))
+                }
+                _ => Ok(()),
             }
-            self.below.read(at, buf)
-        }
-
-        fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-            self.below.write(at, buf, durability)
-        }
-
-        fn flush(&self) -> IoFuture<'_, ()> {
-            self.below.flush()
-        }
-
-        fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-            self.below.discard(range)
-        }
-
-        fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
-            self.below.write_zeroes(range, room)
         }
     }
 
@@ -229,11 +210,7 @@ mod tests {
     #[test]
     fn each_end_is_read_at_once() {
         run(async {
-            let picky = Picky {
-                below: RamDevice::new(1 << 20, 512),
-                bad: None,
-                reads: Cell::new(0),
-            };
+            let picky = Tap::new(RamDevice::new(1 << 20, 512), Picky::default());
             Fingerprint::take(&picky).await.unwrap();
             assert_eq!(picky.reads.get(), 2);
         });
@@ -243,11 +220,12 @@ mod tests {
     fn a_bad_place_between_the_blocks_that_are_taken_anew_does_no_harm() {
         run(async {
             let mut fingerprint = Fingerprint::default();
-            let picky = Picky {
-                below: RamDevice::new(1 << 20, 512),
-                bad: Some(5000),
-                reads: Cell::new(0),
+            let bad = Some(5000);
+            let hooks = Picky {
+                bad,
+                ..Picky::default()
             };
+            let picky = Tap::new(RamDevice::new(1 << 20, 512), hooks);
             fingerprint.refresh(0b101, &picky).await.unwrap();
             assert_eq!(fingerprint.unknown, ALL & !0b101);
             fingerprint.refresh(0b111, &picky).await.unwrap_err();

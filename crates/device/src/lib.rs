@@ -17,6 +17,7 @@ mod device;
 mod error;
 mod ram;
 mod slice;
+mod tap;
 
 pub use buf::{ALIGN, Buf, BufMut, BufPool};
 pub use checked::Checked;
@@ -25,3 +26,4 @@ pub use device::{Device, Durability, Geometry, IoFuture, Room};
 pub use error::{DeviceError, Op, Result};
 pub use ram::RamDevice;
 pub use slice::Slice;
+pub use tap::{Asked, Hooks, Tap};

@@ -1,9 +1,12 @@
 //! What every device here promises, seen from outside.
 
+use std::cell::RefCell;
+use std::io::ErrorKind;
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Checked, Device, DeviceError, Durability, Op, RamDevice, Result, Room, Slice,
+    Asked, Buf, BufMut, Checked, Device, DeviceError, Durability, Geometry, Hooks, Op, RamDevice,
+    Result, Room, Slice, Tap,
 };
 use forebay_rt::{Executor, VirtualTime};
 use proptest::prelude::*;
@@ -123,4 +126,55 @@ proptest! {
             }
         });
     }
+}
+
+/// Notes what is asked, and refuses to flush.
+#[derive(Default)]
+struct Notes(RefCell<Vec<(Op, std::ops::Range<u64>, bool)>>);
+
+impl Hooks for Notes {
+    fn geometry(&self, below: Geometry) -> Geometry {
+        Geometry {
+            volatile: true,
+            ..below
+        }
+    }
+
+    async fn before(&self, asked: &Asked) -> Result<()> {
+        let note = (asked.op(), asked.range(), false);
+        self.0.borrow_mut().push(note);
+        match asked {
+            Asked::Flush => Err(DeviceError::io(Op::Flush, 0..0, ErrorKind::Other.into())),
+            _ => Ok(()),
+        }
+    }
+
+    async fn after(&self, asked: &Asked) -> Result<()> {
+        let note = (asked.op(), asked.range(), true);
+        self.0.borrow_mut().push(note);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_tap_sees_every_request_before_and_after_and_can_refuse_it() {
+    run(async {
+        let tap = Tap::new(RamDevice::new(8192, 512), Notes::default());
+        assert!(tap.geometry().volatile && !tap.below.geometry().volatile);
+        let write = tap.write(512, filled(512, 7), Durability::Flush);
+        write.await.unwrap();
+        assert_eq!(read(&tap, 512, 512).await.unwrap(), [7; 512]);
+        tap.flush().await.unwrap_err();
+        tap.write_zeroes(0..1024, Room::Keep).await.unwrap();
+        tap.discard(4096..8192).await.unwrap();
+        assert_eq!(read(&tap.below, 512, 512).await.unwrap(), [0; 512]);
+        let both =
+            |op, range: std::ops::Range<u64>| [(op, range.clone(), false), (op, range, true)];
+        let mut expected = Vec::from(both(Op::Write, 512..1024));
+        expected.extend(both(Op::Read, 512..1024));
+        expected.push((Op::Flush, 0..0, false));
+        expected.extend(both(Op::WriteZeroes, 0..1024));
+        expected.extend(both(Op::Discard, 4096..8192));
+        assert_eq!(tap.0.take(), expected);
+    });
 }

@@ -6,9 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice, Room,
-};
+use forebay_device::{Asked, Device, DeviceError, Hooks, Op, RamDevice, Tap};
 use forebay_log::{
     Damage, Entry, HEADER_BYTES, Log, LogOptions, OpenError, Record, RecoveredRecord, RingGeometry,
     SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, VolumeId, Workers, format_device,
@@ -21,9 +19,10 @@ const SEGMENT: u64 = 128 << 10;
 const LATENCY: Duration = Duration::from_millis(1);
 
 /// Memory that takes its time, keeps account, and fails when told.
-struct Disk {
+type Disk = Tap<RamDevice, Behaviour>;
+
+struct Behaviour {
     rt: Rt,
-    ram: RamDevice,
     latency: Cell<Duration>,
     /// Writes to segments: when they were issued, and where.
     writes: RefCell<Vec<(Duration, Range<u64>)>>,
@@ -37,21 +36,22 @@ struct Disk {
     superblocks: RefCell<Vec<u64>>,
 }
 
-impl Disk {
-    fn new(rt: &Rt) -> Rc<Disk> {
-        Rc::new(Disk {
-            rt: rt.clone(),
-            ram: RamDevice::new(SEGMENTS_AT + (40 << 20), 512),
-            latency: Cell::new(LATENCY),
-            writes: RefCell::default(),
-            flushes: Cell::new(0),
-            failing: Cell::new(None),
-            unreadable: RefCell::default(),
-            refusing: Cell::new(None),
-            superblocks: RefCell::default(),
-        })
-    }
+fn new_disk(rt: &Rt) -> Rc<Disk> {
+    let behaviour = Behaviour {
+        rt: rt.clone(),
+        latency: Cell::new(LATENCY),
+        writes: RefCell::default(),
+        flushes: Cell::new(0),
+        failing: Cell::new(None),
+        unreadable: RefCell::default(),
+        refusing: Cell::new(None),
+        superblocks: RefCell::default(),
+    };
+    let ram = RamDevice::new(SEGMENTS_AT + (40 << 20), 512);
+    Rc::new(Tap::new(ram, behaviour))
+}
 
+impl Behaviour {
     async fn serve(&self, op: Op) -> Result<(), DeviceError> {
         self.rt.sleep(self.latency.get()).await;
         if self.failing.get() == Some(op) {
@@ -80,62 +80,40 @@ impl Disk {
     }
 }
 
-impl Device for Disk {
-    fn geometry(&self) -> Geometry {
-        self.ram.geometry()
-    }
-
-    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-        Box::pin(async move {
-            self.serve(Op::Read).await?;
-            let end = at + buf.len() as u64;
-            let bad = |range: &Range<u64>| range.start < end && at < range.end;
-            if self.unreadable.borrow().iter().any(bad) {
-                let cause = std::io::Error::from_raw_os_error(5);
-                return Err(DeviceError::io(Op::Read, at..end, cause));
+impl Hooks for Behaviour {
+    async fn before(&self, asked: &Asked) -> Result<(), DeviceError> {
+        let (op, range) = (asked.op(), asked.range());
+        if op == Op::Write && range.start >= SEGMENTS_AT {
+            let write = (self.since_start(), range.clone());
+            self.writes.borrow_mut().push(write);
+        }
+        if let Op::Read | Op::Write | Op::Flush = op {
+            self.serve(op).await?;
+        }
+        let bad = |bad: &Range<u64>| bad.start < range.end && range.start < bad.end;
+        let refused = match op {
+            Op::Read => self.unreadable.borrow().iter().any(bad),
+            Op::Write => self.refusing.get() == Some(range.start),
+            _ => false,
+        };
+        if refused {
+            let cause = std::io::Error::from_raw_os_error(5);
+            return Err(DeviceError::io(op, range, cause));
+        }
+        match op {
+            Op::Write if range.start < SEGMENTS_AT => {
+                self.superblocks.borrow_mut().push(range.start);
             }
-            self.ram.read(at, buf).await
-        })
-    }
-
-    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            if at >= SEGMENTS_AT {
-                let range = at..at + buf.len() as u64;
-                self.writes.borrow_mut().push((self.since_start(), range));
-            }
-            self.serve(Op::Write).await?;
-            if self.refusing.get() == Some(at) {
-                let cause = std::io::Error::from_raw_os_error(5);
-                return Err(DeviceError::io(Op::Write, at..at + 4096, cause));
-            }
-            if at < SEGMENTS_AT {
-                self.superblocks.borrow_mut().push(at);
-            }
-            self.ram.write(at, buf, durability).await
-        })
-    }
-
-    fn flush(&self) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            self.serve(Op::Flush).await?;
-            self.flushes.set(self.flushes.get() + 1);
-            Ok(())
-        })
-    }
-
-    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.ram.discard(range)
-    }
-
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
-        self.ram.write_zeroes(range, room)
+            Op::Flush => self.flushes.set(self.flushes.get() + 1),
+            _ => {}
+        }
+        Ok(())
     }
 }
 
 fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt, Rc<Disk>) -> F) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
-    let disk = Disk::new(&executor.rt());
+    let disk = new_disk(&executor.rt());
     executor.block_on(test(executor.rt(), disk));
 }
 
@@ -364,7 +342,7 @@ fn a_write_whose_second_half_did_not_arrive_is_not_there_at_all() {
         rt.sleep(Duration::from_secs(1)).await;
         drop((log, workers));
         // Of the second segment, nothing arrived.
-        disk.ram.poke(SEGMENTS_AT + SEGMENT, &[0; HEADER_BYTES]);
+        disk.below.poke(SEGMENTS_AT + SEGMENT, &[0; HEADER_BYTES]);
         let (_log, _workers, records) = open(&rt, &disk).await;
         assert_eq!(lines(&records), [500]);
     });
@@ -383,12 +361,12 @@ fn what_recovery_cut_off_stays_so_when_the_summary_it_wrote_rots() {
         append(&log, 0, 40);
         rt.sleep(Duration::from_secs(1)).await;
         drop((log, workers));
-        disk.ram.poke(SEGMENTS_AT + SEGMENT, &[0; HEADER_BYTES]);
+        disk.below.poke(SEGMENTS_AT + SEGMENT, &[0; HEADER_BYTES]);
         let (log, workers, _) = open(&rt, &disk).await;
         append(&log, 600, 1);
         log.flush(log.last_record()).await.expect("flushes");
         drop((log, workers));
-        disk.ram.poke(SEGMENTS_AT + SEGMENT - 100, &[0xff; 50]);
+        disk.below.poke(SEGMENTS_AT + SEGMENT - 100, &[0xff; 50]);
         let (_log, _workers, records) = open(&rt, &disk).await;
         assert_eq!(lines(&records), [500, 600]);
     });
@@ -403,11 +381,11 @@ fn a_recovery_of_which_any_one_block_arrives_changes_nothing_of_what_the_next_fi
         let torn = SEGMENTS_AT + 2 * 8192 + 1024;
         let image = |from: u64, len: u64| {
             let mut bytes = vec![0; len as usize];
-            disk.ram.peek(from, &mut bytes);
+            disk.below.peek(from, &mut bytes);
             bytes
         };
         for lost in [torn, torn + 512] {
-            disk.ram.poke(lost, &[0xee; 512]);
+            disk.below.poke(lost, &[0xee; 512]);
             let before = image(0, end_of(80));
             disk.writes.borrow_mut().clear();
             let (.., records) = open(&rt, &disk).await;
@@ -421,13 +399,13 @@ fn a_recovery_of_which_any_one_block_arrives_changes_nothing_of_what_the_next_fi
             assert!(written.iter().any(|range| range.contains(&(torn - 1024))));
             let after = image(0, end_of(80));
             for at in written.into_iter().flat_map(|range| range.step_by(512)) {
-                disk.ram.poke(0, &before);
-                disk.ram.poke(at, &after[at as usize..][..512]);
+                disk.below.poke(0, &before);
+                disk.below.poke(at, &after[at as usize..][..512]);
                 let (.., records) = open(&rt, &disk).await;
                 assert_eq!(lines(&records), [10, 20], "with the block at {at}");
             }
-            disk.ram.poke(0, &before);
-            disk.ram.poke(lost, &[0; 512]);
+            disk.below.poke(0, &before);
+            disk.below.poke(lost, &[0; 512]);
         }
     });
 }
@@ -437,7 +415,7 @@ fn a_flushed_record_that_is_missing_is_damage_and_stops_the_log_from_being_taken
     run(|rt, disk| async move {
         three_records(&rt, &disk).await;
         // The second record's header; the third was composed when it was known durable.
-        disk.ram.poke(SEGMENTS_AT + 8192, &[0; 512]);
+        disk.below.poke(SEGMENTS_AT + 8192, &[0; 512]);
         let before = disk.written();
         let Err(OpenError::Damaged(damage)) = try_open(&rt, &disk).await else {
             panic!("taken up");
@@ -492,8 +470,8 @@ async fn evidence_beyond_the_end(rt: &Rt, disk: &Rc<Disk>) {
         log.seal();
     }
     drop((log, workers));
-    disk.ram.poke(end_of(0), &[0; HEADER_BYTES]);
-    disk.ram
+    disk.below.poke(end_of(0), &[0; HEADER_BYTES]);
+    disk.below
         .poke(end_of(1) - HEADER_BYTES as u64, &[0; HEADER_BYTES]);
 }
 
@@ -562,7 +540,7 @@ fn what_cannot_be_read_beyond_the_end_is_wiped_when_the_log_is_taken_up_without_
         disk.unreadable.borrow_mut().clear();
         for range in bad {
             let mut now = [1; 4096];
-            disk.ram.peek(range.start, &mut now);
+            disk.below.peek(range.start, &mut now);
             assert_eq!(now, [0; 4096], "wiped");
         }
     });
@@ -603,7 +581,7 @@ fn a_log_that_was_stopped_clean_is_no_damaged_one_whatever_its_leftovers_say() {
             continues: false,
             entries: vec![],
         };
-        disk.ram.poke(SEGMENTS_AT + 8192, &leftover.encode());
+        disk.below.poke(SEGMENTS_AT + 8192, &leftover.encode());
         let (_log, _workers, records) = open(&rt, &disk).await;
         assert!(records.is_empty());
     });

@@ -3,11 +3,10 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice, Room};
+use forebay_device::{Asked, Buf, BufMut, Device, Durability, Hooks, RamDevice, Room, Tap};
 use forebay_model::disk::{CacheChoice, Caches, Completion, Op, Options, Service, named};
 use forebay_model::{Drive, Emulated, EmulatedError, Timing};
 use forebay_rt::{Executor, Instant, Rt, VirtualTime};
@@ -72,64 +71,38 @@ impl Timing for Arm {
     }
 }
 
-/// Data whose I/O takes time, and which notes how it is written.
-struct Below {
+/// Makes I/O take time, and notes how data is written.
+struct Slow {
     rt: Rt,
-    ram: RamDevice,
     delay: Duration,
     calls: RefCell<Vec<&'static str>>,
 }
 
-impl Below {
-    fn new(rt: &Rt, delay: Duration) -> Rc<Below> {
-        Rc::new(Below {
-            rt: rt.clone(),
-            ram: RamDevice::new(1 << 20, 512),
-            delay,
-            calls: RefCell::default(),
-        })
-    }
+type Below = Tap<RamDevice, Slow>;
 
-    fn note(&self, call: &'static str) {
-        self.calls.borrow_mut().push(call);
-    }
+fn below(rt: &Rt, delay: Duration) -> Rc<Below> {
+    let hooks = Slow {
+        rt: rt.clone(),
+        delay,
+        calls: RefCell::default(),
+    };
+    Rc::new(Tap::new(RamDevice::new(1 << 20, 512), hooks))
 }
 
-impl Device for Below {
-    fn geometry(&self) -> Geometry {
-        self.ram.geometry()
-    }
-
-    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-        Box::pin(async move {
+impl Hooks for Slow {
+    async fn before(&self, asked: &Asked) -> forebay_device::Result<()> {
+        let call = match asked {
+            Asked::Write(_, _, Durability::Fua) => Some("fua"),
+            Asked::Write(_, _, Durability::Flush) => Some("write"),
+            Asked::Flush => Some("flush"),
+            Asked::WriteZeroes(..) => Some("zeroes"),
+            Asked::Read(_) | Asked::Discard(_) => None,
+        };
+        self.calls.borrow_mut().extend(call);
+        if let Asked::Read(_) | Asked::Write(..) = asked {
             self.rt.sleep(self.delay).await;
-            self.ram.read(at, buf).await
-        })
-    }
-
-    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        self.note(match durability {
-            Durability::Fua => "fua",
-            Durability::Flush => "write",
-        });
-        Box::pin(async move {
-            self.rt.sleep(self.delay).await;
-            self.ram.write(at, buf, durability).await
-        })
-    }
-
-    fn flush(&self) -> IoFuture<'_, ()> {
-        self.note("flush");
-        self.ram.flush()
-    }
-
-    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.ram.discard(range)
-    }
-
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
-        self.note("zeroes");
-        self.ram.write_zeroes(range, room)
+        }
+        Ok(())
     }
 }
 
@@ -139,7 +112,7 @@ fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) 
 }
 
 fn emulated(rt: &Rt, cache: bool) -> (Emulated, Rc<Below>) {
-    let below = Below::new(rt, Duration::ZERO);
+    let below = below(rt, Duration::ZERO);
     let arm = Arm {
         cache,
         ..Arm::default()
@@ -199,7 +172,7 @@ fn slices_of_one_disk_wait_for_each_other() {
 #[test]
 fn data_that_is_slower_than_the_model_is_waited_for_and_counted_as_late() {
     run(|rt| async move {
-        let below = Below::new(&rt, Duration::from_millis(8));
+        let below = below(&rt, Duration::from_millis(8));
         let disk = Emulated::new(&rt, below, Arm::default()).unwrap();
         disk.read(0, BufMut::zeroed(512)).await.unwrap();
         assert_eq!(ms(&rt), 8);
@@ -320,7 +293,7 @@ fn the_model_goes_with_the_device_even_if_it_was_busy() {
             log: Rc::clone(&log),
             ..Arm::default()
         };
-        let disk = Emulated::new(&rt, Below::new(&rt, Duration::ZERO), arm).unwrap();
+        let disk = Emulated::new(&rt, below(&rt, Duration::ZERO), arm).unwrap();
         let given_up = rt.timeout(Duration::from_millis(1), disk.read(0, BufMut::zeroed(512)));
         assert!(given_up.await.is_err());
         assert_eq!(Rc::strong_count(&log), 2);
@@ -339,7 +312,7 @@ fn a_named_drive_keeps_writes_volatile_only_with_its_write_cache() {
                 caches,
                 ..Options::default()
             };
-            let below = Below::new(&rt, Duration::ZERO);
+            let below = below(&rt, Duration::ZERO);
             let disk = Emulated::new(&rt, below, Drive::new(spec, options)).unwrap();
             disk.geometry().volatile
         };

@@ -10,7 +10,6 @@
 //! - A crash right after the attach is no loss: the next one finds the same (I4).
 
 use std::cell::{Cell, OnceCell};
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,9 +17,7 @@ use forebay_dcd::{
     Acknowledge, AttachError, AttachOptions, AttachReport, CheckVerdict, CreateOptions,
     DataIdentity, Volume, VolumeId,
 };
-use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, RamDevice, Room,
-};
+use forebay_device::{Asked, BufMut, Device, DeviceError, Durability, Hooks, RamDevice, Room, Tap};
 use forebay_log::{HEADER_BYTES, OpenError, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::ByteLen;
@@ -49,62 +46,36 @@ struct Base {
     places: Vec<usize>,
 }
 
-/// A device that counts what changes it.
-struct Watched {
-    below: RamDevice,
+/// Counts what changes a device.
+#[derive(Default)]
+struct Changes {
     changes: Cell<u64>,
 }
 
-impl Watched {
-    fn with(len: u64, bytes: &[u8]) -> Rc<Watched> {
-        let below = RamDevice::new(len, 512);
-        for (n, page) in bytes.chunks(4096).enumerate() {
-            if page.iter().any(|byte| *byte != 0) {
-                below.poke(n as u64 * 4096, page);
-            }
-        }
-        Rc::new(Watched {
-            below,
-            changes: Cell::new(0),
-        })
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.below.geometry().len as usize];
-        self.below.peek(0, &mut bytes);
-        bytes
-    }
-
-    fn change(&self) -> &RamDevice {
-        self.changes.set(self.changes.get() + 1);
-        &self.below
+impl Hooks for Changes {
+    async fn before(&self, asked: &Asked) -> forebay_device::Result<()> {
+        self.changes
+            .set(self.changes.get() + u64::from(asked.changes()));
+        Ok(())
     }
 }
 
-impl Device for Watched {
-    fn geometry(&self) -> Geometry {
-        self.below.geometry()
-    }
+type Watched = Tap<RamDevice, Changes>;
 
-    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-        self.below.read(at, buf)
+fn watched(len: u64, bytes: &[u8]) -> Rc<Watched> {
+    let ram = RamDevice::new(len, 512);
+    for (n, page) in bytes.chunks(4096).enumerate() {
+        if page.iter().any(|byte| *byte != 0) {
+            ram.poke(n as u64 * 4096, page);
+        }
     }
+    Rc::new(Tap::new(ram, Changes::default()))
+}
 
-    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        self.change().write(at, buf, durability)
-    }
-
-    fn flush(&self) -> IoFuture<'_, ()> {
-        self.below.flush()
-    }
-
-    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.change().discard(range)
-    }
-
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
-        self.change().write_zeroes(range, room)
-    }
+fn bytes_of(device: &Watched) -> Vec<u8> {
+    let mut bytes = vec![0; device.geometry().len as usize];
+    device.below.peek(0, &mut bytes);
+    bytes
 }
 
 fn identity() -> DataIdentity {
@@ -130,8 +101,8 @@ fn make_base() -> Base {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
-        let log = Watched::with(LOG_BYTES, &[]);
-        let data = Watched::with(DATA_BYTES, &[0x11; DATA_BYTES as usize]);
+        let log = watched(LOG_BYTES, &[]);
+        let data = watched(DATA_BYTES, &[0x11; DATA_BYTES as usize]);
         let options = CreateOptions {
             name: "fuzz".into(),
             volume: VolumeId([7; 16]),
@@ -144,7 +115,7 @@ fn make_base() -> Base {
             let volume = attach(&rt, &log, &data, AttachOptions::default()).await;
             use_volume(&volume.expect("it was left in order").0, life).await;
         }
-        let (mut log, data) = (log.bytes(), data.bytes());
+        let (mut log, data) = (bytes_of(&log), bytes_of(&data));
         // What was never written reads as zeroes anyway.
         let used = log.iter().rposition(|byte| *byte != 0).unwrap_or(0);
         log.truncate((used + 1).next_multiple_of(SEGMENT.0 as usize));
@@ -244,8 +215,8 @@ fn tampered(bytes: &[u8]) -> (usize, Rc<Watched>, Rc<Watched>) {
         let flags = script.byte().unwrap_or(0);
         let mut log = base.log.clone();
         while script.change(&mut log, &base.places).is_some() {}
-        let log = Watched::with(LOG_BYTES, &log);
-        (flags, log, Watched::with(DATA_BYTES, &base.data))
+        let log = watched(LOG_BYTES, &log);
+        (flags, log, watched(DATA_BYTES, &base.data))
     })
 }
 

@@ -193,76 +193,53 @@ mod tests {
     use std::cell::RefCell;
     use std::time::Duration;
 
-    use forebay_device::RamDevice;
+    use forebay_device::{Asked, Hooks, RamDevice, Result, Tap};
     use forebay_rng::Rng;
     use forebay_rt::{Executor, Rt, VirtualTime};
 
     use super::*;
 
-    /// Memory in large blocks that takes its time over each request.
+    /// Makes each request take its time, and notes what is written.
     struct Slow {
         rt: Rt,
-        ram: RamDevice,
         writes: RefCell<Vec<Range<u64>>>,
     }
 
-    impl Slow {
-        async fn wait(&self) {
-            self.rt.sleep(Duration::from_millis(1)).await;
+    impl Hooks for Slow {
+        async fn before(&self, asked: &Asked) -> Result<()> {
+            if asked.changes() {
+                self.rt.sleep(Duration::from_millis(1)).await;
+            }
+            if let Asked::Write(..) = asked {
+                self.writes.borrow_mut().push(asked.range());
+            }
+            Ok(())
+        }
+
+        async fn after(&self, asked: &Asked) -> Result<()> {
+            if let Asked::Read(_) = asked {
+                self.rt.sleep(Duration::from_millis(1)).await;
+            }
+            Ok(())
         }
     }
 
-    impl Device for Slow {
-        fn geometry(&self) -> Geometry {
-            self.ram.geometry()
-        }
-
-        fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-            Box::pin(async move {
-                let read = self.ram.read(at, buf).await;
-                self.wait().await;
-                read
-            })
-        }
-
-        fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-            Box::pin(async move {
-                self.wait().await;
-                let end = at + buf.len() as u64;
-                self.writes.borrow_mut().push(at..end);
-                self.ram.write(at, buf, durability).await
-            })
-        }
-
-        fn flush(&self) -> IoFuture<'_, ()> {
-            self.ram.flush()
-        }
-
-        fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-            self.ram.discard(range)
-        }
-
-        fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
-            Box::pin(async move {
-                self.wait().await;
-                self.ram.write_zeroes(range, room).await
-            })
-        }
-    }
+    /// Memory in large blocks.
+    type Large = Tap<RamDevice, Slow>;
 
     const LARGE: u64 = 64 << 10;
     /// With a rest behind the large blocks.
     const LEN: u64 = LARGE + 3 * 512;
 
     fn run<F: Future<Output = ()> + 'static>(
-        test: impl FnOnce(Rt, Rc<Slow>, Rc<SmallBlocks>) -> F,
+        test: impl FnOnce(Rt, Rc<Large>, Rc<SmallBlocks>) -> F,
     ) {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
-        let large = Rc::new(Slow {
+        let hooks = Slow {
             rt: executor.rt(),
-            ram: RamDevice::new(LARGE, 4096),
             writes: RefCell::default(),
-        });
+        };
+        let large = Rc::new(Tap::new(RamDevice::new(LARGE, 4096), hooks));
         let rest: Rc<dyn Device> = Rc::new(RamDevice::new(LEN, 512));
         let small = SmallBlocks::new(Rc::clone(&large) as Rc<dyn Device>, Some(rest));
         executor.block_on(test(executor.rt(), large, Rc::new(small)));
