@@ -9,9 +9,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::thread::CapabilitySet;
 
-/// `STATX_DIOALIGN` (Linux 6.1), which libc lacks.
-const STATX_DIOALIGN: u32 = 0x2000;
-
 /// `prctl` option of Linux 5.6, which libc has for Android only.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
@@ -20,36 +17,6 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
         return Err(io::Error::last_os_error());
     }
     Ok(result)
-}
-
-/// What direct I/O on a file must be aligned to, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct DirectAlign {
-    pub(crate) memory: u32,
-    pub(crate) offset: u32,
-}
-
-/// The alignment the filesystem asks for; `None` if it does not say. Zeroes say that it does no
-/// direct I/O.
-pub(crate) fn direct_align(fd: BorrowedFd<'_>) -> io::Result<Option<DirectAlign>> {
-    // SAFETY: a statx buffer is plain data for which zeroes are valid.
-    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is a C string, the buffer a statx, and both outlive the call.
-    check(unsafe {
-        libc::statx(
-            fd.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            STATX_DIOALIGN,
-            &raw mut stat,
-        )
-    })?;
-    Ok(
-        (stat.stx_mask & STATX_DIOALIGN != 0).then_some(DirectAlign {
-            memory: stat.stx_dio_mem_align,
-            offset: stat.stx_dio_offset_align,
-        }),
-    )
 }
 
 /// Locks a whole file for as long as it is open, against other opens of it: shared for reading,

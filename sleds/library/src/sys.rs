@@ -13,8 +13,6 @@ use std::ptr::NonNull;
 const SYS_CACHESTAT: libc::c_long = 451;
 /// `preadv2` flag of Linux 6.14: pages read in for this call are dropped after it.
 const RWF_DONTCACHE: libc::c_int = 0x80;
-/// `statx` field of Linux 6.1, which libc lacks.
-const STATX_DIOALIGN: u32 = 0x2000;
 /// `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`.
 const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
 
@@ -221,25 +219,6 @@ pub(crate) fn fiemap(fd: BorrowedFd<'_>, start: u64, length: u64) -> io::Result<
     check(unsafe { libc::ioctl(fd.as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut map) }.into())?;
     let mapped = (map.mapped as usize).min(EXTENTS_MAX);
     Ok(map.extents[..mapped].to_vec())
-}
-
-/// What direct I/O on a file must be aligned to, in bytes (memory, offset); `None` if the kernel
-/// does not say, zeroes if it does no direct I/O.
-pub(crate) fn direct_align(fd: BorrowedFd<'_>) -> Option<(u32, u32)> {
-    // SAFETY: a statx buffer is plain data for which zeroes are valid.
-    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is a C string, the buffer a statx, and both outlive the call.
-    let result = unsafe {
-        libc::statx(
-            fd.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            STATX_DIOALIGN,
-            &raw mut stat,
-        )
-    };
-    (result == 0 && stat.stx_mask & STATX_DIOALIGN != 0)
-        .then_some((stat.stx_dio_mem_align, stat.stx_dio_offset_align))
 }
 
 /// Reads at `at` without leaving in the page cache what was not there.

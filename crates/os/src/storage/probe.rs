@@ -6,10 +6,9 @@ use std::os::unix::fs::MetadataExt;
 
 use forebay_device::{ALIGN, Geometry};
 use forebay_units::SECTOR_BYTES;
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, StatxFlags, statx};
 
 use super::sysfs::DevNumber;
-use crate::sys;
 
 /// The request size to prefer where the device names none: large enough for full bandwidth on
 /// every disk we measured, small enough not to hold up others.
@@ -37,16 +36,34 @@ impl Probed {
     }
 }
 
+/// What direct I/O on a file must be aligned to, in bytes.
+#[derive(Clone, Copy)]
+struct DirectAlign {
+    memory: u32,
+    offset: u32,
+}
+
+/// The alignment the filesystem asks for; `None` if the kernel does not say. Zeroes say that it does
+/// no direct I/O.
+fn direct_align(fd: BorrowedFd<'_>) -> Option<DirectAlign> {
+    let stat = statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
+    known.then_some(DirectAlign {
+        memory: stat.stx_dio_mem_align,
+        offset: stat.stx_dio_offset_align,
+    })
+}
+
 /// Whether a file opened with `O_DIRECT` really can do direct I/O, in blocks we can handle. Some
 /// filesystems take the flag and then refuse or ignore it.
 pub(super) fn does_direct_io(fd: BorrowedFd<'_>) -> bool {
-    match sys::direct_align(fd) {
-        Ok(Some(align)) => {
+    match direct_align(fd) {
+        Some(align) => {
             let (memory, offset) = (align.memory as usize, u64::from(align.offset));
             (1..=4096).contains(&offset) && (1..=ALIGN).contains(&memory)
         }
         // An older kernel: the open succeeded, and that has to do.
-        Ok(None) | Err(_) => true,
+        None => true,
     }
 }
 
@@ -58,7 +75,7 @@ pub(super) fn file(
     writable: bool,
 ) -> Probed {
     let disk = DevNumber(metadata.dev());
-    let told = sys::direct_align(fd).ok().flatten().filter(|_| direct);
+    let told = direct_align(fd).filter(|_| direct);
     let logical = told.map(|align| align.offset).or_else(|| {
         let block = disk.queue("logical_block_size").filter(|_| direct);
         block.and_then(|n| u32::try_from(n).ok())
@@ -99,7 +116,7 @@ pub(super) fn block(fd: BorrowedFd<'_>, device: DevNumber) -> rustix::io::Result
     let physical = rustix::fs::ioctl_blkpbszget(fd)?;
     let discards = device.queue("discard_max_bytes").unwrap_or(0) > 0;
     let granularity = device.queue("discard_granularity").unwrap_or(0) as u32;
-    let align = sys::direct_align(fd).ok().flatten();
+    let align = direct_align(fd);
     Ok(Probed {
         geometry: Geometry {
             len: rustix::fs::seek(fd, SeekFrom::End(0))?,

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use crate::delivery::DEPTH;
 use crate::sys;
@@ -30,7 +32,7 @@ struct Access {
 
 impl Access {
     fn new(file: &File) -> io::Result<Access> {
-        let align = match sys::direct_align(file.as_fd()) {
+        let align = match direct_align(file.as_fd()) {
             Some((0, _) | (_, 0)) => None,
             Some((memory, offset)) => Some(u64::from(memory.max(offset)).max(ALIGN)),
             None => Some(ALIGN),
@@ -92,6 +94,14 @@ impl Access {
             }
         }
     }
+}
+
+/// What direct I/O on a file must be aligned to, in bytes (memory, offset); `None` if the kernel
+/// does not say, zeroes if it does no direct I/O.
+fn direct_align(fd: BorrowedFd<'_>) -> Option<(u32, u32)> {
+    let stat = statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN);
+    known.then_some((stat.stx_dio_mem_align, stat.stx_dio_offset_align))
 }
 
 /// Memory that begins at an aligned address.
