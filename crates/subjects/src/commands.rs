@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use forebay_sim::exhaustive::{self, try_all};
-use forebay_sim::explore::{Exploration, explore};
+use forebay_sim::explore::{Exploration, Found, explore};
 use forebay_sim::plan::Plan;
 use forebay_sim::shrink::shrink;
 use forebay_sim::subject::Subject;
@@ -132,11 +132,7 @@ impl Explore {
             worlds: self.worlds,
             points: self.points,
             jobs: self.jobs,
-            violations: if self.keep_going {
-                u64::MAX
-            } else {
-                self.violations
-            },
+            violations: [self.violations, u64::MAX][usize::from(self.keep_going)],
         };
         let progress = Progress::new();
         let found = explore(&what, &|seed, outcome| {
@@ -145,11 +141,7 @@ impl Explore {
             }
             progress.note(outcome);
         });
-        for found in found.found.values() {
-            let (seed, digest) = (found.seeds[0], found.digest);
-            println!("seed {seed} digest {digest:016x}: {}", found.violation);
-            println!("    {} such, of the seeds {:?}", found.count, found.seeds);
-        }
+        found.found.values().for_each(list);
         if let Some(first) = found.first().filter(|_| !self.keep_going) {
             tell(&planner(first.seeds[0]), first.digest);
         }
@@ -159,6 +151,13 @@ impl Explore {
             false => ExitCode::FAILURE,
         })
     }
+}
+
+/// Says what must not be, and in which worlds it is.
+fn list(found: &Found) {
+    let (seed, digest) = (found.seeds[0], found.digest);
+    println!("seed {seed} digest {digest:016x}: {}", found.violation);
+    println!("    {} such, of the seeds {:?}", found.count, found.seeds);
 }
 
 /// For so long it is tried to make a world smaller.

@@ -36,15 +36,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
     let lives = 1 + rng.below(1 + rng.below(5));
     let mut plan = Plan {
         seed,
-        volume: Cache {
-            kind,
-            used_log: Rng::new(mix(seed, 0x05ed)).one_in(3),
-            durable_writes: rng.one_in(8),
-            max_delay: Duration::from_micros(200 << rng.below(9)),
-            bypass: rng.one_in(10).then(|| 4096 << rng.below(5)),
-            map_memory: None,
-            flood,
-        },
+        volume: cache(&rng, kind, seed, flood),
         block,
         len,
         regions,
@@ -59,6 +51,28 @@ pub(super) fn of_seed(seed: u64) -> Plan {
     troubles::add(&mut plan);
     plan
 }
+
+/// How the cache is attached.
+fn cache(rng: &Rng, kind: Kind, seed: u64, flood: bool) -> Cache {
+    Cache {
+        kind,
+        used_log: Rng::new(mix(seed, 0x05ed)).one_in(3),
+        durable_writes: rng.one_in(8),
+        max_delay: Duration::from_micros(200 << rng.below(9)),
+        bypass: rng.one_in(10).then(|| 4096 << rng.below(5)),
+        map_memory: None,
+        flood,
+    }
+}
+
+/// How lives end, the more likely more often.
+const AFTERS: [After; 5] = [
+    After::Cut,
+    After::Cut,
+    After::Quiet,
+    After::Close,
+    After::Drain,
+];
 
 fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
     let len = 4 + rng.below(60) as usize;
@@ -79,13 +93,7 @@ fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
         } else {
             rng.below(40)
         },
-        after: rng.pick(&[
-            After::Cut,
-            After::Cut,
-            After::Quiet,
-            After::Close,
-            After::Drain,
-        ]),
+        after: rng.pick(&AFTERS),
         coin: coin(rng, seed),
         looks: Looks::OneIn(if plan.volume.flood {
             6 + rng.below(8)
@@ -260,22 +268,13 @@ fn refuse(rng: &Rng, faults: &mut Faults, when: u64) {
             faults.discards_fail = 1 + rng.below(4);
             faults.reads_fail = rate;
         }
-        3 | 4 => {
-            let requests = Some(1 + rng.below(1 << rng.below(9)));
+        kind => {
+            let requests = (kind < 5).then(|| 1 + rng.below(1 << rng.below(9)));
             let reads = rng.one_in(3);
             faults.outage = Some(Outage {
                 from: when,
                 op: None,
                 requests,
-                reads,
-            });
-        }
-        _ => {
-            let reads = rng.one_in(3);
-            faults.outage = Some(Outage {
-                from: when,
-                op: None,
-                requests: None,
                 reads,
             });
         }

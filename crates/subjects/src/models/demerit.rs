@@ -92,31 +92,29 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         caches: caches(args, &spec),
         ..Options::default()
     };
-    let runs: Vec<Vec<f64>> = (0..args.phases)
-        .map(|k| {
-            let phase = f64::from(k) / f64::from(args.phases);
-            replay::replay(&spec, Options { phase, ..options }, &trace, gap)
-        })
-        .collect();
+    let phases = (0..args.phases).map(|k| f64::from(k) / f64::from(args.phases));
+    let replayed = |phase| replay::replay(&spec, Options { phase, ..options }, &trace, gap);
+    let runs: Vec<Vec<f64>> = phases.map(replayed).collect();
     let measured: Vec<f64> = trace.iter().map(|r| r.service_us / 1000.0).collect();
     if let Some(path) = &args.requests {
-        std::fs::write(path, trace::beside(&trace, &measured, &runs[0]))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        write(path, &trace::beside(&trace, &measured, &runs[0]))?;
     }
     let real = Times::new(&trace, &measured);
     let runs: Vec<Times> = runs.iter().map(|ms| Times::new(&trace, ms)).collect();
     let outcome = compare(&real, &runs);
     if let Some(path) = &args.plot {
         let title = format!("{} and its model", spec.name());
-        std::fs::write(path, plot::draw(&title, &real, &runs[0]))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        write(path, &plot::draw(&title, &real, &runs[0]))?;
     }
-    if args.json {
-        println!("{}", json(&outcome, args.phases));
-    } else {
-        print!("{}", text(&outcome, args.phases));
+    match args.json {
+        true => println!("{}", json(&outcome, args.phases)),
+        false => print!("{}", text(&outcome, args.phases)),
     }
     Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The model of that name, or the one in that file.

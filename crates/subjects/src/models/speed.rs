@@ -36,19 +36,25 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 scheduling,
                 ..Options::default()
             };
-            let began = Busy::now();
-            let end = simulate(&spec, options, depth, args.requests);
-            let seconds = began.elapsed().as_secs_f64();
-            println!(
-                "{:>10} {depth:>6} {:>8} {:>12.0} {:>14.3}",
-                if caches == Caches::Off { "off" } else { "own" },
-                format!("{scheduling:?}").to_lowercase(),
-                args.requests as f64 / seconds,
-                end as f64 / 1e6 / args.requests as f64,
-            );
+            row(&spec, options, depth, args.requests);
         }
     }
     Ok(())
+}
+
+/// One run, and the line that says what came of it.
+fn row(spec: &Spec, options: Options, depth: u64, requests: u64) {
+    let began = Busy::now();
+    let end = simulate(spec, options, depth, requests);
+    let seconds = began.elapsed().as_secs_f64();
+    let caches = options.caches;
+    println!(
+        "{:>10} {depth:>6} {:>8} {:>12.0} {:>14.3}",
+        if caches == Caches::Off { "off" } else { "own" },
+        format!("{:?}", options.scheduling).to_lowercase(),
+        requests as f64 / seconds,
+        end as f64 / 1e6 / requests as f64,
+    );
 }
 
 /// The processor's time this thread has had: what one core can do is not to depend on what else

@@ -116,21 +116,8 @@ impl Segments {
         let mut known = self.known.borrow_mut();
         match (&request.bytes, request.op) {
             (Some(bytes), Op::Write) if request.range.start >= SEGMENTS_AT => {
-                for (record, changes) in records(bytes) {
-                    known.follows(&record, request)?;
-                    let seq = record.seq.0;
-                    let sent = Sent {
-                        segment: record.segment.0,
-                        offset: record.offset,
-                        epoch: record.epoch.0,
-                        changes,
-                        written: false,
-                        durable: false,
-                    };
-                    known.records.insert(seq, sent);
-                    known.under_way.entry(request.id).or_default().push(seq);
-                }
-                Ok(())
+                let mut records = records(bytes).into_iter();
+                records.try_for_each(|(record, changes)| known.send(&record, changes, request))
             }
             (Some(bytes), Op::Write) => match Superblock::decode(bytes) {
                 Ok(superblock) => self.tail_moves(&known, &superblock),
@@ -204,12 +191,7 @@ impl Segments {
         for (seq, sector, change) in left {
             let at = sector * SECTOR as u64;
             let home = self.data.durable(at..at + SECTOR as u64);
-            let there = match change {
-                Change::Other => true,
-                Change::Zero => read_sector(&home) == Content::Zero || self.is_newer(&home, None),
-                Change::Data(bytes) => home[..] == bytes[..] || self.is_newer(&home, Some(bytes)),
-            };
-            if !there {
+            if !self.is_home(change, &home) {
                 let text = format!(
                     "the tail moves to segment {tail}, past record {seq}, whose sector {sector} is not \
                      durably home ({:?} is) nor replaced by anything durable",
@@ -219,6 +201,15 @@ impl Segments {
             }
         }
         Ok(())
+    }
+
+    /// True if home is as the change made it, or newer.
+    fn is_home(&self, change: &Change, home: &[u8]) -> bool {
+        match change {
+            Change::Other => true,
+            Change::Zero => read_sector(home) == Content::Zero || self.is_newer(home, None),
+            Change::Data(bytes) => home[..] == bytes[..] || self.is_newer(home, Some(bytes)),
+        }
     }
 
     /// True if home has something written later, past the log.
@@ -233,6 +224,28 @@ impl Segments {
 }
 
 impl Known {
+    /// A record is to be written, which must be in order.
+    fn send(
+        &mut self,
+        record: &Record,
+        changes: Vec<(u64, Change)>,
+        request: &Request,
+    ) -> Result<(), Violation> {
+        self.follows(record, request)?;
+        let seq = record.seq.0;
+        let sent = Sent {
+            segment: record.segment.0,
+            offset: record.offset,
+            epoch: record.epoch.0,
+            changes,
+            written: false,
+            durable: false,
+        };
+        self.records.insert(seq, sent);
+        self.under_way.entry(request.id).or_default().push(seq);
+        Ok(())
+    }
+
     /// A record is to be written: it has its place in the order (I1), in the epoch that the
     /// superblocks name, and its segment is free in both of them (I3).
     fn follows(&self, record: &Record, request: &Request) -> Result<(), Violation> {
