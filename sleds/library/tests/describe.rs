@@ -213,9 +213,11 @@ fn what_has_no_length_is_refused_by_what_it_is() {
 /// Runs a test of this program as nobody, in a process of its own.
 fn as_nobody(test: &str, file: &Path) -> bool {
     let program = std::env::current_exe().unwrap();
-    // Where anybody may run it.
+    // Where anybody may run it. Another process writes it: what this one has open for writing, a test
+    // beside this one may be handing on to its own child at that moment, and then it cannot be run.
     let copy = file.with_file_name("program");
-    fs::copy(program, &copy).unwrap();
+    let copied = Command::new("cp").arg(program).arg(&copy).status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new("setpriv");
     command

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::rng::Rng;
@@ -31,6 +31,17 @@ fn run(program: &Path, args: &[&str], dir: &Path) -> (Option<i32>, String, Strin
     )
 }
 
+/// The program where anybody may run it, since the build may lie where others cannot look. Another
+/// process writes it: what this one has open for writing, a test beside this one may be handing on to
+/// its own child at that moment, and then it cannot be run.
+fn program_for_all(dir: &Path) -> PathBuf {
+    let program = dir.join("sleds");
+    let mut copy = Command::new("cp");
+    copy.arg(env!("CARGO_BIN_EXE_sleds")).arg(&program);
+    assert!(copy.status().expect("cp").success());
+    program
+}
+
 #[test]
 fn forbidden_files_and_folders_are_named_as_gnu_find_names_them() {
     let test = "forbidden_files_and_folders_are_named_as_gnu_find_names_them";
@@ -40,14 +51,12 @@ fn forbidden_files_and_folders_are_named_as_gnu_find_names_them() {
     if !rustix::process::geteuid().is_root() {
         return skip(test, "becoming another user needs root");
     }
-    // The build may lie where others cannot look.
     let dir = tempfile::tempdir().expect("a folder");
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
     };
     open(dir.path(), 0o755);
-    let program = dir.path().join("sleds");
-    fs::copy(env!("CARGO_BIN_EXE_sleds"), &program).expect("a copy");
+    let program = program_for_all(dir.path());
     let root = dir.path().join("tree");
     fs::create_dir(&root).expect("a folder");
     tree::grow(&root, &mut Rng::new(7), 40, true);
@@ -103,8 +112,7 @@ fn the_time_of_a_file_of_somebody_else_is_said_not_to_be_known() {
     }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
-    let program = dir.path().join("sleds");
-    fs::copy(env!("CARGO_BIN_EXE_sleds"), &program).expect("a copy");
+    let program = program_for_all(dir.path());
     let file = dir.path().join("theirs");
     fs::write(&file, vec![1; 100_000]).expect("a file");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("a mode");
