@@ -22,7 +22,7 @@ impl Parser {
             },
             b"-printf" => {
                 let format = self.argument(name)?;
-                let format = printf::parse(&format, &printf::warn)?;
+                let format = printf::parse(&format)?;
                 Action::Format { to: 0, format }
             }
             b"-fprintf" => {
@@ -31,7 +31,7 @@ impl Parser {
                     return Err(invalid(name, &file));
                 };
                 let to = self.open(&file)?;
-                let format = printf::parse(&format, &printf::warn)?;
+                let format = printf::parse(&format)?;
                 Action::Format { to, format }
             }
             b"-ls" => Action::List { to: 0 },

@@ -23,7 +23,8 @@ pub(super) struct State {
     pub(super) runners: Vec<Runner>,
     pub(super) mounts: Mounts,
     pub(super) costs: Costs,
-    pub(super) names: Names,
+    pub(super) users: Names,
+    pub(super) groups: Names,
     pub(super) now: Moment,
     pub(super) ignore_race: bool,
     depth_first: bool,
@@ -33,21 +34,22 @@ pub(super) struct State {
     depth: usize,
 }
 
-/// Names of users and groups that were asked for.
-#[derive(Default)]
+/// Names of users or of groups, each looked up once.
 pub(super) struct Names {
-    users: HashMap<u32, Option<CString>>,
-    groups: HashMap<u32, Option<CString>>,
+    known: HashMap<u32, Option<CString>>,
+    look_up: fn(u32) -> Option<CString>,
 }
 
 impl Names {
-    pub(super) fn user(&mut self, id: u32) -> Option<&[u8]> {
-        let name = self.users.entry(id).or_insert_with(|| sys::user_name(id));
-        name.as_ref().map(|name| name.to_bytes())
+    fn new(look_up: fn(u32) -> Option<CString>) -> Names {
+        Names {
+            known: HashMap::new(),
+            look_up,
+        }
     }
 
-    pub(super) fn group(&mut self, id: u32) -> Option<&[u8]> {
-        let name = self.groups.entry(id).or_insert_with(|| sys::group_name(id));
+    pub(super) fn get(&mut self, id: u32) -> Option<&[u8]> {
+        let name = self.known.entry(id).or_insert_with(|| (self.look_up)(id));
         name.as_ref().map(|name| name.to_bytes())
     }
 }
@@ -89,7 +91,8 @@ impl State {
             runners,
             mounts: Mounts::default(),
             costs: Costs::default(),
-            names: Names::default(),
+            users: Names::new(sys::user_name),
+            groups: Names::new(sys::group_name),
             now,
             ignore_race: walk.ignore_race,
             depth_first: walk.depth_first,
@@ -154,41 +157,40 @@ impl State {
 
     /// A file's status; complains if there is none.
     pub(super) fn stat<'e>(&self, entry: &'e Entry<'_>) -> Option<&'e Stat> {
-        entry
-            .stat()
-            .inspect_err(|errno| self.complain(entry, *errno))
-            .ok()
+        self.known(entry, entry.stat())
+    }
+
+    /// What was asked about a file; complains of an error.
+    fn known<T>(&self, entry: &Entry<'_>, found: Result<T, Errno>) -> Option<T> {
+        found.inspect_err(|errno| self.complain(entry, *errno)).ok()
+    }
+
+    /// Where a link points; complains if that cannot be read.
+    fn link(&self, entry: &Entry<'_>) -> Option<Vec<u8>> {
+        self.known(entry, entry.link()).flatten()
+    }
+
+    /// One of a file's times, if it has it; complains if there is no status.
+    pub(super) fn moment(&self, entry: &Entry<'_>, clock: Clock) -> Option<Moment> {
+        self.known(entry, entry.time(clock)).flatten()
     }
 
     fn test(&mut self, test: &Test, entry: &Entry<'_>) -> bool {
         match test {
             Test::True => true,
             Test::False => false,
-            Test::Name { pattern, fold } => with_end(trim_slashes(base_name(entry.path)), |name| {
-                glob::matches(pattern, name, *fold)
-            }),
-            Test::Path { pattern, fold } => {
-                with_end(entry.path, |path| glob::matches(pattern, path, *fold))
+            Test::Name { pattern, fold } => {
+                matches(pattern, trim_slashes(base_name(entry.path)), *fold)
             }
+            Test::Path { pattern, fold } => matches(pattern, entry.path, *fold),
             Test::Link { .. } if self.stat(entry).is_none() => false,
-            Test::Link { pattern, fold } => match entry.link() {
-                Ok(Some(target)) => {
-                    with_end(&target, |target| glob::matches(pattern, target, *fold))
-                }
-                Ok(None) => false,
-                Err(errno) => {
-                    self.complain(entry, errno);
-                    false
-                }
-            },
+            Test::Link { pattern, fold } => self
+                .link(entry)
+                .is_some_and(|target| matches(pattern, &target, *fold)),
             Test::Regex(regex) => regex.borrow_mut().is_match(entry.path),
-            Test::Kind(letters) => match entry.kind() {
-                Ok(kind) => letters.contains(&kind_letter(kind)),
-                Err(errno) => {
-                    self.complain(entry, errno);
-                    false
-                }
-            },
+            Test::Kind(letters) => self
+                .known(entry, entry.kind())
+                .is_some_and(|kind| letters.contains(&kind_letter(kind))),
             Test::OtherKind(letters) => self.other_kind(entry, letters),
             Test::Empty => self.is_empty(entry),
             Test::May(access) => {
@@ -228,8 +230,8 @@ impl State {
             Test::Inode(number) => number.holds(stat.st_ino),
             Test::User(number) => number.holds(stat.st_uid.into()),
             Test::Group(number) => number.holds(stat.st_gid.into()),
-            Test::NoUser => self.names.user(stat.st_uid).is_none(),
-            Test::NoGroup => self.names.group(stat.st_gid).is_none(),
+            Test::NoUser => self.users.get(stat.st_uid).is_none(),
+            Test::NoGroup => self.groups.get(stat.st_gid).is_none(),
             Test::SameFile { device, inode } => stat.st_dev == *device && stat.st_ino == *inode,
             Test::FileSystem(name) => self.mounts.type_of(stat.st_dev) == name,
             _ => unreachable!("the other tests are not about the status alone"),
@@ -237,13 +239,7 @@ impl State {
     }
 
     fn time(&mut self, test: &Test, entry: &Entry<'_>) -> bool {
-        let moment = |clock| match entry.time(clock) {
-            Ok(moment) => moment,
-            Err(errno) => {
-                self.complain(entry, errno);
-                None
-            }
-        };
+        let moment = |clock| self.moment(entry, clock);
         match test {
             Test::Newer { clock, than } => moment(*clock).is_some_and(|moment| moment > *than),
             Test::Age {
@@ -353,26 +349,13 @@ impl State {
         let Some(stat) = self.stat(entry) else {
             return false;
         };
-        let link = match entry.link() {
-            Ok(link) => link,
-            Err(errno) => {
-                self.complain(entry, errno);
-                None
-            }
-        };
-        let Names { users, groups } = &mut self.names;
-        let user = users
-            .entry(stat.st_uid)
-            .or_insert_with(|| sys::user_name(stat.st_uid));
-        let group = groups
-            .entry(stat.st_gid)
-            .or_insert_with(|| sys::group_name(stat.st_gid));
+        let link = self.link(entry);
         let line = Line {
             path: entry.path,
             stat,
             link: link.as_deref(),
-            user: user.as_ref().map(|name| name.to_bytes()),
-            group: group.as_ref().map(|name| name.to_bytes()),
+            user: self.users.get(stat.st_uid),
+            group: self.groups.get(stat.st_gid),
             now: self.now.seconds,
         };
         line.write(self.outputs.buffer(to), &mut self.widths);
@@ -422,13 +405,13 @@ fn has_no_entries(entry: &Entry<'_>) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// Gives `text` with a final zero to `ask`.
-fn with_end<T>(text: &[u8], ask: impl FnOnce(&CStr) -> T) -> T {
+/// Whether `text` matches a pattern, which wants it with a final zero.
+fn matches(pattern: &CStr, text: &[u8], fold: bool) -> bool {
     let mut short = [0_u8; 512];
     if text.len() < short.len() {
         short[..text.len()].copy_from_slice(text);
         let end = CStr::from_bytes_until_nul(&short).expect("there is a zero behind the text");
-        return ask(end);
+        return glob::matches(pattern, end, fold);
     }
-    ask(&CString::new(text).unwrap_or_default())
+    glob::matches(pattern, &CString::new(text).unwrap_or_default(), fold)
 }

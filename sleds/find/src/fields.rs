@@ -3,7 +3,7 @@
 use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::Errno;
 
-use super::entry::{Clock, Entry, base_name, dir_name, kind_letter};
+use super::entry::{Entry, base_name, dir_name, kind_letter};
 use super::eval::State;
 use super::printf::{Field, Format, Piece, What, general, long_time, time};
 use super::{perm, report};
@@ -31,49 +31,28 @@ impl State {
     fn directive(&mut self, to: &mut Vec<u8>, field: Field, what: What, entry: &Entry<'_>) {
         let letter = match what {
             What::Time(clock, letter) => {
-                if let Some(text) = self.clock(entry, clock, letter) {
-                    field.text(to, &text);
-                }
-                return;
+                let moment = self.moment(entry, clock);
+                return moment.map_or((), |moment| field.text(to, &time(moment, letter)));
+            }
+            What::LongTime(clock) => {
+                let moment = self.moment(entry, clock);
+                return moment.map_or((), |moment| field.text(to, &long_time(moment)));
             }
             What::Letter(letter) => letter,
         };
         match letter {
-            b'p' => field.text(to, entry.path),
-            b'f' => field.text(to, base_name(entry.path)),
-            b'h' => field.text(to, dir_name(entry.path)),
-            b'H' => field.text(to, &entry.path[..entry.start_len]),
-            b'P' => {
-                let rest = &entry.path[entry.start_len..];
-                field.text(to, rest.strip_prefix(b"/").unwrap_or(rest));
-            }
+            b'p' | b'f' | b'h' | b'H' | b'P' => field.text(to, path_part(entry, letter)),
             b'd' => field.decimal(to, entry.depth as u64),
-            b'y' => {
-                let letter = entry.kind().map_or(b'U', kind_letter);
-                field.text(to, &[letter]);
-            }
-            b'Y' => {
-                let letter = self.target_letter(entry);
-                field.text(to, &[letter]);
-            }
+            b'y' => field.text(to, &[entry.kind().map_or(b'U', kind_letter)]),
+            b'Y' => field.text(to, &[self.target_letter(entry)]),
             b'l' => match entry.link() {
                 Ok(target) => field.text(to, target.as_deref().unwrap_or(b"")),
                 Err(errno) => self.complain(entry, errno),
             },
             b'Z' => self.context(to, field, entry),
-            b'a' | b'c' | b't' => {
-                let clock = match letter {
-                    b'a' => Clock::Access,
-                    b'c' => Clock::Change,
-                    _ => Clock::Modification,
-                };
-                if let Ok(Some(moment)) = entry.time(clock) {
-                    field.text(to, &long_time(moment));
-                }
-            }
             _ => {
-                if let Some(stat) = self.stat(entry).copied() {
-                    self.of_status(to, field, letter, &stat);
+                if let Some(stat) = self.stat(entry) {
+                    self.of_status(to, field, letter, stat);
                 }
             }
         }
@@ -95,8 +74,8 @@ impl State {
             b'F' => return field.text(to, self.mounts.type_of(stat.st_dev)),
             b'u' | b'g' => {
                 let (name, id) = match letter {
-                    b'u' => (self.names.user(stat.st_uid), stat.st_uid),
-                    _ => (self.names.group(stat.st_gid), stat.st_gid),
+                    b'u' => (self.users.get(stat.st_uid), stat.st_uid),
+                    _ => (self.groups.get(stat.st_gid), stat.st_gid),
                 };
                 let id = id.to_string();
                 return field.text(to, name.unwrap_or(id.as_bytes()));
@@ -104,16 +83,6 @@ impl State {
             _ => general(sparseness(stat)),
         };
         field.text(to, text.as_bytes());
-    }
-
-    fn clock(&mut self, entry: &Entry<'_>, clock: Clock, letter: u8) -> Option<Vec<u8>> {
-        match entry.time(clock) {
-            Ok(moment) => moment.map(|moment| time(moment, letter)),
-            Err(errno) => {
-                self.complain(entry, errno);
-                None
-            }
-        }
     }
 
     /// The kind of what a link points to, or why that is not known.
@@ -162,6 +131,18 @@ impl State {
                 );
             }
         }
+    }
+}
+
+/// The part of a file's path that a directive stands for.
+fn path_part<'e>(entry: &Entry<'e>, letter: u8) -> &'e [u8] {
+    let (start, rest) = entry.path.split_at(entry.start_len);
+    match letter {
+        b'f' => base_name(entry.path),
+        b'h' => dir_name(entry.path),
+        b'H' => start,
+        b'P' => rest.strip_prefix(b"/").unwrap_or(rest),
+        _ => entry.path,
     }
 }
 

@@ -38,172 +38,171 @@ pub(super) struct Field {
 /// What a directive stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
+    /// A time as `strftime` writes this letter.
     Time(Clock, u8),
+    /// A time in full.
+    LongTime(Clock),
     /// The letter of any other directive.
     Letter(u8),
 }
 
-/// Letters of directives that stand alone.
-const LETTERS: &[u8] = b"abcdDfFgGhHiklmMnpPsStuUyYZ";
+/// Letters of directives that stand alone, but for those of times.
+const LETTERS: &[u8] = b"bdDfFgGhHiklmMnpPsSuUyYZ";
 
-/// Takes a format apart. `warn` hears of what is not known and is printed as it stands.
-pub(super) fn parse(text: &[u8], warn: &dyn Fn(&[u8])) -> Result<Format, Vec<u8>> {
-    let mut pieces = Vec::new();
-    let mut literal = Vec::new();
-    let mut rest = text;
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        match first {
-            b'\\' => {
-                if !escape(&mut rest, &mut literal, warn) {
-                    flush(&mut pieces, &mut literal);
-                    pieces.push(Piece::Stop);
-                    break;
-                }
+/// What letters behind a backslash stand for.
+const ESCAPES: [(u8, u8); 8] = [
+    (b'a', 7),
+    (b'b', 8),
+    (b'f', 12),
+    (b'n', b'\n'),
+    (b'r', b'\r'),
+    (b't', b'\t'),
+    (b'v', 11),
+    (b'\\', b'\\'),
+];
+
+/// Takes a format apart. Warns of what is not known and is printed as it stands.
+pub(super) fn parse(text: &[u8]) -> Result<Format, Vec<u8>> {
+    let mut parser = Parser {
+        rest: text,
+        literal: Vec::new(),
+        pieces: Vec::new(),
+    };
+    while let Some(byte) = parser.next() {
+        match byte {
+            b'\\' => parser.escape(),
+            b'%' => parser.directive()?,
+            byte => parser.literal.push(byte),
+        }
+    }
+    parser.flush();
+    Ok(Format {
+        pieces: parser.pieces,
+    })
+}
+
+/// A format that is being taken apart.
+struct Parser<'a> {
+    rest: &'a [u8],
+    /// Text that is no piece yet.
+    literal: Vec<u8>,
+    pieces: Vec<Piece>,
+}
+
+impl Parser<'_> {
+    fn next(&mut self) -> Option<u8> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    fn push(&mut self, piece: Piece) {
+        self.flush();
+        self.pieces.push(piece);
+    }
+
+    /// Makes a piece of the text so far.
+    fn flush(&mut self) {
+        if !self.literal.is_empty() {
+            let text = std::mem::take(&mut self.literal);
+            self.pieces.push(Piece::Text(text));
+        }
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self) {
+        if let Some(byte) = self.octal() {
+            return self.literal.push(byte);
+        }
+        match self.next() {
+            None => {
+                report::say(b"warning: escape `\\' followed by nothing at all");
+                self.literal.push(b'\\');
             }
-            b'%' if rest.first() == Some(&b'%') => {
-                literal.push(b'%');
-                rest = &rest[1..];
+            Some(b'c') => {
+                self.push(Piece::Stop);
+                self.rest = b"";
             }
-            b'%' => match directive(&mut rest, &mut literal, warn)? {
-                None => {}
-                Some(piece) => {
-                    flush(&mut pieces, &mut literal);
-                    pieces.push(piece);
+            Some(letter) => match ESCAPES.iter().find(|(known, _)| *known == letter) {
+                Some((_, byte)) => self.literal.push(*byte),
+                None => {
+                    report::say(
+                        &[b"warning: unrecognized escape `\\", &[letter, b'\''][..]].concat(),
+                    );
+                    self.literal.extend_from_slice(&[b'\\', letter]);
                 }
             },
-            byte => literal.push(*byte),
         }
     }
-    flush(&mut pieces, &mut literal);
-    Ok(Format { pieces })
+
+    /// A byte that up to three octal digits name.
+    fn octal(&mut self) -> Option<u8> {
+        let digits = self.rest.iter().take(3);
+        let count = digits.take_while(|b| (b'0'..=b'7').contains(b)).count();
+        let (digits, rest) = self.rest.split_at(count);
+        self.rest = rest;
+        let digit = |n: u32, digit: &u8| n * 8 + u32::from(digit - b'0');
+        (count > 0).then(|| digits.iter().fold(0, digit) as u8)
+    }
+
+    /// What follows a percent sign.
+    fn directive(&mut self) -> Result<(), Vec<u8>> {
+        let whole = self.rest;
+        if let Some(rest) = whole.strip_prefix(b"%") {
+            self.rest = rest;
+            self.literal.push(b'%');
+            return Ok(());
+        }
+        let field = Field::take(&mut self.rest);
+        let Some(letter) = self.next() else {
+            return Err(b"error: % at end of format string".to_vec());
+        };
+        let shown = letter as char;
+        let what = match letter {
+            b'{' | b'[' | b'(' => {
+                let text = "error: the format directive `%";
+                return Err(format!("{text}{shown}' is reserved for future use").into());
+            }
+            b'A' | b'B' | b'C' | b'T' => self.next().map(|how| What::Time(clock_of(letter), how)),
+            b'a' | b'c' | b't' => Some(What::LongTime(clock_of(letter))),
+            _ => LETTERS.contains(&letter).then_some(What::Letter(letter)),
+        };
+        match what {
+            Some(what) => self.push(Piece::Directive { field, what }),
+            None => {
+                report::say(&unknown(letter));
+                self.literal.push(b'%');
+                let taken = whole.len() - self.rest.len();
+                self.literal.extend_from_slice(&whole[..taken]);
+            }
+        }
+        Ok(())
+    }
 }
 
-fn flush(pieces: &mut Vec<Piece>, literal: &mut Vec<u8>) {
-    if !literal.is_empty() {
-        pieces.push(Piece::Text(std::mem::take(literal)));
+/// The clock that the letter of a directive stands for.
+fn clock_of(letter: u8) -> Clock {
+    match letter.to_ascii_lowercase() {
+        b'a' => Clock::Access,
+        b'b' => Clock::Birth,
+        b'c' => Clock::Change,
+        _ => Clock::Modification,
     }
 }
 
-/// What follows a backslash. Returns false for `\c`.
-fn escape(rest: &mut &[u8], literal: &mut Vec<u8>, warn: &dyn Fn(&[u8])) -> bool {
-    let Some((letter, after)) = rest.split_first() else {
-        warn(b"warning: escape `\\' followed by nothing at all");
-        literal.push(b'\\');
-        return true;
-    };
-    if (b'0'..=b'7').contains(letter) {
-        let digits = rest.iter().take(3);
-        let digits = digits.take_while(|b| (b'0'..=b'7').contains(b)).count();
-        let value = rest[..digits]
-            .iter()
-            .fold(0_u32, |n, digit| n * 8 + u32::from(digit - b'0'));
-        literal.push(value as u8);
-        *rest = &rest[digits..];
-        return true;
+/// What to say of a directive that means nothing.
+fn unknown(letter: u8) -> Vec<u8> {
+    match letter {
+        b'A' | b'B' | b'C' | b'T' => {
+            let what = format!("warning: format directive `%{}'", letter as char);
+            format!("{what} should be followed by another character").into_bytes()
+        }
+        _ => [
+            b"warning: unrecognized format directive `%",
+            &[letter, b'\''][..],
+        ]
+        .concat(),
     }
-    *rest = after;
-    let byte = match letter {
-        b'a' => 7,
-        b'b' => 8,
-        b'f' => 12,
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'v' => 11,
-        b'\\' => b'\\',
-        b'c' => return false,
-        other => {
-            warn(&[&b"warning: unrecognized escape `\\"[..], &[*other, b'\'']].concat());
-            literal.push(b'\\');
-            *other
-        }
-    };
-    literal.push(byte);
-    true
-}
-
-/// What follows a percent sign.
-fn directive(
-    rest: &mut &[u8],
-    literal: &mut Vec<u8>,
-    warn: &dyn Fn(&[u8]),
-) -> Result<Option<Piece>, Vec<u8>> {
-    let whole = *rest;
-    let mut field = Field::default();
-    let mut at = 0;
-    while let Some(flag) = whole.get(at).filter(|b| b"-+ #0".contains(b)) {
-        match flag {
-            b'-' => field.left = true,
-            b'+' => field.sign = true,
-            b' ' => field.space = true,
-            b'#' => field.alternate = true,
-            _ => field.zero = true,
-        }
-        at += 1;
-    }
-    field.width = digits(whole, &mut at);
-    if whole.get(at) == Some(&b'.') {
-        at += 1;
-        field.precision = Some(digits(whole, &mut at));
-    }
-    let Some(letter) = whole.get(at).copied() else {
-        return Err(b"error: % at end of format string".to_vec());
-    };
-    *rest = &whole[at + 1..];
-    let clock = match letter {
-        b'A' => Clock::Access,
-        b'B' => Clock::Birth,
-        b'C' => Clock::Change,
-        b'T' => Clock::Modification,
-        b'{' | b'[' | b'(' => {
-            let text = "error: the format directive `%";
-            return Err(format!("{text}{}' is reserved for future use", letter as char).into());
-        }
-        _ if LETTERS.contains(&letter) => {
-            let what = What::Letter(letter);
-            return Ok(Some(Piece::Directive { field, what }));
-        }
-        _ => {
-            warn(
-                &[
-                    &b"warning: unrecognized format directive `%"[..],
-                    &[letter, b'\''],
-                ]
-                .concat(),
-            );
-            literal.push(b'%');
-            literal.extend_from_slice(&whole[..=at]);
-            return Ok(None);
-        }
-    };
-    let Some(format) = rest.first().copied() else {
-        let letter = letter as char;
-        warn(
-            format!(
-                "warning: format directive `%{letter}' should be followed by another character"
-            )
-            .as_bytes(),
-        );
-        literal.push(b'%');
-        literal.extend_from_slice(&whole[..=at]);
-        return Ok(None);
-    };
-    *rest = &rest[1..];
-    let what = What::Time(clock, format);
-    Ok(Some(Piece::Directive { field, what }))
-}
-
-fn digits(text: &[u8], at: &mut usize) -> usize {
-    let mut value = 0_usize;
-    while let Some(digit) = text.get(*at).filter(|b| b.is_ascii_digit()) {
-        value = value
-            .saturating_mul(10)
-            .saturating_add(usize::from(digit - b'0'))
-            .min(1 << 20);
-        *at += 1;
-    }
-    value
 }
 
 impl Format {
@@ -212,7 +211,7 @@ impl Format {
         self.pieces.iter().any(|piece| match piece {
             Piece::Text(_) | Piece::Stop => false,
             Piece::Directive { what, .. } => match what {
-                What::Time(..) => true,
+                What::Time(..) | What::LongTime(_) => true,
                 What::Letter(letter) => !b"dfhHlpPyYZ".contains(letter),
             },
         })
@@ -220,6 +219,28 @@ impl Format {
 }
 
 impl Field {
+    /// Takes flags, width and precision from the beginning of `rest`.
+    fn take(rest: &mut &[u8]) -> Field {
+        let mut field = Field::default();
+        while let Some((flag, after)) = rest.split_first() {
+            match flag {
+                b'-' => field.left = true,
+                b'+' => field.sign = true,
+                b' ' => field.space = true,
+                b'#' => field.alternate = true,
+                b'0' => field.zero = true,
+                _ => break,
+            }
+            *rest = after;
+        }
+        field.width = number(rest);
+        if let Some(after) = rest.strip_prefix(b".") {
+            *rest = after;
+            field.precision = Some(number(rest));
+        }
+        field
+    }
+
     /// Writes a string as C's `%s` does.
     pub(super) fn text(&self, to: &mut Vec<u8>, text: &[u8]) {
         let text = match self.precision {
@@ -275,6 +296,16 @@ impl Field {
             to.resize(to.len() + padding, b' ');
         }
     }
+}
+
+/// Takes a decimal number, 0 if there is none, from the beginning of `rest`.
+fn number(rest: &mut &[u8]) -> usize {
+    let mut value = 0_usize;
+    while let Some((digit @ b'0'..=b'9', after)) = rest.split_first() {
+        value = (value * 10 + usize::from(digit - b'0')).min(1 << 20);
+        *rest = after;
+    }
+    value
 }
 
 /// A number as C's `%g` writes it.
@@ -346,9 +377,4 @@ pub(super) fn long_time(moment: Moment) -> Vec<u8> {
     let _ = write!(text, ".{:09}0 ", moment.nanos);
     text.extend_from_slice(&local.format(c"%Y"));
     text
-}
-
-/// Warns as GNU find does, always.
-pub(super) fn warn(text: &[u8]) {
-    report::say(text);
 }
