@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, RawDir, Stat};
 use rustix::io::Errno;
 
 use super::command::Runner;
@@ -13,7 +13,7 @@ use super::expr::{Action, Compare, Node, PermMatch, Test};
 use super::list::{Line, Widths};
 use super::mounts::Mounts;
 use super::output::{Outputs, for_terminal};
-use super::walk::{Flow, Visitor, WalkOptions};
+use super::walk::{Flow, READ_FOLDER, Visitor, WalkOptions};
 use super::{report, sys};
 use sleds_common::glob;
 
@@ -393,8 +393,7 @@ fn nanos_between(from: Moment, to: Moment) -> i128 {
 }
 
 fn has_no_entries(entry: &Entry<'_>) -> Result<bool, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let dir = rustix::fs::openat(entry.dir, entry.name, flags, Mode::empty())?;
+    let dir = rustix::fs::openat(entry.dir, entry.name, READ_FOLDER, Mode::empty())?;
     let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
     let mut entries = RawDir::new(&dir, &mut buffer);
     while let Some(found) = entries.next() {

@@ -63,6 +63,12 @@ pub(super) enum Flow {
     Quit,
 }
 
+/// How a folder is opened to be read.
+pub(super) const READ_FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK);
+
 /// A file's status if it was asked for; the error was then said.
 type Known = Result<Option<Stat>, Errno>;
 
@@ -94,6 +100,11 @@ struct Level {
 }
 
 impl Level {
+    /// Whether it is the folder with this status.
+    fn is(&self, stat: &Stat) -> bool {
+        self.stat.st_ino == stat.st_ino && self.stat.st_dev == stat.st_dev
+    }
+
     fn name(&self, item: usize) -> &CStr {
         CStr::from_bytes_until_nul(&self.names[self.items[item].at..])
             .expect("every name was stored with its end")
@@ -193,65 +204,77 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     /// Visits the file that `path` names, and goes into it if it is a folder.
-    fn come_to(&mut self, mut kind: FileType, mut stat: Option<Stat>) -> Flow {
+    fn come_to(&mut self, kind: FileType, stat: Option<Stat>) -> Flow {
         let depth = self.levels.len();
         self.visitor.at_depth(depth);
-        let follow = follows(self.options.follow, depth);
+        let (kind, stat) = match self.look(kind, stat) {
+            Ok(seen) => seen,
+            Err(errno) => {
+                self.complain(errno);
+                let vanished = errno == Errno::NOENT && self.options.ignore_race;
+                if errno == Errno::LOOP || vanished {
+                    return Flow::Continue;
+                }
+                // Its name may still be what is looked for.
+                return self.visit(depth, kind, Err(errno));
+            }
+        };
+        match stat.filter(|_| kind == FileType::Directory) {
+            Some(stat) => self.come_to_folder(depth, stat),
+            None => self.visit(depth, kind, Ok(stat)),
+        }
+    }
+
+    /// The kind of the file that `path` names, and its status where that matters to the walk.
+    fn look(&self, kind: FileType, stat: Option<Stat>) -> Result<(FileType, Option<Stat>), Errno> {
+        let follow = follows(self.options.follow, self.levels.len());
         let matters = matches!(kind, FileType::Unknown | FileType::Directory)
             || kind == FileType::Symlink && follow;
-        if stat.is_none() && matters {
-            let (dir, name) = place(&self.levels, self.start);
-            match stat_at(dir, name, follow) {
-                Ok(found) => {
-                    kind = FileType::from_raw_mode(found.st_mode);
-                    stat = Some(found);
-                }
-                Err(errno) => {
-                    self.complain(errno);
-                    let vanished = errno == Errno::NOENT && self.options.ignore_race;
-                    if errno == Errno::LOOP || vanished {
-                        return Flow::Continue;
-                    }
-                    // Its name may still be what is looked for.
-                    return self.visit(depth, kind, Err(errno));
-                }
-            }
+        if stat.is_some() || !matters {
+            return Ok((kind, stat));
         }
-        let Some(stat) = stat.filter(|_| kind == FileType::Directory) else {
-            return self.visit(depth, kind, Ok(stat));
-        };
-        if let Some(above) = self
-            .levels
-            .iter()
-            .find(|level| level.stat.st_ino == stat.st_ino && level.stat.st_dev == stat.st_dev)
-        {
+        let (dir, name) = place(&self.levels, self.start);
+        let found = stat_at(dir, name, follow)?;
+        Ok((FileType::from_raw_mode(found.st_mode), Some(found)))
+    }
+
+    fn come_to_folder(&mut self, depth: usize, stat: Stat) -> Flow {
+        let same = |level: &&Level| level.is(&stat);
+        if let Some(above) = self.levels.iter().find(same) {
             self.complain_about_loop(above.path_len);
             return Flow::Continue;
         }
         if !self.options.depth_first {
-            match self.visit(depth, kind, Ok(Some(stat))) {
+            match self.visit(depth, FileType::Directory, Ok(Some(stat))) {
                 Flow::Continue => {}
                 Flow::Prune => return Flow::Continue,
                 Flow::Quit => return Flow::Quit,
             }
         }
-        let stays = !self.options.one_filesystem || stat.st_dev == self.device;
-        if depth < self.options.depth_max && stays {
-            match self.open(stat, follow) {
-                Ok(level) => {
-                    self.levels.push(level);
-                    if let Some(far) = self.levels.len().checked_sub(OPEN_LEVELS + 1) {
-                        self.levels[far].dir = None;
-                    }
-                    return Flow::Continue;
-                }
-                Err(errno) => report::file_error(&self.path, errno),
-            }
-        }
-        if self.options.depth_first {
-            return self.visit(depth, kind, Ok(Some(stat)));
+        let entered = self.enter_folder(depth, stat);
+        if self.options.depth_first && !entered {
+            return self.visit(depth, FileType::Directory, Ok(Some(stat)));
         }
         Flow::Continue
+    }
+
+    /// Makes the folder that `path` names the last level; false if the walk stays out of it.
+    fn enter_folder(&mut self, depth: usize, stat: Stat) -> bool {
+        let stays = !self.options.one_filesystem || stat.st_dev == self.device;
+        if depth >= self.options.depth_max || !stays {
+            return false;
+        }
+        match self.open(stat) {
+            Ok(level) => self.levels.push(level),
+            Err(errno) => {
+                report::file_error(&self.path, errno);
+                return false;
+            }
+        }
+        if let Some(far) = self.levels.len().checked_sub(OPEN_LEVELS + 1) {
+            self.levels[far].dir = None;
+        }
+        true
     }
 
     fn complain(&self, errno: Errno) {
@@ -275,10 +298,10 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     /// Opens and reads the folder that `path` names.
-    fn open(&mut self, stat: Stat, follow: bool) -> Result<Level, Errno> {
+    fn open(&mut self, stat: Stat) -> Result<Level, Errno> {
         let (parent, name) = place(&self.levels, self.start);
-        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        if !follow {
+        let mut flags = READ_FOLDER;
+        if !follows(self.options.follow, self.levels.len()) {
             flags |= OFlags::NOFOLLOW;
         }
         let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
@@ -369,17 +392,15 @@ fn list(dir: &OwnedFd, buffer: &mut [MaybeUninit<u8>], level: &mut Level) -> Res
 
 /// Opens again a folder that was closed while the walk was deep below it.
 fn reopen(level: &Level, below: Option<&OwnedFd>, path: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let same = |dir: OwnedFd| {
         let stat = rustix::fs::fstat(&dir).ok()?;
-        let same = stat.st_dev == level.stat.st_dev && stat.st_ino == level.stat.st_ino;
-        same.then_some(dir)
+        level.is(&stat).then_some(dir)
     };
-    let up = below.and_then(|dir| rustix::fs::openat(dir, c"..", flags, Mode::empty()).ok());
+    let up = below.and_then(|dir| rustix::fs::openat(dir, c"..", READ_FOLDER, Mode::empty()).ok());
     if let Some(dir) = up.and_then(same) {
         return Ok(dir);
     }
     // The folder below was reached by a link, or moved.
-    let dir = rustix::fs::openat(CWD, &path[..level.path_len], flags, Mode::empty())?;
+    let dir = rustix::fs::openat(CWD, &path[..level.path_len], READ_FOLDER, Mode::empty())?;
     same(dir).ok_or(Errno::NOENT)
 }
