@@ -72,16 +72,7 @@ impl<'a> Entry<'a> {
         if clock == Clock::Birth {
             return self.birth();
         }
-        let stat = self.stat()?;
-        let (seconds, nanos) = match clock {
-            Clock::Access => (stat.st_atime, stat.st_atime_nsec),
-            Clock::Change => (stat.st_ctime, stat.st_ctime_nsec),
-            _ => (stat.st_mtime, stat.st_mtime_nsec),
-        };
-        Ok(Some(Moment {
-            seconds,
-            nanos: nanos as i64,
-        }))
+        self.stat().map(|stat| Some(time_of(stat, clock)))
     }
 
     fn birth(&self) -> Result<Option<Moment>, Errno> {
@@ -100,6 +91,19 @@ impl<'a> Entry<'a> {
         }
         rustix::fs::readlinkat(self.dir, self.name, Vec::new())
             .map(|target| Some(target.into_bytes()))
+    }
+}
+
+/// A time that a status has, which is every one but that of birth.
+pub(super) fn time_of(stat: &Stat, clock: Clock) -> Moment {
+    let (seconds, nanos) = match clock {
+        Clock::Access => (stat.st_atime, stat.st_atime_nsec),
+        Clock::Change => (stat.st_ctime, stat.st_ctime_nsec),
+        Clock::Birth | Clock::Modification => (stat.st_mtime, stat.st_mtime_nsec),
+    };
+    Moment {
+        seconds,
+        nanos: nanos as i64,
     }
 }
 

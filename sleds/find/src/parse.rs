@@ -217,52 +217,18 @@ impl Parser {
         text
     }
 
-    fn finish(mut self, paths: Vec<Vec<u8>>, expr: Option<Node>) -> Result<Parsed, Wrong> {
-        if self.deletes && self.prunes && !self.depth_given {
-            return Err(
-                b"The -delete action automatically turns on -depth, but -prune does \
-                nothing when -depth is in effect.  If you want to carry on anyway, just explicitly \
-                use the -depth option."
-                    .to_vec(),
-            );
+    fn finish(mut self, mut paths: Vec<Vec<u8>>, expr: Option<Node>) -> Result<Parsed, Wrong> {
+        if let Some(wrong) = self.contradiction(&paths) {
+            return Err(wrong);
         }
         if self.deletes {
             self.walk.depth_first = true;
         }
-        if let Some(from) = &self.paths_from {
-            if let Some(path) = paths.first() {
-                return Err([
-                    &b"extra operand "[..],
-                    &report::quote(path)[..],
-                    format!(
-                        "\n{}: file operands cannot be combined with -files0-from",
-                        report::PROGRAM
-                    )
-                    .as_bytes(),
-                ]
-                .concat());
-            }
-            if self.asks && from == b"-" {
-                return Err(
-                    b"option -files0-from reading from standard input cannot be combined \
-                    with -ok, -okdir\n"
-                        .to_vec(),
-                );
-            }
-        }
-        // `-quit` does not speak either: what it ends it ends before the print.
-        let speaks = |action: &Action| !matches!(action, Action::Prune | Action::Quit);
-        let print = || Node::Do(Action::Print { to: 0, end: b'\n' });
-        let mut expr = match expr {
-            None => print(),
-            Some(expr) if expr.any_action(&speaks) => expr,
-            Some(expr) => Node::And(vec![expr, print()]),
-        };
+        let mut expr = with_action(expr);
         expr.put_cheap_first();
-        let paths = match (paths.is_empty(), &self.paths_from) {
-            (true, None) => vec![b".".to_vec()],
-            _ => paths,
-        };
+        if paths.is_empty() && self.paths_from.is_none() {
+            paths.push(b".".to_vec());
+        }
         Ok(Parsed {
             walk: self.walk,
             paths,
@@ -273,6 +239,40 @@ impl Parser {
             report: self.report,
             now: self.now,
         })
+    }
+
+    /// What is wrong with words that are right by themselves.
+    fn contradiction(&self, paths: &[Vec<u8>]) -> Option<Wrong> {
+        if self.deletes && self.prunes && !self.depth_given {
+            let text = b"The -delete action automatically turns on -depth, but -prune does \
+                nothing when -depth is in effect.  If you want to carry on anyway, just explicitly \
+                use the -depth option.";
+            return Some(text.to_vec());
+        }
+        let from = self.paths_from.as_ref()?;
+        if let Some(path) = paths.first() {
+            let mut text = [b"extra operand ", &report::quote(path)[..], b"\n"].concat();
+            text.extend_from_slice(report::PROGRAM.as_bytes());
+            text.extend_from_slice(b": file operands cannot be combined with -files0-from");
+            return Some(text);
+        }
+        (self.asks && from == b"-").then(|| {
+            b"option -files0-from reading from standard input cannot be combined \
+                with -ok, -okdir\n"
+                .to_vec()
+        })
+    }
+}
+
+/// The expression with the action that it has if no other: to print.
+fn with_action(expr: Option<Node>) -> Node {
+    // `-quit` does not speak either: what it ends it ends before the print.
+    let speaks = |action: &Action| !matches!(action, Action::Prune | Action::Quit);
+    let print = Node::Do(Action::Print { to: 0, end: b'\n' });
+    match expr {
+        None => print,
+        Some(expr) if expr.any_action(&speaks) => expr,
+        Some(expr) => Node::And(vec![expr, print]),
     }
 }
 

@@ -197,48 +197,47 @@ impl Parser {
             b"-false" => Test::False,
             b"-name" | b"-iname" => {
                 let pattern = self.pattern(name)?;
-                self.warn_of_slash(name, &pattern);
+                self.warn_of_slash(name, pattern.to_bytes());
                 Test::Name { pattern, fold }
             }
             b"-path" | b"-ipath" | b"-wholename" | b"-iwholename" => {
                 let pattern = self.pattern(name)?;
-                if pattern.to_bytes().ends_with(b"/") && pattern.to_bytes() != b"/" {
-                    let pattern = pattern.to_bytes();
-                    let text = [
-                        name,
-                        b" ",
-                        pattern,
-                        b" will not match anything because it ends with /.",
-                    ];
-                    self.warn(&text.concat());
-                }
+                self.warn_of_last_slash(name, pattern.to_bytes());
                 Test::Path { pattern, fold }
             }
             b"-lname" | b"-ilname" => Test::Link {
                 pattern: self.pattern(name)?,
                 fold,
             },
-            b"-regex" | b"-iregex" => {
-                let arg = self.argument(name)?;
-                let case = if fold { sys::IGNORE_CASE } else { 0 };
-                let regex = Regex::new(&arg, self.regex_syntax | case).map_err(|error| {
-                    [
-                        &b"failed to compile regular expression '"[..],
-                        &arg,
-                        format!("': {error}").as_bytes(),
-                    ]
-                    .concat()
-                })?;
-                Test::Regex(RefCell::new(regex))
-            }
+            b"-regex" | b"-iregex" => Test::Regex(RefCell::new(self.regex(name, fold)?)),
             b"-type" => Test::Kind(self.kinds(name)?),
             b"-xtype" => Test::OtherKind(self.kinds(name)?),
             _ => return Ok(None),
         })))
     }
 
-    fn warn_of_slash(&self, name: &[u8], pattern: &CString) {
-        let pattern = pattern.to_bytes();
+    fn regex(&mut self, name: &[u8], fold: bool) -> Result<Regex, Wrong> {
+        let arg = self.argument(name)?;
+        let case = if fold { sys::IGNORE_CASE } else { 0 };
+        Regex::new(&arg, self.regex_syntax | case).map_err(|error| {
+            let why = format!("': {error}");
+            [
+                b"failed to compile regular expression '",
+                &arg[..],
+                why.as_bytes(),
+            ]
+            .concat()
+        })
+    }
+
+    fn warn_of_last_slash(&self, name: &[u8], pattern: &[u8]) {
+        if pattern.ends_with(b"/") && pattern != b"/" {
+            let why = b" will not match anything because it ends with /.";
+            self.warn(&[name, b" ", pattern, why].concat());
+        }
+    }
+
+    fn warn_of_slash(&self, name: &[u8], pattern: &[u8]) {
         if !pattern.contains(&b'/') || pattern == b"/" {
             return;
         }
@@ -322,13 +321,7 @@ impl Parser {
             b"-group" => Test::Group(self.owner(name, sys::group_id, "an existing group")?),
             b"-nouser" => Test::NoUser,
             b"-nogroup" => Test::NoGroup,
-            b"-samefile" => {
-                let stat = self.reference(name)?.0;
-                Test::SameFile {
-                    device: stat.st_dev,
-                    inode: stat.st_ino,
-                }
-            }
+            b"-samefile" => self.same_file(name)?,
             b"-fstype" => Test::FileSystem(self.argument(name)?),
             b"-readable" => Test::May(Access::READ_OK),
             b"-writable" => Test::May(Access::WRITE_OK),
@@ -337,19 +330,29 @@ impl Parser {
                 self.argument(name)?;
                 return Err(b"invalid predicate -context: SELinux is not enabled.".to_vec());
             }
-            b"-latency" => {
-                let arg = self.argument(name)?;
-                let parsed = numbers::latency(&lossy(&arg));
-                let (compare, value, unit_s) = parsed.ok_or_else(|| invalid(name, &arg))?;
-                Test::Latency {
-                    compare,
-                    value,
-                    unit_s,
-                }
-            }
+            b"-latency" => self.latency(name)?,
             b"-level" => Test::Level(lossy(&self.argument(name)?)),
             _ => return Ok(None),
         })))
+    }
+
+    fn same_file(&mut self, name: &[u8]) -> Result<Test, Wrong> {
+        let (stat, _) = self.reference(name)?;
+        Ok(Test::SameFile {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        })
+    }
+
+    fn latency(&mut self, name: &[u8]) -> Result<Test, Wrong> {
+        let arg = self.argument(name)?;
+        let parsed = numbers::latency(&lossy(&arg));
+        let (compare, value, unit_s) = parsed.ok_or_else(|| invalid(name, &arg))?;
+        Ok(Test::Latency {
+            compare,
+            value,
+            unit_s,
+        })
     }
 
     fn owner(

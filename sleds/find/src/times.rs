@@ -1,10 +1,11 @@
 //! The tests of a file's times, and their arguments.
 
+use std::ffi::CStr;
 use std::os::fd::AsFd as _;
 
 use rustix::fs::{AtFlags, CWD};
 
-use super::entry::{Clock, Moment, birth_at};
+use super::entry::{Clock, Moment, birth_at, time_of};
 use super::expr::{Compare, Node, Test};
 use super::parse::{DAY_S, Parser, Wrong, test};
 use super::predicates::{invalid, lossy};
@@ -14,15 +15,10 @@ use super::{dates, numbers, report};
 impl Parser {
     /// Tests of the file's times.
     pub(super) fn time_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
-        let newer = |clock, than| test(Test::Newer { clock, than });
-        let modified = |stat: &rustix::fs::Stat| Moment {
-            seconds: stat.st_mtime,
-            nanos: stat.st_mtime_nsec as i64,
-        };
         Ok(Some(match name {
-            b"-newer" => newer(Clock::Modification, modified(&self.reference(name)?.0)),
-            b"-anewer" => newer(Clock::Access, modified(&self.reference(name)?.0)),
-            b"-cnewer" => newer(Clock::Change, modified(&self.reference(name)?.0)),
+            b"-newer" => self.newer(name, Clock::Modification, Clock::Modification)?,
+            b"-anewer" => self.newer(name, Clock::Access, Clock::Modification)?,
+            b"-cnewer" => self.newer(name, Clock::Change, Clock::Modification)?,
             b"-atime" => self.age(name, Clock::Access, DAY_S)?,
             b"-ctime" => self.age(name, Clock::Change, DAY_S)?,
             b"-mtime" => self.age(name, Clock::Modification, DAY_S)?,
@@ -55,45 +51,40 @@ impl Parser {
             _ => None,
         };
         let clock = clock_of(x).ok_or_else(wrong)?;
-        if y == b't' {
-            let arg = self.argument(name)?;
-            let Some(than) = dates::parse(&lossy(&arg), self.now) else {
-                return Err([
-                    &b"I cannot figure out how to interpret "[..],
-                    &report::quote(&arg)[..],
-                    b" as a date or time",
-                ]
-                .concat());
-            };
-            return Ok(test(Test::Newer { clock, than }));
+        if y != b't' {
+            return self.newer(name, clock, clock_of(y).ok_or_else(wrong)?);
         }
-        let of = clock_of(y).ok_or_else(wrong)?;
+        let arg = self.argument(name)?;
+        let than = dates::parse(&lossy(&arg), self.now).ok_or_else(|| {
+            let [before, after] = [
+                "I cannot figure out how to interpret ",
+                " as a date or time",
+            ];
+            [before.as_bytes(), &report::quote(&arg), after.as_bytes()].concat()
+        })?;
+        Ok(test(Test::Newer { clock, than }))
+    }
+
+    /// Later by `clock` than a file named in the expression is by `of`.
+    fn newer(&mut self, name: &[u8], clock: Clock, of: Clock) -> Result<Node, Wrong> {
         let (stat, path) = self.reference(name)?;
         let than = match of {
-            Clock::Access => (stat.st_atime, stat.st_atime_nsec as i64),
-            Clock::Change => (stat.st_ctime, stat.st_ctime_nsec as i64),
-            Clock::Modification => (stat.st_mtime, stat.st_mtime_nsec as i64),
-            Clock::Birth => {
-                let flags = match self.walk.follow {
-                    Follow::Never => AtFlags::SYMLINK_NOFOLLOW,
-                    _ => AtFlags::empty(),
-                };
-                let born = birth_at(CWD.as_fd(), &path, flags).ok().flatten();
-                let Some(born) = born else {
-                    return Err([
-                        &b"Cannot obtain birth time of file "[..],
-                        &report::quote(path.to_bytes())[..],
-                    ]
-                    .concat());
-                };
-                (born.seconds, born.nanos)
-            }
-        };
-        let than = Moment {
-            seconds: than.0,
-            nanos: than.1,
+            Clock::Birth => self.birth(&path)?,
+            of => time_of(&stat, of),
         };
         Ok(test(Test::Newer { clock, than }))
+    }
+
+    fn birth(&self, path: &CStr) -> Result<Moment, Wrong> {
+        let flags = match self.walk.follow {
+            Follow::Never => AtFlags::SYMLINK_NOFOLLOW,
+            _ => AtFlags::empty(),
+        };
+        let born = birth_at(CWD.as_fd(), path, flags).ok().flatten();
+        born.ok_or_else(|| {
+            let path = report::quote(path.to_bytes());
+            [b"Cannot obtain birth time of file ", &path[..]].concat()
+        })
     }
 
     /// An age in days or minutes.
