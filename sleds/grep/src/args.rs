@@ -220,33 +220,35 @@ pub(super) fn parse(args: Vec<OsString>, permute: bool) -> Result<Asked, Refused
     if state.help {
         return Ok(Asked::Help);
     }
-    if !state.given {
-        if operands.is_empty() {
-            return Ok(Asked::Nothing);
-        }
-        let operand = operands.remove(0);
-        let text = operand.as_bytes();
-        // So that a pattern may begin with `-`.
-        let escaped = state.config.matcher != Some(Matcher::Fixed) && text.starts_with(b"\\-");
-        state.patterns.add(&text[usize::from(escaped)..]);
+    if !state.given && operands.is_empty() {
+        return Ok(Asked::Nothing);
     }
-    let State {
-        mut config,
-        patterns,
-        context,
-        recursed_by_option,
-        ..
-    } = state;
-    config.patterns = patterns.into_list();
-    config.before = config.before.or(context);
-    config.after = config.after.or(context);
-    config.here =
-        operands.is_empty() && config.directories == Directories::Recurse && recursed_by_option;
-    config.files = operands;
-    Ok(Asked::Search(Box::new(config)))
+    if !state.given {
+        state.add_operand(operands.remove(0).as_bytes());
+    }
+    Ok(Asked::Search(Box::new(state.into_config(operands))))
 }
 
 impl State {
+    /// Takes the first operand as the pattern.
+    fn add_operand(&mut self, text: &[u8]) {
+        // So that a pattern may begin with `-`.
+        let escaped = self.config.matcher != Some(Matcher::Fixed) && text.starts_with(b"\\-");
+        self.patterns.add(&text[usize::from(escaped)..]);
+    }
+
+    fn into_config(self, files: Vec<OsString>) -> Config {
+        let mut config = self.config;
+        config.patterns = self.patterns.into_list();
+        config.before = config.before.or(self.context);
+        config.after = config.after.or(self.context);
+        let recurses = config.directories == Directories::Recurse && self.recursed_by_option;
+        config.here = files.is_empty() && recurses;
+        config.files = files;
+        config
+    }
+
+    /// Takes an option: those about what is looked for are here.
     fn option(&mut self, id: Id, value: &OsStr) -> Result<(), Refused> {
         let config = &mut self.config;
         match id {
@@ -273,6 +275,20 @@ impl State {
             Id::Version => self.version = true,
             Id::Help => self.help = true,
             Id::MaxCount => config.max_count = max_count(value)?,
+            Id::Quiet => config.quiet = true,
+            Id::BinaryFiles => config.binary = binary_files(value)?,
+            Id::Text => config.binary = Binary::Text,
+            Id::NoBinary => config.binary = Binary::WithoutMatch,
+            Id::Plan => config.plan = plan::named(value)?,
+            _ => return self.printing(id, value),
+        }
+        Ok(())
+    }
+
+    /// Options about what is printed, and how.
+    fn printing(&mut self, id: Id, value: &OsStr) -> Result<(), Refused> {
+        let config = &mut self.config;
+        match id {
             Id::ByteOffset => config.byte_offset = true,
             Id::LineNumber => config.line_number = true,
             Id::LineBuffered => config.line_buffered = true,
@@ -280,10 +296,6 @@ impl State {
             Id::NoFilename => config.with_filename = Some(false),
             Id::Label => config.label = Some(value.to_owned()),
             Id::OnlyMatching => config.only_matching = true,
-            Id::Quiet => config.quiet = true,
-            Id::BinaryFiles => config.binary = binary_files(value)?,
-            Id::Text => config.binary = Binary::Text,
-            Id::NoBinary => config.binary = Binary::WithoutMatch,
             Id::ListNot => config.listing = Listing::Nonmatching,
             Id::List => config.listing = Listing::Matching,
             Id::Count => config.count = true,
@@ -292,16 +304,13 @@ impl State {
             Id::Before => config.before = Some(context(value)?),
             Id::After => config.after = Some(context(value)?),
             Id::Context => self.context = Some(context(value)?),
-            Id::Digit(_) => {}
             Id::Separator => config.separator = Some(value.as_bytes().to_vec()),
             Id::NoSeparator => config.separator = None,
             Id::Color => self.color(value),
-            Id::BinaryMode => {}
             Id::UnixOffsets => {
                 let text = b"warning: --unix-byte-offsets (-u) is obsolete";
                 config.warnings.push(text.to_vec());
             }
-            Id::Plan => config.plan = plan::named(value)?,
             _ => return self.files(id, value),
         }
         Ok(())
@@ -345,6 +354,7 @@ impl State {
                 }
                 config.directory_globs.add(glob, false);
             }
+            // The others have no effect.
             _ => {}
         }
         Ok(())

@@ -36,6 +36,22 @@ impl Colors {
         }
     }
 
+    /// What marks a line, and what marks the matches in it; `invert` is `-v`.
+    pub(super) fn of_line(&self, selected: bool, invert: bool) -> (&[u8], &[u8]) {
+        if !self.on {
+            return (b"", b"");
+        }
+        let line = match selected != (invert && self.reverse) {
+            true => &self.selected_line,
+            false => &self.context_line,
+        };
+        let matches = match selected {
+            true => &self.selected_match,
+            false => &self.context_match,
+        };
+        (line, matches)
+    }
+
     /// The user's; `old` and `new` are `GREP_COLOR` and `GREP_COLORS`. What to warn about comes
     /// with them.
     pub(super) fn of_user(old: Option<&[u8]>, new: Option<&[u8]>) -> (Colors, Option<Vec<u8>>) {

@@ -47,7 +47,7 @@ pub(super) struct Emitter<'a> {
 }
 
 /// What came of a file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) selected: u64,
     /// No more lines were wanted.

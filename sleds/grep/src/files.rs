@@ -221,33 +221,32 @@ impl Grep {
         let (config, regex) = (&self.config, &mut self.regex);
         let found = pieces::reader(file, config, is_stdin)
             .map(|mut pieces| pieces::search(config, regex, &mut self.out, &source, &mut pieces));
-        let (outcome, trouble) = found.unwrap_or_else(|error| {
-            let none = Outcome {
-                selected: 0,
-                all_found: false,
-                after_last: 0,
-                binary_matches: false,
-            };
-            (none, Some(Trouble::Io(error)))
-        });
-        match trouble {
-            None => {}
-            Some(Trouble::Io(error)) => self.complain(shown, &error),
-            Some(Trouble::TooDeep(TooDeep::Nested)) => {
-                self.trouble = true;
-                self.say("stack overflow");
-            }
-            // GNU grep goes no further.
-            Some(Trouble::TooDeep(TooDeep::Perl(failure))) => {
-                self.say([shown, b": ", failure.reason().as_bytes()].concat());
-                std::process::exit(i32::from(TROUBLE));
-            }
+        let (outcome, trouble) =
+            found.unwrap_or_else(|error| (Outcome::default(), Some(Trouble::Io(error))));
+        if let Some(trouble) = trouble {
+            self.complain_of(trouble, shown);
         }
         self.report(outcome, shown, names);
         if is_stdin {
             self.leave_stdin(file, start, outcome);
         }
         outcome.selected > 0
+    }
+
+    /// Says why a file was not searched to its end.
+    fn complain_of(&mut self, trouble: Trouble, shown: &[u8]) {
+        match trouble {
+            Trouble::Io(error) => self.complain(shown, &error),
+            Trouble::TooDeep(TooDeep::Nested) => {
+                self.trouble = true;
+                self.say("stack overflow");
+            }
+            // GNU grep goes no further.
+            Trouble::TooDeep(TooDeep::Perl(failure)) => {
+                self.say([shown, b": ", failure.reason().as_bytes()].concat());
+                std::process::exit(i32::from(TROUBLE));
+            }
+        }
     }
 
     /// Prints what is to be said about a file as a whole.

@@ -96,39 +96,13 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
         complaints.note(warning);
     }
     let locale = Locale::of_environment();
-    config.utf8 = locale.charset() == Charset::Utf8;
     let standard_output = StandardOutput::look();
-    if standard_output == StandardOutput::Nowhere {
-        config.quiet_for_nobody();
-    }
-    if config.quiet {
-        config.listing = Listing::None;
-    }
-    if config.first_is_enough() {
-        config.count = false;
-    }
-    if config.patterns.is_empty() && !config.invert {
-        // Nothing matches nothing, so there is nothing to read.
-        config.max_count = 0;
-    }
+    settle(&mut config, locale, &standard_output);
     if config.max_count == 0 && config.listing != Listing::Nonmatching {
         return NOTHING_SELECTED;
     }
     let colors = colors(&config, &standard_output, &complaints);
-    if config.patterns.is_empty() {
-        // With `-v`, these do not count.
-        config.whole_lines = false;
-        config.whole_words = false;
-    }
-    let mut said = Said::default();
-    let regex = Regex::new(&config, locale, &mut said);
-    for warning in said.warnings {
-        complaints.note(format!("warning: {warning}"));
-    }
-    let Some(regex) = regex else {
-        for error in said.errors {
-            complaints.say(error);
-        }
+    let Some(regex) = compile(&config, locale, &mut complaints) else {
         return TROUBLE;
     };
     let out = Output::new(&config, colors);
@@ -142,6 +116,44 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
         trouble: false,
     };
     grep.all()
+}
+
+/// Makes the options agree with each other and with where the output goes.
+fn settle(config: &mut Config, locale: Locale, output: &StandardOutput) {
+    config.utf8 = locale.charset() == Charset::Utf8;
+    if *output == StandardOutput::Nowhere {
+        config.quiet_for_nobody();
+    }
+    if config.quiet {
+        config.listing = Listing::None;
+    }
+    if config.first_is_enough() {
+        config.count = false;
+    }
+    if config.patterns.is_empty() {
+        if !config.invert {
+            // Nothing matches nothing, so there is nothing to read.
+            config.max_count = 0;
+        }
+        // With `-v`, these do not count.
+        config.whole_lines = false;
+        config.whole_words = false;
+    }
+}
+
+/// Makes one expression of the patterns, or says what is wrong with them.
+fn compile(config: &Config, locale: Locale, complaints: &mut Complaints) -> Option<Regex> {
+    let mut said = Said::default();
+    let regex = Regex::new(config, locale, &mut said);
+    for warning in said.warnings {
+        complaints.note(format!("warning: {warning}"));
+    }
+    if regex.is_none() {
+        for error in said.errors {
+            complaints.say(error);
+        }
+    }
+    regex
 }
 
 fn colors(config: &Config, output: &StandardOutput, complaints: &Complaints) -> Colors {

@@ -131,33 +131,14 @@ impl<'a> Printer<'a> {
             return Ok(false);
         }
         if self.plain {
-            let start = (line.offset - block.offset) as usize;
-            let end = start + line.text.len();
-            match block.data.get(start..=end) {
-                Some(whole) => self.out.write(whole),
-                None => {
-                    self.out.write(line.text);
-                    self.out.write(&[self.config.eol]);
-                }
-            }
-            self.out.end_line();
+            self.plain_line(line, block);
             return Ok(true);
         }
         let mut rest = line.text;
         // A line that is not selected has matches when `-v` selects.
         let matching = line.selected != self.config.invert;
         let colors = self.out.colors();
-        let colors = colors.on.then_some(colors);
-        let line_color = colors.as_ref().map_or(&[][..], |c| {
-            match line.selected != (self.config.invert && c.reverse) {
-                true => &c.selected_line,
-                false => &c.context_line,
-            }
-        });
-        let match_color = colors.as_ref().map_or(&[][..], |c| match line.selected {
-            true => &c.selected_match,
-            false => &c.context_match,
-        });
+        let (line_color, match_color) = colors.of_line(line.selected, self.config.invert);
         if matching && (only || !match_color.is_empty()) {
             match self.matches(regex, line, block, (line_color, match_color))? {
                 Some(from) => rest = &line.text[from..],
@@ -165,18 +146,30 @@ impl<'a> Printer<'a> {
             }
         }
         if !only {
-            if !line_color.is_empty() {
-                let tail = rest.strip_suffix(b"\r").unwrap_or(rest);
-                if !tail.is_empty() {
-                    self.out.colored(line_color, tail);
-                    rest = &rest[tail.len()..];
-                }
+            let tail = rest.strip_suffix(b"\r").unwrap_or(rest);
+            if !line_color.is_empty() && !tail.is_empty() {
+                self.out.colored(line_color, tail);
+                rest = &rest[tail.len()..];
             }
             self.out.write(rest);
             self.out.write(&[self.config.eol]);
         }
         self.out.end_line();
         Ok(true)
+    }
+
+    /// Prints a line of which nothing is marked, with its end if that is there.
+    fn plain_line(&mut self, line: Line<'_>, block: Block<'_>) {
+        let start = (line.offset - block.offset) as usize;
+        let end = start + line.text.len();
+        match block.data.get(start..=end) {
+            Some(whole) => self.out.write(whole),
+            None => {
+                self.out.write(line.text);
+                self.out.write(&[self.config.eol]);
+            }
+        }
+        self.out.end_line();
     }
 
     /// Prints the matches of a line, and without `-o` what is between them. Where what is left to print

@@ -142,10 +142,8 @@ fn tally(
     most: u64,
 ) -> (Outcome, Option<Trouble>) {
     let mut outcome = Outcome {
-        selected: 0,
         all_found: most == 0,
-        after_last: 0,
-        binary_matches: false,
+        ..Outcome::default()
     };
     while !outcome.all_found {
         let (offset, data) = match pieces.next() {

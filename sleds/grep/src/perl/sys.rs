@@ -75,42 +75,8 @@ unsafe impl Send for Code {}
 
 impl Code {
     pub(super) fn new(pattern: &[u8], options: Options) -> Result<Code, String> {
-        let mut flags = PCRE2_DOLLAR_ENDONLY;
-        if options.icase {
-            flags |= PCRE2_CASELESS;
-        }
-        if options.utf8 {
-            flags |= PCRE2_UTF;
-        }
         let tables = (!options.utf8).then(Tables::of_locale);
-        let memory = || "memory exhausted".to_owned();
-        // SAFETY: a context of our own, freed below; the tables live as long as the code.
-        let settings = unsafe { pcre2_compile_context_create_8(ptr::null_mut()) };
-        let settings = NonNull::new(settings).ok_or_else(memory)?;
-        // SAFETY: as above.
-        unsafe {
-            if options.whole_lines {
-                pcre2_set_compile_extra_options_8(settings.as_ptr(), PCRE2_EXTRA_MATCH_LINE);
-            }
-            if let Some(tables) = &tables {
-                pcre2_set_character_tables_8(settings.as_ptr(), tables.0);
-            }
-        }
-        let (mut error, mut at) = (0, 0);
-        // SAFETY: the pattern is as long as is said, and the numbers have room.
-        let code = unsafe {
-            pcre2_compile_8(
-                pattern.as_ptr(),
-                pattern.len(),
-                flags,
-                &mut error,
-                &mut at,
-                settings.as_ptr(),
-            )
-        };
-        // SAFETY: it is not used again.
-        unsafe { pcre2_compile_context_free_8(settings.as_ptr()) };
-        let code = NonNull::new(code).ok_or_else(|| message(error))?;
+        let code = compile(pattern, options, tables.as_ref())?;
         // SAFETY: the code is valid. If it cannot be made machine code, it is interpreted.
         let (data, context) = unsafe {
             pcre2_jit_compile_8(code.as_ptr(), PCRE2_JIT_COMPLETE);
@@ -201,6 +167,40 @@ impl Code {
         }
         self.stack.is_some()
     }
+}
+
+/// Has PCRE2 compile a pattern; what it gives is the caller's.
+fn compile(
+    pattern: &[u8],
+    options: Options,
+    tables: Option<&Tables>,
+) -> Result<NonNull<pcre2_code_8>, String> {
+    let mut flags = PCRE2_DOLLAR_ENDONLY;
+    if options.icase {
+        flags |= PCRE2_CASELESS;
+    }
+    if options.utf8 {
+        flags |= PCRE2_UTF;
+    }
+    // SAFETY: a context of our own, freed below.
+    let settings = unsafe { pcre2_compile_context_create_8(ptr::null_mut()) };
+    let settings = NonNull::new(settings).ok_or("memory exhausted")?;
+    let (mut error, mut at) = (0, 0);
+    // SAFETY: the caller keeps the tables as long as the code; the pattern is as long as is said, the
+    // numbers have room, and the context is not used again.
+    let code = unsafe {
+        if options.whole_lines {
+            pcre2_set_compile_extra_options_8(settings.as_ptr(), PCRE2_EXTRA_MATCH_LINE);
+        }
+        if let Some(tables) = tables {
+            pcre2_set_character_tables_8(settings.as_ptr(), tables.0);
+        }
+        let (start, length) = (pattern.as_ptr(), pattern.len());
+        let code = pcre2_compile_8(start, length, flags, &mut error, &mut at, settings.as_ptr());
+        pcre2_compile_context_free_8(settings.as_ptr());
+        code
+    };
+    NonNull::new(code).ok_or_else(|| message(error))
 }
 
 impl Drop for Code {
