@@ -101,7 +101,7 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
         let scratch = files::scratch(&settings.folders.directory)?;
         let sizes: Vec<_> = settings.sizes.iter().map(f64::to_string).collect();
         let mut printed = tempfile::tempfile().context("cannot make a temporary file")?;
-        let program = std::env::current_exe().context("where is this program?")?;
+        let program = measure::this_program()?;
         let mut command = measure::command(&program);
         command
             .args(["bench", "estimates", "--inside", "--dir"])
@@ -124,10 +124,8 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
             lines.push(parse(line)?);
         }
     }
-    let path = settings.folders.output.join("estimates.md");
     let text = report(settings, &lines)?;
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
+    files::report(&settings.folders.output, "estimates.md", &text)
 }
 
 fn parse(line: &str) -> Result<Line> {
@@ -192,7 +190,7 @@ pub(super) fn inside(settings: &Settings) -> Result<()> {
     let busy = scratch.join("calibration");
     files::text(&busy, settings.memory, settings.folders.seed)?;
     thread::sleep(settings.settle);
-    let sleds = std::env::current_exe().context("where is this program?")?;
+    let sleds = measure::this_program()?;
     levels::calibrate(&sleds, &busy, &sleds::format::path_to_write())?;
     let busy = (rate > 0).then(|| File::open(&busy)).transpose()?;
     for (n, times) in settings.sizes.iter().enumerate() {

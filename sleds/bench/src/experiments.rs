@@ -105,41 +105,40 @@ impl Kind {
         output: &Path,
         n: usize,
     ) -> Words {
-        let input = input.display().to_string();
-        let output = output.display().to_string();
+        let (tool, mut args) = self.tool(input, output, n);
+        let plan = match way {
+            Way::With => "--plan=auto",
+            Way::Without if tool == "fits" => "--plan=linear",
+            Way::Without => {
+                let program = tool.into();
+                return Words { program, args };
+            }
+        };
+        args.insert(usize::from(tool == "fits"), plan.to_owned());
+        args.insert(0, tool.to_owned());
+        Words {
+            program: sleds.to_owned(),
+            args,
+        }
+    }
+
+    /// The name of the program, and its arguments without a plan.
+    fn tool(self, input: &Path, output: &Path, n: usize) -> (&'static str, Vec<String>) {
+        let input: &str = &input.display().to_string();
+        let output: &str = &output.display().to_string();
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        let (tool, args): (&str, Vec<String>) = match self {
-            Kind::Wc => ("wc", owned(&[&input])),
-            Kind::GrepAll => ("grep", owned(&[files::NEEDLE, &input])),
-            Kind::GrepFirst => ("grep", owned(&["-q", &files::lone_needle(n), &input])),
+        match self {
+            Kind::Wc => ("wc", owned(&[input])),
+            Kind::GrepAll => ("grep", owned(&[files::NEEDLE, input])),
+            Kind::GrepFirst => ("grep", owned(&["-q", &files::lone_needle(n), input])),
             Kind::Histogram => {
-                let args = ["hist", "--clobber", &input, &output, "0:100", "1"];
+                let args = ["hist", "--clobber", input, output, "0:100", "1"];
                 ("fits", owned(&args))
             }
             Kind::Bin(by) => {
-                let by = by.to_string();
-                (
-                    "fits",
-                    owned(&["bin", "--clobber", &input, &output, &by, &by]),
-                )
+                let by: &str = &by.to_string();
+                ("fits", owned(&["bin", "--clobber", input, output, by, by]))
             }
-        };
-        let of_sleds = |plan: &str, mut args: Vec<String>| {
-            let at = usize::from(tool == "fits");
-            args.insert(at, format!("--plan={plan}"));
-            args.insert(0, tool.to_owned());
-            Words {
-                program: sleds.to_owned(),
-                args,
-            }
-        };
-        match way {
-            Way::With => of_sleds("auto", args),
-            Way::Without if tool == "fits" => of_sleds("linear", args),
-            Way::Without => Words {
-                program: tool.into(),
-                args,
-            },
         }
     }
 }

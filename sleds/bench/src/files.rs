@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufWriter, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use forebay_rng::Rng;
@@ -44,14 +44,26 @@ const MATCH_EVERY: u64 = 64 << 10;
 /// Bytes of each line of a text, its end included.
 const LINE: usize = 64;
 
-fn create(path: &Path) -> Result<File> {
-    File::create_new(path).with_context(|| format!("cannot make {}", path.display()))
+/// Makes a file of what `fill` writes, all of it on disk.
+pub(super) fn make(
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
+) -> Result<()> {
+    let file = File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
+    let mut out = BufWriter::with_capacity(1 << 20, &file);
+    let filled = fill(&mut out).and_then(|()| out.flush());
+    drop(out);
+    // Dirty pages cannot leave the cache, which would make the first runs differ.
+    filled
+        .and_then(|()| file.sync_all())
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn finish(file: &File, path: &Path) -> Result<()> {
-    // Dirty pages cannot leave the cache, which would make the first runs differ.
-    file.sync_all()
-        .with_context(|| format!("cannot write {}", path.display()))
+/// Writes a report into the folder for it, and gives its path.
+pub(super) fn report(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 /// The `n`-th word that occurs once.
@@ -64,9 +76,27 @@ pub(super) fn lone_needle(n: usize) -> String {
 /// The words that occur once lie in random places. They are there from the beginning: to put one in
 /// later would bring its page into the cache, and that page is the one that matters.
 pub(super) fn text(path: &Path, len: u64, seed: u64) -> Result<()> {
-    let file = create(path)?;
-    let mut out = BufWriter::with_capacity(1 << 20, &file);
     let rng = Rng::new(seed);
+    let lone = lone_needles(len, &rng);
+    make(path, |out| {
+        for at in (0..len).step_by(LINE) {
+            let mut line = words(&rng);
+            if at % MATCH_EVERY == 0 {
+                line[..NEEDLE.len()].copy_from_slice(NEEDLE.as_bytes());
+            }
+            if let Some(needle) = lone.get(&(at / LINE as u64)) {
+                line[8..8 + needle.len()].copy_from_slice(needle.as_bytes());
+            }
+            line[LINE - 1] = b'\n';
+            let rest = usize::try_from(len - at).unwrap_or(LINE).min(LINE);
+            out.write_all(&line[..rest])?;
+        }
+        Ok(())
+    })
+}
+
+/// The words that occur once in a text of `len` bytes, by the lines that they are in.
+fn lone_needles(len: u64, rng: &Rng) -> BTreeMap<u64, String> {
     let mut lone = BTreeMap::new();
     while lone.len() < LONE_NEEDLES.min((len / LINE as u64 / 4) as usize) {
         // Not in the lines that match otherwise.
@@ -75,38 +105,43 @@ pub(super) fn text(path: &Path, len: u64, seed: u64) -> Result<()> {
             lone.insert(line, lone_needle(lone.len()));
         }
     }
-    for at in (0..len).step_by(LINE) {
-        let mut line = [b' '; LINE];
-        for word in line.chunks_mut(8) {
-            let letters = 3 + rng.below(5) as usize;
-            let mut bits = rng.next();
-            for letter in &mut word[..letters] {
-                *letter = b'a' + (bits % 26) as u8;
-                bits /= 26;
-            }
-        }
-        if at % MATCH_EVERY == 0 {
-            line[..NEEDLE.len()].copy_from_slice(NEEDLE.as_bytes());
-        }
-        if let Some(needle) = lone.get(&(at / LINE as u64)) {
-            line[8..8 + needle.len()].copy_from_slice(needle.as_bytes());
-        }
-        line[LINE - 1] = b'\n';
-        let rest = usize::try_from(len - at).unwrap_or(LINE).min(LINE);
-        out.write_all(&line[..rest])?;
-    }
-    out.flush()?;
-    drop(out);
-    finish(&file, path)
+    lone
 }
+
+/// A line of words, without its end.
+fn words(rng: &Rng) -> [u8; LINE] {
+    let mut line = [b' '; LINE];
+    for word in line.chunks_mut(8) {
+        let letters = 3 + rng.below(5) as usize;
+        let mut bits = rng.next();
+        for letter in &mut word[..letters] {
+            *letter = b'a' + (bits % 26) as u8;
+            bits /= 26;
+        }
+    }
+    line
+}
+
+/// Bytes of which a FITS file has a multiple, and so have its parts.
+const FITS_BLOCK: usize = 2880;
 
 /// A FITS image of about `len` bytes: a square of 32-bit floating-point numbers.
 pub(super) fn image(path: &Path, len: u64, seed: u64) -> Result<()> {
-    const BLOCK: usize = 2880;
     // A multiple of 4, so that nothing is dropped when it is binned by 4.
     let side = (len as f64 / 4.0).sqrt() as u64 / 4 * 4;
-    let file = create(path)?;
-    let mut out = BufWriter::with_capacity(1 << 20, &file);
+    let rng = Rng::new(seed);
+    make(path, |out| {
+        out.write_all(image_header(side).as_bytes())?;
+        for _ in 0..side * side {
+            let value = rng.below(1000) as f32 / 10.0;
+            out.write_all(&value.to_be_bytes())?;
+        }
+        let bytes = (side * side * 4) as usize;
+        out.write_all(&vec![0; bytes.next_multiple_of(FITS_BLOCK) - bytes])
+    })
+}
+
+fn image_header(side: u64) -> String {
     let mut header = String::new();
     for (key, value) in [
         ("SIMPLE", "T".to_owned()),
@@ -117,22 +152,7 @@ pub(super) fn image(path: &Path, len: u64, seed: u64) -> Result<()> {
     ] {
         header += &format!("{:<80}", format!("{key:<8}= {value:>20}"));
     }
-    header += &format!("{:<80}", "END");
-    write!(
-        out,
-        "{header:<width$}",
-        width = header.len().next_multiple_of(BLOCK)
-    )?;
-    let rng = Rng::new(seed);
-    for _ in 0..side * side {
-        let value = rng.below(1000) as f32 / 10.0;
-        out.write_all(&value.to_be_bytes())?;
-    }
-    let over = (side * side * 4) as usize % BLOCK;
-    out.write_all(&vec![0; if over == 0 { 0 } else { BLOCK - over }])?;
-    out.flush()?;
-    drop(out);
-    finish(&file, path)
+    format!("{:<FITS_BLOCK$}", header + "END")
 }
 
 #[cfg(test)]

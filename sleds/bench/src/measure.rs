@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, Read as _, Seek as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
@@ -45,11 +45,7 @@ pub(super) fn run<A: AsRef<OsStr>>(
     env: &[(&str, &OsStr)],
     mut output: &File,
 ) -> Result<Run> {
-    let words = || {
-        let args = args.iter().take(8);
-        let args: Vec<_> = args.map(|arg| arg.as_ref().to_string_lossy()).collect();
-        format!("{} {}", program.display(), args.join(" "))
-    };
+    let words = || shown(program, args);
     output.rewind()?;
     output.set_len(0)?;
     let mut command = command(program);
@@ -60,18 +56,10 @@ pub(super) fn run<A: AsRef<OsStr>>(
         // `grep` says there that a file is binary.
         .stderr(Stdio::null());
     let begun = Instant::now();
-    let (status, cpu_s, (seconds, counters)) = watched(command, |pid| {
-        let seconds = begun.elapsed().as_secs_f64();
-        let path = format!("/proc/{}/io", pid.as_raw_nonzero());
-        let counters = fs::read_to_string(&path).with_context(|| path)?;
-        Ok((seconds, counters))
-    })
-    .with_context(words)?;
-    ensure!(
-        matches!(status.code(), Some(0 | 1)),
-        "{}: {status}",
-        words()
-    );
+    let ended = |pid| Ok((begun.elapsed().as_secs_f64(), counters_of(pid)?));
+    let (status, cpu_s, (seconds, counters)) = watched(command, ended).with_context(words)?;
+    let done = matches!(status.code(), Some(0 | 1));
+    ensure!(done, "{}: {status}", words());
     let read_bytes = read_bytes_of(&counters)
         .with_context(|| format!("{}: no counters of its I/O in /proc", words()))?;
     Ok(Run {
@@ -79,6 +67,13 @@ pub(super) fn run<A: AsRef<OsStr>>(
         cpu_s,
         read_bytes,
     })
+}
+
+/// A command for an error, with the first of its arguments.
+fn shown<A: AsRef<OsStr>>(program: &Path, args: &[A]) -> String {
+    let args = args.iter().take(8);
+    let args: Vec<_> = args.map(|arg| arg.as_ref().to_string_lossy()).collect();
+    format!("{} {}", program.display(), args.join(" "))
 }
 
 /// A [`number`](digest) for all of what is in a file.
@@ -98,6 +93,11 @@ pub(super) fn machine() -> String {
         |_| String::new(),
         |release| format!("Linux {}, {cores} cores.\n", release.trim()),
     )
+}
+
+/// The program that runs, which is `sleds`.
+pub(super) fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("where is this program?")
 }
 
 /// A program that gets nothing to read.
@@ -145,6 +145,12 @@ pub(super) fn digest(mut file: &File) -> io::Result<u64> {
             n => hasher.write(&buf[..n]),
         }
     }
+}
+
+/// What the kernel counted of a process's reading and writing.
+fn counters_of(pid: Pid) -> Result<String> {
+    let path = format!("/proc/{}/io", pid.as_raw_nonzero());
+    fs::read_to_string(&path).with_context(|| path)
 }
 
 fn read_bytes_of(counters: &str) -> Option<u64> {

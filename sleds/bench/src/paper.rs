@@ -65,7 +65,7 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
             None
         }
     };
-    let sleds = std::env::current_exe().context("where is this program?")?;
+    let sleds = measure::this_program()?;
     let levels = Levels::measure(scratch.path(), &sleds, settings.folders.seed)?;
     let count = chosen.len() * settings.sizes.len() * 2 * (settings.runs as usize + 1);
     let progress = ProgressBar::new(count as u64).with_style(ProgressStyle::with_template(

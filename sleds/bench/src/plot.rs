@@ -118,10 +118,6 @@ fn corners(curve: &Curve, steps: bool) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
 
-    fn exactly(mean: f64) -> Mean {
-        Mean { mean, half: 0.0 }
-    }
-
     #[test]
     fn a_figure_names_its_axes_and_curves() {
         let directory = tempfile::tempdir().unwrap();
@@ -136,7 +132,7 @@ mod tests {
                         half: 0.5,
                     },
                 ),
-                (2.0, exactly(3.0)),
+                (2.0, Mean::exactly(3.0)),
             ],
         };
         let frame = Frame {
@@ -157,7 +153,7 @@ mod tests {
     fn a_distribution_goes_up_in_steps() {
         let curve = Curve {
             name: "",
-            points: vec![(1.0, exactly(0.5)), (2.0, exactly(1.0))],
+            points: vec![(1.0, Mean::exactly(0.5)), (2.0, Mean::exactly(1.0))],
         };
         let expected = [(1.0, 0.0), (1.0, 0.5), (2.0, 0.5), (2.0, 1.0)];
         assert_eq!(corners(&curve, true), expected);

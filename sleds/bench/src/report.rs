@@ -1,12 +1,12 @@
 //! What came out, as a page of Markdown with the figures beside it.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::experiments::{Experiment, Kind};
+use super::files;
 use super::measure::Run;
 use super::plot::{self, Curve, Frame};
 use super::stats::{Mean, distribution};
@@ -67,9 +67,7 @@ pub(super) fn write(to: &Path, preface: &str, cache: u64, outcomes: &[Outcome]) 
     for outcome in outcomes {
         section(&mut page, to, cache, outcome)?;
     }
-    let path = to.join("report.md");
-    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
+    files::report(to, "report.md", &page)
 }
 
 fn section(page: &mut String, to: &Path, cache: u64, outcome: &Outcome) -> Result<()> {
@@ -80,18 +78,15 @@ fn section(page: &mut String, to: &Path, cache: u64, outcome: &Outcome) -> Resul
         ..
     } = outcome.experiment;
     writeln!(page, "\n## {title} (figures {figures})\n")?;
-    let best = outcome
-        .points
-        .iter()
-        .max_by(|a, b| a.speedup().total_cmp(&b.speedup()));
     writeln!(page, "The paper: {paper}.")?;
-    if let Some(best) = best {
-        let less = (1.0 - 1.0 / best.speedup()) * 100.0;
+    let best = |a: &&Point, b: &&Point| a.speedup().total_cmp(&b.speedup());
+    if let Some(best) = outcome.points.iter().max_by(best) {
+        let speedup = best.speedup();
+        let less = (1.0 - 1.0 / speedup) * 100.0;
         let at = best.size as f64 / cache as f64;
         writeln!(
             page,
-            "Here: at best {:.1} times as fast ({less:.0} % less time), at {at:.2} times the cache.\n",
-            best.speedup()
+            "Here: at best {speedup:.1} times as fast ({less:.0} % less time), at {at:.2} times the cache.\n"
         )?;
     }
     writeln!(
@@ -160,16 +155,7 @@ impl Figures<'_> {
             level: None,
             steps: true,
         };
-        let curves = [
-            Curve {
-                name: "without SLEDs",
-                points: steps(&point.without),
-            },
-            Curve {
-                name: "with SLEDs",
-                points: steps(&point.with),
-            },
-        ];
+        let curves = curves([steps(&point.without), steps(&point.with)]);
         self.draw("cdf", "distribution of the times", &frame, &curves)
     }
 }
@@ -186,22 +172,14 @@ fn figures_of(
         drawn: Vec::new(),
     };
     let frame = figures.over_size("time, s", None);
-    figures.draw(
-        "time",
-        "time against size",
-        &frame,
-        &pair(points, |run| run.seconds),
-    )?;
+    let times = pair(points, |run| run.seconds);
+    figures.draw("time", "time against size", &frame, &times)?;
     let frame = figures.over_size("pages read", None);
-    figures.draw(
-        "pages",
-        "pages read against size",
-        &frame,
-        &pair(points, Run::pages),
-    )?;
+    let pages = pair(points, Run::pages);
+    figures.draw("pages", "pages read against size", &frame, &pages)?;
     let ratio = |point: &Point| {
-        let mean = point.speedup();
-        (point.size as f64 / MIB, Mean { mean, half: 0.0 })
+        let size = point.size as f64 / MIB;
+        (size, Mean::exactly(point.speedup()))
     };
     let ratios = Curve {
         name: "time without / with SLEDs",
@@ -216,21 +194,19 @@ fn figures_of(
 }
 
 fn pair(points: &[Point], what: fn(&Run) -> f64) -> [Curve; 2] {
-    let curve = |name, runs: fn(&Point) -> &Vec<Run>| {
+    let means = |runs: fn(&Point) -> &Vec<Run>| {
         let at = |point: &Point| (point.size as f64 / MIB, mean(runs(point), what));
-        Curve {
-            name,
-            points: points.iter().map(at).collect(),
-        }
+        points.iter().map(at).collect()
     };
-    [
-        curve("without SLEDs", |point| &point.without),
-        curve("with SLEDs", |point| &point.with),
-    ]
+    curves([means(|point| &point.without), means(|point| &point.with)])
+}
+
+fn curves([without, with]: [Vec<(f64, Mean)>; 2]) -> [Curve; 2] {
+    [("without SLEDs", without), ("with SLEDs", with)].map(|(name, points)| Curve { name, points })
 }
 
 fn steps(runs: &[Run]) -> Vec<(f64, Mean)> {
     let seconds: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
-    let point = |(x, mean)| (x, Mean { mean, half: 0.0 });
+    let point = |(x, mean)| (x, Mean::exactly(mean));
     distribution(&seconds).into_iter().map(point).collect()
 }

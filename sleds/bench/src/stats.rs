@@ -18,6 +18,11 @@ const T_90: [f64; 30] = [
 const T_90_LIMIT: f64 = 1.645;
 
 impl Mean {
+    /// Of what is known without a doubt.
+    pub(super) fn exactly(mean: f64) -> Mean {
+        Mean { mean, half: 0.0 }
+    }
+
     /// Of at least one value.
     pub(super) fn of(values: &[f64]) -> Mean {
         let n = values.len() as f64;

@@ -1,8 +1,7 @@
 //! The files that are read, and their state in the page cache.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Read as _, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -47,22 +46,7 @@ pub(super) fn make(input: Input, directory: &Path, large: u64, seed: u64) -> Res
             |out, rng| out.extend(rng.next().to_ne_bytes()),
             seed,
         )?,
-        Input::Many | Input::Tree => {
-            let name = |n| directory.join(format!("text{n}"));
-            for n in 0..MANY {
-                files::text(&name(n), SMALL, seed + n)?;
-            }
-            let files: Vec<_> = (0..MANY).map(name).collect();
-            let recursive = input == Input::Tree;
-            return Ok(Made {
-                operands: match recursive {
-                    true => vec![directory.to_owned()],
-                    false => files.clone(),
-                },
-                recursive,
-                files,
-            });
-        }
+        Input::Many | Input::Tree => return many(directory, seed, input == Input::Tree),
     }
     Ok(Made {
         operands: vec![one.clone()],
@@ -71,39 +55,51 @@ pub(super) fn make(input: Input, directory: &Path, large: u64, seed: u64) -> Res
     })
 }
 
+/// Many small files, which are named by their folder if `recursive`.
+fn many(directory: &Path, seed: u64, recursive: bool) -> Result<Made> {
+    let name = |n| directory.join(format!("text{n}"));
+    for n in 0..MANY {
+        files::text(&name(n), SMALL, seed + n)?;
+    }
+    let files: Vec<_> = (0..MANY).map(name).collect();
+    Ok(Made {
+        operands: match recursive {
+            true => vec![directory.to_owned()],
+            false => files.clone(),
+        },
+        recursive,
+        files,
+    })
+}
+
 /// A file of `length` bytes, of what `more` appends to a buffer again and again.
 fn write(path: &Path, length: u64, more: impl Fn(&mut Vec<u8>, &Rng), seed: u64) -> Result<()> {
-    let file = File::create_new(path)?;
-    let mut out = BufWriter::new(&file);
     let (rng, mut buf) = (Rng::new(seed), Vec::new());
     let mut left = length as usize;
-    while left > 0 {
-        buf.clear();
-        more(&mut buf, &rng);
-        let n = buf.len().min(left);
-        out.write_all(&buf[..n])?;
-        left -= n;
-    }
-    out.flush()?;
-    drop(out);
-    file.sync_all().with_context(|| path.display().to_string())
+    files::make(path, |out| {
+        while left > 0 {
+            buf.clear();
+            more(&mut buf, &rng);
+            let n = buf.len().min(left);
+            out.write_all(&buf[..n])?;
+            left -= n;
+        }
+        Ok(())
+    })
 }
 
 /// A text with few ends of lines.
 fn long_lines(path: &Path, length: u64, seed: u64) -> Result<()> {
     let texts = path.with_extension("lines");
     files::text(&texts, length, seed)?;
-    let mut bytes = Vec::new();
-    File::open(&texts)?.read_to_end(&mut bytes)?;
+    let mut bytes = fs::read(&texts)?;
     fs::remove_file(&texts)?;
     for (at, byte) in bytes.iter_mut().enumerate() {
         if *byte == b'\n' && (at + 1) % LONG_LINE != 0 {
             *byte = b' ';
         }
     }
-    let file = File::create_new(path)?;
-    file.write_all_at(&bytes, 0)?;
-    file.sync_all().with_context(|| path.display().to_string())
+    files::make(path, |out| out.write_all(&bytes))
 }
 
 /// First letters of alphabets, and how many follow: Latin with accents, Greek, Cyrillic, Devanagari,

@@ -10,6 +10,7 @@ mod table;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -99,37 +100,41 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
             if cases.is_empty() {
                 continue;
             }
-            let limited = match limits(settings, state).map(|l| Limited::enter(&directory, l)) {
-                Some(Err(error)) => {
-                    writeln!(
-                        skipped,
-                        "Not measured: {about}, {state_name}, since {error:#}."
-                    )?;
-                    continue;
-                }
-                other => other,
-            };
             let title = format!("{about}, {state_name}");
-            let mut rows = Vec::new();
-            for case in cases {
-                progress.set_message(format!("{title}: {}", case.title()));
-                progress.tick();
-                let cells = LOCALES.map(|locale| cell(settings, case, &made, state, locale));
-                rows.push(Row {
-                    title: case.title(),
-                    cells: cells.into_iter().collect::<Result<_>>()?,
-                });
+            match limited(settings, state, &directory) {
+                Err(error) => writeln!(skipped, "Not measured: {title}, since {error:#}.")?,
+                Ok(_limited) => {
+                    let rows = rows(settings, &cases, &made, state, |case| {
+                        progress.set_message(format!("{title}: {case}"));
+                        progress.tick();
+                    })?;
+                    sections.push(Section { title, state, rows });
+                }
             }
-            drop(limited);
-            sections.push(Section { title, state, rows });
         }
         fs::remove_dir_all(&directory)?;
     }
     progress.finish_and_clear();
-    let path = settings.folders.output.join("costs.md");
     let page = table::page(&(preface(settings)? + &skipped), &sections);
-    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
+    files::report(&settings.folders.output, "costs.md", &page)
+}
+
+/// Measures commands on files in a state, and tells `begins` of each.
+fn rows(
+    settings: &Settings,
+    cases: &[&Case],
+    made: &Made,
+    state: State,
+    begins: impl Fn(&str),
+) -> Result<Vec<Row>> {
+    let row = |case: &&Case| {
+        let title = case.title();
+        begins(&title);
+        let cells = LOCALES.map(|locale| cell(settings, case, made, state, locale));
+        let cells = cells.into_iter().collect::<Result<_>>()?;
+        Ok(Row { title, cells })
+    };
+    cases.iter().map(row).collect()
 }
 
 fn check_names(only: &[String]) -> Result<()> {
@@ -145,11 +150,14 @@ fn check_names(only: &[String]) -> Result<()> {
     }
 }
 
-fn limits(settings: &Settings, state: State) -> Option<Limits> {
-    (state == State::Throttled).then_some(Limits {
+/// Makes the disk slow where the state asks for that.
+fn limited(settings: &Settings, state: State, directory: &Path) -> Result<Option<Limited>> {
+    let limits = Limits {
         memory: UNLIMITED,
         read_bps: settings.rate,
-    })
+    };
+    let slow = state == State::Throttled;
+    slow.then(|| Limited::enter(directory, limits)).transpose()
 }
 
 /// What both are to run.
@@ -167,7 +175,7 @@ impl Pair {
         args.extend(case.args.iter().map(OsString::from));
         args.extend(made.operands.iter().map(OsString::from));
         let tool = OsString::from(case.tool);
-        let program = std::env::current_exe().context("where is this program?")?;
+        let program = measure::this_program()?;
         Ok(Pair {
             ours: (
                 program,
@@ -199,20 +207,28 @@ fn cell(settings: &Settings, case: &Case, made: &Made, state: State, locale: &st
     );
     let repeats = ((ROUND_S / first.seconds) as usize).clamp(1, REPEATS);
     let mut rounds = Vec::new();
-    for round in 0..settings.rounds as usize {
-        let (mut gnu, mut ours) = (Vec::new(), Vec::new());
-        for repeat in 0..repeats {
-            if (round + repeat) % 2 == 0 {
-                gnu.push(measure(false)?);
-                ours.push(measure(true)?);
-            } else {
-                ours.push(measure(true)?);
-                gnu.push(measure(false)?);
-            }
-        }
-        rounds.push((gnu, ours));
+    for first in 0..settings.rounds as usize {
+        rounds.push(round(first..first + repeats, &measure)?);
     }
     Ok(compare(&rounds))
+}
+
+/// The runs of GNU's and of ours, by turns; GNU's is the first of a pair with an even number.
+fn round(
+    pairs: Range<usize>,
+    measure: &impl Fn(bool) -> Result<Run>,
+) -> Result<(Vec<Run>, Vec<Run>)> {
+    let (mut gnu, mut ours) = (Vec::new(), Vec::new());
+    for pair in pairs {
+        if pair % 2 == 0 {
+            gnu.push(measure(false)?);
+            ours.push(measure(true)?);
+        } else {
+            ours.push(measure(true)?);
+            gnu.push(measure(false)?);
+        }
+    }
+    Ok((gnu, ours))
 }
 
 /// The ratios of ours to GNU's, round by round.
