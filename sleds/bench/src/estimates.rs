@@ -98,34 +98,34 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
     files::make_folder(&settings.folders.output)?;
     let mut lines = Vec::new();
     for rate in &settings.rates {
-        let scratch = files::scratch(&settings.folders.directory)?;
-        let sizes: Vec<_> = settings.sizes.iter().map(f64::to_string).collect();
-        let mut printed = tempfile::tempfile().context("cannot make a temporary file")?;
-        let program = measure::this_program()?;
-        let mut command = measure::command(&program);
-        command
-            .args(["bench", "estimates", "--inside", "--dir"])
-            .arg(scratch.path())
-            .arg(format!("--memory={}", settings.memory / MIB))
-            .arg(format!("--rates={rate}"))
-            .arg(format!("--sizes={}", sizes.join(",")))
-            .arg(format!("--runs={}", settings.runs))
-            .arg(format!("--settle={}", settings.settle.as_secs()))
-            .arg(format!("--seed={}", settings.folders.seed))
-            .env(
-                sleds::format::TABLE_VARIABLE,
-                scratch.path().join("table.toml"),
-            )
-            .stdout(printed.try_clone()?);
-        let (status, _, ()) = measure::watched(command, |_| Ok(()))?;
-        ensure!(status.success(), "at {rate} MiB/s: {status}");
-        printed.rewind()?;
-        for line in io::read_to_string(printed)?.lines() {
-            lines.push(parse(line)?);
-        }
+        lines.append(&mut measured_at(*rate, settings)?);
     }
     let text = report(settings, &lines)?;
     files::report(&settings.folders.output, "estimates.md", &text)
+}
+
+/// Has a process measure at one rate.
+fn measured_at(rate: u64, settings: &Settings) -> Result<Vec<Line>> {
+    let scratch = files::scratch(&settings.folders.directory)?;
+    let sizes: Vec<_> = settings.sizes.iter().map(f64::to_string).collect();
+    let mut printed = tempfile::tempfile().context("cannot make a temporary file")?;
+    let table = scratch.path().join("table.toml");
+    let mut command = measure::command(&measure::this_program()?);
+    command
+        .args(["bench", "estimates", "--inside", "--dir"])
+        .arg(scratch.path())
+        .arg(format!("--memory={}", settings.memory / MIB))
+        .arg(format!("--rates={rate}"))
+        .arg(format!("--sizes={}", sizes.join(",")))
+        .arg(format!("--runs={}", settings.runs))
+        .arg(format!("--settle={}", settings.settle.as_secs()))
+        .arg(format!("--seed={}", settings.folders.seed))
+        .env(sleds::format::TABLE_VARIABLE, table)
+        .stdout(printed.try_clone()?);
+    let (status, _, ()) = measure::watched(command, |_| Ok(()))?;
+    ensure!(status.success(), "at {rate} MiB/s: {status}");
+    printed.rewind()?;
+    io::read_to_string(printed)?.lines().map(parse).collect()
 }
 
 fn parse(line: &str) -> Result<Line> {
@@ -174,6 +174,31 @@ fn report(settings: &Settings, lines: &[Line]) -> Result<String> {
 /// As [`run`].
 pub(super) fn inside(settings: &Settings) -> Result<()> {
     let rate = *settings.rates.first().context("no rate")?;
+    let scratch = &settings.folders.directory;
+    let _limited = limited(settings, rate)?;
+    let calibration = scratch.join("calibration");
+    files::text(&calibration, settings.memory, settings.folders.seed)?;
+    thread::sleep(settings.settle);
+    let sleds = measure::this_program()?;
+    levels::calibrate(&sleds, &calibration, &sleds::format::path_to_write())?;
+    let inside = Inside {
+        settings,
+        rate,
+        busy: (rate > 0).then(|| File::open(&calibration)).transpose()?,
+    };
+    for (n, times) in settings.sizes.iter().enumerate() {
+        let bytes = (settings.memory as f64 * times) as u64;
+        let path = scratch.join("input");
+        files::text(&path, bytes, settings.folders.seed + n as u64)?;
+        thread::sleep(settings.settle);
+        inside.file(&path, bytes)?;
+        fs::remove_file(&path)?;
+    }
+    Ok(())
+}
+
+/// Limits this process; `None` if it cannot be and the disk need not.
+fn limited(settings: &Settings, rate: u64) -> Result<Option<Limited>> {
     let limits = Limits {
         memory: settings.memory,
         read_bps: match rate {
@@ -181,50 +206,55 @@ pub(super) fn inside(settings: &Settings) -> Result<()> {
             rate => rate * MIB,
         },
     };
-    let scratch = &settings.folders.directory;
-    let limited = Limited::enter(scratch, limits);
+    let limited = Limited::enter(&settings.folders.directory, limits);
     if let Err(error) = &limited {
         ensure!(rate == 0, "cannot limit the disk: {error:#}");
         eprintln!("sleds bench: memory is not limited, since {error:#}");
     }
-    let busy = scratch.join("calibration");
-    files::text(&busy, settings.memory, settings.folders.seed)?;
-    thread::sleep(settings.settle);
-    let sleds = measure::this_program()?;
-    levels::calibrate(&sleds, &busy, &sleds::format::path_to_write())?;
-    let busy = (rate > 0).then(|| File::open(&busy)).transpose()?;
-    for (n, times) in settings.sizes.iter().enumerate() {
-        let bytes = (settings.memory as f64 * times) as u64;
-        let path = scratch.join("input");
-        files::text(&path, bytes, settings.folders.seed + n as u64)?;
-        thread::sleep(settings.settle);
-        let (disk, _) = level_of(&File::open(&path)?)?;
+    Ok(limited.ok())
+}
+
+/// What measuring at one rate goes by.
+struct Inside<'a> {
+    settings: &'a Settings,
+    /// MiB a second; 0 for no limit.
+    rate: u64,
+    /// What to keep a slow disk busy with.
+    busy: Option<File>,
+}
+
+impl Inside<'_> {
+    /// Prints a line for each state and plan of one file.
+    fn file(&self, path: &Path, bytes: u64) -> Result<()> {
+        let (disk, _) = level_of(&File::open(path)?)?;
+        let speed = match self.rate {
+            0 => "not limited".to_owned(),
+            rate => format!("{rate} MiB/s"),
+        };
+        let size = bytes / MIB;
         for (state, name) in STATES {
             // What does not fit is not cached after it was read.
-            if matches!(state, State::Everything) && bytes * 4 > settings.memory * 3 {
+            if matches!(state, State::Everything) && bytes * 4 > self.settings.memory * 3 {
                 continue;
             }
             for (plan, plan_name) in [(Plan::Linear, "linear"), (Plan::Best, "best")] {
-                let runs = (0..settings.runs.max(1)).map(|_| {
-                    signals::told_to_end()?;
-                    let file = prepare(&path, bytes, settings, state)?;
-                    busy.as_ref().map_or(Ok(()), spend_credit)?;
-                    measure(&file, bytes, plan)
-                });
+                let runs =
+                    (0..self.settings.runs.max(1)).map(|_| self.once(path, bytes, state, plan));
                 let [low, median, high, measured] = medians(&runs.collect::<Result<Vec<_>>>()?);
-                let speed = match rate {
-                    0 => "not limited".to_owned(),
-                    rate => format!("{rate} MiB/s"),
-                };
-                let size = bytes / MIB;
                 println!(
                     "{disk}, {speed}, {size} MiB, {name}, {plan_name}\t{low}\t{median}\t{high}\t{measured}"
                 );
             }
         }
-        fs::remove_file(&path)?;
+        Ok(())
     }
-    Ok(())
+
+    fn once(&self, path: &Path, bytes: u64, state: State, plan: Plan) -> Result<[f64; 4]> {
+        signals::told_to_end()?;
+        let file = prepare(path, bytes, self.settings, state)?;
+        self.busy.as_ref().map_or(Ok(()), spend_credit)?;
+        measure(&file, bytes, plan)
+    }
 }
 
 /// Of each number by itself.

@@ -12,6 +12,7 @@ use super::arguments::{Folders, mebibytes};
 use super::cgroup::{Limited, Limits};
 use super::experiments::{EXPERIMENTS, Experiment, Way, Words};
 use super::levels::Levels;
+use super::measure::Run;
 use super::report::{self, Outcome, Point};
 use super::{files, measure};
 
@@ -54,17 +55,7 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
         memory: settings.memory,
         read_bps: settings.rate,
     };
-    let limited = match Limited::enter(&settings.folders.directory, limits) {
-        Ok(limited) => Some(limited),
-        Err(error) => {
-            eprintln!(
-                "sleds bench: without limits, since {error:#}: the cache is all memory, so what \
-                 follows shows that nothing gets slower, not what is gained (run as root on a disk \
-                 to measure that)"
-            );
-            None
-        }
-    };
+    let limited = limited(&settings.folders.directory, limits);
     let sleds = measure::this_program()?;
     let levels = Levels::measure(scratch.path(), &sleds, settings.folders.seed)?;
     let count = chosen.len() * settings.sizes.len() * 2 * (settings.runs as usize + 1);
@@ -75,21 +66,14 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
         settings,
         sleds,
         levels,
-        scratch: scratch.path(),
+        input: scratch.path().join("input"),
+        output: scratch.path().join("output"),
         progress,
     };
-    let mut outcomes = Vec::new();
-    for experiment in chosen {
-        let mut points = Vec::new();
-        for &size in &settings.sizes {
-            let bytes = (settings.memory as f64 * size) as u64;
-            bench
-                .progress
-                .set_message(format!("{}, {} MiB", experiment.name, bytes >> 20));
-            points.push(bench.point(experiment, bytes)?);
-        }
-        outcomes.push(Outcome { experiment, points });
-    }
+    let outcomes = chosen
+        .into_iter()
+        .map(|experiment| bench.outcome(experiment));
+    let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
     bench.progress.finish_and_clear();
     let preface = preface(settings, limited.as_ref())? + &bench.levels.report()?;
     report::write(
@@ -98,6 +82,19 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
         settings.memory,
         &outcomes,
     )
+}
+
+/// Goes into the limits, or says what the measurements lack without.
+fn limited(directory: &Path, limits: Limits) -> Option<Limited> {
+    Limited::enter(directory, limits)
+        .inspect_err(|error| {
+            eprintln!(
+                "sleds bench: without limits, since {error:#}: the cache is all memory, so what \
+                 follows shows that nothing gets slower, not what is gained (run as root on a disk \
+                 to measure that)"
+            );
+        })
+        .ok()
 }
 
 fn chosen(only: &[String]) -> Result<Vec<&'static Experiment>> {
@@ -123,51 +120,36 @@ struct Bench<'a> {
     /// This program.
     sleds: PathBuf,
     levels: Levels,
-    scratch: &'a Path,
+    /// The file that is read, and where an image goes.
+    input: PathBuf,
+    output: PathBuf,
     progress: ProgressBar,
 }
 
 impl Bench<'_> {
-    /// All runs over a file of one size. Those of one way follow each other, so that each finds the cache
-    /// as the one before left it; the first, which found it otherwise, does not count (section 5.1).
+    /// All runs of an experiment.
+    fn outcome(&self, experiment: &'static Experiment) -> Result<Outcome> {
+        let mut points = Vec::new();
+        for times in &self.settings.sizes {
+            let bytes = (self.settings.memory as f64 * times) as u64;
+            let title = format!("{}, {} MiB", experiment.name, bytes >> 20);
+            self.progress.set_message(title);
+            points.push(self.point(experiment, bytes)?);
+        }
+        Ok(Outcome { experiment, points })
+    }
+
+    /// All runs over a file of one size.
     fn point(&self, experiment: &Experiment, size: u64) -> Result<Point> {
-        let settings = self.settings;
-        let (input, output) = (self.scratch.join("input"), self.scratch.join("output"));
+        let seed = self.settings.folders.seed;
         if experiment.kind.reads_an_image() {
-            files::image(&input, size, settings.folders.seed)?;
+            files::image(&self.input, size, seed)?;
         } else {
-            files::text(&input, size, settings.folders.seed)?;
+            files::text(&self.input, size, seed)?;
         }
-        let said = tempfile::tempfile().context("cannot make a temporary file")?;
-        // What is measured is reading. In other locales GNU's `wc` decodes every character slowly.
-        let env = [
-            ("LC_ALL", OsStr::new("C")),
-            (sleds::format::TABLE_VARIABLE, self.levels.path.as_os_str()),
-        ];
-        let mut runs = [Vec::new(), Vec::new()];
-        let mut printed = [(0, 0); 2];
-        for (way, (runs, printed)) in [Way::Without, Way::With]
-            .into_iter()
-            .zip(runs.iter_mut().zip(&mut printed))
-        {
-            for n in 0..=settings.runs as usize {
-                let Words { program, args } =
-                    experiment.kind.words(way, &self.sleds, &input, &output, n);
-                let run = measure::run(&program, &args, &env, &said)?;
-                if n > 0 {
-                    runs.push(run);
-                }
-                self.progress.inc(1);
-            }
-            printed.0 = measure::printed(&said)?;
-            if output.exists() {
-                printed.1 = measure::digest(&File::open(&output)?)?;
-                fs::remove_file(&output)?;
-            }
-        }
-        fs::remove_file(&input)?;
-        let [without, with] = runs;
-        let [plain, ours] = printed;
+        let (without, plain) = self.runs(experiment, Way::Without)?;
+        let (with, ours) = self.runs(experiment, Way::With)?;
+        fs::remove_file(&self.input)?;
         ensure!(
             plain == ours,
             "{}: the results differ at {size} bytes",
@@ -179,7 +161,39 @@ impl Bench<'_> {
             with,
         })
     }
+
+    /// The runs of one way, and numbers for what the last of them printed and wrote. They follow each
+    /// other, so that each finds the cache as the one before left it; the first, which found it
+    /// otherwise, does not count (section 5.1).
+    fn runs(&self, experiment: &Experiment, way: Way) -> Result<(Vec<Run>, Results)> {
+        let said = tempfile::tempfile().context("cannot make a temporary file")?;
+        // What is measured is reading. In other locales GNU's `wc` decodes every character slowly.
+        let env = [
+            ("LC_ALL", OsStr::new("C")),
+            (sleds::format::TABLE_VARIABLE, self.levels.path.as_os_str()),
+        ];
+        let mut runs = Vec::new();
+        for n in 0..=self.settings.runs as usize {
+            let (sleds, kind) = (&self.sleds, experiment.kind);
+            let Words { program, args } = kind.words(way, sleds, &self.input, &self.output, n);
+            let run = measure::run(&program, &args, &env, &said)?;
+            if n > 0 {
+                runs.push(run);
+            }
+            self.progress.inc(1);
+        }
+        let printed = measure::printed(&said)?;
+        let mut written = None;
+        if self.output.exists() {
+            written = Some(measure::digest(&File::open(&self.output)?)?);
+            fs::remove_file(&self.output)?;
+        }
+        Ok((runs, (printed, written)))
+    }
 }
+
+/// What a program printed, and the image that it wrote, as numbers.
+type Results = (u64, Option<u64>);
 
 fn preface(settings: &Settings, limited: Option<&Limited>) -> Result<String> {
     let mut text = String::from("# The measurements of the paper, again\n\n");

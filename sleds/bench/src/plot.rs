@@ -50,11 +50,7 @@ fn drawn<'a>(
     curves: &[Curve],
 ) -> Drawn<'a> {
     area.fill(&WHITE)?;
-    let all = || curves.iter().flat_map(|curve| &curve.points);
-    let right = all().map(|(x, _)| *x).fold(0.0, f64::max);
-    let top = all()
-        .map(|(_, y)| y.mean + y.half)
-        .fold(frame.level.unwrap_or(0.0), f64::max);
+    let (right, top) = extent(frame, curves);
     let mut chart = ChartBuilder::on(area)
         .caption(frame.title, ("sans-serif", 18))
         .margin(12)
@@ -76,22 +72,16 @@ fn drawn<'a>(
     }
     for (curve, colour) in curves.iter().zip(COLOURS) {
         let line = move |area: (i32, i32)| PathElement::new([area, (area.0 + 18, area.1)], colour);
+        let corners = corners(curve, frame.steps);
         chart
-            .draw_series(LineSeries::new(
-                corners(curve, frame.steps),
-                colour.stroke_width(2),
-            ))?
+            .draw_series(LineSeries::new(corners, colour.stroke_width(2)))?
             .label(curve.name)
             .legend(line);
-        let bars = curve
-            .points
-            .iter()
-            .filter(|(_, y)| y.half > 0.0)
-            .map(|(x, y)| {
-                let (low, high) = (y.mean - y.half, y.mean + y.half);
-                ErrorBar::new_vertical(*x, low.max(0.0), y.mean, high, colour.filled(), 7)
-            });
-        chart.draw_series(bars)?;
+        let unsure = curve.points.iter().filter(|(_, y)| y.half > 0.0);
+        chart.draw_series(unsure.map(|(x, y)| {
+            let (low, high) = (y.mean - y.half, y.mean + y.half);
+            ErrorBar::new_vertical(*x, low.max(0.0), y.mean, high, colour.filled(), 7)
+        }))?;
     }
     chart
         .configure_series_labels()
@@ -100,6 +90,14 @@ fn drawn<'a>(
         .position(SeriesLabelPosition::UpperLeft)
         .draw()?;
     area.present()
+}
+
+/// How far to the right and how high the curves go.
+fn extent(frame: &Frame<'_>, curves: &[Curve]) -> (f64, f64) {
+    let all = || curves.iter().flat_map(|curve| &curve.points);
+    let right = all().map(|(x, _)| *x).fold(0.0, f64::max);
+    let tops = all().map(|(_, y)| y.mean + y.half);
+    (right, tops.fold(frame.level.unwrap_or(0.0), f64::max))
 }
 
 fn corners(curve: &Curve, steps: bool) -> Vec<(f64, f64)> {
