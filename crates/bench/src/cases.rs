@@ -27,11 +27,11 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Prints a row: both rates and the median of the ratios round by round.
-fn row(name: &str, ours: &[f64], theirs: &[f64], unit: &str, other: &str) {
+fn row(name: &str, ours: &[f64], theirs: &[f64], other: &str) {
     let ratios = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
     let (a, b) = (median(ours.to_vec()), median(theirs.to_vec()));
     println!(
-        "| {name} | {a:.0} {unit} | {b:.0} {unit} ({other}) | {:.2} |",
+        "| {name} | {a:.0} /s | {b:.0} /s ({other}) | {:.2} |",
         median(ratios)
     );
 }
@@ -45,6 +45,19 @@ impl Bench {
             seconds: self.seconds,
             most: u64::MAX,
         }
+    }
+
+    /// Files for a log and for data, there until the first of the three is dropped.
+    fn files(
+        &self,
+        log: ByteLen,
+        data: ByteLen,
+        sparse: bool,
+    ) -> anyhow::Result<(Scratch, PathBuf, PathBuf)> {
+        let mut scratch = Scratch::new();
+        let log = scratch.file(&self.dir, "log", log, sparse)?;
+        let data = scratch.file(&self.dir, "data", data, sparse)?;
+        Ok((scratch, log, data))
     }
 
     /// One load on a file as it is.
@@ -70,41 +83,24 @@ impl Bench {
     }
 
     pub(crate) fn writes(&self) -> anyhow::Result<()> {
-        let mut scratch = Scratch::new();
-        let log = scratch.file(&self.dir, "log", ByteLen::gib(4), false)?;
-        let data = scratch.file(&self.dir, "data", ByteLen::gib(1), false)?;
+        let (_scratch, log, data) = self.files(ByteLen::gib(4), ByteLen::gib(1), false)?;
         let (mut ours, mut sequential, mut random, mut cpu) = (vec![], vec![], vec![], vec![]);
+        let small = self.load(Kind::RandomWrite, SMALL, 32);
+        // No more than the log holds before destaging begins to matter.
+        let most = (ByteLen::gib(4).0 as f64 * 0.65) as u64 / SMALL;
+        let load = Load { most, ..small };
         for _ in 0..self.rounds {
-            // No more than the log holds before destaging begins to matter.
-            let most = (ByteLen::gib(4).0 as f64 * 0.65) as u64 / SMALL;
-            let load = Load {
-                most,
-                ..self.load(Kind::RandomWrite, SMALL, 32)
-            };
             let outcome = self.cached(&log, &data, load)?;
             ours.push(outcome.rate);
             cpu.push(outcome.cpu_us);
             let large = self.raw(&log, self.load(Kind::SequentialWrite, LARGE, 4))?;
             sequential.push(large.rate * (LARGE / SMALL) as f64);
-            random.push(
-                self.raw(&data, self.load(Kind::RandomWrite, SMALL, 32))?
-                    .rate,
-            );
+            random.push(self.raw(&data, small)?.rate);
         }
-        row(
-            "random 4 KiB writes, depth 32",
-            &ours,
-            &sequential,
-            "/s",
-            "sequential 1 MiB writes as 4 KiB",
-        );
-        row(
-            "random 4 KiB writes, depth 32",
-            &ours,
-            &random,
-            "/s",
-            "raw random 4 KiB writes",
-        );
+        let name = "random 4 KiB writes, depth 32";
+        let large = "sequential 1 MiB writes as 4 KiB";
+        row(name, &ours, &sequential, large);
+        row(name, &ours, &random, "raw random 4 KiB writes");
         println!(
             "| processor time a write | {:.2} µs | 2.5 µs | |",
             median(cpu)
@@ -113,9 +109,7 @@ impl Bench {
     }
 
     pub(crate) fn sync(&self) -> anyhow::Result<()> {
-        let mut scratch = Scratch::new();
-        let log = scratch.file(&self.dir, "log", ByteLen::gib(2), false)?;
-        let data = scratch.file(&self.dir, "data", ByteLen::gib(1), false)?;
+        let (_scratch, log, data) = self.files(ByteLen::gib(2), ByteLen::gib(1), false)?;
         for writers in [32, 1] {
             let (mut ours, mut raw) = (vec![], vec![]);
             for _ in 0..self.rounds {
@@ -124,15 +118,13 @@ impl Bench {
                 raw.push(self.raw(&data, load)?.rate);
             }
             let name = format!("write + flush, {writers} writers");
-            row(&name, &ours, &raw, "/s", "raw write + flush");
+            row(&name, &ours, &raw, "raw write + flush");
         }
         Ok(())
     }
 
     pub(crate) fn misses(&self) -> anyhow::Result<()> {
-        let mut scratch = Scratch::new();
-        let log = scratch.file(&self.dir, "log", ByteLen::mib(256), false)?;
-        let data = scratch.file(&self.dir, "data", ByteLen::gib(2), false)?;
+        let (_scratch, log, data) = self.files(ByteLen::mib(256), ByteLen::gib(2), false)?;
         for depth in [1, 32] {
             let (mut ours, mut raw) = (vec![], vec![]);
             for _ in 0..self.rounds {
@@ -140,52 +132,34 @@ impl Bench {
                 ours.push(self.cached(&log, &data, load)?.rate);
                 raw.push(self.raw(&data, load)?.rate);
             }
-            row(
-                &format!("reads that miss, depth {depth}"),
-                &ours,
-                &raw,
-                "/s",
-                "raw reads",
-            );
+            let name = format!("reads that miss, depth {depth}");
+            row(&name, &ours, &raw, "raw reads");
         }
         Ok(())
     }
 
     pub(crate) fn full(&self) -> anyhow::Result<()> {
-        let mut scratch = Scratch::new();
-        let log = scratch.file(&self.dir, "log", ByteLen::mib(512), false)?;
-        let data = scratch.file(&self.dir, "data", ByteLen::gib(4), false)?;
+        let (_scratch, log, data) = self.files(ByteLen::mib(512), ByteLen::gib(4), false)?;
+        let short = self.load(Kind::RandomWrite, SMALL, 32);
         let seconds = self.seconds * 30.0;
-        let load = Load {
-            seconds,
-            ..self.load(Kind::RandomWrite, SMALL, 32)
-        };
-        let raw_before = self
-            .raw(&data, self.load(Kind::RandomWrite, SMALL, 32))?
-            .rate;
-        let outcome = self.cached(&log, &data, load)?;
-        let raw_after = self
-            .raw(&data, self.load(Kind::RandomWrite, SMALL, 32))?
-            .rate;
+        let before = self.raw(&data, short)?.rate;
+        let outcome = self.cached(&log, &data, Load { seconds, ..short })?;
+        let after = self.raw(&data, short)?.rate;
         // The first seconds fill the log; the last is not whole.
         let whole = &outcome.by_second[..outcome.by_second.len().saturating_sub(1)];
         let full: Vec<f64> = whole.iter().skip(3).map(|n| *n as f64).collect();
-        let (middle, worst) = (
-            median(full.clone()),
-            full.iter().copied().fold(f64::INFINITY, f64::min),
-        );
+        let worst = full.iter().copied().fold(f64::INFINITY, f64::min);
+        let (middle, raw) = ([median(full)], [(before + after) / 2.0]);
         row(
             "full log, median second",
-            &[middle],
-            &[(raw_before + raw_after) / 2.0],
-            "/s",
+            &middle,
+            &raw,
             "raw random writes",
         );
         row(
             "full log, worst second",
             &[worst],
-            &[middle],
-            "/s",
+            &middle,
             "its median second",
         );
         eprintln!("by second: {:?}", outcome.by_second);
@@ -193,39 +167,11 @@ impl Bench {
     }
 
     pub(crate) fn recovery(&self) -> anyhow::Result<()> {
-        let mut scratch = Scratch::new();
-        let log = scratch.file(&self.dir, "log", ByteLen::gib(16), true)?;
-        let data = scratch.file(&self.dir, "data", ByteLen::gib(64), true)?;
-        let before = resident();
-        let (map_bytes, dirty, grown) = on_ring({
-            let (log, data) = (log.to_owned(), data.to_owned());
-            move |rt, ring| async move {
-                let (log, data) = (open(&ring, &log)?, open(&ring, &data)?);
-                create(Rc::clone(&log), Rc::clone(&data)).await?;
-                let volume = attach(rt.clone(), log, data).await?;
-                fill(&rt, &volume).await?;
-                let status = volume.status();
-                let grown = resident().saturating_sub(before);
-                // Dropped without being closed, as by a kill.
-                Ok((status.map_bytes, status.dirty_bytes, grown))
-            }
-        })?;
-        let gib = dirty as f64 / (1u64 << 30) as f64;
-        let per_gib = map_bytes as f64 / gib / (1 << 20) as f64;
-        println!(
-            "| map memory | {per_gib:.2} MiB/GiB ({gib:.1} GiB cached; process grew by {grown} MiB) | 6 MiB/GiB | |"
-        );
+        let (_scratch, log, data) = self.files(ByteLen::gib(16), ByteLen::gib(64), true)?;
+        map_memory(&log, &data)?;
         let (mut times, mut share) = (vec![], 0.0);
         for _ in 0..self.rounds {
-            let (log, data) = (log.to_owned(), data.to_owned());
-            let (seconds, bytes) = on_ring(move |rt, ring| async move {
-                let (log, data) = (open(&ring, &log)?, open(&ring, &data)?);
-                let began = Instant::now();
-                let identity = forebay_dcd::DataIdentity::default();
-                let options = forebay_dcd::AttachOptions::default();
-                let (_volume, report) = Volume::attach(rt, log, data, identity, options).await?;
-                Ok((began.elapsed().as_secs_f64(), report.bytes_read))
-            })?;
+            let (seconds, bytes) = recover(&log, &data)?;
             times.push(seconds);
             share = bytes as f64 / ByteLen::gib(16).0 as f64 * 100.0;
         }
@@ -235,6 +181,41 @@ impl Bench {
         );
         Ok(())
     }
+}
+
+/// Fills a fresh log, leaves it as a kill does, and prints what the map took.
+fn map_memory(log: &Path, data: &Path) -> anyhow::Result<()> {
+    let before = resident();
+    let (log, data) = (log.to_owned(), data.to_owned());
+    let (map_bytes, dirty, grown) = on_ring(move |rt, ring| async move {
+        let (log, data) = (open(&ring, &log)?, open(&ring, &data)?);
+        create(Rc::clone(&log), Rc::clone(&data)).await?;
+        let volume = attach(rt.clone(), log, data).await?;
+        fill(&rt, &volume).await?;
+        let status = volume.status();
+        let grown = resident().saturating_sub(before);
+        // Dropped without being closed, as by a kill.
+        Ok((status.map_bytes, status.dirty_bytes, grown))
+    })?;
+    let gib = dirty as f64 / (1u64 << 30) as f64;
+    let per_gib = map_bytes as f64 / gib / (1 << 20) as f64;
+    println!(
+        "| map memory | {per_gib:.2} MiB/GiB ({gib:.1} GiB cached; process grew by {grown} MiB) | 6 MiB/GiB | |"
+    );
+    Ok(())
+}
+
+/// Recovers a volume: the seconds it took and the bytes it read.
+fn recover(log: &Path, data: &Path) -> anyhow::Result<(f64, u64)> {
+    let (log, data) = (log.to_owned(), data.to_owned());
+    on_ring(move |rt, ring| async move {
+        let (log, data) = (open(&ring, &log)?, open(&ring, &data)?);
+        let began = Instant::now();
+        let identity = forebay_dcd::DataIdentity::default();
+        let options = forebay_dcd::AttachOptions::default();
+        let (_volume, report) = Volume::attach(rt, log, data, identity, options).await?;
+        Ok((began.elapsed().as_secs_f64(), report.bytes_read))
+    })
 }
 
 /// Fills the log with random 4 KiB writes to the point where writers would be held up.

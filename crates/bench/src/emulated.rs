@@ -11,7 +11,7 @@ use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::ByteLen;
 
 use crate::cases::{Bench, median};
-use crate::load::{Kind, Load, noise, run};
+use crate::load::{Kind, Load, noise, run, users};
 use crate::place::{Scratch, on_ring, open};
 
 /// The disk that is emulated: the family of the DCD paper's.
@@ -87,30 +87,28 @@ fn virtual_rate() -> anyhow::Result<f64> {
         // Only a few blocks are used, so that it is the emulation that is measured, not memory.
         let data = Rc::new(RamDevice::new(2_000_000_000 / 4096 * 4096, 512));
         let disk = Rc::new(emulated(&rt, data)?);
-        let users: Vec<_> = (0..VIRTUAL_DEPTH)
-            .map(|user| {
-                let disk = Rc::clone(&disk);
-                rt.spawn(async move {
-                    let random = Rng::new(user + 1);
-                    let stride = disk.geometry().len / 4096 / 1024;
-                    let data = noise(user, 4096);
-                    let mut memory = BufMut::zeroed(4096);
-                    for n in 0..VIRTUAL_REQUESTS / VIRTUAL_DEPTH {
-                        let at = random.below(1024) * stride * 4096;
-                        if n % 2 == 0 {
-                            disk.write(at, data.clone(), Durability::Flush).await?;
-                        } else {
-                            memory = disk.read(at, memory).await?;
-                        }
-                    }
-                    Ok::<(), forebay_device::DeviceError>(())
-                })
-            })
-            .collect();
-        for user in users {
-            user.await?;
-        }
+        users(&rt, VIRTUAL_DEPTH, |user| {
+            half_writes(user, Rc::clone(&disk))
+        })
+        .await?;
         Ok::<(), anyhow::Error>(())
     })?;
     Ok(VIRTUAL_REQUESTS as f64 / began.elapsed().as_secs_f64())
+}
+
+/// A user's share of the requests on the virtual clock.
+async fn half_writes(user: u64, disk: Rc<Emulated>) -> forebay_device::Result<()> {
+    let random = Rng::new(user + 1);
+    let stride = disk.geometry().len / 4096 / 1024;
+    let data = noise(user, 4096);
+    let mut memory = BufMut::zeroed(4096);
+    for n in 0..VIRTUAL_REQUESTS / VIRTUAL_DEPTH {
+        let at = random.below(1024) * stride * 4096;
+        if n % 2 == 0 {
+            disk.write(at, data.clone(), Durability::Flush).await?;
+        } else {
+            memory = disk.read(at, memory).await?;
+        }
+    }
+    Ok(())
 }

@@ -1,12 +1,12 @@
 //! Loads on a device: how many requests it serves in a time, and what they cost.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, Durability};
 use forebay_rng::Rng;
-use forebay_rt::Rt;
+use forebay_rt::{Instant, Rt};
 
 /// What each user of a load does, over and over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,19 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::from_nanos(ns)
 }
 
+/// Runs `n` users at once, each a task of its own, to their ends.
+pub(crate) async fn users<F, E>(rt: &Rt, n: u64, user: impl Fn(u64) -> F) -> Result<(), E>
+where
+    F: Future<Output = Result<(), E>> + 'static,
+    E: 'static,
+{
+    let tasks: Vec<_> = (0..n).map(|n| rt.spawn(user(n))).collect();
+    for task in tasks {
+        task.await?;
+    }
+    Ok(())
+}
+
 /// Puts a load on a device.
 pub(crate) async fn run(
     rt: &Rt,
@@ -67,60 +80,82 @@ pub(crate) async fn run(
     load: Load,
 ) -> forebay_device::Result<Outcome> {
     let (began, cpu) = (rt.now(), cpu_time());
-    let end = began.plus(Duration::from_secs_f64(load.seconds));
-    let done = Rc::new(Cell::new(0u64));
-    let next = Rc::new(Cell::new(0u64));
-    let seconds = Rc::new(std::cell::RefCell::new(Vec::new()));
-    let users: Vec<_> = (0..load.depth)
-        .map(|user| {
-            let (rt, device) = (rt.clone(), Rc::clone(&device));
-            let (done, next, seconds) = (Rc::clone(&done), Rc::clone(&next), Rc::clone(&seconds));
-            rt.clone().spawn(async move {
-                let random = Rng::new(user as u64 + 1 + rt.now().as_nanos());
-                let data = noise(user as u64 + 1, load.size as usize);
-                let blocks = device.geometry().len / load.size;
-                let mut memory = Some(BufMut::zeroed(load.size as usize));
-                loop {
-                    let now = rt.now();
-                    if now >= end || next.get() >= load.most {
-                        return Ok::<(), forebay_device::DeviceError>(());
-                    }
-                    let n = next.replace(next.get() + 1);
-                    let block = if load.kind == Kind::SequentialWrite {
-                        n % blocks
-                    } else {
-                        random.below(blocks)
-                    };
-                    let at = block * load.size;
-                    match load.kind {
-                        Kind::RandomRead => {
-                            let buf = memory.take().expect("given back");
-                            memory = Some(device.read(at, buf).await?);
-                        }
-                        _ => device.write(at, data.clone(), Durability::Flush).await?,
-                    }
-                    if load.kind == Kind::WriteAndFlush {
-                        device.flush().await?;
-                    }
-                    done.set(done.get() + 1);
-                    let second = now.since(began).as_secs() as usize;
-                    let mut seconds = seconds.borrow_mut();
-                    if seconds.len() <= second {
-                        seconds.resize(second + 1, 0);
-                    }
-                    seconds[second] += 1;
-                }
-            })
-        })
-        .collect();
-    for user in users {
-        user.await?;
-    }
+    let running = Rc::new(Running {
+        rt: rt.clone(),
+        device,
+        load,
+        began,
+        end: began.plus(Duration::from_secs_f64(load.seconds)),
+        next: Cell::new(0),
+        by_second: RefCell::default(),
+    });
+    users(rt, load.depth as u64, |user| {
+        let running = Rc::clone(&running);
+        async move { running.user(user).await }
+    })
+    .await?;
     let elapsed = rt.now().since(began).as_secs_f64();
-    let count = done.get().max(1) as f64;
+    let by_second = running.by_second.take();
+    let count = by_second.iter().sum::<u64>().max(1) as f64;
     Ok(Outcome {
         rate: count / elapsed,
         cpu_us: (cpu_time() - cpu).as_secs_f64() * 1e6 / count,
-        by_second: Rc::unwrap_or_clone(seconds).into_inner(),
+        by_second,
     })
+}
+
+/// A load that is under way.
+struct Running {
+    rt: Rt,
+    device: Rc<dyn Device>,
+    load: Load,
+    began: Instant,
+    end: Instant,
+    /// The number of the next request.
+    next: Cell<u64>,
+    /// Requests done, by the second they began in.
+    by_second: RefCell<Vec<u64>>,
+}
+
+impl Running {
+    /// Does request after request until the load is over.
+    async fn user(&self, user: u64) -> forebay_device::Result<()> {
+        let random = Rng::new(user + 1 + self.rt.now().as_nanos());
+        let data = noise(user + 1, self.load.size as usize);
+        let blocks = self.device.geometry().len / self.load.size;
+        let mut memory = BufMut::zeroed(self.load.size as usize);
+        loop {
+            let now = self.rt.now();
+            if now >= self.end || self.next.get() >= self.load.most {
+                return Ok(());
+            }
+            let n = self.next.replace(self.next.get() + 1);
+            let block = match self.load.kind {
+                Kind::SequentialWrite => n % blocks,
+                _ => random.below(blocks),
+            };
+            let at = block * self.load.size;
+            match self.load.kind {
+                Kind::RandomRead => memory = self.device.read(at, memory).await?,
+                _ => {
+                    let data = data.clone();
+                    self.device.write(at, data, Durability::Flush).await?;
+                }
+            }
+            if self.load.kind == Kind::WriteAndFlush {
+                self.device.flush().await?;
+            }
+            self.count(now);
+        }
+    }
+
+    /// Counts a request that began `then`.
+    fn count(&self, then: Instant) {
+        let second = then.since(self.began).as_secs() as usize;
+        let mut by_second = self.by_second.borrow_mut();
+        if by_second.len() <= second {
+            by_second.resize(second + 1, 0);
+        }
+        by_second[second] += 1;
+    }
 }

@@ -17,6 +17,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::cases::Bench;
+
 /// Measures the write cache in one process, beside the device it is in front of.
 #[derive(Parser)]
 #[command(version)]
@@ -59,16 +61,8 @@ enum Case {
     Waiters,
 }
 
-fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
-    std::fs::create_dir_all(&arguments.dir)?;
-    let bench = cases::Bench {
-        dir: arguments.dir,
-        rounds: arguments.rounds.max(1),
-        seconds: arguments.seconds,
-    };
-    println!("| bar | figure | compared with | ratio |\n|---|---|---|---|");
-    let all = [
+impl Case {
+    const ALL: [Case; 10] = [
         Case::Writes,
         Case::Sync,
         Case::Misses,
@@ -80,21 +74,36 @@ fn main() -> anyhow::Result<()> {
         Case::Slow,
         Case::Waiters,
     ];
-    for case in all
-        .into_iter()
-        .filter(|case| arguments.case.is_none_or(|one| one == *case))
-    {
-        match case {
-            Case::Writes => bench.writes()?,
-            Case::Sync => bench.sync()?,
-            Case::Misses => bench.misses()?,
-            Case::Full => bench.full()?,
-            Case::Recovery => bench.recovery()?,
-            Case::Emulated => bench.emulated()?,
-            Case::Gap => gap::gap()?,
-            Case::Memory => memory::memory()?,
-            Case::Slow => slow::slow()?,
-            Case::Waiters => waiters::waiters(bench.rounds)?,
+
+    /// Prints the rows of this case.
+    fn run(self, bench: &Bench) -> anyhow::Result<()> {
+        match self {
+            Case::Writes => bench.writes(),
+            Case::Sync => bench.sync(),
+            Case::Misses => bench.misses(),
+            Case::Full => bench.full(),
+            Case::Recovery => bench.recovery(),
+            Case::Emulated => bench.emulated(),
+            Case::Gap => gap::gap(),
+            Case::Memory => memory::memory(),
+            Case::Slow => slow::slow(),
+            Case::Waiters => waiters::waiters(bench.rounds),
+        }
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    std::fs::create_dir_all(&arguments.dir)?;
+    let bench = Bench {
+        dir: arguments.dir,
+        rounds: arguments.rounds.max(1),
+        seconds: arguments.seconds,
+    };
+    println!("| bar | figure | compared with | ratio |\n|---|---|---|---|");
+    for case in Case::ALL {
+        if arguments.case.is_none_or(|one| one == case) {
+            case.run(&bench)?;
         }
     }
     Ok(())

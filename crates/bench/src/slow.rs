@@ -4,7 +4,7 @@
 //! disk sets the pace. Every second counts, those in which the log fills up, too; the median is that
 //! of the second half, when the log has long been full.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 
 use crate::cases::median;
-use crate::load::noise;
+use crate::load::{noise, users};
 use crate::place::{attach, create};
 
 const LINE: u64 = 4096;
@@ -68,6 +68,7 @@ impl Disk {
 }
 
 /// What writers saw.
+#[derive(Default)]
 struct Seen {
     by_second: Vec<f64>,
     longest: Duration,
@@ -128,36 +129,39 @@ fn measure(disk: Disk, log: Option<ByteLen>, depth: u64, seconds: u64) -> anyhow
 }
 
 async fn write(rt: &Rt, device: Rc<dyn Device>, depth: u64, seconds: u64) -> anyhow::Result<Seen> {
-    let began = rt.now();
-    let longest = Rc::new(Cell::new(Duration::ZERO));
-    let counts = Rc::new(RefCell::new(vec![0.0; seconds as usize]));
-    let users: Vec<_> = (0..depth)
-        .map(|user| {
-            let (rt, device) = (rt.clone(), Rc::clone(&device));
-            let (longest, counts) = (Rc::clone(&longest), Rc::clone(&counts));
-            rt.clone().spawn(async move {
-                let random = Rng::new(user + 1);
-                let line = noise(user, LINE as usize);
-                let lines = device.geometry().len / LINE;
-                loop {
-                    let (at, then) = (random.below(lines) * LINE, rt.now());
-                    device.write(at, line.clone(), Durability::Flush).await?;
-                    let now = rt.now();
-                    longest.set(longest.get().max(now.since(then)));
-                    let second = now.since(began).as_secs() as usize;
-                    match counts.borrow_mut().get_mut(second) {
-                        Some(count) => *count += 1.0,
-                        None => return Ok::<(), forebay_device::DeviceError>(()),
-                    }
-                }
-            })
-        })
-        .collect();
-    for user in users {
-        user.await?;
-    }
-    Ok(Seen {
-        by_second: Rc::unwrap_or_clone(counts).into_inner(),
-        longest: longest.get(),
+    let seen = Rc::new(RefCell::new(Seen {
+        by_second: vec![0.0; seconds as usize],
+        longest: Duration::ZERO,
+    }));
+    users(rt, depth, |user| {
+        let (rt, device, seen) = (rt.clone(), Rc::clone(&device), Rc::clone(&seen));
+        async move { writer(user, &rt, &*device, &seen).await }
     })
+    .await?;
+    Ok(seen.take())
+}
+
+/// Writes line after line until all seconds are over.
+async fn writer(
+    user: u64,
+    rt: &Rt,
+    device: &dyn Device,
+    seen: &RefCell<Seen>,
+) -> forebay_device::Result<()> {
+    let began = rt.now();
+    let random = Rng::new(user + 1);
+    let line = noise(user, LINE as usize);
+    let lines = device.geometry().len / LINE;
+    loop {
+        let (at, then) = (random.below(lines) * LINE, rt.now());
+        device.write(at, line.clone(), Durability::Flush).await?;
+        let now = rt.now();
+        let mut seen = seen.borrow_mut();
+        seen.longest = seen.longest.max(now.since(then));
+        let second = now.since(began).as_secs() as usize;
+        match seen.by_second.get_mut(second) {
+            Some(count) => *count += 1.0,
+            None => return Ok(()),
+        }
+    }
 }

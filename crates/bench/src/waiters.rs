@@ -13,7 +13,7 @@ use forebay_rng::Rng;
 use forebay_rt::{Executor, RangeLock, Rt, VirtualTime};
 
 use crate::cases::median;
-use crate::load::noise;
+use crate::load::{self, noise};
 use crate::place::{attach, create};
 
 /// How many wait in the two runs that are compared.
@@ -66,12 +66,7 @@ where
 {
     let left = Rc::new(Cell::new(REQUESTS));
     let began = Instant::now();
-    let tasks: Vec<_> = (0..users)
-        .map(|n| rt.spawn(user(n, Rc::clone(&left))))
-        .collect();
-    for task in tasks {
-        task.await?;
-    }
+    load::users(rt, users, |n| user(n, Rc::clone(&left))).await?;
     Ok(began.elapsed().as_secs_f64() * 1e6 / REQUESTS as f64)
 }
 

@@ -18,6 +18,18 @@ pub struct Table {
     pub rows: Vec<(usize, Vec<String>)>,
 }
 
+impl Table {
+    /// A table of which the header row has been read.
+    fn begun(heading: &str, line: usize, cells: &[String]) -> Table {
+        Table {
+            heading: heading.to_owned(),
+            line,
+            header: cells.iter().map(|cell| cell.to_lowercase()).collect(),
+            rows: Vec::new(),
+        }
+    }
+}
+
 /// All tables of `page` that are not inside a fenced block.
 pub fn tables(page: &str) -> Vec<Table> {
     let mut found: Vec<Table> = Vec::new();
@@ -39,12 +51,7 @@ pub fn tables(page: &str) -> Vec<Table> {
         let cells = cells(line);
         if !in_table {
             in_table = true;
-            found.push(Table {
-                heading: heading.clone(),
-                line: index + 1,
-                header: cells.iter().map(|cell| cell.to_lowercase()).collect(),
-                rows: Vec::new(),
-            });
+            found.push(Table::begun(&heading, index + 1, &cells));
         } else if !cells.iter().all(|cell| is_rule(cell)) {
             let table = found.last_mut().expect("a table was begun");
             table.rows.push((index + 1, cells));
