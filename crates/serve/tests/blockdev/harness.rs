@@ -13,9 +13,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice, Room,
-};
+use forebay_device::{Asked, Device, DeviceError, Geometry, Hooks, Op, RamDevice, Tap};
 use forebay_os::{OpenOptions, Poller, Ring};
 use forebay_rt::Executor;
 use forebay_serve::Memory;
@@ -70,73 +68,53 @@ pub(crate) struct Strings {
     pub broken_flush: Arc<Mutex<bool>>,
 }
 
-/// Memory on strings.
-pub(crate) struct Observed {
-    pub ram: RamDevice,
-    pub strings: Strings,
-    pub unmaps: bool,
+/// Strings on a device, and whether it unmaps.
+struct Observed {
+    strings: Strings,
+    unmaps: bool,
 }
 
 impl Observed {
-    fn check(&self, op: Op, range: Range<u64>) -> Result<(), DeviceError> {
+    /// Whether the request is to fail.
+    fn breaks(&self, asked: &Asked) -> bool {
+        let range = asked.range();
         let broken = self.strings.broken.lock().expect("no panic").clone();
-        if range.start < broken.end && broken.start < range.end {
-            // An error number that must not reach the kernel as it is.
-            let source = std::io::Error::from_raw_os_error(libc::ENOSYS);
-            return Err(DeviceError::io(op, range, source));
+        match asked.op() {
+            Op::Flush => *self.strings.broken_flush.lock().expect("no panic"),
+            Op::Discard => false,
+            _ => range.start < broken.end && broken.start < range.end,
         }
-        Ok(())
     }
 }
 
-impl Device for Observed {
-    fn geometry(&self) -> Geometry {
+impl Hooks for Observed {
+    fn geometry(&self, below: Geometry) -> Geometry {
         Geometry {
             discard_granularity: if self.unmaps { 4096 } else { 0 },
             zeroes_by_unmapping: self.unmaps,
             volatile: true,
-            ..self.ram.geometry()
+            ..below
         }
     }
 
-    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-        Box::pin(async move {
-            self.check(Op::Read, at..at + buf.len() as u64)?;
-            self.ram.read(at, buf).await
-        })
+    async fn before(&self, asked: &Asked) -> Result<(), DeviceError> {
+        if self.strings.silent && asked.op() == Op::Flush {
+            println!("\nflush");
+            std::future::pending::<()>().await;
+        }
+        if self.breaks(asked) {
+            // An error number that must not reach the kernel as it is.
+            let source = std::io::Error::from_raw_os_error(libc::ENOSYS);
+            return Err(DeviceError::io(asked.op(), asked.range(), source));
+        }
+        Ok(())
     }
 
-    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            self.check(Op::Write, at..at + buf.len() as u64)?;
-            self.ram.write(at, buf, durability).await
-        })
-    }
-
-    fn flush(&self) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            if self.strings.silent {
-                println!("\nflush");
-                std::future::pending::<()>().await;
-            }
-            if *self.strings.broken_flush.lock().expect("no panic") {
-                let source = std::io::Error::from_raw_os_error(libc::ENOSYS);
-                return Err(DeviceError::io(Op::Flush, 0..0, source));
-            }
+    async fn after(&self, asked: &Asked) -> Result<(), DeviceError> {
+        if asked.op() == Op::Flush {
             self.strings.flushes.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        })
-    }
-
-    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.ram.discard(range)
-    }
-
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            self.check(Op::WriteZeroes, range.clone())?;
-            self.ram.write_zeroes(range, room).await
-        })
+        }
+        Ok(())
     }
 }
 
@@ -199,11 +177,14 @@ impl<'a> Plan<'a> {
                         let opened = forebay_os::open(&ring, path, OpenOptions::default());
                         opened.expect("a disk").device
                     }
-                    None => Rc::new(Observed {
-                        ram: RamDevice::new(self.len, self.block_size),
-                        strings: thread_strings,
-                        unmaps: self.unmaps,
-                    }),
+                    None => {
+                        let observed = Observed {
+                            strings: thread_strings,
+                            unmaps: self.unmaps,
+                        };
+                        let ram = RamDevice::new(self.len, self.block_size);
+                        Rc::new(Tap::new(ram, observed))
+                    }
                 };
                 let memory = Memory::default();
                 let options = LoopOptions {

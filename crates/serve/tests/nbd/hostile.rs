@@ -7,7 +7,7 @@ use forebay_serve::nbd::format::{OPTION_MAGIC, REQUEST_MAGIC, Request, command, 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::support::device::Probe;
+use crate::support::device::probe;
 use crate::support::{LEN, connect, run, serve};
 
 /// Sends `bytes` after the greeting, or after the handshake, hangs up, and sees that the server is
@@ -16,7 +16,7 @@ fn survives(bytes: Vec<u8>, after_handshake: bool) {
     let executor = Executor::new(std::rc::Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
-        let server = serve(&rt, Probe::new(LEN, 512));
+        let server = serve(&rt, probe(LEN, 512));
         let mut client = connect(&server);
         if after_handshake {
             client = client.go_structured(&["base:allocation"]).await;
@@ -97,7 +97,7 @@ proptest! {
 #[test]
 fn a_request_without_its_magic_number_ends_the_connection() {
     run(async |rt| {
-        let mut client = connect(&serve(&rt, Probe::new(LEN, 4096))).go().await;
+        let mut client = connect(&serve(&rt, probe(LEN, 4096))).go().await;
         assert!(client.read(0, 4096).await.is_ok());
         let wrong = (REQUEST_MAGIC ^ 1).to_be_bytes();
         client
@@ -112,7 +112,7 @@ fn a_request_without_its_magic_number_ends_the_connection() {
 #[test]
 fn a_write_of_absurd_length_ends_the_connection_before_its_payload_is_taken() {
     run(async |rt| {
-        let mut client = connect(&serve(&rt, Probe::new(LEN, 4096))).go().await;
+        let mut client = connect(&serve(&rt, probe(LEN, 4096))).go().await;
         client.send(command::WRITE, 0, 0, u32::MAX, &[]).await;
         assert!(client.is_cut_off().await);
     });
@@ -121,7 +121,7 @@ fn a_write_of_absurd_length_ends_the_connection_before_its_payload_is_taken() {
 #[test]
 fn an_option_without_its_magic_number_ends_the_connection() {
     run(async |rt| {
-        let client = connect(&serve(&rt, Probe::new(LEN, 4096)));
+        let client = connect(&serve(&rt, probe(LEN, 4096)));
         client.greet(3).await;
         client.end.write(&[0; 16]).await.unwrap();
         assert!(client.is_cut_off().await);
@@ -131,7 +131,7 @@ fn an_option_without_its_magic_number_ends_the_connection() {
 #[test]
 fn options_without_end_are_ended() {
     run(async |rt| {
-        let client = connect(&serve(&rt, Probe::new(LEN, 4096)));
+        let client = connect(&serve(&rt, probe(LEN, 4096)));
         client.greet(3).await;
         for _ in 0..1024 {
             client.option(option::LIST, &[]).await;

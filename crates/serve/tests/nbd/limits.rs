@@ -7,7 +7,7 @@ use forebay_serve::Memory;
 use forebay_serve::nbd::format::{command, option};
 use forebay_serve::nbd::{Export, Limits, Server};
 
-use crate::support::device::Probe;
+use crate::support::device::{Probe, probe};
 use crate::support::{LEN, connect, run, serve};
 
 fn limited(rt: &forebay_rt::Rt, probe: &Rc<Probe>, limits: Limits) -> Server {
@@ -18,7 +18,7 @@ fn limited(rt: &forebay_rt::Rt, probe: &Rc<Probe>, limits: Limits) -> Server {
 #[test]
 fn requests_past_the_limit_stay_in_the_socket_until_others_are_done() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let limits = Limits {
             requests_in_flight: 4,
             ..Limits::default()
@@ -46,7 +46,7 @@ fn requests_past_the_limit_stay_in_the_socket_until_others_are_done() {
 #[test]
 fn data_past_the_limit_is_not_received_but_a_single_request_always_passes() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let limits = Limits {
             bytes_in_flight: 1 << 20,
             ..Limits::default()
@@ -74,7 +74,7 @@ fn data_past_the_limit_is_not_received_but_a_single_request_always_passes() {
 #[test]
 fn a_client_that_fetches_no_replies_stops_only_itself_and_is_given_up_in_the_end() {
     run(async |rt| {
-        let server = serve(&rt, Probe::new(LEN, 4096));
+        let server = serve(&rt, probe(LEN, 4096));
         let mut lazy = connect(&server).go().await;
         for _ in 0..200 {
             lazy.send(command::READ, 0, 0, 1 << 20, &[]).await;
@@ -91,7 +91,7 @@ fn a_client_that_fetches_no_replies_stops_only_itself_and_is_given_up_in_the_end
 #[test]
 fn a_client_that_stops_in_the_middle_of_a_request_is_given_up_and_an_idle_one_is_not() {
     run(async |rt| {
-        let server = serve(&rt, Probe::new(LEN, 4096));
+        let server = serve(&rt, probe(LEN, 4096));
         let mut idle = connect(&server).go().await;
         let mut stuck = connect(&server).go().await;
         let half = [1; 2048];
@@ -105,7 +105,7 @@ fn a_client_that_stops_in_the_middle_of_a_request_is_given_up_and_an_idle_one_is
 #[test]
 fn a_client_that_haggles_for_ever_is_given_up() {
     run(async |rt| {
-        let server = serve(&rt, Probe::new(LEN, 4096));
+        let server = serve(&rt, probe(LEN, 4096));
         let client = connect(&server);
         client.greet(3).await;
         for _ in 0..29 {
@@ -121,7 +121,7 @@ fn a_client_that_haggles_for_ever_is_given_up() {
 #[test]
 fn those_who_connect_and_say_nothing_make_way_for_those_who_do() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let limits = Limits {
             connections: 8,
             handshakes: 4,
@@ -141,7 +141,7 @@ fn those_who_connect_and_say_nothing_make_way_for_those_who_do() {
 #[test]
 fn connections_past_the_limit_are_closed_and_come_in_when_others_have_left() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let limits = Limits {
             connections: 2,
             ..Limits::default()
@@ -159,7 +159,7 @@ fn connections_past_the_limit_are_closed_and_come_in_when_others_have_left() {
 #[test]
 fn a_request_outlives_its_client() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let server = serve(&rt, Rc::clone(&probe) as _);
         let mut client = connect(&server).go().await;
         probe.hold();
@@ -179,7 +179,7 @@ fn a_request_outlives_its_client() {
 #[test]
 fn a_shutdown_finishes_what_is_under_way_answers_it_and_closes() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let server = serve(&rt, Rc::clone(&probe) as _);
         let haggling = connect(&server);
         let mut half = connect(&server).go().await;

@@ -10,7 +10,7 @@ use forebay_serve::nbd::{Export, Limits, Server};
 use futures_util::future::join_all;
 
 use crate::support::client::Client;
-use crate::support::device::Probe;
+use crate::support::device::{Probe, probe};
 use crate::support::{LEN, connect, run};
 
 const MIB: usize = 1 << 20;
@@ -33,7 +33,7 @@ async fn write_largest(mut client: Client, byte: u8) -> Client {
 #[test]
 fn clients_that_send_large_writes_at_once_share_one_bound_and_all_get_on() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let memory = Memory::new(128 << 20);
         let server = serve(&rt, &probe, &memory);
         probe.hold();
@@ -57,7 +57,7 @@ fn clients_that_send_large_writes_at_once_share_one_bound_and_all_get_on() {
 #[test]
 fn memory_is_given_back_when_it_is_used_no_more() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let memory = Memory::new(128 << 20);
         let server = serve(&rt, &probe, &memory);
         let clients = (0..8).map(|i| {
@@ -81,7 +81,7 @@ fn memory_is_given_back_when_it_is_used_no_more() {
 #[test]
 fn one_who_takes_memory_and_gives_none_back_keeps_nobody_from_getting_on() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let memory = Memory::new(Memory::BYTES_MIN);
         let server = serve(&rt, &probe, &memory);
         let mut other = connect(&server).go().await;
@@ -124,7 +124,7 @@ fn one_who_takes_memory_and_gives_none_back_keeps_nobody_from_getting_on() {
 #[test]
 fn a_request_larger_than_what_is_left_is_served_though_smaller_ones_keep_coming() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let memory = Memory::new(Memory::BYTES_MIN);
         let server = serve(&rt, &probe, &memory);
         let mut busy = Vec::new();
@@ -152,7 +152,7 @@ fn a_request_larger_than_what_is_left_is_served_though_smaller_ones_keep_coming(
 #[test]
 fn no_more_connections_are_taken_than_memory_is_kept_for() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let memory = Memory::new(Memory::BYTES_MIN);
         let server = serve(&rt, &probe, &memory);
         let mut clients = Vec::new();
@@ -177,7 +177,7 @@ fn no_more_connections_are_taken_than_memory_is_kept_for() {
 #[test]
 fn a_write_whose_client_leaves_in_the_middle_is_not_answered_and_holds_nothing() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let memory = Memory::new(Memory::BYTES_MIN);
         let server = serve(&rt, &probe, &memory);
         let mut client = connect(&server).go().await;

@@ -8,7 +8,7 @@ use forebay_device::RamDevice;
 use forebay_os::OpenOptions;
 use forebay_serve::nbd::{BlockStatus, Export, Extent};
 
-use crate::support::device::Probe;
+use crate::support::device::probe;
 use crate::support::served::{Served, output, tool, write_noise};
 
 const LEN: u64 = 16 << 20;
@@ -265,7 +265,7 @@ fn nbdsh_finds_fua_block_status_and_errors_as_the_protocol_has_them() {
         return;
     };
     let served = Served::new(|_| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let export = Export::new("disk", Rc::clone(&probe) as _).status(Rc::new(Halves));
         let at_end = move || {
             let expected = [

@@ -6,7 +6,7 @@ use forebay_serve::nbd::Export;
 use forebay_serve::nbd::format::client::info_query;
 use forebay_serve::nbd::format::{Errno, chunk, command, command_flag, export_flag, option};
 
-use crate::support::device::Probe;
+use crate::support::device::{probe, probe_without_discard};
 use crate::support::{LEN, Striped, connect, run, serve, serve_export};
 
 const MIB: usize = 1 << 20;
@@ -23,7 +23,7 @@ fn pattern(len: usize) -> Vec<u8> {
 #[test]
 fn what_is_written_is_read_whatever_the_size_and_however_it_arrives() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 512);
+        let probe = probe(LEN, 512);
         let server = serve(&rt, probe);
         for grain in [usize::MAX, 1000] {
             let mut client = connect(&server).go().await;
@@ -40,7 +40,7 @@ fn what_is_written_is_read_whatever_the_size_and_however_it_arrives() {
 #[test]
 fn a_write_of_a_mebibyte_is_one_device_request_and_larger_ones_are_parts_of_that_size() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 512);
+        let probe = probe(LEN, 512);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
         client.write(512, &pattern(MIB)).await;
         assert_eq!(probe.asked(), ["write 512+1048576"]);
@@ -57,7 +57,7 @@ fn a_write_of_a_mebibyte_is_one_device_request_and_larger_ones_are_parts_of_that
 #[test]
 fn fua_reaches_the_device_and_a_flush_stands_for_it_where_the_device_has_none() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
         let fua = command_flag::FUA;
         client.call(command::WRITE, fua, 0, 4096, &[1; 4096]).await;
@@ -76,7 +76,7 @@ fn fua_reaches_the_device_and_a_flush_stands_for_it_where_the_device_has_none() 
 #[test]
 fn zeroes_without_leave_to_make_holes_keep_the_room_and_others_give_it_back() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
         client.write(0, &pattern(2 * MIB)).await;
         probe.asked();
@@ -97,7 +97,7 @@ fn zeroes_without_leave_to_make_holes_keep_the_room_and_others_give_it_back() {
 #[test]
 fn trim_is_neither_offered_nor_taken_where_it_is_of_no_use() {
     run(async |rt| {
-        let probe = Probe::without_discard(LEN, 4096);
+        let probe = probe_without_discard(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _));
         client.greet(3).await;
         let replies = client.option(option::GO, &info_query("disk", &[])).await;
@@ -119,7 +119,7 @@ fn a_fast_zero_is_done_only_where_it_is_fast_and_refused_without_a_trace_elsewhe
         let fast = command_flag::FAST_ZERO;
         let both = fast | command_flag::NO_HOLE;
         for (is_fast, expected) in [(false, NOT_SUPPORTED), (true, 0)] {
-            let probe = Probe::new(LEN, 4096);
+            let probe = probe(LEN, 4096);
             let export = Export::new("disk", Rc::clone(&probe) as _).fast_zeroes(is_fast);
             let mut client = connect(&serve_export(&rt, export)).go().await;
             for flags in [fast, both] {
@@ -136,7 +136,7 @@ fn a_fast_zero_is_done_only_where_it_is_fast_and_refused_without_a_trace_elsewhe
 #[test]
 fn requests_that_make_no_sense_are_answered_and_the_connection_goes_on() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
         let end = LEN;
         use command::*;
@@ -184,7 +184,7 @@ fn requests_that_make_no_sense_are_answered_and_the_connection_goes_on() {
 #[test]
 fn the_payload_of_a_refused_write_is_skipped() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
         assert_eq!(client.write(512, &[1; 4096]).await, INVAL);
         assert_eq!(client.write(LEN - 4096, &[1; 8192]).await, NO_SPACE);
@@ -198,7 +198,7 @@ fn the_payload_of_a_refused_write_is_skipped() {
 #[test]
 fn a_read_only_export_refuses_whatever_would_change_it() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let export = Export::new("disk", Rc::clone(&probe) as _).read_only(true);
         let mut client = connect(&serve_export(&rt, export)).go().await;
         assert_eq!(client.write(0, &[1; 4096]).await, PERM);
@@ -214,7 +214,7 @@ fn a_read_only_export_refuses_whatever_would_change_it() {
 #[test]
 fn a_devices_errors_are_told_as_the_protocols() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
         for (system, errno) in [
             (5, IO),
@@ -237,7 +237,7 @@ fn a_devices_errors_are_told_as_the_protocols() {
 #[test]
 fn a_structured_read_comes_in_chunks_that_together_are_all_of_it() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let data = pattern(3 * MIB + 4096);
         probe.below.poke(4096, &data);
         let mut client = connect(&serve(&rt, probe)).go_structured(&[]).await;
@@ -261,7 +261,7 @@ fn a_structured_read_comes_in_chunks_that_together_are_all_of_it() {
 #[test]
 fn a_structured_read_that_fails_in_part_says_where() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         *probe.broken.borrow_mut() = Some((1 << 20..(1 << 20) + 4096, 5));
         let mut client = connect(&serve(&rt, probe)).go_structured(&[]).await;
         let chunks = client.chunks(command::READ, 0, 0, 2 << 20).await;
@@ -282,7 +282,7 @@ fn a_structured_read_that_fails_in_part_says_where() {
 #[test]
 fn block_status_tells_allocation_and_the_exports_own_joined_and_clipped_to_the_request() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let export = Export::new("disk", probe).status(Rc::new(Striped));
         let server = serve_export(&rt, export);
         let contexts = ["base:allocation", "forebay:place"];
@@ -313,7 +313,7 @@ fn block_status_tells_allocation_and_the_exports_own_joined_and_clipped_to_the_r
 #[test]
 fn without_anybody_to_ask_all_is_allocated_data() {
     run(async |rt| {
-        let server = serve(&rt, Probe::new(LEN, 4096));
+        let server = serve(&rt, probe(LEN, 4096));
         let mut client = connect(&server).go_structured(&["base:allocation"]).await;
         let chunks = client.chunks(command::BLOCK_STATUS, 0, 0, LEN as u32).await;
         assert_eq!(chunks.len(), 1);
@@ -324,7 +324,7 @@ fn without_anybody_to_ask_all_is_allocated_data() {
 #[test]
 fn requests_overtake_each_other_and_each_is_answered_when_it_is_done() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
         probe.hold();
         let slow = client.send(command::WRITE, 0, 0, 4096, &[1; 4096]).await;
@@ -339,7 +339,7 @@ fn requests_overtake_each_other_and_each_is_answered_when_it_is_done() {
 #[test]
 fn a_disconnect_waits_for_what_is_under_way() {
     run(async |rt| {
-        let probe = Probe::new(LEN, 4096);
+        let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
         probe.hold();
         let write = client.send(command::WRITE, 0, 0, 4096, &[1; 4096]).await;
@@ -354,7 +354,7 @@ fn a_disconnect_waits_for_what_is_under_way() {
 #[test]
 fn several_connections_see_each_others_writes_at_once() {
     run(async |rt| {
-        let server = serve(&rt, Probe::new(LEN, 4096));
+        let server = serve(&rt, probe(LEN, 4096));
         let mut one = connect(&server).go().await;
         let mut other = connect(&server).go().await;
         one.write(8192, &pattern(4096)).await;

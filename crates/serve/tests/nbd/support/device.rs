@@ -6,12 +6,35 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice, Result, Room,
+    Asked, DeviceError, Durability, Geometry, Hooks, Op, RamDevice, Result, Room, Tap,
 };
 use forebay_rt::Event;
 
-pub(crate) struct Probe {
-    pub(crate) below: RamDevice,
+/// Memory, and notes of what it is asked.
+pub(crate) type Probe = Tap<RamDevice, Notes>;
+
+/// A probe of `len` bytes.
+pub(crate) fn probe(len: u64, block_size: u32) -> Rc<Probe> {
+    noting(len, block_size, true)
+}
+
+/// One that cannot unmap.
+pub(crate) fn probe_without_discard(len: u64, block_size: u32) -> Rc<Probe> {
+    noting(len, block_size, false)
+}
+
+fn noting(len: u64, block_size: u32, unmaps: bool) -> Rc<Probe> {
+    let notes = Notes {
+        asked: RefCell::default(),
+        unmaps,
+        held: Cell::new(false),
+        changed: Event::new(),
+        broken: RefCell::default(),
+    };
+    Rc::new(Tap::new(RamDevice::new(len, block_size), notes))
+}
+
+pub(crate) struct Notes {
     asked: RefCell<Vec<String>>,
     unmaps: bool,
     held: Cell<bool>,
@@ -20,27 +43,7 @@ pub(crate) struct Probe {
     pub(crate) broken: RefCell<Option<(Range<u64>, i32)>>,
 }
 
-impl Probe {
-    pub(crate) fn new(len: u64, block_size: u32) -> Rc<Probe> {
-        Probe::with(len, block_size, true)
-    }
-
-    /// One that cannot unmap.
-    pub(crate) fn without_discard(len: u64, block_size: u32) -> Rc<Probe> {
-        Probe::with(len, block_size, false)
-    }
-
-    fn with(len: u64, block_size: u32, unmaps: bool) -> Rc<Probe> {
-        Rc::new(Probe {
-            below: RamDevice::new(len, block_size),
-            unmaps,
-            asked: RefCell::default(),
-            held: Cell::new(false),
-            changed: Event::new(),
-            broken: RefCell::default(),
-        })
-    }
-
+impl Notes {
     /// Makes requests wait, those to come and no others.
     pub(crate) fn hold(&self) {
         self.held.set(true);
@@ -56,7 +59,7 @@ impl Probe {
         std::mem::take(&mut self.asked.borrow_mut())
     }
 
-    /// Waits until `n` requests have come since the last [`Probe::asked`].
+    /// Waits until `n` requests have come since the last [`Notes::asked`].
     pub(crate) async fn has_been_asked(&self, n: usize) {
         let enough = || (self.asked.borrow().len() >= n).then_some(());
         self.changed.until(enough).await;
@@ -80,57 +83,25 @@ impl Probe {
     }
 }
 
-impl Device for Probe {
-    fn geometry(&self) -> Geometry {
-        let geometry = self.below.geometry();
+impl Hooks for Notes {
+    fn geometry(&self, below: Geometry) -> Geometry {
         match self.unmaps {
-            true => geometry,
+            true => below,
             false => Geometry {
                 discard_granularity: 0,
                 zeroes_by_unmapping: false,
-                ..geometry
+                ..below
             },
         }
     }
 
-    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-        Box::pin(async move {
-            self.enter(Op::Read, at..at + buf.len() as u64, "").await?;
-            self.below.read(at, buf).await
-        })
-    }
-
-    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            let note = match durability {
-                Durability::Flush => "",
-                Durability::Fua => "(fua)",
-            };
-            self.enter(Op::Write, at..at + buf.len() as u64, note)
-                .await?;
-            self.below.write(at, buf, durability).await
-        })
-    }
-
-    fn flush(&self) -> IoFuture<'_, ()> {
-        Box::pin(self.enter(Op::Flush, 0..0, ""))
-    }
-
-    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            self.enter(Op::Discard, range.clone(), "").await?;
-            self.below.discard(range).await
-        })
-    }
-
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            let note = match room {
-                Room::Keep => "(keep)",
-                Room::Release => "(release)",
-            };
-            self.enter(Op::WriteZeroes, range.clone(), note).await?;
-            self.below.write_zeroes(range, room).await
-        })
+    async fn before(&self, asked: &Asked) -> Result<()> {
+        let note = match asked {
+            Asked::Write(_, _, Durability::Fua) => "(fua)",
+            Asked::WriteZeroes(_, Room::Keep) => "(keep)",
+            Asked::WriteZeroes(_, Room::Release) => "(release)",
+            _ => "",
+        };
+        self.enter(asked.op(), asked.range(), note).await
     }
 }
