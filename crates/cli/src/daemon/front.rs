@@ -7,12 +7,13 @@ use forebay_os::Ring;
 use forebay_rt::Rt;
 use forebay_serve::Memory;
 use forebay_serve::blockdev::{
-    self, AttachError, CleanupError, DetachError, LoopOptions, LoopVolume, NbdDevice, NbdError,
+    AttachError, CleanupError, DetachError, LoopOptions, LoopVolume, NbdDevice, NbdError,
     attach_loop, attach_nbd,
 };
 use forebay_serve::nbd::Server;
 use forebay_stack::{Name, Via};
 
+use super::via::best_available;
 use crate::dirs::Dirs;
 use crate::failure::{Code, Failure, Outcome};
 
@@ -119,14 +120,9 @@ pub(super) fn choose(via: Via, notes: &mut Vec<String>) -> Via {
     if via != Via::Auto {
         return via;
     }
-    let choice = blockdev::best_available();
+    let choice = best_available();
     notes.push(format!("front end: {choice}"));
-    match choice.via {
-        blockdev::Via::Ublk => Via::Ublk,
-        blockdev::Via::Nbd => Via::Nbd,
-        blockdev::Via::Loop => Via::Loop,
-        blockdev::Via::Socket => Via::None,
-    }
+    choice.via
 }
 
 fn loop_failed(error: &AttachError) -> Failure {

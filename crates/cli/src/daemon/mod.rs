@@ -13,6 +13,7 @@ mod place;
 mod spawn;
 mod start;
 mod stop;
+mod via;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -13,7 +13,7 @@ use forebay_serve::nbd::client::BlockingClient;
 
 use super::Context;
 use super::drive::Volume;
-use super::raw_server::{EXPORT, RawServer, Via};
+use super::raw_server::{Access, EXPORT, RawServer};
 use super::report::{Report, Times};
 use super::setup::{Setup, Shape, move_home};
 use crate::failure::{Failure, Outcome};
@@ -45,8 +45,8 @@ pub(super) fn run(context: &Context, report: &mut Report) -> Outcome {
 }
 
 fn plain(context: &Context, report: &mut Report, setup: &Setup) -> Outcome<Times> {
-    let via = Via::Socket(context.scratch.dir().join("plain.sock"));
-    let server = RawServer::start(&setup.spec, via)?;
+    let access = Access::Socket(context.scratch.dir().join("plain.sock"));
+    let server = RawServer::start(&setup.spec, access)?;
     let times = work(context, server.at(), EXPORT)?;
     context.note_lateness(report, server.stop()?);
     Ok(times)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::Context;
 use super::drive::Volume;
-use super::raw_server::{RawServer, Via};
+use super::raw_server::{Access, RawServer};
 use super::report::{Report, Times};
 use super::setup::{Setup, Shape, move_home};
 use super::system::{Loop, Mount, add_journal, check_filesystem};
@@ -52,8 +52,8 @@ fn plain(context: &Context, report: &mut Report, setup: &Setup, at: &Path) -> Ou
         let direct = Loop::over(&setup.data)?;
         return work(context, direct.device(), at);
     }
-    let via = Via::Loop(context.scratch.subdir("run")?);
-    let server = RawServer::start(&setup.spec, via)?;
+    let access = Access::Loop(context.scratch.subdir("run")?);
+    let server = RawServer::start(&setup.spec, access)?;
     let times = work(context, &server.at().display().to_string(), at)?;
     context.note_lateness(report, server.stop()?);
     Ok(times)

@@ -25,7 +25,7 @@ pub(super) const EXPORT: &str = "plain";
 
 /// How the device is to be had.
 #[derive(Clone, Debug)]
-pub(super) enum Via {
+pub(super) enum Access {
     /// By NBD at this socket.
     Socket(PathBuf),
     /// As a block device; what belongs to it is in this directory.
@@ -41,7 +41,7 @@ pub(super) struct RawServer {
 }
 
 impl RawServer {
-    pub(super) fn start(spec: &str, via: Via) -> Outcome<RawServer> {
+    pub(super) fn start(spec: &str, access: Access) -> Outcome<RawServer> {
         let spec: Spec = spec.parse().map_err(Failure::general)?;
         let (ended, end) = pipe().map_err(Failure::io)?;
         let (tell, told) = mpsc::channel();
@@ -51,9 +51,11 @@ impl RawServer {
                 let part = open_one(&rt, &ring, &spec, OpenOptions::default())?;
                 let ended = Poller::new(&ring, Rc::new(OwnedFd::from(ended)));
                 let ready = move |at: PathBuf| drop(tell.send(at));
-                match via {
-                    Via::Socket(at) => by_nbd(&rt, &ring, part.device, at, ready, ended).await?,
-                    Via::Loop(dir) => by_loop(&rt, &ring, part.device, &dir, ready, ended).await?,
+                match access {
+                    Access::Socket(at) => by_nbd(&rt, &ring, part.device, at, ready, ended).await?,
+                    Access::Loop(dir) => {
+                        by_loop(&rt, &ring, part.device, &dir, ready, ended).await?
+                    }
                 }
                 Ok(part.emulated.map(|emulated| emulated.lateness()))
             })

@@ -1,6 +1,6 @@
 //! Kernel block devices made of what the front ends serve.
 //!
-//! Which way depends on the kernel: [`best_available`] says which there is and why not another.
+//! Which way there is depends on the kernel.
 //! - [`attach_loop`]: a loop device over a FUSE file ([`crate::volume_file`]). Any kernel has that.
 //! - [`attach_nbd`]: `/dev/nbdN`, the kernel as a client of our NBD server ([`crate::nbd`]).
 //!
@@ -19,10 +19,8 @@ mod loop_volume;
 mod loopdev;
 mod nbd;
 mod stale;
-mod via;
 
 pub use holders::{Holder, Holders};
 pub use loop_volume::{AttachError, DetachError, LoopOptions, LoopVolume, attach_loop};
 pub use nbd::{NbdDevice, NbdError, attach_nbd};
 pub use stale::{Cleaned, CleanupError, InUse, cleanup_stale};
-pub use via::{Choice, Via, best_available};

@@ -5,38 +5,14 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// A way to make a volume usable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Via {
-    /// The kernel's `ublk` driver: the fastest. This front end is not built yet, so it is never
-    /// chosen; it has its place here so that the choice can say so.
-    Ublk,
-    /// `/dev/nbdN` with our own NBD server behind.
-    Nbd,
-    /// A loop device over a FUSE file.
-    Loop,
-    /// No block device: an NBD server on a socket, for whoever speaks that.
-    Socket,
-}
-
-impl fmt::Display for Via {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Via::Ublk => "ublk",
-            Via::Nbd => "nbd",
-            Via::Loop => "loop",
-            Via::Socket => "none",
-        })
-    }
-}
+use forebay_stack::Via;
 
 /// A choice among the ways, and why the better ones were not chosen.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Choice {
+pub(super) struct Choice {
     /// The best that works here.
-    pub via: Via,
+    pub(super) via: Via,
     /// The better ones, and what is wrong with each.
-    pub passed_over: Vec<(Via, String)>,
+    passed_over: Vec<(Via, String)>,
 }
 
 impl fmt::Display for Choice {
@@ -57,7 +33,7 @@ struct Found {
 }
 
 /// The best way that works on this system, now, for this user.
-pub fn best_available() -> Choice {
+pub(super) fn best_available() -> Choice {
     choose(Found {
         ublk: usable("/dev/ublk-control")
             .and_then(|()| Err("its front end is not built yet".into())),
@@ -79,7 +55,7 @@ fn choose(found: Found) -> Choice {
             Err(why) => passed_over.push((via, why)),
         }
     }
-    let via = Via::Socket;
+    let via = Via::None;
     Choice { via, passed_over }
 }
 
@@ -121,7 +97,7 @@ mod tests {
         let choice = choose(found(false, false, true));
         let text = "loop; not ublk: absent; not nbd: absent";
         assert_eq!((choice.via, choice.to_string()), (Via::Loop, text.into()));
-        assert_eq!(choose(found(false, false, false)).via, Via::Socket);
+        assert_eq!(choose(found(false, false, false)).via, Via::None);
     }
 
     #[test]
