@@ -17,17 +17,11 @@ use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
 use forebay_subjects::cache::volume::{LOG_BYTES, fresh, identity};
 use forebay_units::ByteLen;
 
+use crate::stamped::write;
+
 const DATA_BYTES: u64 = 1 << 20;
 const LINE: u64 = 4096;
 const B_AT: usize = 512 << 10;
-
-async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
-    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
-    checked(volume)
-        .write(at, buf, Durability::Flush)
-        .await
-        .expect("write");
-}
 
 /// A volume with something in its log that is not home.
 fn dirty() -> Images {
@@ -240,11 +234,7 @@ fn a_data_device_changed_while_clean_is_noted() {
 #[test]
 fn a_data_device_known_by_other_names_is_noted() {
     let world = clean().world(2, None);
-    let (rt, log, data) = (
-        world.rt.clone(),
-        Rc::clone(&world.log),
-        Rc::clone(&world.data),
-    );
+    let (rt, log, data) = world.parts();
     let mut other = identity(DATA_BYTES);
     other.names = vec!["serial-2".into()];
     let attach = Volume::attach(rt, log, data, other, AttachOptions::default());

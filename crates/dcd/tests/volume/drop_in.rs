@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use forebay_dcd::{AttachOptions, CheckVerdict, CreateOptions, Volume, VolumeId};
-use forebay_device::{BufMut, Device, Durability, Geometry, RamDevice, Room};
+use forebay_device::{Device, Geometry, RamDevice, Room};
 use forebay_rng::Rng;
 use forebay_sim::history::{History, Shared, perform, random_action};
 use forebay_sim::stamp::stamp;
@@ -13,16 +13,10 @@ use forebay_subjects::cache::testbed::{Images, World, checked, fresh_log, read_a
 use forebay_subjects::cache::volume::{LOG_BYTES, identity};
 use forebay_units::ByteLen;
 
+use crate::stamped::write;
+
 const DATA_BYTES: u64 = 1 << 20;
 const LINE: u64 = 4096;
-
-async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
-    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
-    checked(volume)
-        .write(at, buf, Durability::Flush)
-        .await
-        .expect("write");
-}
 
 /// Random use, then a drain: the data device differs exactly where users wrote, and is the volume.
 #[test]

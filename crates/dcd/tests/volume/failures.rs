@@ -16,6 +16,8 @@ use forebay_subjects::cache::testbed::{Images, Memory, World, checked, fresh_log
 use forebay_subjects::cache::volume::{LOG_BYTES, VOLUME};
 use forebay_units::ByteLen;
 
+use crate::stamped::{holds, write};
+
 const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;
 /// Superblock B's place on the log.
@@ -31,20 +33,10 @@ fn witnessed() -> World {
     world().witnessed(&Rc::default())
 }
 
-async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
-    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
-    let done = checked(volume).write(at, buf, Durability::Flush).await;
-    done.expect("write");
-}
-
 async fn reads(volume: &Volume, id: u64, at: u64, len: u64) {
     let buf = BufMut::zeroed(len as usize);
     let bytes = checked(volume).read(at, buf).await.expect("read");
     assert!(bytes[..] == stamp(id, at, len)[..], "not what {id} wrote");
-}
-
-fn holds(image: &[u8], id: u64, at: u64, len: u64) -> bool {
-    image[at as usize..(at + len) as usize] == stamp(id, at, len)
 }
 
 async fn until_degraded(rt: &Rt, volume: &Volume) {
@@ -64,11 +56,7 @@ async fn until_degraded(rt: &Rt, volume: &Volume) {
 #[test]
 fn a_flush_after_the_log_failed_flushes_the_data_device() {
     let world = witnessed();
-    let (rt, log, data) = (
-        world.rt.clone(),
-        Rc::clone(&world.log),
-        Rc::clone(&world.data),
-    );
+    let (rt, log, data) = world.parts();
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
@@ -155,11 +143,7 @@ fn two_flushes_at_once_both_wait_for_what_went_past_the_log() {
 #[test]
 fn what_a_failed_flush_lost_while_the_log_was_rescued_is_written_again() {
     let world = witnessed();
-    let (rt, log, data) = (
-        world.rt.clone(),
-        Rc::clone(&world.log),
-        Rc::clone(&world.data),
-    );
+    let (rt, log, data) = world.parts();
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume
@@ -206,11 +190,7 @@ fn writers_go_on_when_a_slow_flush_ends_with_the_log_full_of_what_is_not_durable
 #[test]
 fn with_both_devices_failing_requests_end_with_errors() {
     let world = witnessed();
-    let (rt, log, data) = (
-        world.rt.clone(),
-        Rc::clone(&world.log),
-        Rc::clone(&world.data),
-    );
+    let (rt, log, data) = world.parts();
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         data.fail(|op, _| op != Op::Read);
@@ -253,11 +233,7 @@ fn with_both_devices_failing_it_still_detaches_and_says_that_something_is_lost()
 #[test]
 fn a_log_that_cannot_be_read_for_a_moment_loses_nothing() {
     let world = world();
-    let (rt, log, data) = (
-        world.rt.clone(),
-        Rc::clone(&world.log),
-        Rc::clone(&world.data),
-    );
+    let (rt, log, data) = world.parts();
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 16 * LINE).await;
         volume.flush().await.unwrap();
@@ -692,11 +668,7 @@ fn a_failed_flush_of_the_data_device_loses_nothing_of_what_others_write_home() {
 fn a_close_in_a_rescue_gives_up_nothing_that_was_not_tried() {
     let world = world();
     world.data.slowest.set(Duration::from_millis(400));
-    let (rt, log, data) = (
-        world.rt.clone(),
-        Rc::clone(&world.log),
-        Rc::clone(&world.data),
-    );
+    let (rt, log, data) = world.parts();
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 8 * LINE).await;
         volume.flush().await.unwrap();

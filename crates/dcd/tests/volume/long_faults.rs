@@ -6,13 +6,15 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachError, AttachOptions, DrainError, Mode, Volume};
-use forebay_device::{BufMut, Device, DeviceError, Durability, Op};
+use forebay_dcd::{AttachError, AttachOptions, DrainError, Mode};
+use forebay_device::{BufMut, Device, DeviceError, Op};
 use forebay_rt::Rt;
 use forebay_sim::disk::Coin;
 use forebay_sim::stamp::stamp;
 use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
 use forebay_units::ByteLen;
+
+use crate::stamped::{holds, try_write, write};
 
 const DATA_BYTES: u64 = 16 << 20;
 const LINE: u64 = 4096;
@@ -21,19 +23,6 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 fn world() -> World {
     Images::fresh(DATA_BYTES).world(1, None)
-}
-
-async fn try_write(volume: &Volume, id: u64, at: u64, len: u64) -> Result<(), DeviceError> {
-    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
-    checked(volume).write(at, buf, Durability::Flush).await
-}
-
-async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
-    try_write(volume, id, at, len).await.expect("write");
-}
-
-fn holds(image: &[u8], id: u64, at: u64, len: u64) -> bool {
-    image[at as usize..(at + len) as usize] == stamp(id, at, len)
 }
 
 async fn until(rt: &Rt, what: impl Fn() -> bool) {
@@ -47,11 +36,7 @@ async fn until(rt: &Rt, what: impl Fn() -> bool) {
 fn what_cannot_be_read_from_the_log_for_hours_is_not_lost() {
     for span in [Duration::from_secs(12), 5 * HOUR] {
         let world = world();
-        let (rt, log, data) = (
-            world.rt.clone(),
-            Rc::clone(&world.log),
-            Rc::clone(&world.data),
-        );
+        let (rt, log, data) = world.parts();
         world.with_volume(AttachOptions::default(), move |volume| async move {
             write(&volume, 1, 64 * LINE, 60 * LINE).await;
             volume.flush().await.unwrap();
@@ -76,11 +61,7 @@ fn what_cannot_be_read_from_the_log_for_hours_is_not_lost() {
 fn a_log_that_is_away_after_a_flush_loses_nothing_however_long() {
     for span in [Duration::from_secs(15), 3 * HOUR] {
         let world = world();
-        let (rt, log, data) = (
-            world.rt.clone(),
-            Rc::clone(&world.log),
-            Rc::clone(&world.data),
-        );
+        let (rt, log, data) = world.parts();
         world.with_volume(AttachOptions::default(), move |volume| async move {
             write(&volume, 1, 64 * LINE, 120 * LINE).await;
             volume.flush().await.unwrap();

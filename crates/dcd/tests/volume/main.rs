@@ -13,3 +13,4 @@ mod model;
 mod pressure;
 mod salvage;
 mod slow_disk;
+mod stamped;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{AttachOptions, Status, Volume};
-use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_device::{BufMut, Device};
 use forebay_rng::Rng;
 use forebay_rt::VirtualTime;
 use forebay_sim::disk::{Coin, Image};
@@ -14,6 +14,8 @@ use forebay_subjects::cache::testbed::{World, checked};
 use forebay_subjects::cache::volume::{Medium, with_log};
 use forebay_units::ByteLen;
 use futures_util::future::join_all;
+
+use crate::stamped::write;
 
 const LINE: u64 = 4096;
 const LINES: u64 = 128 << 10;
@@ -37,11 +39,6 @@ fn medium() -> Medium {
 
 fn world(seed: u64, medium: Medium) -> World {
     World::new(seed, None, &medium, 512, Rc::new(VirtualTime::new()))
-}
-
-async fn write(volume: &Volume, id: u64, at: u64, len: u64) -> Result<(), DeviceError> {
-    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
-    checked(volume).write(at, buf, Durability::Flush).await
 }
 
 fn assert_within_bound(status: &Status) {
@@ -91,7 +88,7 @@ fn single_sectors_far_apart_can_be_written_for_ever_within_the_bound() {
             |volume, n| async move {
                 // Each in a line of its own, and none again before all others.
                 let at = n * 7919 % LINES * LINE + n % 8 * 512;
-                write(&volume, n, at, 512).await.unwrap();
+                write(&volume, n, at, 512).await;
             },
         );
     }
@@ -111,14 +108,14 @@ fn long_writes_and_discards_among_single_sectors_stay_within_the_bound() {
         let rng = Rng::new(n);
         let line = rng.below(LINES - 256);
         match n % 1000 {
-            0 => write(&volume, n, line * LINE + 512, 1 << 20).await.unwrap(),
+            0 => write(&volume, n, line * LINE + 512, 1 << 20).await,
             1 => {
                 let range = line * LINE..(line + 256) * LINE;
                 checked(&volume).discard(range).await.unwrap();
             }
             _ => {
                 let at = n * 7919 % LINES * LINE + rng.below(8) * 512;
-                write(&volume, n, at, 512).await.unwrap();
+                write(&volume, n, at, 512).await;
             }
         }
     });
@@ -132,7 +129,7 @@ fn a_map_larger_than_the_bound_is_taken_up_and_destaged_until_there_is_room() {
     before.data.slowest.set(Duration::from_secs(1000));
     before.with_volume(AttachOptions::default(), |volume| async move {
         for n in 0..SECTORS {
-            write(&volume, 1, n * LINE, 512).await.unwrap();
+            write(&volume, 1, n * LINE, 512).await;
         }
         volume.flush().await.unwrap();
         assert!(volume.status().map_bytes > BOUND.0);
@@ -141,7 +138,7 @@ fn a_map_larger_than_the_bound_is_taken_up_and_destaged_until_there_is_room() {
     after.with_volume(bounded(), |volume| async move {
         assert!(volume.status().map_bytes > BOUND.0);
         // Waits until there is room.
-        write(&volume, 2, SECTORS * LINE, 512).await.unwrap();
+        write(&volume, 2, SECTORS * LINE, 512).await;
         let status = volume.status();
         assert!(
             status.destaged_bytes > 0,

@@ -5,25 +5,21 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachOptions, DrainError, Volume};
-use forebay_device::{BufMut, Device, DeviceError, Durability, Op};
+use forebay_dcd::{AttachOptions, DrainError};
+use forebay_device::{DeviceError, Op};
 use forebay_rng::Rng;
 use forebay_sim::disk::Coin;
 use forebay_sim::history::{Action, History, Shared, perform, random_action};
-use forebay_sim::stamp::stamp;
 use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
 use futures_util::future::{join, join_all};
+
+use crate::stamped::write;
 
 const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;
 
 fn world(seed: u64) -> World {
     Images::fresh(DATA_BYTES).world(seed, None)
-}
-
-async fn write(volume: &Volume, id: u64, at: u64, len: u64) -> Result<(), DeviceError> {
-    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
-    checked(volume).write(at, buf, Durability::Flush).await
 }
 
 #[test]
@@ -41,9 +37,7 @@ fn writers_to_a_full_log_before_a_slow_device_are_slowed_and_all_served_alike() 
                 let len = LINE << (n as u64 % 4 * 2);
                 while !until.get() {
                     let at = (n as u64 * 17 + count.get()) * LINE % (DATA_BYTES - len);
-                    write(volume, n as u64, at / LINE * LINE, len)
-                        .await
-                        .unwrap();
+                    write(volume, n as u64, at / LINE * LINE, len).await;
                     count.set(count.get() + 1);
                     rt.yield_now().await;
                     until.set(volume.status().log_written_bytes > 40 << 20);
@@ -81,7 +75,7 @@ fn buffers_stay_bounded_when_the_log_device_is_slow() {
             async move {
                 for k in 0..40 {
                     let at = (n * 40 + k) * 8 * LINE % DATA_BYTES;
-                    write(volume, n, at, 8 * LINE).await.unwrap();
+                    write(volume, n, at, 8 * LINE).await;
                     highest.set(highest.get().max(volume.status().buffer_bytes));
                 }
             }
@@ -105,7 +99,7 @@ fn a_drain_ends_though_users_never_stop_writing() {
                         break;
                     }
                     let at = (n * 100 + k % 100) * LINE;
-                    write(volume, n, at, LINE).await.unwrap();
+                    write(volume, n, at, LINE).await;
                     rt.sleep(Duration::from_micros(200)).await;
                 }
             }
@@ -181,7 +175,7 @@ fn a_drain_that_is_overtaken_by_a_close_says_what_is_left() {
     world.data.fail(|op, _| op == Op::Write);
     let rt = world.rt.clone();
     world.with_volume(AttachOptions::default(), |volume| async move {
-        write(&volume, 1, 64 * LINE, LINE).await.unwrap();
+        write(&volume, 1, 64 * LINE, LINE).await;
         let close = async {
             rt.sleep(Duration::from_secs(5)).await;
             volume.close().await.unwrap();
@@ -214,13 +208,13 @@ fn a_burst_into_an_almost_empty_log_does_not_wait_for_destaging_to_wake() {
     world.data.slowest.set(micros);
     let rt = world.rt.clone();
     world.with_volume(AttachOptions::default(), move |volume| async move {
-        write(&volume, 1, 64 * LINE, LINE).await.unwrap();
+        write(&volume, 1, 64 * LINE, LINE).await;
         // Now it sleeps for as long as a log that is nearly empty lets it.
         rt.sleep(Duration::from_millis(5)).await;
         for n in 0..64 {
             let began = rt.now();
             let at = n % 16 * 32 * LINE;
-            write(&volume, n, at, 32 * LINE).await.unwrap();
+            write(&volume, n, at, 32 * LINE).await;
             let took = rt.now().since(began);
             assert!(took < 500 * micros, "write {n} took {took:?}");
         }

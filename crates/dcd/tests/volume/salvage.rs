@@ -6,28 +6,19 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{AttachOptions, CheckReport, SalvageError, SalvageReport, Volume};
-use forebay_device::{BufMut, Device, Durability, Op};
+use forebay_device::{Device, Op};
 use forebay_log::{SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
 use forebay_sim::disk::Coin;
-use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{Images, World, checked};
+use forebay_subjects::cache::testbed::{Images, World};
 use forebay_subjects::cache::volume::identity;
+
+use crate::stamped::{holds, write};
 
 const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;
 const SEGMENTS_AT: u64 = 1 << 20;
 /// What is lost in the beginning: 40 lines from here.
 const LOST: Range<u64> = 64 * LINE..104 * LINE;
-
-async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
-    let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
-    let done = checked(volume).write(at, buf, Durability::Flush).await;
-    done.expect("write");
-}
-
-fn holds(image: &[u8], id: u64, at: u64, len: u64) -> bool {
-    image[at as usize..(at + len) as usize] == stamp(id, at, len)
-}
 
 /// What is left of a world in which a log was given up while what it held could not be read; `since`
 /// says what happens then, before the volume is closed.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use forebay_dcd::{AttachError, AttachOptions, AttachReport, Testimony, Volume, VolumeId, Witness};
 use forebay_device::{BufMut, Checked, Device, DeviceError};
-use forebay_rt::{Driver, VirtualTime};
+use forebay_rt::{Driver, Rt, VirtualTime};
 use forebay_sim::disk::{Coin, Disk, Image};
 use forebay_sim::machine::Machine;
 use forebay_sim::role::Each;
@@ -85,6 +85,15 @@ impl World {
         let witness = Rc::clone(witness) as Rc<dyn Witness>;
         self.witness.replace(Some(witness));
         self
+    }
+
+    /// The clock, the log's disk and the data's, for a task to take along.
+    pub fn parts(&self) -> (Rt, Rc<Disk>, Rc<Disk>) {
+        (
+            self.machine.rt.clone(),
+            Rc::clone(&self.log),
+            Rc::clone(&self.data),
+        )
     }
 
     /// Attaches the volume and gives it to `each`.
