@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::fingerprint::Fingerprint;
 use crate::pacing::Priority;
 use crate::piece::{Loaded, Piece};
+use crate::trouble::Streak;
 
 /// Home writes under way at once.
 const DEPTH: usize = 64;
@@ -65,6 +66,13 @@ pub(crate) struct Homeward {
     pub(crate) stopped: bool,
 }
 
+/// How reads of the log went so far.
+struct Tried<'a> {
+    /// Those that failed one after the other.
+    failures: Cell<u32>,
+    streak: Streak<'a>,
+}
+
 /// Pieces that lie near each other in the log.
 struct Run {
     pieces: Vec<Piece>,
@@ -105,18 +113,18 @@ impl Engine {
         let most = self.speed.borrow().log_bytes(patience) / SECTOR_BYTES;
         let sectors_max = (most / 2).clamp(RUN_SECTORS_MIN, RUN_SECTORS_MAX);
         let depth = (most / sectors_max).clamp(1, READS as u64) as usize;
-        // Reads that failed one after the other.
-        let failures = &Cell::new(0);
+        let tried = &Tried {
+            failures: Cell::new(0),
+            streak: Streak::of_log(self, priority),
+        };
         let runs = runs(&self.log, pieces, sectors_max).into_iter().enumerate();
         let reads = runs.map(|(n, run)| async move {
             let called_off = self.give_way(priority).await.is_err();
-            if called_off || self.is_hopeless(failures) && !n.is_multiple_of(SAMPLE) {
+            if called_off || self.is_hopeless(tried) && !n.is_multiple_of(SAMPLE) {
                 return (run, None);
             }
             let began = self.rt.now();
-            let bytes = self
-                .read_log(run.pieces[0].addr, run.sectors, failures)
-                .await;
+            let bytes = self.read_log(run.pieces[0].addr, run.sectors, tried).await;
             if run.sectors >= RUN_SECTORS_MIN / 2 {
                 let span = self.rt.now().since(began);
                 let bytes = run.sectors * SECTOR_BYTES;
@@ -136,9 +144,9 @@ impl Engine {
                 // A run that cannot be read may be unreadable in one place only.
                 let data = match &bytes {
                     Some(Ok(bytes)) => Ok(bytes.slice(from..from + piece.bytes())),
-                    Some(Err(error)) if self.is_hopeless(failures) => Err(Some(error.clone())),
+                    Some(Err(error)) if self.is_hopeless(tried) => Err(Some(error.clone())),
                     Some(Err(_)) => {
-                        let read = self.read_log(piece.addr, piece.sectors.into(), failures);
+                        let read = self.read_log(piece.addr, piece.sectors.into(), tried);
                         read.await.map_err(Some)
                     }
                     None => Err(None),
@@ -159,16 +167,25 @@ impl Engine {
     }
 
     /// Reads from the log, and counts the reads that failed one after the other.
-    async fn read_log(&self, addr: Addr, sectors: u64, failures: &Cell<u32>) -> Result<Buf> {
+    async fn read_log(&self, addr: Addr, sectors: u64, tried: &Tried<'_>) -> Result<Buf> {
         let read = self.log.read(addr, sectors).await;
-        failures.set(read.as_ref().map_or(failures.get() + 1, |_| 0));
+        match &read {
+            Ok(_) => {
+                tried.failures.set(0);
+                tried.streak.worked();
+            }
+            Err(error) => {
+                tried.failures.set(tried.failures.get() + 1);
+                tried.streak.failed(error);
+            }
+        }
         read
     }
 
     /// True if what was tried last failed so often that the rest need not be tried one by one; not if
     /// what cannot be read is to be given up.
-    fn is_hopeless(&self, failures: &Cell<u32>) -> bool {
-        failures.get() >= HOPELESS_AFTER && !self.faults.borrow().gives_up()
+    fn is_hopeless(&self, tried: &Tried<'_>) -> bool {
+        tried.failures.get() >= HOPELESS_AFTER && !self.faults.borrow().gives_up()
     }
 
     /// Writes the live parts of pieces home, in the order of their addresses, neighbours together.
@@ -186,9 +203,13 @@ impl Engine {
         let (mut out, mut failed) = (Homeward::default(), Vec::new());
         let mut under_way = FuturesUnordered::new();
         let mut next = 0;
+        let streak = Streak::of_home(self, priority);
         let mut note = |out: &mut Homeward, run: Range<usize>, done: Result<u64>| match done {
             Ok(written) => {
-                out.succeeded |= written > 0;
+                if written > 0 {
+                    out.succeeded = true;
+                    streak.worked();
+                }
                 out.written += written;
                 let pieces = loaded[run.clone()].iter();
                 out.taken
@@ -197,6 +218,7 @@ impl Engine {
                 self.pace.borrow_mut().went_home(run.len(), now);
             }
             Err(error) => {
+                streak.failed(&error);
                 out.error = Some(error);
                 failed.push(run);
             }
@@ -234,7 +256,7 @@ impl Engine {
         }
         drop(under_way);
         out.untried = loaded.len() - next;
-        self.try_one_by_one(&loaded, failed, thorough, &mut out)
+        self.try_one_by_one(&loaded, failed, (thorough, &streak), &mut out)
             .await;
         out
     }
@@ -244,7 +266,7 @@ impl Engine {
         &self,
         loaded: &[Loaded],
         mut failed: Vec<Range<usize>>,
-        thorough: bool,
+        (thorough, streak): (bool, &Streak<'_>),
         out: &mut Homeward,
     ) {
         failed.sort_unstable_by_key(|run| run.start);
@@ -253,12 +275,16 @@ impl Engine {
             let one = std::slice::from_ref(&loaded[n]);
             match self.write_run_home(one).await {
                 Ok(written) => {
-                    out.succeeded |= written > 0;
+                    if written > 0 {
+                        out.succeeded = true;
+                        streak.worked();
+                    }
                     out.written += written;
                     let piece = &loaded[n].piece;
                     out.taken.push((piece.line, piece.addr));
                 }
                 Err(error) => {
+                    streak.failed(&error);
                     out.error = Some(error);
                     out.refused.extend_from_slice(one);
                 }

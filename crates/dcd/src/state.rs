@@ -13,7 +13,7 @@ mod service;
 mod speed;
 
 pub(crate) use activity::Activity;
-pub(crate) use faults::Faults;
+pub(crate) use faults::{Faults, Trouble};
 pub(crate) use pace::Pace;
 pub(crate) use past_log::PastLog;
 pub(crate) use refused::Refused;

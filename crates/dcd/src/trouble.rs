@@ -5,6 +5,7 @@
 //! counted from when the trouble began and not from when they came, and then get an error until it is
 //! over: nobody waits twice for what is known not to answer.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,77 @@ use forebay_device::DeviceError;
 use futures_util::future::{Either, select};
 
 use crate::engine::Engine;
+use crate::pacing::Priority;
+use crate::state::{Faults, Trouble};
+
+/// What shows of a device while much is tried on it, one after the other: if all fails, patience counts
+/// from the first failure, and not from when everything has been tried, which may take very long.
+///
+/// For the rescue alone: destaging goes by windows, each of which ends soon and says how.
+pub(crate) struct Streak<'a> {
+    engine: &'a Engine,
+    trouble: fn(&mut Faults) -> &mut Trouble,
+    what: &'static str,
+    heeded: bool,
+    /// The trouble that goes on began here.
+    began: Cell<bool>,
+}
+
+impl<'a> Streak<'a> {
+    /// Of writes to the data device.
+    pub(crate) fn of_home(engine: &'a Engine, priority: Priority) -> Streak<'a> {
+        fn trouble(faults: &mut Faults) -> &mut Trouble {
+            &mut faults.data
+        }
+        Streak::new(engine, trouble, "the data device fails", priority)
+    }
+
+    /// Of reads of the log.
+    pub(crate) fn of_log(engine: &'a Engine, priority: Priority) -> Streak<'a> {
+        fn trouble(faults: &mut Faults) -> &mut Trouble {
+            &mut faults.log
+        }
+        Streak::new(engine, trouble, "the failed log cannot be read", priority)
+    }
+
+    fn new(
+        engine: &'a Engine,
+        trouble: fn(&mut Faults) -> &mut Trouble,
+        what: &'static str,
+        priority: Priority,
+    ) -> Streak<'a> {
+        Streak {
+            engine,
+            trouble,
+            what,
+            heeded: priority == Priority::Rescue,
+            began: Cell::new(false),
+        }
+    }
+
+    /// The device did what it was asked.
+    pub(crate) fn worked(&self) {
+        if self.began.take() {
+            (self.trouble)(&mut self.engine.faults.borrow_mut()).clear();
+        }
+    }
+
+    /// It did not.
+    pub(crate) fn failed(&self, error: &DeviceError) {
+        if !self.heeded || self.engine.is_stopping() {
+            return;
+        }
+        let mut faults = self.engine.faults.borrow_mut();
+        let trouble = (self.trouble)(&mut faults);
+        if trouble.cause().is_none() {
+            trouble.note(self.engine.rt.now(), format!("{}: {error}", self.what));
+            self.began.set(true);
+            drop(faults);
+            self.engine.log.notify();
+            self.engine.signals.settled.notify_all();
+        }
+    }
+}
 
 impl Engine {
     /// The data device failed to do what destaging or the rescue needs.

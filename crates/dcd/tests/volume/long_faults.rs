@@ -119,6 +119,56 @@ fn what_cannot_be_read_is_lost_when_an_administrator_says_so_and_is_read_once_mo
     });
 }
 
+/// A log with much that lies apart, which takes nothing from now on, and then one user.
+fn waits_for_a_rescue(fault: impl FnOnce(&World) + 'static) -> Duration {
+    let world = world();
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        for n in 0..600 {
+            write(&volume, 1, n * 5 * LINE, LINE).await;
+        }
+        volume.flush().await.unwrap();
+    });
+    // Nothing of it is in memory.
+    let world = Rc::new(world.after_cut(Coin::Drop).world(2, None));
+    let (rt, its) = (world.rt.clone(), Rc::clone(&world));
+    let took = world.with_volume(AttachOptions::default(), move |volume| async move {
+        fault(&its);
+        write(&volume, 2, 4000 * LINE, LINE).await;
+        let began = rt.now();
+        volume.flush().await.expect_err("it is nowhere yet");
+        rt.now().since(began)
+    });
+    took.expect("no cut")
+}
+
+/// Found by the simulator (seed 1753279387273436): 800 writes at home, each of which failed after a third of
+/// a second, were tried before anybody's patience began.
+#[test]
+fn patience_with_a_data_device_that_fails_slowly_begins_with_its_first_failure() {
+    let took = waits_for_a_rescue(|world| {
+        world.log.fail(|op, _| op != Op::Read);
+        world.data.slowest.set(Duration::from_millis(600));
+        // The first writes show how slow it is, so that few are under way at once.
+        let writes = Cell::new(0);
+        world.data.fail(move |op, _| {
+            writes.set(writes.get() + u32::from(op == Op::Write));
+            op == Op::Write && writes.get() > 100
+        });
+    });
+    let patience = AttachOptions::default().patience;
+    assert!((patience..patience * 5 / 4).contains(&took), "{took:?}");
+}
+
+#[test]
+fn patience_with_a_log_that_is_read_slowly_in_vain_begins_with_the_first_failure() {
+    let took = waits_for_a_rescue(|world| {
+        world.log.slowest.set(Duration::from_secs(4));
+        world.log.fail(|_, _| true);
+    });
+    let patience = AttachOptions::default().patience;
+    assert!((patience..patience * 5 / 4).contains(&took), "{took:?}");
+}
+
 /// Found by a review: one write at home failed, and 2,480 of 6,400 writes with it, though the next
 /// attempt succeeded half a second later.
 #[test]
