@@ -169,6 +169,50 @@ fn patience_with_a_log_that_is_read_slowly_in_vain_begins_with_the_first_failure
     assert!((patience..patience * 5 / 4).contains(&took), "{took:?}");
 }
 
+/// Whatever had come of it, what was flushed is there, or is said to be lost: at every request.
+#[test]
+fn the_power_may_go_anywhere_while_what_cannot_be_read_is_given_up() {
+    let first = world();
+    first.with_volume(AttachOptions::default(), |volume| async move {
+        write(&volume, 1, 64 * LINE, 60 * LINE).await;
+        volume.flush().await.unwrap();
+    });
+    let dirty = first.after_cut(Coin::Drop);
+    let mut lost = Vec::new();
+    for cut_at in 0.. {
+        let world = dirty.world(2, Some(cut_at));
+        let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+        let ended = world.with_volume(AttachOptions::default(), move |volume| async move {
+            let bad = SEGMENTS_AT + 5 * LINE..SEGMENTS_AT + 6 * LINE;
+            log.fail(move |op, range| {
+                op == Op::Read && range.start < bad.end && bad.start < range.end
+            });
+            rt.sleep(Duration::from_secs(10)).await;
+            volume.give_up_unreadable();
+            volume.drain().await.expect_err("one line of it is lost");
+        });
+        let next = world.after_cut(Coin::Blocks(cut_at)).world(3, None);
+        let unread = next.with_volume(AttachOptions::default(), move |volume| async move {
+            let mut unread = 0;
+            for line in 64..124 {
+                let buf = BufMut::zeroed(LINE as usize);
+                match checked(&volume).read(line * LINE, buf).await {
+                    Ok(read) => assert!(read[..] == stamp(1, line * LINE, LINE)[..], "{cut_at}"),
+                    Err(_) => unread += LINE,
+                }
+            }
+            assert_eq!(volume.status().damaged_bytes, unread, "{cut_at}");
+            unread
+        });
+        lost.push(unread.expect("no cut"));
+        if ended.is_some() {
+            break;
+        }
+    }
+    assert_eq!(lost.first(), Some(&0), "nothing was given up yet");
+    assert_eq!(lost.last(), Some(&LINE));
+}
+
 /// Found by a review: one write at home failed, and 2,480 of 6,400 writes with it, though the next
 /// attempt succeeded half a second later.
 #[test]
