@@ -213,7 +213,8 @@ pub(crate) struct ServeArgs {
     /// tcp:ADDRESS:PORT. There is no authentication on TCP.
     #[arg(long, value_name = "WHERE")]
     pub(crate) listen: Option<Listen>,
-    /// When a write is acknowledged: flush (at once; a flush makes it durable) or write (when it is
+    /// When a write is acknowledged: flush (at once; a flush makes it durable), handover (when the log
+    /// device has it, so that it outlives the daemon; a flush makes it durable) or write (when it is
     /// durable).
     #[arg(long, value_name = "WHEN")]
     pub(crate) durability: Option<Acknowledge>,

@@ -19,6 +19,7 @@ use futures_util::future::{Either, select};
 use crate::engine::{Engine, sectors};
 use crate::home::LoadedPieces;
 use crate::marks::home_parts;
+use crate::options::Acknowledge;
 use crate::pacing::Priority;
 use crate::piece::{Loaded, Piece, bytes_of};
 use crate::policy;
@@ -333,11 +334,11 @@ impl Engine {
 
     /// A write without a log. Where the log or its buffer holds something older, that is forgotten only
     /// when the new data is durable: the data device could still lose it, and the older copy is durable.
-    pub(crate) async fn write_home(&self, at: u64, buf: Buf, durable: bool) -> Result<()> {
+    pub(crate) async fn write_home(&self, at: u64, buf: Buf, when: Acknowledge) -> Result<()> {
         let range = sectors(&(at..at + buf.len() as u64));
         let _turn = self.home.lock(range.clone()).await;
         let held = self.map.borrow().overlaps(range.clone());
-        let durability = if durable || held {
+        let durability = if when > Acknowledge::Flush || held {
             Durability::Fua
         } else {
             Durability::Flush

@@ -124,7 +124,7 @@ impl Engine {
         let geometry = Geometry {
             block_size,
             physical_block_size: below.physical_block_size.max(block_size),
-            volatile: options.acknowledge == Acknowledge::Flush,
+            volatile: options.acknowledge < Acknowledge::Write,
             // Where home discards nothing, a discard would only bring old data back to light.
             discard_granularity: match below.discard_granularity {
                 0 => 0,

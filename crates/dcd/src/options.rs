@@ -8,25 +8,31 @@ use forebay_units::ByteLen;
 use serde::Serialize;
 
 /// When a write is acknowledged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+///
+/// Each holds at least what those before it do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Acknowledge {
     /// Once it is in the segment buffer: the paper's immediate report. Durable with the next flush.
     #[default]
     Flush,
+    /// Once a device has it, perhaps in its cache: it outlives this process, and is durable with the
+    /// next flush.
+    Handover,
     /// Once it is durable.
     Write,
 }
 
 /// A text that says of no moment when a write is acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is none of flush, write")]
+#[error("\"{0}\" is none of flush, handover, write")]
 pub struct ParseAcknowledgeError(String);
 
 impl fmt::Display for Acknowledge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Acknowledge::Flush => "flush",
+            Acknowledge::Handover => "handover",
             Acknowledge::Write => "write",
         })
     }
@@ -38,6 +44,7 @@ impl FromStr for Acknowledge {
     fn from_str(text: &str) -> Result<Acknowledge, ParseAcknowledgeError> {
         match text {
             "flush" => Ok(Acknowledge::Flush),
+            "handover" => Ok(Acknowledge::Handover),
             "write" => Ok(Acknowledge::Write),
             _ => Err(ParseAcknowledgeError(text.into())),
         }
@@ -87,10 +94,10 @@ mod tests {
 
     #[test]
     fn when_a_write_is_acknowledged_prints_as_it_reads_and_all_else_is_refused() {
-        for text in ["flush", "write"] {
+        for text in ["flush", "handover", "write"] {
             assert_eq!(text.parse::<Acknowledge>().unwrap().to_string(), text);
         }
         let error = "never".parse::<Acknowledge>().unwrap_err().to_string();
-        assert_eq!(error, "\"never\" is none of flush, write");
+        assert_eq!(error, "\"never\" is none of flush, handover, write");
     }
 }

@@ -36,13 +36,15 @@ impl Engine {
     pub(crate) async fn write(&self, at: u64, buf: Buf, durability: Durability) -> Result<()> {
         let request = self.request(Op::Write)?;
         let len = buf.len() as u64;
-        let durable =
-            durability == Durability::Fua || self.options.acknowledge == Acknowledge::Write;
+        let when = match durability {
+            Durability::Fua => Acknowledge::Write,
+            Durability::Flush => self.options.acknowledge,
+        };
         // What is rare is boxed, here and below: a request's future is allocated whole, and should
         // be no larger than what every request needs.
         let bypass = self.options.bypass.is_some();
-        if !bypass || !Box::pin(self.try_bypass(at, &buf, durable)).await? {
-            self.write_to_log(at, buf, durable).await?;
+        if !bypass || !Box::pin(self.try_bypass(at, &buf, when)).await? {
+            self.write_to_log(at, buf, when).await?;
         }
         let mut counters = self.counters.borrow_mut();
         counters.writes += 1;
@@ -51,7 +53,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn write_to_log(&self, at: u64, buf: Buf, durable: bool) -> Result<()> {
+    async fn write_to_log(&self, at: u64, buf: Buf, when: Acknowledge) -> Result<()> {
         let mut done = 0;
         while done < buf.len() {
             let n = (buf.len() - done).min(ATOMIC_BYTES as usize);
@@ -62,11 +64,27 @@ impl Engine {
                 .await?
             {
                 Admitted::ToLog => self.append(at, &part),
-                Admitted::Home => Box::pin(self.write_home(at, part, durable)).await?,
+                Admitted::Home => Box::pin(self.write_home(at, part, when)).await?,
             }
         }
-        if durable {
-            Box::pin(self.make_durable(self.log.last_record())).await?;
+        self.settle(Op::Write, when).await
+    }
+
+    /// Returns when what was appended may be acknowledged.
+    async fn settle(&self, op: Op, when: Acknowledge) -> Result<()> {
+        let target = self.log.last_record();
+        match when {
+            Acknowledge::Flush => Ok(()),
+            Acknowledge::Handover => Box::pin(self.hand_over(op, target)).await,
+            Acknowledge::Write => Box::pin(self.make_durable(target)).await,
+        }
+    }
+
+    /// Waits until the log device has every record up to `target`. Of a log that has failed nothing
+    /// says what a process after this one would find in it: there all is made durable instead.
+    async fn hand_over(&self, op: Op, target: RecordSeq) -> Result<()> {
+        if self.log.failure().is_some() || self.log.hand_over(target).await.is_err() {
+            return self.flush_home(op).await;
         }
         Ok(())
     }
@@ -165,7 +183,7 @@ impl Engine {
     }
 
     /// Takes a large write straight home, if that is wished and nothing of its range is cached.
-    async fn try_bypass(&self, at: u64, buf: &Buf, durable: bool) -> Result<bool> {
+    async fn try_bypass(&self, at: u64, buf: &Buf, when: Acknowledge) -> Result<bool> {
         let len = buf.len() as u64;
         let range = at..at + len;
         let wished = self.options.bypass.is_some_and(|from| len >= from.0);
@@ -179,10 +197,9 @@ impl Engine {
         if cached() {
             return Ok(false);
         }
-        let durability = if durable {
-            Durability::Fua
-        } else {
-            Durability::Flush
+        let durability = match when {
+            Acknowledge::Flush | Acknowledge::Handover => Durability::Flush,
+            Acknowledge::Write => Durability::Fua,
         };
         let written = self.write_past_log(at, buf.clone(), durability);
         if let Err(error) = written.await {
@@ -220,9 +237,7 @@ impl Engine {
                 self.rt.yield_now().await;
             }
         }
-        if self.options.acknowledge == Acknowledge::Write {
-            self.make_durable(self.log.last_record()).await?;
-        }
+        self.settle(op, self.options.acknowledge).await?;
         self.counters.borrow_mut().discards += 1;
         Ok(())
     }

@@ -385,6 +385,12 @@ impl State {
             .map_or(self.taken, |first| first.prev())
     }
 
+    /// The newest record that a recovery finds, with all before it and no part of a write, if the device
+    /// loses nothing.
+    pub(crate) fn handed_over(&self) -> RecordSeq {
+        self.group_end(self.written())
+    }
+
     /// The last record up to `limit` that ends a whole write.
     pub(crate) fn group_end(&self, limit: RecordSeq) -> RecordSeq {
         let mut end = limit;

@@ -2,7 +2,8 @@
 //!
 //! Three workers. The *pump* keeps a few writes on the device while there are composed records. The
 //! *ticker* composes the open record when it has waited `max_delay`. A *round*, run while anyone
-//! waits for durability, composes, waits for the writes, and flushes the device once for all of them.
+//! waits for durability, composes, waits for the writes, and flushes the device once for all of them. For those who wait only until the
+//! device has something, records are composed as soon as it has little to do.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::Rc;
@@ -22,6 +23,9 @@ use crate::state::copies::CopyStates;
 /// Writes kept on the device at once: enough that it never waits for us, few enough that records
 /// grow while it works.
 const JOBS_MAX: usize = 4;
+/// Writes on the device at which the next record leaves at once, if anybody waits for the device to have
+/// it: one is under way while another gathers what comes meanwhile.
+const HAND_OVER_JOBS: usize = 2;
 /// While the device has nothing to do, a record leaves as soon as it is this long, in bytes.
 const EAGER_BYTES: u32 = 256 << 10;
 
@@ -67,9 +71,12 @@ pub(crate) struct Inner {
     pub(crate) progress: Event,
     /// Something became durable, or the log failed: what those wait for who wait for a flush.
     durable: Event,
+    /// The device has written something, or the log failed: what those wait for who hand over.
+    written: Event,
     failed: RefCell<Option<LogError>>,
     failure: Event,
     round: Cell<bool>,
+    handing_over: Cell<bool>,
     /// The open record and when the ticker closes it.
     deadline: Cell<Option<(RecordSeq, Instant)>>,
     stats: Cell<LogStats>,
@@ -105,9 +112,11 @@ impl Log {
             work: Event::new(),
             progress: Event::new(),
             durable: Event::new(),
+            written: Event::new(),
             failed: RefCell::new(None),
             failure: Event::new(),
             round: Cell::new(false),
+            handing_over: Cell::new(false),
             deadline: Cell::new(None),
             stats: Cell::default(),
         });
@@ -255,6 +264,25 @@ impl Log {
         }
     }
 
+    /// Returns when the device has every record up to `target`, perhaps only in its cache: a process
+    /// after this one finds them, unless the power goes first.
+    ///
+    /// # Errors
+    /// If the log has failed.
+    pub async fn hand_over(&self, target: RecordSeq) -> Result<(), LogError> {
+        loop {
+            let written = self.inner.written.listen();
+            if self.state().handed_over() >= target {
+                return Ok(());
+            }
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            self.inner.start_hand_over();
+            written.await;
+        }
+    }
+
     /// Ends the open segment, so that it can be destaged once it is durable.
     pub fn seal(&self) {
         let mut state = self.state_mut();
@@ -300,6 +328,7 @@ impl Inner {
         drop(failed);
         self.failure.notify_all();
         self.durable.notify_all();
+        self.written.notify_all();
         self.progress.notify_all();
         error
     }
@@ -339,6 +368,15 @@ impl Inner {
             self.rt.spawn(round(Rc::clone(self))).detach();
         }
     }
+
+    /// Sends off what was appended, unless the device has enough to do. In a task, so that all who
+    /// come at this moment go together.
+    fn start_hand_over(self: &Rc<Self>) {
+        let busy = self.state.borrow().jobs_in_flight() >= HAND_OVER_JOBS;
+        if !busy && !self.handing_over.replace(true) {
+            self.rt.spawn(hand_over(Rc::clone(self))).detach();
+        }
+    }
 }
 
 /// Keeps the device supplied with composed records, oldest first.
@@ -374,6 +412,7 @@ async fn write_job(inner: Rc<Inner>, id: u64, job: Job) {
                 stats.writes += 1;
             });
             inner.work.notify_all();
+            inner.written.notify_all();
             inner.progress.notify_all();
         }
         // The job stays in flight for ever, so nothing from it on ever counts as written, and its
@@ -404,6 +443,20 @@ async fn ticker(inner: Rc<Inner>) {
         }
         drop(state);
         inner.work.notify_all();
+    }
+}
+
+/// Composes what was appended until now and writes it.
+async fn hand_over(inner: Rc<Inner>) {
+    inner.handing_over.set(false);
+    let job = {
+        let mut state = inner.state.borrow_mut();
+        state.close_record();
+        state.take_job()
+    };
+    if let Some((id, job)) = job {
+        inner.work.notify_all();
+        write_job(inner, id, job).await;
     }
 }
 

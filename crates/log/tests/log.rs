@@ -249,6 +249,69 @@ fn many_who_wait_for_durability_share_one_flush_of_the_device() {
 }
 
 #[test]
+fn what_is_handed_over_is_on_the_device_though_nothing_was_flushed() {
+    run(|rt, disk| async move {
+        let (log, workers) = fresh(&rt, &disk).await;
+        let writer = |n: u64| {
+            let log = log.clone();
+            rt.spawn(async move {
+                append(&log, n, 1);
+                log.hand_over(log.last_record()).await.expect("works");
+            })
+        };
+        let began = rt.now();
+        let first: Vec<_> = (0..5).map(writer).collect();
+        rt.sleep(LATENCY / 4).await;
+        let second: Vec<_> = (5..10).map(writer).collect();
+        rt.sleep(LATENCY / 4).await;
+        let third: Vec<_> = (10..20).map(writer).collect();
+        for task in first.into_iter().chain(second).chain(third) {
+            task.await;
+        }
+        assert_eq!(rt.now().since(began), LATENCY * 2, "nobody waited for more");
+        assert_eq!(disk.written().0, 3, "who came together went together");
+        assert_eq!(disk.flushes.get(), 0, "nobody asked for one");
+        drop((log, workers));
+        let (_log, _workers, records) = open(&rt, &disk).await;
+        assert_eq!(lines(&records), (0..20).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn what_is_handed_over_waits_for_what_was_appended_before_it() {
+    run(|rt, disk| async move {
+        let (log, _workers) = fresh(&rt, &disk).await;
+        disk.latency.set(LATENCY * 10);
+        append(&log, 0, 1);
+        let first = log.last_record();
+        let slow = rt.spawn({
+            let log = log.clone();
+            async move { log.hand_over(first).await }
+        });
+        rt.sleep(LATENCY).await;
+        // The second is written before the first.
+        disk.latency.set(LATENCY);
+        append(&log, 1, 1);
+        log.hand_over(log.last_record()).await.expect("works");
+        assert!(disk.since_start() >= LATENCY * 10);
+        slow.await.expect("works");
+    });
+}
+
+#[test]
+fn a_failed_write_of_the_device_hands_nothing_over() {
+    run(|rt, disk| async move {
+        let (log, _workers) = fresh(&rt, &disk).await;
+        disk.failing.set(Some(Op::Write));
+        append(&log, 0, 1);
+        assert!(log.hand_over(log.last_record()).await.is_err());
+        disk.failing.set(None);
+        append(&log, 1, 1);
+        assert!(log.hand_over(log.last_record()).await.is_err());
+    });
+}
+
+#[test]
 fn a_long_record_leaves_at_once_while_the_device_is_idle_and_grows_while_it_is_not() {
     run(|rt, disk| async move {
         let (log, _workers) = fresh_with(&rt, &disk, ByteLen::mib(1)).await;

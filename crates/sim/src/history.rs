@@ -29,6 +29,16 @@ pub enum What {
     Open,
 }
 
+/// What of all that was asked is there after a crash for certain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// What was durable: the power went.
+    Durable,
+    /// What was acknowledged: nothing was lost but the process, and the volume promises that that is
+    /// enough.
+    Acknowledged,
+}
+
 /// A version of a sector.
 #[derive(Clone, Copy, Debug)]
 struct Version {
@@ -110,6 +120,14 @@ impl History {
         self.durable
     }
 
+    /// Up to which step it is there after a crash for certain.
+    pub fn kept(&self, kept: Kept) -> usize {
+        match kept {
+            Kept::Durable => self.durable,
+            Kept::Acknowledged => self.durable.max(self.acknowledged),
+        }
+    }
+
     /// Everything up to this step is acknowledged.
     pub fn set_acknowledged(&mut self, upto: usize) {
         self.acknowledged = upto;
@@ -175,12 +193,25 @@ impl History {
         seen: &[u8],
         unreadable: &dyn Fn(u64) -> bool,
     ) -> Result<Vec<usize>, String> {
+        self.prefixes_from(self.durable, seen, unreadable)
+    }
+
+    /// As [`History::prefixes`], from the step `least` on.
+    ///
+    /// # Errors
+    /// If after none; says where it shows.
+    pub fn prefixes_from(
+        &self,
+        least: usize,
+        seen: &[u8],
+        unreadable: &dyn Fn(u64) -> bool,
+    ) -> Result<Vec<usize>, String> {
         let mut possible = vec![true; self.steps + 1];
-        possible[..self.durable].fill(false);
+        possible[..least].fill(false);
         for sector in self.sectors().filter(|sector| !unreadable(*sector)) {
             let bytes = &seen[sector as usize * SECTOR..][..SECTOR];
             let content = read_sector(bytes);
-            let (first, last) = (self.after(sector, self.durable), self.since(sector).len());
+            let (first, last) = (self.after(sector, least), self.since(sector).len());
             let mut left = false;
             for n in first..=last {
                 let from = self.version(sector, n).step;
@@ -196,7 +227,7 @@ impl History {
                 }
             }
             if !left || last > first && !possible.contains(&true) {
-                return Err(self.wrong(sector, content, bytes));
+                return Err(self.wrong(least, sector, content, bytes));
             }
         }
         let after: Vec<usize> = (0..possible.len()).filter(|n| possible[*n]).collect();
@@ -206,7 +237,7 @@ impl History {
         }
     }
 
-    fn wrong(&self, sector: u64, content: Content, bytes: &[u8]) -> String {
+    fn wrong(&self, least: usize, sector: u64, content: Content, bytes: &[u8]) -> String {
         let last = self.since(sector).len();
         let versions: Vec<Version> = (0..=last).map(|n| self.version(sector, n)).collect();
         let fitting: Vec<usize> = (0..=last)
@@ -215,8 +246,8 @@ impl History {
             .collect();
         format!(
             "sector {sector} holds {content:?}, as after steps {fitting:?} of {versions:?}; steps \
-             {}..={} may show, {} were acknowledged",
-            self.durable, self.steps, self.acknowledged
+             {least}..={} may show, {} were acknowledged",
+            self.steps, self.acknowledged
         )
     }
 
@@ -225,9 +256,22 @@ impl History {
     /// # Errors
     /// If a sector holds what it must not.
     pub fn each_sector(&self, seen: &[u8], unreadable: &dyn Fn(u64) -> bool) -> Result<(), String> {
+        self.each_sector_from(self.durable, seen, unreadable)
+    }
+
+    /// As [`History::each_sector`], of versions that the step `least` left or newer ones.
+    ///
+    /// # Errors
+    /// If a sector holds what it must not.
+    pub fn each_sector_from(
+        &self,
+        least: usize,
+        seen: &[u8],
+        unreadable: &dyn Fn(u64) -> bool,
+    ) -> Result<(), String> {
         for sector in self.sectors().filter(|sector| !unreadable(*sector)) {
             let bytes = &seen[sector as usize * SECTOR..][..SECTOR];
-            self.one_sector(sector, bytes, self.durable)?;
+            self.one_sector(sector, bytes, least)?;
         }
         Ok(())
     }
@@ -242,7 +286,7 @@ impl History {
         let mut versions = self.after(sector, from)..=self.since(sector).len();
         match versions.any(|n| self.shows(sector, n, content, bytes)) {
             true => Ok(()),
-            false => Err(self.wrong(sector, content, bytes)),
+            false => Err(self.wrong(from, sector, content, bytes)),
         }
     }
 

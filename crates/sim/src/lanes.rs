@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::history::{History, What};
+use crate::history::{History, Kept, What};
 use crate::stamp::{BEFORE, Content, SECTOR, read_sector};
 
 /// What is held of a volume after a crash.
@@ -169,12 +169,13 @@ impl Lanes {
         seen: &[u8],
         unreadable: &dyn Fn(u64) -> bool,
         promise: Promise,
+        kept: Kept,
     ) -> Result<Vec<Vec<usize>>, String> {
         match promise {
             Promise::Prefix => {
                 let lanes = self.histories.iter().enumerate();
                 let after = lanes.map(|(n, history)| {
-                    let after = history.prefixes(seen, unreadable);
+                    let after = history.prefixes_from(history.kept(kept), seen, unreadable);
                     after.map_err(|wrong| format!("lane {n}: {wrong}"))
                 });
                 let after: Vec<Vec<usize>> = after.collect::<Result<_, _>>()?;
@@ -183,10 +184,10 @@ impl Lanes {
             }
             Promise::Sectors => {
                 for (n, history) in self.histories.iter().enumerate() {
-                    let held = history.each_sector(seen, unreadable);
+                    let held = history.each_sector_from(history.kept(kept), seen, unreadable);
                     held.map_err(|wrong| format!("lane {n}: {wrong}"))?;
                 }
-                Ok(self.any_step())
+                Ok(self.any_step(kept))
             }
             Promise::Known => {
                 for (n, bytes) in seen.chunks_exact(SECTOR).enumerate() {
@@ -202,13 +203,13 @@ impl Lanes {
                         return Err(format!("sector {n} holds {content:?}, which it never had"));
                     }
                 }
-                Ok(self.any_step())
+                Ok(self.any_step(Kept::Durable))
             }
         }
     }
 
-    fn any_step(&self) -> Vec<Vec<usize>> {
-        let steps = |history: &History| (history.durable()..=history.steps()).collect();
+    fn any_step(&self, kept: Kept) -> Vec<Vec<usize>> {
+        let steps = |history: &History| (history.kept(kept)..=history.steps()).collect();
         self.histories.iter().map(steps).collect()
     }
 
@@ -289,7 +290,7 @@ mod tests {
             seen
         };
         let judge = |lanes: &Lanes, writes: &[(u64, u64)]| {
-            let judged = lanes.judge(&with(writes), &|_| false, Promise::Prefix);
+            let judged = lanes.judge(&with(writes), &|_| false, Promise::Prefix, Kept::Durable);
             judged.is_ok()
         };
         assert!(judge(&lanes, &[]) && judge(&lanes, &[(first, 0), (second, half)]));
@@ -301,9 +302,9 @@ mod tests {
         assert!(lanes.check_read(0, &stamp(first, 0, 512), &marks).is_ok());
         lanes.durable(&marks);
         assert!(!judge(&lanes, &[(first, 0), (second, half)]), "flushed");
-        let sectors = lanes.judge(&with(&[(first, 0)]), &|_| false, Promise::Sectors);
+        let sectors = lanes.judge(&with(&[(first, 0)]), &|_| false, Promise::Sectors, Kept::Durable);
         assert!(sectors.is_err(), "a flushed sector");
-        let known = lanes.judge(&vec![1; LEN as usize], &|_| false, Promise::Known);
+        let known = lanes.judge(&vec![1; LEN as usize], &|_| false, Promise::Known, Kept::Durable);
         assert!(known.is_err(), "what nobody wrote");
     }
 
@@ -322,7 +323,7 @@ mod tests {
             seen
         };
         let holds = |lanes: &Lanes, sectors: &[u64]| {
-            let judged = lanes.judge(&with(sectors), &|_| false, Promise::Prefix);
+            let judged = lanes.judge(&with(sectors), &|_| false, Promise::Prefix, Kept::Durable);
             judged.is_ok()
         };
         for sectors in [&[][..], &[2], &[0, 1], &[0, 1, 2]] {

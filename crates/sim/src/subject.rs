@@ -162,6 +162,12 @@ pub trait Subject: Settings {
         true
     }
 
+    /// True if all that was acknowledged is there when the process dies and the disks go on and lose
+    /// nothing.
+    fn outlives_the_process(&self) -> bool {
+        false
+    }
+
     /// True if reads may give what was flushed last, though something newer was acknowledged.
     fn may_lose_unflushed(_known: Self::Known) -> bool {
         false
@@ -173,7 +179,7 @@ pub trait Subject: Settings {
     }
 
     /// True if something is known of what the disks hold when the process dies and they go on.
-    fn may_be_killed(_known: Self::Known) -> bool {
+    fn may_be_killed(&self, _known: Self::Known) -> bool {
         true
     }
 

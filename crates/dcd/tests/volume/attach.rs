@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    AttachError, AttachOptions, AttachReport, CheckReport, CheckVerdict, CreateError,
+    Acknowledge, AttachError, AttachOptions, AttachReport, CheckReport, CheckVerdict, CreateError,
     CreateOptions, DumpItem, InspectError, Volume, VolumeId,
 };
 use forebay_device::{BufMut, Device, Durability, Op, RamDevice};
@@ -17,7 +17,7 @@ use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
 use forebay_subjects::cache::volume::{LOG_BYTES, fresh, identity};
 use forebay_units::ByteLen;
 
-use crate::stamped::write;
+use crate::stamped::{holds, write};
 
 const DATA_BYTES: u64 = 1 << 20;
 const LINE: u64 = 4096;
@@ -521,4 +521,43 @@ fn a_data_device_that_loses_what_a_killed_process_did_not_flush_is_still_the_one
     let last = left.world(3, None);
     let attached = last.attach(AttachOptions::default()).expect("no cut");
     assert!(attached.is_ok(), "{:?}", attached.err());
+}
+
+/// The process dies, the disks go on, and of what is under way nothing comes to them.
+#[test]
+fn what_was_handed_over_outlives_the_process_and_what_was_not_may_not() {
+    for (acknowledge, kept) in [(Acknowledge::Handover, true), (Acknowledge::Flush, false)] {
+        let options = AttachOptions {
+            acknowledge,
+            ..AttachOptions::default()
+        };
+        let images = Images::fresh(DATA_BYTES);
+        let world = images.world(1, None);
+        let disks = world
+            .with_volume(options, {
+                let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+                move |volume| async move {
+                    let flushes = log.flushes.get();
+                    write(&volume, 1, 64 * LINE, 3 * LINE).await;
+                    volume
+                        .discard(80 * LINE..81 * LINE)
+                        .await
+                        .expect("takes it");
+                    write(&volume, 2, 65 * LINE, LINE).await;
+                    assert_eq!(log.flushes.get(), flushes, "nothing was made durable");
+                    (log.running(Coin::Drop), data.running(Coin::Drop))
+                }
+            })
+            .expect("no cut");
+        let next = images.world(2, None);
+        next.log.resume(disks.0);
+        next.data.resume(disks.1);
+        let seen = next.with_volume(options, |volume| async move {
+            read_all(&checked(&volume)).await.expect("reads")
+        });
+        let seen = seen.expect("no cut");
+        let written = [(1, 64), (2, 65), (1, 66)];
+        let holds = |(id, line): (u64, u64)| holds(&seen, id, line * LINE, LINE);
+        assert_eq!(written.into_iter().all(holds), kept, "{acknowledge}");
+    }
 }

@@ -158,6 +158,17 @@ fn every_read_gives_the_last_completed_write_when_each_write_is_made_durable() {
 }
 
 #[test]
+fn every_read_gives_the_last_completed_write_when_each_write_is_handed_over() {
+    let options = AttachOptions {
+        acknowledge: forebay_dcd::Acknowledge::Handover,
+        ..AttachOptions::default()
+    };
+    for seed in 300..306 {
+        world(seed, 400, options);
+    }
+}
+
+#[test]
 fn the_same_seed_is_the_same_world() {
     let options = AttachOptions::default();
     assert_eq!(world(42, 300, options), world(42, 300, options));

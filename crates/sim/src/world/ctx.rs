@@ -4,8 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
+use forebay_device::Op;
+
 use super::{Limits, Moment, Outcome, Tally};
 use crate::disk::{Observer, Power, Request, Running};
+use crate::history::Kept;
 use crate::lanes::Lanes;
 use crate::machine::Medium;
 use crate::plan::Plan;
@@ -54,6 +57,8 @@ pub(crate) struct Ctx<S: Subject> {
     /// What a life left whose disks go on, and after which steps it may be: it counts once the volume
     /// has been attached again, and what was read then stays.
     pub(crate) left: RefCell<Option<Seen>>,
+    /// A flush failed since the lanes began: a disk may have lost what was in its cache.
+    flush_failed: Cell<bool>,
     /// What the users of this life asked and was done.
     pub(crate) asked: Cell<Asked>,
     /// Bytes that batches of writes ask, in the life that runs now.
@@ -92,6 +97,7 @@ impl<S: Subject> Ctx<S> {
             attached: Cell::new(false),
             known: Cell::default(),
             left: RefCell::new(None),
+            flush_failed: Cell::new(false),
             harmed: Cell::new(false),
             asked: Cell::default(),
             batches: Cell::default(),
@@ -169,6 +175,16 @@ impl<S: Subject> Ctx<S> {
     pub(crate) fn settle(&self) {
         if let Some((seen, after)) = self.left.take() {
             self.lanes.borrow_mut().rebase(seen, &after);
+            self.flush_failed.set(false);
+        }
+    }
+
+    /// What must be there after a crash in which the disks go on, if `running`.
+    pub(crate) fn kept(&self, running: bool) -> Kept {
+        let lost = self.flush_failed.get() || !self.plan.volume.outlives_the_process();
+        match running && !lost {
+            true => Kept::Acknowledged,
+            false => Kept::Durable,
         }
     }
 
@@ -228,6 +244,9 @@ impl<S: Subject> Observer for Watching<S> {
             let how = if failed { "FAILED" } else { "done" };
             format!("    {role} #{}: {} {how}", request.id, request.op)
         });
+        if failed && request.op == Op::Flush {
+            ctx.flush_failed.set(true);
+        }
         let (mut known, attached) = (ctx.known.get(), ctx.attached.get());
         let volume = &ctx.plan.volume;
         volume.ended(&mut known, attached, role, request, failed);

@@ -14,7 +14,8 @@ use super::stop::Stopper;
 use super::user::User;
 use crate::clock::LeapingTime;
 use crate::disk::{Coin, Disk, Observer};
-use crate::machine::Machine;
+use crate::history::Kept;
+use crate::machine::{Machine, Medium};
 use crate::plan::{Life, Looks, Settings, coin};
 use crate::role::Each;
 use crate::subject::{Attach, Subject};
@@ -93,7 +94,7 @@ fn leave<S: Subject>(
     life: &Life<S::Role>,
     machine: &Machine<S::Role>,
 ) -> Left<S::Role> {
-    if !life.killed || !S::may_be_killed(ctx.known.get()) {
+    if !life.killed || !ctx.plan.volume.may_be_killed(ctx.known.get()) {
         return Left {
             medium: machine.cut(life.coin),
             running: None,
@@ -156,7 +157,10 @@ fn look_on<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine
         match looks {
             Looks::OneIn(_) => {
                 let coin = coin(&rng, seed);
-                look.at_cut(&Each::of(|_| coin), false);
+                match shared.plan.volume.outlives_the_process() && rng.coin() {
+                    true => look.at_kill(coin),
+                    false => look.at_cut(&Each::of(|_| coin), false),
+                }
             }
             Looks::Each {
                 combinations,
@@ -182,9 +186,25 @@ impl<S: Subject> Look<'_, S> {
         let medium = self.disks.map(|role, disk| disk.cut(coins[role]));
         ctx.tape
             .head(|| format!("--- a look: a cut at request {request}, {coins:?}"));
-        ctx.looking.set(true);
-        look::look(ctx, &medium, self.rng, all_recoveries);
-        ctx.looking.set(false);
+        self.at(&medium, Kept::Durable, all_recoveries);
+    }
+
+    /// Looks at what a process that dies would leave, if of writes under way these come to the disks.
+    fn at_kill(&self, coin: Coin) {
+        let (ctx, request) = (self.ctx, self.request);
+        if !ctx.plan.volume.may_be_killed(ctx.known.get()) {
+            return;
+        }
+        let medium = self.disks.map(|_, disk| disk.running(coin).current);
+        ctx.tape
+            .head(|| format!("--- a look: a kill at request {request}, {coin:?}"));
+        self.at(&medium, ctx.kept(true), false);
+    }
+
+    fn at(&self, medium: &Medium<S::Role>, kept: Kept, all_recoveries: bool) {
+        self.ctx.looking.set(true);
+        look::look(self.ctx, medium, kept, self.rng, all_recoveries);
+        self.ctx.looking.set(false);
     }
 
     /// Looks at every combination of what is kept, if they are few, and at several others.
@@ -213,6 +233,9 @@ impl<S: Subject> Look<'_, S> {
         for (n, coin) in coins.into_iter().enumerate() {
             let full = full && n as u64 == request / recoveries % 4;
             self.at_cut(&Each::of(|_| coin), full);
+        }
+        if self.ctx.plan.volume.outlives_the_process() {
+            coins.into_iter().for_each(|coin| self.at_kill(coin));
         }
     }
 }

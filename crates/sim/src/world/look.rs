@@ -9,6 +9,7 @@ use forebay_rt::VirtualTime;
 
 use super::ctx::{Ctx, Left};
 use crate::disk::Coin;
+use crate::history::Kept;
 use crate::lanes::Promise;
 use crate::machine::{Machine, Medium};
 use crate::stamp::SECTOR;
@@ -94,7 +95,7 @@ fn judge<S: Subject>(
     ctx: &Ctx<S>,
     seen: Vec<u8>,
     unreadable: &[u64],
-    promise: Promise,
+    (promise, kept): (Promise, Kept),
     ended: bool,
 ) -> Option<Found> {
     ctx.tape.note(u64::from(crc32c::crc32c(&seen)));
@@ -103,6 +104,7 @@ fn judge<S: Subject>(
         &seen,
         &|sector| unreadable.binary_search(&sector).is_ok(),
         promise,
+        kept,
     );
     match judged {
         Ok(after) => {
@@ -133,8 +135,8 @@ fn judge<S: Subject>(
 }
 
 /// Takes the disks up and judges what is found. None: a violation, or a refusal that is in order.
-fn found<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>) -> Option<Found> {
-    let (promise, harmed) = (promise(ctx), ctx.harmed.get());
+fn found<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, kept: Kept) -> Option<Found> {
+    let (promise, harmed) = ((promise(ctx), kept), ctx.harmed.get());
     let refusal = match take_up(ctx, medium, Attach::Look) {
         // What could not be read for a while is not lost, nor what could not be written home.
         Ok((_, unreadable)) if !unreadable.is_empty() && !harmed => {
@@ -176,10 +178,11 @@ fn found<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>) -> Option<Found> {
 pub(crate) fn look<S: Subject>(
     ctx: &Ctx<S>,
     medium: &Medium<S::Role>,
+    kept: Kept,
     rng: &Rng,
     all_recoveries: bool,
 ) {
-    let Some(found) = found(ctx, medium) else {
+    let Some(found) = found(ctx, medium, kept) else {
         return;
     };
     check_structures(ctx, &found.seen);
@@ -275,7 +278,7 @@ pub(crate) fn go_on<S: Subject>(
 ) -> Option<Left<S::Role>> {
     let Left { medium, running } = left;
     let rng = Rng::new(mix(ctx.plan.lives[life].seed, 6));
-    let found = found(ctx, &medium)?;
+    let found = found(ctx, &medium, ctx.kept(running.is_some()))?;
     check_structures(ctx, &found.seen);
     if ctx.is_over() || ctx.harmed.get() || found.unreadable {
         return None;
@@ -310,5 +313,6 @@ pub(crate) fn at_exchanged<S: Subject>(ctx: &Ctx<S>, exchanged: Exchanged<S::Rol
     if attached.is_ok() || machine.power.requests() > 0 {
         ctx.violated(Violation::new("attach", exchanged.wrong));
     }
-    judge(ctx, exchanged.volume, &[], Promise::Known, true);
+    let promise = (Promise::Known, Kept::Durable);
+    judge(ctx, exchanged.volume, &[], promise, true);
 }

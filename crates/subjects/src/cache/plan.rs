@@ -6,6 +6,7 @@ mod troubles;
 
 use std::time::Duration;
 
+use forebay_dcd::Acknowledge;
 use forebay_device::Op;
 use forebay_rng::{Rng, mix};
 use forebay_sim::disk::{Faults, Outage, Rot};
@@ -57,11 +58,22 @@ fn cache(rng: &Rng, kind: Kind, seed: u64, flood: bool) -> Cache {
     Cache {
         kind,
         used_log: Rng::new(mix(seed, 0x05ed)).one_in(3),
-        durable_writes: rng.one_in(8),
+        acknowledge: match rng.one_in(8) {
+            true => Acknowledge::Write,
+            false => handover(seed),
+        },
         max_delay: Duration::from_micros(200 << rng.below(9)),
         bypass: rng.one_in(10).then(|| 4096 << rng.below(5)),
         map_memory: None,
         flood,
+    }
+}
+
+/// Chosen apart, as [`resends`] is.
+fn handover(seed: u64) -> Acknowledge {
+    match Rng::new(mix(seed, 0x4a_0d)).one_in(6) {
+        true => Acknowledge::Handover,
+        false => Acknowledge::Flush,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::time::Duration;
 
+use forebay_dcd::Acknowledge;
 use forebay_sim::plan::Settings;
 
 /// What a disk of a cache is there for.
@@ -64,8 +65,8 @@ pub struct Cache {
     pub kind: Kind,
     /// The log device was something else before.
     pub used_log: bool,
-    /// A write is acknowledged when it is durable.
-    pub durable_writes: bool,
+    /// When a write is acknowledged.
+    pub acknowledge: Acknowledge,
     /// How long the log waits before it writes.
     pub max_delay: Duration,
     /// Writes from this length on go past the log.
@@ -82,7 +83,7 @@ impl Cache {
         Cache {
             kind,
             used_log: false,
-            durable_writes: false,
+            acknowledge: Acknowledge::Flush,
             max_delay: Duration::from_millis(5),
             bypass: None,
             map_memory: None,
@@ -100,8 +101,10 @@ impl Settings for Cache {
 
     fn show(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "delay {:?}", self.max_delay)?;
-        if self.durable_writes {
-            write!(f, ", durable writes")?;
+        match self.acknowledge {
+            Acknowledge::Flush => {}
+            Acknowledge::Handover => write!(f, ", writes handed over")?,
+            Acknowledge::Write => write!(f, ", durable writes")?,
         }
         if let Some(from) = self.bypass {
             write!(f, ", past the log from {from} bytes on")?;
@@ -128,7 +131,7 @@ impl Settings for Cache {
             |cache| cache.bypass = None,
             |cache| cache.map_memory = None,
             |cache| cache.used_log = false,
-            |cache| cache.durable_writes = false,
+            |cache| cache.acknowledge = Acknowledge::Flush,
         ]
     }
 }

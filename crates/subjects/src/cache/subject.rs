@@ -36,11 +36,7 @@ impl Cache {
     fn options(&self) -> AttachOptions {
         let common = AttachOptions::default();
         AttachOptions {
-            acknowledge: if self.durable_writes {
-                Acknowledge::Write
-            } else {
-                Acknowledge::Flush
-            },
+            acknowledge: self.acknowledge,
             max_delay: self.max_delay,
             bypass: self.bypass.map(ByteLen),
             map_memory: self.map_memory.map_or(common.map_memory, ByteLen),
@@ -103,7 +99,11 @@ impl Subject for Cache {
     }
 
     fn is_durable_at_once(&self) -> bool {
-        self.durable_writes
+        self.acknowledge == Acknowledge::Write
+    }
+
+    fn outlives_the_process(&self) -> bool {
+        self.acknowledge >= Acknowledge::Handover
     }
 
     /// A write past the log takes nothing earlier with it.
@@ -127,9 +127,10 @@ impl Subject for Cache {
         soon_over && steady && plan.volume.bypass.is_none() && log.refuse_nothing()
     }
 
-    /// Of a log that failed, and of what went past it, nothing says what is durable.
-    fn may_be_killed(known: Known) -> bool {
-        !known.log_failed
+    /// Of a log that failed, and of what went past it, nothing says what is durable, unless all that
+    /// was acknowledged is.
+    fn may_be_killed(&self, known: Known) -> bool {
+        !known.log_failed || self.outlives_the_process()
     }
 
     fn refused(
@@ -230,11 +231,15 @@ impl Subject for Cache {
     }
 
     /// A log that wraps under writes of 1 MiB, which span segments; an ordinary cache; writes that are
-    /// acknowledged when they are durable; large ones that go past the log; blocks of 4096 bytes.
+    /// acknowledged when they are durable, or when the log device has them; large ones that go past the log; blocks of 4096 bytes.
     fn cut_everywhere(seed: u64) -> Vec<(String, Plan)> {
         let (len, plain) = (128 << 10, Cache::plain(Kind::Calm));
         let durable = Cache {
-            durable_writes: true,
+            acknowledge: Acknowledge::Write,
+            ..plain.clone()
+        };
+        let handed_over = Cache {
+            acknowledge: Acknowledge::Handover,
             ..plain.clone()
         };
         let bypass = Cache {
@@ -245,6 +250,7 @@ impl Subject for Cache {
             ("a wrapping log", &plain, 512, ATOMIC_BYTES + (64 << 10)),
             ("a plain volume", &plain, 512, len),
             ("durable writes", &durable, 512, len),
+            ("writes handed over", &handed_over, 512, len),
             ("a bypass", &bypass, 512, len),
             ("large blocks", &plain, 4096, len),
         ];

@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use forebay_dcd::Acknowledge;
 use forebay_log::{SEGMENTS_AT, SUPERBLOCK_B_AT};
 use forebay_rng::{Rng, mix};
 use forebay_sim::disk::Trouble;
@@ -72,7 +73,9 @@ pub(super) fn add(plan: &mut Plan) {
         }
     }
     // Where all that was read is in the log or durable at home.
-    if plan.volume.kind == Kind::Calm && plan.volume.bypass.is_none() && rng.one_in(5) {
+    let handed_over = plan.volume.acknowledge == Acknowledge::Handover;
+    let known = plan.volume.kind == Kind::Calm || handed_over && is_about_failures(plan.volume.kind);
+    if known && plan.volume.bypass.is_none() && (rng.one_in(5) || handed_over) {
         killed(&rng, plan);
     }
     if plan.block == 4096 && rng.one_in(3) {
@@ -84,6 +87,14 @@ pub(super) fn add(plan: &mut Plan) {
     if plan.block == 512 && rng.one_in(24) {
         little_memory(&rng, plan);
     }
+}
+
+fn is_about_failures(kind: Kind) -> bool {
+    use Kind::{Away, BadPlaces, DataFails, DataFull, LogFails, LogReadsFail, Superblocks};
+    matches!(
+        kind,
+        DataFails | DataFull | LogFails | LogReadsFail | Away | BadPlaces | Superblocks
+    )
 }
 
 fn is_long(kind: Kind) -> bool {
