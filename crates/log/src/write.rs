@@ -5,11 +5,13 @@
 //! waits for durability, composes, waits for the writes, and flushes the device once for all of them. For those who wait only until the
 //! device has something, records are composed as soon as it has little to do.
 
+mod workers;
+
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Device, Durability};
+use forebay_device::Device;
 use forebay_rt::{Event, Instant, RangeLock, Rt, Task};
 use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
@@ -19,10 +21,14 @@ use crate::ram::Job;
 use crate::ring::{Addr, RingGeometry};
 use crate::state::State;
 use crate::state::copies::CopyStates;
+use workers::{hand_over, pump, round, ticker};
 
 /// Writes kept on the device at once: enough that it never waits for us, few enough that records
 /// grow while it works.
 const JOBS_MAX: usize = 4;
+/// A record up to this long, in bytes, that is all there is to make durable is written with FUA. Of a longer
+/// one the flush after it is a small part, and a device may take its time for FUA.
+const LONE_BYTES: usize = 64 << 10;
 /// Writes on the device at which the next record leaves at once, if anybody waits for the device to have
 /// it: one is under way while another gathers what comes meanwhile.
 const HAND_OVER_JOBS: usize = 2;
@@ -77,6 +83,8 @@ pub(crate) struct Inner {
     failure: Event,
     round: Cell<bool>,
     handing_over: Cell<bool>,
+    /// Writes that are done and that no flush has covered.
+    unflushed: Cell<u64>,
     /// The open record and when the ticker closes it.
     deadline: Cell<Option<(RecordSeq, Instant)>>,
     stats: Cell<LogStats>,
@@ -117,6 +125,7 @@ impl Log {
             failure: Event::new(),
             round: Cell::new(false),
             handing_over: Cell::new(false),
+            unflushed: Cell::new(0),
             deadline: Cell::new(None),
             stats: Cell::default(),
         });
@@ -369,6 +378,25 @@ impl Inner {
         }
     }
 
+    fn end_round(self: &Rc<Self>) {
+        self.round.set(false);
+        // Writers may all be waiting for this by now, so that none of them starts the next.
+        let behind = self.state.borrow().wants_flush();
+        if behind && !self.has_failed() {
+            self.start_round();
+        }
+        self.durable.notify_all();
+        self.progress.notify_all();
+    }
+
+    /// True if all that is not durable is in this one write, which was taken: then the device need make
+    /// nothing else durable with it.
+    fn is_lone(&self, job: &Job) -> bool {
+        let state = self.state.borrow();
+        let only = state.jobs_in_flight() == 1 && !state.has_jobs() && self.unflushed.get() == 0;
+        only && job.buf.len() <= LONE_BYTES
+    }
+
     /// Sends off what was appended, unless the device has enough to do. In a task, so that all who
     /// come at this moment go together.
     fn start_hand_over(self: &Rc<Self>) {
@@ -377,124 +405,4 @@ impl Inner {
             self.rt.spawn(hand_over(Rc::clone(self))).detach();
         }
     }
-}
-
-/// Keeps the device supplied with composed records, oldest first.
-async fn pump(inner: Rc<Inner>) {
-    loop {
-        let work = inner.work.listen();
-        while !inner.has_failed() {
-            let mut state = inner.state.borrow_mut();
-            if state.jobs_in_flight() >= JOBS_MAX {
-                break;
-            }
-            let Some((id, job)) = state.take_job() else {
-                break;
-            };
-            drop(state);
-            inner
-                .rt
-                .spawn(write_job(Rc::clone(&inner), id, job))
-                .detach();
-        }
-        work.await;
-    }
-}
-
-async fn write_job(inner: Rc<Inner>, id: u64, job: Job) {
-    let at = inner.state.borrow().ring.segment_at(job.segment) + u64::from(job.offset);
-    let len = job.buf.len() as u64;
-    match inner.device.write(at, job.buf, Durability::Flush).await {
-        Ok(()) => {
-            inner.state.borrow_mut().job_done(id, job.segment);
-            inner.count(|stats| {
-                stats.bytes_written += len;
-                stats.writes += 1;
-            });
-            inner.work.notify_all();
-            inner.written.notify_all();
-            inner.progress.notify_all();
-        }
-        // The job stays in flight for ever, so nothing from it on ever counts as written, and its
-        // segment stays in memory, from where the layer can still take the data home.
-        Err(error) => {
-            inner.fail(&error.to_string());
-        }
-    }
-}
-
-/// Composes the open record when it has waited long enough.
-async fn ticker(inner: Rc<Inner>) {
-    loop {
-        let work = inner.work.listen();
-        let Some((record, at)) = inner.deadline.get() else {
-            work.await;
-            continue;
-        };
-        drop(work);
-        inner.rt.sleep_until(at).await;
-        let mut state = inner.state.borrow_mut();
-        if state.open_record_seq() == Some(record) {
-            state.close_record();
-        }
-        // A record opened meanwhile has a deadline of its own.
-        if inner.deadline.get() == Some((record, at)) {
-            inner.deadline.set(None);
-        }
-        drop(state);
-        inner.work.notify_all();
-    }
-}
-
-/// Composes what was appended until now and writes it.
-async fn hand_over(inner: Rc<Inner>) {
-    inner.handing_over.set(false);
-    let job = {
-        let mut state = inner.state.borrow_mut();
-        state.close_record();
-        state.take_job()
-    };
-    if let Some((id, job)) = job {
-        inner.work.notify_all();
-        write_job(inner, id, job).await;
-    }
-}
-
-/// One group commit: everything appended when it starts becomes durable by one flush (I5).
-async fn round(inner: Rc<Inner>) {
-    let target = {
-        let mut state = inner.state.borrow_mut();
-        state.close_record();
-        state.next_record.prev()
-    };
-    // The first write is done here, without going by way of the pump: a lone writer waits for it.
-    let job = inner.state.borrow_mut().take_job();
-    if let Some((id, job)) = job {
-        inner.work.notify_all();
-        write_job(Rc::clone(&inner), id, job).await;
-    }
-    let written = inner.progress.until(|| {
-        let done = inner.state.borrow().written() >= target;
-        (done || inner.has_failed()).then_some(done)
-    });
-    if written.await && !inner.has_failed() {
-        let covered = inner.state.borrow().written();
-        match inner.device.flush().await {
-            Ok(()) => {
-                inner.state.borrow_mut().set_stable(covered);
-                inner.count(|stats| stats.flushes += 1);
-            }
-            Err(error) => {
-                inner.fail(&error.to_string());
-            }
-        }
-    }
-    inner.round.set(false);
-    // Writers may all be waiting for this by now, so that none of them starts the next.
-    let behind = inner.state.borrow().wants_flush();
-    if behind && !inner.has_failed() {
-        inner.start_round();
-    }
-    inner.durable.notify_all();
-    inner.progress.notify_all();
 }

@@ -302,9 +302,19 @@ mod tests {
         assert!(lanes.check_read(0, &stamp(first, 0, 512), &marks).is_ok());
         lanes.durable(&marks);
         assert!(!judge(&lanes, &[(first, 0), (second, half)]), "flushed");
-        let sectors = lanes.judge(&with(&[(first, 0)]), &|_| false, Promise::Sectors, Kept::Durable);
+        let sectors = lanes.judge(
+            &with(&[(first, 0)]),
+            &|_| false,
+            Promise::Sectors,
+            Kept::Durable,
+        );
         assert!(sectors.is_err(), "a flushed sector");
-        let known = lanes.judge(&vec![1; LEN as usize], &|_| false, Promise::Known, Kept::Durable);
+        let known = lanes.judge(
+            &vec![1; LEN as usize],
+            &|_| false,
+            Promise::Known,
+            Kept::Durable,
+        );
         assert!(known.is_err(), "what nobody wrote");
     }
 

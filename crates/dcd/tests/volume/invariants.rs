@@ -30,6 +30,8 @@ const SEGMENTS: u64 = 32;
 enum Seen {
     /// A request was issued: its number, what, where, and the first block of what is written.
     Asked(u64, Op, Range<u64>, Option<Vec<u8>>),
+    /// The write of this number is to be durable when it completes.
+    WithFua(u64),
     /// The request of this number completed.
     Done(u64),
     /// A user's flush completed, who had written the stamp of this number here.
@@ -84,6 +86,10 @@ impl Device for Watched {
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
         let range = at..at + buf.len() as u64;
         let first = buf.to_vec();
+        if durability == Durability::Fua {
+            let with_fua = Seen::WithFua(self.next.get());
+            self.journal.borrow_mut().push(with_fua);
+        }
         self.watch(
             Op::Write,
             range,
@@ -344,7 +350,7 @@ fn i4_recovery_changes_nothing_it_would_itself_recover() {
 }
 
 #[test]
-fn i5_a_flush_completes_only_after_a_device_flush_issued_when_its_records_were_there() {
+fn i5_a_flush_completes_only_after_its_records_were_flushed_or_written_with_fua() {
     // Records go out while the device flushes.
     let options = AttachOptions {
         max_delay: Duration::from_micros(300),
@@ -372,13 +378,17 @@ fn i5_a_flush_completes_only_after_a_device_flush_issued_when_its_records_were_t
         });
         join_all(writers).await;
     });
-    // Behind every user's flush: the log's write with the data, and after that a device flush.
+    // Behind every user's flush: the log's write with the data, with FUA or a device flush after it.
     let journal = watching.log.borrow();
     let done = |n: &u64| {
         let is = |seen: &Seen| matches!(seen, Seen::Done(other) if other == n);
         journal.iter().position(is).unwrap_or(usize::MAX)
     };
-    let (mut flushes, mut device_flushes) = (0, 0);
+    let with_fua = |n: &u64| {
+        let is = |seen: &Seen| matches!(seen, Seen::WithFua(other) if other == n);
+        journal.iter().any(is)
+    };
+    let (mut flushes, mut device_flushes, mut lone) = (0, 0, 0);
     for (now, seen) in journal.iter().enumerate() {
         device_flushes += usize::from(matches!(seen, Seen::Asked(_, Op::Flush, ..)));
         let Seen::Flushed(id, at) = seen else {
@@ -387,11 +397,16 @@ fn i5_a_flush_completes_only_after_a_device_flush_issued_when_its_records_were_t
         let data = stamp(*id, *at, 512);
         let there = journal[..now].iter().find_map(|seen| match seen {
             Seen::Asked(n, Op::Write, _, Some(bytes)) => {
-                bytes.chunks(512).any(|part| part == data).then(|| done(n))
+                bytes.chunks(512).any(|part| part == data).then_some(n)
             }
             _ => None,
         });
-        let there = there.expect("written to the log at all");
+        let written = there.expect("written to the log at all");
+        let there = done(written);
+        if there < now && with_fua(written) {
+            (flushes, lone) = (flushes + 1, lone + 1);
+            continue;
+        }
         let flushed = journal[..now]
             .iter()
             .skip(there)
@@ -401,6 +416,7 @@ fn i5_a_flush_completes_only_after_a_device_flush_issued_when_its_records_were_t
     }
     assert_eq!(flushes, 240);
     assert!(device_flushes < flushes, "many share one");
+    assert!(lone > 0, "some were alone");
 }
 
 #[test]

@@ -152,6 +152,7 @@ impl Segments {
         for seq in sent {
             if let Some(sent) = records.get_mut(&seq) {
                 sent.written = true;
+                sent.durable |= request.fua;
             }
         }
         for seq in covered {

@@ -74,7 +74,8 @@ pub(super) fn add(plan: &mut Plan) {
     }
     // Where all that was read is in the log or durable at home.
     let handed_over = plan.volume.acknowledge == Acknowledge::Handover;
-    let known = plan.volume.kind == Kind::Calm || handed_over && is_about_failures(plan.volume.kind);
+    let known =
+        plan.volume.kind == Kind::Calm || handed_over && is_about_failures(plan.volume.kind);
     if known && plan.volume.bypass.is_none() && (rng.one_in(5) || handed_over) {
         killed(&rng, plan);
     }
