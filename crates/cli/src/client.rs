@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_control::{REPLY_BYTES_MAX, Request};
+use forebay_control::{Left, REPLY_BYTES_MAX, Request};
 use forebay_stack::Name;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
@@ -77,11 +77,11 @@ impl Client {
         })
     }
 
-    /// Asks, and gives every progress (dirty bytes) to `progress` until the answer comes.
+    /// Asks, and gives every progress to `progress` until the answer comes.
     pub(crate) fn ask(
         &mut self,
         request: &Request,
-        mut progress: impl FnMut(u64),
+        mut progress: impl FnMut(&Left),
     ) -> Outcome<Reply> {
         let mut line = serde_json::to_string(request).map_err(Failure::general)?;
         line.push('\n');
@@ -89,7 +89,7 @@ impl Client {
         sent.map_err(|error| self.lost(&error))?;
         loop {
             match self.receive()? {
-                Reply::Progress { dirty_bytes } => progress(dirty_bytes),
+                Reply::Progress(left) => progress(&left),
                 Reply::Failed { code, message } => return Err(Failure::new(code, message)),
                 reply => return Ok(reply),
             }

@@ -1,11 +1,26 @@
 //! The report of a volume made of the layers there are; docs/status.md describes it.
 
+use forebay_control::Left;
 use forebay_stack::Status;
 
 /// What `status --json` prints.
 pub(crate) type Report = forebay_control::Report<Status>;
 /// What a daemon answers.
 pub(crate) type Reply = forebay_control::Reply<Status>;
+
+/// What is left to do at a volume in this state.
+pub(crate) fn left(status: &Status) -> Left {
+    let doing = match status.drain_fails() {
+        true => "retrying",
+        false => status.doing(),
+    };
+    Left {
+        dirty_bytes: status.dirty_bytes(),
+        homeward_bytes: status.homeward_bytes(),
+        marked_bytes: status.marked_bytes(),
+        doing: doing.into(),
+    }
+}
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -22,7 +37,8 @@ pub(crate) mod tests {
         "nbd_connections": 0, "foreign_loop_devices": 0, "foreign_loops": [],
         "request_bytes": 1024, "request_bytes_max": 2048,
         "mode": "caching", "mode_detail": null, "len": 1073741824, "block_size": 512, "epoch": 1,
-        "log_bytes": 67108864, "log_used_bytes": 2097152, "dirty_bytes": 1048576,
+        "log_bytes": 67108864, "log_used_bytes": 2097152, "log_head_bytes": 1048576,
+        "dirty_bytes": 1048576, "homeward_bytes": 4096, "marked_bytes": 0, "destaging": "writing",
         "dirty_share": 0.03, "drain_eta_s": 1.5, "map_bytes": 4096, "map_bytes_max": 1073741824,
         "buffer_bytes": 8192, "reads": 1, "read_bytes": 2, "read_hit_bytes": 3, "writes": 4,
         "write_bytes": 5, "bypass_bytes": 6, "flushes": 7, "discards": 8, "log_written_bytes": 9,

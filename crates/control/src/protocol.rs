@@ -50,10 +50,7 @@ pub enum Reply<S> {
     /// To a status request.
     Status(Box<Report<S>>),
     /// While it works on a drain, give-up or detach.
-    Progress {
-        /// What is not on the data device yet, in bytes.
-        dirty_bytes: u64,
-    },
+    Progress(Left),
     /// It is done.
     Done {
         /// What is left in the log, in bytes: 0 but for a detach that keeps it.
@@ -69,6 +66,34 @@ pub enum Reply<S> {
         /// What, why, and what to do.
         message: String,
     },
+}
+
+/// What is left to do until everything is where it is to stay, and what is being done.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Left {
+    /// Data that is not on the data device yet, in bytes.
+    pub dirty_bytes: u64,
+    /// The part of it that was written there, and is not durable there yet, in bytes.
+    #[serde(default)]
+    pub homeward_bytes: u64,
+    /// What is still to be zeroed or discarded there, in bytes.
+    #[serde(default)]
+    pub marked_bytes: u64,
+    /// What is being done, in a word; empty if that is not known.
+    #[serde(default)]
+    pub doing: String,
+}
+
+impl Left {
+    /// Data that is still to be written, in bytes.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.dirty_bytes.saturating_sub(self.homeward_bytes)
+    }
+
+    /// All that is left to be done, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.unwritten_bytes() + self.marked_bytes
+    }
 }
 
 /// How something failed; as numbers, the program's exit codes. Those of `check` are its own. `--help`
@@ -129,6 +154,29 @@ mod tests {
             serde_json::to_string(&done(Some("erase it"))).unwrap(),
             warned
         );
+    }
+
+    #[test]
+    fn progress_reads_back_and_that_of_daemons_that_only_told_of_data_is_read_too() {
+        let left = Left {
+            dirty_bytes: 1 << 20,
+            homeward_bytes: 4096,
+            marked_bytes: 1 << 30,
+            doing: "zeroing".into(),
+        };
+        assert_eq!(left.bytes(), (1 << 20) - 4096 + (1 << 30));
+        let reply = Reply::<()>::Progress(left);
+        let text = serde_json::to_string(&reply).unwrap();
+        let documented = r#"{"reply":"progress","dirty_bytes":1048576,"homeward_bytes":4096,"marked_bytes":1073741824,"doing":"zeroing"}"#;
+        assert_eq!(text, documented);
+        assert_eq!(serde_json::from_str::<Reply<()>>(&text).unwrap(), reply);
+        let old = r#"{"reply":"progress","dirty_bytes":7}"#;
+        let read = serde_json::from_str::<Reply<()>>(old).unwrap();
+        let data = Left {
+            dirty_bytes: 7,
+            ..Left::default()
+        };
+        assert_eq!(read, Reply::Progress(data));
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub(crate) async fn rescuer(engine: Rc<Engine>) {
         engine.service.borrow_mut().rescuing = true;
         let rescued = engine.rescue().await;
         engine.service.borrow_mut().rescuing = false;
+        engine.doing.borrow_mut().end();
         engine.signals.settled.notify_all();
         match rescued {
             Ok(()) => break,
@@ -133,7 +134,8 @@ impl Engine {
             for (range, mark) in &marks {
                 for part in home_parts(range.clone()) {
                     self.give_way(Priority::Rescue).await?;
-                    let done = self.mark_at_home(*mark, part).await;
+                    let done = self.mark_at_home(*mark, part.clone()).await;
+                    self.doing.borrow_mut().carry(part.end - part.start);
                     // What was discarded is of no use to anybody.
                     if mark.kind != RangeKind::Discard {
                         done?;

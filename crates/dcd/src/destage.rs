@@ -24,6 +24,7 @@ use forebay_units::{Line, SegmentSeq};
 use crate::engine::Engine;
 use crate::policy::{self, Decision};
 use crate::state::pace;
+use crate::stats::Destaging;
 
 use window::{Failure, Written};
 
@@ -58,6 +59,7 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
         engine.service.borrow_mut().destaging = true;
         let done = engine.destage(thorough).await;
         engine.pace.borrow_mut().end();
+        engine.doing.borrow_mut().end();
         engine.service.borrow_mut().destaging = false;
         let progress = engine.counters.borrow().destaged_bytes > before;
         engine.refused.borrow_mut().review(
@@ -146,6 +148,7 @@ impl Engine {
         }
         let mut before: Option<Written> = None;
         let urgent = policy::decide(&self.observe()) == Decision::Destage { urgent: true };
+        self.doing.borrow_mut().now(Destaging::Reading);
         let mut ready = Some(self.read_window(self.log.tail(), urgent).await);
         self.pace.borrow_mut().begin(self.rt.now());
         while let Some(current) = ready.take() {
@@ -184,6 +187,9 @@ impl Engine {
         let Some(written) = written else {
             return Ok(());
         };
+        if last {
+            self.doing.borrow_mut().now(Destaging::Flushing);
+        }
         self.flush_written(written.lost_flushes).await?;
         self.log.flush(written.superseded_by).await?;
         self.move_tail(&written, last).await?;
@@ -217,6 +223,7 @@ impl Engine {
             .await?;
         self.forget_home(pieces);
         self.map.borrow_mut().forget_marks_before(next);
+        self.doing.borrow_mut().settle(written.carried);
         let segment_bytes = self.log.ring().segment_bytes;
         let bytes = pace::bytes_of(window, segment_bytes);
         self.pace.borrow_mut().freed(bytes, *live);

@@ -12,7 +12,7 @@ use forebay_units::{LINE_BYTES, SECTOR_BYTES};
 use crate::format::Payload;
 use crate::map::Map;
 use crate::options::{Acknowledge, AttachOptions};
-use crate::state::{Activity, Faults, Pace, PastLog, Refused, Rescue, Service, Speed};
+use crate::state::{Activity, Doing, Faults, Pace, PastLog, Refused, Rescue, Service, Speed};
 use crate::stats::Counters;
 use crate::witness::Witness;
 
@@ -34,6 +34,8 @@ pub(crate) struct Engine {
     pub(crate) activity: RefCell<Activity>,
     /// What still goes on, while the volume is being closed.
     pub(crate) service: RefCell<Service>,
+    /// What destaging is doing, for those who watch.
+    pub(crate) doing: RefCell<Doing>,
     /// How fast writers may fill a log that is nearly full.
     pub(crate) pace: RefCell<Pace>,
     /// How fast the devices have been, for those who must not keep users waiting.
@@ -147,6 +149,7 @@ impl Engine {
             counters: RefCell::new(Counters::new()),
             queue: Rc::default(),
             service: RefCell::default(),
+            doing: RefCell::default(),
             speed: RefCell::new(Speed::new()),
             past_log: RefCell::default(),
             faults: RefCell::default(),

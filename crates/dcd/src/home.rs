@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::fingerprint::Fingerprint;
 use crate::pacing::Priority;
 use crate::piece::{Loaded, Piece};
+use crate::stats::Destaging;
 use crate::trouble::Streak;
 
 /// Home writes under way at once.
@@ -202,6 +203,9 @@ impl Engine {
         loaded.sort_unstable_by_key(|loaded| loaded.piece.sector());
         let (mut out, mut failed) = (Homeward::default(), Vec::new());
         let mut under_way = FuturesUnordered::new();
+        if !loaded.is_empty() {
+            self.doing.borrow_mut().now(Destaging::Writing);
+        }
         let mut next = 0;
         let streak = Streak::of_home(self, priority);
         let mut note = |out: &mut Homeward, run: Range<usize>, done: Result<u64>| match done {

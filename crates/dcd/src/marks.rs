@@ -8,6 +8,7 @@ use forebay_units::SECTOR_BYTES;
 
 use crate::engine::Engine;
 use crate::ranges::Mark;
+use crate::stats::Destaging;
 
 /// The longest range that is zeroed or discarded at home in one request, in sectors: 64 MiB.
 const CHANGE_SECTORS_MAX: u64 = 128 << 10;
@@ -37,6 +38,10 @@ impl Engine {
     pub(crate) async fn mark_at_home(&self, mark: Mark, sectors: Range<u64>) -> Result<()> {
         let turn = self.home.lock(sectors.clone()).await;
         for part in self.still_marked(mark, sectors) {
+            self.doing.borrow_mut().now(match mark.kind {
+                RangeKind::Discard => Destaging::Discarding,
+                _ => Destaging::Zeroing,
+            });
             self.change_home(mark.kind, part).await?;
         }
         drop(turn);

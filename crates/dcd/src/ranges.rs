@@ -72,6 +72,14 @@ impl Packed {
     fn is_lost(&self) -> bool {
         self.mark().kind == RangeKind::Lost
     }
+
+    /// What is lost cannot come home.
+    fn sectors_to_carry(&self) -> u64 {
+        match self.is_lost() {
+            true => 0,
+            false => self.end() - self.start,
+        }
+    }
 }
 
 /// Disjoint ranges of sectors, each with a mark; the newest mark of a sector counts.
@@ -80,6 +88,8 @@ pub(crate) struct RangeMap {
     chunks: BTreeMap<u64, Vec<Packed>>,
     len: usize,
     lost: usize,
+    /// Sectors of those that are not lost.
+    sectors: u64,
 }
 
 impl RangeMap {
@@ -95,6 +105,11 @@ impl RangeMap {
     /// How many of them are lost.
     pub(crate) fn lost(&self) -> usize {
         self.lost
+    }
+
+    /// How many sectors are to be zeroed or discarded at home.
+    pub(crate) fn sectors_to_carry(&self) -> u64 {
+        self.sectors
     }
 
     /// Bytes of memory the ranges take.
@@ -118,8 +133,10 @@ impl RangeMap {
             let from = chunk.partition_point(|packed| packed.start < range.start);
             let to = chunk.partition_point(|packed| packed.start < range.end);
             self.len -= to - from;
-            let gone = chunk.drain(from..to);
-            self.lost -= gone.filter(Packed::is_lost).count();
+            for gone in chunk.drain(from..to) {
+                self.lost -= usize::from(gone.is_lost());
+                self.sectors -= gone.sectors_to_carry();
+            }
             if chunk.is_empty() {
                 self.chunks.remove(&key);
             } else if chunk.capacity() > 2 * chunk.len() + STEP {
@@ -144,13 +161,16 @@ impl RangeMap {
         let chunk = chunk.expect("it is in one");
         let n = chunk.partition_point(|packed| packed.start < whole.start);
         chunk[n] = Packed::new(whole.start..at, whole.mark());
-        self.add(Packed::new(at..whole.end(), whole.mark()));
+        let rest = Packed::new(at..whole.end(), whole.mark());
+        self.sectors -= rest.sectors_to_carry();
+        self.add(rest);
     }
 
     /// Puts in a range of which nothing is in yet.
     fn add(&mut self, packed: Packed) {
         self.len += 1;
         self.lost += usize::from(packed.is_lost());
+        self.sectors += packed.sectors_to_carry();
         let key = self.key_of(packed.start);
         let chunk = self.chunks.entry(key).or_default();
         let n = chunk.partition_point(|other| other.start < packed.start);
@@ -169,6 +189,7 @@ impl RangeMap {
             chunk.shrink_to_fit();
             self.chunks.insert(upper[0].start, upper);
             (self.len, self.lost) = (self.len - 1, self.lost - usize::from(packed.is_lost()));
+            self.sectors -= packed.sectors_to_carry();
             self.add(packed);
         }
     }

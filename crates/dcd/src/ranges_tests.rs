@@ -74,6 +74,9 @@ proptest! {
             prop_assert_eq!(map.is_empty(), all.is_empty());
             let lost = all.iter().filter(|(_, mark)| mark.kind == RangeKind::Lost);
             prop_assert_eq!(lost.count(), map.lost());
+            let kept = all.iter().filter(|(_, mark)| mark.kind != RangeKind::Lost);
+            let sectors: u64 = kept.map(|(range, _)| range.end - range.start).sum();
+            prop_assert_eq!(sectors, map.sectors_to_carry());
         }
         prop_assert_eq!(&told(&map, 0..SECTORS), &model);
         // A part of them, cut at its ends.

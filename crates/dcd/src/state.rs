@@ -4,6 +4,7 @@
 //! it. (Where each sector lies is the map's business, and what is noted in the log `format.rs`'s.)
 
 mod activity;
+mod doing;
 mod faults;
 pub(crate) mod pace;
 mod past_log;
@@ -13,6 +14,7 @@ mod service;
 mod speed;
 
 pub(crate) use activity::Activity;
+pub(crate) use doing::Doing;
 pub(crate) use faults::{Faults, Trouble};
 pub(crate) use pace::Pace;
 pub(crate) use past_log::PastLog;

@@ -46,6 +46,39 @@ impl Mode {
     }
 }
 
+/// What destaging is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Destaging {
+    /// Nothing: it waits for users to be idle, or there is nothing to do.
+    #[default]
+    Resting,
+    /// Reading from the log what is to go home.
+    Reading,
+    /// Zeroing at home what users zeroed or gave up.
+    Zeroing,
+    /// Discarding at home what users discarded.
+    Discarding,
+    /// Writing data home.
+    Writing,
+    /// Making durable what is home, and then giving it up in the log.
+    Flushing,
+}
+
+impl Destaging {
+    /// Its name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Destaging::Resting => "resting",
+            Destaging::Reading => "reading",
+            Destaging::Zeroing => "zeroing",
+            Destaging::Discarding => "discarding",
+            Destaging::Writing => "writing",
+            Destaging::Flushing => "flushing",
+        }
+    }
+}
+
 /// The distribution of a request's latency, in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
@@ -76,7 +109,15 @@ described! {
         Gauge epoch: u64 = "How often the log has been taken up",
         Gauge log_bytes: u64 = "Room for data in the log, in bytes",
         Gauge log_used_bytes: u64 = "Part of the log that cannot be overwritten yet, in bytes",
+        #[serde(default)]
+        Gauge log_head_bytes: u64 = "Where in the log that part ends and the next segment begins, in bytes from its beginning",
         Gauge dirty_bytes: u64 = "Data that is not on the data device yet, in bytes",
+        #[serde(default)]
+        Gauge homeward_bytes: u64 = "Part of it that was written to the data device and is not durable there yet, in bytes",
+        #[serde(default)]
+        Gauge marked_bytes: u64 = "What is still to be zeroed or discarded on the data device, in bytes",
+        #[serde(default)]
+        Fact destaging: Destaging = "What is done to bring it there: `resting`; `reading` from the log; `zeroing`, `discarding`, `writing` on the data device; `flushing` it",
         Gauge dirty_share: f64 = "How full the log is, 0 to 1",
         Gauge drain_eta_s: Option<f64> = "Estimated time to drain, in seconds; absent if unknown",
         Gauge map_bytes: u64 = "Memory of the map, in bytes",

@@ -271,6 +271,11 @@ impl Volume {
         let log_used_bytes = log.head().since(log.tail()) * segment;
         let dirty_bytes = map.live_sectors() * SECTOR_BYTES;
         let rate = engine.pace.borrow().rate().unwrap_or(0.0);
+        // By pieces, most of which are as long as another.
+        let (_, pieces) = engine.pace.borrow().homeward();
+        let pieces = pieces.min(map.len()) as u128;
+        let homeward = u128::from(dirty_bytes) * pieces / map.len().max(1) as u128;
+        let doing = engine.doing.borrow();
         Status {
             mode,
             mode_detail,
@@ -278,7 +283,11 @@ impl Volume {
             block_size: engine.geometry.block_size,
             log_bytes,
             log_used_bytes,
+            log_head_bytes: log.ring().slot(log.head()) * segment,
             dirty_bytes,
+            homeward_bytes: homeward as u64,
+            marked_bytes: doing.left_of(map.ranges().sectors_to_carry()) * SECTOR_BYTES,
+            destaging: doing.what(),
             dirty_share: dirty_bytes as f64 / log_bytes as f64,
             drain_eta_s: (dirty_bytes > 0 && rate > 0.0).then(|| log_used_bytes as f64 / rate),
             epoch: log.superblock().epoch.0,

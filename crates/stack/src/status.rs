@@ -58,6 +58,27 @@ impl Status {
         }
     }
 
+    /// The part of it that was written there, and is not durable there yet, in bytes.
+    pub fn homeward_bytes(&self) -> u64 {
+        match self {
+            Status::Cache(status) => status.homeward_bytes,
+        }
+    }
+
+    /// What is still to be zeroed or discarded there, in bytes.
+    pub fn marked_bytes(&self) -> u64 {
+        match self {
+            Status::Cache(status) => status.marked_bytes,
+        }
+    }
+
+    /// What is being done to bring all that there, in a word.
+    pub fn doing(&self) -> &'static str {
+        match self {
+            Status::Cache(status) => status.destaging.name(),
+        }
+    }
+
     /// What is lost, in bytes.
     pub fn lost_bytes(&self) -> u64 {
         match self {

@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::dirs::Dirs;
 use crate::failure::Outcome;
 use crate::output::result_line;
-use crate::progress::Progress;
+use crate::progress::Draining;
 use crate::report::Reply;
 
 pub(crate) fn run(args: &DrainArgs) -> Outcome {
@@ -26,9 +26,9 @@ pub(crate) fn run(args: &DrainArgs) -> Outcome {
 
 /// Asks for something that drains, and shows how it goes. Returns what is left, in bytes.
 pub(crate) fn drained(client: &mut Client, request: &Request, what: String) -> Outcome<u64> {
-    let mut dirty = Remaining::new(what);
-    let reply = client.ask(request, |left| dirty.set(left));
-    dirty.finish();
+    let mut progress = Draining::new(what);
+    let reply = client.ask(request, |left| progress.set(left));
+    progress.finish();
     Ok(match reply? {
         Reply::Done {
             dirty_bytes,
@@ -41,29 +41,4 @@ pub(crate) fn drained(client: &mut Client, request: &Request, what: String) -> O
         }
         _ => 0,
     })
-}
-
-/// Progress told by what is left.
-pub(crate) struct Remaining {
-    progress: Progress,
-    most: u64,
-}
-
-impl Remaining {
-    pub(crate) fn new(what: String) -> Remaining {
-        Remaining {
-            progress: Progress::new(what),
-            most: 0,
-        }
-    }
-
-    pub(crate) fn set(&mut self, left: u64) {
-        // More can come in while it is going on.
-        self.most = self.most.max(left);
-        self.progress.set(self.most - left, self.most);
-    }
-
-    pub(crate) fn finish(self) {
-        self.progress.finish();
-    }
 }

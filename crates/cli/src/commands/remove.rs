@@ -9,12 +9,13 @@ use forebay_rt::Rt;
 use forebay_stack::{Accept, CacheOptions, Layer, Pair, Part, Witness, open};
 use futures_util::future::{Either, select};
 
-use super::drain::Remaining;
 use crate::args::RemoveArgs;
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
 use crate::lock::NameLock;
 use crate::output::result_line;
+use crate::progress::Draining;
+use crate::report::left;
 use crate::run::on_ring;
 use crate::target::Target;
 use crate::witness::StateDir;
@@ -83,7 +84,7 @@ async fn drain_home(
 }
 
 async fn drain(rt: &Rt, signals: &Signals, volume: &dyn Layer, name: &str) -> Outcome {
-    let mut remaining = Remaining::new(format!("draining {name}"));
+    let mut progress = Draining::new(format!("draining {name}"));
     let mut draining = pin!(volume.drain());
     let mut signal = pin!(signals.next());
     let drained = loop {
@@ -100,10 +101,10 @@ async fn drain(rt: &Rt, signals: &Signals, volume: &dyn Layer, name: &str) -> Ou
                     "stopped by a signal; {name} is as it was, with less left to drain"
                 )));
             }
-            Either::Right((Either::Right(_), _)) => remaining.set(volume.status().dirty_bytes()),
+            Either::Right((Either::Right(_), _)) => progress.set(&left(&volume.status())),
         }
     };
-    remaining.finish();
+    progress.finish();
     drained
 }
 

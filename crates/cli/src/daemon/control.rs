@@ -16,7 +16,7 @@ use futures_util::future::{Either, select};
 use super::Daemon;
 use super::stop::{end_service, stop_front};
 use crate::failure::{Failure, Outcome};
-use crate::report::Reply;
+use crate::report::{Reply, left};
 
 /// Clients at a time; the next is closed at once.
 const CLIENTS_MAX: usize = 32;
@@ -186,9 +186,9 @@ impl Client {
                 }));
             }
             let status = daemon.volume.status();
-            let dirty_bytes = status.dirty_bytes();
-            if dirty_bytes < least {
-                (least, least_since) = (dirty_bytes, rt.now());
+            let left = left(&status);
+            if left.bytes() < least {
+                (least, least_since) = (left.bytes(), rt.now());
             }
             let stuck = rt.now().since(least_since) > STUCK_PATIENCE;
             if deadline.is_some_and(|deadline| rt.now() >= deadline)
@@ -196,7 +196,7 @@ impl Client {
             {
                 return Ok(Err(self.not_drained()));
             }
-            self.say(&Reply::Progress { dirty_bytes }).await?;
+            self.say(&Reply::Progress(left)).await?;
         }
     }
 
@@ -226,8 +226,7 @@ impl Client {
                      {why}"
                 ))));
             }
-            let dirty_bytes = volume.status().dirty_bytes();
-            self.say(&Reply::Progress { dirty_bytes }).await?;
+            self.say(&Reply::Progress(left(&volume.status()))).await?;
             rt.sleep(PROGRESS_EVERY).await;
         }
         Ok(Ok(volume.status().dirty_bytes()))

@@ -35,7 +35,13 @@ pub(super) async fn run(daemon: &Daemon, signals: &Signals) -> Outcome {
     match select(pin!(detached), pin!(signals.next())).await {
         Either::Left(_) => Ok(()),
         Either::Right((signal, _)) => {
-            tracing::info!(?signal, "stopping; what is dirty stays in the log");
+            let status = daemon.volume.status();
+            tracing::info!(
+                ?signal,
+                dirty_bytes = status.dirty_bytes(),
+                marked_bytes = status.marked_bytes(),
+                "stopping; what is dirty stays in the log"
+            );
             stop(daemon, signals).await
         }
     }

@@ -60,6 +60,8 @@ pub(super) struct Written {
     pub(super) pieces: Vec<(Line, Addr)>,
     /// How many were to go home.
     pub(super) live: usize,
+    /// Sectors of marks that are true at home.
+    pub(super) carried: u64,
     /// Fingerprinted blocks that were touched.
     pub(super) touched: u64,
     /// The newest record when it was last asked what is live, or anything was kept in the log.
@@ -122,11 +124,18 @@ impl Engine {
         let touched = self.about_to_change(changes.chain(marked)).await?;
         let lost_flushes = self.past_log.borrow().flushes_failed();
         let (mut marks_refused, mut error, mut zeroed) = (Vec::new(), None, false);
+        let mut carried = 0;
         for (range, mark) in &marks {
             for part in home_parts(range.clone()) {
                 self.give_way(Priority::of_destaging(urgent)).await?;
+                let sectors = part.end - part.start;
                 match self.carry_mark_home(part.clone(), *mark).await {
-                    Ok(()) => zeroed |= matches!(mark.kind, RangeKind::Zero | RangeKind::Unmap),
+                    Ok(()) if mark.kind == RangeKind::Lost => {}
+                    Ok(()) => {
+                        zeroed |= mark.kind != RangeKind::Discard;
+                        carried += sectors;
+                        self.doing.borrow_mut().carry(sectors);
+                    }
                     Err(refused) => {
                         marks_refused.push((part, *mark));
                         error = Some(refused);
@@ -154,6 +163,7 @@ impl Engine {
             window,
             pieces: home.taken,
             live,
+            carried,
             touched,
             lost_flushes,
             superseded_by: self.log.last_record(),

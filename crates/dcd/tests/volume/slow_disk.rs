@@ -9,16 +9,19 @@
 //! disks and more depths.
 
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachOptions, CreateOptions, DataIdentity, Volume, VolumeId};
-use forebay_device::{BufMut, Device, Durability, RamDevice, Slice};
+use forebay_dcd::{
+    AttachOptions, CreateOptions, DataIdentity, Destaging, Status, Volume, VolumeId,
+};
+use forebay_device::{BufMut, Device, Durability, RamDevice, Room, Slice};
 use forebay_model::disk::{Options, Scheduling, named};
 use forebay_model::{Drive, Emulated, Even};
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES};
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 
 const LOG_BYTES: u64 = 64 << 20;
 const DATA_BYTES: u64 = 512 << 20;
@@ -111,6 +114,60 @@ fn a_flush_waits_for_little_of_what_destaging_asked_of_the_one_disk() {
         longest_flush(rt, volume).await
     });
     assert!(longest < FLUSH_MAX, "{longest:?} of virtual time");
+}
+
+/// What a drain of a volume looks like from the outside, every fifth of a second, and at its end.
+async fn looks_at_a_drain(rt: &Rt, volume: &Volume) -> Vec<Status> {
+    let mut looks = vec![volume.status()];
+    let mut draining = pin!(volume.drain());
+    loop {
+        let pause = pin!(rt.sleep(Duration::from_millis(200)));
+        let ended = match select(draining.as_mut(), pause).await {
+            Either::Left((drained, _)) => {
+                drained.unwrap();
+                true
+            }
+            Either::Right(_) => false,
+        };
+        looks.push(volume.status());
+        if ended {
+            return looks;
+        }
+    }
+}
+
+/// A drain said that nothing was done and nothing known for minutes, while it zeroed what a new
+/// filesystem had given up; then data went home in lumps.
+#[test]
+fn what_is_left_of_a_drain_falls_steadily_and_what_is_being_done_is_said() {
+    const ZEROED: u64 = DATA_BYTES / 2;
+    run(async |rt| {
+        let (log, data) = (barracuda(&rt, LOG_BYTES), barracuda(&rt, DATA_BYTES));
+        let volume = volume(&rt, log, data).await;
+        let zeroed = volume.write_zeroes(ZEROED..DATA_BYTES, Room::Keep).await;
+        zeroed.unwrap();
+        for n in 0..BLOCKS {
+            write(&volume, n).await;
+        }
+        volume.flush().await.unwrap();
+        let looks = looks_at_a_drain(&rt, &volume).await;
+        let (first, last) = (&looks[0], looks.last().unwrap());
+        assert_eq!(first.marked_bytes, ZEROED);
+        let left = |s: &Status| s.marked_bytes + s.dirty_bytes - s.homeward_bytes;
+        assert!(looks.windows(2).all(|two| left(&two[0]) >= left(&two[1])));
+        assert_eq!((last.marked_bytes, last.dirty_bytes), (0, 0));
+        let steps = |doing: Destaging| {
+            let looks = looks.iter().filter(|look| look.destaging == doing);
+            let mut steps: Vec<u64> = looks.map(left).collect();
+            steps.dedup();
+            steps.len()
+        };
+        // 64 MiB are zeroed at a time, and a run of neighbours is written.
+        assert!(steps(Destaging::Zeroing) >= 4, "{looks:?}");
+        assert!(steps(Destaging::Writing) >= 20, "{looks:?}");
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(volume.status().destaging, Destaging::Resting);
+    });
 }
 
 /// A device that takes so long for each request, one after another.

@@ -1,6 +1,6 @@
 //! What a write cache's reports say, for people.
 
-use forebay_dcd::{CheckReport, CheckVerdict, Latency, Mode, SalvageReport, Status};
+use forebay_dcd::{CheckReport, CheckVerdict, Destaging, Latency, Mode, SalvageReport, Status};
 use forebay_units::ByteLen;
 
 use crate::lines::{Around, Lines};
@@ -73,8 +73,16 @@ fn dirty(status: &Status) -> String {
         Some(eta) if status.dirty_bytes > 0 => format!(", drained in about {eta:.0} s"),
         _ => String::new(),
     };
+    let marked = match status.marked_bytes {
+        0 => String::new(),
+        bytes => format!(" and {} to zero or discard", ByteLen(bytes)),
+    };
+    let doing = match status.destaging {
+        Destaging::Resting => String::new(),
+        doing => format!(", {}", doing.name()),
+    };
     format!(
-        "{}, the log is {:.0} % full{eta}",
+        "{}{marked}, the log is {:.0} % full{doing}{eta}",
         ByteLen(status.dirty_bytes),
         status.dirty_share * 100.0
     )

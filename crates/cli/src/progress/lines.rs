@@ -1,0 +1,87 @@
+//! When a line is due where there is no bar: what reads it is a log, or a person who scrolls.
+
+/// A line comes at least this often, in seconds.
+const EVERY_S: f64 = 10.0;
+/// And no oftener than this, whatever there is to say.
+const GAP_S: f64 = 2.0;
+/// The parts of the work after each of which a line is due.
+const PARTS: u64 = 10;
+
+/// Which lines there were.
+#[derive(Default)]
+pub(super) struct Due {
+    /// When the last was, in seconds since the beginning, and in which part of the work.
+    last_s: f64,
+    part: u64,
+    /// What was said to be going on.
+    said: Vec<String>,
+    lines: u64,
+}
+
+impl Due {
+    /// True if there is to be a line, `now_s` seconds after the beginning: so much is `done` of so much,
+    /// and this is what goes on. Counts as one then.
+    pub(super) fn is_due(&mut self, now_s: f64, done: (u64, u64), doing: &str) -> bool {
+        let (done, total) = (u128::from(done.0), u128::from(done.1.max(1)));
+        let part = (done * u128::from(PARTS) / total) as u64;
+        let is_new = !self.said.iter().any(|said| said == doing) && !doing.is_empty();
+        let span = now_s - self.last_s;
+        let due = span >= EVERY_S || span >= GAP_S && (part > self.part || is_new);
+        if due {
+            self.last_s = now_s;
+            self.part = part;
+            self.lines += 1;
+            if is_new {
+                self.said.push(doing.to_owned());
+            }
+        }
+        due
+    }
+
+    /// True if there was a line.
+    pub(super) fn was(&self) -> bool {
+        self.lines > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When lines come, of work that is looked at five times a second.
+    fn lines(seconds: u32, at: impl Fn(f64) -> ((u64, u64), &'static str)) -> Vec<f64> {
+        let mut due = Due::default();
+        let times = (1..=seconds * 5).map(|n| f64::from(n) / 5.0);
+        let times = times.filter(|now| {
+            let (done, doing) = at(*now);
+            due.is_due(*now, done, doing)
+        });
+        times.collect()
+    }
+
+    #[test]
+    fn slow_work_gets_a_line_every_ten_seconds() {
+        let at = lines(35, |now| ((now as u64, 10_000), ""));
+        assert_eq!(at, [10.0, 20.0, 30.0]);
+    }
+
+    #[test]
+    fn quick_work_gets_one_for_each_tenth_and_none_within_two_seconds() {
+        let at = lines(40, |now| ((now as u64, 40), ""));
+        assert_eq!(
+            at,
+            [4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0, 32.0, 36.0, 40.0]
+        );
+        assert_eq!(lines(2, |now| ((now as u64 * 5, 9), "")), [2.0]);
+        assert!(lines(1, |_| ((9, 10), "writing")).is_empty());
+    }
+
+    #[test]
+    fn what_goes_on_is_said_once_when_it_begins_however_it_alternates() {
+        let at = lines(22, |now| match now as u64 % 2 {
+            0 => ((0, 1), "zeroing"),
+            _ => ((0, 1), "writing"),
+        });
+        assert_eq!(at, [2.0, 5.0, 15.0]);
+    }
+}

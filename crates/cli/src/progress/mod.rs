@@ -1,0 +1,163 @@
+//! Progress of long work: a bar on a terminal, a line now and then otherwise. Always on stderr, so
+//! that stdout stays what scripts read.
+//!
+//! What is shown follows from `estimate.rs` (how fast, how long still), `drain.rs` (the two kinds of work
+//! in a drain) and `lines.rs` (when a line is due); those know neither clock nor terminal.
+
+mod drain;
+mod estimate;
+mod lines;
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use forebay_control::Left;
+use forebay_units::ByteLen;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use drain::Drain;
+use estimate::Part;
+use lines::Due;
+
+/// How often a bar is brought up to date.
+const BAR_EVERY: Duration = Duration::from_millis(100);
+
+/// One piece of work, measured in bytes.
+pub(crate) struct Progress {
+    work: Part,
+    shown: Shown,
+}
+
+impl Progress {
+    /// Begins to show `what`. Nothing is printed before something is known.
+    pub(crate) fn new(what: impl Into<String>) -> Progress {
+        Progress {
+            work: Part::default(),
+            shown: Shown::new(what.into()),
+        }
+    }
+
+    /// `done` bytes of `total` are done.
+    pub(crate) fn set(&mut self, done: u64, total: u64) {
+        let span = self.shown.look();
+        self.work.look(total.saturating_sub(done), span);
+        if self.shown.is_due(done, total, "") {
+            let rate = match self.work.rate() {
+                Some(rate) => format!(", {}/s", ByteLen(rate.round() as u64)),
+                None => String::new(),
+            };
+            let left = self.work.time_left();
+            let left = left.map_or("time left unknown".into(), estimate::left_in_words);
+            let (done, total) = (ByteLen(done), ByteLen(total));
+            self.shown.say(&format!("{done} of {total}{rate}, {left}"));
+        }
+    }
+
+    /// The work is over, well or not.
+    pub(crate) fn finish(self) {
+        self.shown.finish();
+    }
+}
+
+/// A drain, told by what is left.
+pub(crate) struct Draining {
+    drain: Drain,
+    shown: Shown,
+}
+
+impl Draining {
+    /// Begins to show `what`.
+    pub(crate) fn new(what: String) -> Draining {
+        Draining {
+            drain: Drain::default(),
+            shown: Shown::new(what),
+        }
+    }
+
+    /// So much is left now.
+    pub(crate) fn set(&mut self, left: &Left) {
+        let span = self.shown.look();
+        self.drain.look(left, span);
+        let (done, total) = self.drain.done();
+        if self.shown.is_due(done, total, &left.doing) {
+            self.shown.say(&self.drain.text());
+        }
+    }
+
+    /// The drain is over, well or not.
+    pub(crate) fn finish(self) {
+        self.shown.finish();
+    }
+}
+
+/// Where progress is shown, and what of it was.
+struct Shown {
+    what: String,
+    bar: Option<ProgressBar>,
+    began: Instant,
+    looked: Instant,
+    drawn: Option<Instant>,
+    due: Due,
+}
+
+impl Shown {
+    fn new(what: String) -> Shown {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar =
+                ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
+            let style = ProgressStyle::with_template("{bar:20} {percent:>3} % {wide_msg}");
+            bar.set_style(style.expect("the template is valid"));
+            bar
+        });
+        let now = Instant::now();
+        Shown {
+            what,
+            bar,
+            began: now,
+            looked: now,
+            drawn: None,
+            due: Due::default(),
+        }
+    }
+
+    /// Seconds since it was looked last.
+    fn look(&mut self) -> f64 {
+        let now = Instant::now();
+        let before = std::mem::replace(&mut self.looked, now);
+        (now - before).as_secs_f64()
+    }
+
+    /// Whether something is to be said now, of so much work done.
+    fn is_due(&mut self, done: u64, total: u64, doing: &str) -> bool {
+        let Some(bar) = &self.bar else {
+            let span = (self.looked - self.began).as_secs_f64();
+            return self.due.is_due(span, (done, total), doing);
+        };
+        let due = self.drawn.is_none_or(|at| self.looked - at >= BAR_EVERY);
+        if due {
+            self.drawn = Some(self.looked);
+            bar.set_length(total.max(1));
+            bar.set_position(done);
+        }
+        due
+    }
+
+    fn say(&self, text: &str) {
+        let text = format!("{}: {text}", self.what);
+        match &self.bar {
+            Some(bar) => bar.set_message(text),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    fn finish(self) {
+        match self.bar {
+            Some(bar) => bar.finish_and_clear(),
+            None if self.due.was() => {
+                let span = self.began.elapsed().as_secs_f64();
+                eprintln!("{}: ended after {span:.1} s", self.what);
+            }
+            None => {}
+        }
+    }
+}
