@@ -1,5 +1,7 @@
 //! `sleds show`: the SLEDs of files, and how long they take to read.
 
+mod listing;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,8 +16,9 @@ use sleds::{
 
 use crate::output::{self, Color, Screen, result_line};
 use crate::strip;
+use listing::Extent;
 use sleds_common::Tool;
-use sleds_common::quantity::{percent, rate, seconds, spread_of_seconds};
+use sleds_common::quantity::{percent, spread_of_seconds};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "show",
@@ -25,6 +28,8 @@ pub(crate) const TOOL: Tool = Tool {
 
 /// The version of the JSON form.
 const SCHEMA: u32 = 1;
+/// Columns and rows where there is no terminal.
+const PAPER: (usize, usize) = (80, 24);
 
 /// Shows where each part of a file comes from, and how long reading it would take
 ///
@@ -44,13 +49,17 @@ struct Args {
     /// Only one line for each file
     #[arg(long, short)]
     summary: bool,
-    /// Show at most N SLEDs of a file (on a terminal 20 unless set; else all)
+    /// List every SLED of a file (unless set, if there are more than fit on a screen: totals by
+    /// level, and the largest)
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    /// List at most N SLEDs of a file: if there are more, the largest
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// Use this device table
     #[arg(long, value_name = "PATH")]
     table: Option<PathBuf>,
-    /// Colour and strips
+    /// Colour
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     color: Color,
 }
@@ -174,50 +183,20 @@ fn print(args: &Args, screen: Screen, shown: &Shown<'_>) {
         shown.class,
         source(shown.source)
     );
-    if let Some((columns, _)) = screen.size {
-        let columns = columns.saturating_sub(4).clamp(10, 120);
-        result_line!("  {}", strip::strip(shown.sleds, columns, screen.color));
-        result_line!("  {}", strip::legend(screen.color));
-    }
-    let limit = args.limit.or(screen.size.map(|_| 20)).unwrap_or(usize::MAX);
-    table(&shown.sleds[..shown.sleds.len().min(limit)]);
-    if let Some(more) = shown
-        .sleds
-        .len()
-        .checked_sub(limit)
-        .filter(|more| *more > 0)
-    {
-        result_line!("  … and {more} more (--limit {})", shown.sleds.len());
+    let (columns, rows) = screen.size.unwrap_or(PAPER);
+    let columns = columns.saturating_sub(4).clamp(10, 120);
+    result_line!("  {}", strip::strip(shown.sleds, columns, screen.color));
+    result_line!("  {}", strip::legend(screen.color));
+    let extent = match args.limit {
+        _ if args.all => Extent::All,
+        Some(most) => Extent::Most(most),
+        None => Extent::Screen(rows),
+    };
+    for line in listing::lines(shown.sleds, extent) {
+        result_line!("{line}");
     }
     result_line!("  linear  {linear}");
     result_line!("  best    {best}");
-}
-
-fn table(sleds: &[Sled]) {
-    let name = |sled: &Sled| sled.level.name().chars().count();
-    let width = sleds.iter().map(name).max().unwrap_or(0).max(5);
-    if !sleds.is_empty() {
-        result_line!(
-            "  {:>14}  {:>14}  {:<width$}  {:>10}  {:>10}",
-            "OFFSET",
-            "LENGTH",
-            "LEVEL",
-            "LATENCY",
-            "BANDWIDTH"
-        );
-    }
-    for sled in sleds {
-        let latency = sled.latency_s.map(|latency| seconds(latency.median));
-        let bandwidth = sled.bandwidth_Bps.map(|bandwidth| rate(bandwidth.median));
-        result_line!(
-            "  {:>14}  {:>14}  {:<width$}  {:>10}  {:>10}",
-            sled.offset,
-            sled.length,
-            sled.level,
-            latency.as_deref().unwrap_or("?"),
-            bandwidth.as_deref().unwrap_or("?")
-        );
-    }
 }
 
 fn source(source: Source) -> &'static str {

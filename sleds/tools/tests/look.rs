@@ -150,6 +150,38 @@ fn show_draws_a_strip_when_told_to() {
     assert!(text.contains('█') && text.contains("\x1b["), "{text}");
 }
 
+/// A file of 300 MiB with scattered pages in memory took 1,400 lines.
+#[test]
+fn show_of_scattered_pages_fits_on_a_screen_unless_all_are_wanted() {
+    let dir = scratch();
+    let path = dir.path().join("scattered");
+    fs::write(&path, vec![b'x'; 400 << 12]).unwrap();
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    for page in (0..400).step_by(2) {
+        let _ = file.read_at(&mut [0; 4096], page << 12).unwrap();
+    }
+    let json = out(&output(dir.path(), &["show", "--json", "scattered"]));
+    let value: Value = serde_json::from_str(&json).unwrap();
+    let parts = value["sleds"].as_array().unwrap().len();
+    let shown = |args: &[&str]| {
+        let args = [&["show", "scattered"][..], args].concat();
+        let text = out(&output(dir.path(), &args));
+        (text.lines().count(), text)
+    };
+    let (lines, text) = shown(&[]);
+    assert!(lines < 24, "{text}");
+    assert_eq!(shown(&["--all"]).0, parts + 7);
+    // Where the page cache can be had like this, it is one part for each page.
+    if parts == 400 {
+        assert!(text.contains("largest of 400 parts"), "{text}");
+        assert!(text.contains("memory") && text.contains("50 %"), "{text}");
+        assert_eq!(shown(&["--limit", "3"]).0, 7 + 3 + 1 + 3);
+    }
+}
+
 #[test]
 fn a_fifo_that_nobody_writes_to_is_not_waited_for() {
     let dir = scratch();

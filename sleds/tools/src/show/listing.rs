@@ -1,0 +1,206 @@
+//! Which SLEDs of a file are listed: all, if they fit on a screen; else totals and the largest.
+//!
+//! A file of which scattered pages are in memory has thousands, which nobody reads.
+
+use std::collections::BTreeMap;
+
+use forebay_units::ByteLen;
+use sleds::Sled;
+use sleds_common::quantity::{percent, rate, seconds};
+
+/// What the rest of what is said of a file takes of a screen, with the prompt after it: name, device, strip
+/// and legend, the heads of both tables and the line between them, both times.
+const OTHER_LINES: usize = 10;
+/// So many are listed at least, however small the screen.
+const LEAST: usize = 5;
+
+/// How much is to be listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Extent {
+    /// Every SLED.
+    All,
+    /// At most so many.
+    Most(usize),
+    /// What fits on a screen of so many rows.
+    Screen(usize),
+}
+
+/// The SLEDs, or what is to be known of them, line by line.
+pub(super) fn lines(sleds: &[Sled], extent: Extent) -> Vec<String> {
+    let totals = totals(sleds);
+    let most = match extent {
+        Extent::All => usize::MAX,
+        Extent::Most(most) => most,
+        Extent::Screen(rows) => rows.saturating_sub(OTHER_LINES + totals.len()).max(LEAST),
+    };
+    if sleds.len() <= most {
+        return table(sleds.iter());
+    }
+    let mut lines = totals_table(&totals);
+    lines.push(format!(
+        "  the {most} largest of {} parts (--all: every one)",
+        sleds.len()
+    ));
+    lines.extend(table(largest(sleds, most).into_iter()));
+    lines
+}
+
+/// What there is of a level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Total {
+    bytes: u64,
+    parts: usize,
+    largest: u64,
+}
+
+/// The totals by level, in the order of their names.
+fn totals(sleds: &[Sled]) -> BTreeMap<&str, Total> {
+    let mut totals: BTreeMap<&str, Total> = BTreeMap::new();
+    for sled in sleds {
+        let total = totals.entry(sled.level.name()).or_default();
+        total.bytes += sled.length;
+        total.parts += 1;
+        total.largest = total.largest.max(sled.length);
+    }
+    totals
+}
+
+fn totals_table(totals: &BTreeMap<&str, Total>) -> Vec<String> {
+    let all: u64 = totals.values().map(|total| total.bytes).sum();
+    let width = totals.keys().map(|name| name.chars().count());
+    let width = width.max().unwrap_or(0).max(5);
+    let mut lines = vec![format!(
+        "  {:<width$}  {:>10}  {:>6}  {:>10}  {:>10}",
+        "LEVEL", "BYTES", "SHARE", "PARTS", "LARGEST"
+    )];
+    for (name, total) in totals {
+        let (bytes, largest) = (ByteLen(total.bytes), ByteLen(total.largest));
+        let (share, parts) = (percent(total.bytes, all), total.parts);
+        lines.push(format!(
+            "  {name:<width$}  {bytes:>10}  {share:>6}  {parts:>10}  {largest:>10}"
+        ));
+    }
+    lines
+}
+
+/// The largest, in the file's order; of those as long as another the first.
+fn largest(sleds: &[Sled], most: usize) -> Vec<&Sled> {
+    let mut largest: Vec<&Sled> = sleds.iter().collect();
+    largest.sort_by_key(|sled| std::cmp::Reverse(sled.length));
+    largest.truncate(most);
+    largest.sort_by_key(|sled| sled.offset);
+    largest
+}
+
+fn table<'a>(sleds: impl Iterator<Item = &'a Sled> + Clone) -> Vec<String> {
+    let name = |sled: &Sled| sled.level.name().chars().count();
+    let Some(width) = sleds.clone().map(name).max() else {
+        return Vec::new();
+    };
+    let width = width.max(5);
+    let mut lines = vec![format!(
+        "  {:>14}  {:>14}  {:<width$}  {:>10}  {:>10}",
+        "OFFSET", "LENGTH", "LEVEL", "LATENCY", "BANDWIDTH"
+    )];
+    for sled in sleds {
+        let latency = sled.latency_s.map(|latency| seconds(latency.median));
+        let bandwidth = sled.bandwidth_Bps.map(|bandwidth| rate(bandwidth.median));
+        lines.push(format!(
+            "  {:>14}  {:>14}  {:<width$}  {:>10}  {:>10}",
+            sled.offset,
+            sled.length,
+            sled.level,
+            latency.as_deref().unwrap_or("?"),
+            bandwidth.as_deref().unwrap_or("?")
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use sleds::{Level, Source};
+
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    /// Pages of which every other one is in memory, and larger parts at both ends.
+    fn scattered(pages: u64) -> Vec<Sled> {
+        let device = Level::Device("nvme0n1".into());
+        let mut sleds = Vec::new();
+        let mut offset = 0;
+        for n in 0..pages {
+            let level = if n % 2 == 0 {
+                Level::Memory
+            } else {
+                device.clone()
+            };
+            let length = if n == 0 || n == pages - 1 {
+                100 * PAGE
+            } else {
+                PAGE
+            };
+            sleds.push(Sled {
+                offset,
+                length,
+                latency_s: None,
+                bandwidth_Bps: None,
+                linear_Bps: None,
+                level,
+                source: Source::Default,
+            });
+            offset += length;
+        }
+        sleds
+    }
+
+    #[test]
+    fn what_fits_on_a_screen_is_listed_in_full() {
+        let sleds = scattered(8);
+        let all = lines(&sleds, Extent::All);
+        assert_eq!(all.len(), 9);
+        assert!(
+            all[0].contains("OFFSET") && all[8].contains("nvme0n1"),
+            "{all:?}"
+        );
+        assert_eq!(lines(&sleds, Extent::Screen(24)), all);
+        assert_eq!(lines(&sleds, Extent::Most(8)), all);
+        assert!(lines(&[], Extent::Screen(24)).is_empty());
+    }
+
+    /// Found with a file of 300 MiB: 1,400 lines.
+    #[test]
+    fn of_scattered_pages_there_are_totals_and_the_largest_within_a_screen() {
+        let sleds = scattered(1400);
+        for rows in [0, 10, 24, 60] {
+            let some = lines(&sleds, Extent::Screen(rows));
+            let other = OTHER_LINES - 3;
+            assert!(
+                some.len() + other <= rows.max(LEAST + 12),
+                "{rows}: {some:?}"
+            );
+        }
+        let some = lines(&sleds, Extent::Screen(24));
+        let words: Vec<Vec<&str>> = some
+            .iter()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(words[1], ["memory", "3.1MiB", "50", "%", "700", "400KiB"]);
+        assert_eq!(words[2], ["nvme0n1", "3.1MiB", "50", "%", "700", "400KiB"]);
+        assert!(
+            some[3].contains("the 12 largest of 1400 parts (--all"),
+            "{some:?}"
+        );
+        // Both large ones are there, and all in the file's order.
+        let offsets: Vec<u64> = words[5..]
+            .iter()
+            .map(|row| row[0].parse().unwrap())
+            .collect();
+        assert!(offsets.is_sorted() && offsets.len() == 12, "{offsets:?}");
+        assert_eq!(offsets.first(), Some(&0));
+        assert_eq!(offsets.last(), Some(&sleds[1399].offset));
+        assert_eq!(lines(&sleds, Extent::All).len(), 1401);
+        assert_eq!(lines(&sleds, Extent::Most(3)).len(), 1 + 2 + 1 + 1 + 3);
+    }
+}
