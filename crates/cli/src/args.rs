@@ -300,7 +300,8 @@ pub(crate) struct StatusArgs {
     /// Print JSON, one object a volume; docs/status.md describes it.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print it again each second, until interrupted.
+    /// Show it on the whole screen as it changes, with the last minutes; q ends it. Not on a terminal:
+    /// print it again each second, until interrupted.
     #[arg(long)]
     pub(crate) watch: bool,
 }

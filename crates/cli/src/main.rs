@@ -2,7 +2,8 @@
 //!
 //! `args.rs` is what users type, `commands/` what happens then, one file a command. An attached
 //! volume is a process of its own, in `daemon/`, which the other commands reach through its control
-//! socket (crate `control`, `client.rs`). `scratch/` is `forebay try`.
+//! socket (crate `control`, `client.rs`). `watch/` is `status --watch` on a terminal, `scratch/` is
+//! `forebay try`.
 //!
 //! What holds throughout:
 //! - A command either does what it was told or says in one line what is in the way, and leaves
@@ -25,6 +26,7 @@ mod report;
 mod run;
 mod scratch;
 mod target;
+mod watch;
 mod witness;
 
 use std::process::ExitCode;

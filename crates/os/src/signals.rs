@@ -4,6 +4,7 @@ use std::io;
 use std::rc::Rc;
 
 use forebay_device::BufMut;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::{Fd, Ring, sys};
 
@@ -39,6 +40,17 @@ impl Signals {
             fd: Rc::new(sys::signal_fd(&SIGNALS)?),
             _held_back: held_back,
         })
+    }
+
+    /// True if a signal waits to be taken. For those who have other things to wait for, and none of them
+    /// on the ring.
+    pub fn is_pending(&self) -> bool {
+        let mut fds = [PollFd::new(&*self.fd, PollFlags::IN)];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        matches!(rustix::event::poll(&mut fds, Some(&at_once)), Ok(1..))
     }
 
     /// Waits for the next signal.

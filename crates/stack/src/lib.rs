@@ -11,7 +11,7 @@
 //! back to it.
 //!
 //! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `options.rs`, `tree.rs`, `description.rs`, `open.rs`; `layer.rs`,
-//! `status.rs`, `cache/`.
+//! `status.rs`, `vitals.rs`, `cache/`.
 
 mod backend;
 pub mod cache;
@@ -26,6 +26,7 @@ mod spec;
 mod status;
 mod text;
 mod tree;
+mod vitals;
 
 pub use backend::{Backend, Identity};
 pub use cache::{
@@ -46,3 +47,4 @@ pub use options::{
 pub use spec::{Spec, SpecError};
 pub use status::{CheckReport, DumpItem, SalvageReport, Status, Verdict};
 pub use tree::{Below, CacheTree, DEPTH_MAX, Kind, Tree};
+pub use vitals::{Flow, Latency, Room, Vitals};

@@ -4,8 +4,9 @@
 use forebay_device::Field;
 use serde::{Deserialize, Serialize};
 
-use crate::cache::words;
+use crate::cache::{vitals, words};
 use crate::lines::{Around, Lines};
+use crate::vitals::Vitals;
 
 /// A volume at a glance, as its uppermost layer sees it. In JSON it is the layer's fields.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -104,6 +105,13 @@ impl Status {
     pub fn to_give_up(&self) -> Option<String> {
         match self {
             Status::Cache(status) => words::to_give_up(status),
+        }
+    }
+
+    /// What of it is worth watching as time goes by.
+    pub fn vitals(&self) -> Vitals {
+        match self {
+            Status::Cache(status) => vitals::of(status),
         }
     }
 

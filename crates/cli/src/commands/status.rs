@@ -12,6 +12,7 @@ use crate::client::{Absent, Client};
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
 use crate::report::Report;
+use crate::watch::{self, Seen};
 
 /// How often `--watch` asks again.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -20,10 +21,18 @@ const HOME_AND_CLEAR: &str = "\x1b[H\x1b[J";
 
 pub(crate) fn run(args: &StatusArgs) -> Outcome {
     let dirs = Dirs::new()?;
+    if args.watch && !args.json && watch::is_possible() {
+        let name = args.name.clone();
+        let ask = move || look(&dirs, name.as_ref());
+        return watch::run(ask()?, ask);
+    }
     let redraw = args.watch && !args.json && std::io::stdout().is_terminal();
     let mut before: Vec<Report> = Vec::new();
     loop {
-        let reports = reports(&dirs, args.name.as_ref())?;
+        let Seen { reports, notes } = look(&dirs, args.name.as_ref())?;
+        for note in notes {
+            eprintln!("forebay: {note}");
+        }
         let mut out = String::new();
         if redraw {
             out.push_str(HOME_AND_CLEAR);
@@ -57,22 +66,24 @@ pub(crate) fn run(args: &StatusArgs) -> Outcome {
     }
 }
 
-fn reports(dirs: &Dirs, name: Option<&Name>) -> Outcome<Vec<Report>> {
+/// Asks one volume, or all that are attached.
+fn look(dirs: &Dirs, name: Option<&Name>) -> Outcome<Seen> {
+    let mut seen = Seen::default();
     if let Some(name) = name {
-        return Ok(vec![Client::connect(dirs, name)?.status()?]);
+        seen.reports.push(Client::connect(dirs, name)?.status()?);
+        return Ok(seen);
     }
-    let mut reports = Vec::new();
     for name in dirs.attached_names() {
         match Client::try_connect(dirs, &name) {
-            Ok(mut client) => reports.push(client.status()?),
+            Ok(mut client) => seen.reports.push(client.status()?),
             Err(Absent::NotAttached) => {}
-            Err(Absent::Dead) => eprintln!(
-                "forebay: the daemon of {name} ended abruptly; recover it with: forebay attach {name}"
-            ),
+            Err(Absent::Dead) => seen.notes.push(format!(
+                "the daemon of {name} ended abruptly; recover it with: forebay attach {name}"
+            )),
             Err(Absent::Failed(failure)) => return Err(failure),
         }
     }
-    Ok(reports)
+    Ok(seen)
 }
 
 /// Lines of a key and a value.

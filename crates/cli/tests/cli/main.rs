@@ -17,4 +17,5 @@ mod memory;
 mod pairs;
 mod service;
 mod system;
+mod watch;
 mod world;

@@ -2,11 +2,12 @@
 //! and `error.rs`.
 //!
 //! `attach.rs` takes it into use (`in_use.rs`), `offline.rs` looks at its log while it is not, `words.rs` says for people
-//! what both find.
+//! what both find, `vitals.rs` what is worth watching.
 
 mod attach;
 mod in_use;
 mod offline;
+pub(crate) mod vitals;
 pub(crate) mod words;
 
 pub use attach::{Accept, Attached, attach};

@@ -1,0 +1,135 @@
+//! `status --watch` on a terminal: the whole screen, brought up to date every second.
+//!
+//! `history.rs` is what is known, `draw.rs` how it looks; here is what both need of the world: the
+//! terminal, its keys, and a thread that asks, so that a daemon that does not answer stops no key.
+
+mod draw;
+mod history;
+
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use forebay_os::{Ring, Signals};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+
+use crate::failure::{Failure, Outcome};
+use draw::draw;
+use history::{Key, View};
+
+pub(crate) use history::Seen;
+
+/// How often the volumes are asked.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How soon a key, an answer or a signal is seen.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Nothing but a signal is ever on this ring, and that is not waited for.
+const RING_ENTRIES: u32 = 8;
+
+/// Whether there is a terminal, at both ends, that can show a screen.
+pub(crate) fn is_possible() -> bool {
+    let plain = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    !plain && io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Shows what was `seen`, then what `ask` finds, until somebody has seen enough.
+pub(crate) fn run(seen: Seen, ask: impl FnMut() -> Outcome<Seen> + Send + 'static) -> Outcome {
+    // Before the thread is started, which would not hold the signals back. They end the program when it
+    // lets go of them, after the terminal is as it was.
+    let ring = Ring::new(RING_ENTRIES).map_err(Failure::io)?;
+    let signals = Signals::new(&ring).map_err(Failure::io)?;
+    let news = asked(ask);
+    let mut view = View::default();
+    view.take(seen);
+    // It is put back as it was by a panic, too.
+    let watched =
+        ratatui::try_init().and_then(|terminal| watch(terminal, &mut view, &news, &signals));
+    let restored = ratatui::try_restore();
+    watched.and(restored).map_err(cannot)
+}
+
+fn cannot(error: io::Error) -> Failure {
+    Failure::io(format!(
+        "cannot use the terminal: {error}; see `forebay status` without --watch"
+    ))
+}
+
+/// Asks every second; what comes of it.
+fn asked(mut ask: impl FnMut() -> Outcome<Seen> + Send + 'static) -> Receiver<Seen> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        loop {
+            thread::sleep(ASK_EVERY);
+            let seen = ask().unwrap_or_else(|failure| Seen {
+                reports: Vec::new(),
+                notes: vec![failure.text],
+            });
+            if tell.send(seen).is_err() {
+                return;
+            }
+        }
+    });
+    told
+}
+
+fn watch(
+    mut terminal: DefaultTerminal,
+    view: &mut View,
+    news: &Receiver<Seen>,
+    signals: &Signals,
+) -> io::Result<()> {
+    let mut changed = true;
+    while !view.ended && !signals.is_pending() {
+        for seen in news.try_iter() {
+            view.take(seen);
+            changed = true;
+        }
+        if std::mem::take(&mut changed) {
+            terminal.draw(|frame| draw(frame, view))?;
+        }
+        if event::poll(LOOK_EVERY)? {
+            // A resize needs nothing but to be drawn anew.
+            if let Event::Key(pressed) = event::read()?
+                && let Some(key) = meaning(pressed)
+            {
+                view.press(key);
+            }
+            changed = true;
+        }
+    }
+    Ok(())
+}
+
+fn meaning(pressed: KeyEvent) -> Option<Key> {
+    if !pressed.is_press() {
+        return None;
+    }
+    let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
+    match pressed.code {
+        KeyCode::Char('c' | 'd') if control => Some(Key::Quit),
+        KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
+        KeyCode::Right | KeyCode::Down | KeyCode::Tab => Some(Key::Next),
+        KeyCode::Left | KeyCode::Up | KeyCode::BackTab => Some(Key::Previous),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_mean_what_people_expect_and_most_nothing() {
+        let plain = |code| meaning(KeyEvent::new(code, KeyModifiers::NONE));
+        assert_eq!(plain(KeyCode::Char('q')), Some(Key::Quit));
+        assert_eq!(plain(KeyCode::Esc), Some(Key::Quit));
+        assert_eq!(plain(KeyCode::Char('c')), None);
+        let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(meaning(interrupt), Some(Key::Quit));
+        assert_eq!(plain(KeyCode::Tab), Some(Key::Next));
+        assert_eq!(plain(KeyCode::Left), Some(Key::Previous));
+        assert_eq!(plain(KeyCode::Char('x')), None);
+    }
+}
