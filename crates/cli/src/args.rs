@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use forebay_stack::{
-    Acknowledge, Bypass, Listen, Memory, Metrics, Model, ModelError, Name, Spec, Via,
+    Acknowledge, Bypass, Http, Listen, Memory, Metrics, Model, ModelError, Name, Spec, Via,
 };
 use forebay_units::{ByteLen, TimeSpan};
 
@@ -240,6 +240,11 @@ pub(crate) struct ServeArgs {
     /// Give out Prometheus metrics over HTTP at ADDRESS:PORT.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics: Option<Metrics>,
+    /// Give out a page that shows how the volume is doing, and the metrics, over HTTP: at PORT of this
+    /// machine, which nobody else reaches, or at ADDRESS:PORT, without any authentication. Port 0
+    /// takes a free one, which `status` says.
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    pub(crate) http: Option<Http>,
 }
 
 /// What to put up with when attaching.

@@ -23,6 +23,8 @@ described! {
         Fact via: String = "What makes the block device: `loop`, `nbd`, `none`",
         Fact device: Option<String> = "The block device",
         Fact nbd_uri: String = "Where NBD clients connect",
+        #[serde(default)]
+        Fact http: Option<String> = "Where the page that shows all this is given out, with `--http`",
         Gauge nbd_connections: u64 = "NBD clients connected",
         #[serde(default)]
         Gauge foreign_loop_devices: u64 = "Loop devices that others put over the data or log device",

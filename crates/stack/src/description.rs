@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::text::{self, exact};
 use crate::tree::{self, Below, DEPTH_MAX, Kind, Tree};
-use crate::{Acknowledge, Bypass, CacheOptions, Listen, Memory, Metrics, Options, Spec, Via};
+use crate::{Acknowledge, Bypass, CacheOptions, Http, Listen, Memory, Metrics, Options, Spec, Via};
 
 /// A volume's name: 1 to 64 letters, digits, `_`, `.` and `-`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -162,6 +162,8 @@ struct Keys {
     #[serde(default, deserialize_with = "text::optional")]
     metrics: Option<Metrics>,
     #[serde(default, deserialize_with = "text::optional")]
+    http: Option<Http>,
+    #[serde(default, deserialize_with = "text::optional")]
     memory: Option<Memory>,
 }
 
@@ -208,6 +210,7 @@ impl Description {
                 via: keys.via,
                 listen: keys.listen,
                 metrics: keys.metrics,
+                http: keys.http,
                 memory: keys.memory,
             },
         })
@@ -291,7 +294,7 @@ fn usable(tree: &Tree, file: &Path) -> Result<(), DescriptionError> {
 }
 
 /// What a description says of an option: its key, what to show where there is no value, a comment.
-const OPTIONS: [(&str, &str, &str); 9] = [
+const OPTIONS: [(&str, &str, &str); 10] = [
     (
         "via",
         "auto",
@@ -338,6 +341,12 @@ const OPTIONS: [(&str, &str, &str); 9] = [
         "# Where Prometheus metrics are given out over HTTP (ADDRESS:PORT, path /metrics).",
     ),
     (
+        "http",
+        "127.0.0.1:9420",
+        "# Where a page that shows how the volume is doing is given out over HTTP, with the metrics:\n\
+         # PORT of this machine, or ADDRESS:PORT, without any authentication.",
+    ),
+    (
         "memory",
         "256MiB",
         "# How much memory the data of requests may take up, over all clients and the block device:\n\
@@ -354,6 +363,7 @@ fn option_lines(
         via,
         listen,
         metrics,
+        http,
         memory,
     } = options;
     let CacheOptions {
@@ -372,6 +382,7 @@ fn option_lines(
         text_of(bypass),
         map_memory.map(|size| exact(size.0)),
         text_of(metrics),
+        text_of(http),
         text_of(memory),
     ];
     let rows = OPTIONS.into_iter().zip(values);
@@ -434,6 +445,7 @@ mod tests {
             via: Some(Via::Loop),
             listen: Some("unix:/run/x y".parse().unwrap()),
             metrics: Some("127.0.0.1:9420".parse().unwrap()),
+            http: Some("9421".parse().unwrap()),
             memory: Some("100MiB".parse().unwrap()),
         };
         assert_eq!(parse(&description.to_toml()).unwrap(), description);
@@ -571,7 +583,7 @@ mod tests {
             .collect();
         let options = parse(&with_all).unwrap().options;
         assert!(options.via.is_some() && options.metrics.is_some() && options.listen.is_some());
-        assert!(options.memory.is_some());
+        assert!(options.memory.is_some() && options.http.is_some());
     }
 
     #[test]

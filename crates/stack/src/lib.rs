@@ -41,7 +41,7 @@ pub use lines::{Around, Lines};
 pub use model::{Model, ModelError};
 pub use open::{Pair, Part, open, open_one, open_pair};
 pub use options::{
-    Bypass, CacheOptions, Listen, ListenError, Memory, Metrics, Options, ParseBypassError,
+    Bypass, CacheOptions, Http, Listen, ListenError, Memory, Metrics, Options, ParseBypassError,
     ParseChoiceError, ParseMemoryError, Via,
 };
 pub use spec::{Spec, SpecError};

@@ -155,6 +155,8 @@ pub struct Options {
     pub listen: Option<Listen>,
     /// Where metrics are given out over HTTP, as `ADDRESS:PORT`.
     pub metrics: Option<Metrics>,
+    /// Where a page for people is given out over HTTP, and the metrics.
+    pub http: Option<Http>,
     /// How much memory requests may take up.
     pub memory: Option<Memory>,
 }
@@ -175,6 +177,29 @@ impl FromStr for Metrics {
 }
 
 impl fmt::Display for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where a page for people is given out: a TCP address, written `ADDRESS:PORT`, or `PORT` for one that only
+/// this machine reaches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Http(pub Address);
+
+impl FromStr for Http {
+    type Err = ListenError;
+
+    fn from_str(text: &str) -> Result<Http, ListenError> {
+        let Metrics(address) = match text.parse::<u16>() {
+            Ok(port) => format!("127.0.0.1:{port}").parse(),
+            Err(_) => text.parse(),
+        }?;
+        Ok(Http(address))
+    }
+}
+
+impl fmt::Display for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -227,6 +252,7 @@ impl Options {
             via: self.via.or(others.via),
             listen: self.listen.or(others.listen),
             metrics: self.metrics.or(others.metrics),
+            http: self.http.or(others.http),
             memory: self.memory.or(others.memory),
         }
     }
@@ -289,6 +315,23 @@ mod tests {
             "tcp:host",
         ] {
             assert!(text.parse::<Listen>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_for_this_machine_unless_told_otherwise() {
+        for (text, address) in [
+            ("9420", "127.0.0.1:9420"),
+            ("0", "127.0.0.1:0"),
+            ("[::]:80", "[::]:80"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+        ] {
+            let http = text.parse::<Http>().unwrap();
+            assert_eq!(http.to_string(), address);
+            assert_eq!(address.parse(), Ok(http));
+        }
+        for text in ["", "page", "70000", "unix:/x", ":80"] {
+            assert!(text.parse::<Http>().is_err(), "{text}");
         }
     }
 

@@ -134,6 +134,9 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
     }
     let clients = service.nbd_connections;
     lines.add("nbd", format!("{}, {clients} clients", service.nbd_uri));
+    if let Some(page) = &service.http {
+        lines.add("page", page);
+    }
     let len = ByteLen(status.len_bytes());
     lines.add("data", format!("{}, {len}", service.data));
 }

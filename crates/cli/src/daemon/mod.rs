@@ -1,11 +1,12 @@
 //! The process that serves one volume.
 //!
 //! Everything runs on the volume's one executor: the write cache, the NBD server, the control
-//! socket, the metrics. What starts it is in `start.rs`, how it ends in `stop.rs`; `spawn.rs` is the
+//! socket, the metrics and the page. What starts it is in `start.rs`, how it ends in `stop.rs`; `spawn.rs` is the
 //! other side, the `attach` that waits for a daemon in the background to be ready.
 
 mod control;
 mod front;
+mod http;
 mod intruders;
 mod metrics;
 mod notify;
@@ -47,6 +48,8 @@ struct Daemon {
     memory: Memory,
     nbd: Server,
     nbd_uri: String,
+    /// Where the page is, if there is one.
+    http: Option<String>,
     via: String,
     /// Taken out while it is being stopped.
     front: RefCell<Option<Front>>,
@@ -73,6 +76,7 @@ impl Daemon {
             via: self.via.clone(),
             device: self.block_device.clone(),
             nbd_uri: self.nbd_uri.clone(),
+            http: self.http.clone(),
             nbd_connections: (self.nbd.connections() - self.kernel_connections()) as u64,
             foreign_loop_devices: intruders.len() as u64,
             foreign_loops: intruders,
@@ -164,6 +168,7 @@ fn options(args: &AttachArgs) -> (Options, CacheOptions) {
         via: serve.via,
         listen: serve.listen.clone(),
         metrics: serve.metrics.clone(),
+        http: serve.http.clone(),
         memory: serve.memory,
     };
     let cache = CacheOptions {

@@ -13,10 +13,11 @@ use forebay_stack::{Accept, Attached, Layer, Options, Witness, open};
 use futures_util::future::{Either, select};
 
 use super::front::{self, Front};
+use super::http::{self, Site};
 use super::intruders::{self, Intruders};
 use super::notify::notify;
 use super::place::Places;
-use super::{Daemon, control, metrics};
+use super::{Daemon, control};
 use crate::args::AcceptArgs;
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
@@ -78,7 +79,10 @@ struct Sockets {
     control: Listener,
     nbd: Vec<Listener>,
     nbd_uri: String,
-    metrics: Option<Listener>,
+    /// What is given out over HTTP, and where.
+    sites: Vec<(Site, Listener)>,
+    /// Where the page is.
+    page: Option<String>,
 }
 
 impl Sockets {
@@ -107,12 +111,23 @@ impl Sockets {
             nbd_uri = uri(name.as_str(), &address);
             nbd.push(listener);
         }
-        let metrics = options.metrics.as_ref().map(|at| bind(&at.0)).transpose()?;
+        let (mut sites, mut page) = (Vec::new(), None);
+        if let Some(http) = &options.http {
+            let listener = bind(&http.0)?;
+            page = listener.local_address().map(|at| format!("http://{at}/"));
+            sites.push((Site::page_at(&listener), listener));
+        }
+        // The metrics are beside the page, too.
+        let http = options.http.as_ref().map(|http| &http.0);
+        if let Some(metrics) = options.metrics.as_ref().filter(|at| Some(&at.0) != http) {
+            sites.push((Site::METRICS, bind(&metrics.0)?));
+        }
         Ok(Sockets {
             control: bind(&Address::Unix(dirs.control_socket(name)))?,
             nbd,
             nbd_uri,
-            metrics,
+            sites,
+            page,
         })
     }
 }
@@ -180,6 +195,12 @@ async fn serve(
     };
     let nbd = nbd_server(rt, target.name.as_str(), &volume, &memory)?;
     let device = volume.device();
+    notes.extend(
+        sockets
+            .page
+            .as_ref()
+            .map(|page| format!("status page: {page}")),
+    );
     let via = front::choose(setting.options.via.unwrap_or_default(), &mut notes);
     let place = front::Place {
         rt,
@@ -199,18 +220,24 @@ async fn serve(
         memory,
         nbd,
         nbd_uri: sockets.nbd_uri,
+        http: sockets.page,
         via: front.via().into(),
         block_device: front.block_device(),
         front: RefCell::new(Some(front)),
         detached: Cell::new(false),
         changed: Event::new(),
     });
-    listen(&daemon, sockets.nbd, sockets.control, sockets.metrics);
+    listen(&daemon, sockets.nbd, sockets.control, sockets.sites);
     Ok(Started { daemon, notes })
 }
 
 /// Takes clients, and watches over the devices, for as long as the daemon lives.
-fn listen(daemon: &Rc<Daemon>, nbd: Vec<Listener>, control: Listener, metrics: Option<Listener>) {
+fn listen(
+    daemon: &Rc<Daemon>,
+    nbd: Vec<Listener>,
+    control: Listener,
+    sites: Vec<(Site, Listener)>,
+) {
     let rt = &daemon.rt;
     for listener in nbd {
         let server = daemon.nbd.clone();
@@ -224,8 +251,8 @@ fn listen(daemon: &Rc<Daemon>, nbd: Vec<Listener>, control: Listener, metrics: O
     rt.spawn(control::listen(Rc::clone(daemon), control))
         .detach();
     rt.spawn(intruders::watch(Rc::clone(daemon))).detach();
-    if let Some(listener) = metrics {
-        rt.spawn(metrics::listen(Rc::clone(daemon), listener))
+    for (site, listener) in sites {
+        rt.spawn(http::listen(Rc::clone(daemon), listener, site))
             .detach();
     }
 }

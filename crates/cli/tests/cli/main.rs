@@ -18,4 +18,5 @@ mod pairs;
 mod service;
 mod system;
 mod watch;
+mod web;
 mod world;

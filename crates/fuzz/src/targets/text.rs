@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 
-use forebay_stack::{Acknowledge, Bypass, Description, Listen, Metrics, Name, Spec, Via};
+use forebay_stack::{Acknowledge, Bypass, Description, Http, Listen, Metrics, Name, Spec, Via};
 use forebay_units::{ByteLen, TimeSpan};
 
 use super::fair;
@@ -89,6 +89,7 @@ pub fn options(bytes: &[u8]) {
         prints_as_it_reads::<Bypass>(text);
         prints_as_it_reads::<Listen>(text);
         prints_as_it_reads::<Metrics>(text);
+        prints_as_it_reads::<Http>(text);
         prints_as_it_reads::<Name>(text);
     }
 }
@@ -99,6 +100,7 @@ pub(super) fn options_seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("unix", b"unix:/run/a.sock".to_vec()),
         ("tcp", b"tcp:[::1]:10809".to_vec()),
         ("metrics", b"localhost:9100".to_vec()),
+        ("http", b"9100".to_vec()),
         ("name", b"a-volume_1.x".to_vec()),
     ]
 }

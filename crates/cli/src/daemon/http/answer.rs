@@ -1,0 +1,216 @@
+//! What HTTP clients are answered.
+
+use super::Site;
+use super::request::Request;
+use crate::daemon::metrics;
+use crate::report::Report;
+
+/// The page, with its style and script, but for [`NONCE`].
+const PAGE: &str = include_str!("page.html");
+/// Stands in the page where a random number goes that no other answer has: only what bears it is a script or a
+/// style, so that nothing that got into the page otherwise could ever run.
+const NONCE: &str = "NONCE";
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// An answer.
+struct Response {
+    status: &'static str,
+    content_type: &'static str,
+    /// More headers, each with its line's end.
+    headers: String,
+    body: String,
+}
+
+impl Response {
+    fn ok(content_type: &'static str, body: String) -> Response {
+        Response {
+            status: "200 OK",
+            content_type,
+            headers: String::new(),
+            body,
+        }
+    }
+
+    fn refusal(status: &'static str, body: &str) -> Response {
+        Response {
+            status,
+            ..Response::ok(TEXT, body.into())
+        }
+    }
+
+    fn text(&self) -> String {
+        let Response {
+            status,
+            content_type,
+            headers,
+            body,
+        } = self;
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
+             X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n\
+             Cross-Origin-Resource-Policy: same-origin\r\n{headers}Connection: close\r\n\r\n{body}",
+            body.len()
+        )
+    }
+}
+
+/// The answer to a request's head. A report is made only where it is asked for.
+pub(super) fn answer(head: &[u8], site: Site, report: impl FnOnce() -> Report) -> String {
+    let response = match Request::parse(head) {
+        None => Response::refusal("400 Bad Request", ""),
+        Some(request) if site.local && !request.is_for_this_machine() => {
+            let why = "this is for this machine only: ask for it as localhost or 127.0.0.1\n";
+            Response::refusal("403 Forbidden", why)
+        }
+        Some(request) if request.method != "GET" => Response {
+            headers: "Allow: GET\r\n".into(),
+            ..Response::refusal("405 Method Not Allowed", "")
+        },
+        Some(request) => respond(&request.path, site, report),
+    };
+    response.text()
+}
+
+fn respond(path: &str, site: Site, report: impl FnOnce() -> Report) -> Response {
+    match path {
+        "/metrics" => Response::ok(METRICS, metrics::text(report())),
+        "/status.json" if site.page => match serde_json::to_string(&report()) {
+            Ok(json) => Response::ok("application/json", json + "\n"),
+            Err(error) => Response::refusal("500 Internal Server Error", &error.to_string()),
+        },
+        "/" if site.page => page(),
+        _ if site.page => Response::refusal("404 Not Found", "see /, /status.json and /metrics\n"),
+        _ => Response::refusal("404 Not Found", "see /metrics\n"),
+    }
+}
+
+fn page() -> Response {
+    let mut random = [0; 16];
+    if let Err(error) = getrandom::fill(&mut random) {
+        let why = format!("no random numbers: {error}\n");
+        return Response::refusal("503 Service Unavailable", &why);
+    }
+    let nonce: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let headers = format!(
+        "Content-Security-Policy: default-src 'none'; script-src 'nonce-{nonce}'; \
+         style-src 'nonce-{nonce}'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n"
+    );
+    Response {
+        headers,
+        ..Response::ok("text/html; charset=utf-8", PAGE.replace(NONCE, &nonce))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::example;
+
+    const PAGE_HERE: Site = Site {
+        page: true,
+        local: true,
+    };
+    const PAGE_ANYWHERE: Site = Site {
+        page: true,
+        local: false,
+    };
+
+    fn get(path: &str, host: &str, site: Site) -> String {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        answer(head.as_bytes(), site, example)
+    }
+
+    fn refused(head: &[u8], site: Site, status: &str) {
+        let answer = answer(head, site, || unreachable!("no report is made"));
+        let begin = format!("HTTP/1.1 {status} ");
+        assert!(answer.starts_with(&begin), "{answer}");
+    }
+
+    #[test]
+    fn metrics_are_given_out_at_both_kinds_of_address() {
+        for (site, host) in [(Site::METRICS, "x"), (PAGE_HERE, "localhost:1")] {
+            let answer = get("/metrics", host, site);
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            assert!(answer.contains("openmetrics") && answer.ends_with("# EOF\n"));
+        }
+    }
+
+    #[test]
+    fn the_report_is_what_status_prints() {
+        let answer = get("/status.json?x", "127.0.0.1", PAGE_HERE);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains("application/json") && head.contains("nosniff"),
+            "{head}"
+        );
+        assert_eq!(serde_json::from_str::<Report>(body).unwrap(), example());
+    }
+
+    #[test]
+    fn other_requests_get_an_error_and_no_report() {
+        for (head, status) in [
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
+            (b"GET /status.json HTTP/1.1\r\n\r\n", "404"),
+            (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            (b"\x16\x03\x01\r\n\r\n", "400"),
+            (b"\r\n\r\n", "400"),
+        ] {
+            refused(head, Site::METRICS, status);
+        }
+        refused(b"GET /x HTTP/1.1\r\n\r\n", PAGE_ANYWHERE, "404");
+        refused(
+            b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            PAGE_HERE,
+            "405",
+        );
+    }
+
+    #[test]
+    fn at_an_address_of_this_machine_a_stranger_s_name_gets_nothing() {
+        for path in ["/", "/status.json", "/metrics"] {
+            let head = format!("GET {path} HTTP/1.1\r\nHost: evil.example:9420\r\n\r\n");
+            refused(head.as_bytes(), PAGE_HERE, "403");
+            let nameless = format!("GET {path} HTTP/1.1\r\n\r\n");
+            refused(nameless.as_bytes(), PAGE_HERE, "403");
+            assert!(get(path, "evil.example:9420", PAGE_ANYWHERE).contains(" 200 OK"));
+        }
+    }
+
+    #[test]
+    fn the_page_runs_its_own_script_and_nothing_else_and_needs_nothing_from_elsewhere() {
+        let answers = [0; 2].map(|_| get("/", "localhost", PAGE_HERE));
+        assert_ne!(answers[0], answers[1], "the nonce is used once");
+        let (head, body) = answers[0].split_once("\r\n\r\n").unwrap();
+        let nonce = head.split("script-src 'nonce-").nth(1).unwrap();
+        let nonce = &nonce[..32];
+        assert!(
+            nonce.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{nonce}"
+        );
+        assert!(head.contains("default-src 'none'") && head.contains("frame-ancestors 'none'"));
+        assert!(!head.contains("unsafe"), "{head}");
+        assert_eq!(body.matches(nonce).count(), 2, "a style and a script");
+        assert!(!body.contains(NONCE));
+        for way in [
+            " src=",
+            "href=",
+            "@import",
+            "url(",
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            " style=",
+            " onclick=",
+            " onload=",
+        ] {
+            assert!(!body.contains(way), "{way}");
+        }
+        // The one address in it is the name of SVG.
+        assert_eq!(body.matches("://").count(), 1);
+    }
+}

@@ -1,0 +1,203 @@
+//! The page of `attach --http`, by hand and in a real browser.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use crate::world::{MIB, World, output, skip, texts, wait_until};
+
+/// Names of the browser, of which any will do. Debian's package `chromium-headless-shell` has the first.
+const BROWSERS: [&str; 4] = [
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+];
+/// A file's name that would run if it were taken for a part of the page.
+const HOSTILE: &str = "a<img src=x onerror=alert(1)>.img";
+
+/// Attaches `v` with a page; its host and port.
+fn attach(world: &World) -> String {
+    world.ok(&["attach", "v", "--via", "none", "--http", "0"]);
+    let status = world.ok(&["status", "v", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let page = status["http"].as_str().unwrap();
+    let address = page
+        .strip_prefix("http://")
+        .and_then(|page| page.strip_suffix('/'));
+    let address = address.unwrap().to_owned();
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    address
+}
+
+fn get(address: &str, host: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn the_page_the_report_and_the_metrics_are_given_out_to_who_asks_this_machine() {
+    let world = World::with_volume();
+    let address = attach(&world);
+    world.client().write(0, &[1; 512]).unwrap();
+    let page = get(&address, &address, "/");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(
+        page.contains("Content-Security-Policy: default-src 'none';"),
+        "{page}"
+    );
+    let report = get(&address, "localhost", "/status.json");
+    let (_, report) = report.split_once("\r\n\r\n").unwrap();
+    let report: serde_json::Value = serde_json::from_str(report).unwrap();
+    assert_eq!(
+        (&report["name"], &report["writes"]),
+        (&"v".into(), &1.into())
+    );
+    let metrics = get(&address, &address, "/metrics");
+    assert!(
+        metrics.contains("forebay_writes_total{volume=\"v\"} 1.0\n"),
+        "{metrics}"
+    );
+    for path in ["/", "/status.json", "/metrics"] {
+        let refused = get(&address, "evil.example", path);
+        assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+    }
+    let said = world.ok(&["status", "v"]);
+    assert!(said.contains(&format!("http://{address}/")), "{said}");
+}
+
+#[test]
+fn those_who_ask_slowly_or_without_end_keep_nobody_else_from_the_volume() {
+    let world = World::with_volume();
+    let address = attach(&world);
+    // More than are served at a time, most of them in the middle of a request.
+    let slow: Vec<TcpStream> = (0..40)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: loc");
+            stream
+        })
+        .collect();
+    world.client().write(0, &[1; 512]).unwrap();
+    world.ok(&["status", "v"]);
+    drop(slow);
+    wait_until("there is room again", || {
+        get(&address, "localhost", "/").starts_with("HTTP/1.1 200")
+    });
+    // A head without end gets nothing.
+    let mut endless = TcpStream::connect(&address).unwrap();
+    let _ = endless.write_all(&[b'a'; 32 << 10]);
+    let mut nothing = Vec::new();
+    let _ = endless.read_to_end(&mut nothing);
+    assert!(nothing.is_empty());
+    assert!(get(&address, "localhost", "/").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_page_is_described_and_its_metrics_need_no_port_of_their_own() {
+    let world = World::with_volume();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let description = std::fs::read_to_string(world.path("etc/v.toml")).unwrap();
+    let with = format!("{description}\nhttp = \"{address}\"\nmetrics = \"{address}\"\n");
+    std::fs::write(world.path("etc/v.toml"), with).unwrap();
+    world.attach();
+    assert!(get(&address, "localhost", "/").contains(" 200 OK"));
+    assert!(get(&address, "localhost", "/metrics").contains("# EOF"));
+    world.ok(&["detach", "v"]);
+    let args = ["attach", "v", "--http", "somewhere"];
+    world.refused(&args).with(2, &["--http", "somewhere"]);
+}
+
+/// The browser on this system.
+fn browser(test: &str) -> Option<&'static str> {
+    let there = |name: &&str| Command::new(name).arg("--version").output().is_ok();
+    let found = BROWSERS.into_iter().find(there);
+    if found.is_none() {
+        skip(
+            test,
+            &format!("none of {} is installed", BROWSERS.join(", ")),
+        );
+    }
+    found
+}
+
+/// What a page has become when its script has run for some seconds of the browser's own time, which passes
+/// as fast as it can; and what the browser had to say of it.
+fn looked_at(world: &World, browser: &str, more: &[&str], url: &str) -> (String, String) {
+    let mut command = Command::new(browser);
+    command
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ])
+        .arg(format!(
+            "--user-data-dir={}",
+            world.path("browser").display()
+        ))
+        .args([
+            "--virtual-time-budget=6000",
+            "--enable-logging=stderr",
+            "--dump-dom",
+        ])
+        .args(more)
+        .arg(url);
+    let ran = output(&mut command).unwrap();
+    let (page, said) = texts(&ran);
+    assert!(ran.status.success(), "{}: {said}", ran.status);
+    (page, said)
+}
+
+#[test]
+fn a_browser_shows_a_volume_as_it_changes_and_runs_nothing_that_is_in_a_name() {
+    let name = "a_browser_shows_a_volume_as_it_changes_and_runs_nothing_that_is_in_a_name";
+    let Some(browser) = browser(name) else { return };
+    let world = World::new();
+    world.data(HOSTILE, 64 * MIB);
+    world.image("log.img", 40 * MIB);
+    world.ok(&[
+        "create", "--name", "v", "--data", HOSTILE, "--log", "log.img",
+    ]);
+    let address = attach(&world);
+    world.client().write(0, &[1; 8192]).unwrap();
+    let (page, said) = looked_at(&world, browser, &[], &format!("http://{address}/"));
+    for part in [
+        "<title>v – Forebay</title>",
+        "<b id=\"name\">v</b>",
+        "<span id=\"mode\" class=\"\">caching</span>",
+        // Rates, so it has asked more than once.
+        "<td>writes</td><td>0/s</td><td>0B/s</td>",
+        " of data not on the data device yet",
+        "<polyline points=\"",
+        // The last answer was one.
+        "<p id=\"state\" class=\"dim\">at ",
+        // The name, as text.
+        "a&lt;img src=x onerror=alert(1)&gt;.img",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("<img"), "{page}");
+    // What its policy forbids, and what goes wrong in its script, a browser says on its console.
+    assert!(!said.contains("CONSOLE"), "{said}");
+}
+
+#[test]
+fn a_browser_that_was_led_here_by_a_stranger_s_name_is_shown_nothing() {
+    let name = "a_browser_that_was_led_here_by_a_stranger_s_name_is_shown_nothing";
+    let Some(browser) = browser(name) else { return };
+    let world = World::with_volume();
+    let address = attach(&world);
+    let (_, port) = address.rsplit_once(':').unwrap();
+    let led = ["--host-resolver-rules=MAP evil.example 127.0.0.1"];
+    let url = format!("http://evil.example:{port}/status.json");
+    let (page, _) = looked_at(&world, browser, &led, &url);
+    assert!(page.contains("for this machine only"), "{page}");
+    assert!(!page.contains("data.img"), "{page}");
+}
