@@ -9,6 +9,7 @@ use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use forebay_rng::Rng;
 use rustix::fs::{Advice, MemfdFlags, fadvise, ftruncate, memfd_create};
 
 use crate::delivery::BLOCK;
@@ -76,7 +77,8 @@ pub fn memory(file: Option<&File>, budget: Duration) -> Result<Rates, CalibrateE
         return Err(CalibrateError::TooSmall);
     }
     let end = Instant::now() + budget;
-    let mut random = Random(1);
+    // The same places each time.
+    let random = Rng::new(1);
     let mut samples = Samples::default();
     pass(file, (0, bytes), Plan::Linear, &mut |_, _| true)?;
     let mut passes = 0;
@@ -266,7 +268,7 @@ fn measure(
     let mut places = Places {
         data,
         part,
-        random: Random(part.0 ^ part.1),
+        random: Rng::new(part.0 ^ part.1),
     };
     let third = budget / 3;
     let mut samples = Samples::default();
@@ -339,7 +341,7 @@ struct Places<'d> {
     data: &'d [Extent],
     /// Bytes of data before it, and before its end.
     part: (u64, u64),
-    random: Random,
+    random: Rng,
 }
 
 impl Places<'_> {
@@ -366,19 +368,6 @@ fn at_data(data: &[Extent], mut nth: u64) -> u64 {
         nth -= length;
     }
     data.first().map_or(0, |extent| extent.offset)
-}
-
-/// Where to read: the same places each time, in no order.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n.max(1)
-    }
 }
 
 #[cfg(test)]

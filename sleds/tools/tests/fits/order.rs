@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use sleds::{Plan, ReadOptions, Reader, Unit};
 
-use crate::support::rng::Rng;
 use crate::support::{cache_only, scratch, seed, settle, skip};
+use forebay_rng::Rng;
 
 const BLOCK: usize = 2880;
 /// Pixels of a row: its bytes are no divisor of a page's, whatever `BITPIX` is.
@@ -44,7 +44,7 @@ fn header(bitpix: i32, height: usize, first: bool) -> Vec<u8> {
 }
 
 /// Pixels that are whole numbers below 100, as `BITPIX` has them.
-fn pixels(bitpix: i32, count: usize, rng: &mut Rng) -> Vec<u8> {
+fn pixels(bitpix: i32, count: usize, rng: &Rng) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(count * 8);
     for _ in 0..count {
         let value = rng.below(100);
@@ -61,7 +61,7 @@ fn pixels(bitpix: i32, count: usize, rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Writes an image between two others.
-fn write(path: &Path, bitpix: i32, rng: &mut Rng) -> Data {
+fn write(path: &Path, bitpix: i32, rng: &Rng) -> Data {
     let width = bitpix.unsigned_abs() as usize / 8;
     let heights = [400, (4 << 20) / WIDTH / width, 500];
     let mut all = Vec::new();
@@ -84,9 +84,9 @@ fn write(path: &Path, bitpix: i32, rng: &mut Rng) -> Data {
 }
 
 /// Ranges of pages: two in the image, one over its front edge and one over the other.
-fn ranges(data: &Data, rng: &mut Rng) -> Vec<(u64, u64)> {
+fn ranges(data: &Data, rng: &Rng) -> Vec<(u64, u64)> {
     let page = |at: u64| at & !4095;
-    let mut inside = || {
+    let inside = || {
         let at = data.at + (512 << 10) + rng.below(data.length - (1 << 20));
         (page(at), 4096 * (1 + rng.below(100)))
     };
@@ -130,7 +130,7 @@ fn one_image_of_several_gives_the_same_in_best_order() {
     let mut out_of_order = 0;
     for (round, bitpix) in [8, 16, 32, 64, -32, -64].into_iter().enumerate() {
         let seed = first.wrapping_add(round as u64);
-        let rng = &mut Rng::new(seed);
+        let rng = &Rng::new(seed);
         let dir = scratch();
         let path = dir.path().join("in.fits");
         let data = write(&path, bitpix, rng);

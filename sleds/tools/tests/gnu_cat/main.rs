@@ -6,8 +6,8 @@ mod support;
 use std::fs;
 use std::process::{Command, Stdio};
 
+use forebay_rng::Rng;
 use support::content::{any, write};
-use support::rng::Rng;
 use support::{Case, Input, cases, cool, is_gnu, scratch, seed, settle};
 
 #[test]
@@ -16,24 +16,23 @@ fn files_come_out_as_from_gnus_cat() {
         return;
     }
     let seed = seed();
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     let dir = scratch();
     let names: Vec<String> = (0..150).map(|n| format!("f{n}")).collect();
     for name in &names {
-        let bytes = any(&mut rng);
-        write(&dir.path().join(name), &bytes, &mut rng);
+        let bytes = any(&rng);
+        write(&dir.path().join(name), &bytes, &rng);
     }
     settle(dir.path());
     for _ in 0..cases(60) {
-        let mut operands: Vec<&str> = (0..rng.below(5))
-            .map(|_| rng.pick(&names).as_str())
-            .collect();
-        if rng.chance(3) {
-            operands.push(*rng.pick(&["-", ".", "nope", "-u", "no pe", "/proc/version"]));
+        let some: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut operands: Vec<&str> = (0..rng.below(5)).map(|_| rng.pick(&some)).collect();
+        if rng.one_in(3) {
+            operands.push(rng.pick(&["-", ".", "nope", "-u", "no pe", "/proc/version"]));
             rng.shuffle(&mut operands);
         }
         for name in &names {
-            cool(&dir.path().join(name), &mut rng);
+            cool(&dir.path().join(name), &rng);
         }
         let file = dir.path().join(rng.pick(&names));
         let bytes = fs::read(&file).unwrap();
@@ -43,11 +42,11 @@ fn files_come_out_as_from_gnus_cat() {
             Input::File(file.clone()),
             Input::FileAt(file, from),
         ];
-        let plan = *rng.pick(&["auto", "best", "linear"]);
+        let plan = rng.pick(&["auto", "best", "linear"]);
         Case::new("cat", dir.path())
             .ours(["--plan", plan])
             .args(operands)
-            .input(rng.pick(&inputs).clone())
+            .input(rng.pick(&inputs))
             .env("LC_ALL", "C")
             .check(seed);
     }
@@ -56,7 +55,7 @@ fn files_come_out_as_from_gnus_cat() {
 #[test]
 fn lines_in_free_order_are_all_there_and_none_is_cut() {
     let seed = seed();
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     let dir = scratch();
     let path = dir.path().join("f");
     for round in 0..40 {
@@ -65,10 +64,10 @@ fn lines_in_free_order_are_all_there_and_none_is_cut() {
         } else {
             (&["-z"], 0)
         };
-        let bytes = any(&mut rng);
-        write(&path, &bytes, &mut rng);
+        let bytes = any(&rng);
+        write(&path, &bytes, &rng);
         settle(dir.path());
-        cool(&path, &mut rng);
+        cool(&path, &rng);
         let outcome = Case::new("cat", dir.path())
             .ours(["--unordered", "--plan=best"])
             .args(flag)

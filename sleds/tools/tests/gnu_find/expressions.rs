@@ -1,8 +1,8 @@
 //! Thousands of expressions made at random.
 
-use crate::support::rng::Rng;
 use crate::support::{Case, cases, is_gnu, scratch, seed};
 use crate::tree;
+use forebay_rng::Rng;
 
 /// Tests with arguments that sometimes hold.
 const TESTS: [&str; 96] = [
@@ -139,27 +139,23 @@ const OPTIONS: [&str; 11] = [
     "-ignore_readdir_race",
 ];
 
-fn pick<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
-    from[rng.below(from.len() as u64) as usize]
-}
-
 fn push(args: &mut Vec<String>, words: &str) {
     args.extend(words.split(' ').map(str::to_owned));
 }
 
 /// Tests; `deep` bounds their parentheses.
-fn tests(rng: &mut Rng, args: &mut Vec<String>, deep: u32) {
+fn tests(rng: &Rng, args: &mut Vec<String>, deep: u32) {
     let parts = 1 + rng.below(3);
     for part in 0..parts {
         if part > 0 {
             match rng.below(6) {
-                0 | 1 => args.push(pick(rng, &["-o", "-or"]).into()),
-                2 => args.push(pick(rng, &["-a", "-and"]).into()),
+                0 | 1 => args.push(rng.pick(&["-o", "-or"]).into()),
+                2 => args.push(rng.pick(&["-a", "-and"]).into()),
                 _ => {}
             }
         }
         while rng.below(5) == 0 {
-            args.push(pick(rng, &["!", "-not"]).into());
+            args.push(rng.pick(&["!", "-not"]).into());
         }
         match rng.below(4) {
             0 if deep > 0 => {
@@ -167,7 +163,7 @@ fn tests(rng: &mut Rng, args: &mut Vec<String>, deep: u32) {
                 tests(rng, args, deep - 1);
                 args.push(")".into());
             }
-            _ => push(args, pick(rng, &TESTS)),
+            _ => push(args, rng.pick(&TESTS)),
         }
     }
 }
@@ -175,11 +171,11 @@ fn tests(rng: &mut Rng, args: &mut Vec<String>, deep: u32) {
 /// Tests, and actions behind them. Actions do not stand in parentheses: GNU find's optimiser moves
 /// tests to the front of those, past the actions (`( -print -o -mmin -9 -o -name f ) -path x` does
 /// not print what it should). It does so with commas, too.
-fn expression(rng: &mut Rng, args: &mut Vec<String>) {
+fn expression(rng: &Rng, args: &mut Vec<String>) {
     let chains = 1 + rng.below(3);
     for chain in 0..chains {
         if chain > 0 {
-            args.push(pick(rng, &["-o", "-or"]).into());
+            args.push(rng.pick(&["-o", "-or"]).into());
         }
         args.push("(".into());
         tests(rng, args, 2);
@@ -190,7 +186,7 @@ fn expression(rng: &mut Rng, args: &mut Vec<String>) {
             return;
         }
         for _ in 0..1 + rng.below(2) {
-            push(args, pick(rng, &ACTIONS));
+            push(args, rng.pick(&ACTIONS));
         }
         if last && rng.below(20) == 0 {
             args.push("-quit".into());
@@ -200,16 +196,19 @@ fn expression(rng: &mut Rng, args: &mut Vec<String>) {
 
 /// Starting points have no slash at their end: with `-L` and `-depth`, GNU find takes it off those of
 /// folders that are empty.
-fn command_line(rng: &mut Rng) -> Vec<String> {
+fn command_line(rng: &Rng) -> Vec<String> {
     let mut args = Vec::new();
     if rng.below(3) == 0 {
-        args.push(pick(rng, &["-L", "-H", "-P"]).to_owned());
+        args.push(rng.pick(&["-L", "-H", "-P"]).to_owned());
     }
     for _ in 0..1 + rng.below(2) {
-        args.push(pick(rng, &[".", ".", ".", "./", "a", "b", "deep", "nothing"]).to_owned());
+        args.push(
+            rng.pick(&[".", ".", ".", "./", "a", "b", "deep", "nothing"])
+                .to_owned(),
+        );
     }
     for _ in 0..rng.below(3) {
-        push(&mut args, pick(rng, &OPTIONS));
+        push(&mut args, rng.pick(&OPTIONS));
     }
     expression(rng, &mut args);
     args
@@ -224,7 +223,7 @@ fn thousands_of_expressions_give_what_gnu_find_gives() {
         return;
     }
     let seed = seed();
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     for round in 0..cases(12 * CALLS).div_ceil(CALLS) {
         // About a link to itself, `-xtype` complains, and when it is asked is the optimiser's
         // choice.
@@ -235,11 +234,11 @@ fn thousands_of_expressions_give_what_gnu_find_gives() {
         std::fs::create_dir(root).expect("a folder");
         // What `-newer` and `-samefile` name.
         std::fs::write(root.join("a"), "a").expect("a file");
-        tree::grow(root, &mut rng, 60, loops);
+        tree::grow(root, &rng, 60, loops);
         tree::settle(dir.path());
         for _ in 0..CALLS {
-            let locale = pick(&mut rng, &["C", "C.UTF-8"]);
-            let args = command_line(&mut rng);
+            let locale = rng.pick(&["C", "C.UTF-8"]);
+            let args = command_line(&rng);
             if loops && args.iter().any(|arg| arg == "-xtype") {
                 continue;
             }
@@ -248,7 +247,7 @@ fn thousands_of_expressions_give_what_gnu_find_gives() {
                 .env("LC_ALL", locale)
                 .env(
                     "TZ",
-                    pick(&mut rng, &["UTC", "Europe/Berlin", "America/St_Johns"]),
+                    rng.pick(&["UTC", "Europe/Berlin", "America/St_Johns"]),
                 )
                 .check(seed);
         }

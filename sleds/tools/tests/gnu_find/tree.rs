@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps, mknodat, utimensat};
 
-use crate::support::rng::Rng;
+use forebay_rng::Rng;
 
 /// Names, with what patterns, quotes and terminals trip over.
 const NAMES: [&[u8]; 24] = [
@@ -47,7 +47,7 @@ fn now() -> i64 {
 
 /// Makes folders and files under `root`, which exists. `loops` says whether there may be links to
 /// themselves.
-pub(crate) fn grow(root: &Path, rng: &mut Rng, files: usize, loops: bool) {
+pub(crate) fn grow(root: &Path, rng: &Rng, files: usize, loops: bool) {
     let mut folders = vec![root.to_owned()];
     let mut all: Vec<PathBuf> = Vec::new();
     let root_user = rustix::process::geteuid().is_root();
@@ -95,7 +95,7 @@ pub(crate) fn grow(root: &Path, rng: &mut Rng, files: usize, loops: bool) {
     }
 }
 
-fn write(path: &Path, rng: &mut Rng) {
+fn write(path: &Path, rng: &Rng) {
     let file = File::create(path).expect("a file");
     let sizes = [0, 1, 511, 512, 513, 1023, 1024, 1025, 4096, 70_000];
     let size = match rng.below(8) {
@@ -111,11 +111,11 @@ fn write(path: &Path, rng: &mut Rng) {
 }
 
 /// Gives a file times, a mode and an owner.
-fn decorate(path: &Path, rng: &mut Rng, root_user: bool) {
+fn decorate(path: &Path, rng: &Rng, root_user: bool) {
     let meta = path.symlink_metadata().expect("it is there");
     if root_user && rng.below(5) == 0 {
         let ids = [1, 65_534, 12_345];
-        let mut id = || ids[rng.below(3) as usize];
+        let id = || ids[rng.below(3) as usize];
         std::os::unix::fs::lchown(path, Some(id()), Some(id())).expect("an owner");
     }
     if !meta.is_symlink() && rng.below(2) == 0 {
@@ -127,7 +127,7 @@ fn decorate(path: &Path, rng: &mut Rng, root_user: bool) {
         let mode = if meta.is_dir() { mode | 0o700 } else { mode };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
     }
-    let mut ago = || {
+    let ago = || {
         let days = [0, 0, 1, 2, 3, 30, 200, 400][rng.below(8) as usize];
         Timespec {
             tv_sec: now() - days * 86_400 - 43_200 - 30,

@@ -6,9 +6,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::rng::Rng;
 use crate::support::{is_gnu, skip};
 use crate::tree;
+use forebay_rng::Rng;
 
 /// A user without rights of any kind.
 const NOBODY: u32 = 65_534;
@@ -59,7 +59,7 @@ fn forbidden_files_and_folders_are_named_as_gnu_find_names_them() {
     let program = program_for_all(dir.path());
     let root = dir.path().join("tree");
     fs::create_dir(&root).expect("a folder");
-    tree::grow(&root, &mut Rng::new(7), 40, true);
+    tree::grow(&root, &Rng::new(7), 40, true);
     for (name, mode) in [
         ("shut", 0o700),
         ("list", 0o744),

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::support::rng::Rng;
 use crate::support::{Case, is_gnu, scratch, seed};
 use crate::tree;
+use forebay_rng::Rng;
 
 #[test]
 fn a_folder_of_many_files_is_walked_in_the_same_order() {
@@ -88,8 +88,8 @@ fn delete_takes_away_what_gnu_find_takes_away() {
             let root = dir.path().join(program).join("same");
             fs::create_dir_all(&root).expect("a folder");
             // The links inside lead to paths inside; those of the one tree must not be the other's.
-            let mut rng = Rng::new(seed + at as u64);
-            tree::grow(&root, &mut rng, 50, true);
+            let rng = Rng::new(seed + at as u64);
+            tree::grow(&root, &rng, 50, true);
             let case = Case::new("find", &root).args(expression.split(' '));
             let mut ended = match program {
                 "gnu" => case.run_gnu(),

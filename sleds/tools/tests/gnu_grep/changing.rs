@@ -4,15 +4,15 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::rng::Rng;
 use crate::support::{Case, Outcome, scratch, seed};
+use forebay_rng::Rng;
 
 const LINE: &[u8; 16] = b"one two 3456789\n";
 const LINES: usize = 40_000;
 const ROUNDS: usize = 12;
 
 /// Searches a file of [`LINES`] while `change` is made to it again and again.
-fn while_it_changes(args: &[&str], change: impl Fn(&File, &mut Rng) + Sync) -> Vec<Outcome> {
+fn while_it_changes(args: &[&str], change: impl Fn(&File, &Rng) + Sync) -> Vec<Outcome> {
     let seed = seed();
     let dir = scratch();
     let path = dir.path().join("f");
@@ -22,9 +22,9 @@ fn while_it_changes(args: &[&str], change: impl Fn(&File, &mut Rng) + Sync) -> V
     let done = AtomicBool::new(false);
     let outcomes = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut rng = Rng::new(seed);
+            let rng = Rng::new(seed);
             while !done.load(Ordering::Relaxed) {
-                change(&file, &mut rng);
+                change(&file, &rng);
             }
         });
         let outcomes = (0..ROUNDS).map(|round| {
@@ -53,7 +53,7 @@ fn while_it_changes(args: &[&str], change: impl Fn(&File, &mut Rng) + Sync) -> V
     checked.collect()
 }
 
-fn grow(mut file: &File, rng: &mut Rng) {
+fn grow(mut file: &File, rng: &Rng) {
     let length = file.metadata().expect("its length").len();
     if length < 4 << 20 {
         let n = 1 + rng.below(300) as usize;
@@ -61,7 +61,7 @@ fn grow(mut file: &File, rng: &mut Rng) {
     }
 }
 
-fn shrink(mut file: &File, rng: &mut Rng) {
+fn shrink(mut file: &File, rng: &Rng) {
     file.set_len(LINE.len() as u64 * rng.below(LINES as u64))
         .expect("truncate");
     let length = file.metadata().expect("its length").len() as usize;

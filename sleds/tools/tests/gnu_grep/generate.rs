@@ -2,7 +2,7 @@
 
 use crate::perl;
 use crate::support::content;
-use crate::support::rng::Rng;
+use forebay_rng::Rng;
 
 /// What patterns are made of that are written alike in both syntaxes.
 const ATOMS: &[&str] = &[
@@ -207,8 +207,8 @@ const BACK: &[&str] = &[
     "\\(a\\)\\(b\\)\\2\\1",
 ];
 
-fn repeat(rng: &mut Rng, extended: bool) -> String {
-    let bare = *rng.pick(&["*", "+", "?", "{2}", "{1,2}", "{,2}", "{2,}", "{0}"]);
+fn repeat(rng: &Rng, extended: bool) -> String {
+    let bare = rng.pick(&["*", "+", "?", "{2}", "{1,2}", "{,2}", "{2,}", "{0}"]);
     match (bare, extended) {
         ("*", _) | (_, true) => bare.into(),
         (_, false) => bare
@@ -219,7 +219,7 @@ fn repeat(rng: &mut Rng, extended: bool) -> String {
     }
 }
 
-fn branch(rng: &mut Rng, extended: bool, depth: u64) -> String {
+fn branch(rng: &Rng, extended: bool, depth: u64) -> String {
     let mut text = String::new();
     for _ in 0..rng.below(4) {
         match rng.below(12) {
@@ -230,7 +230,7 @@ fn branch(rng: &mut Rng, extended: bool, depth: u64) -> String {
                 text.push_str(&format!("{open}{inner}{close}"));
                 if ASSERTS.iter().any(|assert| inner.contains(assert)) {
                     // Of several such groups in a row, the C library misses matches.
-                    let once = *rng.pick(&["", "", "*", "\\?", "\\{0\\}"]);
+                    let once = rng.pick(&["", "", "*", "\\?", "\\{0\\}"]);
                     match extended {
                         true => text.push_str(&once.replace('\\', "")),
                         false => text.push_str(once),
@@ -240,16 +240,16 @@ fn branch(rng: &mut Rng, extended: bool, depth: u64) -> String {
             }
             _ => text.push_str(rng.pick::<&str>(ATOMS)),
         }
-        if rng.chance(4) {
+        if rng.one_in(4) {
             text.push_str(&repeat(rng, extended));
         }
     }
     text
 }
 
-fn alternatives(rng: &mut Rng, extended: bool, depth: u64) -> String {
+fn alternatives(rng: &Rng, extended: bool, depth: u64) -> String {
     let mut text = branch(rng, extended, depth);
-    while rng.chance(4) {
+    while rng.one_in(4) {
         text.push_str(if extended { "|" } else { "\\|" });
         text.push_str(&branch(rng, extended, depth));
     }
@@ -257,16 +257,16 @@ fn alternatives(rng: &mut Rng, extended: bool, depth: u64) -> String {
 }
 
 /// A pattern in `language`.
-pub(crate) fn pattern(rng: &mut Rng, language: Language) -> String {
+pub(crate) fn pattern(rng: &Rng, language: Language) -> String {
     let extended = match language {
         Language::Perl => return perl::pattern(rng),
         Language::Extended => true,
         Language::Basic => false,
     };
     match rng.below(10) {
-        0 | 1 => (*rng.pick(NASTY)).into(),
+        0 | 1 => rng.pick(NASTY).into(),
         2 => {
-            let back = *rng.pick(BACK);
+            let back = rng.pick(BACK);
             match extended {
                 true => back
                     .replace("\\(", "(")
@@ -275,7 +275,7 @@ pub(crate) fn pattern(rng: &mut Rng, language: Language) -> String {
                 false => back.into(),
             }
         }
-        3 | 4 => (*rng.pick(ATOMS)).into(),
+        3 | 4 => rng.pick(ATOMS).into(),
         _ => alternatives(rng, extended, 2),
     }
 }
@@ -367,7 +367,7 @@ pub(crate) enum Language {
 }
 
 /// Options that say what to look for, and in which language.
-pub(crate) fn matchers(rng: &mut Rng) -> (Vec<String>, Language) {
+pub(crate) fn matchers(rng: &Rng) -> (Vec<String>, Language) {
     let mut args: Vec<String> = Vec::new();
     let mut language = Language::Basic;
     match rng.below(6) {
@@ -382,7 +382,7 @@ pub(crate) fn matchers(rng: &mut Rng) -> (Vec<String>, Language) {
         }
         _ => {}
     }
-    if rng.chance(4) {
+    if rng.one_in(4) {
         args.push("-i".into());
     }
     match rng.below(12) {
@@ -395,7 +395,7 @@ pub(crate) fn matchers(rng: &mut Rng) -> (Vec<String>, Language) {
 }
 
 /// Options that say what to do with lines.
-pub(crate) fn outputs(rng: &mut Rng) -> Vec<String> {
+pub(crate) fn outputs(rng: &Rng) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     for (one_in, option) in [
         (4, "-v"),
@@ -425,16 +425,16 @@ pub(crate) fn outputs(rng: &mut Rng) -> Vec<String> {
         (40, "--null-data"),
         (40, "-y"),
     ] {
-        if rng.chance(one_in) {
+        if rng.one_in(one_in) {
             args.push(option.into());
         }
     }
     for (one_in, option) in [(6, "-m"), (8, "-A"), (8, "-B"), (10, "-C")] {
-        if rng.chance(one_in) {
+        if rng.one_in(one_in) {
             args.push(format!("{option}{}", rng.below(5)));
         }
     }
-    if rng.chance(20) {
+    if rng.one_in(20) {
         args.push(format!("-{}", rng.below(12)));
     }
     rng.shuffle(&mut args);
@@ -451,7 +451,7 @@ fn doubtful(bytes: &[u8]) -> bool {
 }
 
 /// What to search.
-pub(crate) fn content(rng: &mut Rng) -> Vec<u8> {
+pub(crate) fn content(rng: &Rng) -> Vec<u8> {
     loop {
         let bytes = match rng.below(5) {
             0 | 1 => lines(rng),
@@ -468,7 +468,7 @@ pub(crate) fn content(rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Short lines of what the patterns are made of, in which much matches.
-fn lines(rng: &mut Rng) -> Vec<u8> {
+fn lines(rng: &Rng) -> Vec<u8> {
     let mut out = Vec::new();
     for _ in 0..rng.below(60) {
         for _ in 0..rng.below(7) {
@@ -482,14 +482,14 @@ fn lines(rng: &mut Rng) -> Vec<u8> {
             );
         }
         match rng.below(40) {
-            0 => out.push(*rng.pick(&[0x80, 0xc3, 0xff_u8 - 0x40, 0xe2])),
-            1 if rng.chance(3) => out.push(0),
+            0 => out.push(rng.pick(&[0x80, 0xc3, 0xff_u8 - 0x40, 0xe2])),
+            1 if rng.one_in(3) => out.push(0),
             2 => out.push(b'\r'),
             _ => {}
         }
         out.push(b'\n');
     }
-    if rng.chance(4) {
+    if rng.one_in(4) {
         out.pop();
     }
     out

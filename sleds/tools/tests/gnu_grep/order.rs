@@ -5,8 +5,8 @@ use std::path::Path;
 
 use sleds::{Plan, ReadOptions, Reader, Unit};
 
-use crate::support::rng::Rng;
 use crate::support::{Case, Input, cache_only, is_gnu, scratch, seed, settle};
+use forebay_rng::Rng;
 
 const ROUNDS: u64 = 2;
 
@@ -32,7 +32,7 @@ const SEARCHES: &[&[&str]] = &[
 ];
 
 /// Lines, few of which have `needle`; with `zeroes` some blocks are not text.
-fn haystack(rng: &mut Rng, zeroes: bool) -> Vec<u8> {
+fn haystack(rng: &Rng, zeroes: bool) -> Vec<u8> {
     let length = (3 << 20) + rng.below(4 << 20) as usize;
     let mut out = Vec::with_capacity(length + 100_000);
     while out.len() < length {
@@ -42,13 +42,13 @@ fn haystack(rng: &mut Rng, zeroes: bool) -> Vec<u8> {
         match rng.below(2000) {
             0 => out.extend_from_slice(b" needle "),
             // A line longer than what is read at once.
-            1 if rng.chance(40) => out.extend(std::iter::repeat_n(b'x', 90_000)),
+            1 if rng.one_in(40) => out.extend(std::iter::repeat_n(b'x', 90_000)),
             2 if zeroes => out.push(0),
             _ => {}
         }
         out.push(b'\n');
     }
-    if rng.chance(2) {
+    if rng.one_in(2) {
         out.extend_from_slice(b"needle without an end");
     }
     out
@@ -82,7 +82,7 @@ fn prints_what_gnu_grep_prints_where_pieces_come_out_of_order() {
     let mut out_of_order = 0;
     for round in 0..ROUNDS {
         let seed = first.wrapping_add(round);
-        let rng = &mut Rng::new(seed);
+        let rng = &Rng::new(seed);
         let dir = scratch();
         let path = dir.path().join("f");
         let bytes = haystack(rng, round % 2 == 1);
@@ -100,7 +100,7 @@ fn prints_what_gnu_grep_prints_where_pieces_come_out_of_order() {
             let mut case = Case::new("grep", dir.path())
                 .args(*search)
                 .env("LC_ALL", rng.pick::<&str>(&["C", "C.UTF-8"]));
-            case = match rng.chance(4) {
+            case = match rng.one_in(4) {
                 true => case.input(Input::FileAt(path.clone(), rng.below(5000))),
                 false => case.args(["f"]),
             };

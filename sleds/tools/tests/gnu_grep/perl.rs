@@ -1,6 +1,6 @@
 //! Perl's patterns to try `grep -P` on.
 
-use crate::support::rng::Rng;
+use forebay_rng::Rng;
 
 /// What they are made of. What differs between versions of PCRE2 is left out, and `\W`, `\S`,
 /// `\D`, `\z` and `\Z`, which match too little in UTF-8 in that of GNU grep's users.
@@ -107,14 +107,14 @@ const NASTY: &[&str] = &[
 ];
 
 /// One of Perl's patterns.
-pub(crate) fn pattern(rng: &mut Rng) -> String {
-    match rng.chance(4) {
-        true => (*rng.pick(NASTY)).into(),
+pub(crate) fn pattern(rng: &Rng) -> String {
+    match rng.one_in(4) {
+        true => rng.pick(NASTY).into(),
         false => alternatives(rng, 2),
     }
 }
 
-fn alternatives(rng: &mut Rng, depth: u64) -> String {
+fn alternatives(rng: &Rng, depth: u64) -> String {
     let mut text = String::new();
     for _ in 0..rng.below(4) {
         match rng.below(12) {
@@ -123,18 +123,18 @@ fn alternatives(rng: &mut Rng, depth: u64) -> String {
                 continue;
             }
             2 | 3 if depth > 0 => {
-                let open = *rng.pick(&["(", "(?:", "(?i:", "(?>", "(?=", "(?!"]);
+                let open = rng.pick(&["(", "(?:", "(?i:", "(?>", "(?=", "(?!"]);
                 text.push_str(&format!("{open}{})", alternatives(rng, depth - 1)));
             }
             _ => text.push_str(rng.pick::<&str>(ATOMS)),
         }
-        if rng.chance(4) {
+        if rng.one_in(4) {
             text.push_str(
                 rng.pick::<&str>(&["*", "+", "?", "{2}", "{1,2}", "{2,}", "*?", "+?", "?+"]),
             );
         }
     }
-    if rng.chance(5) {
+    if rng.one_in(5) {
         text.push('|');
         text.push_str(&alternatives(rng, depth.saturating_sub(1)));
     }

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use crate::generate::{self, Language};
-use crate::support::rng::Rng;
 use crate::support::{
     Case, Input, cases, content, cool, is_gnu, make_locale, scratch, seed, settle, skip,
 };
+use forebay_rng::Rng;
 
 /// Searches that are tried from each seed if no other number is asked for.
 const CASES: u64 = 300;
@@ -90,13 +90,12 @@ fn searches(locale: Locale<'_>, usual: u64) {
 
 /// One random search; what differs, if anything does.
 fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
-    let mut rng = Rng::new(seed);
-    let rng = &mut rng;
+    let rng = &Rng::new(seed);
     let dir = scratch();
     let (mut args, language) = generate::matchers(rng);
     let mut patterns = Vec::new();
     // Perl's patterns are not given in lists, other than by mistake.
-    let several = language != Language::Perl || rng.chance(20);
+    let several = language != Language::Perl || rng.one_in(20);
     for _ in 0..1 + u64::from(several) * rng.below(2) * rng.below(3) {
         patterns.push(generate::pattern(rng, language));
     }
@@ -151,11 +150,11 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
             // GNU grep leaves out long runs of zeroes, and then miscounts bytes and context lines.
             bytes.truncate(ZEROES);
         }
-        let holes = !left_out && rng.chance(12);
+        let holes = !left_out && rng.one_in(12);
         content::write_with(&path, &bytes, holes, rng);
         names.push(name);
     }
-    if rng.chance(30) {
+    if rng.one_in(30) {
         names.push("missing".into());
     }
     let mut case = Case::new("grep", dir.path()).args(&args);
@@ -163,27 +162,27 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
     if let Some(path) = locale.path {
         case = case.env("LOCPATH", &path.to_string_lossy());
     }
-    if rng.chance(20) {
+    if rng.one_in(20) {
         case = case.env(
             "GREP_COLORS",
             rng.pick::<&str>(&["sl=1:cx=2:rv", "ne:mt=7", "fn=1:bad=x:ln=4", "se=:mc=3"]),
         );
     }
-    if rng.chance(6) {
+    if rng.one_in(6) {
         case = case.input(Input::File(dir.path().join(&names[0])));
-        if rng.chance(2) {
+        if rng.one_in(2) {
             case = case.args(["-"]);
         }
     } else {
         case = case.args(&names);
     }
-    if rng.chance(16) {
+    if rng.one_in(16) {
         settle(dir.path());
         for name in &names {
             cool(&dir.path().join(name), rng);
         }
     }
-    case = case.ours([*rng.pick(&["--plan=auto", "--plan=best", "--plan=linear"])]);
+    case = case.ours([rng.pick(&["--plan=auto", "--plan=best", "--plan=linear"])]);
     let gnu = case.run_gnu();
     if gnu.signal.is_some() {
         // There are patterns at which its automaton finds that it is wrong, and aborts.

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::rng::Rng;
 use crate::support::{Case, scratch, seed};
+use forebay_rng::Rng;
 
 /// Sixteen bytes, three words.
 const LINE: &[u8; 16] = b"one two 3456789\n";
@@ -13,7 +13,7 @@ const LINES: usize = 40_000;
 const ROUNDS: usize = 20;
 
 /// Counts a file of [`LINES`] while `change` is made to it again and again: lines, words, bytes.
-fn while_it_changes(change: impl Fn(&File, &mut Rng) + Sync) -> Vec<[u64; 3]> {
+fn while_it_changes(change: impl Fn(&File, &Rng) + Sync) -> Vec<[u64; 3]> {
     let seed = seed();
     let dir = scratch();
     let path = dir.path().join("f");
@@ -22,9 +22,9 @@ fn while_it_changes(change: impl Fn(&File, &mut Rng) + Sync) -> Vec<[u64; 3]> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut rng = Rng::new(seed);
+            let rng = Rng::new(seed);
             while !done.load(Ordering::Relaxed) {
-                change(&file, &mut rng);
+                change(&file, &rng);
             }
         });
         let counts = (0..ROUNDS).map(|round| {

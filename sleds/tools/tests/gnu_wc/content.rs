@@ -4,31 +4,31 @@ use std::path::{Path, PathBuf};
 
 use crate::can_compare;
 use crate::support::content::{any, sentences, text, write};
-use crate::support::rng::Rng;
 use crate::support::{Case, Input, cases, cool, scratch, seed, settle};
+use forebay_rng::Rng;
 
 const FILES: usize = 2500;
 const CALLS: u64 = 200;
 const FILES_A_CALL: u64 = 80;
 
 /// Some of the options for counts.
-pub(crate) fn columns(rng: &mut Rng) -> Vec<&'static str> {
+pub(crate) fn columns(rng: &Rng) -> Vec<&'static str> {
     let all = ["-c", "-m", "-l", "-L", "-w"];
-    all.into_iter().filter(|_| rng.chance(3)).collect()
+    all.into_iter().filter(|_| rng.one_in(3)).collect()
 }
 
 /// Some environment.
-fn environment(case: Case, rng: &mut Rng) -> Case {
-    let name = *rng.pick(&["LC_ALL", "LC_CTYPE", "LANG"]);
-    let value = *rng.pick(&["C", "C.UTF-8", "C.UTF-8", "POSIX", "xx_XX.UTF-8"]);
+fn environment(case: Case, rng: &Rng) -> Case {
+    let name = rng.pick(&["LC_ALL", "LC_CTYPE", "LANG"]);
+    let value = rng.pick(&["C", "C.UTF-8", "C.UTF-8", "POSIX", "xx_XX.UTF-8"]);
     let case = case.env(name, value);
-    match rng.chance(8) {
+    match rng.one_in(8) {
         true => case.env("POSIXLY_CORRECT", "1"),
         false => case,
     }
 }
 
-fn files(dir: &Path, number: usize, rng: &mut Rng) -> Vec<PathBuf> {
+fn files(dir: &Path, number: usize, rng: &Rng) -> Vec<PathBuf> {
     let make = |n: usize| {
         let path = dir.join(format!("f{n}"));
         let bytes = any(rng);
@@ -46,22 +46,22 @@ fn counts_are_gnus_whatever_is_in_the_files_and_wherever_they_are() {
         return;
     }
     let seed = seed();
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     for _ in 0..cases(CALLS).div_ceil(CALLS) {
         let dir = scratch();
-        let files = files(dir.path(), FILES, &mut rng);
+        let files = files(dir.path(), FILES, &rng);
         for _ in 0..CALLS {
             let number = 1 + rng.below(FILES_A_CALL);
-            let some: Vec<&PathBuf> = (0..number).map(|_| rng.pick(&files)).collect();
+            let some: Vec<PathBuf> = (0..number).map(|_| rng.pick(&files)).collect();
             for file in &some {
-                cool(file, &mut rng);
+                cool(file, &rng);
             }
-            let plan = *rng.pick(&["auto", "best", "best", "linear"]);
+            let plan = rng.pick(&["auto", "best", "best", "linear"]);
             let case = Case::new("wc", dir.path())
                 .ours(["--plan", plan])
-                .args(columns(&mut rng));
+                .args(columns(&rng));
             let names = some.iter().map(|path| path.file_name().unwrap());
-            environment(case, &mut rng).args(names).check(seed);
+            environment(case, &rng).args(names).check(seed);
         }
     }
 }
@@ -72,7 +72,7 @@ fn files_that_are_cached_here_and_there_count_as_gnu_counts_them() {
         return;
     }
     let seed = seed();
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     let dir = scratch();
     // Many times what is read at once, so that the order of the pieces has room to vary.
     let names = ["words", "scripts", "odd"];
@@ -81,23 +81,23 @@ fn files_that_are_cached_here_and_there_count_as_gnu_counts_them() {
         while bytes.len() < 5 << 20 {
             let n = rng.below(200_000) as usize;
             bytes.extend_from_slice(&match name {
-                "words" => text(&mut rng, n, b"\n"),
-                "scripts" => sentences(&mut rng, n),
-                _ => any(&mut rng),
+                "words" => text(&rng, n, b"\n"),
+                "scripts" => sentences(&rng, n),
+                _ => any(&rng),
             });
         }
         std::fs::write(dir.path().join(name), bytes).unwrap();
     }
     settle(dir.path());
     for plan in ["best", "best", "best", "auto"] {
-        let columns = columns(&mut rng);
+        let columns = columns(&rng);
         for name in names {
             for _ in 0..3 {
-                cool(&dir.path().join(name), &mut rng);
+                cool(&dir.path().join(name), &rng);
             }
         }
         let case = Case::new("wc", dir.path()).ours(["--plan", plan]);
-        let case = environment(case.args(columns), &mut rng);
+        let case = environment(case.args(columns), &rng);
         case.args(names).check(seed);
     }
 }
@@ -108,12 +108,12 @@ fn one_file_and_standard_input_are_counted_as_gnu_does() {
         return;
     }
     let seed = seed();
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     let dir = scratch();
-    let files = files(dir.path(), 60, &mut rng);
+    let files = files(dir.path(), 60, &rng);
     for file in &files {
         let bytes = std::fs::read(file).unwrap();
-        let columns = columns(&mut rng);
+        let columns = columns(&rng);
         // Of a file whose size is a multiple of a page, GNU's -c counts too little from the middle.
         let from = match bytes.len() % 4096 == 0 {
             true => 0,
@@ -125,13 +125,13 @@ fn one_file_and_standard_input_are_counted_as_gnu_does() {
             Input::FileAt(file.clone(), from),
             Input::Pipe(bytes),
         ] {
-            cool(file, &mut rng);
+            cool(file, &rng);
             let operands = rng.pick::<&[&str]>(&[&[], &["-"], &["-", "-"], &["f0", "-"]]);
             let case = Case::new("wc", dir.path())
                 .ours(["--plan=best"])
                 .args(&columns)
-                .args(*operands);
-            environment(case, &mut rng).input(input).check(seed);
+                .args(operands);
+            environment(case, &rng).input(input).check(seed);
         }
     }
 }

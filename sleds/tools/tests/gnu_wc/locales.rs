@@ -1,17 +1,17 @@
 //! Locales with other character sets, made for the test by `localedef`.
 
 use crate::can_compare;
-use crate::support::rng::Rng;
 use crate::support::{Case, cool, make_locale, scratch, seed, settle, skip};
+use forebay_rng::Rng;
 
 /// Words in the character set, and bytes that break them.
-fn text(rng: &mut Rng, characters: &[&[u8]]) -> Vec<u8> {
-    let n = *rng.pick(&[0, 1, 10, 1000, 30_000, 90_000]);
+fn text(rng: &Rng, characters: &[&[u8]]) -> Vec<u8> {
+    let n = rng.pick(&[0, 1, 10, 1000, 30_000, 90_000]);
     let mut out = Vec::new();
     for _ in 0..n {
         match rng.below(40) {
             0 => out.push(rng.next() as u8),
-            1 => out.push(*rng.pick(b"\t\n\r\x0b\x0c\0\x1b")),
+            1 => out.push(rng.pick(b"\t\n\r\x0b\x0c\0\x1b")),
             2..8 => out.push(b' '),
             _ => out.extend_from_slice(rng.pick::<&[u8]>(characters)),
         }
@@ -26,7 +26,7 @@ fn other_character_sets_are_counted_as_gnu_does() {
         return;
     }
     let seed = seed();
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     let (dir, locales) = (scratch(), scratch());
     let sets: [(&str, &str, &[&[u8]]); 4] = [
         (
@@ -60,13 +60,13 @@ fn other_character_sets_are_counted_as_gnu_does() {
         };
         let names: Vec<String> = (0..12).map(|n| format!("{charset}{n}")).collect();
         for name in &names {
-            let bytes = text(&mut rng, characters);
+            let bytes = text(&rng, characters);
             std::fs::write(dir.path().join(name), bytes).unwrap();
         }
         settle(dir.path());
         for columns in [&["-lwcmL"][..], &["-m"], &["-w"], &["-L"], &["-l"], &[]] {
             for name in &names {
-                cool(&dir.path().join(name), &mut rng);
+                cool(&dir.path().join(name), &rng);
             }
             Case::new("wc", dir.path())
                 .ours(["--plan=best"])

@@ -4,8 +4,8 @@ use std::fs;
 
 use crate::can_compare;
 use crate::support::content::any;
-use crate::support::rng::Rng;
 use crate::support::{Case, Input, scratch, seed};
+use forebay_rng::Rng;
 
 #[test]
 fn names_in_messages_are_quoted_as_gnu_quotes_them() {
@@ -15,14 +15,14 @@ fn names_in_messages_are_quoted_as_gnu_quotes_them() {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt as _;
     let seed = seed();
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     let dir = scratch();
     let odd =
         b"ab/.,:;'\"\\ \t\n\r\x07\x1b\x7f!#$%&()*+-<=>?@[]^_`{|}~\x80\xc3\xa9\xe4\xb8\x96\xff";
     let mut names: Vec<OsString> = (1..=255).map(|b| OsString::from_vec(vec![b])).collect();
     for _ in 0..1500 {
         let n = 1 + rng.below(8);
-        names.push(OsString::from_vec((0..n).map(|_| *rng.pick(odd)).collect()));
+        names.push(OsString::from_vec((0..n).map(|_| rng.pick(odd)).collect()));
     }
     let names = names.into_iter().filter(|n| n != "." && n != "-");
     let names: Vec<OsString> = names
@@ -98,26 +98,26 @@ fn lists_of_names_are_read_as_gnu_reads_them() {
         return;
     }
     let seed = seed();
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     let dir = scratch();
     let known = ["f0", "f1", "f2", "f3"];
     for name in known {
-        fs::write(dir.path().join(name), any(&mut rng)).unwrap();
+        fs::write(dir.path().join(name), any(&rng)).unwrap();
     }
     let odd = ["", "-", "nope", "f0\n", ".", "no pe"];
     for _ in 0..60 {
         let mut list = Vec::new();
         for _ in 0..rng.below(6) {
-            let from: &[&str] = if rng.chance(3) { &odd } else { &known };
+            let from: &[&str] = if rng.one_in(3) { &odd } else { &known };
             list.extend_from_slice(rng.pick::<&str>(from).as_bytes());
             list.push(0);
         }
-        if rng.chance(2) {
+        if rng.one_in(2) {
             list.pop();
         }
         let path = dir.path().join("list");
         fs::write(&path, &list).unwrap();
-        let columns = super::content::columns(&mut rng);
+        let columns = super::content::columns(&rng);
         let case = Case::new("wc", dir.path())
             .args(columns)
             .env("LC_ALL", "C.UTF-8");

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use crate::can_compare;
 use crate::support::content::{any, write};
-use crate::support::rng::Rng;
 use crate::support::{Case, cool, scratch, seed, settle, skip};
+use forebay_rng::Rng;
 
 const COLUMNS: [&[&str]; 5] = [&[], &["-c"], &["-l"], &["-m"], &["-wL"]];
 
@@ -152,18 +152,18 @@ fn nobody_gets_here(dir: &Path) -> bool {
 /// Compares a few files in `dir`.
 fn compare_in(dir: &Path) {
     let seed = seed();
-    let mut rng = Rng::new(seed);
+    let rng = Rng::new(seed);
     let names: Vec<String> = (0..60).map(|n| format!("f{n}")).collect();
     for name in &names {
-        let bytes = any(&mut rng);
-        write(&dir.join(name), &bytes, &mut rng);
+        let bytes = any(&rng);
+        write(&dir.join(name), &bytes, &rng);
     }
     settle(dir);
     for columns in COLUMNS {
         for name in &names {
-            cool(&dir.join(name), &mut rng);
+            cool(&dir.join(name), &rng);
         }
-        let plan = *rng.pick(&["auto", "best"]);
+        let plan = rng.pick(&["auto", "best"]);
         Case::new("wc", dir)
             .ours(["--plan", plan])
             .args(columns)
@@ -229,7 +229,7 @@ fn on_an_overlay_counts_are_gnus() {
     let merged = Path::new(&overlay.0);
     compare_in(merged);
     for columns in COLUMNS {
-        cool(&merged.join("below"), &mut Rng::new(1));
+        cool(&merged.join("below"), &Rng::new(1));
         Case::new("wc", merged)
             .ours(["--plan=best"])
             .args(columns)

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use super::rng::Rng;
+use forebay_rng::Rng;
 
 /// Characters that programs treat in ways of their own: blanks of all kinds, wide ones, ones without
 /// width, ones that are not printable, ones of every length.
@@ -76,21 +76,21 @@ const BYTES: &[u8] = &[
 const CUTS: &[u64] = &[4096, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10];
 
 /// A size: mostly small, sometimes beyond what is read at once.
-fn size(rng: &mut Rng) -> usize {
-    let most: u64 = *rng.pick(&[8, 64, 300, 300, 5000, 5000, 40_000, 300_000]);
+fn size(rng: &Rng) -> usize {
+    let most: u64 = rng.pick(&[8, 64, 300, 300, 5000, 5000, 40_000, 300_000]);
     rng.below(most + 1) as usize
 }
 
 /// Something to put into a file.
-pub(crate) fn any(rng: &mut Rng) -> Vec<u8> {
+pub(crate) fn any(rng: &Rng) -> Vec<u8> {
     let n = size(rng);
     match rng.below(12) {
         0 => Vec::new(),
         1 => text(rng, n, b"\n"),
         2 => text(rng, n, b"\r\n"),
         3 | 4 => chars(rng, n),
-        5 => rng.bytes(n),
-        6 | 7 => (0..n).map(|_| *rng.pick(BYTES)).collect(),
+        5 => (0..n).map(|_| rng.next() as u8).collect(),
+        6 | 7 => (0..n).map(|_| rng.pick(BYTES)).collect(),
         8 => runs(rng, n),
         9 => {
             let text = chars(rng, n);
@@ -102,7 +102,7 @@ pub(crate) fn any(rng: &mut Rng) -> Vec<u8> {
 }
 
 /// ASCII words in lines; often no final newline.
-pub(crate) fn text(rng: &mut Rng, n: usize, end: &[u8]) -> Vec<u8> {
+pub(crate) fn text(rng: &Rng, n: usize, end: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while out.len() < n {
         for _ in 0..1 + rng.below(9) {
@@ -110,25 +110,25 @@ pub(crate) fn text(rng: &mut Rng, n: usize, end: &[u8]) -> Vec<u8> {
         }
         match rng.below(8) {
             0 => out.extend_from_slice(end),
-            1 if rng.chance(4) => out.extend_from_slice(&[end, end].concat()),
+            1 if rng.one_in(4) => out.extend_from_slice(&[end, end].concat()),
             _ => out.push(b' '),
         }
     }
-    if rng.chance(2) {
+    if rng.one_in(2) {
         out.extend_from_slice(end);
     }
     out
 }
 
 /// Odd characters in any order.
-pub(crate) fn chars(rng: &mut Rng, n: usize) -> Vec<u8> {
-    let some: Vec<char> = (0..2 + rng.below(12)).map(|_| *rng.pick(CHARS)).collect();
-    let from = if rng.chance(2) { CHARS } else { &some };
+pub(crate) fn chars(rng: &Rng, n: usize) -> Vec<u8> {
+    let some: Vec<char> = (0..2 + rng.below(12)).map(|_| rng.pick(CHARS)).collect();
+    let from = if rng.one_in(2) { CHARS } else { &some };
     let mut out = String::new();
     while out.len() < n {
-        let c = match rng.chance(10) {
+        let c = match rng.one_in(10) {
             true => char::from_u32(rng.below(0x11_0000) as u32).unwrap_or('\u{fffd}'),
-            false => *rng.pick(from),
+            false => rng.pick(from),
         };
         out.push(c);
     }
@@ -136,7 +136,7 @@ pub(crate) fn chars(rng: &mut Rng, n: usize) -> Vec<u8> {
 }
 
 /// Text as people write it, in several scripts.
-pub(crate) fn sentences(rng: &mut Rng, n: usize) -> Vec<u8> {
+pub(crate) fn sentences(rng: &Rng, n: usize) -> Vec<u8> {
     let words = [
         "the",
         "forebay",
@@ -162,21 +162,18 @@ pub(crate) fn sentences(rng: &mut Rng, n: usize) -> Vec<u8> {
 }
 
 /// Long runs of one byte: huge lines, many empty lines, NULs.
-fn runs(rng: &mut Rng, n: usize) -> Vec<u8> {
+fn runs(rng: &Rng, n: usize) -> Vec<u8> {
     let mut out = Vec::new();
     while out.len() < n {
         let longest = n.max(2) as u64;
         let run = 1 + rng.below(longest) as usize;
-        out.extend(std::iter::repeat_n(
-            *rng.pick(BYTES),
-            run.min(n - out.len()),
-        ));
+        out.extend(std::iter::repeat_n(rng.pick(BYTES), run.min(n - out.len())));
     }
     out
 }
 
 /// `bytes` with some changed, taken out or put in.
-pub(crate) fn damaged(rng: &mut Rng, mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn damaged(rng: &Rng, mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..1 + rng.below(20) {
         if bytes.is_empty() {
             break;
@@ -187,7 +184,7 @@ pub(crate) fn damaged(rng: &mut Rng, mut bytes: Vec<u8>) -> Vec<u8> {
             1 => {
                 bytes.remove(at);
             }
-            2 => bytes.insert(at, *rng.pick(BYTES)),
+            2 => bytes.insert(at, rng.pick(BYTES)),
             _ => bytes.truncate(bytes.len() - (bytes.len() - at).min(4)),
         }
     }
@@ -195,15 +192,15 @@ pub(crate) fn damaged(rng: &mut Rng, mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Something odd that lies across a place where files are cut.
-fn across_a_cut(rng: &mut Rng) -> Vec<u8> {
-    let cut = *rng.pick(CUTS) as usize * (1 + rng.below(2) as usize);
+fn across_a_cut(rng: &Rng) -> Vec<u8> {
+    let cut = rng.pick(CUTS) as usize * (1 + rng.below(2) as usize);
     let middle = match rng.below(3) {
-        0 => (0..8).map(|_| *rng.pick(BYTES)).collect(),
+        0 => (0..8).map(|_| rng.pick(BYTES)).collect(),
         1 => "w😀世 \u{a0}é".as_bytes().to_vec(),
         _ => chars(rng, 12),
     };
     let before = cut - rng.below(middle.len() as u64 + 1) as usize;
-    let filler = *rng.pick(&[b'x', b' ', b'\n', b'\t', 0, 0x80]);
+    let filler = rng.pick(&[b'x', b' ', b'\n', b'\t', 0, 0x80]);
     let mut out = vec![filler; before];
     out.extend_from_slice(&middle);
     let more = rng.below(100) as usize;
@@ -212,13 +209,13 @@ fn across_a_cut(rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Writes `bytes` to `path`; now and then with holes around them.
-pub(crate) fn write(path: &Path, bytes: &[u8], rng: &mut Rng) {
-    let holes = rng.chance(12);
+pub(crate) fn write(path: &Path, bytes: &[u8], rng: &Rng) {
+    let holes = rng.one_in(12);
     write_with(path, bytes, holes, rng);
 }
 
 /// Writes `bytes` to `path`, with holes around them if asked.
-pub(crate) fn write_with(path: &Path, bytes: &[u8], holes: bool, rng: &mut Rng) {
+pub(crate) fn write_with(path: &Path, bytes: &[u8], holes: bool, rng: &Rng) {
     let mut file = File::create(path).expect("a file");
     if holes {
         let hole = 4096 * rng.below(60);

@@ -4,7 +4,6 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 pub(crate) mod content;
-pub(crate) mod rng;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{Advice, fadvise};
 
-use rng::Rng;
+use forebay_rng::Rng;
 
 /// Says loudly that a test did not run. The test runner does not capture this.
 pub(crate) fn skip(test: &str, why: &str) {
@@ -338,7 +337,7 @@ pub(crate) fn cache_only(path: &Path, ranges: &[(u64, u64)]) {
 
 /// Puts `path` into a random state: cached as it is, not at all, or in some places. Call [`settle`]
 /// before.
-pub(crate) fn cool(path: &Path, rng: &mut Rng) {
+pub(crate) fn cool(path: &Path, rng: &Rng) {
     let Ok(file) = File::open(path) else { return };
     let pages = file.metadata().map_or(0, |meta| meta.len()) / 4096 + 1;
     let ranges = match rng.below(4) {
