@@ -411,17 +411,21 @@ fn what_was_flushed_comes_back_in_order_after_every_stop() {
     });
 }
 
+/// A record that was flushed, and a write over two segments, of whose second nothing arrived.
+async fn half_a_write(rt: &Rt, disk: &Rc<Disk>) {
+    let (log, workers) = fresh(rt, disk).await;
+    append(&log, 500, 1);
+    log.flush(log.last_record()).await.expect("flushes");
+    append(&log, 0, 40);
+    rt.sleep(Duration::from_secs(1)).await;
+    drop((log, workers));
+    disk.below.poke(SEGMENTS_AT + SEGMENT, &[0; HEADER_BYTES]);
+}
+
 #[test]
 fn a_write_whose_second_half_did_not_arrive_is_not_there_at_all() {
     run(|rt, disk| async move {
-        let (log, workers) = fresh(&rt, &disk).await;
-        append(&log, 500, 1);
-        log.flush(log.last_record()).await.expect("flushes");
-        append(&log, 0, 40);
-        rt.sleep(Duration::from_secs(1)).await;
-        drop((log, workers));
-        // Of the second segment, nothing arrived.
-        disk.below.poke(SEGMENTS_AT + SEGMENT, &[0; HEADER_BYTES]);
+        half_a_write(&rt, &disk).await;
         let (_log, _workers, records) = open(&rt, &disk).await;
         assert_eq!(lines(&records), [500]);
     });
@@ -434,13 +438,7 @@ fn a_write_whose_second_half_did_not_arrive_is_not_there_at_all() {
 #[test]
 fn what_recovery_cut_off_stays_so_when_the_summary_it_wrote_rots() {
     run(|rt, disk| async move {
-        let (log, workers) = fresh(&rt, &disk).await;
-        append(&log, 500, 1);
-        log.flush(log.last_record()).await.expect("flushes");
-        append(&log, 0, 40);
-        rt.sleep(Duration::from_secs(1)).await;
-        drop((log, workers));
-        disk.below.poke(SEGMENTS_AT + SEGMENT, &[0; HEADER_BYTES]);
+        half_a_write(&rt, &disk).await;
         let (log, workers, _) = open(&rt, &disk).await;
         append(&log, 600, 1);
         log.flush(log.last_record()).await.expect("flushes");
