@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use sleds::Plan;
 
 use crate::gnu::{Opt, Usage, quoted};
+use crate::text;
 
 /// What `--plan` calls the plans.
 pub const NAMES: [(&str, Plan); 3] = [
@@ -24,9 +25,7 @@ pub const fn option<T: Copy>(id: T) -> Opt<T> {
 pub fn named(name: &OsStr) -> Result<Plan, Usage> {
     let plan = NAMES.iter().find(|(n, _)| *n == name);
     plan.map(|(_, plan)| *plan).ok_or_else(|| {
-        let mut text = b"invalid plan ".to_vec();
-        text.extend_from_slice(&quoted(name));
-        text.extend_from_slice(b" (linear, best and auto are the ones there are)");
-        Usage(text)
+        let known = " (linear, best and auto are the ones there are)";
+        Usage(text!("invalid plan ", quoted(name), known))
     })
 }

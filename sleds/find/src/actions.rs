@@ -5,6 +5,7 @@ use super::expr::{Action, Node};
 use super::parse::{Parser, Wrong};
 use super::predicates::{invalid, lossy};
 use super::{printf, report};
+use sleds_common::text;
 
 impl Parser {
     /// What does something.
@@ -73,9 +74,7 @@ impl Parser {
         self.asks |= ask;
         let mut words: Vec<Vec<u8>> = Vec::new();
         let many = loop {
-            let Some(word) = self.next() else {
-                return Err([b"missing argument to `", name, b"'"].concat());
-            };
+            let word = self.argument(name)?;
             match word.as_slice() {
                 b";" => break false,
                 b"+" if !ask && words.last().is_some_and(|last| last == b"{}") => break true,
@@ -91,12 +90,8 @@ impl Parser {
         if many {
             words.pop();
             if words.iter().any(|word| contains(word)) {
-                let text = [
-                    "Only one instance of {} is supported with ",
-                    &lossy(name),
-                    " ... +",
-                ];
-                return Err(text.concat().into_bytes());
+                let text = "Only one instance of {} is supported with ";
+                return Err(text!(text, name, " ... +"));
             }
         }
         self.runners.push(Runner::new(words, in_dir, ask, many));
@@ -104,17 +99,10 @@ impl Parser {
     }
 
     fn not_alone(&self, name: &[u8], words: &[Vec<u8>]) -> Wrong {
-        let whole = [name, b" ... {} +"].concat();
-        let last = words.last().map_or(&[][..], |word| word);
-        [
-            &b"In "[..],
-            &report::quote(&whole)[..],
-            b" the ",
-            &report::quote(b"{}")[..],
-            b" must appear by itself, but you specified ",
-            &report::quote(last)[..],
-        ]
-        .concat()
+        let whole = report::quote(&text!(name, " ... {} +"));
+        let last = report::quote(words.last().map_or(&[][..], |word| word));
+        let but = " must appear by itself, but you specified ";
+        text!("In ", whole, " the ", report::quote(b"{}"), but, last)
     }
 }
 

@@ -11,6 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 
 use super::entry::{Entry, base_name, trim_slashes};
 use super::report;
+use sleds_common::text;
 
 /// Bytes of arguments, with their final zeroes, that one run of a command gets.
 const BYTES_MAX: usize = 128 << 10;
@@ -122,18 +123,13 @@ impl Runner {
         let status = match command.status() {
             Ok(status) => status,
             Err(error) => {
-                report::say(&report::about(&words[0], report::errno_of(&error)));
+                report::say(report::about(&words[0], report::errno_of(&error)));
                 return false;
             }
         };
         if let Some(signal) = status.signal() {
-            report::say(
-                &[
-                    &report::quote(&words[0])[..],
-                    format!(" terminated by signal {signal}").as_bytes(),
-                ]
-                .concat(),
-            );
+            let how = format!(" terminated by signal {signal}");
+            report::say(text!(report::quote(&words[0]), how));
         }
         status.success()
     }
@@ -181,12 +177,7 @@ fn open_parent(entry: &Entry<'_>) -> Result<OwnedFd, rustix::io::Errno> {
 
 /// Asks whether to run a command for a file.
 fn confirm(command: &[u8], path: &[u8]) -> bool {
-    let mut question = b"< ".to_vec();
-    question.extend_from_slice(command);
-    question.extend_from_slice(b" ... ");
-    question.extend_from_slice(path);
-    question.extend_from_slice(b" > ? ");
-    let _ = std::io::stderr().write_all(&question);
+    let _ = std::io::stderr().write_all(&text!("< ", command, " ... ", path, " > ? "));
     let mut answer = Vec::new();
     let read = std::io::stdin().lock().read_until(b'\n', &mut answer);
     read.is_ok() && matches!(answer.first(), Some(b'y' | b'Y'))
@@ -196,33 +187,22 @@ fn confirm(command: &[u8], path: &[u8]) -> bool {
 /// is looked up there.
 pub(super) fn unsafe_path(action: &str) -> Option<Vec<u8>> {
     let path = std::env::var_os("PATH")?;
-    for part in path.as_bytes().split(|b| *b == b':') {
-        if part.is_empty() || part == b"." {
-            return Some(
-                format!(
-                    "The current directory is included in the PATH environment variable, which is \
-                     insecure in combination with the {action} action of find.  Please remove the \
-                     current directory from your $PATH (that is, remove \".\", doubled colons, or \
-                     leading or trailing colons)"
-                )
-                .into_bytes(),
-            );
-        }
-        if part[0] != b'/' {
-            return Some(
-                [
-                    &b"The relative path "[..],
-                    &report::quote(part)[..],
-                    format!(
-                        " is included in the PATH environment variable, which is insecure in \
-                     combination with the {action} action of find.  Please remove that entry from \
-                     $PATH"
-                    )
-                    .as_bytes(),
-                ]
-                .concat(),
-            );
-        }
-    }
-    None
+    let mut parts = path.as_bytes().split(|b| *b == b':');
+    let part = parts.find(|part| !part.starts_with(b"/"))?;
+    let (what, remedy) = match part {
+        b"" | b"." => (
+            b"The current directory".to_vec(),
+            "the current directory from your $PATH (that is, remove \".\", doubled colons, or \
+             leading or trailing colons)",
+        ),
+        part => (
+            text!("The relative path ", report::quote(part)),
+            "that entry from $PATH",
+        ),
+    };
+    let why = format!(
+        " is included in the PATH environment variable, which is insecure in combination with the \
+         {action} action of find.  Please remove "
+    );
+    Some(text!(what, why, remedy))
 }

@@ -15,7 +15,7 @@ use super::mounts::Mounts;
 use super::output::{Outputs, for_terminal};
 use super::walk::{Flow, READ_FOLDER, Visitor, WalkOptions};
 use super::{report, sys};
-use sleds_common::glob;
+use sleds_common::{glob, text};
 
 /// Everything that tests and actions use.
 pub(super) struct State {
@@ -380,8 +380,7 @@ impl State {
             Ok(()) => true,
             Err(Errno::NOENT) if self.ignore_race => true,
             Err(errno) => {
-                let text = [b"cannot delete ", &report::about(entry.path, errno)[..]];
-                report::error(&text.concat());
+                report::error(text!("cannot delete ", report::about(entry.path, errno)));
                 false
             }
         }

@@ -7,6 +7,7 @@ use super::entry::{Entry, base_name, dir_name, kind_letter};
 use super::eval::State;
 use super::printf::{Field, Format, Piece, What, general, long_time, time};
 use super::{perm, report};
+use sleds_common::text;
 
 impl State {
     /// Writes a format for a file.
@@ -122,13 +123,10 @@ impl State {
         match read() {
             Ok(value) => field.text(to, value.strip_suffix(b"\0").unwrap_or(&value)),
             Err(errno) => {
-                report::error(
-                    &[
-                        &b"getfilecon failed: "[..],
-                        &report::about(entry.path, errno)[..],
-                    ]
-                    .concat(),
-                );
+                report::error(text!(
+                    "getfilecon failed: ",
+                    report::about(entry.path, errno)
+                ));
             }
         }
     }

@@ -39,8 +39,8 @@ use clap::Command;
 
 use entry::Moment;
 use eval::{Finder, State};
-use sleds_common::Tool;
 use sleds_common::locale::Locale;
+use sleds_common::{Tool, gnu, text};
 use walk::{WalkOptions, walk};
 
 /// The tool, for the program.
@@ -109,7 +109,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
     let parsed = match parse::parse(args, now()) {
         Ok(parsed) => parsed,
         Err(wrong) => {
-            report::say(&wrong);
+            report::say(wrong);
             return ExitCode::FAILURE;
         }
     };
@@ -121,7 +121,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
         None => walk_all(parsed.paths, &parsed.walk, &mut finder),
         Some(from) => {
             if let Err(wrong) = walk_listed(from, &parsed.walk, &mut finder) {
-                report::error(&wrong);
+                report::error(wrong);
             }
         }
     }
@@ -151,20 +151,15 @@ fn walk_listed(from: &[u8], options: &WalkOptions, finder: &mut Finder) -> Resul
         b"-" => std::io::stdin().lock().read_to_end(&mut list),
         name => {
             let mut file = std::fs::File::open(parse::os(name)).map_err(|error| {
-                let mut text = b"cannot open ".to_vec();
-                text.extend_from_slice(&report::quote(name));
-                let why = sleds_common::gnu::reason(&error);
-                text.extend_from_slice(format!(" for reading: {why}").as_bytes());
-                text
+                let (name, why) = (report::quote(name), gnu::reason(&error));
+                text!("cannot open ", name, " for reading: ", why)
             })?;
             file.read_to_end(&mut list)
         }
     };
     if let Err(error) = read {
-        let mut text = report::quote(shown);
-        let why = sleds_common::gnu::reason(&error);
-        text.extend_from_slice(format!(": read error: {why}").as_bytes());
-        return Err(text);
+        let why = gnu::reason(&error);
+        return Err(text!(report::quote(shown), ": read error: ", why));
     }
     if list.is_empty() {
         return Ok(());
@@ -172,10 +167,8 @@ fn walk_listed(from: &[u8], options: &WalkOptions, finder: &mut Finder) -> Resul
     let list = list.strip_suffix(b"\0").unwrap_or(&list);
     for (at, path) in list.split(|b| *b == 0).enumerate() {
         if path.is_empty() {
-            let mut text = report::quote(shown);
-            let line = at + 1;
-            text.extend_from_slice(format!(":{line}: invalid zero-length file name").as_bytes());
-            report::error(&text);
+            let what = format!(":{}: invalid zero-length file name", at + 1);
+            report::error(text!(report::quote(shown), what));
         } else if !walk(path, options, finder) {
             break;
         }

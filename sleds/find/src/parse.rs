@@ -9,6 +9,7 @@ use super::expr::{Action, Node, Test};
 use super::output::Outputs;
 use super::report;
 use super::walk::{Follow, WalkOptions};
+use sleds_common::text;
 
 /// What is wrong with the command line, for the user.
 pub(super) type Wrong = Vec<u8>;
@@ -118,9 +119,9 @@ impl Parser {
         Some(word)
     }
 
-    pub(super) fn warn(&self, text: &[u8]) {
+    pub(super) fn warn(&self, text: impl AsRef<[u8]>) {
         if self.warnings {
-            report::say(&[b"warning: ", text].concat());
+            report::say(text!("warning: ", text));
         }
     }
 
@@ -194,9 +195,7 @@ impl Parser {
     }
 
     fn misplaced(&self, word: &[u8]) -> Wrong {
-        let mut text = b"paths must precede expression: `".to_vec();
-        text.extend_from_slice(word);
-        text.push(b'\'');
+        let text = text!("paths must precede expression: `", word, "'");
         let before = self.at.checked_sub(2).and_then(|at| self.args.get(at));
         let before_that = self.at.checked_sub(3).and_then(|at| self.args.get(at));
         let option = [before, before_that]
@@ -204,15 +203,8 @@ impl Parser {
             .flatten()
             .find(|word| begins_expression(word));
         if let (Some(option), true) = (option, std::fs::symlink_metadata(os(word)).is_ok()) {
-            text.extend_from_slice(
-                format!(
-                    "\n{}: possible unquoted pattern after predicate `",
-                    report::PROGRAM
-                )
-                .as_bytes(),
-            );
-            text.extend_from_slice(option);
-            text.extend_from_slice(b"'?");
+            let hint = "possible unquoted pattern after predicate `";
+            return text!(text, "\n", report::PROGRAM, hint, option, "'?");
         }
         text
     }
@@ -251,10 +243,9 @@ impl Parser {
         }
         let from = self.paths_from.as_ref()?;
         if let Some(path) = paths.first() {
-            let mut text = [b"extra operand ", &report::quote(path)[..], b"\n"].concat();
-            text.extend_from_slice(report::PROGRAM.as_bytes());
-            text.extend_from_slice(b": file operands cannot be combined with -files0-from");
-            return Some(text);
+            let why = "file operands cannot be combined with -files0-from";
+            let path = report::quote(path);
+            return Some(text!("extra operand ", path, "\n", report::PROGRAM, why));
         }
         (self.asks && from == b"-").then(|| {
             b"option -files0-from reading from standard input cannot be combined \
@@ -305,20 +296,16 @@ struct Tree {
 }
 
 fn nothing_before(operator: &[u8]) -> Wrong {
-    [
-        &b"invalid expression; you have used a binary operator '"[..],
-        operator,
-        b"' with nothing before it.",
-    ]
-    .concat()
+    let text = "invalid expression; you have used a binary operator '";
+    text!(text, operator, "' with nothing before it.")
 }
 
 fn expected_after(operator: &[u8]) -> Wrong {
-    [b"expected an expression after '", operator, b"'"].concat()
+    text!("expected an expression after '", operator, "'")
 }
 
 fn expected_between(operator: &[u8]) -> Wrong {
-    [b"expected an expression between '", operator, b"' and ')'"].concat()
+    text!("expected an expression between '", operator, "' and ')'")
 }
 
 impl Tree {

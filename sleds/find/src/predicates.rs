@@ -12,6 +12,7 @@ use super::parse::{DAY_S, Parser, Wrong, test};
 use super::sys::{self, LocalTime, Regex};
 use super::walk::Follow;
 use super::{numbers, perm, report};
+use sleds_common::text;
 
 /// The syntaxes of regular expressions, with their `RE_…` bits of `<regex.h>`.
 const SYNTAXES: [(&str, u64); 13] = [
@@ -32,7 +33,7 @@ const SYNTAXES: [(&str, u64); 13] = [
 
 /// `invalid argument `ARG' to `NAME'`.
 pub(super) fn invalid(name: &[u8], arg: &[u8]) -> Wrong {
-    [b"invalid argument `", arg, b"' to `", name, b"'"].concat()
+    text!("invalid argument `", arg, "' to `", name, "'")
 }
 
 pub(super) fn lossy(arg: &[u8]) -> String {
@@ -43,7 +44,7 @@ impl Parser {
     /// The argument of a word.
     pub(super) fn argument(&mut self, name: &[u8]) -> Result<Vec<u8>, Wrong> {
         self.next()
-            .ok_or_else(|| [b"missing argument to `", name, b"'"].concat())
+            .ok_or_else(|| text!("missing argument to `", name, "'"))
     }
 
     fn pattern(&mut self, name: &[u8]) -> Result<CString, Wrong> {
@@ -82,7 +83,7 @@ impl Parser {
         if let Some(node) = self.action(word)? {
             return Ok(Some(node));
         }
-        Err([b"unknown predicate `", name, b"'"].concat())
+        Err(text!("unknown predicate `", name, "'"))
     }
 
     /// Options: true, and of effect on the whole walk or on what follows.
@@ -107,7 +108,7 @@ impl Parser {
                 self.depth_given = true;
                 if name == b"-d" {
                     self.warn(
-                        b"the -d option is deprecated; please use -depth instead, because the \
+                        "the -d option is deprecated; please use -depth instead, because the \
                         latter is a POSIX-compliant feature.",
                     );
                 }
@@ -122,15 +123,11 @@ impl Parser {
         }
         if let Some(first) = &self.first_test {
             let (name, first) = (lossy(name), lossy(first));
-            self.warn(
-                format!(
-                    "you have specified the global option {name} after the argument {first}, but \
-                     global options are not positional, i.e., {name} affects tests specified \
-                     before it as well as those specified after it.  Please specify global \
-                     options before other arguments."
-                )
-                .as_bytes(),
-            );
+            self.warn(format!(
+                "you have specified the global option {name} after the argument {first}, but global \
+                 options are not positional, i.e., {name} affects tests specified before it as well \
+                 as those specified after it.  Please specify global options before other arguments."
+            ));
         }
         Ok(true)
     }
@@ -139,13 +136,8 @@ impl Parser {
         let arg = self.argument(name)?;
         let text = lossy(&arg);
         if text.is_empty() || text.bytes().any(|b| !b.is_ascii_digit()) {
-            return Err([
-                &b"Expected a positive decimal integer argument to "[..],
-                name,
-                b", but got ",
-                &report::quote(&arg)[..],
-            ]
-            .concat());
+            let expected = "Expected a positive decimal integer argument to ";
+            return Err(text!(expected, name, ", but got ", report::quote(&arg)));
         }
         match text.parse::<i32>() {
             Ok(levels) => Ok(levels as usize),
@@ -174,16 +166,10 @@ impl Parser {
         let arg = self.argument(b"-regextype")?;
         let found = SYNTAXES.iter().find(|(name, _)| name.as_bytes() == arg);
         let Some((_, syntax)) = found else {
-            let mut text = b"Unknown regular expression type ".to_vec();
-            text.extend_from_slice(&report::quote(&arg));
-            text.extend_from_slice(b"; valid types are ");
-            for (at, (name, _)) in SYNTAXES.iter().enumerate() {
-                let between: &[u8] = if at == 0 { b"" } else { b", " };
-                text.extend_from_slice(between);
-                text.extend_from_slice(&report::quote(name.as_bytes()));
-            }
-            text.push(b'.');
-            return Err(text);
+            let names = SYNTAXES.map(|(name, _)| report::quote(name.as_bytes()));
+            let names = names.join(&b", "[..]);
+            let wrong = text!("Unknown regular expression type ", report::quote(&arg));
+            return Err(text!(wrong, "; valid types are ", names, "."));
         };
         self.regex_syntax = *syntax;
         Ok(())
@@ -219,21 +205,14 @@ impl Parser {
     fn regex(&mut self, name: &[u8], fold: bool) -> Result<Regex, Wrong> {
         let arg = self.argument(name)?;
         let case = if fold { sys::IGNORE_CASE } else { 0 };
-        Regex::new(&arg, self.regex_syntax | case).map_err(|error| {
-            let why = format!("': {error}");
-            [
-                b"failed to compile regular expression '",
-                &arg[..],
-                why.as_bytes(),
-            ]
-            .concat()
-        })
+        Regex::new(&arg, self.regex_syntax | case)
+            .map_err(|error| text!("failed to compile regular expression '", arg, "': ", error))
     }
 
     fn warn_of_last_slash(&self, name: &[u8], pattern: &[u8]) {
         if pattern.ends_with(b"/") && pattern != b"/" {
-            let why = b" will not match anything because it ends with /.";
-            self.warn(&[name, b" ", pattern, why].concat());
+            let why = " will not match anything because it ends with /.";
+            self.warn(text!(name, " ", pattern, why));
         }
     }
 
@@ -245,18 +224,11 @@ impl Parser {
             b"-name" => b"-wholename",
             _ => b"-iwholename",
         };
-        self.warn(
-            &[
-                &report::quote(name)[..],
-                b" matches against basenames only, but the given pattern contains a directory \
-            separator (",
-                &report::quote(b"/")[..],
-                b"), thus the expression will evaluate to false all the time.  Did you mean ",
-                &report::quote(other)[..],
-                b"?",
-            ]
-            .concat(),
-        );
+        let [name, slash, other] = [name, b"/", other].map(report::quote);
+        let what = " matches against basenames only, but the given pattern contains a directory \
+                    separator (";
+        let so = "), thus the expression will evaluate to false all the time.  Did you mean ";
+        self.warn(text!(name, what, slash, so, other, "?"));
     }
 
     /// Letters of kinds, with commas between.
@@ -371,11 +343,8 @@ impl Parser {
         }
         let value = find(&arg).map(u64::from).or_else(|| numbers::whole(&text));
         let Some(value) = value else {
-            return Err([
-                &report::quote(arg.to_bytes())[..],
-                format!(" is not the name of {what}").as_bytes(),
-            ]
-            .concat());
+            let name = report::quote(arg.to_bytes());
+            return Err(text!(name, " is not the name of ", what));
         };
         Ok(Number {
             compare: Compare::Equal,
@@ -392,18 +361,14 @@ impl Parser {
             _ => (PermMatch::Exactly, &text[..]),
         };
         let Some((file, dir)) = perm::parse(mode, how == PermMatch::Exactly) else {
-            return Err([b"invalid mode ", &report::quote(&arg)[..]].concat());
+            return Err(text!("invalid mode ", report::quote(&arg)));
         };
         if how == PermMatch::Any && file == 0 && dir == 0 {
-            report::say(
-                format!(
-                    "warning: you have specified a mode pattern {text} (which is equivalent to \
-                     /000). The meaning of -perm /000 has now been changed to be consistent with \
-                     -perm -000; that is, while it used to match no files, it now matches all \
-                     files."
-                )
-                .as_bytes(),
-            );
+            report::say(format!(
+                "warning: you have specified a mode pattern {text} (which is equivalent to /000). \
+                 The meaning of -perm /000 has now been changed to be consistent with -perm -000; \
+                 that is, while it used to match no files, it now matches all files."
+            ));
             return Ok(Test::Perm {
                 file,
                 dir,

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use super::entry::{Clock, Moment};
 use super::report;
 use super::sys::LocalTime;
+use sleds_common::text;
 
 /// A format, taken apart.
 pub(super) struct Format {
@@ -126,9 +127,7 @@ impl Parser<'_> {
             Some(letter) => match ESCAPES.iter().find(|(known, _)| *known == letter) {
                 Some((_, byte)) => self.literal.push(*byte),
                 None => {
-                    report::say(
-                        &[b"warning: unrecognized escape `\\", &[letter, b'\''][..]].concat(),
-                    );
+                    report::say(text!("warning: unrecognized escape `\\", [letter], "'"));
                     self.literal.extend_from_slice(&[b'\\', letter]);
                 }
             },
@@ -170,7 +169,7 @@ impl Parser<'_> {
         match what {
             Some(what) => self.push(Piece::Directive { field, what }),
             None => {
-                report::say(&unknown(letter));
+                report::say(unknown(letter));
                 self.literal.push(b'%');
                 let taken = whole.len() - self.rest.len();
                 self.literal.extend_from_slice(&whole[..taken]);
@@ -194,14 +193,10 @@ fn clock_of(letter: u8) -> Clock {
 fn unknown(letter: u8) -> Vec<u8> {
     match letter {
         b'A' | b'B' | b'C' | b'T' => {
-            let what = format!("warning: format directive `%{}'", letter as char);
-            format!("{what} should be followed by another character").into_bytes()
+            let what = "' should be followed by another character";
+            text!("warning: format directive `%", [letter], what)
         }
-        _ => [
-            b"warning: unrecognized format directive `%",
-            &[letter, b'\''][..],
-        ]
-        .concat(),
+        _ => text!("warning: unrecognized format directive `%", [letter], "'"),
     }
 }
 

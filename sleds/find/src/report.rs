@@ -6,21 +6,22 @@ use rustix::io::Errno;
 
 pub(super) use sleds_common::gnu::quoted_in_locale as quote;
 use sleds_common::gnu::{note, reason};
+use sleds_common::text;
 
 /// What an error begins with.
-pub(super) const PROGRAM: &str = "sleds find";
+pub(super) const PROGRAM: &str = "sleds find: ";
 
 thread_local! {
     static FAILED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Writes a line to standard error. Nothing can be said if that fails.
-pub(super) fn say(text: &[u8]) {
+pub(super) fn say(text: impl AsRef<[u8]>) {
     note("find", text);
 }
 
 /// Says that something went wrong; the program will fail, but goes on.
-pub(super) fn error(text: &[u8]) {
+pub(super) fn error(text: impl AsRef<[u8]>) {
     FAILED.set(true);
     say(text);
 }
@@ -37,15 +38,12 @@ pub(super) fn failed() -> bool {
 
 /// Says what went wrong with a file.
 pub(super) fn file_error(path: &[u8], errno: Errno) {
-    error(&about(path, errno));
+    error(about(path, errno));
 }
 
 /// `‘path’: text of the error`.
 pub(super) fn about(path: &[u8], errno: Errno) -> Vec<u8> {
-    let mut text = quote(path);
-    text.extend_from_slice(b": ");
-    text.extend_from_slice(error_text(errno).as_bytes());
-    text
+    text!(quote(path), ": ", error_text(errno))
 }
 
 /// What the library calls an error.

@@ -11,6 +11,7 @@ use super::parse::{DAY_S, Parser, Wrong, test};
 use super::predicates::{invalid, lossy};
 use super::walk::Follow;
 use super::{dates, numbers, report};
+use sleds_common::text;
 
 impl Parser {
     /// Tests of the file's times.
@@ -29,8 +30,7 @@ impl Parser {
                 let arg = self.argument(name)?;
                 let parsed = numbers::fraction(&lossy(&arg));
                 let Some((compare, days)) = parsed else {
-                    let text = [b"Invalid argument ", &arg[..], b" to -used"].concat();
-                    return Err(text);
+                    return Err(text!("Invalid argument ", arg, " to -used"));
                 };
                 let nanos = (days * DAY_S as f64 * 1e9) as i128;
                 test(Test::Used { compare, nanos })
@@ -42,7 +42,7 @@ impl Parser {
 
     /// `-newerXY`.
     fn newer_xy(&mut self, name: &[u8], x: u8, y: u8) -> Result<Node, Wrong> {
-        let wrong = || [b"invalid predicate `", name, b"'"].concat();
+        let wrong = || text!("invalid predicate `", name, "'");
         let clock_of = |letter| match letter {
             b'a' => Some(Clock::Access),
             b'B' => Some(Clock::Birth),
@@ -56,11 +56,12 @@ impl Parser {
         }
         let arg = self.argument(name)?;
         let than = dates::parse(&lossy(&arg), self.now).ok_or_else(|| {
-            let [before, after] = [
+            let arg = report::quote(&arg);
+            text!(
                 "I cannot figure out how to interpret ",
-                " as a date or time",
-            ];
-            [before.as_bytes(), &report::quote(&arg), after.as_bytes()].concat()
+                arg,
+                " as a date or time"
+            )
         })?;
         Ok(test(Test::Newer { clock, than }))
     }
@@ -83,7 +84,7 @@ impl Parser {
         let born = birth_at(CWD.as_fd(), path, flags).ok().flatten();
         born.ok_or_else(|| {
             let path = report::quote(path.to_bytes());
-            [b"Cannot obtain birth time of file ", &path[..]].concat()
+            text!("Cannot obtain birth time of file ", path)
         })
     }
 

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use super::entry::{Entry, stat_at};
 use super::report;
+use sleds_common::text;
 
 /// How many directories are held open at once.
 const OPEN_LEVELS: usize = 64;
@@ -285,16 +286,9 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     fn complain_about_loop(&self, above: usize) {
-        report::error(
-            &[
-                &b"File system loop detected; "[..],
-                &report::quote(&self.path)[..],
-                b" is part of the same file system loop as ",
-                &report::quote(&self.path[..above])[..],
-                b".",
-            ]
-            .concat(),
-        );
+        let [path, above] = [&self.path[..], &self.path[..above]].map(report::quote);
+        let what = " is part of the same file system loop as ";
+        report::error(text!("File system loop detected; ", path, what, above, "."));
     }
 
     /// Opens and reads the folder that `path` names.

@@ -12,7 +12,7 @@ use rustix::fd::AsFd as _;
 use sleds::{Plan, ReadOptions, Reader, Unit};
 
 use sleds_common::gnu::{self, Arg, Complaints, Item, Opt, Usage, quoted_if_needed, reason};
-use sleds_common::{Tool, input, plan};
+use sleds_common::{Tool, input, plan, text};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "cat",
@@ -126,8 +126,7 @@ fn copy_all(job: &Job, complaints: &mut Complaints) -> io::Result<()> {
             }
         };
         if feeds_itself(&file, &target) {
-            let name = quoted_if_needed(name);
-            complaints.say([&name[..], b": input file is output file"].concat());
+            complaints.say(text!(quoted_if_needed(name), ": input file is output file"));
             continue;
         }
         match copy(&file, &out, job) {

@@ -5,6 +5,14 @@ use std::path::Path;
 
 use crate::gnu::{Usage, quoted_if_needed};
 
+/// A message of several parts, one behind the other: texts, and names that may be none.
+#[macro_export]
+macro_rules! text {
+    ($($part:expr),+ $(,)?) => {
+        [$(AsRef::<[u8]>::as_ref(&$part)),+].concat()
+    };
+}
+
 /// Writes a tool's messages, and remembers that there was one.
 pub struct Complaints {
     tool: &'static str,
@@ -36,15 +44,12 @@ impl Complaints {
     /// Says what is wrong with the command line, and where to look.
     pub fn wrong_usage(&mut self, usage: &Usage) {
         let hint = format!("\nTry 'sleds {} --help' for more information.", self.tool);
-        self.say([&usage.0[..], hint.as_bytes()].concat());
+        self.say(text!(usage.0, hint));
     }
 
     /// Writes `sleds TOOL: FILE: REASON`.
     pub fn about(&mut self, file: impl AsRef<Path>, error: &io::Error) {
-        let mut text = quoted_if_needed(file.as_ref());
-        text.extend_from_slice(b": ");
-        text.extend_from_slice(reason(error).as_bytes());
-        self.say(text);
+        self.say(text!(quoted_if_needed(file), ": ", reason(error)));
     }
 }
 
@@ -72,11 +77,8 @@ fn print(text: &str, complaints: &mut Complaints) {
 
 /// Writes `sleds TOOL: TEXT` as one piece, which is not mixed with what others write.
 pub fn note(tool: &str, text: impl AsRef<[u8]>) {
-    let mut line = format!("sleds {tool}: ").into_bytes();
-    line.extend_from_slice(text.as_ref());
-    line.push(b'\n');
     // Nobody is left to hear of it if this fails.
-    let _ = io::stderr().write_all(&line);
+    let _ = io::stderr().write_all(&text!("sleds ", tool, ": ", text, "\n"));
 }
 
 /// What the system says about `error`, without its number.

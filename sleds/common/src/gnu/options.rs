@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use super::quote::quotation_marks;
+use crate::text;
 
 /// Whether an option takes an argument, and what help calls it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,10 +136,6 @@ pub fn permutes() -> bool {
     std::env::var_os("POSIXLY_CORRECT").is_none()
 }
 
-fn usage(parts: &[&[u8]]) -> Usage {
-    Usage(parts.concat())
-}
-
 /// The option at `--TEXT`.
 fn long<T: Copy + PartialEq>(
     table: &[Opt<T>],
@@ -151,14 +148,13 @@ fn long<T: Copy + PartialEq>(
     let opt = find_long(table, name, text)?;
     let full = opt.long.unwrap_or_default().as_bytes();
     match (opt.arg, value) {
-        (Arg::None, Some(_)) => Err(usage(&[
-            b"option '--",
-            full,
-            b"' doesn't allow an argument",
-        ])),
+        (Arg::None, Some(_)) => {
+            let text = text!("option '--", full, "' doesn't allow an argument");
+            Err(Usage(text))
+        }
         (Arg::Required(_), None) => match args.next() {
             Some(value) => Ok(Item::Option(opt.id, Some(value))),
-            None => Err(usage(&[b"option '--", full, b"' requires an argument"])),
+            None => Err(Usage(text!("option '--", full, "' requires an argument"))),
         },
         (_, value) => Ok(Item::Option(opt.id, value)),
     }
@@ -177,15 +173,15 @@ fn find_long<'t, T: Copy + PartialEq>(
     let begins = |o: &&Opt<T>| o.long.is_some() && !o.ours && long(o).starts_with(name);
     let possible: Vec<&Opt<T>> = table.iter().filter(begins).collect();
     let Some(first) = possible.first() else {
-        return Err(usage(&[b"unrecognized option '--", text, b"'"]));
+        return Err(Usage(text!("unrecognized option '--", text, "'")));
     };
     let same = |o: &&Opt<T>| o.id == first.id && o.arg == first.arg;
     if possible.iter().all(same) {
         return Ok(first);
     }
-    let mut words = [b"option '--", text, b"' is ambiguous; possibilities:"].concat();
+    let mut words = text!("option '--", text, "' is ambiguous; possibilities:");
     for opt in &possible {
-        words.extend_from_slice(&[b" '--", long(opt), b"'"].concat());
+        words.extend_from_slice(&text!(" '--", long(opt), "'"));
     }
     Err(Usage(words))
 }
@@ -199,7 +195,7 @@ fn short<T: Copy + PartialEq>(
 ) -> Result<(), Usage> {
     for (at, letter) in letters.iter().enumerate() {
         let Some(opt) = table.iter().find(|o| o.short == Some(*letter)) else {
-            return Err(usage(&[b"invalid option -- '", &[*letter], b"'"]));
+            return Err(Usage(text!("invalid option -- '", [*letter], "'")));
         };
         let rest = &letters[at + 1..];
         let attached = || (!rest.is_empty()).then(|| OsString::from_vec(rest.to_vec()));
@@ -212,8 +208,8 @@ fn short<T: Copy + PartialEq>(
             Arg::Required(_) => match attached().or_else(|| args.next()) {
                 Some(value) => Some(value),
                 None => {
-                    let letter = &[*letter];
-                    return Err(usage(&[b"option requires an argument -- '", letter, b"'"]));
+                    let text = text!("option requires an argument -- '", [*letter], "'");
+                    return Err(Usage(text));
                 }
             },
         };
@@ -240,14 +236,18 @@ pub fn one_of<T: Copy + PartialEq>(
         None => "invalid",
     };
     let (open, close) = quotation_marks();
-    let mut text = format!("{what} argument {open}").into_bytes();
-    text.extend_from_slice(word.as_bytes());
-    let mut rest = format!("{close} for {open}{option}{close}\nValid arguments are:");
-    for (name, _) in table {
-        rest.push_str(&format!("\n  - {open}{name}{close}"));
-    }
-    text.extend_from_slice(rest.as_bytes());
-    Err(Usage(text))
+    let names = table
+        .iter()
+        .map(|(name, _)| format!("\n  - {open}{name}{close}"));
+    let names: String = names.collect();
+    let rest = format!("{close} for {open}{option}{close}\nValid arguments are:{names}");
+    Err(Usage(text!(
+        what,
+        " argument ",
+        open,
+        word.as_bytes(),
+        rest
+    )))
 }
 
 /// `base` with the options of `table`, for help, man pages and completions.

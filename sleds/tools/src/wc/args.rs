@@ -6,7 +6,7 @@ use clap::Command;
 use sleds::Plan;
 
 use sleds_common::gnu::{self, Item, Opt, Usage};
-use sleds_common::plan;
+use sleds_common::{plan, text};
 
 /// What an option is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -144,10 +144,8 @@ pub(super) fn parse(args: Vec<OsString>, permute: bool) -> Result<Asked, Usage> 
         };
     }
     if let (Some(_), Some(extra)) = (&job.files0_from, job.files.first()) {
-        let mut text = b"extra operand ".to_vec();
-        text.extend_from_slice(&gnu::quoted(extra));
-        text.extend_from_slice(b"\nfile operands cannot be combined with --files0-from");
-        return Err(Usage(text));
+        let why = "\nfile operands cannot be combined with --files0-from";
+        return Err(Usage(text!("extra operand ", gnu::quoted(extra), why)));
     }
     Ok(Asked::Count(job))
 }

@@ -27,7 +27,7 @@ use count::{Counted, Counter};
 use names::Names;
 use report::{Figures, Report, digits};
 use sleds_common::gnu::{self, Complaints, quoted, quoted_if_needed};
-use sleds_common::{Tool, input};
+use sleds_common::{Tool, input, text};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "wc",
@@ -73,12 +73,7 @@ fn count(job: &Job, complaints: &mut Complaints) {
             Err(error) => {
                 let from = job.files0_from.as_deref().unwrap_or_default();
                 let why = gnu::reason(&error);
-                let text = [
-                    &quoted_if_needed(from)[..],
-                    b": read error: ",
-                    why.as_bytes(),
-                ];
-                complaints.say(text.concat());
+                complaints.say(text!(quoted_if_needed(from), ": read error: ", why));
                 break;
             }
         };
@@ -136,8 +131,7 @@ fn one(
             Some(Plan::Linear) => "from the first byte to the last",
             Some(_) => "in the order that costs least",
         };
-        let name = quoted_if_needed(shown);
-        complaints.note([&name[..], b": counted ", how.as_bytes()].concat());
+        complaints.note(text!(quoted_if_needed(shown), ": counted ", how));
     }
     if let Some(error) = trouble {
         complaints.about(shown, &error);
@@ -148,25 +142,14 @@ fn one(
 /// True if the file called so can be asked for; else says what is wrong with it.
 fn is_name(name: &OsStr, number: u64, job: &Job, complaints: &mut Complaints) -> bool {
     if job.files0_from.as_deref() == Some(OsStr::new("-")) && name == "-" {
-        let name = quoted(name);
-        complaints.say(
-            [
-                b"when reading file names from stdin, no file name of ",
-                &name[..],
-                b" allowed",
-            ]
-            .concat(),
-        );
+        let what = "when reading file names from stdin, no file name of ";
+        complaints.say(text!(what, quoted(name), " allowed"));
         return false;
     }
     if name.is_empty() {
-        let what = "invalid zero-length file name";
-        let place = job.files0_from.as_ref().map_or(Vec::new(), |from| {
-            let mut place = quoted_if_needed(from);
-            place.extend_from_slice(format!(":{number}: ").as_bytes());
-            place
-        });
-        complaints.say([&place[..], what.as_bytes()].concat());
+        let place = |from| text!(quoted_if_needed(from), ":", number.to_string(), ": ");
+        let place = job.files0_from.as_ref().map_or(Vec::new(), place);
+        complaints.say(text!(place, "invalid zero-length file name"));
         return false;
     }
     true

@@ -6,7 +6,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
 
 use sleds_common::gnu::{quoted, reason};
-use sleds_common::input;
+use sleds_common::{input, text};
 
 /// A list this long or longer is not read as a whole first.
 const LIST_BYTES_MAX: u64 = 10 << 20;
@@ -24,20 +24,16 @@ impl Names {
     /// # Errors
     /// With what to say.
     pub(super) fn listed(from: &OsStr) -> Result<Names, Vec<u8>> {
-        let trouble = |before: &str, after: &str| {
-            [before.as_bytes(), &quoted(from), after.as_bytes()].concat()
-        };
-        let mut list = input::open(from).map_err(|error| {
-            let why = reason(&error);
-            trouble("cannot open ", &format!(" for reading: {why}"))
-        })?;
+        let shown = quoted(from);
+        let mut list = input::open(from)
+            .map_err(|error| text!("cannot open ", shown, " for reading: ", reason(&error)))?;
         let short = |m: Metadata| m.is_file() && m.len() <= LIST_BYTES_MAX;
         if !list.metadata().is_ok_and(short) {
             return Ok(Names::Streamed(BufReader::new(list)));
         }
         let mut bytes = Vec::new();
         list.read_to_end(&mut bytes)
-            .map_err(|_| trouble("cannot read file names from ", ""))?;
+            .map_err(|_| text!("cannot read file names from ", shown))?;
         if bytes.last() == Some(&0) {
             bytes.pop();
         } else if bytes.is_empty() {
