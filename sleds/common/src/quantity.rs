@@ -3,6 +3,13 @@
 use sleds::Spread;
 
 const TIMES: [(&str, f64); 4] = [("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)];
+const BYTES: [(&str, f64); 5] = [
+    ("TB", 1e12),
+    ("GB", 1e9),
+    ("MB", 1e6),
+    ("kB", 1e3),
+    ("B", 1.0),
+];
 const RATES: [(&str, f64); 4] = [("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0)];
 
 /// Three digits and a unit, the largest that leaves at least 1.
@@ -40,6 +47,14 @@ fn long(value: f64) -> String {
 /// `1.25 GB/s`.
 pub fn rate(value: f64) -> String {
     scaled(value, &RATES)
+}
+
+/// `1.25 GB`.
+pub fn bytes(value: u64) -> String {
+    match value {
+        0..1000 => format!("{value} B"),
+        value => scaled(value as f64, &BYTES),
+    }
 }
 
 /// `12.5 ms (10.0 ms to 20.0 ms)`; only the first if there is no range.
@@ -83,6 +98,8 @@ mod tests {
         assert_eq!(seconds(90_000.0), "25 h 00 min");
         assert_eq!(rate(1.25e9), "1.25 GB/s");
         assert_eq!(rate(0.5), "0.50 B/s");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(999_600), "1.00 MB");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use sleds::{DescribeError, Estimate, Estimator};
 use super::entry::Entry;
 use super::expr::Compare;
 use super::report;
+use sleds_common::quantity;
 
 /// Estimates for the files of a walk, and what was passed over because of them.
 #[derive(Default)]
@@ -135,10 +136,10 @@ impl Costs {
                 "warning: the time for {files} is not known, because the kernel tells only the \
                  owner what is cached; -latency matches none of them"
             );
-            report::say(text.as_bytes());
+            report::say(text);
         }
         if report {
-            report::say(self.skipped.text().as_bytes());
+            report::say(self.skipped.text());
         }
     }
 }
@@ -147,7 +148,7 @@ impl Costs {
 fn estimator() -> Estimator {
     let estimator = Estimator::new();
     if let Some(problem) = estimator.describer().problem() {
-        report::say(format!("warning: {problem}").as_bytes());
+        report::say(format!("warning: {problem}"));
     }
     estimator
 }
@@ -160,48 +161,13 @@ impl Skipped {
         };
         let mut text = format!(
             "skipped {files}, {}, about {}",
-            bytes_text(self.bytes),
-            time_text(self.seconds)
+            quantity::bytes(self.bytes),
+            quantity::seconds(self.seconds)
         );
         if self.unknown_bytes > 0 {
-            let unknown = bytes_text(self.unknown_bytes);
+            let unknown = quantity::bytes(self.unknown_bytes);
             text.push_str(&format!(", and a time not known for {unknown}"));
         }
         text
-    }
-}
-
-/// Bytes in decimal units, as `1.5 GB`.
-pub(super) fn bytes_text(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
-    if bytes < 1000 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64;
-    let mut unit = "B";
-    for name in UNITS {
-        if value < 999.5 {
-            break;
-        }
-        value /= 1000.0;
-        unit = name;
-    }
-    match value < 9.95 {
-        true => format!("{value:.1} {unit}"),
-        false => format!("{value:.0} {unit}"),
-    }
-}
-
-/// Seconds in the unit that suits them.
-pub(super) fn time_text(seconds: f64) -> String {
-    match seconds {
-        0.0 => "0 s".to_owned(),
-        s if s < 0.9995e-3 => format!("{:.0} µs", s * 1e6),
-        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
-        s if s < 9.95 => format!("{s:.1} s"),
-        s if s < 119.5 => format!("{s:.0} s"),
-        s if s < 7170.0 => format!("{:.0} min", s / 60.0),
-        s if s < 35_820.0 => format!("{:.1} h", s / 3600.0),
-        s => format!("{:.0} h", s / 3600.0),
     }
 }

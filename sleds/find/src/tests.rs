@@ -1,7 +1,7 @@
 //! Parts of find that need no files. What it does to files is held against GNU's in
 //! `tests/gnu_find`.
 
-use super::cost::{bytes_text, compares, time_text};
+use super::cost::compares;
 use super::entry::{base_name, dir_name};
 use super::expr::{Compare, Node, Test};
 use super::numbers;
@@ -89,20 +89,6 @@ fn numbers_are_written_as_by_the_c_library() {
     ] {
         assert_eq!(general(value), text);
     }
-}
-
-#[test]
-fn what_is_skipped_is_told_in_units_that_suit_it() {
-    assert_eq!(bytes_text(999), "999 B");
-    assert_eq!(bytes_text(1500), "1.5 kB");
-    assert_eq!(bytes_text(999_600), "1.0 MB");
-    assert_eq!(bytes_text(42_000_000_000), "42 GB");
-    assert_eq!(time_text(0.0), "0 s");
-    assert_eq!(time_text(2.5e-5), "25 µs");
-    assert_eq!(time_text(0.25), "250 ms");
-    assert_eq!(time_text(12.3), "12 s");
-    assert_eq!(time_text(600.0), "10 min");
-    assert_eq!(time_text(9000.0), "2.5 h");
 }
 
 #[test]

@@ -113,11 +113,11 @@ fn the_report_counts_what_was_left_out() {
     for (words, text) in [
         (
             ". -type f -latency -1 -report",
-            "skipped 1 file, 2.0 MB, about 12 s",
+            "skipped 1 file, 2.00 MB, about 12.0 s",
         ),
         (
             ". --report -type f ! -latency +1",
-            "skipped 1 file, 2.0 MB, about 12 s",
+            "skipped 1 file, 2.00 MB, about 12.0 s",
         ),
         (
             ". -report -name none -latency -1",
@@ -130,7 +130,7 @@ fn the_report_counts_what_was_left_out() {
         ),
         (
             ". -level memory -latency -1 -report",
-            "skipped 1 file, 2.0 MB, about 12 s",
+            "skipped 1 file, 2.00 MB, about 12.0 s",
         ),
     ] {
         let found = find(&root, &table, words);
