@@ -20,3 +20,10 @@ pub(super) struct Block<'d> {
     pub(super) offset: u64,
     pub(super) data: &'d [u8],
 }
+
+impl Block<'_> {
+    /// Where in the file its byte `at` is.
+    pub(super) fn place(self, at: usize) -> u64 {
+        self.offset + at as u64
+    }
+}

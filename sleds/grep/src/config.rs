@@ -149,11 +149,6 @@ impl Config {
         self.quiet = true;
     }
 
-    /// True if files that are not text are treated in a way of their own.
-    pub(super) fn minds_binary(&self) -> bool {
-        self.binary != Binary::Text && self.eol != 0
-    }
-
     /// True if lines around selected ones are asked for, be it none of them.
     pub(super) fn has_context(&self) -> bool {
         self.before.is_some() || self.after.is_some()

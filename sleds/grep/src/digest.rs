@@ -21,8 +21,6 @@ pub(super) struct Digest {
     length: u64,
     /// How many lines it has.
     lines: u64,
-    /// Where in the file its first zero byte is.
-    first_nul: Option<u64>,
     kept: Vec<Kept>,
 }
 
@@ -32,7 +30,6 @@ impl Digest {
         config: &Config,
         regex: &mut Regex,
         lines: &[u8],
-        first_nul: Option<u64>,
         most: u64,
     ) -> Result<Digest, TooDeep> {
         let eol = config.eol;
@@ -59,7 +56,6 @@ impl Digest {
         Ok(Digest {
             length: lines.len() as u64,
             lines: count_ends(lines, eol),
-            first_nul,
             kept: spans.cut(lines, &selected, eol),
         })
     }
@@ -85,7 +81,6 @@ impl Digest {
         offset: u64,
         lines: u64,
     ) -> Result<Flow, TooDeep> {
-        emitter.zero_bytes(self.first_nul, offset + self.length);
         for kept in &self.kept {
             emitter.skip_to(offset + kept.start as u64, lines + kept.lines_before);
             let block = Block {

@@ -115,8 +115,9 @@ impl<'a> Printer<'a> {
 
     /// True if `text` may be printed: it is text, or does not have to be.
     fn is_text(&self, text: &[u8]) -> bool {
-        let any = self.config.binary == Binary::Text || !self.config.utf8;
-        any || std::str::from_utf8(text).is_ok()
+        let valid = || !self.config.utf8 || std::str::from_utf8(text).is_ok();
+        let has_zeroes = || self.config.eol != 0 && memchr::memchr(0, text).is_some();
+        self.config.binary == Binary::Text || valid() && !has_zeroes()
     }
 
     /// Prints a line of `block`; false if it is not text, and so is not printed.

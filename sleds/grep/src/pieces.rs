@@ -7,20 +7,17 @@
 //!   [`Digest`] is kept. When the digests take more memory than [`KEEP_BYTES`], only the piece's
 //!   place is kept, and it is read again when its turn comes.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 
-use memchr::memchr;
 use sleds::{Plan, ReadOptions, Reader, Unit};
 
 use super::block::{Block, Source};
-use super::config::{Binary, Config, Listing};
+use super::config::{Config, Listing};
 use super::digest::Digest;
 use super::emit::{Emitter, Flow, Outcome};
-use super::nuls::Nuls;
+use super::head::{Head, read_at};
 use super::output::Output;
 use super::regex::{Regex, TooDeep};
 use super::runs::{Runs, count_ends};
@@ -82,21 +79,11 @@ pub(super) fn reader<'f>(
         unit: Unit::Records(config.eol),
         chunk: CHUNK_BYTES,
     };
-    match any_hit_ends(config) {
+    // One selected line is enough, whichever it is.
+    match config.first_is_enough() || config.count && config.max_count == 1 {
         true => Reader::for_first_hit(file, options),
         false => Reader::new(file, options),
     }
-}
-
-/// True if one selected line is enough, whichever it is.
-fn any_hit_ends(config: &Config) -> bool {
-    let one = config.first_is_enough() || config.count && config.max_count == 1;
-    one && !needs_order(config)
-}
-
-/// True if what is said of a file depends on what lies before the first selected line.
-fn needs_order(config: &Config) -> bool {
-    config.minds_binary() && config.binary == Binary::WithoutMatch
 }
 
 /// Searches all pieces. What was found until something went wrong is told too.
@@ -107,56 +94,46 @@ pub(super) fn search(
     source: &Source<'_>,
     pieces: &mut dyn Pieces,
 ) -> (Outcome, Option<Trouble>) {
-    let in_order = needs_order(config);
-    if config.first_is_enough() && !in_order {
-        return tally(config, regex, pieces, config.max_count.min(1));
+    let head = Head::new(config, source);
+    if config.count || config.first_is_enough() {
+        let mut outcome = Outcome::default();
+        let trouble = tally(config, regex, head, pieces, &mut outcome).err();
+        return (outcome, trouble);
     }
-    if config.count && !in_order {
-        return tally(config, regex, pieces, config.max_count);
-    }
-    print(config, regex, out, source, pieces)
+    let mut emitter = Emitter::new(config, regex, out, source);
+    let mut ordered = Ordered {
+        config,
+        source,
+        head,
+        emitter: &mut emitter,
+        early: BTreeMap::new(),
+        early_bytes: 0,
+        done_to: 0,
+    };
+    let trouble = ordered.all(pieces).err();
+    (emitter.finish(), trouble)
 }
 
-/// The piece as GNU grep searches it: in a file that is not text, zero bytes end lines. And where
-/// its first zero byte is.
-fn readable<'d>(config: &Config, data: &'d [u8]) -> (Cow<'d, [u8]>, Option<usize>) {
-    let first = match config.minds_binary() {
-        true => memchr(0, data),
-        false => None,
-    };
-    let Some(first) = first else {
-        return (Cow::Borrowed(data), None);
-    };
-    let mut lines = data.to_vec();
-    for byte in &mut lines[first..] {
-        *byte = if *byte == 0 { config.eol } else { *byte };
-    }
-    (Cow::Owned(lines), Some(first))
-}
-
-/// Counts selected lines up to `most`.
+/// Counts selected lines, as many as are wanted.
 fn tally(
     config: &Config,
     regex: &mut Regex,
+    mut head: Head<'_>,
     pieces: &mut dyn Pieces,
-    most: u64,
-) -> (Outcome, Option<Trouble>) {
-    let mut outcome = Outcome {
-        all_found: most == 0,
-        ..Outcome::default()
+    outcome: &mut Outcome,
+) -> Result<(), Trouble> {
+    let most = match config.first_is_enough() {
+        true => config.max_count.min(1),
+        false => config.max_count,
     };
-    while !outcome.all_found {
-        let (offset, data) = match pieces.next() {
-            Ok(Some(piece)) => piece,
-            Ok(None) => break,
-            Err(error) => return (outcome, Some(error.into())),
-        };
-        let (lines, _) = readable(config, data);
-        if let Err(error) = tally_piece(config, regex, &lines, offset, most, &mut outcome) {
-            return (outcome, Some(error.into()));
-        }
+    while outcome.selected < most
+        && let Some((offset, data)) = pieces.next()?
+        && !head.leaves_out(offset, data)
+    {
+        let lines = head.lines(config.eol, offset, data);
+        tally_piece(config, regex, &lines, offset, most, outcome)?;
     }
-    (outcome, None)
+    Ok(())
 }
 
 fn tally_piece(
@@ -192,7 +169,6 @@ fn tally_piece(
         let end = super::runs::back(lines, end, start, over, config.eol).0;
         outcome.selected = most;
         outcome.after_last = offset + end as u64;
-        outcome.all_found = true;
         break;
     }
     Ok(())
@@ -209,6 +185,7 @@ enum Early {
 struct Ordered<'a, 'e> {
     config: &'a Config,
     source: &'a Source<'a>,
+    head: Head<'a>,
     emitter: &'e mut Emitter<'a>,
     early: BTreeMap<u64, Early>,
     early_bytes: usize,
@@ -216,45 +193,16 @@ struct Ordered<'a, 'e> {
     done_to: u64,
 }
 
-fn print(
-    config: &Config,
-    regex: &mut Regex,
-    out: &mut Output,
-    source: &Source<'_>,
-    pieces: &mut dyn Pieces,
-) -> (Outcome, Option<Trouble>) {
-    let mut nuls = Nuls::new(source.file, source.start, source.length);
-    if config.minds_binary() {
-        nuls.look_for_holes();
-    }
-    let mut emitter = Emitter::new(config, regex, out, source, nuls);
-    let mut ordered = Ordered {
-        config,
-        source,
-        emitter: &mut emitter,
-        early: BTreeMap::new(),
-        early_bytes: 0,
-        done_to: 0,
-    };
-    let trouble = ordered.all(pieces).err();
-    (emitter.finish(), trouble)
-}
-
 impl Ordered<'_, '_> {
     fn all(&mut self, pieces: &mut dyn Pieces) -> Result<(), Trouble> {
         while let Some((offset, data)) = pieces.next()? {
-            let flow = match offset == self.done_to {
-                true => {
-                    let flow = self.in_turn(data)?;
-                    if flow == Flow::More {
-                        self.catch_up(false)?
-                    } else {
-                        flow
-                    }
-                }
-                false => self.keep(offset, data)?,
-            };
-            if flow == Flow::Enough {
+            if self.head.leaves_out(offset, data) {
+                return Ok(());
+            }
+            self.emitter.binary = self.head.is_binary(offset, data);
+            if offset != self.done_to {
+                self.keep(offset, data)?;
+            } else if self.in_turn(data)? == Flow::Enough || self.catch_up(false)? == Flow::Enough {
                 return Ok(());
             }
         }
@@ -266,10 +214,8 @@ impl Ordered<'_, '_> {
     /// Prints a piece whose turn it is.
     fn in_turn(&mut self, data: &[u8]) -> Result<Flow, Trouble> {
         let offset = self.done_to;
-        let (lines, first_nul) = readable(self.config, data);
+        let lines = self.head.lines(self.config.eol, offset, data);
         self.done_to += data.len() as u64;
-        let first_nul = first_nul.map(|at| offset + at as u64);
-        self.emitter.zero_bytes(first_nul, self.done_to);
         let block = Block {
             offset,
             data: &lines,
@@ -278,21 +224,19 @@ impl Ordered<'_, '_> {
     }
 
     /// Keeps a piece that came before its turn.
-    fn keep(&mut self, offset: u64, data: &[u8]) -> Result<Flow, Trouble> {
-        let (lines, first_nul) = readable(self.config, data);
-        let first_nul = first_nul.map(|at| offset + at as u64);
+    fn keep(&mut self, offset: u64, data: &[u8]) -> Result<(), TooDeep> {
         let can_read_again = self.source.file.is_some();
         let early = if self.early_bytes > KEEP_BYTES && can_read_again {
             Early::Place(data.len() as u64)
         } else {
+            let lines = self.head.lines(self.config.eol, offset, data);
             let most = self.emitter.left();
-            let regex = self.emitter.regex();
-            let digest = Digest::new(self.config, regex, &lines, first_nul, most)?;
+            let digest = Digest::new(self.config, self.emitter.regex(), &lines, most)?;
             self.early_bytes += digest.bytes();
             Early::Digest(digest)
         };
         self.early.insert(offset, early);
-        Ok(Flow::More)
+        Ok(())
     }
 
     /// Prints what was kept and has its turn now; with `all`, whatever was kept.
@@ -326,21 +270,7 @@ impl Ordered<'_, '_> {
 
     /// Reads a piece again; less of it if the file has become shorter.
     fn again(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
-        let mut data = vec![0; length as usize];
-        let mut filled = 0;
-        let Some(file) = self.source.file else {
-            return Ok(Vec::new());
-        };
-        while filled < data.len() {
-            let at = self.source.start + offset + filled as u64;
-            match file.read_at(&mut data[filled..], at) {
-                Ok(0) => break,
-                Ok(n) => filled += n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        data.truncate(filled);
-        Ok(data)
+        let read = |file| read_at(file, self.source.start + offset, length as usize);
+        self.source.file.map_or(Ok(Vec::new()), read)
     }
 }

@@ -49,7 +49,7 @@ fn run(config: &Config, data: &[u8], ranges: Vec<(usize, usize)>) -> (u64, bool,
     let regex = Regex::new(config, locale, &mut Said::default());
     let mut regex = regex.expect("the pattern is right");
     let mut out = Output::into_memory(config);
-    // Zero bytes are looked for in the file, ahead of the pieces.
+    // Whether it is binary is looked up in the file, if its beginning comes late.
     let file = tempfile::tempfile().expect("a file");
     file.write_all_at(data, 0).expect("it takes the data");
     let source = Source {

@@ -31,7 +31,7 @@ const SEARCHES: &[&[&str]] = &[
     &["-w", "--color=always", "needle"],
 ];
 
-/// Lines, few of which have `needle`; with `zeroes` some blocks are not text.
+/// Lines, few of which have `needle`; with `zeroes` it is binary, as the beginning shows.
 fn haystack(rng: &Rng, zeroes: bool) -> Vec<u8> {
     let length = (3 << 20) + rng.below(4 << 20) as usize;
     let mut out = Vec::with_capacity(length + 100_000);
@@ -47,6 +47,10 @@ fn haystack(rng: &Rng, zeroes: bool) -> Vec<u8> {
             _ => {}
         }
         out.push(b'\n');
+    }
+    if zeroes {
+        // Behind where standard input may stand.
+        out[10_000] = 0;
     }
     if rng.one_in(2) {
         out.extend_from_slice(b"needle without an end");
@@ -70,6 +74,30 @@ fn comes_out_of_order(path: &Path) -> bool {
         next = piece.offset + piece.data.len() as u64;
     }
     turns > 0
+}
+
+#[test]
+fn zero_bytes_far_into_a_file_hide_their_lines_and_no_others() {
+    let dir = scratch();
+    let path = dir.path().join("f");
+    let rest = "y\n".repeat(1 << 20);
+    let text = format!("needle 1\n{rest}needle\0 2\nneedle 3\n{rest}needle 4\n");
+    fs::write(&path, text).expect("a file");
+    settle(dir.path());
+    let far = 3 << 20;
+    for plan in ["--plan=best", "--plan=auto", "--plan=linear"] {
+        cache_only(&path, &[(far, 4096)]);
+        let case = Case::new("grep", dir.path()).ours([plan]);
+        let shown = case.clone().args(["needle", "f"]).run_ours();
+        assert_eq!(
+            String::from_utf8_lossy(&shown.out),
+            "needle 1\nneedle 3\nneedle 4\n"
+        );
+        assert_eq!(shown.err, b"sleds grep: f: binary file matches\n");
+        let counted = case.args(["-c", "", "f"]).run_ours();
+        let lines = format!("{}\n", (2 << 20) + 4);
+        assert_eq!(counted.out, lines.as_bytes(), "no line ends at a zero byte");
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ const SEEDS: [u64; 2] = [1, 1_000_003];
 /// GNU grep takes ages for some patterns on long lines.
 const LONG: usize = 60_000;
 
-/// What GNU grep reads at once is longer.
+/// What tells whether a file is text is longer, and GNU grep reads more at once.
 const SHORT: usize = 96_000;
 
 /// Of fewer zeroes in a row, GNU grep leaves out none. (It does where it believes that empty lines are
@@ -127,12 +127,12 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
             // To the C library's word edges, a byte that is no character is one of Latin-1.
             bytes = String::from_utf8_lossy(&bytes).into_owned().into_bytes();
         }
-        if context && utf8 && std::str::from_utf8(&bytes).is_err() {
-            // What is printed around lines that are no text depends on what GNU grep reads at once.
-            bytes.truncate(SHORT);
+        if context && utf8 {
+            // Around lines that are no text, GNU grep prints context that is not theirs.
+            bytes = String::from_utf8_lossy(&bytes).into_owned().into_bytes();
         }
         if bytes[bytes.len().min(SHORT)..].contains(&0) {
-            // So does, behind a long line, where a file stops being text.
+            // Ours does not take a file for binary because of what is so far on.
             bytes.truncate(SHORT);
         }
         if backs && !args.contains(&"-F".to_owned()) {
@@ -150,7 +150,12 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
             // GNU grep leaves out long runs of zeroes, and then miscounts bytes and context lines.
             bytes.truncate(ZEROES);
         }
-        let holes = !left_out && rng.one_in(12);
+        if let (true, Err(error)) = (context && utf8, std::str::from_utf8(&bytes)) {
+            // What was cut off in the middle of a character.
+            bytes.truncate(error.valid_up_to());
+        }
+        // A hole behind what is so long is too far on, too.
+        let holes = !left_out && rng.one_in(12) && bytes.len() < SHORT;
         content::write_with(&path, &bytes, holes, rng);
         names.push(name);
     }

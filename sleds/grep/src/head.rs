@@ -1,0 +1,88 @@
+//! Whether a file is text, which its beginning tells, whatever is read first.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use memchr::memchr;
+
+use super::block::Source;
+use super::config::{Binary, Config};
+
+/// A file is binary if there is a zero byte in so many at its beginning. GNU grep looks at as many at
+/// once.
+const HEAD_BYTES: usize = 96 << 10;
+
+pub(super) struct Head<'a> {
+    source: &'a Source<'a>,
+    /// What is to be done with binary files, if it is not the same as with others.
+    treatment: Option<Binary>,
+    /// Found out when first asked.
+    binary: Option<bool>,
+}
+
+impl<'a> Head<'a> {
+    pub(super) fn new(config: &Config, source: &'a Source<'a>) -> Head<'a> {
+        // With `-z`, zero bytes end lines anyway.
+        let minds = config.binary != Binary::Text && config.eol != 0;
+        Head {
+            source,
+            treatment: minds.then_some(config.binary),
+            binary: None,
+        }
+    }
+
+    /// Whether the file is binary and that matters. The piece at `offset` is one of its.
+    pub(super) fn is_binary(&mut self, offset: u64, piece: &[u8]) -> bool {
+        self.treatment.is_some() && self.has_zeroes(offset, piece)
+    }
+
+    /// Whether the file is not to be searched, because it is binary.
+    pub(super) fn leaves_out(&mut self, offset: u64, piece: &[u8]) -> bool {
+        self.treatment == Some(Binary::WithoutMatch) && self.has_zeroes(offset, piece)
+    }
+
+    fn has_zeroes(&mut self, offset: u64, piece: &[u8]) -> bool {
+        let source = self.source;
+        *self.binary.get_or_insert_with(|| {
+            let length = source.length.saturating_sub(source.start);
+            let wanted = length.min(HEAD_BYTES as u64) as usize;
+            let head = match source.file {
+                Some(file) if offset > 0 || piece.len() < wanted => {
+                    // If it cannot be read, the reader meets the same and says so.
+                    Cow::Owned(read_at(file, source.start, wanted).unwrap_or_default())
+                }
+                None if offset > 0 => return false,
+                _ => Cow::Borrowed(&piece[..piece.len().min(HEAD_BYTES)]),
+            };
+            memchr(0, &head).is_some()
+        })
+    }
+
+    /// The piece as it is searched: in a binary file, zero bytes end lines.
+    pub(super) fn lines<'d>(&mut self, eol: u8, offset: u64, piece: &'d [u8]) -> Cow<'d, [u8]> {
+        let any = self.treatment.is_some() && memchr(0, piece).is_some();
+        if !(any && self.is_binary(offset, piece)) {
+            return Cow::Borrowed(piece);
+        }
+        let ended = |byte: &u8| if *byte == 0 { eol } else { *byte };
+        Cow::Owned(piece.iter().map(ended).collect())
+    }
+}
+
+/// Bytes of `file` from `at` on, as many as are asked for if there are as many.
+pub(super) fn read_at(file: &File, at: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut data = vec![0; length];
+    let mut filled = 0;
+    while filled < data.len() {
+        match file.read_at(&mut data[filled..], at + filled as u64) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    data.truncate(filled);
+    Ok(data)
+}
