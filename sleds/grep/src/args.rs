@@ -17,7 +17,6 @@ pub(super) enum Id {
     Extended,
     Fixed,
     Perl,
-    Named,
     Regexp,
     File,
     IgnoreCase,
@@ -71,13 +70,12 @@ const fn digit(n: u8) -> Opt<Id> {
 }
 
 #[rustfmt::skip]
-const TABLE: [Opt<Id>; 64] = [
+const TABLE: [Opt<Id>; 63] = [
     Opt::flag(Id::Basic, b'G', "basic-regexp", "Patterns are basic regular expressions (the default)"),
     Opt::flag(Id::Extended, b'E', "extended-regexp", "Patterns are extended regular expressions"),
     Opt::flag(Id::Fixed, b'F', "fixed-strings", "Patterns are the text to look for"),
     Opt::new(Id::Fixed, 0, Some("fixed-regexp"), Arg::None, ""),
     Opt::flag(Id::Perl, b'P', "perl-regexp", "The pattern is a regular expression of Perl's"),
-    Opt::new(Id::Named, b'X', None, Arg::Required("MATCHER"), ""),
     Opt::with(Id::Regexp, b'e', "regexp", "PATTERNS", "Look for PATTERNS, one on each line"),
     Opt::with(Id::File, b'f', "file", "FILE", "Take patterns from FILE"),
     Opt::flag(Id::IgnoreCase, b'i', "ignore-case", "Small and capital letters are the same"),
@@ -256,7 +254,6 @@ impl State {
             Id::Extended => return self.matcher(Matcher::Extended),
             Id::Fixed => return self.matcher(Matcher::Fixed),
             Id::Perl => return self.matcher(Matcher::Perl),
-            Id::Named => return self.named(value),
             Id::Regexp => {
                 self.given = true;
                 self.patterns.add(value.as_bytes());
@@ -367,17 +364,6 @@ impl State {
         }
         config.matcher = Some(matcher);
         Ok(())
-    }
-
-    /// `-X`, which GNU grep does not tell of.
-    fn named(&mut self, name: &OsStr) -> Result<(), Refused> {
-        match name.as_bytes() {
-            b"grep" => self.matcher(Matcher::Basic),
-            b"egrep" => self.matcher(Matcher::Extended),
-            b"fgrep" => self.matcher(Matcher::Fixed),
-            b"perl" => self.matcher(Matcher::Perl),
-            other => Err(plain([b"invalid matcher ", other].concat())),
-        }
     }
 
     fn color(&mut self, when: &OsStr) {

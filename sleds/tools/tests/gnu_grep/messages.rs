@@ -63,8 +63,6 @@ fn command_lines_are_understood_as_gnu_grep_understands_them() {
         &["-u", "foo", "f"],
         &["\\-x", "f"],
         &["-y", "FOO", "f"],
-        &["-X", "egrep", "o+", "f"],
-        &["-X", "nope", "o", "f"],
         &["-LvZ", "foo", "f", "-x"],
         &["-Hc", "foo", "f"],
         &["--regexp=foo", "--regexp", "bar", "f"],
