@@ -1,7 +1,7 @@
-//! Perl's regular expressions: PCRE2, asked as GNU grep asks it.
+//! Perl's regular expressions: PCRE2, asked line by line.
 //!
-//! Lines are searched one by one. Bytes that are no characters match nothing, and divide a line: a
-//! match lies before, between or behind them, where `^` and `$` hold only at the line's own ends.
+//! Bytes that are no characters match nothing, and divide a line: a match lies before, between or
+//! behind them, where `^` and `$` hold only at the line's own ends. PCRE2 sees to that.
 
 mod sys;
 
@@ -10,7 +10,7 @@ use std::ops::Range;
 use memchr::memchr;
 
 use sys::Code;
-pub(super) use sys::{Failure, Flags};
+pub(super) use sys::Failure;
 
 /// How to read the pattern and lines.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +29,7 @@ pub(super) struct Options {
 /// A pattern, ready to search.
 pub(super) struct Regex {
     code: Code,
-    options: Options,
-    /// Whether the empty text matches: within a line, and at its start.
-    empty: [Result<bool, Failure>; 2],
+    eol: u8,
 }
 
 impl Regex {
@@ -42,16 +40,9 @@ impl Regex {
             true => [b"(?<!\\w)(?:", pattern, b")(?!\\w)"].concat(),
             false => pattern.to_vec(),
         };
-        let mut code = Code::new(&pattern, options)?;
-        let mut empty = |flags| Ok(code.find(b"", 0, flags)?.is_some());
-        let within = Flags {
-            within: true,
-            ..Flags::default()
-        };
         Ok(Regex {
-            empty: [empty(within), empty(Flags::default())],
-            code,
-            options,
+            code: Code::new(&pattern, options)?,
+            eol: options.eol,
         })
     }
 
@@ -63,7 +54,7 @@ impl Regex {
         mut from: usize,
     ) -> Result<Option<Range<usize>>, Failure> {
         while from < lines.len() {
-            let end = memchr(self.options.eol, &lines[from..]).map_or(lines.len(), |at| from + at);
+            let end = memchr(self.eol, &lines[from..]).map_or(lines.len(), |at| from + at);
             if self.find(&lines[from..end], 0)?.is_some() {
                 return Ok(Some(from..end));
             }
@@ -78,53 +69,6 @@ impl Regex {
         line: &[u8],
         from: usize,
     ) -> Result<Option<Range<usize>>, Failure> {
-        if !self.options.utf8 {
-            return self.find_in(line, 0, from, Flags::of_search(from == 0));
-        }
-        // Where to search on, where the text begins that PCRE2 is shown, and whether the line begins
-        // where the search does.
-        let (mut at, mut text, mut start) = (from, 0, from == 0);
-        loop {
-            while at < line.len() && is_never_first(line[at]) {
-                at += 1;
-                text = at;
-                start = false;
-            }
-            let flags = Flags::of_search(start);
-            let Err(error) = std::str::from_utf8(&line[text..]) else {
-                return self.find_in(line, text, at, flags);
-            };
-            let bad = text + error.valid_up_to();
-            if at <= bad {
-                let flags = Flags { cut: true, ..flags };
-                if let Some(found) = self.find_in(&line[..bad], text, at, flags)? {
-                    return Ok(Some(found));
-                }
-                at = bad + 1;
-                start = false;
-            }
-            text = bad + 1;
-        }
+        self.code.find(line, from)
     }
-
-    /// The first match at or after `at` in the text, all of it characters, from `text` to the end.
-    fn find_in(
-        &mut self,
-        line: &[u8],
-        text: usize,
-        at: usize,
-        flags: Flags,
-    ) -> Result<Option<Range<usize>>, Failure> {
-        if at == line.len() && !flags.cut {
-            let matches = self.empty[usize::from(!flags.within)]?;
-            return Ok(matches.then_some(at..at));
-        }
-        let found = self.code.find(&line[text..], at - text, flags)?;
-        Ok(found.map(|found| text + found.start..text + found.end))
-    }
-}
-
-/// True if no character begins with `byte` in UTF-8.
-fn is_never_first(byte: u8) -> bool {
-    matches!(byte, 0x80..=0xc1 | 0xf5..)
 }

@@ -1,8 +1,7 @@
 //! PCRE2, without its sharp edges.
 //!
-//! The unsafe code rests on these invariants: the pointers of a [`Code`] are to what PCRE2 made for it,
-//! all of them there, used by nobody else, and given back once, when it is dropped; and text that is
-//! said to be UTF-8 is.
+//! The unsafe code rests on this invariant: the pointers of a [`Code`] are to what PCRE2 made for it,
+//! all of them there, used by nobody else, and given back once, when it is dropped.
 #![allow(unsafe_code, reason = "PCRE2 is a library in C")]
 
 use std::ops::Range;
@@ -12,11 +11,8 @@ use pcre2_sys::*;
 
 use super::Options;
 
-/// Bytes of the first stack for PCRE2's machine code; it grows when that is not enough.
-const STACK_BYTES: usize = 32 << 10;
-
-/// Bytes beyond which it does not.
-const STACK_BYTES_MAX: usize = 1 << 30;
+/// Bytes of the stack for PCRE2's machine code: at first, and at most.
+const STACK_BYTES: [usize; 2] = [32 << 10, 1 << 30];
 
 /// PCRE2 gave up; its number for why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,36 +34,15 @@ impl Failure {
     }
 }
 
-/// What is around the text that is searched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in super::super) struct Flags {
-    /// The line does not begin where the text does.
-    pub(super) within: bool,
-    /// It does not end where the text does, which is all characters.
-    pub(super) cut: bool,
-}
-
-impl Flags {
-    /// For a search that begins where the line does, if `start`.
-    pub(super) fn of_search(start: bool) -> Flags {
-        Flags {
-            within: !start,
-            cut: false,
-        }
-    }
-}
-
 /// A pattern, compiled, and what searching with it needs.
 pub(super) struct Code {
     code: NonNull<pcre2_code_8>,
     data: NonNull<pcre2_match_data_8>,
     context: NonNull<pcre2_match_context_8>,
-    /// Made when it is first too small.
+    /// Without it, what the machine code may use is small.
     stack: Option<NonNull<pcre2_jit_stack_8>>,
-    stack_bytes: usize,
     /// Classes and cases of bytes, in the locale; in UTF-8 PCRE2 has its own.
     _tables: Option<Tables>,
-    utf8: bool,
 }
 
 // SAFETY: PCRE2 does not mind which thread uses its objects, as long as it is one at a time.
@@ -77,65 +52,52 @@ impl Code {
     pub(super) fn new(pattern: &[u8], options: Options) -> Result<Code, String> {
         let tables = (!options.utf8).then(Tables::of_locale);
         let code = compile(pattern, options, tables.as_ref())?;
+        let [first, most] = STACK_BYTES;
         // SAFETY: the code is valid. If it cannot be made machine code, it is interpreted.
-        let (data, context) = unsafe {
+        let (data, context, stack) = unsafe {
             pcre2_jit_compile_8(code.as_ptr(), PCRE2_JIT_COMPLETE);
             (
                 pcre2_match_data_create_from_pattern_8(code.as_ptr(), ptr::null_mut()),
                 pcre2_match_context_create_8(ptr::null_mut()),
+                pcre2_jit_stack_create_8(first, most, ptr::null_mut()),
             )
         };
         let (Some(data), Some(context)) = (NonNull::new(data), NonNull::new(context)) else {
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<Code>());
         };
+        // SAFETY: the context is valid; the stack lives as long, or is null, which stands for a small one.
+        unsafe { pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.cast()) };
         Ok(Code {
             code,
             data,
             context,
-            stack: None,
-            stack_bytes: STACK_BYTES,
+            stack: NonNull::new(stack),
             _tables: tables,
-            utf8: options.utf8,
         })
     }
 
-    /// The first match at or after `from` in `text`, which in UTF-8 is all characters.
+    /// The first match at or after `from` in `text`.
     pub(super) fn find(
         &mut self,
         text: &[u8],
         from: usize,
-        flags: Flags,
     ) -> Result<Option<Range<usize>>, Failure> {
-        let mut options = 0;
-        if self.utf8 {
-            debug_assert!(std::str::from_utf8(text).is_ok());
-            options |= PCRE2_NO_UTF_CHECK;
-        }
-        if flags.within {
-            options |= PCRE2_NOTBOL;
-        }
-        if flags.cut {
-            options |= PCRE2_NOTEOL;
-        }
-        loop {
-            // SAFETY: by the module's invariants; the text is as long as is said.
-            let code = unsafe {
-                pcre2_match_8(
-                    self.code.as_ptr(),
-                    text.as_ptr(),
-                    text.len(),
-                    from,
-                    options,
-                    self.data.as_ptr(),
-                    self.context.as_ptr(),
-                )
-            };
-            match code {
-                1.. => return Ok(Some(self.found())),
-                PCRE2_ERROR_NOMATCH => return Ok(None),
-                PCRE2_ERROR_JIT_STACKLIMIT if self.grow_stack() => {}
-                error => return Err(Failure(error)),
-            }
+        // SAFETY: by the module's invariant; the text is as long as is said.
+        let code = unsafe {
+            pcre2_match_8(
+                self.code.as_ptr(),
+                text.as_ptr(),
+                text.len(),
+                from,
+                0,
+                self.data.as_ptr(),
+                self.context.as_ptr(),
+            )
+        };
+        match code {
+            1.. => Ok(Some(self.found())),
+            PCRE2_ERROR_NOMATCH => Ok(None),
+            error => Err(Failure(error)),
         }
     }
 
@@ -147,25 +109,6 @@ impl Code {
             [*pair, *pair.add(1)]
         };
         start..end.max(start)
-    }
-
-    /// Makes the stack larger; false if it is large enough.
-    fn grow_stack(&mut self) -> bool {
-        if self.stack_bytes >= STACK_BYTES_MAX {
-            return false;
-        }
-        self.stack_bytes *= 2;
-        // SAFETY: nothing is searched meanwhile; the old stack is not used again.
-        unsafe {
-            if let Some(old) = self.stack.take() {
-                pcre2_jit_stack_free_8(old.as_ptr());
-            }
-            let stack =
-                pcre2_jit_stack_create_8(self.stack_bytes, self.stack_bytes, ptr::null_mut());
-            self.stack = NonNull::new(stack);
-            pcre2_jit_stack_assign_8(self.context.as_ptr(), None, stack.cast());
-        }
-        self.stack.is_some()
     }
 }
 
@@ -180,7 +123,7 @@ fn compile(
         flags |= PCRE2_CASELESS;
     }
     if options.utf8 {
-        flags |= PCRE2_UTF;
+        flags |= PCRE2_UTF | PCRE2_MATCH_INVALID_UTF;
     }
     // SAFETY: a context of our own, freed below.
     let settings = unsafe { pcre2_compile_context_create_8(ptr::null_mut()) };
@@ -205,7 +148,7 @@ fn compile(
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // SAFETY: by the module's invariants.
+        // SAFETY: by the module's invariant.
         unsafe {
             if let Some(stack) = self.stack {
                 pcre2_jit_stack_free_8(stack.as_ptr());

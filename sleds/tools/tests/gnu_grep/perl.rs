@@ -52,7 +52,7 @@ const ASSERTS: &[&str] = &[
     "(?m)$", "(?=.*b)",
 ];
 
-/// What is easily got wrong.
+/// What is easily got wrong. `\C`, a byte of a character, is wrong to ours in UTF-8.
 const NASTY: &[&str] = &[
     "",
     "*",
@@ -95,7 +95,7 @@ const NASTY: &[&str] = &[
     "(*ACCEPT)a",
     "(*LIMIT_MATCH=3)a*b",
     "(?(DEFINE)(?<q>a))(?&q)b",
-    "\\C",
+    "a\\R",
     "e",
     "t",
     "o",
