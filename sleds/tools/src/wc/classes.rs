@@ -1,6 +1,6 @@
 //! What a character is to `wc`, as the user's locale has it.
 
-use sleds_common::locale::{Charset, Decoded, Locale};
+use sleds_common::locale::{Charset, Locale};
 
 /// What a character does, in bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,71 +136,4 @@ impl Classes {
 /// Spaces that `iswspace` does not count as such, because lines may not be broken there.
 fn is_unbreaking_space(c: u32) -> bool {
     matches!(c, 0xa0 | 0x2007 | 0x202f | 0x2060)
-}
-
-/// The bytes of the character that `first` begins, in UTF-8 as C libraries take it; 0 if it begins
-/// none.
-pub(super) fn length(first: u8) -> usize {
-    match first {
-        0..0x80 => 1,
-        0x80..0xc2 => 0,
-        0xc2..0xe0 => 2,
-        0xe0..0xf0 => 3,
-        0xf0..0xf8 => 4,
-        0xf8..0xfc => 5,
-        0xfc..0xfe => 6,
-        0xfe.. => 0,
-    }
-}
-
-/// The character that `bytes` begin with. Beyond what Unicode has, glibc takes characters of up to
-/// six bytes; it refuses surrogates and what could be written shorter.
-pub(super) fn decode(bytes: &[u8]) -> Decoded {
-    let n = length(bytes[0]);
-    let first = u32::from(bytes[0]);
-    match n {
-        0 => return Decoded::Invalid,
-        1 => return Decoded::Char(first, 1),
-        _ => {}
-    }
-    let mut c = first & (0x7f >> n);
-    for at in 1..n {
-        match bytes.get(at) {
-            None => return Decoded::Incomplete,
-            Some(next @ 0x80..0xc0) => c = c << 6 | u32::from(next & 0x3f),
-            Some(_) => return Decoded::Invalid,
-        }
-    }
-    let too_long = n > 2 && c >> (5 * n - 4) == 0;
-    match too_long || (0xd800..0xe000).contains(&c) {
-        true => Decoded::Invalid,
-        false => Decoded::Char(c, n),
-    }
-}
-
-/// True if the locale's UTF-8 is the one of [`decode`].
-pub(super) fn is_our_utf8(locale: Locale) -> bool {
-    let samples: [&[u8]; 18] = [
-        b"a",
-        b"\x80",
-        b"\xc1\xbf",
-        b"\xc2\x80",
-        b"\xe0\x9f\xbf",
-        b"\xe0\xa0\x80",
-        b"\xed\x9f\xbf",
-        b"\xed\xa0\x80",
-        b"\xef\xbf\xbf",
-        b"\xf0\x8f\xbf\xbf",
-        b"\xf4\x8f\xbf\xbf",
-        b"\xf4\x90\x80\x80",
-        b"\xf7\xbf\xbf\xbf",
-        b"\xf8\x87\xbf\xbf\xbf",
-        b"\xf8\x88\x80\x80\x80",
-        b"\xfd\xbf\xbf\xbf\xbf\xbf",
-        b"\xfe\xbf\xbf\xbf\xbf\xbf",
-        b"\xe2\x82a",
-    ];
-    samples
-        .iter()
-        .all(|bytes| locale.decode(bytes) == decode(bytes))
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use sleds::{Plan, ReadOptions, Reader, Unit};
 
 use crate::wc::args::Columns;
-use crate::wc::classes::{Classes, is_our_utf8};
+use crate::wc::classes::Classes;
 use crate::wc::report::Figures;
 use crate::wc::scan::{Scanner, Wanted};
 use crate::wc::sequence::Sequence;
@@ -87,12 +87,7 @@ impl Counter {
 
     /// Where characters begin shows only from the front.
     fn goes_in_sequence(&self) -> bool {
-        let odd = match self.locale.charset() {
-            Charset::SingleByte => false,
-            Charset::Utf8 => !is_our_utf8(self.locale),
-            Charset::Multibyte => true,
-        };
-        odd && self.wanted != Wanted::default()
+        self.locale.charset() == Charset::Multibyte && self.wanted != Wanted::default()
     }
 
     fn classes(&self) -> Classes {

@@ -2,9 +2,9 @@
 
 use memchr::memchr_iter;
 
-use crate::wc::classes::{Class, Classes, decode, length};
+use crate::wc::classes::{Class, Classes};
 use crate::wc::summary::{Counts, Edges, Few, Joint, Kind, LONGEST, Line, Span, Summary, Words};
-use sleds_common::locale::{Charset, Decoded};
+use sleds_common::locale::Charset;
 
 /// What has to be found out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -70,9 +70,9 @@ impl Scanner {
 
     /// About the run of `left` and of `right` behind it.
     pub(super) fn join(&mut self, left: Summary, right: Summary) -> Summary {
-        left.join(right, |middle| match decode(middle) {
-            Decoded::Incomplete => Joint::Unfinished,
-            _ => Joint::Counted(self.counts(middle)),
+        left.join(right, |middle| match is_unfinished(middle) {
+            true => Joint::Unfinished,
+            false => Joint::Counted(self.counts(middle)),
         })
     }
 
@@ -90,59 +90,57 @@ impl Scanner {
 
     fn count<const WIDTH: bool>(&mut self, bytes: &[u8]) -> Counts {
         let mut tally = Tally::default();
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            if let Some(chunk) = rest.first_chunk::<CHUNK>()
-                && self.plain
-                && !WIDTH
-                && tally.plain(chunk)
-            {
-                rest = &rest[CHUNK..];
-                continue;
+        if !self.utf8 {
+            self.bytes::<WIDTH>(bytes, &mut tally);
+        } else if let Ok(text) = std::str::from_utf8(bytes) {
+            self.chars::<WIDTH>(text, &mut tally);
+        } else {
+            // What is no character is nothing to words and widths either.
+            for part in bytes.utf8_chunks() {
+                self.chars::<WIDTH>(part.valid(), &mut tally);
             }
-            let n = rest.len().min(CHUNK);
-            let read = match self.utf8 {
-                true => self.chars::<WIDTH>(rest, n, &mut tally),
-                false => self.bytes::<WIDTH>(&rest[..n], &mut tally),
-            };
-            rest = &rest[read..];
         }
         tally.done()
     }
 
     /// Counts `bytes`, which are a character each.
-    fn bytes<const WIDTH: bool>(&self, bytes: &[u8], tally: &mut Tally) -> usize {
-        for byte in bytes {
-            tally.lines += u64::from(*byte == b'\n');
-            tally.class::<WIDTH>(self.classes.of_byte(*byte));
+    fn bytes<const WIDTH: bool>(&self, mut bytes: &[u8], tally: &mut Tally) {
+        while !bytes.is_empty() {
+            let plain = self.plain::<WIDTH>(bytes, tally);
+            let some = bytes.len().min(plain + CHUNK);
+            for byte in &bytes[plain..some] {
+                tally.char::<WIDTH>(u32::from(*byte), self.classes.of_byte(*byte));
+            }
+            bytes = &bytes[some..];
         }
-        tally.chars += bytes.len() as u64;
-        bytes.len()
     }
 
-    /// Counts the characters that begin in the first `n` bytes; how many bytes they have.
-    fn chars<const WIDTH: bool>(&mut self, bytes: &[u8], n: usize, tally: &mut Tally) -> usize {
-        let mut at = 0;
-        while at < n {
-            let byte = bytes[at];
-            if byte < 0x80 {
-                tally.lines += u64::from(byte == b'\n');
-                tally.chars += 1;
-                tally.class::<WIDTH>(self.classes.of_byte(byte));
-                at += 1;
-                continue;
+    fn chars<const WIDTH: bool>(&mut self, mut text: &str, tally: &mut Tally) {
+        while !text.is_empty() {
+            let plain = self.plain::<WIDTH>(text.as_bytes(), tally);
+            let mut chars = text[plain..].chars();
+            let rest = (text.len() - plain).saturating_sub(CHUNK);
+            while chars.as_str().len() > rest
+                && let Some(c) = chars.next()
+            {
+                let class = match u8::try_from(c) {
+                    Ok(byte @ 0..0x80) => self.classes.of_byte(byte),
+                    _ => self.classes.of_char(u32::from(c)),
+                };
+                tally.char::<WIDTH>(u32::from(c), class);
             }
-            match decode(&bytes[at..]) {
-                Decoded::Char(c, length) => {
-                    tally.chars += 1;
-                    tally.class::<WIDTH>(self.classes.of_char(c));
-                    at += length;
-                }
-                // No character, and nothing to words and widths either.
-                Decoded::Invalid | Decoded::Incomplete => at += 1,
-            }
+            text = chars.as_str();
         }
-        at
+    }
+
+    /// Counts plain ASCII at the front, many bytes at a time; how many they are.
+    fn plain<const WIDTH: bool>(&self, bytes: &[u8], tally: &mut Tally) -> usize {
+        if WIDTH || !self.plain {
+            return 0;
+        }
+        let (chunks, _) = bytes.as_chunks::<CHUNK>();
+        let plain = chunks.iter().take_while(|chunk| tally.plain(chunk));
+        plain.count() * CHUNK
     }
 }
 
@@ -154,11 +152,17 @@ fn cut_edges(bytes: &[u8]) -> (&[u8], &[u8], &[u8]) {
     let from = rest.len() - rest.len().min(LONGEST - 1);
     let last = rest[from..].iter().rposition(|b| !continues(b));
     let cut = match last {
-        Some(at) if length(rest[from + at]) > rest.len() - from - at => from + at,
+        Some(at) if is_unfinished(&rest[from + at..]) => from + at,
         _ => rest.len(),
     };
     let (body, tail) = rest.split_at(cut);
     (head, body, tail)
+}
+
+/// True if `bytes` are the beginning of a character.
+fn is_unfinished(bytes: &[u8]) -> bool {
+    let error = std::str::from_utf8(bytes).err();
+    error.is_some_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
 }
 
 /// Counts so far, of one character after the other.
@@ -175,11 +179,12 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts all there is to count of `c`.
-    pub(super) fn char(&mut self, c: u32, class: Class) {
+    /// Counts what there is to count of `c`.
+    #[inline]
+    pub(super) fn char<const WIDTH: bool>(&mut self, c: u32, class: Class) {
         self.lines += u64::from(c == u32::from(b'\n'));
         self.chars += 1;
-        self.class::<true>(class);
+        self.class::<WIDTH>(class);
     }
 
     #[inline]

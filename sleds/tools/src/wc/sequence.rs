@@ -52,14 +52,15 @@ impl Sequence {
             let byte = bytes[at];
             if is_basic(byte) && !self.state.is_shifted() {
                 // What it is called as a byte: in Shift JIS, 5c is a yen sign.
-                self.tally.char(u32::from(byte), self.classes.of_byte(byte));
+                self.tally
+                    .char::<true>(u32::from(byte), self.classes.of_byte(byte));
                 at += 1;
                 continue;
             }
             let before = self.state;
             match self.locale.decode_from(&bytes[at..], &mut self.state) {
                 Decoded::Char(c, length) => {
-                    self.tally.char(c, self.classes.of_char(c));
+                    self.tally.char::<true>(c, self.classes.of_char(c));
                     at += length;
                 }
                 Decoded::Invalid => {

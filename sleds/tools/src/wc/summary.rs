@@ -11,8 +11,8 @@
 //! - whether a word goes on ([`Words`]);
 //! - the column at which a line begins, which tabs depend on ([`Line`]).
 
-/// Longest character in the UTF-8 that C libraries take (RFC 2279: up to six bytes).
-pub(super) const LONGEST: usize = 6;
+/// Bytes of the longest character in UTF-8.
+pub(super) const LONGEST: usize = 4;
 
 /// About a run of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -9,6 +9,7 @@ mod locales;
 mod messages;
 mod places;
 
+use forebay_rng::Rng;
 use support::{Case, Input, Outcome, is_gnu, scratch, skip};
 
 /// True if GNU's `wc` is there and counts words as the one that `sleds wc` follows; says loudly if
@@ -31,4 +32,20 @@ fn can_compare(test: &str) -> bool {
         );
     }
     same
+}
+
+/// Something to put into a file, but nothing that the C library takes for a character although Unicode
+/// has none such: `wc` does, and ours does not.
+fn any(rng: &Rng) -> Vec<u8> {
+    let mut bytes = support::content::any(rng);
+    for at in 0..bytes.len() {
+        let beyond = match bytes[at] {
+            0xf4 => bytes.get(at + 1).is_none_or(|next| *next >= 0x90),
+            byte => byte > 0xf4,
+        };
+        if beyond {
+            bytes[at] = 0xff;
+        }
+    }
+    bytes
 }

@@ -2,9 +2,8 @@
 
 use std::fs;
 
-use crate::can_compare;
-use crate::support::content::any;
 use crate::support::{Case, Input, scratch, seed};
+use crate::{any, can_compare};
 use forebay_rng::Rng;
 
 #[test]

@@ -6,9 +6,9 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::can_compare;
-use crate::support::content::{any, write};
+use crate::support::content::write;
 use crate::support::{Case, cool, scratch, seed, settle, skip};
+use crate::{any, can_compare};
 use forebay_rng::Rng;
 
 const COLUMNS: [&[&str]; 5] = [&[], &["-c"], &["-l"], &["-m"], &["-wL"]];
