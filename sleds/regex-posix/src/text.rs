@@ -21,38 +21,17 @@ impl Char {
     }
 }
 
-/// Bytes of the UTF-8 character that `text` begins with; zero if it begins with none.
-fn len(text: &[u8]) -> usize {
-    let tail = |n: usize| {
-        let tail = text.get(1..n);
-        tail.is_some_and(|t| t.iter().all(|b| b & 0xc0 == 0x80))
-    };
-    let second = || text.get(1).copied().unwrap_or(0);
-    match text.first().copied() {
-        Some(0..=0x7f) => 1,
-        Some(0xc2..=0xdf) if tail(2) => 2,
-        Some(0xe0) if tail(3) && second() >= 0xa0 => 3,
-        Some(0xed) if tail(3) && second() < 0xa0 => 3,
-        Some(0xe1..=0xec | 0xee..=0xef) if tail(3) => 3,
-        Some(0xf0) if tail(4) && second() >= 0x90 => 4,
-        Some(0xf4) if tail(4) && second() < 0x90 => 4,
-        Some(0xf1..=0xf3) if tail(4) => 4,
-        _ => 0,
-    }
-}
-
 /// The character that `text` begins with, and its length in bytes; `None` if it is empty.
 pub(super) fn decode(text: &[u8], utf8: bool) -> Option<(Char, usize)> {
     let first = *text.first()?;
     if !utf8 || first < 0x80 {
         return Some((Char::Code(u32::from(first)), 1));
     }
-    let len = len(text);
-    if len == 0 {
-        return Some((Char::Byte(first), 1));
-    }
-    let c = std::str::from_utf8(&text[..len]).ok()?.chars().next()?;
-    Some((Char::Code(u32::from(c)), len))
+    let near = &text[..text.len().min(4)];
+    Some(match near.utf8_chunks().next()?.valid().chars().next() {
+        Some(c) => (Char::Code(u32::from(c)), c.len_utf8()),
+        None => (Char::Byte(first), 1),
+    })
 }
 
 /// True if a character that may be part of a word begins at `at`.
@@ -71,7 +50,10 @@ pub(super) fn word_before(line: &[u8], at: usize, utf8: bool) -> bool {
     if !utf8 || line[at - 1] < 0x80 {
         return word_at(line, at - 1, false);
     }
-    let covers = |n: &usize| len(&line[at - n..]) >= *n;
+    let covers = |n: &usize| {
+        let found = decode(&line[at - n..], true);
+        matches!(found, Some((Char::Code(_), len)) if len >= *n)
+    };
     let before = (1..=at.min(4)).find(covers);
     before.is_some_and(|n| word_at(line, at - n, true))
 }
