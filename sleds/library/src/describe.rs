@@ -316,39 +316,28 @@ impl Describer {
     }
 
     pub(crate) fn memory(&self, offset: u64, length: u64) -> Sled {
-        Sled {
-            offset,
-            length,
-            latency_s: Some(self.table.memory.latency_s),
-            bandwidth_Bps: Some(self.table.memory.bandwidth_Bps),
-            linear_Bps: self.table.memory.linear_Bps,
-            level: Level::Memory,
-            source: self.table.memory_source,
-        }
+        let (rates, source) = (self.table.memory, self.table.memory_source);
+        sled(offset, length, Some(rates), Level::Memory, source)
     }
 }
 
 pub(crate) fn on_device(offset: u64, length: u64, zone: &ZoneRates) -> Sled {
-    Sled {
-        offset,
-        length,
-        latency_s: zone.rates.map(|rates| rates.latency_s),
-        bandwidth_Bps: zone.rates.map(|rates| rates.bandwidth_Bps),
-        linear_Bps: zone.rates.and_then(|rates| rates.linear_Bps),
-        level: zone.level.clone(),
-        source: zone.source,
-    }
+    sled(offset, length, zone.rates, zone.level.clone(), zone.source)
 }
 
 pub(crate) fn unknown(offset: u64, length: u64) -> Sled {
+    sled(offset, length, None, Level::Unknown, Source::Unknown)
+}
+
+fn sled(offset: u64, length: u64, rates: Option<Rates>, level: Level, source: Source) -> Sled {
     Sled {
         offset,
         length,
-        latency_s: None,
-        bandwidth_Bps: None,
-        linear_Bps: None,
-        level: Level::Unknown,
-        source: Source::Unknown,
+        latency_s: rates.map(|rates| rates.latency_s),
+        bandwidth_Bps: rates.map(|rates| rates.bandwidth_Bps),
+        linear_Bps: rates.and_then(|rates| rates.linear_Bps),
+        level,
+        source,
     }
 }
 

@@ -11,33 +11,19 @@ struct Look {
     plain: char,
 }
 
+const fn look(color: u8, plain: char) -> Look {
+    Look { color, plain }
+}
+
 /// Shades from empty to full of memory.
 const SHADES: [Look; 5] = [
-    Look {
-        color: 33,
-        plain: '.',
-    },
-    Look {
-        color: 33,
-        plain: ':',
-    },
-    Look {
-        color: 93,
-        plain: '+',
-    },
-    Look {
-        color: 92,
-        plain: '%',
-    },
-    Look {
-        color: 32,
-        plain: '#',
-    },
+    look(33, '.'),
+    look(33, ':'),
+    look(93, '+'),
+    look(92, '%'),
+    look(32, '#'),
 ];
-const UNKNOWN: Look = Look {
-    color: 90,
-    plain: '?',
-};
+const UNKNOWN: Look = look(90, '?');
 
 /// What the strip's marks mean.
 pub(crate) fn legend(color: bool) -> String {
