@@ -157,43 +157,9 @@ impl LocalTime {
         }
     }
 
-    /// The moment when a clock on the wall shows this; months and days count from 1, and what is
-    /// out of range is carried over.
-    pub(super) fn seconds(date: [i64; 3], time: [i64; 3]) -> Option<i64> {
-        let field = |n: i64| c_int::try_from(n).ok();
-        // SAFETY: all zero is a valid `tm`; the library only reads and normalises it.
-        unsafe {
-            let mut tm: libc::tm = std::mem::zeroed();
-            tm.tm_year = field(date[0] - 1900)?;
-            tm.tm_mon = field(date[1] - 1)?;
-            tm.tm_mday = field(date[2])?;
-            tm.tm_hour = field(time[0])?;
-            tm.tm_min = field(time[1])?;
-            tm.tm_sec = field(time[2])?;
-            tm.tm_isdst = -1;
-            tm.tm_wday = -1;
-            let seconds = libc::mktime(&mut tm);
-            (tm.tm_wday != -1).then_some(seconds)
-        }
-    }
-
-    /// Year, month and day, the latter two from 1.
-    pub(super) fn date(&self) -> [i64; 3] {
-        [
-            i64::from(self.0.tm_year) + 1900,
-            i64::from(self.0.tm_mon) + 1,
-            i64::from(self.0.tm_mday),
-        ]
-    }
-
     /// Hour, minute and second.
     pub(super) fn time(&self) -> [i64; 3] {
         [self.0.tm_hour, self.0.tm_min, self.0.tm_sec].map(i64::from)
-    }
-
-    /// The day of the week; 0 is Sunday.
-    pub(super) fn weekday(&self) -> i64 {
-        i64::from(self.0.tm_wday)
     }
 
     /// As `strftime` writes it.
