@@ -1,5 +1,9 @@
 //! Modes, as `chmod` and `-perm` take them.
 
+use rustix::fs::FileType;
+
+use super::entry::kind_letter;
+
 /// The permission bits, with set-user-ID, set-group-ID and sticky.
 const ALL: u32 = 0o7777;
 
@@ -99,16 +103,10 @@ fn what_bits(what: &str, mode: u32, is_dir: bool) -> Option<u32> {
 
 /// `-rwxr-xr-x`, as `ls -l` shows a mode.
 pub(super) fn letters(mode: u32) -> [u8; 10] {
-    use rustix::fs::FileType;
-    let kind = match FileType::from_raw_mode(mode) {
-        FileType::Directory => b'd',
-        FileType::Symlink => b'l',
-        FileType::BlockDevice => b'b',
-        FileType::CharacterDevice => b'c',
-        FileType::Fifo => b'p',
-        FileType::Socket => b's',
-        FileType::RegularFile => b'-',
-        _ => b'?',
+    let kind = match kind_letter(FileType::from_raw_mode(mode)) {
+        b'f' => b'-',
+        b'U' => b'?',
+        letter => letter,
     };
     let mut text = *b"?rwxrwxrwx";
     text[0] = kind;
