@@ -1,0 +1,93 @@
+//! How many acts of each writer were promised to be durable, noted where it outlives the machine.
+//!
+//! A sector for each writer, so that none is torn, written through at once. With a device of its own
+//! it is right whatever becomes of the devices that are tested.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+const SECTOR: u64 = 512;
+const MAGIC: [u8; 8] = *b"ledger01";
+
+/// The notes of all writers.
+pub(crate) struct Ledger(File);
+
+impl Ledger {
+    /// Opens a device, or a file that is made if it is not there. What is all zeroes says nothing yet.
+    pub(crate) fn open(path: &Path) -> Result<Ledger> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32)
+            .open(path)
+            .with_context(|| format!("cannot open the ledger {}", path.display()))?;
+        Ok(Ledger(file))
+    }
+
+    /// How many acts of a writer are promised.
+    pub(crate) fn count(&self, writer: u64) -> Result<u64> {
+        let mut sector = [0; SECTOR as usize];
+        let mut read = 0;
+        while read < sector.len() {
+            match self
+                .0
+                .read_at(&mut sector[read..], writer * SECTOR + read as u64)?
+            {
+                0 => break,
+                n => read += n,
+            }
+        }
+        let (magic, rest) = sector.split_at(MAGIC.len());
+        if magic.iter().all(|byte| *byte == 0) {
+            return Ok(0);
+        }
+        ensure!(magic == MAGIC, "this is no ledger");
+        Ok(u64::from_le_bytes(rest[..8].try_into()?))
+    }
+
+    /// The same of each of so many writers.
+    pub(crate) fn counts(&self, writers: u64) -> Result<Vec<u64>> {
+        (0..writers).map(|writer| self.count(writer)).collect()
+    }
+
+    /// Notes, durably, that the first `count` acts of a writer are promised.
+    pub(crate) fn note(&self, writer: u64, count: u64) -> Result<()> {
+        let mut sector = [0; SECTOR as usize];
+        sector[..8].copy_from_slice(&MAGIC);
+        sector[8..16].copy_from_slice(&count.to_le_bytes());
+        self.0
+            .write_all_at(&sector, writer * SECTOR)
+            .context("cannot write the ledger")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_says_again_what_was_noted_of_each_writer_and_nothing_at_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ledger");
+        let ledger = Ledger::open(&path).unwrap();
+        assert_eq!(ledger.counts(3).unwrap(), [0, 0, 0]);
+        ledger.note(1, 7).unwrap();
+        ledger.note(2, 300).unwrap();
+        drop(ledger);
+        let ledger = Ledger::open(&path).unwrap();
+        assert_eq!(ledger.counts(3).unwrap(), [0, 7, 300]);
+    }
+
+    #[test]
+    fn what_is_no_ledger_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ledger");
+        std::fs::write(&path, [9; 512]).unwrap();
+        assert!(Ledger::open(&path).unwrap().count(0).is_err());
+    }
+}
