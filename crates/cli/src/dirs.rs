@@ -2,7 +2,8 @@
 //!
 //! In the runtime directory a volume `NAME` has: `NAME.sock`, the control socket; `NAME.nbd.sock`,
 //! the NBD server's; `NAME.lock`, held by the one process that may attach or change the volume;
-//! `NAME.log`, what its daemon logs; `NAME.fuse`, where a loop device's file is mounted.
+//! `NAME.log`, what its daemon logs; `NAME.fuse`, where a loop device's file is mounted; `NAME.nbd`,
+//! which nbd device it is.
 //!
 //! In the state directory, which outlasts a reboot, there is one file for each log that failed and was
 //! given up; see [`crate::witness`].

@@ -25,7 +25,7 @@ described! {
         Fact nbd_uri: String = "Where NBD clients connect",
         #[serde(default)]
         Fact http: Option<String> = "Where the page that shows all this is given out, with `--http`",
-        Gauge nbd_connections: u64 = "NBD clients connected",
+        Gauge nbd_connections: u64 = "NBD clients connected; with `via` `nbd` the kernel is one",
         #[serde(default)]
         Gauge foreign_loop_devices: u64 = "Loop devices that others put over the data or log device",
         #[serde(default)]

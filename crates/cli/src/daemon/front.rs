@@ -51,8 +51,15 @@ impl Front {
                 "there is no ublk front end yet; use --via loop, nbd or none",
             )),
             Via::Nbd => {
-                let attached = attach_nbd(place.ring, server);
-                attached.map(Front::Nbd).map_err(nbd_failed)
+                let attached = attach_nbd(
+                    place.rt,
+                    place.ring,
+                    server,
+                    place.dirs.make_runtime()?,
+                    place.name.as_str(),
+                )
+                .await;
+                attached.map(Front::Nbd).map_err(|error| nbd_failed(&error))
             }
             Via::Loop => {
                 let attached = attach_loop(
@@ -125,6 +132,9 @@ pub(super) fn choose(via: Via, notes: &mut Vec<String>) -> Via {
     choice.via
 }
 
+/// What to do about a dead block device that is still in use.
+const LEFT: &str = " (left by a daemon that was killed); unmount it, then attach again";
+
 fn loop_failed(error: &AttachError) -> Failure {
     let code = match error {
         AttachError::Leftovers(CleanupError::Io { .. }) => Code::Io,
@@ -132,20 +142,24 @@ fn loop_failed(error: &AttachError) -> Failure {
         _ => Code::Io,
     };
     let advice = match error {
-        AttachError::Leftovers(CleanupError::InUse { .. }) => {
-            " (left by a daemon that was killed); unmount it, then attach again"
-        }
+        AttachError::Leftovers(CleanupError::InUse { .. }) => LEFT,
         AttachError::Leftovers(_) => "",
         _ => "; serve NBD clients only with --via none",
     };
     Failure::new(code, format!("{error}{advice}"))
 }
 
-fn nbd_failed(error: NbdError) -> Failure {
-    let code = match &error {
+fn nbd_failed(error: &NbdError) -> Failure {
+    let code = match error {
         NbdError::NoDriver => Code::NotFound,
-        NbdError::NoneFree { .. } | NbdError::Busy { .. } => Code::Refused,
-        _ => Code::Io,
+        NbdError::NoneFree { .. } | NbdError::Busy { .. } | NbdError::Leftover { .. } => {
+            Code::Refused
+        }
+        NbdError::Io { .. } => Code::Io,
     };
-    Failure::new(code, format!("{error}; or use another --via"))
+    let advice = match error {
+        NbdError::Leftover { .. } => LEFT,
+        _ => "; or use another --via",
+    };
+    Failure::new(code, format!("{error}{advice}"))
 }

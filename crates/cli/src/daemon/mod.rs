@@ -77,7 +77,7 @@ impl Daemon {
             device: self.block_device.clone(),
             nbd_uri: self.nbd_uri.clone(),
             http: self.http.clone(),
-            nbd_connections: (self.nbd.connections() - self.kernel_connections()) as u64,
+            nbd_connections: self.nbd.connections() as u64,
             foreign_loop_devices: intruders.len() as u64,
             foreign_loops: intruders,
             request_bytes: self.memory.in_use(),

@@ -3,8 +3,14 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use forebay_os::mounts;
+
+/// How long detaching waits for processes that merely look (udev's probes open a device whenever it
+/// changes): so many times so long.
+pub(super) const LOOKS: usize = 20;
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// One user of a block device or of one of its partitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -128,13 +134,14 @@ fn names_in(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Processes that have a matching path open. Only reads the links: following one could lead into
-/// the very filesystem that is to be taken down.
+/// Processes besides this one that have a matching path open. Only reads the links: following one could
+/// lead into the very filesystem that is to be taken down.
 fn processes(is_node: impl Fn(&Path) -> bool) -> Vec<Holder> {
     let mut found = Vec::new();
     for pid in names_in("/proc".as_ref())
         .iter()
         .filter_map(|name| name.parse::<u32>().ok())
+        .filter(|pid| *pid != std::process::id())
     {
         let proc = PathBuf::from(format!("/proc/{pid}"));
         let links = names_in(&proc.join("fd"))
@@ -153,6 +160,35 @@ fn processes(is_node: impl Fn(&Path) -> bool) -> Vec<Holder> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_serves_a_device_is_not_among_those_who_keep_it_in_use() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let is_it = |path: &Path| path == file.path();
+        assert!(!processes(is_it).iter().any(is_ours));
+        let mut other = std::process::Command::new("sleep");
+        let mut other = other
+            .arg("60")
+            .stdin(file.reopen().unwrap())
+            .spawn()
+            .unwrap();
+        let found = processes(is_it);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        let pids: Vec<u32> = found.iter().filter_map(pid).collect();
+        assert!(pids.contains(&other.id()), "{pids:?}");
+    }
+
+    fn pid(holder: &Holder) -> Option<u32> {
+        match holder {
+            Holder::Process { pid, .. } => Some(*pid),
+            _ => None,
+        }
+    }
+
+    fn is_ours(holder: &Holder) -> bool {
+        pid(holder) == Some(std::process::id())
+    }
 
     #[test]
     fn holders_are_named_one_by_one_and_nobody_is_admitted() {

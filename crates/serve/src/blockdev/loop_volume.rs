@@ -5,13 +5,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
 
 use forebay_device::Device;
 use forebay_os::Ring;
 use forebay_rt::Rt;
 
-use super::holders::{Holders, holders};
+use super::holders::{Holders, LOOK_EVERY, LOOKS, holders};
 use super::loopdev::{self, Access, Loop};
 use super::stale::{Cleaned, CleanupError, InUse, cleanup_stale};
 use crate::Memory;
@@ -27,10 +26,6 @@ const ATTEMPTS: usize = 16;
 const REQUEST_BYTES_MAX: usize = IO_BYTES_MAX / 2;
 /// Discards are cut into pieces of so many bytes.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
-/// How long detaching waits for processes that merely look (udev's probes open a device whenever it
-/// changes): so many times so long.
-const LOOKS: usize = 20;
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How to attach.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,8 @@
 //! the data with it, and one whose server was killed stays behind dead. Hence the two rules here:
 //! detaching refuses, with the names of who uses the device, before it undoes anything; and
 //! everything made here can be recognised and cleared away by [`cleanup_stale`] without any record
-//! but what the kernel itself shows.
+//! but what the kernel itself shows. An nbd device shows too little, so there is a note of it
+//! (`nbd_note.rs`); the kernel clears it away itself once nobody uses it.
 //!
 //! Nobody here keeps the loop device open while it is in use. If the process were killed, closing
 //! it would write back the device's page cache to a server that is already gone. For the same
@@ -18,6 +19,7 @@ mod holders;
 mod loop_volume;
 mod loopdev;
 mod nbd;
+mod nbd_note;
 mod stale;
 
 pub use holders::{Holder, Holders};

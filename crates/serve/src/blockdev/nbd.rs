@@ -22,10 +22,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use forebay_os::{Ring, Stream};
+use forebay_rt::Rt;
 
-use super::holders::{Holders, holders};
+use super::holders::{Holders, LOOK_EVERY, LOOKS, holders};
+use super::nbd_note::{Note, SYS_BLOCK, connection};
 use crate::isolated::isolated;
 use crate::nbd::format::export_flag::{
     HAS_FLAGS, READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
@@ -39,6 +42,11 @@ const NBD_CLEAR_SOCK: libc::c_ulong = 0xab04;
 const NBD_SET_SIZE_BLOCKS: libc::c_ulong = 0xab07;
 const NBD_DISCONNECT: libc::c_ulong = 0xab08;
 const NBD_SET_FLAGS: libc::c_ulong = 0xab0a;
+
+/// How long the driver may take from the call that starts it until the device has its size: so many
+/// times so long.
+const READY_LOOKS: usize = 2000;
+const READY_LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What of an export's flags the kernel is told.
 const FLAGS_KNOWN: u16 =
@@ -57,6 +65,14 @@ pub enum NbdError {
     NoneFree {
         /// How many there are.
         count: usize,
+    },
+    /// The device of a killed server of this volume is still in use.
+    #[error("the dead block device {} is still in use: {holders}", device.display())]
+    Leftover {
+        /// The block device.
+        device: PathBuf,
+        /// Who uses it.
+        holders: Holders,
     },
     /// Somebody uses the device; nothing was undone.
     #[error("{} is in use: {holders}; nothing was undone", device.display())]
@@ -84,50 +100,89 @@ pub struct NbdDevice {
     name: String,
     node: PathBuf,
     driver: Option<JoinHandle<()>>,
+    note: Note,
 }
 
-/// Attaches a free `/dev/nbdN` that `server` serves its default export to.
+/// Attaches a free `/dev/nbdN` that `server` serves its default export to, for the volume `name`; when
+/// this is done the device has its size. A note of it is kept in `runtime_dir`.
 ///
 /// # Errors
-/// See [`NbdError`].
-pub fn attach_nbd(ring: &Rc<Ring>, server: &Server) -> Result<NbdDevice, NbdError> {
-    let (device, socket) = attach_free(server.default_export())?;
+/// See [`NbdError`]. With the device of a killed server of the same name still in use, nothing is
+/// attached: whoever uses that one would not notice, and another could be mounted besides.
+pub async fn attach_nbd(
+    rt: &Rt,
+    ring: &Rc<Ring>,
+    server: &Server,
+    runtime_dir: &Path,
+    name: &str,
+) -> Result<NbdDevice, NbdError> {
+    let note = Note::of(runtime_dir, name);
+    if let Some(left) = note.device(SYS_BLOCK.as_ref()) {
+        return Err(NbdError::Leftover {
+            device: node(&left),
+            holders: holders(&left),
+        });
+    }
+    let (mut device, socket) = attach_free(server.default_export(), note)?;
     let stream = Stream::from_fd(ring, socket.into()).map_err(|source| NbdError::Io {
         doing: "use the socket of",
         device: device.node.clone(),
         source,
     })?;
     server.connect_without_handshake(Rc::new(Socket::new(stream)));
+    let len = server.default_export().geometry().len;
+    if let Err(source) = device.ready(rt, len).await {
+        if let Err(error) = device.detach().await {
+            tracing::warn!(%error, "after a failed attach");
+        }
+        return Err(NbdError::Io {
+            doing: "start",
+            device: device.node,
+            source,
+        });
+    }
     Ok(device)
 }
 
+fn node(name: &str) -> PathBuf {
+    Path::new("/dev").join(name)
+}
+
 /// Gives the device and the server's end of its socket.
-fn attach_free(export: &Export) -> Result<(NbdDevice, UnixStream), NbdError> {
+fn attach_free(export: &Export, note: Note) -> Result<(NbdDevice, UnixStream), NbdError> {
     let mut count = 0;
     loop {
         let name = format!("nbd{count}");
-        let sys = Path::new("/sys/block").join(&name);
-        if !sys.exists() {
+        if !Path::new(SYS_BLOCK).join(&name).exists() {
             return Err(match count {
                 0 => NbdError::NoDriver,
                 count => NbdError::NoneFree { count },
             });
         }
         count += 1;
-        // The attribute is there while a client is.
-        if sys.join("pid").exists() {
+        if connection(SYS_BLOCK.as_ref(), &name).is_some() {
             continue;
         }
         match attach(&name, export) {
             // Somebody was faster.
             Err(NbdError::Io { source, .. }) if source.raw_os_error() == Some(libc::EBUSY) => {}
-            done => return done,
+            Err(error) => return Err(error),
+            Ok((driver, servers)) => {
+                let device = NbdDevice {
+                    node: node(&name),
+                    name,
+                    driver: Some(driver),
+                    note,
+                };
+                return Ok((device, servers));
+            }
         }
     }
 }
 
-fn attach(name: &str, export: &Export) -> Result<(NbdDevice, UnixStream), NbdError> {
-    let node = Path::new("/dev").join(name);
+/// Starts the thread that serves as the driver's; gives the server's end of its socket besides.
+fn attach(name: &str, export: &Export) -> Result<(JoinHandle<()>, UnixStream), NbdError> {
+    let node = node(name);
     let failed = |doing| {
         let device = node.clone();
         move |source| NbdError::Io {
@@ -160,12 +215,7 @@ fn attach(name: &str, export: &Export) -> Result<(NbdDevice, UnixStream), NbdErr
         let _ = ioctl(&dev, NBD_CLEAR_SOCK, 0);
     };
     let driver = thread.spawn(run).map_err(failed("start a thread for"))?;
-    let device = NbdDevice {
-        name: name.to_owned(),
-        node,
-        driver: Some(driver),
-    };
-    Ok((device, servers))
+    Ok((driver, servers))
 }
 
 fn flags(export: &Export) -> u16 {
@@ -185,6 +235,33 @@ impl NbdDevice {
     /// The block device, `/dev/nbdN`.
     pub fn path(&self) -> &Path {
         &self.node
+    }
+
+    /// Waits until the driver has made the device as long as it is to be, which it does some time after it
+    /// was told to, and makes the note.
+    async fn ready(&self, rt: &Rt, len: u64) -> io::Result<()> {
+        let sys = Path::new(SYS_BLOCK);
+        let size = sys.join(&self.name).join("size");
+        let sectors = (len / 512).to_string();
+        // It may still have the size of a connection before this one.
+        let is_ready = || {
+            connection(sys, &self.name).is_some()
+                && std::fs::read_to_string(&size).is_ok_and(|found| found.trim() == sectors)
+        };
+        let mut looks = 0;
+        while !is_ready() {
+            if self.driver.as_ref().is_none_or(JoinHandle::is_finished) {
+                return Err(io::Error::other(
+                    "the driver gave the connection up at once",
+                ));
+            }
+            if looks == READY_LOOKS {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            looks += 1;
+            rt.sleep(READY_LOOK_EVERY).await;
+        }
+        self.note.write(sys, &self.name)
     }
 
     /// Writes back what the device has cached and disconnects it. The server's end must be served
@@ -209,11 +286,34 @@ impl NbdDevice {
             let joined = isolated(move || driver.join().is_ok()).await;
             joined.map_err(io("wait for the end of"))?;
         }
+        self.note.remove();
         Ok(())
     }
 }
 
 fn disconnect(name: &str, node: &Path) -> Result<(), NbdError> {
+    let mut looks = 0;
+    loop {
+        match try_disconnect(name, node) {
+            Err(NbdError::Busy { holders, .. }) if !holders.are_lasting() && looks < LOOKS => {
+                looks += 1;
+                std::thread::sleep(LOOK_EVERY);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn try_disconnect(name: &str, node: &Path) -> Result<(), NbdError> {
+    let busy = |holders| NbdError::Busy {
+        device: node.to_owned(),
+        holders,
+    };
+    // An exclusive open does not mind those who have it open in the ordinary way.
+    let users = holders(name);
+    if !users.0.is_empty() {
+        return Err(busy(users));
+    }
     let io = |doing| {
         move |source| NbdError::Io {
             doing,
@@ -229,10 +329,7 @@ fn disconnect(name: &str, node: &Path) -> Result<(), NbdError> {
     let dev = match exclusive {
         Ok(dev) => dev,
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            return Err(NbdError::Busy {
-                device: node.to_owned(),
-                holders: holders(name),
-            });
+            return Err(busy(holders(name)));
         }
         Err(error) => return Err(io("open")(error)),
     };
@@ -264,7 +361,8 @@ mod tests {
             return;
         }
         let export = Export::new("disk", Rc::new(RamDevice::new(1 << 20, 512)));
-        let error = attach_free(&export).expect_err("no driver");
+        let note = Note::of("/nonexistent".as_ref(), "disk");
+        let error = attach_free(&export, note).expect_err("no driver");
         assert!(matches!(error, NbdError::NoDriver));
         assert!(error.to_string().contains("no nbd driver"), "{error}");
     }
