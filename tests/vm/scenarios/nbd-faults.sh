@@ -3,7 +3,7 @@
 #
 # vm: disk data 256M
 # vm: disk log 64M
-# vm: minutes 3
+# vm: minutes 10
 # shellcheck source=tests/vm/lib.sh
 . /vm/lib.sh
 via=nbd

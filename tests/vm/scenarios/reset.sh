@@ -6,7 +6,7 @@
 # vm: disk log 64M sector=4096
 # vm: disk ledger 1M
 # vm: boots 4
-# vm: minutes 4
+# vm: minutes 10
 # shellcheck source=tests/vm/lib.sh
 . /vm/lib.sh
 
