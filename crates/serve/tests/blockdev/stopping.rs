@@ -52,14 +52,20 @@ fn an_open_device_refuses_to_stop_and_names_who_has_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut server = Plan::new(dir.path(), "open").serve();
     let node = File::open(&server.node).expect("open");
-    let error = server.detach().expect_err("open");
+    // Not this process: whoever serves a device is not among its users.
+    let mut sleep = std::process::Command::new("sleep");
+    let mut user = sleep.arg("600").stdin(node).spawn().expect("sleep");
+    drop(sleep);
+    let error = server.detach();
+    let (pid, _) = (user.id(), user.kill());
+    user.wait().expect("ends");
+    let error = error.expect_err("open");
     let DetachError::Busy { holders, .. } = &error else {
         panic!("{error}")
     };
-    let own = std::process::id();
-    let named = |holder: &Holder| matches!(holder, Holder::Process { pid, .. } if *pid == own);
+    let named =
+        |holder: &Holder| matches!(holder, Holder::Process { pid: found, .. } if *found == pid);
     assert!(holders.0.iter().any(named), "{error}");
-    drop(node);
     let file = File::open(&server.file).expect("open");
     let error = server.detach().expect_err("the file beneath is open");
     assert!(matches!(error, DetachError::FileBusy { .. }), "{error}");
