@@ -179,7 +179,7 @@ pub trait Subject: Settings {
     }
 
     /// True if something is known of what the disks hold when the process dies and they go on.
-    fn may_be_killed(&self, _known: Self::Known) -> bool {
+    fn may_be_killed(_known: Self::Known) -> bool {
         true
     }
 

@@ -94,7 +94,7 @@ fn leave<S: Subject>(
     life: &Life<S::Role>,
     machine: &Machine<S::Role>,
 ) -> Left<S::Role> {
-    if !life.killed || !ctx.plan.volume.may_be_killed(ctx.known.get()) {
+    if !life.killed || !S::may_be_killed(ctx.known.get()) {
         return Left {
             medium: machine.cut(life.coin),
             running: None,
@@ -192,9 +192,6 @@ impl<S: Subject> Look<'_, S> {
     /// Looks at what a process that dies would leave, if of writes under way these come to the disks.
     fn at_kill(&self, coin: Coin) {
         let (ctx, request) = (self.ctx, self.request);
-        if !ctx.plan.volume.may_be_killed(ctx.known.get()) {
-            return;
-        }
         let medium = self.disks.map(|_, disk| disk.running(coin).current);
         ctx.tape
             .head(|| format!("--- a look: a kill at request {request}, {coin:?}"));

@@ -127,10 +127,9 @@ impl Subject for Cache {
         soon_over && steady && plan.volume.bypass.is_none() && log.refuse_nothing()
     }
 
-    /// Of a log that failed, and of what went past it, nothing says what is durable, unless all that
-    /// was acknowledged is.
-    fn may_be_killed(&self, known: Known) -> bool {
-        !known.log_failed || self.outlives_the_process()
+    /// Of a log that failed, and of what went past it, nothing says what is durable.
+    fn may_be_killed(known: Known) -> bool {
+        !known.log_failed
     }
 
     fn refused(
