@@ -12,7 +12,8 @@
 //! - **I3** The tail is durable before anything it excludes is overwritten.
 //! - **I4** Recovery changes nothing that it would itself recover, until it has succeeded.
 //! - **I5** A flush completes only after the records it covers are on the device and a flush of the
-//!   device issued after them has completed.
+//!   device issued after them has completed; or after they were written with FUA, where they are all
+//!   that is not durable there.
 //! - **I6** Home writes of one sector are totally ordered.
 //! - **I7** After the log fails nothing is acknowledged on its word; after the data device fails,
 //!   dirty data stays in the log. No failure ends with a lie or a hang.

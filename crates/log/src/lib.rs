@@ -10,7 +10,8 @@
 //!   without a gap, and stops before the first that is not whole (I1). A write appended as a group
 //!   comes back whole or not at all.
 //! - **Durability.** When [`Log::flush`] returns, all that was appended before it was called comes
-//!   back after any crash (I5).
+//!   back after any crash (I5). When [`Log::hand_over`] returns, it comes back if nothing is lost but the
+//!   process.
 //! - **Reuse.** A segment is overwritten only when the tail that excludes it is durable in both
 //!   superblocks, so either one is enough (I2, I3).
 //! - **Recovery is repeatable.** Until it has succeeded it changes nothing that it would itself take

@@ -1,9 +1,10 @@
 //! The waiting around the state: writing records, flushing, moving the tail.
 //!
-//! Three workers. The *pump* keeps a few writes on the device while there are composed records. The
-//! *ticker* composes the open record when it has waited `max_delay`. A *round*, run while anyone
-//! waits for durability, composes, waits for the writes, and flushes the device once for all of them. For those who wait only until the
-//! device has something, records are composed as soon as it has little to do.
+//! Four workers, in `write/workers.rs`. The *pump* keeps a few writes on the device while there are
+//! composed records. The *ticker* composes the open record when it has waited `max_delay`. A *round*,
+//! run while anyone waits for durability, composes, waits for the writes, and flushes the device once
+//! for all of them. *Handing over*, while anyone waits until the device has something, composes as
+//! soon as the device has little to do.
 
 mod workers;
 

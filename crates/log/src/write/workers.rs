@@ -91,7 +91,8 @@ pub(super) async fn hand_over(inner: Rc<Inner>) {
     }
 }
 
-/// One group commit: everything appended when it starts becomes durable by one flush (I5).
+/// One group commit: everything appended when it starts becomes durable by one flush, or by FUA where it is one
+/// small write and there is nothing else to make durable (I5).
 pub(super) async fn round(inner: Rc<Inner>) {
     let target = {
         let mut state = inner.state.borrow_mut();
