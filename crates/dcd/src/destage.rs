@@ -204,6 +204,7 @@ impl Engine {
             pieces,
             live,
             touched,
+            answers,
             ..
         } = written;
         self.assert_all_home(window, pieces);
@@ -222,6 +223,10 @@ impl Engine {
             .advance_tail(window.end, |superblock| superblock.layer = layer)
             .await?;
         self.forget_home(pieces);
+        if *answers {
+            // There is room again, whatever else home refused.
+            self.faults.borrow_mut().data.clear();
+        }
         self.map.borrow_mut().forget_marks_before(next);
         self.doing.borrow_mut().settle(written.carried);
         let segment_bytes = self.log.ring().segment_bytes;

@@ -16,15 +16,16 @@ use crate::engine::Engine;
 use crate::pacing::Priority;
 use crate::state::{Faults, Trouble};
 
-/// What shows of a device while much is tried on it, one after the other: if all fails, patience counts
-/// from the first failure, and not from when everything has been tried, which may take very long.
+/// What shows of a device while much is tried on it, one after the other: patience counts from the first
+/// failure, and not from when everything has been tried, which may take very long.
 ///
-/// For the rescue alone: destaging goes by windows, each of which ends soon and says how.
+/// A success ends the trouble, but for home writes of destaging: nobody has room by those until the whole
+/// window is home, and of that what fails may be most.
 pub(crate) struct Streak<'a> {
     engine: &'a Engine,
     trouble: fn(&mut Faults) -> &mut Trouble,
     what: &'static str,
-    heeded: bool,
+    ends_by_success: bool,
     /// The trouble that goes on began here.
     began: Cell<bool>,
 }
@@ -35,7 +36,8 @@ impl<'a> Streak<'a> {
         fn trouble(faults: &mut Faults) -> &mut Trouble {
             &mut faults.data
         }
-        Streak::new(engine, trouble, "the data device fails", priority)
+        let ends_by_success = priority == Priority::Rescue;
+        Streak::new(engine, trouble, "the data device fails", ends_by_success)
     }
 
     /// Of reads of the log.
@@ -43,34 +45,38 @@ impl<'a> Streak<'a> {
         fn trouble(faults: &mut Faults) -> &mut Trouble {
             &mut faults.log
         }
-        Streak::new(engine, trouble, "the failed log cannot be read", priority)
+        let what = match priority {
+            Priority::Rescue => "the failed log cannot be read",
+            _ => "the log cannot be read",
+        };
+        Streak::new(engine, trouble, what, true)
     }
 
     fn new(
         engine: &'a Engine,
         trouble: fn(&mut Faults) -> &mut Trouble,
         what: &'static str,
-        priority: Priority,
+        ends_by_success: bool,
     ) -> Streak<'a> {
         Streak {
             engine,
             trouble,
             what,
-            heeded: priority == Priority::Rescue,
+            ends_by_success,
             began: Cell::new(false),
         }
     }
 
     /// The device did what it was asked.
     pub(crate) fn worked(&self) {
-        if self.began.take() {
+        if self.ends_by_success && self.began.take() {
             (self.trouble)(&mut self.engine.faults.borrow_mut()).clear();
         }
     }
 
     /// It did not.
     pub(crate) fn failed(&self, error: &DeviceError) {
-        if !self.heeded || self.engine.is_stopping() {
+        if self.engine.is_stopping() {
             return;
         }
         let mut faults = self.engine.faults.borrow_mut();

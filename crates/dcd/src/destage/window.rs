@@ -15,6 +15,7 @@ use crate::piece::{Loaded, Piece, bytes_of};
 use crate::policy;
 use crate::ranges::Mark;
 use crate::state::pace;
+use crate::trouble::Streak;
 
 /// The most live data taken in one window, in sectors: 16 MiB. Two windows may be in memory.
 const WINDOW_SECTORS: u64 = 32 << 10;
@@ -68,8 +69,23 @@ pub(super) struct Written {
     pub(super) superseded_by: RecordSeq,
     /// How many flushes of the data device had failed before anything was written.
     pub(super) lost_flushes: u64,
+    /// Home took some of it.
+    pub(super) answers: bool,
     /// Home took nothing at all of it, and gave this error.
     pub(super) in_vain: Option<DeviceError>,
+}
+
+/// What became of a window's marks.
+#[derive(Default)]
+struct CarriedMarks {
+    /// Home could not be told these.
+    refused: Vec<(Range<u64>, Mark)>,
+    /// The last error of that.
+    error: Option<DeviceError>,
+    /// Home took some of what is to read as zeroes.
+    zeroed: bool,
+    /// Sectors of those that are true at home now.
+    carried: u64,
 }
 
 impl Engine {
@@ -123,26 +139,7 @@ impl Engine {
         let marked = marks.iter().map(|(range, _)| range.clone());
         let touched = self.about_to_change(changes.chain(marked)).await?;
         let lost_flushes = self.past_log.borrow().flushes_failed();
-        let (mut marks_refused, mut error, mut zeroed) = (Vec::new(), None, false);
-        let mut carried = 0;
-        for (range, mark) in &marks {
-            for part in home_parts(range.clone()) {
-                self.give_way(Priority::of_destaging(urgent)).await?;
-                let sectors = part.end - part.start;
-                match self.carry_mark_home(part.clone(), *mark).await {
-                    Ok(()) if mark.kind == RangeKind::Lost => {}
-                    Ok(()) => {
-                        zeroed |= mark.kind != RangeKind::Discard;
-                        carried += sectors;
-                        self.doing.borrow_mut().carry(sectors);
-                    }
-                    Err(refused) => {
-                        marks_refused.push((part, *mark));
-                        error = Some(refused);
-                    }
-                }
-            }
-        }
+        let marks = self.carry_marks_home(marks, urgent).await?;
         let live = loaded.sound.len();
         let home = self
             .write_live_home(&window, loaded.sound, urgent, thorough)
@@ -151,11 +148,11 @@ impl Engine {
             return Err(Failure::Stopped);
         }
         let mut in_vain = None;
-        if let Some(error) = home.error.clone().or(error) {
-            let answers = home.succeeded || zeroed;
+        let answers = home.succeeded || marks.zeroed;
+        if let Some(error) = home.error.clone().or(marks.error) {
             let segments = window.end.since(window.start);
             let answer = (answers, thorough);
-            self.keep_refused(&home, marks_refused, &error, answer, segments)
+            self.keep_refused(&home, marks.refused, &error, answer, segments)
                 .await?;
             in_vain = (!answers).then_some(error);
         }
@@ -163,12 +160,46 @@ impl Engine {
             window,
             pieces: home.taken,
             live,
-            carried,
+            carried: marks.carried,
             touched,
             lost_flushes,
             superseded_by: self.log.last_record(),
+            answers,
             in_vain,
         })
+    }
+
+    /// Does what a window's marks say.
+    async fn carry_marks_home(
+        &self,
+        marks: Vec<(Range<u64>, Mark)>,
+        urgent: bool,
+    ) -> Result<CarriedMarks, Failure> {
+        let priority = Priority::of_destaging(urgent);
+        let mut out = CarriedMarks::default();
+        let streak = Streak::of_home(self, priority);
+        for (range, mark) in marks {
+            for part in home_parts(range) {
+                self.give_way(priority).await?;
+                let sectors = part.end - part.start;
+                match self.carry_mark_home(part.clone(), mark).await {
+                    Ok(()) if mark.kind == RangeKind::Lost => {}
+                    Ok(()) => {
+                        out.zeroed |= mark.kind != RangeKind::Discard;
+                        out.carried += sectors;
+                        self.doing.borrow_mut().carry(sectors);
+                    }
+                    Err(error) => {
+                        if mark.kind != RangeKind::Lost {
+                            streak.failed(&error);
+                        }
+                        out.refused.push((part, mark));
+                        out.error = Some(error);
+                    }
+                }
+            }
+        }
+        Ok(out)
     }
 
     /// Writes a window's pieces home, and counts for the writers' pace what got there.

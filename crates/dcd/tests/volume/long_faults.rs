@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -167,6 +168,56 @@ fn patience_with_a_log_that_is_read_slowly_in_vain_begins_with_the_first_failure
     });
     let patience = AttachOptions::default().patience;
     assert!((patience..patience * 5 / 4).contains(&took), "{took:?}");
+}
+
+/// So little that nobody has room but by destaging.
+fn little_map() -> AttachOptions {
+    AttachOptions {
+        map_memory: ByteLen(0),
+        ..AttachOptions::default()
+    }
+}
+
+/// Found by the simulator (seed 1753290507977533): of a window home refused most, each piece after a third of
+/// a second, and who waited for room waited for all of them to be tried.
+#[test]
+fn patience_while_destaging_begins_with_the_first_failure_that_room_does_not_follow() {
+    let world = world();
+    let (rt, _, data) = world.parts();
+    world.with_volume(little_map(), |volume| async move {
+        data.slowest.set(Duration::from_secs(1));
+        let bad = |range: &Range<u64>| !(range.start / LINE).is_multiple_of(8);
+        data.fail(move |op, range| op == Op::Write && bad(range));
+        let (mut longest, mut failed) = (Duration::ZERO, 0);
+        for n in 0..1500 {
+            let began = rt.now();
+            failed += u32::from(try_write(&volume, 1, n * LINE, 512).await.is_err());
+            longest = longest.max(rt.now().since(began));
+        }
+        let patience = AttachOptions::default().patience;
+        assert!(longest <= patience * 5 / 4, "{longest:?}");
+        assert!(failed > 0, "nobody had to wait for room");
+    });
+}
+
+/// It is tried in every window anew, and is no reason to refuse room that the rest makes.
+#[test]
+fn a_place_that_home_refuses_for_long_keeps_no_room_from_others() {
+    let world = world();
+    let (rt, _, data) = world.parts();
+    world.with_volume(AttachOptions::default(), |volume| async move {
+        data.slowest.set(Duration::from_millis(200));
+        data.fail(|op, range| op == Op::Write && range.start / LINE == 7);
+        let (mut n, end) = (0, rt.now().plus(5 * AttachOptions::default().patience));
+        while rt.now() < end {
+            let at = n * 21 * LINE % DATA_BYTES;
+            let written = try_write(&volume, 1, at, LINE).await;
+            written.expect("room is made");
+            n += 1;
+        }
+        let status = volume.status();
+        assert!(status.throttled_s > 60.0, "there was room: {status:?}");
+    });
 }
 
 /// Whatever had come of it, what was flushed is there, or is said to be lost: at every request.
