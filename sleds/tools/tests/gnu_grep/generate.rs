@@ -285,6 +285,13 @@ pub(crate) fn asserts_words(pattern: &str) -> bool {
     ASSERTS[2..].iter().any(|assert| pattern.contains(assert))
 }
 
+/// True if an assertion about a line's ends stands where `pattern` may have matched a newline, or go on
+/// to match one. At its own beginning nothing has matched, and in brackets `^` is none.
+pub(crate) fn may_meet_a_newline(pattern: &str) -> bool {
+    let mut carets = pattern.match_indices('^');
+    pattern.contains('$') || carets.any(|(at, _)| at > 0 && !pattern[..at].ends_with('['))
+}
+
 /// True if GNU grep's automaton and the C library, which it asks too, take the patterns for different
 /// things, or the library for what nobody means. What ours does there is in `patterns.rs`.
 pub(crate) fn of_two_minds(args: &[String], patterns: &[String], locale: &str) -> bool {

@@ -147,6 +147,8 @@ fn what_gnu_grep_is_of_two_minds_about_means_one_thing() {
         // If case does not matter, a range has both cases of what is in it.
         (&["-i", "[--z]"], "Z\n[\n_\n~\n", "Z\n[\n_\n"),
         (&["-i", "[Z-a]"], "z\n_\nA\nb\n", "z\n_\nA\n"),
+        // What ends in a zero byte has its ends there, not at newlines within.
+        (&["-zoE", "\\s^|$\\s|b"], "a\nb\n", "b\0"),
     ] {
         fs::write(dir.path().join("f"), text).expect("a file");
         for locale in ["C", "C.UTF-8"] {
