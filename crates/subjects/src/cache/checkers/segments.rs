@@ -47,6 +47,8 @@ struct Known {
     under_way: BTreeMap<u64, Vec<u64>>,
     /// Records that were written when a flush was issued, by the flush.
     flushes: BTreeMap<u64, Vec<u64>>,
+    /// A write or a flush of the log device has failed, and so the log: from then on all goes home directly.
+    failed: bool,
 }
 
 /// Follows the log device of one life.
@@ -143,10 +145,12 @@ impl Segments {
             records,
             under_way,
             flushes,
+            failed: log_failed,
         } = &mut *known;
         let sent = under_way.remove(&request.id).unwrap_or_default();
         let covered = flushes.remove(&request.id).unwrap_or_default();
         if failed {
+            *log_failed |= request.op != Op::Read;
             return;
         }
         for seq in sent {
@@ -192,7 +196,9 @@ impl Segments {
         for (seq, sector, change) in left {
             let at = sector * SECTOR as u64;
             let home = self.data.durable(at..at + SECTOR as u64);
-            if !self.is_home(change, &home) {
+            // What was zeroed or discarded later, and was not in the log, is no change that it knows of.
+            let zeroed = known.failed && read_sector(&home) == Content::Zero;
+            if !zeroed && !self.is_home(change, &home) {
                 let text = format!(
                     "the tail moves to segment {tail}, past record {seq}, whose sector {sector} is not \
                      durably home ({:?} is) nor replaced by anything durable",

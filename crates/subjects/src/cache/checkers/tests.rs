@@ -236,6 +236,31 @@ fn segments_sees_records_out_of_order_in_the_wrong_place_or_epoch() {
 }
 
 #[test]
+fn segments_lets_a_tail_move_past_what_was_zeroed_at_home_after_the_log_failed() {
+    let world = world();
+    let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
+    let segments = segments::Segments::new(&world.data);
+    assert_eq!(done(&segments, &record(1, first, 0, epoch, 7)), "nothing");
+    let moved = Superblock {
+        generation: superblock().generation + 1,
+        tail: SegmentSeq(first + 1),
+        ..superblock()
+    };
+    let moved = write(SUPERBLOCK_A_AT, &moved.encode());
+    let home = Rc::clone(&world.data);
+    world.run(async move {
+        let zeroes = BufMut::zeroed(512).freeze();
+        home.write(0, zeroes, Durability::Flush).await.unwrap();
+        home.flush().await.unwrap();
+    });
+    assert_eq!(says(segments.issued(&moved)), "reuse (I2)");
+    segments.ended(&request(Op::Read, 0..512, None), true);
+    assert_eq!(says(segments.issued(&moved)), "reuse (I2)", "a read failed");
+    segments.ended(&request(Op::Flush, 0..0, None), true);
+    assert_eq!(says(segments.issued(&moved)), "nothing");
+}
+
+#[test]
 fn segments_sees_a_tail_that_leaves_data_behind_that_is_not_home() {
     let world = world();
     let disk: Rc<Disk> = Rc::clone(&world.data);
