@@ -235,18 +235,23 @@ fn segments_sees_records_out_of_order_in_the_wrong_place_or_epoch() {
     assert_eq!(done(&segments, &too_soon), "tail (I3)");
 }
 
+/// The write of a superblock with this tail.
+fn tail_moved_to(segment: u64) -> Request {
+    let moved = Superblock {
+        generation: superblock().generation + 1,
+        tail: SegmentSeq(segment),
+        ..superblock()
+    };
+    write(SUPERBLOCK_A_AT, &moved.encode())
+}
+
 #[test]
 fn segments_lets_a_tail_move_past_what_was_zeroed_at_home_after_the_log_failed() {
     let world = world();
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
     let segments = segments::Segments::new(&world.data);
     assert_eq!(done(&segments, &record(1, first, 0, epoch, 7)), "nothing");
-    let moved = Superblock {
-        generation: superblock().generation + 1,
-        tail: SegmentSeq(first + 1),
-        ..superblock()
-    };
-    let moved = write(SUPERBLOCK_A_AT, &moved.encode());
+    let moved = tail_moved_to(first + 1);
     let home = Rc::clone(&world.data);
     world.run(async move {
         let zeroes = BufMut::zeroed(512).freeze();
@@ -267,12 +272,7 @@ fn segments_sees_a_tail_that_leaves_data_behind_that_is_not_home() {
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
     let segments = segments::Segments::new(&disk);
     assert_eq!(done(&segments, &record(1, first, 0, epoch, 7)), "nothing");
-    let moved = Superblock {
-        generation: superblock().generation + 1,
-        tail: SegmentSeq(first + 1),
-        ..superblock()
-    };
-    let moved = write(SUPERBLOCK_A_AT, &moved.encode());
+    let moved = tail_moved_to(first + 1);
     assert_eq!(says(segments.issued(&moved)), "reuse (I2)");
     let data: Buf = BufMut::copy_of(&stamp(7, 0, 512)).freeze();
     let home = Rc::clone(&disk);
