@@ -44,7 +44,7 @@ pub(crate) mod tests {
         "write_bytes": 5, "bypass_bytes": 6, "flushes": 7, "discards": 8, "log_written_bytes": 9,
         "destaged_bytes": 10, "absorbed_bytes": 11, "damaged_bytes": 12, "unreadable_bytes": 0,
         "refused_bytes": 4096, "refused_ranges": [[8192, 4096]], "data_errors": 13,
-        "throttled_s": 0.5,
+        "waiting_writes": 0, "throttled_s": 0.5,
         "read_latency": LATENCY, "write_latency": LATENCY, "flush_latency": LATENCY
     }"#;
     const LATENCY: &str = r#"{"count": 1, "mean_us": 1.5, "p50_us": 1, "p90_us": 2, "p99_us": 3,

@@ -142,6 +142,8 @@ described! {
         #[serde(default)]
         Fact refused_ranges: Vec<(u64, u64)> = "The first ranges of those: first byte and length",
         Counter data_errors: u64 = "Errors of the data device",
+        #[serde(default)]
+        Gauge waiting_writes: u64 = "Writes that wait for room in the log or the map",
         Counter throttled_s: f64 = "Time writes were slowed because the log or the map was full, in seconds",
         Latency read_latency: Latency = "Latencies of reads",
         Latency write_latency: Latency = "Latencies of writes",

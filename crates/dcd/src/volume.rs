@@ -284,6 +284,7 @@ impl Volume {
             log_bytes,
             log_used_bytes,
             log_head_bytes: log.ring().slot(log.head()) * segment,
+            waiting_writes: engine.activity.borrow().queued().into(),
             dirty_bytes,
             homeward_bytes: homeward as u64,
             marked_bytes: doing.left_of(map.ranges().sectors_to_carry()) * SECTOR_BYTES,

@@ -122,6 +122,7 @@ fn life<R: Role>(seed: u64, block: u32, actions: Vec<Action>, looks: Looks) -> L
         seed,
         scripts: vec![script],
         stop_at: None,
+        gives_up_at: None,
         killed: false,
         cut_at: u64::MAX,
         after: After::Cut,

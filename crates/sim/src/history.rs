@@ -62,6 +62,10 @@ pub struct History {
     base: Arc<Vec<u8>>,
     /// Sectors of the base, counted from the volume's start, that may read as anything.
     open: Vec<bool>,
+    /// Sectors of the base that are lost: they cannot be read until they are written again.
+    lost: Vec<bool>,
+    /// What was asked up to this step may be lost, and what was there before.
+    given_up: Option<usize>,
     /// Of each sector of the region, the versions since the base.
     versions: Vec<Vec<Version>>,
     steps: usize,
@@ -84,6 +88,8 @@ impl History {
         let sectors = (region.end - region.start) as usize / SECTOR;
         History {
             open: vec![false; base.len() / SECTOR],
+            lost: vec![false; base.len() / SECTOR],
+            given_up: None,
             versions: vec![Vec::new(); sectors],
             region,
             base,
@@ -138,6 +144,11 @@ impl History {
         self.durable = self.durable.max(upto);
     }
 
+    /// What was asked until now may be lost.
+    pub fn give_up(&mut self) {
+        self.given_up = Some(self.steps);
+    }
+
     /// Nothing of it is durable for certain.
     pub fn forget_durability(&mut self) {
         self.durable = 0;
@@ -171,12 +182,34 @@ impl History {
         match what {
             What::Base => {
                 let at = sector as usize * SECTOR;
-                self.open[sector as usize] || self.base[at..at + SECTOR] == *seen
+                let as_it_was = self.base[at..at + SECTOR] == *seen;
+                !self.lost[sector as usize] && (self.open[sector as usize] || as_it_was)
             }
             What::Data(id) => content == Content::Stamp { id, sector },
             What::Zero => content == Content::Zero,
             What::Open => true,
         }
+    }
+
+    /// True if any sector may be unreadable for good.
+    pub fn may_have_lost(&self) -> bool {
+        let lost = || self.sectors().any(|sector| self.lost[sector as usize]);
+        self.given_up.is_some() || lost()
+    }
+
+    /// True if a sector may be unreadable for good, if every version up to step `from` has been replaced
+    /// by what `from` left.
+    pub fn may_be_lost(&self, sector: u64, from: usize) -> bool {
+        let mut versions = self.after(sector, from)..=self.since(sector).len();
+        versions.any(|n| self.is_lost(sector, n))
+    }
+
+    /// True if a sector may be lost while its n-th version counts.
+    fn is_lost(&self, sector: u64, n: usize) -> bool {
+        let version = self.version(sector, n);
+        let was_lost = version.what == What::Base && self.lost[sector as usize];
+        let given_up = self.given_up.is_some_and(|upto| version.step <= upto);
+        was_lost || given_up || version.maybe && self.is_lost(sector, n - 1)
     }
 
     fn sectors(&self) -> Range<u64> {
@@ -290,14 +323,21 @@ impl History {
         }
     }
 
-    /// Goes on from `seen`, which is the state after one of the steps `after`.
+    /// Goes on from `seen`, which is the state after one of the steps `after`, with nothing lost.
     pub fn rebase(&mut self, seen: &[u8], after: &[usize]) {
-        self.rebase_sharing(Arc::new(seen.to_vec()), after);
+        self.rebase_sharing(Arc::new(seen.to_vec()), &|_| false, after);
     }
 
-    /// As [`History::rebase`], with a base that several histories share.
-    pub fn rebase_sharing(&mut self, seen: Arc<Vec<u8>>, after: &[usize]) {
+    /// As [`History::rebase`], with a base that several histories share and sectors that are lost.
+    pub fn rebase_sharing(
+        &mut self,
+        seen: Arc<Vec<u8>>,
+        lost: &dyn Fn(u64) -> bool,
+        after: &[usize],
+    ) {
+        self.given_up = None;
         for sector in self.sectors() {
+            self.lost[sector as usize] = lost(sector);
             let open = after.iter().any(|step| {
                 let n = self.after(sector, *step);
                 self.may_be_open(sector, n)

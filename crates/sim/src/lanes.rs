@@ -128,6 +128,22 @@ impl Lanes {
         self.histories[lane].set_durable(step);
     }
 
+    /// What was asked until now may be lost: somebody gives up what cannot be read.
+    pub fn give_up(&mut self) {
+        self.histories.iter_mut().for_each(History::give_up);
+    }
+
+    /// True if a sector may be unreadable for good after a crash now.
+    pub fn may_be_lost(&self, sector: u64, kept: Kept) -> bool {
+        let lane = self.lane_of(sector).map(|lane| &self.histories[lane]);
+        lane.is_some_and(|history| history.may_be_lost(sector, history.kept(kept)))
+    }
+
+    /// True if anything may be lost.
+    pub fn may_have_lost(&self) -> bool {
+        self.histories.iter().any(History::may_have_lost)
+    }
+
     fn lane_of(&self, sector: u64) -> Option<usize> {
         let at = sector * SECTOR as u64;
         self.histories
@@ -253,11 +269,13 @@ impl Lanes {
         }
     }
 
-    /// Goes on from `seen`, where each lane may be after the steps given.
-    pub fn rebase(&mut self, seen: Vec<u8>, after: &[Vec<usize>]) {
+    /// Goes on from `seen`, in which the sectors `lost` (in order) cannot be read, where each lane may
+    /// be after the steps given.
+    pub fn rebase(&mut self, seen: Vec<u8>, lost: &[u64], after: &[Vec<usize>]) {
         let seen = Arc::new(seen);
+        let is_lost = |sector| lost.binary_search(&sector).is_ok();
         for (history, after) in self.histories.iter_mut().zip(after) {
-            history.rebase_sharing(Arc::clone(&seen), after);
+            history.rebase_sharing(Arc::clone(&seen), &is_lost, after);
         }
         self.times.iter_mut().for_each(Vec::clear);
     }
@@ -316,6 +334,43 @@ mod tests {
             Kept::Durable,
         );
         assert!(known.is_err(), "what nobody wrote");
+    }
+
+    #[test]
+    fn what_is_given_up_may_be_lost_and_what_is_lost_shows_nothing_until_it_is_written() {
+        let base = stamp(BEFORE, 0, 4096);
+        let mut lanes = Lanes::new(base.clone(), std::slice::from_ref(&(0..4096)));
+        let put = |lanes: &mut Lanes, at: u64| {
+            let (step, id) = lanes.begin(0, at..at + 512, None);
+            lanes.acknowledged(0, step);
+            let marks = lanes.marks();
+            lanes.durable(&marks);
+            stamp(id, at, 512)
+        };
+        let first = put(&mut lanes, 0);
+        assert!(!lanes.may_be_lost(0, Kept::Durable) && !lanes.may_have_lost());
+        lanes.give_up();
+        put(&mut lanes, 512);
+        assert!(lanes.may_be_lost(0, Kept::Durable) && lanes.may_be_lost(7, Kept::Durable));
+        assert!(!lanes.may_be_lost(1, Kept::Durable), "it was written since");
+        let holds = |lanes: &Lanes, first: &[u8], lost: &[u64]| {
+            let mut seen = base.clone();
+            seen[..512].copy_from_slice(first);
+            let lost = |sector| lost.contains(&sector);
+            let judged = lanes.judge(&seen, &lost, Promise::Sectors, Kept::Durable);
+            judged.is_ok()
+        };
+        assert!(
+            holds(&lanes, &first, &[1]),
+            "what was given up may be there"
+        );
+        assert!(!holds(&lanes, &base[..512], &[1]), "but nothing older");
+        lanes.rebase(base.clone(), &[0], &[vec![0]]);
+        assert!(lanes.may_be_lost(0, Kept::Durable) && !lanes.may_be_lost(1, Kept::Durable));
+        assert!(holds(&lanes, &base[..512], &[0]));
+        assert!(!holds(&lanes, &first, &[]) && !holds(&lanes, &base[..512], &[]));
+        let again = put(&mut lanes, 0);
+        assert!(!lanes.may_be_lost(0, Kept::Durable) && holds(&lanes, &again, &[]));
     }
 
     #[test]

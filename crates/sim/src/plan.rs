@@ -93,6 +93,8 @@ pub struct Life<R> {
     pub cut_at: u64,
     /// Or the volume is closed at this moment, whatever is under way.
     pub stop_at: Option<Duration>,
+    /// From this moment on somebody looks for what cannot be read, and says once to give it up.
+    pub gives_up_at: Option<Duration>,
     /// It is not the power that goes, but the process that dies: what the disks have in their caches
     /// stays there, and may go with the power in the next life.
     pub killed: bool,

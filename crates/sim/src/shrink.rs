@@ -184,6 +184,7 @@ impl<S: Subject> Shrinking<S> {
                 self.disk(life, *role);
             }
             self.attempt(|plan| plan.lives[life].stop_at = None);
+            self.attempt(|plan| plan.lives[life].gives_up_at = None);
             self.attempt(|plan| plan.lives[life].killed = false);
             for role in S::Role::ALL {
                 self.attempt(|plan| plan.lives[life].disks[*role].block = plan.block);

@@ -48,12 +48,11 @@ pub type Attaching<S> = Pin<
 pub enum Refused {
     /// It has no reason, unless a disk has not kept its word.
     WithoutReason,
-    /// It has one, and the volume holds these bytes; it goes on only if it is made anew.
-    Holds(Vec<u8>),
+    /// It has one, and the volume holds these bytes, of which those sectors (in order) are lost; it goes
+    /// on only if it is made anew.
+    Holds(Vec<u8>, Vec<u64>),
     /// It has one, and is to be attached all the same.
     Insist,
-    /// It says something that must not be.
-    Violates(Violation),
 }
 
 /// Disks of which one is not what it was: attaching must say so and touch nothing.
@@ -144,6 +143,17 @@ pub trait Subject: Settings {
     /// Does all that it has put off.
     fn drain(volume: &Self::Volume) -> impl Future<Output = Result<(), Self::Undrained>>;
 
+    /// True if nothing is left to be done and the volume says that something is lost.
+    fn tells_of_loss(_undrained: &Self::Undrained) -> bool {
+        false
+    }
+
+    /// Gives up for good what the volume cannot read, as an administrator may; false if there is
+    /// nothing of that kind.
+    fn give_up(_volume: &Self::Volume) -> bool {
+        false
+    }
+
     // Promises.
 
     /// What is held of the volume after a crash as things are, on disks that kept their word.
@@ -183,12 +193,11 @@ pub trait Subject: Settings {
         true
     }
 
-    /// What a refusal to attach these disks comes to; `harmed` if a disk has not kept its word.
+    /// What a refusal to attach these disks comes to.
     fn refused(
         &self,
         refusal: &Self::Refusal,
         known: Self::Known,
-        harmed: bool,
         medium: &Medium<Self::Role>,
     ) -> Refused;
 
@@ -222,6 +231,14 @@ pub trait Subject: Settings {
         _took: Duration,
         _ahead: u64,
     ) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    /// Looks at a volume that serves: once a second while it does.
+    ///
+    /// # Errors
+    /// What must not be.
+    fn check_serving(_volume: &Self::Volume, _known: &mut Self::Known) -> Result<(), Violation> {
         Ok(())
     }
 

@@ -88,6 +88,7 @@ fn life(rng: &Rng, seed: u64, lies: bool, plan: &Plan<Plain>) -> Life<Only> {
         scripts: plan.regions.iter().map(script).collect(),
         cut_at: rng.below(120),
         stop_at: None,
+        gives_up_at: None,
         killed: rng.one_in(4),
         after: rng.pick(&[After::Cut, After::Quiet, After::Close, After::Drain]),
         coin: coin(rng, seed),
@@ -178,13 +179,7 @@ impl Subject for Plain {
         false
     }
 
-    fn refused(
-        &self,
-        _refusal: &DeviceError,
-        _known: (),
-        _harmed: bool,
-        _medium: &Medium<Only>,
-    ) -> Refused {
+    fn refused(&self, _refusal: &DeviceError, _known: (), _medium: &Medium<Only>) -> Refused {
         Refused::WithoutReason
     }
 

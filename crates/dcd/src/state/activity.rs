@@ -68,6 +68,11 @@ impl Activity {
         self.starved = false;
     }
 
+    /// How many writers wait for room.
+    pub(crate) fn queued(&self) -> u32 {
+        self.queued
+    }
+
     /// True if a writer waits for room: whoever comes now has to wait behind it.
     pub(crate) fn has_queue(&self) -> bool {
         self.queued > 0

@@ -56,6 +56,9 @@ impl<S: Settings> Display for Plan<S> {
             if let Some(at) = life.stop_at {
                 writeln!(f, "    closed at {at:?}")?;
             }
+            if let Some(at) = life.gives_up_at {
+                writeln!(f, "    what cannot be read is given up from {at:?} on")?;
+            }
             show_disks(life, self.block, f)?;
             self.show_lanes(life, f)?;
         }

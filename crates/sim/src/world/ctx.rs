@@ -21,8 +21,8 @@ use crate::violation::Violation;
 /// More requests to its disks than this no world has that ends.
 const CIRCLES: u64 = 5_000_000;
 
-/// What a volume holds, and the steps each lane may be after.
-type Seen = (Vec<u8>, Vec<Vec<usize>>);
+/// What a volume holds, its sectors that cannot be read, and the steps each lane may be after.
+type Seen = (Vec<u8>, Vec<u64>, Vec<Vec<usize>>);
 
 /// What a life leaves.
 pub(crate) struct Left<R> {
@@ -173,8 +173,8 @@ impl<S: Subject> Ctx<S> {
 
     /// The volume is attached: what the life before left counts from now on.
     pub(crate) fn settle(&self) {
-        if let Some((seen, after)) = self.left.take() {
-            self.lanes.borrow_mut().rebase(seen, &after);
+        if let Some((seen, lost, after)) = self.left.take() {
+            self.lanes.borrow_mut().rebase(seen, &lost, &after);
             self.flush_failed.set(false);
         }
     }

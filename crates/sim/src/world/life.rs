@@ -1,5 +1,7 @@
 //! One life: from an attach to a power cut, or to a stop.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,8 +23,8 @@ use crate::role::Each;
 use crate::subject::{Attach, Subject};
 use crate::violation::Violation;
 
-/// How often it is looked whether somebody waits for ever.
-const ROUND: Duration = Duration::from_secs(20);
+/// How often it is looked whether somebody waits for ever, and at the volume itself.
+const ROUND: Duration = Duration::from_secs(1);
 
 /// Lives a life, on disks that may have been running.
 pub(crate) fn live<S: Subject>(ctx: &Rc<Ctx<S>>, n: usize, before: Left<S::Role>) -> Left<S::Role> {
@@ -276,7 +278,7 @@ async fn serve<S: Subject>(
         let in_the_midst = async {
             match life.stop_at {
                 Some(at) => rt.sleep(at).await,
-                None => std::future::pending().await,
+                None => pending().await,
             }
         };
         match select(lanes, std::pin::pin!(in_the_midst)).await {
@@ -299,9 +301,39 @@ async fn serve<S: Subject>(
             if let Some(what) = waits.or_else(|| stopper.takes_too_long()) {
                 return ctx.violated(Violation::new("liveness", what));
             }
+            let mut known = ctx.known.get();
+            ctx.check(S::check_serving(&volume, &mut known));
+            ctx.known.set(known);
+            if ctx.is_over() {
+                return;
+            }
         }
     };
-    if let Either::Right(_) = select(std::pin::pin!(work), std::pin::pin!(guard)).await {
+    let work = std::pin::pin!(work);
+    let guard = std::pin::pin!(guard);
+    let given_up = std::pin::pin!(giving_up(ctx, rt, &volume, life));
+    if let Either::Right(_) = select(work, select(guard, given_up)).await {
         ctx.tape.say(rt.now(), || "given up".into());
     }
+}
+
+/// Somebody looks now and then whether there is something that cannot be read, and once says to give
+/// it up.
+async fn giving_up<S: Subject>(
+    ctx: &Ctx<S>,
+    rt: &Rt,
+    volume: &S::Volume,
+    life: &Life<S::Role>,
+) -> Infallible {
+    let Some(from) = life.gives_up_at else {
+        return pending().await;
+    };
+    rt.sleep(from).await;
+    while !S::give_up(volume) {
+        rt.sleep(5 * ROUND).await;
+    }
+    ctx.lanes.borrow_mut().give_up();
+    ctx.tape
+        .say(rt.now(), || "what cannot be read is given up".into());
+    pending().await
 }

@@ -25,9 +25,8 @@ type Read = (Vec<u8>, Vec<u64>);
 
 /// What a volume holds after a cut, and after which steps.
 pub(crate) struct Found {
-    seen: Vec<u8>,
+    read: Read,
     after: Vec<Vec<usize>>,
-    unreadable: bool,
     /// It goes on only if it is made anew.
     ended: bool,
 }
@@ -93,13 +92,21 @@ fn promise<S: Subject>(ctx: &Ctx<S>) -> Promise {
 
 fn judge<S: Subject>(
     ctx: &Ctx<S>,
-    seen: Vec<u8>,
-    unreadable: &[u64],
+    (seen, unreadable): Read,
     (promise, kept): (Promise, Kept),
     ended: bool,
 ) -> Option<Found> {
     ctx.tape.note(u64::from(crc32c::crc32c(&seen)));
     let lanes = ctx.lanes.borrow();
+    // What could not be read for a while is not lost, nor what could not be written home.
+    let kept_back = |sector: &&u64| !lanes.may_be_lost(**sector, kept);
+    if promise != Promise::Known
+        && let Some(sector) = unreadable.iter().find(kept_back)
+    {
+        let text = format!("on healthy disks sector {sector} cannot be read");
+        ctx.violated(Violation::new("reads", text));
+        return None;
+    }
     let judged = lanes.judge(
         &seen,
         &|sector| unreadable.binary_search(&sector).is_ok(),
@@ -116,9 +123,8 @@ fn judge<S: Subject>(
                 format!("    as after steps {ends:?} of each lane ({promise:?})")
             });
             Some(Found {
-                seen,
+                read: (seen, unreadable),
                 after,
-                unreadable: !unreadable.is_empty(),
                 ended,
             })
         }
@@ -134,33 +140,39 @@ fn judge<S: Subject>(
     }
 }
 
+/// Of the sectors that a refusal names as lost, those that nothing was written to since. None: nobody
+/// gave anything up, and no disk broke its word.
+fn lost_for_a_reason<S: Subject>(ctx: &Ctx<S>, mut lost: Vec<u64>, kept: Kept) -> Option<Vec<u64>> {
+    let lanes = ctx.lanes.borrow();
+    if !(lost.is_empty() || ctx.harmed.get() || lanes.may_have_lost()) {
+        let text = format!("the sectors {lost:?} were given up, that nothing damaged");
+        ctx.violated(Violation::new("given up (I7)", text));
+        return None;
+    }
+    lost.retain(|sector| lanes.may_be_lost(*sector, kept));
+    Some(lost)
+}
+
 /// Takes the disks up and judges what is found. None: a violation, or a refusal that is in order.
 fn found<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, kept: Kept) -> Option<Found> {
     let (promise, harmed) = ((promise(ctx), kept), ctx.harmed.get());
     let refusal = match take_up(ctx, medium, Attach::Look) {
-        // What could not be read for a while is not lost, nor what could not be written home.
-        Ok((_, unreadable)) if !unreadable.is_empty() && !harmed => {
-            let text = format!("on healthy disks sectors {unreadable:?} cannot be read");
-            ctx.violated(Violation::new("reads", text));
-            return None;
-        }
-        Ok((seen, unreadable)) => return judge(ctx, seen, &unreadable, promise, false),
+        Ok(read) => return judge(ctx, read, promise, false),
         Err(refusal) => refusal,
     };
     let volume = &ctx.plan.volume;
-    match volume.refused(&refusal, ctx.known.get(), harmed, medium) {
-        Refused::Holds(seen) => judge(ctx, seen, &[], promise, true),
+    match volume.refused(&refusal, ctx.known.get(), medium) {
+        Refused::Holds(seen, lost) => {
+            let lost = lost_for_a_reason(ctx, lost, kept)?;
+            judge(ctx, (seen, lost), promise, true)
+        }
         Refused::Insist => match take_up(ctx, medium, Attach::Insist) {
-            Ok((seen, unreadable)) => judge(ctx, seen, &unreadable, promise, true),
+            Ok(read) => judge(ctx, read, promise, true),
             Err(error) => {
                 ctx.violated(Violation::new("attach", format!("refused: {error}")));
                 None
             }
         },
-        Refused::Violates(violation) => {
-            ctx.violated(violation);
-            None
-        }
         Refused::WithoutReason => {
             ctx.tape.head(|| format!("    refused: {refusal}"));
             ctx.tape.note(2);
@@ -185,21 +197,21 @@ pub(crate) fn look<S: Subject>(
     let Some(found) = found(ctx, medium, kept) else {
         return;
     };
-    check_structures(ctx, &found.seen);
+    check_structures(ctx, &found.read.0);
     if found.ended || ctx.harmed.get() {
         return;
     }
     if all_recoveries {
         let mut first = 0;
-        while let Some(left) = cut_in_recovery(ctx, medium, first, coin(rng), &found.seen) {
+        while let Some(left) = cut_in_recovery(ctx, medium, first, coin(rng), &found.read) {
             let mut second = 0;
-            while cut_in_recovery(ctx, &left, second, coin(rng), &found.seen).is_some() {
+            while cut_in_recovery(ctx, &left, second, coin(rng), &found.read).is_some() {
                 second += 1;
             }
             first += 1;
         }
     } else if rng.one_in(4) {
-        cuts_in_recovery(ctx, medium, rng, &found.seen);
+        cuts_in_recovery(ctx, medium, rng, &found.read);
     }
 }
 
@@ -212,10 +224,10 @@ fn coin(rng: &Rng) -> Coin {
 }
 
 /// A recovery is cut somewhere, and perhaps the next, and the next.
-fn cuts_in_recovery<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, rng: &Rng, seen: &[u8]) {
+fn cuts_in_recovery<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, rng: &Rng, read: &Read) {
     let mut left = medium.clone();
     for _ in 0..3 {
-        match cut_in_recovery(ctx, &left, rng.below(10), coin(rng), seen) {
+        match cut_in_recovery(ctx, &left, rng.below(10), coin(rng), read) {
             Some(next) => left = next,
             None => return,
         }
@@ -232,7 +244,7 @@ fn cut_in_recovery<S: Subject>(
     medium: &Medium<S::Role>,
     cut_at: u64,
     coin: Coin,
-    seen: &[u8],
+    read: &Read,
 ) -> Option<Medium<S::Role>> {
     let machine = healthy(ctx, medium, Some(cut_at));
     let attach = ctx.plan.volume.attach(&machine, Attach::Look);
@@ -244,9 +256,12 @@ fn cut_in_recovery<S: Subject>(
         .head(|| format!("    cut at request {cut_at} of the recovery, {coin:?}"));
     ctx.count(|tally| tally.cuts_in_recovery += 1);
     let wrong = match take_up(ctx, &left, Attach::Look) {
-        Ok((again, _)) if again == seen => return Some(left),
+        Ok(again) if again == *read => return Some(left),
+        Ok((again, unreadable)) if again == read.0 => {
+            format!("the next cannot read {unreadable:?}, not {:?}", read.1)
+        }
         Ok((again, _)) => {
-            let sectors = again.chunks(SECTOR).zip(seen.chunks(SECTOR));
+            let sectors = again.chunks(SECTOR).zip(read.0.chunks(SECTOR));
             let sector = sectors.into_iter().position(|(a, b)| a != b);
             format!("the next finds something else in sector {sector:?}")
         }
@@ -279,22 +294,23 @@ pub(crate) fn go_on<S: Subject>(
     let Left { medium, running } = left;
     let rng = Rng::new(mix(ctx.plan.lives[life].seed, 6));
     let found = found(ctx, &medium, ctx.kept(running.is_some()))?;
-    check_structures(ctx, &found.seen);
-    if ctx.is_over() || ctx.harmed.get() || found.unreadable {
+    check_structures(ctx, &found.read.0);
+    if ctx.is_over() || ctx.harmed.get() {
         return None;
     }
     if !found.ended {
-        cuts_in_recovery(ctx, &medium, &rng, &found.seen);
+        cuts_in_recovery(ctx, &medium, &rng, &found.read);
     }
-    let Found {
-        seen, after, ended, ..
-    } = found;
+    let Found { read, after, ended } = found;
     let running = running.filter(|_| !ended);
     let medium = match ended {
-        true => S::renewed(&ctx.plan, &seen),
+        true => S::renewed(&ctx.plan, &read.0),
         false => medium,
     };
-    ctx.left.replace(Some((seen, after)));
+    let (seen, lost) = read;
+    // A volume that is made anew has lost nothing.
+    let lost = if ended { Vec::new() } else { lost };
+    ctx.left.replace(Some((seen, lost, after)));
     if running.is_none() {
         ctx.settle();
     }
@@ -314,5 +330,5 @@ pub(crate) fn at_exchanged<S: Subject>(ctx: &Ctx<S>, exchanged: Exchanged<S::Rol
         ctx.violated(Violation::new("attach", exchanged.wrong));
     }
     let promise = (Promise::Known, Kept::Durable);
-    judge(ctx, exchanged.volume, &[], promise, true);
+    judge(ctx, (exchanged.volume, Vec::new()), promise, true);
 }

@@ -145,15 +145,20 @@ impl<'a, S: Subject> Stopper<'a, S> {
         let drained = self.rt.timeout(most, S::drain(self.volume)).await;
         ctx.tape
             .say(self.rt.now(), || format!("drained: {drained:?}"));
+        if matches!(drained, Ok(Ok(()))) && !ctx.is_harmed() {
+            ctx.check(S::check_drained(self.volume, ctx.known.get()));
+        }
         let well = well_again.is_some() || !ctx.plan.volume.may_fail();
         if !well || !steady {
+            return;
+        }
+        let loss = ctx.lanes.borrow().may_have_lost();
+        if loss && matches!(&drained, Ok(Err(undrained)) if S::tells_of_loss(undrained)) {
             return;
         }
         if !matches!(drained, Ok(Ok(()))) {
             let text = format!("nothing is wrong any more, and a drain ends with {drained:?}");
             ctx.violated(Violation::new("heals", text));
-        } else {
-            ctx.check(S::check_drained(self.volume, ctx.known.get()));
         }
         if let Err(wrong) = self.read_whole().await {
             ctx.violated(Violation::new("heals", wrong));

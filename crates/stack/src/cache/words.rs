@@ -59,9 +59,13 @@ pub(crate) fn status(
     lines.push(("memory", memory(status, around.requests)));
     if status.throttled_s > 0.0 {
         let seconds = status.throttled_s;
+        let now = match status.waiting_writes {
+            0 => String::new(),
+            count => format!("; {count} writes wait now"),
+        };
         lines.push((
             "throttled",
-            format!("{seconds:.1} s, waiting for room in the log or its map"),
+            format!("{seconds:.1} s, waiting for room in the log or its map{now}"),
         ));
     }
     what_is_wrong(status, &mut lines);

@@ -99,6 +99,7 @@ fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
         seed,
         scripts,
         stop_at: None,
+        gives_up_at: None,
         killed: false,
         cut_at: if first || rng.coin() {
             rng.below(requests)

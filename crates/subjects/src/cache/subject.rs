@@ -3,7 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{Acknowledge, AttachError, AttachOptions, AttachReport, DrainError, Volume};
+use forebay_dcd::{
+    Acknowledge, AttachError, AttachOptions, AttachReport, DrainError, Mode, Volume,
+};
 use forebay_device::{IoFuture, Op};
 use forebay_sim::Violation;
 use forebay_sim::disk::{Disk, Faults, Image, Request};
@@ -17,10 +19,11 @@ use forebay_sim::subject::{
 };
 use forebay_units::ByteLen;
 
-use super::checkers::{Home, Log, accounts, epochs, liveness, smooth};
+use super::checkers::smooth::{self, Waiting};
+use super::checkers::{Home, Log, accounts, epochs, liveness};
 use super::plan::{Life, Plan, of_seed};
 use super::settings::{Cache, Kind, Role};
-use super::volume::{LOG_BYTES, Medium, attaching, kept, medium, with_log};
+use super::volume::{LOG_BYTES, Medium, attaching, kept, lost_with, medium, with_log};
 
 /// What has happened to a cache in one life.
 #[derive(Clone, Copy, Default)]
@@ -29,6 +32,8 @@ pub struct Known {
     log_failed: bool,
     /// A flush of the data device failed, and may have lost what has no copy in the log.
     home_lost: bool,
+    /// Who waited for room.
+    waiting: Waiting,
 }
 
 impl Cache {
@@ -84,6 +89,20 @@ impl Subject for Cache {
         volume.drain().await
     }
 
+    fn tells_of_loss(undrained: &DrainError) -> bool {
+        matches!(undrained, DrainError::Lost(_))
+    }
+
+    /// Not of a log that failed: then somebody would answer for it that it is not attached again.
+    fn give_up(volume: &Volume) -> bool {
+        let status = volume.status();
+        let something = status.mode != Mode::Degraded && volume.has_to_give_up();
+        if something {
+            volume.give_up_unreadable();
+        }
+        something
+    }
+
     fn promise(&self, known: Known) -> Promise {
         match known.log_failed || self.bypass.is_some() {
             true => Promise::Sectors,
@@ -132,22 +151,11 @@ impl Subject for Cache {
         !known.log_failed
     }
 
-    fn refused(
-        &self,
-        refusal: &AttachError,
-        known: Known,
-        harmed: bool,
-        medium: &Medium,
-    ) -> Refused {
+    fn refused(&self, refusal: &AttachError, known: Known, medium: &Medium) -> Refused {
         match refusal {
-            AttachError::Abandoned { lost } if known.log_failed && lost.0 > 0 && !harmed => {
-                let text =
-                    format!("the log was given up, and {lost} with it, that nothing damaged");
-                Refused::Violates(Violation::new("given up (I7)", text))
-            }
             // The data device alone is the volume.
             AttachError::Abandoned { .. } if known.log_failed => {
-                Refused::Holds(medium[Role::Data].to_vec())
+                Refused::Holds(medium[Role::Data].to_vec(), lost_with(&medium[Role::Log]))
             }
             // The rescue had begun to change the ends of the data device: a human has to say that the
             // log counts, and then it does.
@@ -208,6 +216,10 @@ impl Subject for Cache {
         }
         let slowest = disks().map(|disk| disk.slowest.max(disk.flush_takes.unwrap_or_default()));
         smooth::check(took, slowest.max().unwrap_or_default(), max_delay, ahead)
+    }
+
+    fn check_serving(volume: &Volume, known: &mut Known) -> Result<(), Violation> {
+        known.waiting.look(&volume.status())
     }
 
     fn check_accounts(

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use forebay_dcd::{
-    AttachError, AttachOptions, AttachReport, CreateOptions, DataIdentity, Volume, VolumeId,
-    Witness,
+    AttachError, AttachOptions, AttachReport, CreateOptions, DataIdentity, Payload, Volume,
+    VolumeId, Witness,
 };
 use forebay_device::Device;
+use forebay_log::{HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
 use forebay_rt::VirtualTime;
 use forebay_sim::disk::{Coin, Image};
 use forebay_sim::machine::Machine;
@@ -67,6 +68,27 @@ pub fn on_used_log(len: u64, block: u32) -> Medium {
 /// If no log can be made for such a device.
 pub fn with_log(log_len: u64, data: &Image, block: u32) -> Medium {
     with_log_on(&Image::new(log_len), data, block)
+}
+
+/// What the newer sound copy of a log's superblock says; none if neither is sound.
+pub fn superblock(log: &Image) -> Option<Superblock> {
+    let copies = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT].map(|at| {
+        let bytes = log.bytes(at..at + HEADER_BYTES as u64);
+        Superblock::decode(&bytes).ok()
+    });
+    let sound = copies.into_iter().flatten();
+    sound.max_by_key(|copy| copy.generation)
+}
+
+/// The sectors that were lost with a log that was given up, in order: as many as it has room to name,
+/// and so small volumes have no more.
+pub(super) fn lost_with(log: &Image) -> Vec<u64> {
+    let payload = superblock(log).and_then(|newest| Payload::decode(&newest.layer));
+    let ranges = payload.map(|payload| payload.lost).unwrap_or_default();
+    let sectors = ranges
+        .iter()
+        .flat_map(|(first, count)| *first..first + count);
+    sectors.collect()
 }
 
 fn with_log_on(log: &Image, data: &Image, block: u32) -> Medium {

@@ -1,21 +1,13 @@
 //! I4 from the outside: a log that was taken up is in a new epoch, durably, whatever happens next.
 
-use forebay_log::{HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
-
 use forebay_sim::Violation;
 use forebay_sim::disk::Image;
 
-/// The epoch a log is in, by the newer copy of its superblock; none if there is no sound one.
+use crate::cache::volume::superblock;
+
+/// The epoch a log is in; none if it has no sound superblock.
 fn epoch(log: &Image) -> Option<u64> {
-    let copies = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT].map(|at| {
-        let bytes = log.bytes(at..at + HEADER_BYTES as u64);
-        Superblock::decode(&bytes).ok()
-    });
-    let newest = copies
-        .into_iter()
-        .flatten()
-        .max_by_key(|copy| copy.generation);
-    newest.map(|copy| copy.epoch.0)
+    superblock(log).map(|newest| newest.epoch.0)
 }
 
 /// Compares the log as it was before an attach that succeeded with what the life after it left.

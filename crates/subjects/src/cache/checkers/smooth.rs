@@ -1,10 +1,12 @@
 //! Back-pressure smoothness: nobody waits for a whole log to be emptied.
 //!
 //! A writer to a full log waits for as much as a part of a window takes, not for several windows. The
-//! bound is in units of the slowest request there is, so it holds for any disk.
+//! bound is in units of the slowest request there is, so it holds for any disk. And nobody waits for room
+//! that is there.
 
 use std::time::Duration;
 
+use forebay_dcd::Status;
 use forebay_sim::Violation;
 
 /// The longest a write may wait, in requests of the slower device. Room is kept in reserve, and what of a
@@ -35,6 +37,51 @@ pub fn check(
             let text =
                 format!("a write waited for {took:?}, on disks that answer within {slowest:?}");
             Err(Violation::new("smoothness", text))
+        }
+    }
+}
+
+/// How often somebody is seen to wait for room in a log that is half empty, before that is wrong: the
+/// clock may have leapt between two looks.
+const IN_VAIN: u32 = 4;
+
+/// Who waited for room, when a volume was looked at again and again.
+#[derive(Clone, Copy, Default)]
+pub struct Waiting {
+    /// Writes that had been done.
+    writes: u64,
+    /// Looks since at which somebody waited and there was room.
+    in_vain: u32,
+}
+
+impl Waiting {
+    /// Looks at what a volume that serves says of itself.
+    ///
+    /// # Errors
+    /// If writes have been waiting for some time though neither the log nor its map is half full (I7).
+    pub fn look(&mut self, status: &Status) -> Result<(), Violation> {
+        let &Status {
+            log_bytes,
+            log_used_bytes,
+            map_bytes,
+            map_bytes_max,
+            waiting_writes,
+            writes,
+            ..
+        } = status;
+        let room = 2 * log_used_bytes < log_bytes && 2 * map_bytes < map_bytes_max;
+        let waits = waiting_writes > 0 && writes == self.writes;
+        self.in_vain = if room && waits { self.in_vain + 1 } else { 0 };
+        self.writes = writes;
+        match self.in_vain >= IN_VAIN {
+            true => {
+                let text = format!(
+                    "{waiting_writes} writes wait for room, {log_used_bytes} of {log_bytes} bytes of \
+                     the log are used"
+                );
+                Err(Violation::new("room (I7)", text))
+            }
+            false => Ok(()),
         }
     }
 }

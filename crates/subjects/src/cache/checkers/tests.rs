@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::AttachOptions;
+use forebay_dcd::{AttachOptions, Status};
 use forebay_device::{Buf, BufMut, Device, Durability, Op};
 use forebay_log::{
     Entry, HEADER_BYTES, Record, SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock,
@@ -156,6 +156,48 @@ fn smooth_sees_a_write_that_waits_for_many_requests() {
         says(smooth::check(1000 * ms, ms, none, 512 << 10)),
         "smoothness"
     );
+}
+
+#[test]
+fn waiting_sees_writes_that_wait_for_room_that_is_there() {
+    let seen = |status: &Status, looks: u32| {
+        let mut waiting = smooth::Waiting::default();
+        let held = (0..looks).map(|_| says(waiting.look(status)));
+        held.last().expect("a look")
+    };
+    let half_empty = Status {
+        log_bytes: 1000,
+        log_used_bytes: 400,
+        map_bytes_max: 1000,
+        waiting_writes: 1,
+        ..Status::default()
+    };
+    assert_eq!(seen(&half_empty, 4), "room (I7)");
+    assert_eq!(seen(&half_empty, 3), "nothing", "it may get on yet");
+    let nobody = Status {
+        waiting_writes: 0,
+        ..half_empty.clone()
+    };
+    let full = Status {
+        log_used_bytes: 900,
+        ..half_empty.clone()
+    };
+    let map_full = Status {
+        map_bytes: 900,
+        ..half_empty.clone()
+    };
+    for status in [nobody, full, map_full] {
+        assert_eq!(seen(&status, 9), "nothing", "{status:?}");
+    }
+    // Others get through meanwhile.
+    let mut waiting = smooth::Waiting::default();
+    for writes in 0..9 {
+        let status = Status {
+            writes,
+            ..half_empty.clone()
+        };
+        assert_eq!(says(waiting.look(&status)), "nothing");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use forebay_log::SEGMENTS_AT;
 use forebay_rng::Rng;
 use forebay_sim::disk::{Outage, Trouble};
 use forebay_sim::history::{Action, extent};
-use forebay_sim::plan::{Looks, Settings};
+use forebay_sim::plan::{After, Looks, Settings};
 use forebay_sim::workload::{Bounds, Script};
 
 use super::spans::{CROWD, span, trouble};
@@ -19,17 +19,22 @@ use crate::cache::volume::LOG_BYTES;
 /// Bytes at each end of a volume in which what is written is noted.
 const FINGERPRINTED: u64 = 128 << 10;
 
-/// The data device is away for seconds, and meanwhile more is written than the log holds.
+/// The data device is away for seconds, and meanwhile more is written than the log holds: writes are
+/// paced before it is full, so that takes the longer the smaller they are.
 pub(super) fn full_meanwhile(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
     let from = span(rng, 8);
+    let lasts = match rng.coin() {
+        true => span(rng, 13),
+        false => Duration::from_secs(10 + rng.below(40)),
+    };
     life.disks[Role::Data].faults.troubles.push(Trouble {
         from,
-        to: Some(from + span(rng, 13)),
+        to: Some(from + lasts),
         one_in: rng.pick(&[1, 1, 2]),
         ..trouble(rng)
     });
     life.disks[Role::Data].faults.forgetful = rng.coin();
-    fill_up(rng, life, regions, block);
+    fill_up(rng, life, regions, block, rng.coin());
     life.cut_at = life.cut_at.saturating_mul(8);
 }
 
@@ -39,17 +44,51 @@ pub(super) fn stopped_in_a_queue(rng: &Rng, plan: &mut Plan) {
     for life in &mut plan.lives {
         let slow = Duration::from_millis(200 << rng.below(4));
         life.disks[Role::Data].faults.slow = Some((1 + rng.below(2), slow));
-        fill_up(rng, life, &plan.regions, plan.block.into());
+        fill_up(rng, life, &plan.regions, plan.block.into(), false);
         life.stop_at = Some(span(rng, 14));
         life.cut_at = u64::MAX;
     }
 }
 
-/// Each lane writes its share of more than the log holds.
-fn fill_up(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
+/// One sector takes no writes for long, and it and its neighbours of the same line are written one by one,
+/// with time to go home between; then all is drained.
+pub(super) fn refused_in_part(rng: &Rng, life: &mut Life, regions: &[Range<u64>]) {
+    let lane = rng.below(regions.len() as u64) as usize;
+    let (region, script) = (&regions[lane], &mut life.scripts[lane]);
+    let first = region.start.next_multiple_of(4096);
+    let lines = (region.end.saturating_sub(first)) / 4096;
+    if lines == 0 || !script.rules.is_empty() {
+        return;
+    }
+    let line = first + rng.below(lines) * 4096;
+    let sector = |n: u64| line + n * 512..line + (n + 1) * 512;
+    life.disks[Role::Data].faults.troubles.push(Trouble {
+        from: Duration::ZERO,
+        to: rng.coin().then(|| span(rng, 22)),
+        range: Some(sector(rng.below(8))),
+        one_in: 1,
+        reads: false,
+        changes: true,
+        takes: Duration::ZERO,
+        fails: true,
+    });
+    for _ in 0..2 + rng.below(10) {
+        let range = sector(rng.below(8));
+        script.actions.push(Action::Write { range, fua: false });
+        if rng.coin() {
+            let idle = Duration::from_millis(500 + rng.below(4000));
+            script.actions.push(Action::Pause(idle));
+        }
+    }
+    (life.after, life.cut_at) = (After::Drain, u64::MAX);
+}
+
+/// Each lane writes its share of more than the log holds: many at once, or durably one after the other, so
+/// that nothing is left to be made durable while they wait for room.
+fn fill_up(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64, durably: bool) {
     for (region, script) in regions.iter().zip(&mut life.scripts) {
         let start = region.start.next_multiple_of(block);
-        let len = ((4 << 10) << rng.below(4)).min(region.end - start) / block * block;
+        let len = ((4 << 10) << rng.below(6)).min(region.end - start) / block * block;
         let places = (region.end - start - len) / block + 1;
         let any = |_| {
             let at = start + rng.below(places) * block;
@@ -57,6 +96,12 @@ fn fill_up(rng: &Rng, life: &mut Life, regions: &[Range<u64>], block: u64) {
         };
         let count = 3 * LOG_BYTES / 2 / regions.len() as u64 / len;
         *script = Script::default();
+        if durably {
+            let writes = (0..count).map(any);
+            let writes = writes.map(|range| Action::Write { range, fua: true });
+            script.actions.extend(writes);
+            continue;
+        }
         for _ in 0..4 {
             let batch = (0..count / 4).map(any).collect();
             script.actions.push(Action::Batch(batch));

@@ -14,7 +14,7 @@ use forebay_sim::workload::{Bounds, Script};
 
 use super::scenes::{
     flushes_of_others, full_meanwhile, hard_rescues, little_memory, lose_flushes, past_the_log,
-    stopped_in_a_queue,
+    refused_in_part, stopped_in_a_queue,
 };
 use super::spans::{CROWD, span, trouble};
 use super::{Life, Plan};
@@ -34,23 +34,7 @@ pub(super) fn add(plan: &mut Plan) {
             Kind::Superblocks,
         ]);
     }
-    let (kind, data_len, block) = (plan.volume.kind, plan.len, plan.block.into());
-    for life in &mut plan.lives {
-        match kind {
-            Kind::Away if rng.one_in(4) => full_meanwhile(&rng, life, &plan.regions, block),
-            Kind::Away => away(&rng, life),
-            Kind::BadPlaces => bad_places(&rng, life, data_len),
-            Kind::Superblocks if rng.coin() => superblocks(&rng, life),
-            Kind::Superblocks => second_copy(&rng, life, &plan.regions, block),
-            Kind::DataFull if rng.coin() => {
-                life.disks[Role::Data].faults.room_again = Some(span(&rng, 24));
-            }
-            _ => {}
-        }
-        if life.disks[Role::Data].faults.room_again.is_some() || is_long(kind) {
-            take_time(&rng, life);
-        }
-    }
+    by_the_clock(&rng, plan);
     if honest && rng.one_in(10) {
         past_the_log(&rng, plan);
         if rng.one_in(3) && !is_long(plan.volume.kind) {
@@ -87,6 +71,52 @@ pub(super) fn add(plan: &mut Plan) {
     }
     if plan.block == 512 && rng.one_in(24) {
         little_memory(&rng, plan);
+    }
+    given_up(plan);
+}
+
+/// What the world's kind has that lasts, in each life.
+fn by_the_clock(rng: &Rng, plan: &mut Plan) {
+    let (kind, data_len, block) = (plan.volume.kind, plan.len, plan.block.into());
+    for life in &mut plan.lives {
+        match kind {
+            Kind::Away if rng.one_in(4) => full_meanwhile(rng, life, &plan.regions, block),
+            Kind::Away => away(rng, life),
+            Kind::BadPlaces if block == 512 && rng.one_in(4) => {
+                refused_in_part(rng, life, &plan.regions);
+            }
+            Kind::BadPlaces => bad_places(rng, life, data_len),
+            Kind::Superblocks if rng.coin() => superblocks(rng, life),
+            Kind::Superblocks => second_copy(rng, life, &plan.regions, block),
+            Kind::DataFull if rng.coin() => {
+                life.disks[Role::Data].faults.room_again = Some(span(rng, 24));
+            }
+            _ => {}
+        }
+        if life.disks[Role::Data].faults.room_again.is_some() || is_long(kind) {
+            take_time(rng, life);
+        }
+    }
+}
+
+/// Where the log cannot be read now and then or for long, somebody gives up what cannot be read; and
+/// there is time for what follows. Chosen apart, as all of this is.
+fn given_up(plan: &mut Plan) {
+    let rng = Rng::new(mix(plan.seed, 0x0617_e00b));
+    let kind = plan.volume.kind;
+    let unread = match kind {
+        Kind::LogReadsFail => !rng.one_in(3),
+        Kind::Away | Kind::BadPlaces => rng.coin(),
+        _ => false,
+    };
+    if !unread {
+        return;
+    }
+    for life in &mut plan.lives {
+        life.gives_up_at = (!rng.one_in(3)).then(|| span(&rng, 14));
+        if life.gives_up_at.is_some() && kind == Kind::LogReadsFail {
+            take_time(&rng, life);
+        }
     }
 }
 
@@ -376,6 +406,7 @@ mod tests {
         assert!(some(|plan, life| life.disks[Role::Log].block != plan.block));
         assert!(some(|plan, life| life.disks[Role::Data].block != plan.block));
         assert!(some(|plan, _| plan.volume.map_memory.is_some()));
+        assert!(some(|_, life| life.gives_up_at.is_some()));
         assert!(some(
             |plan, life| plan.volume.kind != Kind::Calm && life.well_again() > Some(hour)
         ));
