@@ -15,10 +15,14 @@
 //! - A device that somebody else writes to is not opened for writing: `O_EXCL` on block devices, a
 //!   lock on files, and a look at loop devices, whose backing files nothing else protects.
 //!
+//! Drivers that are told what to do by commands ([`driver_command`], [`Ring::command`]) and share memory
+//! with who serves them ([`DriverMemory`]) are in `driver.rs`.
+//!
 //! Reading order: [`Ring`] in `ring/mod.rs`, what keeps memory alive in `ring/slot.rs`, the
 //! requests in `ring/request.rs`; then [`open()`] in `storage/open.rs` and the devices in
 //! `storage/disk.rs`; then `net`.
 
+mod driver;
 mod net;
 mod poller;
 mod process;
@@ -27,6 +31,7 @@ mod signals;
 mod storage;
 mod sys;
 
+pub use driver::{DriverMemory, driver_command};
 pub use net::{Address, Listener, ParseAddressError, Stream};
 pub use poller::Poller;
 pub use process::{give_memory_back, hold_memory, io_flusher, lock_memory, precise_timers};

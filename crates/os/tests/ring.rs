@@ -1,4 +1,8 @@
 //! The ring as a driver: time, wakes, and what becomes of requests nobody waits for any more.
+#![allow(
+    unsafe_code,
+    reason = "commands to drivers may name memory; those here name none"
+)]
 
 mod common;
 
@@ -245,4 +249,38 @@ fn turning_without_waiting_returns_at_once_with_nothing_under_way() {
     ring.turn(Wait::Until(ring.now()));
     ring.unparker().unpark();
     ring.turn(Wait::Forever);
+}
+
+#[test]
+fn a_driver_answers_commands_and_a_file_without_one_refuses_them() {
+    const OP: u32 = 1;
+    let null = || std::fs::File::open("/dev/null").unwrap();
+    let plain = || tempfile::tempfile().unwrap();
+    let (dev, file): (OwnedFd, OwnedFd) = (null().into(), plain().into());
+    run(|_, ring| async move {
+        let ask = async |fd: OwnedFd| {
+            // SAFETY: the null device does nothing with commands, and a file takes none.
+            let command = unsafe { ring.command(&Rc::new(fd), OP, [0; 16]) };
+            command.await.map_err(|error| error.raw_os_error())
+        };
+        assert_eq!(ask(dev).await, Ok(0));
+        assert_eq!(ask(file).await, Err(Some(libc::EOPNOTSUPP)));
+    });
+    // SAFETY: as above.
+    let long = |fd: &std::fs::File| unsafe { forebay_os::driver_command(fd, OP, [0; 80]) };
+    assert_eq!(long(&null()).unwrap(), 0);
+    let refused = long(&plain()).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EOPNOTSUPP));
+}
+
+#[test]
+fn shared_memory_shows_what_is_written_and_no_more_than_was_asked_for() {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(8192).unwrap();
+    let shared = forebay_os::DriverMemory::map(&file, 0, 4096).unwrap();
+    assert_eq!(shared.read(100), [0; 4]);
+    std::os::unix::fs::FileExt::write_all_at(&file, b"hello", 4091).unwrap();
+    assert_eq!(&shared.read::<5>(4091), b"hello");
+    let beyond = || shared.read::<5>(4092);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(beyond)).is_err());
 }

@@ -117,6 +117,7 @@ impl Ring {
             state: State::Pending(None),
             hold,
             _fd: Rc::clone(fd),
+            stays: on_drop == OnDrop::Stay,
         });
         // SAFETY: by the caller's promise the memory belongs to `hold`, which stays in its slot
         // until the completion is seen.
@@ -293,6 +294,12 @@ impl Queues {
         unsafe { self.push(entry.user_data(KEY_DOORBELL)) };
     }
 
+    /// How many requests use no memory and end when the ring does.
+    fn staying(&self) -> usize {
+        let stays = |slot: &Slot| slot.stays && !matches!(slot.state, State::Done(_));
+        self.slots.iter().filter(|(_, slot)| stays(slot)).count()
+    }
+
     /// Asks the kernel to give up the request `key`.
     fn cancel(&mut self, key: usize) {
         let entry = opcode::AsyncCancel::new(key as u64).build();
@@ -306,12 +313,13 @@ impl Drop for Ring {
         let deadline = StdInstant::now() + DRAIN_PATIENCE;
         let queues = self.queues.get_mut();
         // Every request holds the ring, so all that is left is orphaned, or the doorbell's.
-        let orphans: Vec<usize> = queues.slots.iter().map(|(key, _)| key).collect();
+        let orphans = queues.slots.iter().filter(|(_, slot)| !slot.stays);
+        let orphans: Vec<usize> = orphans.map(|(key, _)| key).collect();
         orphans.into_iter().for_each(|key| queues.cancel(key));
         if queues.doorbell_armed {
             queues.cancel(KEY_DOORBELL as usize);
         }
-        while queues.in_flight > 0 {
+        while queues.in_flight > queues.staying() {
             let left = deadline.saturating_duration_since(StdInstant::now());
             if left.is_zero() {
                 break;
@@ -319,9 +327,10 @@ impl Drop for Ring {
             queues.submit_and_wait(Some(left));
             queues.reap();
         }
-        if queues.in_flight > 0 {
+        let left = queues.in_flight - queues.staying();
+        if left > 0 {
             tracing::warn!(
-                requests = queues.in_flight,
+                requests = left,
                 "the kernel still works on requests of a closed ring; their memory stays allocated"
             );
             std::mem::forget(std::mem::take(&mut queues.slots));
@@ -337,6 +346,9 @@ enum OnDrop {
     Finish,
     /// It is cancelled. For what may never come: a connection, a byte, a signal.
     Cancel,
+    /// It stays as it is, and so it does when the ring is closed, which is not put off for it: for what
+    /// cannot be cancelled, and uses no memory. Its driver ends it when the ring is gone.
+    Stay,
 }
 
 /// A request under way. Resolves to the kernel's result and what was held.

@@ -133,6 +133,28 @@ impl Ring {
         self.plain(fd, OnDrop::Finish, build).await.map(drop)
     }
 
+    /// Hands a command to the driver behind `fd`, with sixteen bytes of its own, and waits for its
+    /// answer (`IORING_OP_URING_CMD`), which may be the driver's next event and never come.
+    ///
+    /// If the future is dropped the command stays with the driver. A ring that is closed ends it.
+    ///
+    /// # Errors
+    /// What the driver answers; `EOPNOTSUPP` if it takes no commands.
+    ///
+    /// # Safety
+    /// The command must name no memory.
+    pub unsafe fn command(
+        self: &Rc<Self>,
+        fd: &Fd,
+        op: u32,
+        bytes: [u8; 16],
+    ) -> impl Future<Output = io::Result<u32>> + use<> {
+        let entry = opcode::UringCmd16::new(fd_of(fd), op).cmd(bytes).build();
+        // SAFETY: the entry points to no memory, and by the caller's promise the command neither.
+        let request = unsafe { self.start(entry, Hold::Nothing, fd, OnDrop::Stay) };
+        async { request.await.0 }
+    }
+
     /// Waits until one of `events` (`POLLIN`, …) or an error is there, and returns which.
     pub(crate) async fn poll(self: &Rc<Self>, fd: &Fd, events: i16) -> io::Result<u32> {
         let build = || opcode::PollAdd::new(fd_of(fd), events as u32).build();

@@ -46,6 +46,8 @@ pub(super) struct Slot {
     pub(super) hold: Hold,
     /// So that the number cannot come to mean another file while the request is queued.
     pub(super) _fd: Fd,
+    /// It uses no memory, and ends with the ring at the latest: nobody has to wait for it.
+    pub(super) stays: bool,
 }
 
 impl Slot {
