@@ -1,6 +1,8 @@
 //! Kernel block devices made of what the front ends serve.
 //!
 //! Which way there is depends on the kernel.
+//! - [`attach_ublk`]: `/dev/ublkbN`, whose requests the kernel hands to our own ring. It can be taken up
+//!   again when its server was killed.
 //! - [`attach_loop`]: a loop device over a FUSE file ([`crate::volume_file`]). Any kernel has that.
 //! - [`attach_nbd`]: `/dev/nbdN`, the kernel as a client of our NBD server ([`crate::nbd`]).
 //!
@@ -21,8 +23,13 @@ mod loopdev;
 mod nbd;
 mod nbd_note;
 mod stale;
+mod ublk;
 
 pub use holders::{Holder, Holders};
 pub use loop_volume::{AttachError, DetachError, LoopOptions, LoopVolume, attach_loop};
-pub use nbd::{NbdDevice, NbdError, attach_nbd};
+pub use nbd::{NbdDevice, NbdError, attach_nbd, no_nbd_leftover};
 pub use stale::{Cleaned, CleanupError, InUse, cleanup_stale};
+pub use ublk::{
+    UblkDevice, UblkError, UblkOptions, attach_ublk, clear_ublk_leftover, ublk_usable,
+    waiting_ublk_device,
+};

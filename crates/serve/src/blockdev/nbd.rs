@@ -116,13 +116,8 @@ pub async fn attach_nbd(
     runtime_dir: &Path,
     name: &str,
 ) -> Result<NbdDevice, NbdError> {
+    no_nbd_leftover(runtime_dir, name)?;
     let note = Note::of(runtime_dir, name);
-    if let Some(left) = note.device(SYS_BLOCK.as_ref()) {
-        return Err(NbdError::Leftover {
-            device: node(&left),
-            holders: holders(&left),
-        });
-    }
     let (mut device, socket) = attach_free(server.default_export(), note)?;
     let stream = Stream::from_fd(ring, socket.into()).map_err(|source| NbdError::Io {
         doing: "use the socket of",
@@ -142,6 +137,21 @@ pub async fn attach_nbd(
         });
     }
     Ok(device)
+}
+
+/// Looks whether a killed server of the volume `name` left an nbd device, of which there is a note in
+/// `runtime_dir`, and somebody has it still. (The driver clears it away when nobody has.)
+///
+/// # Errors
+/// [`NbdError::Leftover`].
+pub fn no_nbd_leftover(runtime_dir: &Path, name: &str) -> Result<(), NbdError> {
+    match Note::of(runtime_dir, name).device(SYS_BLOCK.as_ref()) {
+        None => Ok(()),
+        Some(left) => Err(NbdError::Leftover {
+            device: node(&left),
+            holders: holders(&left),
+        }),
+    }
 }
 
 fn node(name: &str) -> PathBuf {

@@ -1,0 +1,97 @@
+//! `/dev/ublkcN`: the server's end of a device.
+#![allow(
+    unsafe_code,
+    reason = "commands to a driver may name memory; those here name none"
+)]
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use forebay_os::{DriverMemory, Fd, Ring};
+use forebay_ublk::format::{
+    DESCRIPTOR, Descriptor, QueueCommand, data_offset, descriptors_len, queue,
+};
+
+use super::serving::Port;
+
+/// The open device, with the descriptors of its one queue.
+pub(super) struct CharDevice {
+    ring: Rc<Ring>,
+    fd: Fd,
+    descriptors: DriverMemory,
+}
+
+/// Where the server's end of device `id` is.
+pub(super) fn path(id: u32) -> PathBuf {
+    Path::new("/dev").join(format!("ublkc{id}"))
+}
+
+impl CharDevice {
+    /// Opens the server's end of device `id`, whose queue has `depth` tags. The thread of `ring` is its
+    /// server from then on.
+    pub(super) fn open(ring: &Rc<Ring>, id: u32, depth: u16) -> io::Result<CharDevice> {
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path(id))?;
+        let len = descriptors_len(depth, rustix::param::page_size());
+        Ok(CharDevice {
+            descriptors: DriverMemory::map(&file, 0, len)?,
+            ring: Rc::clone(ring),
+            fd: Rc::new(OwnedFd::from(file)),
+        })
+    }
+}
+
+impl Port for CharDevice {
+    async fn offer(&self, tag: u16, answer: Option<i32>) -> io::Result<()> {
+        let (op, result) = match answer {
+            None => (queue::FETCH_REQ, 0),
+            Some(result) => (queue::COMMIT_AND_FETCH_REQ, result),
+        };
+        let command = QueueCommand { tag, result }.encode();
+        // SAFETY: the command has no address in it.
+        let came = unsafe { self.ring.command(&self.fd, op, command) }.await?;
+        match came {
+            0 => Ok(()),
+            // "Give me a buffer", which a device whose data is copied never says.
+            other => Err(io::Error::other(format!("the answer {other} to a tag"))),
+        }
+    }
+
+    fn request(&self, tag: u16) -> Descriptor {
+        Descriptor::decode(&self.descriptors.read(usize::from(tag) * DESCRIPTOR))
+    }
+
+    /// Copied by a plain system call: nothing has to be waited for but the copying, and on the ring the
+    /// driver's file would be handed to a thread of the kernel's for each.
+    fn take(&self, tag: u16, buf: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = data_offset(tag) + done as u64;
+            match rustix::io::pread(&self.fd, &mut buf[done..], at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => done += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn give(&self, tag: u16, data: &[u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = data_offset(tag) + done as u64;
+            match rustix::io::pwrite(&self.fd, &data[done..], at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => done += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! `/dev/ublk-control`: devices are made, looked at and removed.
+//!
+//! All of it may wait for the driver, and some of it for whoever serves the device; so it is done on
+//! threads that serve nothing.
+#![allow(
+    unsafe_code,
+    reason = "commands that name a buffer by its address, in one function"
+)]
+
+use std::fs::File;
+use std::io;
+
+use forebay_os::driver_command;
+use forebay_ublk::format::{
+    ANY_DEVICE, ControlCommand, DEVICE_INFO, DeviceInfo, PARAMS, Params, control,
+};
+
+/// The driver's control device, open.
+pub(super) struct Control(File);
+
+/// Where it is.
+pub(super) const CONTROL: &str = "/dev/ublk-control";
+
+impl Control {
+    pub(super) fn open() -> io::Result<Control> {
+        let open = File::options().read(true).write(true).open(CONTROL);
+        open.map(Control)
+    }
+
+    fn run(&self, op: u32, device: u32, data: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let address = match buffer.is_empty() {
+            true => 0,
+            false => buffer.as_mut_ptr() as u64,
+        };
+        let command = ControlCommand {
+            device,
+            // A structure of the driver's, so it is short.
+            buffer: (address, buffer.len() as u16),
+            data,
+        };
+        // SAFETY: the driver reads and writes the buffer only, within the length it is told, before it
+        // answers; the buffer outlives the call and is borrowed for that long.
+        unsafe { driver_command(&self.0, op, command.encode()) }.map(drop)
+    }
+
+    fn plain(&self, op: u32, device: u32) -> io::Result<()> {
+        self.run(op, device, 0, &mut [])
+    }
+
+    /// What the driver can do; see [`forebay_ublk::format::feature`].
+    pub(super) fn features(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.run(control::GET_FEATURES, ANY_DEVICE, 0, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// What device `id` is and how it stands.
+    pub(super) fn info(&self, id: u32) -> io::Result<DeviceInfo> {
+        let mut bytes = [0; DEVICE_INFO];
+        self.run(control::GET_DEV_INFO, id, 0, &mut bytes)?;
+        Ok(DeviceInfo::decode(&bytes))
+    }
+
+    /// What block device `id` is like.
+    pub(super) fn params(&self, id: u32) -> io::Result<Params> {
+        let mut bytes: [u8; PARAMS] = Params::question();
+        self.run(control::GET_PARAMS, id, 0, &mut bytes)?;
+        Ok(Params::decode(&bytes))
+    }
+
+    /// Makes a device, and gives it as it came to be.
+    pub(super) fn add(&self, wished: &DeviceInfo, params: &Params) -> io::Result<DeviceInfo> {
+        let mut bytes = wished.encode();
+        self.run(control::ADD_DEV, wished.id, 0, &mut bytes)?;
+        let info = DeviceInfo::decode(&bytes);
+        let described = match info.flags & wished.flags == wished.flags {
+            true => self.run(control::SET_PARAMS, info.id, 0, &mut params.encode()),
+            false => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+        };
+        match described {
+            Ok(()) => Ok(info),
+            Err(error) => {
+                let _ = self.plain(control::DEL_DEV, info.id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the block device, served by process `pid`. Waits until all tags are offered, and for the
+    /// reads that look for partitions.
+    pub(super) fn start(&self, id: u32, pid: u32) -> io::Result<()> {
+        self.run(control::START_DEV, id, pid.into(), &mut [])
+    }
+
+    /// Begins to take up a device that its server left. `EBUSY` as long as that is not quite gone.
+    pub(super) fn start_recovery(&self, id: u32) -> io::Result<()> {
+        self.plain(control::START_USER_RECOVERY, id)
+    }
+
+    /// Lets requests through to process `pid`. Waits until all tags are offered.
+    pub(super) fn end_recovery(&self, id: u32, pid: u32) -> io::Result<()> {
+        self.run(control::END_USER_RECOVERY, id, pid.into(), &mut [])
+    }
+
+    /// Takes the block device away, whoever uses it.
+    pub(super) fn stop(&self, id: u32) -> io::Result<()> {
+        self.plain(control::STOP_DEV, id)
+    }
+
+    /// Takes the block device away if nobody has it open, and else fails with `EBUSY`. `None` if this
+    /// kernel cannot tell.
+    pub(super) fn try_stop(&self, id: u32) -> Option<io::Result<()>> {
+        let stopped = self.plain(control::TRY_STOP_DEV, id);
+        known(stopped)
+    }
+
+    /// Removes the device, and waits until it is gone.
+    pub(super) fn delete(&self, id: u32) -> io::Result<()> {
+        self.plain(control::DEL_DEV, id)
+    }
+
+    /// Removes the device, which is gone when its last user is. (Older kernels wait for that.)
+    pub(super) fn delete_later(&self, id: u32) -> io::Result<()> {
+        let deleted = self.plain(control::DEL_DEV_ASYNC, id);
+        known(deleted).unwrap_or_else(|| self.delete(id))
+    }
+}
+
+/// What a command came to, if the driver knows it.
+fn known(done: io::Result<()>) -> Option<io::Result<()>> {
+    match done {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL)) => None,
+        done => Some(done),
+    }
+}

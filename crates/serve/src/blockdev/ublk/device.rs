@@ -1,0 +1,355 @@
+//! Attaching a volume as `/dev/ublkbN`, detaching it, and leaving it to another server.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::Device;
+use forebay_os::Ring;
+use forebay_rt::Rt;
+use forebay_ublk::format::DeviceInfo;
+use forebay_ublk::wish::{Wish, is_sufficient};
+use futures_util::future::{Either, select};
+use rustix::thread::CapabilitySet;
+
+use super::char_device::{self, CharDevice};
+use super::control::{CONTROL, Control};
+use super::error::UblkError;
+use super::leftover::{Stopped, controlled, left_behind, node, remove, stop_unused};
+use super::serving::Serving;
+use crate::Memory;
+use crate::requests::PART_BYTES;
+
+/// Requests the kernel may have under way. As many as the loop driver has.
+const DEPTH: u16 = 128;
+/// How long a server that is gone may still have its end of the device open.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(30);
+/// How often is looked meanwhile.
+const CLOSING_EVERY: Duration = Duration::from_millis(50);
+
+/// How to attach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UblkOptions {
+    /// Which volume it is: attaches of the same one have the same number, and others another.
+    pub volume: u64,
+    /// The device outlives its server, and the next one takes it up. Only for a device that keeps what
+    /// it acknowledged when its process dies, whether it was flushed or not: users of the block device
+    /// would not notice what is lost. Without it they get errors from then on.
+    pub recoverable: bool,
+}
+
+/// A device served as `/dev/ublkbN`.
+///
+/// Without [`UblkDevice::detach`] or [`UblkDevice::hand_over`] it is left as by a server that was killed.
+pub struct UblkDevice {
+    rt: Rt,
+    id: u32,
+    node: PathBuf,
+    /// `None` once it is stopped.
+    serving: Option<Serving<CharDevice>>,
+    recoverable: bool,
+    resumed: bool,
+}
+
+/// Whether this kernel has what [`attach_ublk`] needs, for this user.
+///
+/// # Errors
+/// What is missing: [`UblkError::NoDriver`], [`UblkError::Forbidden`], [`UblkError::TooOld`].
+pub fn ublk_usable() -> Result<(), UblkError> {
+    let control = Control::open().map_err(UblkError::no_control)?;
+    suitable(control.features())?;
+    let mine = rustix::thread::capabilities(None);
+    match mine.is_ok_and(|mine| mine.effective.contains(CapabilitySet::SYS_ADMIN)) {
+        true => Ok(()),
+        false => Err(UblkError::Forbidden),
+    }
+}
+
+fn suitable(features: std::io::Result<u64>) -> Result<(), UblkError> {
+    match features {
+        Ok(features) if is_sufficient(features) => Ok(()),
+        Ok(_) => Err(UblkError::TooOld),
+        Err(error) => Err(match error.raw_os_error() {
+            // It does not even know the question.
+            Some(libc::EOPNOTSUPP | libc::EINVAL) => UblkError::TooOld,
+            Some(libc::EPERM | libc::EACCES) => UblkError::Forbidden,
+            _ => UblkError::io("ask", CONTROL)(error),
+        }),
+    }
+}
+
+/// Serves `device` as a ublk device on `rt`, with buffers from `memory`. If a server of the same volume
+/// left one behind, that is taken up again, with all that waits for it.
+///
+/// That nobody serves the same volume now is for the caller to see to.
+///
+/// # Errors
+/// See [`UblkError`]. Nothing new is left behind, and what was left stays as it was.
+///
+/// # Panics
+/// If the device's geometry breaks the contract.
+pub async fn attach_ublk(
+    rt: &Rt,
+    ring: &Rc<Ring>,
+    device: Rc<dyn Device>,
+    memory: &Memory,
+    options: UblkOptions,
+) -> Result<UblkDevice, UblkError> {
+    controlled("ask", |control| Ok(suitable(control.features()))).await??;
+    let wish = Wish {
+        volume: options.volume,
+        recoverable: options.recoverable,
+        depth: DEPTH,
+        io_bytes_max: PART_BYTES as u32,
+        geometry: device.geometry(),
+    };
+    let attach = Attach {
+        rt,
+        ring,
+        device,
+        memory,
+        wish,
+    };
+    match left_behind(rt, options.volume).await? {
+        Some(left) => attach.take_up(left).await,
+        None => attach.add().await,
+    }
+}
+
+/// What it takes to attach.
+struct Attach<'a> {
+    rt: &'a Rt,
+    ring: &'a Rc<Ring>,
+    device: Rc<dyn Device>,
+    memory: &'a Memory,
+    wish: Wish,
+}
+
+impl Attach<'_> {
+    async fn add(self) -> Result<UblkDevice, UblkError> {
+        let (wished, params) = (self.wish.info(), self.wish.params());
+        let add = move |control: &Control| control.add(&wished, &params);
+        let info = controlled("make a device at", add).await?;
+        let serving = match self.begin(&info) {
+            Ok(serving) => serving,
+            Err(error) => {
+                remove(self.rt, info.id, Control::delete).await;
+                return Err(error);
+            }
+        };
+        let (id, pid) = (info.id, std::process::id());
+        let start = move |control: &Control| control.start(id, pid);
+        let start = controlled("start a device at", start);
+        if let Err(error) = unless_lost(&serving, id, start).await {
+            let stop = controlled("stop a device at", move |control| control.stop(id)).await;
+            if stop.is_ok() {
+                serving.ended().await;
+            }
+            remove(self.rt, id, Control::delete).await;
+            return Err(error);
+        }
+        Ok(self.attached(id, serving, false))
+    }
+
+    async fn take_up(self, left: DeviceInfo) -> Result<UblkDevice, UblkError> {
+        let (id, pid) = (left.id, std::process::id());
+        let as_made = controlled("look at a device at", move |control| control.params(id)).await?;
+        let fits = self.wish.accepts(&left, &as_made);
+        fits.map_err(|why| UblkError::Unlike {
+            device: node(id),
+            why,
+        })?;
+        self.start_recovery(id).await?;
+        let serving = self.begin(&left)?;
+        let end = move |control: &Control| control.end_recovery(id, pid);
+        let end = controlled("take up a device at", end);
+        if let Err(error) = unless_lost(&serving, id, end).await {
+            // It is left as it was, and its end closed when this process ends.
+            serving.withhold();
+            serving.detach();
+            return Err(error);
+        }
+        tracing::info!(device = %node(id).display(), "took up what another daemon left");
+        Ok(self.attached(id, serving, true))
+    }
+
+    /// The driver says that it is busy until the server that is gone has closed its end, which the kernel
+    /// does some time after a process is gone. Before Linux 6.16 it calls it invalid to begin when
+    /// another server has begun, and died before it offered all tags; if that one offered none, all is
+    /// as after a beginning, and otherwise the tags will be refused.
+    async fn start_recovery(&self, id: u32) -> Result<(), UblkError> {
+        let deadline = self.rt.now().plus(CLOSING_PATIENCE);
+        loop {
+            let start = move |control: &Control| control.start_recovery(id);
+            match controlled("begin to take up a device at", start).await {
+                Err(UblkError::Io { source, .. })
+                    if source.raw_os_error() == Some(libc::EBUSY) && self.rt.now() < deadline =>
+                {
+                    self.rt.sleep(CLOSING_EVERY).await;
+                }
+                Err(UblkError::Io { source, .. })
+                    if source.raw_os_error() == Some(libc::EINVAL) =>
+                {
+                    return Ok(());
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Opens the server's end and offers all tags.
+    fn begin(&self, info: &DeviceInfo) -> Result<Serving<CharDevice>, UblkError> {
+        let end = char_device::path(info.id);
+        let port = CharDevice::open(self.ring, info.id, info.depth);
+        let port = port.map_err(UblkError::io("open", end))?;
+        let device = Rc::clone(&self.device);
+        let serving = Serving::begin(self.rt, port, info.depth, device, self.memory);
+        serving.ok_or(UblkError::NoMemory)
+    }
+
+    fn attached(&self, id: u32, serving: Serving<CharDevice>, resumed: bool) -> UblkDevice {
+        UblkDevice {
+            rt: self.rt.clone(),
+            id,
+            node: node(id),
+            serving: Some(serving),
+            recoverable: self.wish.recoverable,
+            resumed,
+        }
+    }
+}
+
+/// Waits for a command that ends when all tags were offered and so never does if one is refused, which
+/// would be a fault of the driver's, or of ours.
+async fn unless_lost(
+    serving: &Serving<CharDevice>,
+    id: u32,
+    command: impl Future<Output = Result<(), UblkError>>,
+) -> Result<(), UblkError> {
+    match select(pin!(command), pin!(serving.lost())).await {
+        Either::Left((done, _)) => done,
+        Either::Right((error, _)) => {
+            let refused = UblkError::io("offer to take requests of", char_device::path(id));
+            Err(refused(error))
+        }
+    }
+}
+
+impl UblkDevice {
+    /// The block device, `/dev/ublkbN`.
+    pub fn path(&self) -> &Path {
+        &self.node
+    }
+
+    /// True if it was taken up as another server left it.
+    pub fn is_resumed(&self) -> bool {
+        self.resumed
+    }
+
+    /// True if it outlives its server.
+    pub fn is_recoverable(&self) -> bool {
+        self.recoverable
+    }
+
+    /// Takes the block device away, if nobody uses it. It must be served until this is done.
+    ///
+    /// # Errors
+    /// See [`UblkError`]; the device stays attached.
+    pub async fn detach(&mut self) -> Result<(), UblkError> {
+        let id = self.id;
+        let is_stopped = self.serving.as_ref().is_none_or(Serving::is_stopped);
+        if !is_stopped {
+            let stop = move |control: &Control| stop_unused(control, id);
+            if let Stopped::Busy(holders) = controlled("stop a device at", stop).await? {
+                return Err(UblkError::Busy {
+                    device: self.node.clone(),
+                    holders,
+                });
+            }
+        }
+        if let Some(serving) = self.serving.take() {
+            serving.ended().await;
+            remove(&self.rt, id, Control::delete).await;
+        }
+        Ok(())
+    }
+
+    /// Leaves the block device to the next server of the volume: from now on requests wait for that one.
+    /// Returns when none is being carried out any more. Call [`UblkDevice::let_wait`] if that takes too
+    /// long; either way the process has to end for the device to be taken up.
+    ///
+    /// # Errors
+    /// [`UblkError::NotRecoverable`]; then it is served as before.
+    pub async fn hand_over(&self) -> Result<(), UblkError> {
+        if !self.recoverable {
+            return Err(UblkError::NotRecoverable {
+                device: self.node.clone(),
+            });
+        }
+        self.let_wait();
+        if let Some(serving) = &self.serving {
+            serving.idle().await;
+        }
+        Ok(())
+    }
+
+    /// From now on requests that fail, and new ones, wait for the next server of the volume, if the
+    /// device outlives this one.
+    pub fn let_wait(&self) {
+        if let Some(serving) = self.serving.as_ref().filter(|_| self.recoverable) {
+            serving.withhold();
+        }
+    }
+}
+
+impl Drop for UblkDevice {
+    fn drop(&mut self) {
+        self.let_wait();
+        if let Some(serving) = self.serving.take() {
+            serving.detach();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+
+    use super::*;
+
+    #[test]
+    fn what_the_driver_says_of_itself_or_refuses_to_say_is_told_apart() {
+        let errno = |errno| Err(io::Error::from_raw_os_error(errno));
+        assert!(suitable(Ok(0x1fe)).is_ok());
+        // Before data could be copied.
+        assert!(matches!(suitable(Ok(0x7e)), Err(UblkError::TooOld)));
+        assert!(matches!(
+            suitable(errno(libc::EOPNOTSUPP)),
+            Err(UblkError::TooOld)
+        ));
+        assert!(matches!(
+            suitable(errno(libc::EPERM)),
+            Err(UblkError::Forbidden)
+        ));
+        assert!(matches!(
+            suitable(errno(libc::EIO)),
+            Err(UblkError::Io { .. })
+        ));
+    }
+
+    #[test]
+    fn a_kernel_without_ublk_is_refused_in_clear_words() {
+        if Path::new(CONTROL).exists() {
+            let skipped =
+                b"SKIPPED: a_kernel_without_ublk_is_refused_in_clear_words: this kernel has ublk\n";
+            return std::io::stderr()
+                .write_all(skipped)
+                .expect("standard error");
+        }
+        let error = ublk_usable().expect_err("no driver");
+        assert!(matches!(error, UblkError::NoDriver));
+        assert!(error.to_string().contains("modprobe ublk_drv"), "{error}");
+    }
+}

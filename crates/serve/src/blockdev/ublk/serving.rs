@@ -1,0 +1,270 @@
+//! Serving a queue: requests out of it to the device, answers back.
+//!
+//! Each tag is a task that goes round with it, so a request costs no task and no allocation of its own.
+//! The kernel has as many requests under way as there are tags, and no more: that is their admission.
+//! Their data comes from the one bounded [`Memory`]; a request that finds none waits, in turn, and
+//! keeps only its own tag.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+
+use forebay_device::{Device, DeviceError, Room};
+use forebay_rt::{Account, Event, Rt, Task};
+use forebay_ublk::format::{Descriptor, Op};
+use forebay_ublk::state::{Answer, Arrival, Queue};
+
+use crate::requests::{Change, FRONT_RESERVE, Memory, PART_BYTES, Target, kernel_errno};
+
+/// The kernel's end of a queue.
+pub(super) trait Port: 'static {
+    /// Offers a tag: for its first request, or with the answer to the last. Ends when it has come back
+    /// with a request.
+    ///
+    /// # Errors
+    /// `ENODEV` if it was taken back, since the device was stopped; anything else is a fault.
+    fn offer(&self, tag: u16, answer: Option<i32>) -> impl Future<Output = io::Result<()>>;
+
+    /// The request that a tag has come back with.
+    fn request(&self, tag: u16) -> Descriptor;
+
+    /// Copies what a tag's request writes into `buf`. Does not wait.
+    ///
+    /// # Errors
+    /// If the kernel will have none of it: the request is no more.
+    fn take(&self, tag: u16, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Copies `data` to where a tag's request reads it. Does not wait.
+    ///
+    /// # Errors
+    /// As for [`Port::take`].
+    fn give(&self, tag: u16, data: &[u8]) -> io::Result<()>;
+}
+
+/// Why a request ends with an error.
+enum Failed {
+    /// The device's error.
+    Device(DeviceError),
+    /// Its data could not be copied.
+    Copy(io::Error),
+    /// It makes no sense, or is none of those that were offered.
+    Refused(i32),
+}
+
+impl From<DeviceError> for Failed {
+    fn from(error: DeviceError) -> Failed {
+        Failed::Device(error)
+    }
+}
+
+/// What the tasks of a queue share.
+struct Shared<P> {
+    port: P,
+    target: Target,
+    memory: Memory,
+    account: Account,
+    queue: RefCell<Queue>,
+    /// The queue may be idle, or stopped.
+    changed: Event,
+    errors: Cell<u64>,
+    /// Why a tag did not come back with a request: the driver's error number.
+    lost_by: Cell<Option<i32>>,
+}
+
+/// A queue that is being served.
+pub(super) struct Serving<P: Port> {
+    shared: Rc<Shared<P>>,
+    tasks: Vec<Task<()>>,
+}
+
+impl<P: Port> Serving<P> {
+    /// Serves `device` through the `depth` tags of `port`, with buffers from `memory`. `None` if all of
+    /// that is promised to others.
+    ///
+    /// # Panics
+    /// If the device's geometry breaks the contract.
+    pub(super) fn begin(
+        rt: &Rt,
+        port: P,
+        depth: u16,
+        device: Rc<dyn Device>,
+        memory: &Memory,
+    ) -> Option<Serving<P>> {
+        let shared = Rc::new(Shared {
+            port,
+            target: Target::new(device, "ublk"),
+            memory: memory.clone(),
+            account: memory.account(FRONT_RESERVE)?,
+            queue: RefCell::new(Queue::new(depth)),
+            changed: Event::new(),
+            errors: Cell::new(0),
+            lost_by: Cell::new(None),
+        });
+        let tasks = (0..depth).map(|tag| rt.spawn(go_round(Rc::clone(&shared), tag)));
+        let tasks = tasks.collect();
+        Some(Serving { shared, tasks })
+    }
+
+    /// Answers nothing any more but what succeeds: the rest is for the next server.
+    pub(super) fn withhold(&self) {
+        self.shared.queue.borrow_mut().withhold();
+    }
+
+    /// Waits until no request is being carried out.
+    pub(super) async fn idle(&self) {
+        let idle = || self.shared.queue.borrow().is_idle().then_some(());
+        self.shared.changed.until(idle).await;
+    }
+
+    /// Waits until a tag is refused or taken back. What waits for all of them to be offered waits for
+    /// ever then.
+    pub(super) async fn lost(&self) -> io::Error {
+        let lost_by = || self.shared.lost_by.get();
+        io::Error::from_raw_os_error(self.shared.changed.until(lost_by).await)
+    }
+
+    /// True if the device was stopped.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.shared.queue.borrow().is_stopped()
+    }
+
+    /// Waits until all tags are back and everything is let go of. For after the device was stopped.
+    pub(super) async fn ended(self) {
+        for task in self.tasks {
+            task.await;
+        }
+    }
+
+    /// Lets the tasks go on without anybody who waits for them.
+    pub(super) fn detach(self) {
+        self.tasks.into_iter().for_each(Task::detach);
+    }
+}
+
+async fn go_round<P: Port>(shared: Rc<Shared<P>>, tag: u16) {
+    let mut answer = None;
+    loop {
+        shared.queue.borrow_mut().offer(tag);
+        if answer.is_some() {
+            shared.look();
+        }
+        if let Err(error) = shared.port.offer(tag, answer).await {
+            return shared.lost(tag, &error);
+        }
+        if shared.queue.borrow_mut().arrive(tag) == Arrival::Withhold {
+            return;
+        }
+        let result = shared.carry_out(tag).await;
+        let result = result.map_err(|failed| shared.failed(&failed));
+        let ended = shared.queue.borrow_mut().end(tag, result);
+        match ended {
+            Answer::Commit(result) => answer = Some(result),
+            Answer::Withhold => return shared.look(),
+        }
+    }
+}
+
+impl<P: Port> Shared<P> {
+    /// Has those who wait look, if there is something to be seen.
+    fn look(&self) {
+        let queue = self.queue.borrow();
+        let seen = queue.is_stopped() || (queue.withholds() && queue.is_idle());
+        drop(queue);
+        if seen {
+            self.changed.notify_all();
+        }
+    }
+
+    fn lost(&self, tag: u16, error: &io::Error) {
+        self.queue.borrow_mut().lose(tag);
+        self.lost_by
+            .set(Some(error.raw_os_error().unwrap_or(libc::EIO)));
+        if error.raw_os_error() != Some(libc::ENODEV) {
+            tracing::error!(tag, %error, "the ublk driver refused to go on");
+        }
+        self.look();
+    }
+
+    /// Sees to a request, and gives the bytes that were read or written.
+    async fn carry_out(&self, tag: u16) -> Result<i32, Failed> {
+        let request = self.port.request(tag);
+        let (range, fua) = (request.range(), request.fua);
+        let at = range.start;
+        match request.op {
+            Op::Read => self.read(tag, at, part(&request)?).await,
+            Op::Write => self.write(tag, at, part(&request)?, fua).await,
+            Op::Flush => self.change(Change::Flush).await,
+            Op::Discard => self.change(Change::Discard { range, fua }).await,
+            Op::WriteZeroes => {
+                let room = match request.keep_room {
+                    true => Room::Keep,
+                    false => Room::Release,
+                };
+                self.change(Change::Zero { range, room, fua }).await
+            }
+            Op::Other(_) => Err(Failed::Refused(libc::EOPNOTSUPP)),
+        }
+    }
+
+    async fn read(&self, tag: u16, at: u64, len: usize) -> Result<i32, Failed> {
+        // The buffer goes before its lease.
+        let _lease = self.account.lease(Memory::cost(len)).await;
+        let buf = self.target.read(at, self.memory.take(len)).await?;
+        self.port.give(tag, &buf).map_err(Failed::Copy)?;
+        Ok(len as i32)
+    }
+
+    async fn write(&self, tag: u16, at: u64, len: usize, fua: bool) -> Result<i32, Failed> {
+        let _lease = self.account.lease(Memory::cost(len)).await;
+        let mut buf = self.memory.take(len);
+        self.port.take(tag, &mut buf).map_err(Failed::Copy)?;
+        self.target.write(at, buf.freeze(), fua).await?;
+        Ok(len as i32)
+    }
+
+    async fn change(&self, change: Change) -> Result<i32, Failed> {
+        self.target.change(change).await?;
+        Ok(0)
+    }
+
+    /// The error number for the kernel. While answers are withheld it hears of none, and nobody need.
+    fn failed(&self, failed: &Failed) -> i32 {
+        let errno = match failed {
+            Failed::Device(error) => kernel_errno(error),
+            Failed::Copy(_) => libc::EIO,
+            Failed::Refused(errno) => *errno,
+        };
+        if self.queue.borrow().withholds() {
+            return errno;
+        }
+        let count = self.errors.get() + 1;
+        self.errors.set(count);
+        // A dead device fails every request: say so ever more rarely.
+        if count.is_power_of_two() {
+            match failed {
+                Failed::Device(error) => {
+                    tracing::warn!(%error, count, "a request to the volume failed");
+                }
+                Failed::Copy(error) => {
+                    tracing::warn!(%error, count, "the data of a request could not be copied");
+                }
+                Failed::Refused(_) => tracing::warn!(errno, count, "a request makes no sense"),
+            }
+        }
+        errno
+    }
+}
+
+/// The length of a read or write, if it is one that was agreed on.
+fn part(request: &Descriptor) -> Result<usize, Failed> {
+    match request.bytes() {
+        len @ 1..=MAX => Ok(len as usize),
+        _ => Err(Failed::Refused(libc::EINVAL)),
+    }
+}
+
+const MAX: u64 = PART_BYTES as u64;
+
+#[cfg(test)]
+mod tests;

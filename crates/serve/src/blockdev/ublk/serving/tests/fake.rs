@@ -1,0 +1,202 @@
+//! A ublk driver that is played, for tests: it refuses what the driver refuses, and sends requests
+//! again that a server left without an answer.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::rc::Rc;
+
+use forebay_rt::Event;
+
+use super::{Descriptor, Op, Port};
+
+/// A request, by the order in which they came.
+pub(super) type Number = usize;
+
+struct Request {
+    number: Number,
+    descriptor: Descriptor,
+    /// What it writes, or what was read.
+    data: Vec<u8>,
+}
+
+enum Tag {
+    /// This server has not offered it yet.
+    New,
+    /// Free.
+    Offered,
+    /// It brings the server this request.
+    Arrives(Request),
+    /// The server has this request.
+    Served(Request),
+}
+
+#[derive(Default)]
+struct Inner {
+    tags: RefCell<Vec<Tag>>,
+    /// Requests without a tag.
+    waiting: RefCell<VecDeque<Request>>,
+    /// What was answered: the result and the data.
+    answers: RefCell<BTreeMap<Number, (i32, Vec<u8>)>>,
+    submitted: Cell<Number>,
+    stopped: Cell<bool>,
+    copies_fail: Cell<bool>,
+    changed: Event,
+}
+
+/// The driver's end of one queue. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Kernel(Rc<Inner>);
+
+impl Kernel {
+    pub(super) fn new(depth: u16) -> Kernel {
+        let kernel = Kernel(Rc::default());
+        let tags = (0..depth).map(|_| Tag::New);
+        kernel.0.tags.borrow_mut().extend(tags);
+        kernel
+    }
+
+    /// True once every tag was offered.
+    pub(super) fn is_ready(&self) -> bool {
+        let tags = self.0.tags.borrow();
+        !tags.iter().any(|tag| matches!(tag, Tag::New))
+    }
+
+    /// Has a request sent as soon as there is a tag for it.
+    pub(super) fn submit(&self, descriptor: Descriptor, data: &[u8]) -> Number {
+        let number = self.0.submitted.replace(self.0.submitted.get() + 1);
+        let request = Request {
+            number,
+            descriptor,
+            data: data.to_vec(),
+        };
+        self.0.waiting.borrow_mut().push_back(request);
+        self.send();
+        number
+    }
+
+    /// Waits until a request is answered.
+    pub(super) async fn answer(&self, number: Number) -> (i32, Vec<u8>) {
+        let answer = || self.0.answers.borrow_mut().remove(&number);
+        self.0.changed.until(answer).await
+    }
+
+    /// How many requests have no answer.
+    pub(super) fn unanswered(&self) -> usize {
+        let holds = |tag: &Tag| matches!(tag, Tag::Arrives(_) | Tag::Served(_));
+        let with_tag = self.0.tags.borrow().iter().filter(|tag| holds(tag)).count();
+        with_tag + self.0.waiting.borrow().len()
+    }
+
+    /// How many requests a server has taken and not answered.
+    pub(super) fn served(&self) -> usize {
+        let served = |tag: &&Tag| matches!(tag, Tag::Served(_));
+        self.0.tags.borrow().iter().filter(served).count()
+    }
+
+    /// Stops the device: all tags go back.
+    pub(super) fn stop(&self) {
+        self.0.stopped.set(true);
+        self.0.changed.notify_all();
+    }
+
+    /// From now on data cannot be copied any more.
+    pub(super) fn fail_copies(&self) {
+        self.0.copies_fail.set(true);
+    }
+
+    /// The server is gone. What it left without an answer goes to the next one, which begins anew.
+    pub(super) fn lose_server(&self) {
+        let mut tags = self.0.tags.borrow_mut();
+        let mut waiting = self.0.waiting.borrow_mut();
+        for tag in tags.iter_mut().rev() {
+            let was = std::mem::replace(tag, Tag::New);
+            if let Tag::Arrives(request) | Tag::Served(request) = was {
+                waiting.push_front(request);
+            }
+        }
+    }
+
+    /// Gives free tags to requests that wait for one, if the device has begun.
+    fn send(&self) {
+        if !self.is_ready() {
+            return;
+        }
+        let mut waiting = self.0.waiting.borrow_mut();
+        let mut tags = self.0.tags.borrow_mut();
+        for tag in tags.iter_mut().filter(|tag| matches!(tag, Tag::Offered)) {
+            let Some(request) = waiting.pop_front() else {
+                break;
+            };
+            *tag = Tag::Arrives(request);
+        }
+        self.0.changed.notify_all();
+    }
+
+    fn accept(&self, tag: u16, answer: Option<i32>) {
+        let mut tags = self.0.tags.borrow_mut();
+        let was = std::mem::replace(&mut tags[usize::from(tag)], Tag::Offered);
+        match (was, answer) {
+            (Tag::New, None) => {}
+            (Tag::Served(request), Some(result)) => {
+                let answer = (result, request.data);
+                let twice = self.0.answers.borrow_mut().insert(request.number, answer);
+                assert!(twice.is_none(), "request {} again", request.number);
+            }
+            (_, answer) => panic!("the driver refuses {answer:?} of tag {tag}"),
+        }
+    }
+
+    /// What a tag that was offered comes to, if anything yet.
+    fn outcome(&self, tag: u16) -> Option<io::Result<()>> {
+        let mut tags = self.0.tags.borrow_mut();
+        let at = &mut tags[usize::from(tag)];
+        if self.0.stopped.get() {
+            return Some(Err(io::Error::from_raw_os_error(libc::ENODEV)));
+        }
+        match std::mem::replace(at, Tag::Offered) {
+            Tag::Arrives(request) => {
+                *at = Tag::Served(request);
+                Some(Ok(()))
+            }
+            was => {
+                *at = was;
+                None
+            }
+        }
+    }
+
+    fn with_data<T>(&self, tag: u16, op: Op, copy: impl FnOnce(&mut [u8]) -> T) -> io::Result<T> {
+        let mut tags = self.0.tags.borrow_mut();
+        match &mut tags[usize::from(tag)] {
+            Tag::Served(request) if request.descriptor.op == op && !self.0.copies_fail.get() => {
+                Ok(copy(&mut request.data))
+            }
+            _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        }
+    }
+}
+
+impl Port for Kernel {
+    async fn offer(&self, tag: u16, answer: Option<i32>) -> io::Result<()> {
+        self.accept(tag, answer);
+        self.send();
+        self.0.changed.notify_all();
+        self.0.changed.until(|| self.outcome(tag)).await
+    }
+
+    fn request(&self, tag: u16) -> Descriptor {
+        match &self.0.tags.borrow()[usize::from(tag)] {
+            Tag::Served(request) => request.descriptor,
+            _ => panic!("tag {tag} has no request"),
+        }
+    }
+
+    fn take(&self, tag: u16, buf: &mut [u8]) -> io::Result<()> {
+        self.with_data(tag, Op::Write, |data| buf.copy_from_slice(data))
+    }
+
+    fn give(&self, tag: u16, data: &[u8]) -> io::Result<()> {
+        self.with_data(tag, Op::Read, |to| to.copy_from_slice(data))
+    }
+}

@@ -1,0 +1,221 @@
+//! Where each tag of a queue stands.
+//!
+//! A tag is a place for one request. It goes round: it is *offered* to the kernel, for its first request
+//! or with the answer to the last; comes back with a request and is *under way*; and is offered again.
+//! The circle ends when the kernel takes tags back (*gone*): the device was stopped.
+//!
+//! It also ends when the server *withholds* its answers, to leave the device to another server. What
+//! has no answer by then the kernel sends again to the next one, so nothing may be answered with an
+//! error any more that only comes of this server's end, and nothing new is begun. What succeeded is
+//! still answered: sent again, it would only be done twice.
+//!
+//! Invariants: a tag is offered only when it is not with the kernel, and answered once for each
+//! request. The counts are those of the tags. A step that breaks them is a mistake of the caller's, and
+//! panics.
+
+/// Where a tag stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Tag {
+    /// Not offered yet.
+    New,
+    /// With the kernel.
+    Offered,
+    /// Its request is being carried out.
+    UnderWay,
+    /// Its request is left to another server.
+    Withheld,
+    /// The kernel took it back.
+    Gone,
+}
+
+/// What to do about a request that has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// Carry it out.
+    Serve,
+    /// Leave it.
+    Withhold,
+}
+
+/// What to say of a request that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// This: bytes, or a negative error number.
+    Commit(i32),
+    /// Nothing.
+    Withhold,
+}
+
+/// The tags of a queue.
+#[derive(Debug)]
+pub struct Queue {
+    tags: Vec<Tag>,
+    under_way: usize,
+    gone: usize,
+    withholds: bool,
+}
+
+impl Queue {
+    /// `depth` tags that nobody has heard of.
+    pub fn new(depth: u16) -> Queue {
+        Queue {
+            tags: vec![Tag::New; usize::from(depth)],
+            under_way: 0,
+            gone: 0,
+            withholds: false,
+        }
+    }
+
+    fn step(&mut self, tag: u16, from: &[Tag], to: Tag) {
+        let at = &mut self.tags[usize::from(tag)];
+        assert!(from.contains(at), "tag {tag} becomes {to:?} and is {at:?}");
+        *at = to;
+    }
+
+    /// A tag is being offered.
+    pub fn offer(&mut self, tag: u16) {
+        let answered = self.tags[usize::from(tag)] == Tag::UnderWay;
+        self.step(tag, &[Tag::New, Tag::UnderWay], Tag::Offered);
+        self.under_way -= usize::from(answered);
+    }
+
+    /// A tag came back with a request.
+    pub fn arrive(&mut self, tag: u16) -> Arrival {
+        if self.withholds {
+            self.step(tag, &[Tag::Offered], Tag::Withheld);
+            return Arrival::Withhold;
+        }
+        self.step(tag, &[Tag::Offered], Tag::UnderWay);
+        self.under_way += 1;
+        Arrival::Serve
+    }
+
+    /// A tag's request has ended. If it is to be answered, the tag is to be offered with that.
+    pub fn end(&mut self, tag: u16, result: Result<i32, i32>) -> Answer {
+        match result {
+            Err(_) if self.withholds => {
+                self.step(tag, &[Tag::UnderWay], Tag::Withheld);
+                self.under_way -= 1;
+                Answer::Withhold
+            }
+            Ok(bytes) => Answer::Commit(bytes),
+            Err(errno) => Answer::Commit(-errno),
+        }
+    }
+
+    /// The kernel took a tag back.
+    pub fn lose(&mut self, tag: u16) {
+        self.step(tag, &[Tag::Offered], Tag::Gone);
+        self.gone += 1;
+    }
+
+    /// From now on answers are withheld: this server ends, and another will follow.
+    pub fn withhold(&mut self) {
+        self.withholds = true;
+    }
+
+    /// True if answers are withheld.
+    pub fn withholds(&self) -> bool {
+        self.withholds
+    }
+
+    /// True if no request is being carried out.
+    pub fn is_idle(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// True if a tag was taken back or refused. The driver takes all of them or none.
+    pub fn is_stopped(&self) -> bool {
+        self.gone > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue of which every tag is with the kernel.
+    fn offered(depth: u16) -> Queue {
+        let mut queue = Queue::new(depth);
+        (0..depth).for_each(|tag| queue.offer(tag));
+        queue
+    }
+
+    #[test]
+    fn a_tag_goes_round_and_its_request_counts_until_it_is_answered() {
+        let mut queue = offered(2);
+        assert!(queue.is_idle());
+        for _ in 0..3 {
+            assert_eq!(queue.arrive(1), Arrival::Serve);
+            assert_eq!(queue.arrive(0), Arrival::Serve);
+            assert_eq!(queue.end(1, Ok(4096)), Answer::Commit(4096));
+            assert!(!queue.is_idle());
+            queue.offer(1);
+            assert_eq!(queue.end(0, Err(5)), Answer::Commit(-5));
+            queue.offer(0);
+            assert!(queue.is_idle() && !queue.is_stopped());
+        }
+    }
+
+    #[test]
+    fn a_queue_that_withholds_begins_nothing_and_answers_only_what_succeeded() {
+        let mut queue = offered(3);
+        queue.arrive(0);
+        queue.arrive(1);
+        queue.withhold();
+        assert!(!queue.is_idle());
+        assert_eq!(queue.end(0, Ok(512)), Answer::Commit(512));
+        queue.offer(0);
+        assert_eq!(queue.end(1, Err(5)), Answer::Withhold);
+        assert!(queue.is_idle());
+        // The tag of the answer brings another request, and so may one that was free.
+        assert_eq!(queue.arrive(0), Arrival::Withhold);
+        assert_eq!(queue.arrive(2), Arrival::Withhold);
+        assert!(queue.is_idle() && !queue.is_stopped());
+    }
+
+    #[test]
+    fn a_stopped_queue_gets_its_tags_back_whether_they_were_free_or_answered() {
+        let mut queue = offered(2);
+        queue.arrive(0);
+        queue.lose(1);
+        assert!(queue.is_stopped() && !queue.is_idle());
+        queue.end(0, Ok(0));
+        queue.offer(0);
+        queue.lose(0);
+        assert!(queue.is_idle());
+    }
+
+    #[test]
+    fn what_the_driver_would_refuse_is_a_mistake_of_ours() {
+        let mistakes: [fn(&mut Queue); 5] = [
+            // Offered twice.
+            |queue| queue.offer(0),
+            // Answered without a request.
+            |queue| {
+                queue.withhold();
+                queue.end(0, Err(5));
+            },
+            // Two requests at once.
+            |queue| {
+                queue.arrive(0);
+                queue.arrive(0);
+            },
+            // Offered again after it was taken back, and after it was left to others.
+            |queue| {
+                queue.lose(0);
+                queue.offer(0);
+            },
+            |queue| {
+                queue.withhold();
+                queue.arrive(0);
+                queue.offer(0);
+            },
+        ];
+        for (number, mistake) in mistakes.into_iter().enumerate() {
+            let mut queue = offered(1);
+            let made = std::panic::AssertUnwindSafe(|| mistake(&mut queue));
+            assert!(std::panic::catch_unwind(made).is_err(), "{number}");
+        }
+    }
+}
