@@ -26,6 +26,7 @@ mod report;
 mod run;
 mod scratch;
 mod target;
+mod waiting;
 mod watch;
 mod witness;
 

@@ -34,6 +34,8 @@ pub enum Request {
         #[serde(default)]
         keep_dirty: bool,
     },
+    /// Stop without draining, and leave the block device, with whoever uses it, to the next daemon.
+    HandOver {},
 }
 
 /// What the daemon says.
@@ -194,6 +196,10 @@ mod tests {
         assert_eq!(
             read(r#"{"command":"detach","keep_dirty":true}"#).unwrap(),
             Request::Detach { keep_dirty: true }
+        );
+        assert_eq!(
+            read(r#"{"command":"hand-over"}"#).unwrap(),
+            Request::HandOver {}
         );
         for text in [
             "",

@@ -310,7 +310,9 @@ const OPTIONS: [(&str, &str, &str); 10] = [
         "durability",
         "flush",
         "# When a write is acknowledged: \"flush\": at once, a flush makes it durable, as with any\n\
-         # disk that has a write cache; \"write\": when it is durable.",
+         # disk that has a write cache; \"handover\": when it was written to the log, so that it\n\
+         # outlives a daemon that dies, and a flush makes it durable; \"write\": when it is durable.\n\
+         # Default: handover for a ublk device, which another daemon can take up; else flush.",
     ),
     (
         "max-delay",
@@ -493,6 +495,20 @@ mod tests {
         let Tree::Cache(below) = *below;
         assert_eq!(below.options.durability, None);
         assert_eq!(below.options.bypass, Some(Bypass::From(ByteLen::kib(64))));
+    }
+
+    #[test]
+    fn what_is_said_of_durability_wins_over_what_would_survive_a_kill() {
+        let nested = "name = 'archive'\nlog = '/a'\n[data]\nkind = 'cache'\nlog = '/b'\n\
+                      data = '/c'\ndurability = 'write'\nmax-delay = '5ms'\n";
+        let Tree::Cache(cache) = parse(nested).unwrap().tree.surviving_kill();
+        assert_eq!(cache.options.durability, Some(Acknowledge::Handover));
+        let Below::Layer(below) = cache.data else {
+            panic!("{:?}", cache.data);
+        };
+        let Tree::Cache(below) = *below;
+        assert_eq!(below.options.durability, Some(Acknowledge::Write));
+        assert!(below.options.max_delay.is_some());
     }
 
     #[test]

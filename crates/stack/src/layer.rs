@@ -35,6 +35,12 @@ pub trait Layer {
         false
     }
 
+    /// Whether what was acknowledged is there after the process that serves the volume has died, flushed
+    /// or not, as long as the system lives.
+    fn survives_kill(&self) -> bool {
+        false
+    }
+
     /// The volume at a glance.
     fn status(&self) -> Status;
 

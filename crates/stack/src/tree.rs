@@ -96,6 +96,26 @@ impl Tree {
         })
     }
 
+    /// The same, so that what is acknowledged survives the death of the process that serves it
+    /// ([`crate::Layer::survives_kill`]), where nothing is said of when that is.
+    #[must_use]
+    pub fn surviving_kill(self) -> Tree {
+        let Tree::Cache(cache) = self;
+        let data = match cache.data {
+            Below::Device(spec) => Below::Device(spec),
+            Below::Layer(layer) => Below::Layer(Box::new(layer.surviving_kill())),
+        };
+        let survives = CacheOptions {
+            durability: Some(Acknowledge::Handover),
+            ..CacheOptions::default()
+        };
+        Tree::Cache(CacheTree {
+            log: cache.log,
+            data,
+            options: cache.options.or(survives),
+        })
+    }
+
     /// The devices that it ends in, each with its role, written as keys of the description are:
     /// `data.log` is the log of what is the data.
     pub fn devices(&self) -> Vec<(String, &Spec)> {

@@ -1,4 +1,4 @@
-//! `forebay detach`: drain, then stop.
+//! `forebay detach`: drain, then stop. Or only stop, and leave the block device to the next daemon.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ pub(crate) fn run(args: &DetachArgs) -> Outcome {
     let mut client = Client::connect(&Dirs::new()?, name)?;
     let pid = client.pid()?;
     let process = Process::open(pid);
-    let left = drained(
-        &mut client,
-        &Request::Detach {
+    let request = match args.hand_over {
+        true => Request::HandOver {},
+        false => Request::Detach {
             keep_dirty: args.keep_dirty,
         },
-        format!("draining {name}"),
-    )?;
+    };
+    let left = drained(&mut client, &request, format!("draining {name}"))?;
     // Its devices are free only when it is gone.
     if process.is_some_and(|process| !process.wait(END_PATIENCE)) {
         return Err(Failure::general(format!(
@@ -35,6 +35,10 @@ pub(crate) fn run(args: &DetachArgs) -> Outcome {
         )));
     }
     match left {
+        _ if args.hand_over => result_line!(
+            "{name} is left to the next daemon, and whoever uses it waits for that; attach it with: \
+             forebay attach {name}"
+        ),
         0 => result_line!("{name} is detached; the data device is complete"),
         left => result_line!(
             "{name} is detached with {} left in the log: do not use the data device alone; attach \

@@ -11,6 +11,7 @@ use crate::client::{Absent, Client};
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
 use crate::output::result_line;
+use crate::waiting;
 
 /// One volume, as `--json` prints it; docs/status.md describes it.
 #[derive(Serialize, Debug)]
@@ -85,8 +86,10 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
         log: None,
         dirty_bytes: None,
     };
+    let mut volume = None;
     match dirs.description(name) {
         Ok(description) => {
+            volume = description.volume;
             item.data = Some(description.tree.data().to_string());
             item.log = Some(description.tree.own().to_string());
         }
@@ -119,6 +122,13 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
             item.state = "unusable";
             item.detail = Some(failure.text);
         }
+    }
+    if matches!(item.state, "detached" | "dead")
+        && let Some(device) = volume.as_deref().and_then(waiting::device)
+    {
+        let device = device.display().to_string();
+        item.detail = Some(format!("{device} waits for: forebay attach {name}"));
+        item.device = Some(device);
     }
     item
 }

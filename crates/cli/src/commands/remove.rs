@@ -18,6 +18,7 @@ use crate::progress::Draining;
 use crate::report::left;
 use crate::run::on_ring;
 use crate::target::Target;
+use crate::waiting;
 use crate::witness::StateDir;
 
 /// How often progress is shown.
@@ -43,6 +44,12 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
     let pair = lock.patiently(&rt, all).await?;
     let log = pair.log.clone();
     let info = forebay_stack::inspect(&log).await?;
+    if let Some(device) = waiting::device(&info.volume) {
+        let (device, name) = (device.display(), &target.name);
+        return Err(Failure::refused(format!(
+            "{device} is the block device of {name}, and waits for it: attach and detach it first"
+        )));
+    }
     let witness = Rc::new(StateDir::new(&rt, dirs.state()?));
     drain_home(&rt, &signals, pair, (&target, Rc::clone(&witness)), &args).await?;
     erase(&log).await?;

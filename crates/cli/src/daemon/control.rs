@@ -14,7 +14,7 @@ use forebay_os::{Listener, Stream};
 use futures_util::future::{Either, select};
 
 use super::Daemon;
-use super::stop::{end_service, stop_front};
+use super::stop::{end_service, hand_over_front, stop_front};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Reply, left};
 
@@ -147,12 +147,25 @@ impl Client {
                 let left = detached.is_ok();
                 let said = self.done(detached).await;
                 if left {
-                    daemon.detached.set(true);
-                    daemon.changed.notify_all();
+                    self.end();
                 }
                 said
             }
+            Request::HandOver {} => match self.hand_over().await {
+                Ok(closed) => {
+                    let said = self.done(closed).await;
+                    self.end();
+                    said
+                }
+                Err(failure) => self.done(Err(failure)).await,
+            },
         }
+    }
+
+    /// Has the daemon end.
+    fn end(&self) {
+        self.daemon.detached.set(true);
+        self.daemon.changed.notify_all();
     }
 
     async fn done(&self, outcome: Outcome<u64>) -> Result<(), Gone> {
@@ -244,18 +257,40 @@ impl Client {
         ))
     }
 
+    fn no_clients(&self) -> Outcome {
+        let daemon = &self.daemon;
+        match daemon.nbd.connections() - daemon.kernel_connections() {
+            0 => Ok(()),
+            n => Err(Failure::refused(format!(
+                "cannot detach {}: {n} NBD clients are connected; disconnect them first",
+                daemon.target.name
+            ))),
+        }
+    }
+
+    /// Leaves the block device as it is to the next daemon, and gives how closing the volume went. That
+    /// makes durable what was acknowledged: the next daemon may be long in coming. Whether it succeeds or
+    /// not, from then on nobody but the next daemon can serve the device.
+    async fn hand_over(&self) -> Outcome<Outcome<u64>> {
+        let daemon = &self.daemon;
+        self.no_clients()?;
+        hand_over_front(daemon).await?;
+        let ended = end_service(daemon).await;
+        Ok(ended.map_err(|error| {
+            let name = &daemon.target.name;
+            let text =
+                format!("{name} is left to the next daemon, and could not be closed: {error}");
+            Failure::new(error.code, text)
+        }))
+    }
+
     /// The block device goes first: that refuses if anybody uses it, and writes back what the
     /// kernel has cached of it, which is then drained as well.
     async fn detach(&self, keep_dirty: bool) -> Result<Outcome<u64>, Gone> {
         let daemon = &self.daemon;
         let name = &daemon.target.name;
-        match daemon.nbd.connections() - daemon.kernel_connections() {
-            0 => {}
-            n => {
-                return Ok(Err(Failure::refused(format!(
-                    "cannot detach {name}: {n} NBD clients are connected; disconnect them first"
-                ))));
-            }
+        if let Err(failure) = self.no_clients() {
+            return Ok(Err(failure));
         }
         if let Err(failure) = stop_front(daemon).await {
             return Ok(Err(Failure::new(

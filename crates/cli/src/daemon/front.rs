@@ -5,17 +5,19 @@ use std::rc::Rc;
 use forebay_device::Device;
 use forebay_os::Ring;
 use forebay_rt::Rt;
-use forebay_serve::Memory;
 use forebay_serve::blockdev::{
-    AttachError, CleanupError, DetachError, LoopOptions, LoopVolume, NbdDevice, NbdError,
-    attach_loop, attach_nbd,
+    AttachError, CleanupError, DetachError, InUse, LoopOptions, LoopVolume, NbdDevice, NbdError,
+    UblkDevice, UblkError, UblkOptions, attach_loop, attach_nbd, attach_ublk, cleanup_stale,
+    clear_ublk_leftover, no_nbd_leftover, ublk_usable,
 };
 use forebay_serve::nbd::Server;
-use forebay_stack::{Name, Via};
+use forebay_serve::{Memory, isolated};
+use forebay_stack::{Layer, Name, Via};
 
 use super::via::best_available;
 use crate::dirs::Dirs;
 use crate::failure::{Code, Failure, Outcome};
+use crate::waiting;
 
 /// What is in front of the volume besides the NBD server.
 pub(super) enum Front {
@@ -25,6 +27,8 @@ pub(super) enum Front {
     Loop(Box<LoopVolume>),
     /// The kernel's NBD client.
     Nbd(NbdDevice),
+    /// A device of the kernel's userspace block driver.
+    Ublk(UblkDevice),
 }
 
 /// Where a front end works.
@@ -35,21 +39,35 @@ pub(super) struct Place<'a> {
     pub(super) dirs: &'a Dirs,
     pub(super) memory: &'a Memory,
     pub(super) name: &'a Name,
+    /// What is served.
+    pub(super) volume: &'a dyn Layer,
 }
 
 impl Front {
-    /// Makes the block device.
+    /// Makes the block device, or takes up the one that a daemon before this one left.
     pub(super) async fn start(
         place: Place<'_>,
         via: Via,
         device: &Rc<dyn Device>,
         server: &Server,
     ) -> Outcome<Front> {
+        let volume = waiting::number_of(&place.volume.id());
+        if via != Via::Ublk {
+            let cleared = clear_ublk_leftover(place.rt, volume).await;
+            cleared.map_err(ublk_failed)?;
+        }
         match via {
             Via::None | Via::Auto => Ok(Front::None),
-            Via::Ublk => Err(Failure::refused(
-                "there is no ublk front end yet; use --via loop, nbd or none",
-            )),
+            Via::Ublk => {
+                clear_other_leftovers(place).await?;
+                let options = UblkOptions {
+                    volume,
+                    recoverable: place.volume.survives_kill(),
+                };
+                let device = Rc::clone(device);
+                let attached = attach_ublk(place.rt, place.ring, device, place.memory, options);
+                attached.await.map(Front::Ublk).map_err(ublk_failed)
+            }
             Via::Nbd => {
                 let attached = attach_nbd(
                     place.rt,
@@ -85,6 +103,7 @@ impl Front {
             Front::None => "none",
             Front::Loop(_) => "loop",
             Front::Nbd(_) => "nbd",
+            Front::Ublk(_) => "ublk",
         }
     }
 
@@ -94,8 +113,49 @@ impl Front {
             Front::None => return None,
             Front::Loop(volume) => volume.path(),
             Front::Nbd(device) => device.path(),
+            Front::Ublk(device) => device.path(),
         };
         Some(path.display().to_string())
+    }
+
+    /// What a user should know of how it came about, if there is anything.
+    pub(super) fn note(&self) -> Option<String> {
+        let Front::Ublk(device) = self else {
+            return None;
+        };
+        let path = device.path().display();
+        match (device.is_resumed(), device.is_recoverable()) {
+            (true, _) => Some(format!("took up {path} as the daemon before left it")),
+            (false, true) => None,
+            (false, false) => Some(format!(
+                "durability is \"flush\": if this daemon is killed, {path} gives errors and cannot be taken \
+                 up again"
+            )),
+        }
+    }
+
+    /// True if the block device outlives this process, and waits for the next.
+    pub(super) fn is_outlived(&self) -> bool {
+        matches!(self, Front::Ublk(device) if device.is_recoverable())
+    }
+
+    /// Leaves the block device to the next daemon of the volume, without an error to whoever uses it.
+    /// Returns when no request is being carried out.
+    pub(super) async fn hand_over(&self) -> Outcome {
+        match self {
+            Front::Ublk(device) => device.hand_over().await.map_err(ublk_failed),
+            other => Err(Failure::refused(format!(
+                "only a ublk device can be handed over, and this volume is served via {}",
+                other.via()
+            ))),
+        }
+    }
+
+    /// Has what can wait for the next daemon wait for it, and see no error.
+    pub(super) fn let_wait(&self) {
+        if let Front::Ublk(device) = self {
+            device.let_wait();
+        }
     }
 
     /// Takes the block device away. If somebody uses it, nothing happens but the failure that says
@@ -111,25 +171,50 @@ impl Front {
                 NbdError::Busy { .. } => still_used(&error),
                 error => Failure::io(error),
             })?,
+            Front::Ublk(device) => device.detach().await.map_err(|error| match error {
+                UblkError::Busy { .. } => still_used(&error),
+                error => Failure::io(error),
+            })?,
         }
         *self = Front::None;
         Ok(())
     }
 }
 
+/// Sees to it that what a killed daemon left of a block device that is no ublk device is not in use any
+/// more. (To attach in the way of that device does so by itself.)
+async fn clear_other_leftovers(place: Place<'_>) -> Outcome {
+    let (dir, name) = (
+        place.dirs.make_runtime()?.to_owned(),
+        place.name.to_string(),
+    );
+    no_nbd_leftover(&dir, &name).map_err(|error| nbd_failed(&error))?;
+    let cleaned = isolated(move || cleanup_stale(&dir, &name, InUse::Refuse)).await;
+    let cleaned = cleaned.map_err(Failure::io)?;
+    let failed = |error| loop_failed(&AttachError::Leftovers(error));
+    cleaned.map(drop).map_err(failed)
+}
+
 fn still_used(error: &dyn std::fmt::Display) -> Failure {
     Failure::refused(format!("{error}; unmount or close it first"))
 }
 
-/// The best there is on this system, if the choice is ours; what the user should know of it goes to
-/// `notes`.
-pub(super) fn choose(via: Via, notes: &mut Vec<String>) -> Via {
-    if via != Via::Auto {
-        return via;
+/// The best there is on this system, if the choice is ours, and what the user should know of it.
+///
+/// # Errors
+/// If what the user chose can be told beforehand not to be there.
+pub(super) fn choose(via: Via) -> Outcome<(Via, Option<String>)> {
+    match via {
+        Via::Auto => {
+            let choice = best_available();
+            Ok((choice.via, Some(format!("front end: {choice}"))))
+        }
+        Via::Ublk => {
+            ublk_usable().map_err(ublk_failed)?;
+            Ok((via, None))
+        }
+        Via::Nbd | Via::Loop | Via::None => Ok((via, None)),
     }
-    let choice = best_available();
-    notes.push(format!("front end: {choice}"));
-    choice.via
 }
 
 /// What to do about a dead block device that is still in use.
@@ -162,4 +247,18 @@ fn nbd_failed(error: &NbdError) -> Failure {
         _ => "; or use another --via",
     };
     Failure::new(code, format!("{error}{advice}"))
+}
+
+fn ublk_failed(error: UblkError) -> Failure {
+    use UblkError as E;
+    match &error {
+        E::NoDriver | E::TooOld => Failure::not_found(format!("{error}; or use another --via")),
+        E::Forbidden => Failure::io(format!("{error}; or use another --via")),
+        E::Dead { .. } => Failure::refused(format!("{error}{LEFT}")),
+        E::Served { .. } | E::Unlike { .. } | E::Waiting { .. } | E::Busy { .. } => {
+            Failure::refused(error)
+        }
+        E::NotRecoverable { .. } => Failure::refused(error),
+        E::NoMemory | E::Io { .. } => Failure::io(error),
+    }
 }

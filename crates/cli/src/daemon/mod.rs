@@ -24,7 +24,7 @@ use forebay_os::{Ring, Signals};
 use forebay_rt::{Event, Instant, Rt};
 use forebay_serve::Memory;
 use forebay_serve::nbd::Server;
-use forebay_stack::{CacheOptions, Layer, Options};
+use forebay_stack::{CacheOptions, Layer, Options, Via};
 
 use crate::args::AttachArgs;
 use crate::dirs::Dirs;
@@ -54,6 +54,8 @@ struct Daemon {
     /// Taken out while it is being stopped.
     front: RefCell<Option<Front>>,
     block_device: Option<String>,
+    /// The block device outlives this process, and waits for the next.
+    outlived: bool,
     intruders: Intruders,
     /// Set when a client detached the volume: everything is closed.
     detached: Cell<bool>,
@@ -134,14 +136,21 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) 
     let (options, cache) = options(&args);
     let options = options.or(target.options.clone());
     target.tree = target.tree.with(cache);
+    let (via, choice) = front::choose(options.via.unwrap_or_default())?;
+    if via == Via::Ublk {
+        // Its users do not notice that a daemon dies, and must miss nothing then.
+        target.tree = target.tree.surviving_kill();
+    }
     let setting = start::Setting {
         rt: &rt,
         ring: &ring,
         dirs: &dirs,
         lock: &lock,
         options: &options,
+        via,
     };
-    let started = start::start(setting, &signals, target, args.accept).await?;
+    let mut started = start::start(setting, &signals, target, args.accept).await?;
+    started.notes.extend(choice);
     let told = if args.daemon {
         spawn::tell_ready(&dirs, &started)
     } else {

@@ -9,7 +9,7 @@ use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
 use forebay_rt::{Event, Rt};
 use forebay_serve::Memory;
 use forebay_serve::nbd::{Export, Limits, Server};
-use forebay_stack::{Accept, Attached, Layer, Options, Witness, open};
+use forebay_stack::{Accept, Attached, Layer, Options, Via, Witness, open};
 use futures_util::future::{Either, select};
 
 use super::front::{self, Front};
@@ -40,6 +40,8 @@ pub(super) struct Setting<'a> {
     pub(super) dirs: &'a Dirs,
     pub(super) lock: &'a NameLock,
     pub(super) options: &'a Options,
+    /// What is to make a block device of the volume, chosen.
+    pub(super) via: Via,
 }
 
 /// Opens, recovers, and serves.
@@ -201,16 +203,17 @@ async fn serve(
             .as_ref()
             .map(|page| format!("status page: {page}")),
     );
-    let via = front::choose(setting.options.via.unwrap_or_default(), &mut notes);
     let place = front::Place {
         rt,
         ring,
         dirs,
         memory: &memory,
         name: &target.name,
+        volume: &*volume,
     };
-    let start = async || Front::start(place, via, &device, &nbd).await;
+    let start = async || Front::start(place, setting.via, &device, &nbd).await;
     let front = setting.lock.patiently(rt, start).await?;
+    notes.extend(front.note());
     let daemon = Rc::new(Daemon {
         rt: rt.clone(),
         started: rt.now(),
@@ -223,6 +226,7 @@ async fn serve(
         http: sockets.page,
         via: front.via().into(),
         block_device: front.block_device(),
+        outlived: front.is_outlived(),
         front: RefCell::new(Some(front)),
         detached: Cell::new(false),
         changed: Event::new(),

@@ -55,12 +55,7 @@ pub(super) async fn stop(daemon: &Daemon, signals: &Signals) -> Outcome {
         return closed;
     }
     tracing::warn!("told to stop again: not waiting for users of the volume");
-    if let Some(device) = &daemon.block_device {
-        tracing::warn!(
-            "{device} gives errors from now on; the next attach of {} clears it away",
-            daemon.target.name
-        );
-    }
+    leave_front(daemon);
     match daemon
         .rt
         .timeout(INSISTED_PATIENCE, daemon.volume.close())
@@ -80,6 +75,7 @@ async fn patiently(daemon: &Daemon) -> Outcome {
         let used = failure.code == Code::Refused;
         if !used && daemon.rt.now().since(began) > WRITE_BACK_PATIENCE {
             tracing::error!("{failure}; stopping without it, what was not written back is lost");
+            leave_front(daemon);
             break;
         }
         if said != failure.text {
@@ -133,6 +129,37 @@ pub(super) async fn end_service(daemon: &Daemon) -> Outcome<u64> {
         tracing::warn!("{clients} NBD clients did not fetch their replies; leaving them");
     }
     closed.map(|()| left)
+}
+
+/// Leaves the block device to whoever uses it.
+fn leave_front(daemon: &Daemon) {
+    let Some(device) = &daemon.block_device else {
+        return;
+    };
+    let name = &daemon.target.name;
+    // One that was being stopped just now saw to that itself when it was dropped.
+    if let Some(front) = &*daemon.front.borrow() {
+        front.let_wait();
+    }
+    match daemon.outlived {
+        true => tracing::warn!("{device} waits from now on, for the next attach of {name}"),
+        false => tracing::warn!(
+            "{device} gives errors from now on; the next attach of {name} clears it away"
+        ),
+    }
+}
+
+/// Leaves the block device to the next daemon, and has its users wait for that.
+pub(super) async fn hand_over_front(daemon: &Daemon) -> Outcome {
+    let front = daemon.front.borrow_mut().take();
+    let Some(front) = front else {
+        return Err(Failure::refused("the volume is being detached already"));
+    };
+    // What takes longer waits for room or for a device; it is refused when the volume is closed, and so
+    // left to the next daemon.
+    let handed_over = daemon.rt.timeout(CLIENTS_PATIENCE, front.hand_over()).await;
+    *daemon.front.borrow_mut() = Some(front);
+    handed_over.unwrap_or(Ok(()))
 }
 
 /// Takes the block device away, if nobody uses it.

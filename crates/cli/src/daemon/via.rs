@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use forebay_serve::blockdev::ublk_usable;
 use forebay_stack::Via;
 
 /// A choice among the ways, and why the better ones were not chosen.
@@ -35,8 +36,7 @@ struct Found {
 /// The best way that works on this system, now, for this user.
 pub(super) fn best_available() -> Choice {
     choose(Found {
-        ublk: usable("/dev/ublk-control")
-            .and_then(|()| Err("its front end is not built yet".into())),
+        ublk: ublk_usable().map_err(|error| error.to_string()),
         nbd: nbd(),
         r#loop: usable("/dev/fuse").and_then(|()| usable("/dev/loop-control")),
     })
@@ -98,10 +98,5 @@ mod tests {
         let text = "loop; not ublk: absent; not nbd: absent";
         assert_eq!((choice.via, choice.to_string()), (Via::Loop, text.into()));
         assert_eq!(choose(found(false, false, false)).via, Via::None);
-    }
-
-    #[test]
-    fn ublk_is_never_chosen_before_it_is_built() {
-        assert_ne!(best_available().via, Via::Ublk);
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use forebay_serve::nbd::client::BlockingClient;
 
-use crate::world::{MIB, World, failed, signal, texts, wait_for_end, wait_until};
+use crate::world::{MIB, World, failed, signal, skip, texts, wait_for_end, wait_until};
 
 #[test]
 fn what_is_written_is_on_the_data_image_alone_after_a_detach() {
@@ -208,6 +208,45 @@ fn a_volume_of_layers_over_layers_is_refused_until_there_are_some() {
     );
     // Its log says what it says, whatever it is in front of.
     assert!(world.ok(&["dump", "v"]).contains("superblock"));
+}
+
+#[test]
+fn without_the_driver_ublk_is_refused_with_what_to_do_about_it() {
+    if std::path::Path::new("/dev/ublk-control").exists() {
+        return skip("without_the_driver_ublk_is_refused", "this kernel has ublk");
+    }
+    let world = World::with_volume();
+    // Before anything is done to the devices.
+    let failed = world.refused(&["attach", "v", "--via", "ublk"]);
+    failed.with(3, &["modprobe ublk_drv", "another --via"]);
+}
+
+#[test]
+fn only_a_ublk_device_is_handed_over_and_all_else_stays_attached() {
+    let world = World::with_volume();
+    world.attach();
+    let failed = world.refused(&["detach", "v", "--hand-over"]);
+    failed.with(4, &["only a ublk device", "via none"]);
+    world.client().write(0, &[1; 512]).unwrap();
+    let both = world.refused(&["detach", "v", "--hand-over", "--keep-dirty"]);
+    both.with(2, &["--keep-dirty"]);
+}
+
+#[test]
+fn what_was_written_to_the_log_is_there_after_a_kill() {
+    let world = World::with_volume();
+    world.ok(&["attach", "v", "--via", "none", "--durability", "handover"]);
+    let mut client = world.client();
+    for i in 0..100 {
+        client.write(i * 4096, &[i as u8 + 1; 512]).unwrap();
+    }
+    // No flush, and no time for one.
+    world.kill("v");
+    world.attach();
+    let mut client = world.client();
+    for i in 0..100 {
+        assert_eq!(client.read(i * 4096, 512).unwrap(), [i as u8 + 1; 512]);
+    }
 }
 
 #[test]

@@ -44,6 +44,7 @@ pub async fn attach(
     witness: Option<Rc<dyn Witness>>,
 ) -> Result<Attached, StackError> {
     let settings = settings(&pair, accept);
+    let acknowledge = settings.acknowledge;
     let Pair {
         log,
         data,
@@ -67,7 +68,7 @@ pub async fn attach(
         ));
     }
     Ok(Attached {
-        layer: Rc::new(Cache::new(volume, log.spec.to_string())),
+        layer: Rc::new(Cache::new(volume, log.spec.to_string(), acknowledge)),
         notes,
     })
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_dcd::Volume;
+use forebay_dcd::{Acknowledge, Volume};
 use forebay_device::{Checked, Device, DeviceError};
 
 use super::words;
@@ -16,14 +16,16 @@ pub(super) struct Cache {
     device: Rc<Checked<Volume>>,
     /// The log, as it was named.
     log: String,
+    survives_kill: bool,
 }
 
 impl Cache {
-    pub(super) fn new(volume: Volume, log: String) -> Cache {
+    pub(super) fn new(volume: Volume, log: String, acknowledge: Acknowledge) -> Cache {
         Cache {
             device: Rc::new(Checked::new(volume.clone(), "volume")),
             volume,
             log,
+            survives_kill: acknowledge != Acknowledge::Flush,
         }
     }
 }
@@ -44,6 +46,10 @@ impl Layer for Cache {
     /// They are an entry in the log.
     fn fast_zeroes(&self) -> bool {
         true
+    }
+
+    fn survives_kill(&self) -> bool {
+        self.survives_kill
     }
 
     fn status(&self) -> Status {
