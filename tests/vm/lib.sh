@@ -149,6 +149,9 @@ attach() {
     device=$(forebay attach "$@" --via "$via") && [ -b "$device" ]
 }
 
+# As `attach`, but the block device ends with its daemon, whatever makes it.
+attach_mortal() { attach v --durability flush; }
+
 detach() { forebay detach v "$@"; }
 
 # says FIELD VALUE: `status` has this.
@@ -194,11 +197,12 @@ act_begun() { within 120 test -e "/mnt/writer0/file$1"; }
 
 # Ends the users, who must not have ended by themselves.
 end_load() {
-    kill "$load" || {
-        cat /tmp/load
-        return 1
-    }
-    wait "$load" 2>/dev/null || true
+    local status=0
+    kill "$load"
+    wait "$load" 2>/dev/null || status=$?
+    cat /tmp/load
+    # By the signal, and not by themselves before.
+    [ "$status" -eq 143 ]
 }
 
 # recovered KIND [WHAT…]: after a crash: attaches, has the filesystem replay its own journal, looks at it,
@@ -220,4 +224,124 @@ alone() {
     must "$1: the data device alone mounts" mount_fs "$2"
     must "$1: what fsync promised is on the data device alone" users verify
     must "$1: the data device is let go" umount_fs
+}
+
+# --- Block devices that outlive their daemon; the scenario needs fio ---
+
+# Writes files below /mnt/fio and compares them, again and again until /tmp/enough is there.
+write_files() {
+    while [ ! -e /tmp/enough ]; do
+        fio --name=files --directory=/mnt/fio --nrfiles=4 --size=16m --direct=1 --ioengine=libaio \
+            --iodepth=16 --rw=randwrite --bsrange=4k-64k --verify=crc32c --verify_fatal=1 \
+            --verify_state_save=0 --fallocate=none || return 1
+    done
+}
+
+files() {
+    rm -f /tmp/enough
+    mkdir -p /mnt/fio
+    write_files >/tmp/files 2>&1 &
+    files=$!
+}
+
+verified() {
+    local status=0
+    touch /tmp/enough
+    wait "$files" || status=$?
+    tail -n 40 /tmp/files
+    return "$status"
+}
+
+writes_done() { awk '{ print $5 }' "/sys/block/${device##*/}/stat"; }
+
+# There is much to do for the device just now.
+busy() {
+    local before
+    before=$(writes_done)
+    sleep 0.2
+    [ "$(writes_done)" -gt "$((before + 20))" ]
+}
+
+writes() { ! ended "$files" && ! ended "$load"; }
+
+waits() { forebay list >/tmp/list && cat /tmp/list && grep -q "$device waits for" /tmp/list; }
+
+no_errors() {
+    lacks 'I/O error\|EXT4-fs error\|EXT4-fs warning\|XFS.*error\|XFS.*orrupt\|BTRFS error\|BTRFS critical' \
+        dmesg
+}
+
+# same_device COMMAND…: afterwards the block device is the one it was.
+same_device() {
+    local before="$device"
+    "$@" && echo "it was $before, and is $device" && [ "$device" = "$before" ]
+}
+
+# One that is still starting.
+kill_starting() {
+    local starting status=0
+    forebay attach v --via "$via" --foreground >/tmp/starting 2>&1 &
+    starting=$!
+    sleep "$1"
+    kill -KILL "$starting"
+    wait "$starting" 2>/dev/null || status=$?
+    cat /tmp/starting
+    # By the signal, and not by itself before.
+    [ "$status" -eq 137 ]
+}
+
+# As a service manager does: it waits for who has the device mounted, until it is told once more.
+told_twice() {
+    local pid
+    pid=$(daemon)
+    kill "$pid" && within 60 grep -q "waiting: .*mounted on" /run/forebay/v.log || return 1
+    kill "$pid" && within 60 ended "$pid"
+}
+
+# Another version of the program is another file.
+attach_next() {
+    cp /vm/bin/forebay /tmp/next &&
+        device=$(/tmp/next attach v --via "$via") && [ "$(readlink "/proc/$(daemon)/exe")" = /tmp/next ]
+}
+
+# users_begin KIND: a fresh filesystem under users who note what was promised, and fio besides.
+users_begin() {
+    must "$1: a filesystem is made" make_fs "$1" "$device"
+    must "$1: it mounts" mount_fs "$device"
+    new_ledger 2>/dev/null
+    load
+    files
+}
+
+users_end() {
+    check "$1: who wrote files found all as it was written" verified
+    check "$1: no user met an error" end_load
+    check "$1: nor did the kernel" no_errors
+}
+
+# killed KIND ROUND
+killed() {
+    must "$1, $2: the device is busy" within 120 busy
+    must "$1, $2: the daemon is killed" kill_daemon
+    check "$1, $2: the device waits" within 60 waits
+    must "$1, $2: who writes waits, too" writes
+}
+
+# in_order KIND: with nobody else at /mnt.
+in_order() {
+    must "$1: it unmounts" umount_fs
+    must "$1: it is in order" check_fs "$1" "$device"
+    must "$1: it mounts again" mount_fs "$device"
+    must "$1: what fsync promised is there" users verify
+}
+
+# Writes a file past the page cache: acknowledged, and never flushed.
+unflushed() {
+    dd if=/dev/urandom of=/tmp/direct bs=4k count=24 2>/dev/null &&
+        dd if=/dev/zero of=/mnt/direct bs=4k count=24 conv=fsync 2>/dev/null &&
+        dd if=/tmp/direct of=/mnt/direct bs=4k oflag=direct conv=notrunc
+}
+
+as_written() {
+    dd if=/mnt/direct of=/tmp/found bs=4k iflag=direct && cmp /tmp/found /tmp/direct
 }

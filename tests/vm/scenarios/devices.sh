@@ -16,7 +16,7 @@ a=$(disk a) b=$(disk b) c=$(disk c) d=$(disk d)
 # life WHAT DATA LOG
 life() {
     must "$1: a volume is made" create "$2" "$3"
-    must "$1: it is attached" attach
+    must "$1: it is attached" attach_mortal
     check "$1: the data device is held" refused busy mount -t ext4 "$2" /mnt
     must "$1: a filesystem is made" make_fs ext4 "$device"
     must "$1: it mounts" mount_fs "$device"

@@ -35,6 +35,10 @@ first=$device
 must "the daemon is killed" kill_daemon
 check "while the dead device is mounted none is attached" \
     refused "$first is still in use: mounted on /mnt" attach
+modprobe ublk_drv
+via=ublk
+check "nor one of another kind" refused "$first is still in use: mounted on /mnt" attach
+via=nbd
 must "the dead device unmounts" umount_fs
 must "it is attached again" attach
 check "as the same device" test "$device" = "$first"
