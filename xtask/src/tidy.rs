@@ -104,3 +104,11 @@ pub(crate) fn print_sizes() -> Result<bool> {
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_tree_is_tidy() {
+        assert!(super::run().unwrap(), "see the problems above");
+    }
+}

@@ -21,6 +21,8 @@ fn run(program: &Path, args: &[&str]) -> Output {
         .env("PATH", std::env::join_paths(paths).expect("no colons"))
         .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
         .env("SLEDS_TEST_DIR", env!("CARGO_TARGET_TMPDIR"))
+        // As all else that is tested, and from what is built already.
+        .env("MATURIN_PEP517_ARGS", "--profile dev")
         .output();
     output.unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
