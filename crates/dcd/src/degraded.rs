@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut, DeviceError, Durability, Op, Result};
 use forebay_log::{Addr, RangeKind};
-use forebay_units::Line;
+use forebay_units::{Line, SegmentSeq};
 use futures_util::future::{Either, select};
 
 use crate::engine::{Engine, sectors};
@@ -94,9 +94,10 @@ impl Engine {
                 unreadable += bytes_of(&pieces);
                 continue;
             }
+            let given_up = self.faults.borrow().gives_up_before();
             let (asked, mut loaded) = (pieces.len(), self.load(pieces, Priority::Rescue).await);
             left |= loaded.stopped;
-            self.consider_giving_up(&mut loaded);
+            self.consider_giving_up(&mut loaded, given_up);
             left |= !self.settle_home(loaded.sound, &mut progress).await;
             self.give_up(&loaded.damaged);
             unreadable += bytes_of(&loaded.unreadable);
@@ -212,12 +213,20 @@ impl Engine {
         }
     }
 
-    /// What cannot be read is lost once an administrator has said so; it was just tried again.
-    pub(crate) fn consider_giving_up(&self, loaded: &mut LoadedPieces) {
-        if self.faults.borrow().gives_up() && !loaded.unreadable.is_empty() {
+    /// What cannot be read in the segments before `before` is lost, if an administrator said so when it
+    /// had not been tried yet.
+    pub(crate) fn consider_giving_up(&self, loaded: &mut LoadedPieces, before: Option<SegmentSeq>) {
+        let Some(before) = before else {
+            return;
+        };
+        let (ring, tail) = (self.log.ring(), self.log.tail());
+        let unreadable = std::mem::take(&mut loaded.unreadable);
+        let given_up = |piece: &Piece| ring.segment_of(piece.addr, tail) < before;
+        let (lost, left): (Vec<Piece>, Vec<Piece>) = unreadable.into_iter().partition(given_up);
+        loaded.damaged.extend(lost);
+        loaded.unreadable = left;
+        if loaded.unreadable.is_empty() {
             loaded.error = None;
-            let unreadable = std::mem::take(&mut loaded.unreadable);
-            loaded.damaged.extend(unreadable);
         }
     }
 

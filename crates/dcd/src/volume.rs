@@ -181,7 +181,8 @@ impl Volume {
         let held_up = engine.rescue.borrow().is_under_way();
         let to_be_read = engine.faults.borrow().gives_up_from(engine.log.tail());
         let given_up = to_be_read && !engine.keeps_all();
-        engine.faults.borrow().unreadable > 0 || given_up || held_up
+        let faults = engine.faults.borrow();
+        faults.gives_up() && faults.unreadable > 0 || given_up || held_up
     }
 
     /// Why a drain that does not end does not end.

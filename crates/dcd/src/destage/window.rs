@@ -52,6 +52,8 @@ impl From<DeviceError> for Failure {
 /// A window whose live data has been read.
 pub(super) struct Ready {
     pub(super) window: Range<SegmentSeq>,
+    /// Before which segment what cannot be read was to be given up when it was read.
+    pub(super) given_up: Option<SegmentSeq>,
     pub(super) loaded: LoadedPieces,
 }
 
@@ -89,9 +91,13 @@ struct CarriedMarks {
 }
 
 impl Engine {
-    /// The segments to take from `start` on: as many as the window holds, none that is not durable.
+    /// The segments to take from `start` on: as many as the window holds, none that is not durable, and
+    /// none that was written since older ones were given up.
     pub(super) fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
-        let limit = self.log.destage_limit();
+        let given_up = self.faults.borrow().gives_up_before();
+        let given_up = given_up.filter(|before| start < *before);
+        let durable = self.log.destage_limit();
+        let limit = given_up.map_or(durable, |before| before.min(durable));
         let ring = self.log.ring();
         let rate = self.pace.borrow().rate_assumed() / f64::from(ring.segment_bytes);
         let most = match self.refused.borrow().narrow {
@@ -108,9 +114,11 @@ impl Engine {
 
     pub(super) async fn read_window(&self, start: SegmentSeq, urgent: bool) -> Ready {
         let window = self.window(start);
+        let given_up = self.faults.borrow().gives_up_before();
         let pieces = self.live_in_window(&window).await;
         Ready {
             window,
+            given_up,
             loaded: self.load(pieces, Priority::of_destaging(urgent)).await,
         }
     }
@@ -122,13 +130,17 @@ impl Engine {
         urgent: bool,
         thorough: bool,
     ) -> Result<Written, Failure> {
-        let Ready { window, mut loaded } = ready;
+        let Ready {
+            window,
+            given_up,
+            mut loaded,
+        } = ready;
         if loaded.stopped {
             return Err(Failure::Stopped);
         }
         let all_read = loaded.unreadable.is_empty();
         self.faults.borrow_mut().was_read(window.start, all_read);
-        self.consider_giving_up(&mut loaded);
+        self.consider_giving_up(&mut loaded, given_up);
         self.faults.borrow_mut().unreadable = bytes_of(&loaded.unreadable);
         if let Some(error) = loaded.error {
             return Err(Failure::Unreadable(error));

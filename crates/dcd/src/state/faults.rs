@@ -74,6 +74,12 @@ impl Faults {
         self.give_up_before.is_some()
     }
 
+    /// Before which segment what cannot be read is to be given up, if it is: what was written since nobody
+    /// has given up.
+    pub(crate) fn gives_up_before(&self) -> Option<SegmentSeq> {
+        self.give_up_before
+    }
+
     /// True if segments from `tail` on are to be read first, and what cannot be read of them given up.
     pub(crate) fn gives_up_from(&self, tail: SegmentSeq) -> bool {
         self.give_up_before.is_some_and(|before| tail < before)

@@ -120,6 +120,39 @@ fn what_cannot_be_read_is_lost_when_an_administrator_says_so_and_is_read_once_mo
     });
 }
 
+/// Found by the simulator: a window of segments holds older and newer ones, and all of it was given up.
+#[test]
+fn what_was_written_after_the_word_to_give_up_is_not_given_up() {
+    for log_fails in [false, true] {
+        let world = world();
+        let (rt, log, data) = world.parts();
+        world.with_volume(AttachOptions::default(), move |volume| async move {
+            write(&volume, 1, 64 * LINE, 60 * LINE).await;
+            volume.flush().await.unwrap();
+            let (clock, hour) = (rt.clone(), rt.now().plus(HOUR));
+            let (writes, its) = (Rc::new(Cell::new(true)), Rc::clone(&log));
+            let takes = Rc::clone(&writes);
+            its.fail(move |op, _| (op == Op::Read || !takes.get()) && clock.now() < hour);
+            rt.sleep(Duration::from_secs(10)).await;
+            assert!(volume.has_to_give_up());
+            volume.give_up_unreadable();
+            // So much that the first of it does not stay in memory.
+            write(&volume, 2, 500 * LINE, 120 * LINE).await;
+            volume.flush().await.unwrap();
+            if log_fails {
+                writes.set(false);
+                write(&volume, 3, 900 * LINE, LINE).await;
+            }
+            rt.sleep(2 * HOUR).await;
+            let lost = volume.status().damaged_bytes;
+            assert_eq!(lost, 60 * LINE, "and nothing that was written since");
+            let drained = volume.drain().await;
+            assert!(matches!(drained, Err(DrainError::Lost(_))), "{drained:?}");
+            assert!(holds(&data.now(), 2, 500 * LINE, 120 * LINE));
+        });
+    }
+}
+
 /// A log with much that lies apart, which takes nothing from now on, and then one user.
 fn waits_for_a_rescue(fault: impl FnOnce(&World) + 'static) -> Duration {
     let world = world();
