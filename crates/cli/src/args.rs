@@ -221,7 +221,8 @@ pub(crate) struct ServeArgs {
     /// With flush a ublk device ends with its daemon.
     #[arg(long, value_name = "WHEN")]
     pub(crate) durability: Option<Acknowledge>,
-    /// How long data that nobody flushed may wait for the log [default: 50ms].
+    /// How long data that nobody flushed may wait for the log [default: 500ms where log and data are on
+    /// one disk, else 50ms].
     #[arg(long, value_name = "TIME")]
     pub(crate) max_delay: Option<TimeSpan>,
     /// How long requests wait for a device that fails before they fail too [default: 60s]. It is tried

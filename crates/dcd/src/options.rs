@@ -74,6 +74,22 @@ pub struct AttachOptions {
     pub accept_changed: bool,
 }
 
+impl AttachOptions {
+    /// For a log on the data's own disk. One arm has to do both: each write to the log takes it away from who
+    /// reads, and a large write would be written twice. So what nobody flushes is gathered for as long as the paper
+    /// lets it wait ("several hundreds of milliseconds", Reliability and File System Integrity), and writes from
+    /// the paper's size on go past the log (Writes).
+    #[must_use]
+    pub fn on_one_disk() -> AttachOptions {
+        AttachOptions {
+            max_delay: Duration::from_millis(500),
+            bypass: Some(ByteLen::kib(64)),
+            ..AttachOptions::default()
+        }
+    }
+}
+
+/// For a log on a disk of its own.
 impl Default for AttachOptions {
     fn default() -> AttachOptions {
         AttachOptions {

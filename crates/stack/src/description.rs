@@ -317,7 +317,8 @@ const OPTIONS: [(&str, &str, &str); 10] = [
     (
         "max-delay",
         "50ms",
-        "# How long data that nobody flushed may wait before it goes to the log.",
+        "# How long data that nobody flushed may wait before it goes to the log. Default: 500ms where log\n\
+         # and data are parts of one device or on one disk, else 50ms.",
     ),
     (
         "patience",

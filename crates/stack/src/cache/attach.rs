@@ -8,11 +8,7 @@ use forebay_units::ByteLen;
 
 use super::in_use::Cache;
 use crate::layer::Layer;
-use crate::{Bypass, Pair, StackError};
-
-/// What large writes bypass where log and data share one disk: the paper's size (its section on
-/// large requests). Logging them there would make the one arm write them twice.
-const BYPASS_SHARED: ByteLen = ByteLen::kib(64);
+use crate::{Bypass, CacheOptions, Pair, StackError};
 
 /// What to put up with when attaching.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,7 +39,7 @@ pub async fn attach(
     accept: Accept,
     witness: Option<Rc<dyn Witness>>,
 ) -> Result<Attached, StackError> {
-    let settings = settings(&pair, accept);
+    let settings = settings(&pair.options, pair.shared, accept);
     let acknowledge = settings.acknowledge;
     let Pair {
         log,
@@ -88,9 +84,12 @@ fn found(report: AttachReport) -> Vec<String> {
     notes
 }
 
-fn settings(pair: &Pair, accept: Accept) -> AttachOptions {
-    let options = &pair.options;
-    let defaults = AttachOptions::default();
+/// What is left open is as it suits a log on the data's own disk (`shared`) or on another.
+fn settings(options: &CacheOptions, shared: bool, accept: Accept) -> AttachOptions {
+    let defaults = match shared {
+        true => AttachOptions::on_one_disk(),
+        false => AttachOptions::default(),
+    };
     AttachOptions {
         acknowledge: options.durability.unwrap_or_default(),
         max_delay: options.max_delay.map_or(defaults.max_delay, |span| span.0),
@@ -98,10 +97,39 @@ fn settings(pair: &Pair, accept: Accept) -> AttachOptions {
         bypass: match options.bypass {
             Some(Bypass::Off) => None,
             Some(Bypass::From(size)) => Some(size),
-            None => pair.shared.then_some(BYPASS_SHARED),
+            None => defaults.bypass,
         },
         map_memory: options.map_memory.unwrap_or(defaults.map_memory),
         accept_loss: accept.loss,
         accept_changed: accept.changed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What becomes of how long writes may wait, and of where they bypass the log.
+    fn set(options: &CacheOptions, shared: bool) -> (Duration, Option<ByteLen>) {
+        let settings = settings(options, shared, Accept::default());
+        (settings.max_delay, settings.bypass)
+    }
+
+    #[test]
+    fn on_one_disk_the_log_is_written_more_seldom_and_not_by_large_writes_unless_told_otherwise() {
+        let open = CacheOptions::default();
+        assert_eq!(set(&open, false), (Duration::from_millis(50), None));
+        let on_one_disk = (Duration::from_millis(500), Some(ByteLen::kib(64)));
+        assert_eq!(set(&open, true), on_one_disk);
+        let said = CacheOptions {
+            max_delay: Some("20ms".parse().unwrap()),
+            bypass: Some(Bypass::Off),
+            ..CacheOptions::default()
+        };
+        for shared in [false, true] {
+            assert_eq!(set(&said, shared), (Duration::from_millis(20), None));
+        }
     }
 }
