@@ -83,6 +83,8 @@ pub(crate) enum Command {
     /// of writing, recovers, checks everything, and prints a table. Takes about three minutes.
     /// Without root it does the same at block level over NBD.
     Try(TryArgs),
+    /// Measure what is gained, on this machine.
+    Bench(BenchArgs),
     /// Make a volume of a data device and a log device.
     ///
     /// Formats the log device only; nothing is written to the data device. Writes the volume's
@@ -174,6 +176,41 @@ pub(crate) struct TryArgs {
     /// are. Without options: with cache=read,queue=elevator.
     #[arg(long, value_name = "MODEL", default_value = "barracuda")]
     pub(crate) disk: TryDisk,
+    /// Where to make the scratch directory (default: ./target, else $TMPDIR, else /var/tmp).
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<std::path::PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) what: Bench,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Bench {
+    /// Repeat the experiments of the paper that the write cache is from.
+    ///
+    /// Nightingale, Hu and Yang, USENIX 1999, section 4: users who untar, copy and remove, the bandwidth
+    /// of requests of each size, the maximum possible speedup and the share of it that is reached,
+    /// response times; and what sizes, orders of destaging and idle thresholds make of it. Writes
+    /// report.md and its figures, the paper's values beside ours. Most of it runs on a virtual clock.
+    /// As root, users also work on real filesystems on emulated disks, which takes some ten minutes, or three
+    /// with --quick; all else takes one.
+    PaperDcd(PaperDcdArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PaperDcdArgs {
+    /// Measure a part of it only.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Leave out the real filesystems: what is left is the same on every machine.
+    #[arg(long)]
+    pub(crate) virtual_only: bool,
+    /// Where the report goes.
+    #[arg(long, short, value_name = "DIR", default_value = "forebay-bench")]
+    pub(crate) output: std::path::PathBuf,
     /// Where to make the scratch directory (default: ./target, else $TMPDIR, else /var/tmp).
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<std::path::PathBuf>,

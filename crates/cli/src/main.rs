@@ -3,7 +3,7 @@
 //! `args.rs` is what users type, `commands/` what happens then, one file a command. An attached
 //! volume is a process of its own, in `daemon/`, which the other commands reach through its control
 //! socket (crate `control`, `client.rs`). `watch/` is `status --watch` on a terminal, `scratch/` is
-//! `forebay try`.
+//! `forebay try` and what of `forebay bench` needs real filesystems.
 //!
 //! What holds throughout:
 //! - A command either does what it was told or says in one line what is in the way, and leaves
@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use args::{Cli, Command};
+use args::{Bench, Cli, Command};
 use failure::{Failure, Outcome};
 
 fn main() -> ExitCode {
@@ -70,6 +70,9 @@ fn start_logging(cli: &Cli) {
 fn run(command: Command) -> Outcome<u8> {
     match command {
         Command::Try(args) => scratch::run(args),
+        Command::Bench(args) => match args.what {
+            Bench::PaperDcd(args) => scratch::paper::run(args),
+        },
         Command::Create(args) => commands::create::run(args),
         Command::Attach(args) => commands::attach::run(args),
         Command::List(args) => commands::list::run(&args),

@@ -21,27 +21,27 @@ pub(crate) fn man(dir: Option<&Path>) -> Outcome {
     command.build();
     match dir {
         None => output::all(&page(command, "forebay")?),
-        Some(dir) => write_pages(command, dir),
+        Some(dir) => write_pages(&command, dir),
     }
 }
 
-/// One page for the program and one for each command.
-fn write_pages(command: Command, dir: &Path) -> Outcome {
-    let cannot = |error: std::io::Error| {
-        Failure::io(format!("cannot write pages to {}: {error}", dir.display()))
-    };
-    fs::create_dir_all(dir).map_err(cannot)?;
-    let commands: Vec<Command> = command
-        .get_subcommands()
-        .filter(|command| command.get_name() != "help")
-        .cloned()
-        .collect();
-    fs::write(dir.join("forebay.1"), page(command, "forebay")?).map_err(cannot)?;
-    for command in commands {
-        let name = format!("forebay-{}", command.get_name());
-        fs::write(dir.join(format!("{name}.1")), page(command, &name)?).map_err(cannot)?;
+/// One page for the program and one for each command, and for each of its own commands.
+fn write_pages(command: &Command, dir: &Path) -> Outcome {
+    fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
+    write_page(command, "forebay", dir)
+}
+
+fn write_page(command: &Command, name: &str, dir: &Path) -> Outcome {
+    let commands = command.get_subcommands();
+    for inner in commands.filter(|inner| inner.get_name() != "help") {
+        write_page(inner, &format!("{name}-{}", inner.get_name()), dir)?;
     }
-    Ok(())
+    let page = page(command.clone(), name)?;
+    fs::write(dir.join(format!("{name}.1")), page).map_err(|error| cannot_write(dir, &error))
+}
+
+fn cannot_write(dir: &Path, error: &std::io::Error) -> Failure {
+    Failure::io(format!("cannot write pages to {}: {error}", dir.display()))
 }
 
 fn page(command: Command, name: &str) -> Outcome<Vec<u8>> {

@@ -28,9 +28,9 @@ const FILES: u32 = 500;
 /// Files each user writes with fsync in the measured phase.
 const MAILS: u32 = 100;
 /// With directories written at once when they change, as the paper's filesystem did, ...
-const SYNCHRONOUS: &str = "dirsync";
+pub(super) const SYNCHRONOUS: &str = "dirsync";
 /// ... or as ext4 does it by itself.
-const USUAL: &str = "defaults";
+pub(super) const USUAL: &str = "defaults";
 
 pub(super) fn run(context: &Context, report: &mut Report) -> Outcome {
     let at = context.scratch.subdir("mnt")?;
@@ -130,7 +130,7 @@ fn phases(context: &Context, dir: &Path) -> Outcome<Times> {
 }
 
 /// All users at once, then a sync; how long both took.
-fn together(
+pub(super) fn together(
     dir: &Path,
     users: u32,
     each: &(dyn Fn(u32) -> io::Result<()> + Sync),

@@ -6,12 +6,15 @@
 //! nothing that was flushed is missing, neither in the volume nor, after a detach, on the data image
 //! alone. The disks are emulated ones, unless told otherwise.
 //!
+//! `paper.rs` has users do the same on real filesystems for `forebay bench paper-dcd`.
+//!
 //! The work is done on a thread of its own, so that a signal can be heard: it sets [`Stop`], and the
 //! work comes to its end through its ordinary way out, which cleans up.
 
 mod blocks;
 mod drive;
 mod filesystem;
+pub(crate) mod paper;
 mod place;
 mod raw_server;
 mod report;
@@ -66,6 +69,8 @@ struct Context {
     stop: Stop,
     /// The disk that is emulated under the images, if one is.
     disk: Option<Model>,
+    /// Whether filesystems are made with a journal.
+    journal: bool,
     scratch: Scratch,
     /// Sizes of a data device and of a log.
     data_bytes: u64,
@@ -110,7 +115,7 @@ impl Context {
 }
 
 pub(crate) fn run(args: TryArgs) -> Outcome {
-    let ok = on_ring(|_, ring| async move { until_done_or_signal(&ring, args).await })?;
+    let ok = stoppable(move |stop| work(args, stop))?;
     if ok {
         Ok(())
     } else {
@@ -118,14 +123,24 @@ pub(crate) fn run(args: TryArgs) -> Outcome {
     }
 }
 
-async fn until_done_or_signal(ring: &Rc<Ring>, args: TryArgs) -> Outcome<bool> {
+/// Does `work` on a thread of its own, which a signal tells to stop.
+fn stoppable<T: Send + 'static>(
+    work: impl FnOnce(Stop) -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
+    on_ring(|_, ring| async move { until_done_or_signal(&ring, work).await })
+}
+
+async fn until_done_or_signal<T: Send + 'static>(
+    ring: &Rc<Ring>,
+    work: impl FnOnce(Stop) -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
     // Before the worker is started, which must not be ended by them.
     let signals = Signals::new(ring).map_err(Failure::io)?;
     let (reader, writer) = pipe().map_err(Failure::io)?;
     let stop = Stop::default();
     let theirs = stop.clone();
     let worker = std::thread::spawn(move || {
-        let result = work(args, theirs);
+        let result = work(theirs);
         // Closing it wakes the waiting side.
         drop(writer);
         result
@@ -159,6 +174,7 @@ fn work(args: TryArgs, stop: Stop) -> Outcome<bool> {
     let mut context = Context {
         users: args.users,
         stop,
+        journal: disk.is_none(),
         disk,
         scratch: Scratch::new(args.dir.as_deref(), args.keep, need)?,
         data_bytes,

@@ -1,4 +1,4 @@
-//! What `try` found: a table of times, and a list of checks.
+//! What was found: a table of times, and a list of checks.
 
 use std::time::Duration;
 
@@ -25,6 +25,11 @@ impl Report {
     /// Adds a line below the table.
     pub(super) fn note(&mut self, text: String) {
         self.notes.push(text);
+    }
+
+    /// The lines below the table.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Adds a check and says at once how it went.

@@ -81,7 +81,7 @@ impl Setup {
             part: (at > 0).then_some(at..at + len),
         };
         if filesystem {
-            make_filesystem(&data, len, context.disk.is_none())?;
+            make_filesystem(&data, len, context.journal)?;
         }
         let model = context.disk.as_ref();
         let log = match shape {

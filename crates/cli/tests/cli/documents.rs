@@ -44,4 +44,7 @@ fn manual_pages_come_one_or_all() {
     let attach = std::fs::read_to_string(world.path("pages/forebay-attach.1")).unwrap();
     assert!(attach.contains("durability"), "{attach}");
     assert!(world.path("pages/forebay.1").exists());
+    let inner = std::fs::read_to_string(world.path("pages/forebay-bench-paper-dcd.1")).unwrap();
+    assert!(inner.contains("maximum possible speedup"), "{inner}");
+    assert!(!world.path("pages/forebay-bench-help.1").exists());
 }

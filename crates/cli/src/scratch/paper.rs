@@ -1,0 +1,217 @@
+//! `forebay bench paper-dcd`: the experiments of the paper that the cache is from.
+//!
+//! What runs on a virtual clock is the crate `experiments`'s. Here is what takes a real one: users who
+//! untar, copy and remove on real filesystems, on an emulated disk alone and on both shapes of the cache.
+
+use std::path::PathBuf;
+
+use forebay_experiments::{Circumstances, FilesystemRun, Scale, measure, write_report};
+
+use super::filesystem::{SYNCHRONOUS, USUAL, together};
+use super::place::Scratch;
+use super::raw_server::{Access, RawServer};
+use super::report::{Report, Times};
+use super::setup::{Setup, Shape, move_home};
+use super::system::{Loop, Mount, can_mount, check_filesystem};
+use super::tree::Tree;
+use super::writers::write_durably;
+use super::{Context, Stop, data_bytes, log_bytes, stoppable};
+use crate::args::{PaperDcdArgs, TryDisk};
+use crate::failure::{Failure, Outcome};
+use crate::output::result_line;
+
+/// The disk: of the family of the paper's, set as `try` does it.
+const DISK: &str = "barracuda";
+/// Users at a time, and files that each unpacks.
+const USERS: [u32; 2] = [4, 1];
+const FILES: u32 = 508;
+/// The same in a quick run.
+const USERS_QUICK: [u32; 1] = [4];
+const FILES_QUICK: u32 = 100;
+/// Of so many files that are unpacked, one is written with an fsync in the last phase.
+const FILES_A_MAIL: u32 = 5;
+
+/// How a filesystem is made and mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// As the paper's: no journal, and directories written at once.
+    Synchronous,
+    /// As it is by itself.
+    Journal,
+}
+
+impl Kind {
+    const ALL: [Kind; 2] = [Kind::Synchronous, Kind::Journal];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Synchronous => {
+                "ext4 without a journal, directories written at once (`dirsync`), like UFS"
+            }
+            Kind::Journal => "ext4 with its journal",
+        }
+    }
+
+    fn options(self) -> &'static str {
+        match self {
+            Kind::Synchronous => SYNCHRONOUS,
+            Kind::Journal => USUAL,
+        }
+    }
+}
+
+pub(crate) fn run(args: PaperDcdArgs) -> Outcome {
+    let report = stoppable(move |stop| work(&args, &stop))?;
+    result_line!("{}", report.display());
+    Ok(())
+}
+
+fn work(args: &PaperDcdArgs, stop: &Stop) -> Outcome<PathBuf> {
+    let circumstances = Circumstances::begin();
+    let scale = match args.quick {
+        true => Scale::Quick,
+        false => Scale::Full,
+    };
+    let measured = measure(scale, |what| {
+        eprintln!("forebay: {what}");
+        !stop.is_set()
+    });
+    stop.check()?;
+    let measured = measured.map_err(|error| Failure::general(format!("{error:#}")))?;
+    let filesystems = filesystems(args, stop)?;
+    let filesystems = filesystems.as_deref().map_err(String::as_str);
+    write_report(&args.output, &circumstances, &measured, filesystems)
+        .map_err(|error| Failure::io(format!("{error:#}")))
+}
+
+/// What users take on each filesystem, or why that was not measured.
+fn filesystems(args: &PaperDcdArgs, stop: &Stop) -> Outcome<Result<Vec<FilesystemRun>, String>> {
+    if args.virtual_only {
+        return Ok(Err("left out by `--virtual-only`".into()));
+    }
+    if let Err(why) = can_mount() {
+        return Ok(Err(why));
+    }
+    let (users, files): (&[u32], u32) = match args.quick {
+        true => (&USERS_QUICK, FILES_QUICK),
+        false => (&USERS, FILES),
+    };
+    let mut runs = Vec::new();
+    for kind in Kind::ALL {
+        for users in users {
+            let context = context(args, stop, *users, kind)?;
+            runs.push(one(&context, kind, files)?);
+        }
+    }
+    Ok(Ok(runs))
+}
+
+fn context(args: &PaperDcdArgs, stop: &Stop, users: u32, kind: Kind) -> Outcome<Context> {
+    let disk = match DISK.parse() {
+        Ok(TryDisk::Model(model)) => Some(model),
+        Ok(TryDisk::None) => None,
+        Err(error) => return Err(Failure::usage(error)),
+    };
+    let (data_bytes, log_bytes) = (data_bytes(users), log_bytes(disk.as_ref()));
+    Ok(Context {
+        users,
+        stop: stop.clone(),
+        disk,
+        journal: kind == Kind::Journal,
+        scratch: Scratch::new(args.dir.as_deref(), false, data_bytes + log_bytes)?,
+        data_bytes,
+        log_bytes,
+    })
+}
+
+/// Measures one filesystem in all shapes.
+fn one(context: &Context, kind: Kind, files: u32) -> Outcome<FilesystemRun> {
+    let (mut report, mut shapes) = (Report::default(), Vec::new());
+    for shape in Shape::ALL {
+        eprintln!(
+            "forebay: {}, users: {}, {}",
+            kind.name(),
+            context.users,
+            shape.name()
+        );
+        let setup = Setup::new(context, shape, true)?;
+        let times = on_shape(context, &mut report, (kind, files), (shape, &setup))?;
+        let times = times
+            .into_iter()
+            .map(|(name, took)| (name.to_owned(), took));
+        shapes.push((shape.name().to_owned(), times.collect()));
+        setup.remove(context);
+    }
+    if !report.all_passed() {
+        return Err(Failure::general("a check failed; see above"));
+    }
+    Ok(FilesystemRun {
+        filesystem: kind.name().into(),
+        users: context.users,
+        files,
+        shapes,
+        notes: report.notes().to_vec(),
+    })
+}
+
+fn on_shape(
+    context: &Context,
+    report: &mut Report,
+    (kind, files): (Kind, u32),
+    (shape, setup): (Shape, &Setup),
+) -> Outcome<Times> {
+    let Some(volume) = setup.volume(context, shape)? else {
+        let access = Access::Loop(context.scratch.subdir("run")?);
+        let server = RawServer::start(&setup.spec, access)?;
+        let device = server.at().display().to_string();
+        let times = programs(context, kind, files, &device)?;
+        context.note_lateness(report, server.stop()?);
+        return Ok(times);
+    };
+    let device = volume.attach("loop")?;
+    let times = programs(context, kind, files, &device)?;
+    move_home(report, shape, &volume)?;
+    let alone = Loop::over(&setup.data)?;
+    let what = format!("fsck finds the data of the {} clean", shape.name());
+    report.check(what, check_filesystem(alone.device()));
+    Ok(times)
+}
+
+/// Runs the programs, one after the other, each on a filesystem of which nothing is in memory.
+fn programs(context: &Context, kind: Kind, files: u32, device: &str) -> Outcome<Times> {
+    let at = context.scratch.subdir("mnt")?;
+    let users = context.users;
+    let trees: Vec<Tree> = (0..users)
+        .map(|user| Tree::generate(user.into(), files.into()))
+        .collect();
+    let home = |user: u32| at.join(format!("user{user}"));
+    let mut times = Times::new();
+    let mut program =
+        |name: &'static str, each: &(dyn Fn(u32) -> std::io::Result<()> + Sync)| -> Outcome {
+            context.stop.check()?;
+            let mount = Mount::new(device, at.clone(), kind.options())?;
+            let took = together(mount.path(), users, each)
+                .map_err(|error| Failure::io(format!("{name} failed: {error}")))?;
+            mount.unmount()?;
+            eprintln!("forebay:   {name}: {:.1} s", took.as_secs_f64());
+            times.push((name, took));
+            Ok(())
+        };
+    program("untar", &|user| {
+        trees[user as usize].unpack(&home(user).join("tree"))
+    })?;
+    program("copy", &|user| {
+        trees[user as usize].copy(&home(user).join("tree"), &home(user).join("copy"))
+    })?;
+    program("remove", &|user| {
+        std::fs::remove_dir_all(home(user).join("tree"))
+    })?;
+    program("small files, fsync each", &|user| {
+        let mail = home(user).join("mail");
+        std::fs::create_dir_all(&mail)?;
+        let content = [user as u8; 4096];
+        let mut names = 0..files / FILES_A_MAIL;
+        names.try_for_each(|n| write_durably(&mail.join(n.to_string()), &content))
+    })?;
+    Ok(times)
+}

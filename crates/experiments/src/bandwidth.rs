@@ -1,0 +1,103 @@
+//! Figure 10: what random writes of each size come to.
+
+use std::rc::Rc;
+
+use anyhow::Result;
+use forebay_device::{Buf, BufMut, Device, Durability};
+use forebay_rng::Rng;
+use forebay_rt::Rt;
+
+use crate::disks::{Setup, Shape, virtually};
+use crate::scale::Scale;
+
+/// Sizes of the requests, in KiB.
+pub(crate) const SIZES: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+/// What is written with each: 20 MB, as in the paper, or less.
+const AMOUNT: u64 = 20_000_000;
+const AMOUNT_QUICK: u64 = 5_000_000;
+/// The transfers of the paper's log, in KiB.
+pub(crate) const SEGMENT_KIB: u64 = 128;
+
+/// A curve of figure 10.
+#[derive(Clone, Debug)]
+pub(crate) struct Curve {
+    pub(crate) name: String,
+    /// Bytes a second, for each of [`SIZES`].
+    pub(crate) rates: Vec<f64>,
+}
+
+impl Curve {
+    /// Bytes a second in requests of a size in [`SIZES`].
+    pub(crate) fn rate(&self, kib: u64) -> f64 {
+        let at = SIZES.iter().position(|size| *size == kib);
+        at.map_or(f64::NAN, |at| self.rates[at])
+    }
+
+    /// How many times as fast the log's transfers are as requests of this size.
+    pub(crate) fn ratio(&self, kib: u64) -> f64 {
+        self.rate(SEGMENT_KIB) / self.rate(kib)
+    }
+}
+
+/// All curves, the plain disk's first.
+pub(crate) fn curves(scale: Scale) -> Result<Vec<Curve>> {
+    let mut curves = Vec::new();
+    for shape in Shape::REAL {
+        curves.push(curve(shape.name(), Setup::of(shape), scale)?);
+    }
+    let own_bus = Setup {
+        own_bus: true,
+        ..Setup::of(Shape::Plain)
+    };
+    curves.push(curve("plain disk, bus of 5 MB/s", own_bus, scale)?);
+    Ok(curves)
+}
+
+fn curve(name: &str, setup: Setup, scale: Scale) -> Result<Curve> {
+    let amount = match scale {
+        Scale::Full => AMOUNT,
+        Scale::Quick => AMOUNT_QUICK,
+    };
+    let each = SIZES.iter().map(|kib| {
+        let size = kib << 10;
+        virtually(move |rt| async move {
+            let opened = setup.open(&rt).await?;
+            rate(&rt, opened.device, size, amount.div_ceil(size)).await
+        })
+    });
+    Ok(Curve {
+        name: name.to_owned(),
+        rates: each.collect::<Result<_>>()?,
+    })
+}
+
+/// Writes at random, one request after the other, until all is durable.
+async fn rate(rt: &Rt, device: Rc<dyn Device>, size: u64, requests: u64) -> Result<f64> {
+    let random = Rng::new(1);
+    let content: Buf = BufMut::copy_of(&random.bytes(size as usize)).freeze();
+    let places = device.geometry().len / size;
+    let began = rt.now();
+    for _ in 0..requests {
+        let at = random.below(places) * size;
+        device.write(at, content.clone(), Durability::Flush).await?;
+    }
+    device.flush().await?;
+    Ok((requests * size) as f64 / rt.now().since(began).as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn larger_requests_are_faster_on_a_disk_and_small_ones_are_not_slow_in_a_log() {
+        let plain = curve("", Setup::of(Shape::Plain), Scale::Quick).unwrap();
+        assert!(
+            plain.rates.windows(2).all(|pair| pair[0] < pair[1]),
+            "{plain:?}"
+        );
+        assert!(plain.ratio(1) > 30.0, "{plain:?}");
+        let log = curve("", Setup::of(Shape::Physical), Scale::Quick).unwrap();
+        assert!(log.rate(4) > 5.0 * plain.rate(4), "{log:?}");
+    }
+}

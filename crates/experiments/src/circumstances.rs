@@ -1,0 +1,72 @@
+//! What a measurement has to say of where and when it was made.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The machine, its load and the program, at the beginning.
+pub struct Circumstances {
+    load: String,
+}
+
+impl Circumstances {
+    /// Notes how busy the machine is before anything is measured.
+    pub fn begin() -> Circumstances {
+        Circumstances { load: load() }
+    }
+
+    /// All of it as Markdown, with how busy the machine is now.
+    pub(crate) fn text(&self) -> String {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        format!(
+            "Machine: Linux {}, {cores} cores. Load averages (1, 5, 15 minutes) at the beginning {}, at \
+             the end {}. Forebay {}, commit {}{}.",
+            first_line("/proc/sys/kernel/osrelease"),
+            self.load,
+            load(),
+            env!("CARGO_PKG_VERSION"),
+            commit().unwrap_or_else(|| "not known".into()),
+            match cfg!(debug_assertions) {
+                true => ", built for development",
+                false => "",
+            }
+        )
+    }
+}
+
+fn first_line(path: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().next().unwrap_or("?").to_owned()
+}
+
+fn load() -> String {
+    let line = first_line("/proc/loadavg");
+    let numbers: Vec<&str> = line.split_whitespace().take(3).collect();
+    numbers.join(" ")
+}
+
+/// The commit of the tree that the program lies in, if it lies in one.
+fn commit() -> Option<String> {
+    let program = std::env::current_exe().ok()?;
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(program.parent().unwrap_or(Path::new("/")))
+        .args(["describe", "--always", "--dirty", "--exclude", "*"])
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machine_load_and_commit_are_said() {
+        let text = Circumstances::begin().text();
+        for part in ["Linux ", " cores", "Load averages", "commit "] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

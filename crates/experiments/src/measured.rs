@@ -1,0 +1,218 @@
+//! All that is measured on the virtual clock.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use forebay_dcd::Acknowledge;
+
+use crate::bandwidth::{self, Curve};
+use crate::disks::{Setup, Shape, virtually};
+use crate::effects::{self, Sweep, Way};
+use crate::paper_cache::{PaperCache, Rules};
+use crate::scale::Scale;
+use crate::users::{PHASES, Phase, phases, who};
+
+/// How many users work at a time: those of figures 7 and 8, and more (figure 9's number is not in the
+/// text of the paper that is at hand).
+pub(crate) const USERS: [u64; 3] = [1, 4, 16];
+/// The users of the paper's section on the maximum possible speedup, and of figures 11 and 12.
+const PAPERS_USERS: u64 = 4;
+/// For how long writes may stay in memory, in ms: what the cache does by itself on a physical DCD (50) and on a
+/// logical one (500, about what the paper allows itself), among others.
+pub(crate) const DELAYS_MS: [u64; 7] = [50, 100, 200, 500, 1000, 2000, 5000];
+
+/// All figures measured on the virtual clock.
+pub struct Measured {
+    pub(crate) scale: Scale,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) curves: Vec<Curve>,
+    pub(crate) logs: Vec<Sweep>,
+    pub(crate) segments: Vec<Sweep>,
+    pub(crate) orders: Vec<Way>,
+    pub(crate) thresholds: Vec<Way>,
+}
+
+/// The three programs, run by a number of users on all that is compared.
+pub(crate) struct Run {
+    pub(crate) users: u64,
+    /// The plain disk, the logical DCD and the physical one; then the others.
+    pub(crate) columns: Vec<Column>,
+    /// The logical DCD with each of [`DELAYS_MS`].
+    pub(crate) delays: Vec<[Phase; 3]>,
+    /// On a device that takes writes in no time.
+    pub(crate) free: [Phase; 3],
+}
+
+/// What was measured on one of the things that are compared.
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) phases: [Phase; 3],
+}
+
+/// Measures. `step` is told what comes next, and says whether to go on.
+///
+/// # Errors
+/// If `step` says no, or a device fails, which emulated ones do not.
+pub fn measure(scale: Scale, mut step: impl FnMut(&str) -> bool) -> Result<Measured> {
+    let mut next = |what: &str| -> Result<()> {
+        ensure!(step(what), "stopped");
+        Ok(())
+    };
+    let mut runs = Vec::new();
+    for users in USERS {
+        let who = who(users);
+        next(&format!("untar, copy, remove by {who}, on a virtual clock"))?;
+        runs.push(run(users, scale)?);
+    }
+    next("bandwidth by the size of requests")?;
+    let curves = bandwidth::curves(scale)?;
+    next("sizes of the log")?;
+    let logs = effects::log_sizes(scale)?;
+    next("sizes of segments")?;
+    let segments = effects::segment_sizes(scale)?;
+    next("orders of destaging")?;
+    let orders = effects::orders(scale)?;
+    next("idle thresholds")?;
+    let thresholds = effects::thresholds(scale)?;
+    Ok(Measured {
+        scale,
+        runs,
+        curves,
+        logs,
+        segments,
+        orders,
+        thresholds,
+    })
+}
+
+fn run(users: u64, scale: Scale) -> Result<Run> {
+    let on = |setup: Setup| {
+        virtually(move |rt| async move {
+            let opened = setup.open(&rt).await?;
+            phases(&rt, opened, users, scale.every()).await
+        })
+    };
+    let mut columns = Vec::new();
+    for shape in Shape::REAL {
+        columns.push(Column {
+            name: shape.name().into(),
+            phases: on(Setup::of(shape))?,
+        });
+    }
+    for shape in [Shape::Logical, Shape::Physical] {
+        let setup = Setup {
+            acknowledge: Acknowledge::Write,
+            ..Setup::of(shape)
+        };
+        columns.push(Column {
+            name: format!("{}, each write durable", shape.name()),
+            phases: on(setup)?,
+        });
+    }
+    let at_once = Rules {
+        wait: Duration::ZERO,
+        ..Rules::PAPER
+    };
+    for (name, rules) in [("", Rules::PAPER), (", each segment at once", at_once)] {
+        columns.push(Column {
+            name: format!("the paper's own, modelled (logical){name}"),
+            phases: papers(users, rules, scale)?,
+        });
+    }
+    let delays = DELAYS_MS.map(|ms| {
+        on(Setup {
+            max_delay: Duration::from_millis(ms),
+            ..Setup::of(Shape::Logical)
+        })
+    });
+    Ok(Run {
+        users,
+        columns,
+        delays: delays.into_iter().collect::<Result<_>>()?,
+        free: on(Setup::of(Shape::Free))?,
+    })
+}
+
+/// The same on the model of the paper's own cache.
+fn papers(users: u64, rules: Rules, scale: Scale) -> Result<[Phase; 3]> {
+    virtually(move |rt| async move {
+        let opened = PaperCache::open(&rt, Setup::of(Shape::Logical), rules)?;
+        phases(&rt, opened, users, scale.every()).await
+    })
+}
+
+impl Measured {
+    /// Each program of each number of users.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = (&Run, usize)> {
+        let programs = |run| (0..PHASES.len()).map(move |program| (run, program));
+        self.runs.iter().flat_map(programs)
+    }
+
+    /// The run with the paper's number of users.
+    pub(crate) fn papers_run(&self) -> Option<&Run> {
+        self.runs.iter().find(|run| run.users == PAPERS_USERS)
+    }
+}
+
+impl Run {
+    pub(crate) fn plain(&self) -> &[Phase; 3] {
+        &self.columns[0].phases
+    }
+
+    /// The logical and the physical DCD.
+    pub(crate) fn caches(&self) -> &[Column] {
+        &self.columns[1..3]
+    }
+
+    /// What a program takes where writes take no time: no cache is faster, but for the order in which
+    /// reads happen to come.
+    pub(crate) fn least(&self, program: usize) -> f64 {
+        self.free[program].seconds
+    }
+
+    /// What a program takes at least as the paper reckons: reading and computing as they are, and all
+    /// that it writes at so many bytes a second.
+    pub(crate) fn papers_least(&self, program: usize, rate: f64) -> f64 {
+        self.least(program) + self.plain()[program].written() as f64 / rate
+    }
+
+    /// How many times as fast as the plain disk a program is that takes so long.
+    pub(crate) fn speedup(&self, program: usize, seconds: f64) -> f64 {
+        self.plain()[program].seconds / seconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response::{Kind, Request};
+
+    #[test]
+    fn the_papers_maximum_is_what_free_writes_take_and_all_that_is_written_at_a_rate() {
+        let request = |kind| Request {
+            kind,
+            bytes: 1_000_000,
+            ms: 1.0,
+        };
+        let phases = |seconds: f64| {
+            [seconds, 2.0 * seconds, 3.0 * seconds].map(|seconds| Phase {
+                seconds,
+                requests: [Kind::Read, Kind::Write, Kind::WriteBehind]
+                    .map(request)
+                    .to_vec(),
+                ..Phase::default()
+            })
+        };
+        let run = Run {
+            users: 1,
+            columns: vec![Column {
+                name: "plain disk".into(),
+                phases: phases(30.0),
+            }],
+            delays: Vec::new(),
+            free: phases(1.0),
+        };
+        assert_eq!((run.least(1), run.papers_least(1, 1e6)), (2.0, 4.0));
+        assert_eq!(run.speedup(1, 4.0), 15.0);
+    }
+}

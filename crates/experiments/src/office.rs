@@ -1,0 +1,141 @@
+//! Users at work: bursts of changes to files that are mostly the same ones, with pauses in between. In
+//! the pauses a cache brings home what the next burst may overwrite, so the order in which it does that,
+//! and how soon it begins, make a difference.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Result;
+use forebay_rng::Rng;
+use forebay_rt::Rt;
+
+use crate::arm::Spent;
+use crate::disks::Opened;
+use crate::response::{Kind, Of, Responses};
+use crate::scale::Scale;
+use crate::ufs::{Directory, Node, Ufs};
+
+const USERS: u64 = 4;
+/// Files of a user at the beginning, and how many of them are most of what is used.
+const FILES: usize = 200;
+const HOT: u64 = 40;
+const LENGTH_MAX: u64 = 24 << 10;
+/// Calls in a burst.
+const BURST: u32 = 30;
+/// Pauses between bursts, in milliseconds.
+const PAUSES: [u64; 6] = [50, 200, 500, 1000, 2000, 5000];
+
+/// What users saw, and what it took.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) reads: Responses,
+    pub(crate) writes: Responses,
+    /// Bytes that the filesystem wrote.
+    pub(crate) written: u64,
+    /// From the first burst to the end of the last, in seconds, pauses included.
+    pub(crate) seconds: f64,
+    /// What the disk did meanwhile.
+    pub(crate) spent: Spent,
+}
+
+/// Has users work on a device, once their files are there, and at home.
+pub(crate) async fn office(rt: &Rt, opened: Opened, scale: Scale) -> Result<Seen> {
+    let bursts = match scale {
+        Scale::Full => 100,
+        Scale::Quick => 40,
+    };
+    let fs = Ufs::new(rt, opened.device, 2);
+    let root = fs.make_directory(None).await?;
+    let mut desks = Vec::new();
+    for user in 0..USERS {
+        desks.push(Desk::new(&fs, &root, user).await?);
+    }
+    fs.sync().await?;
+    rt.sleep(Duration::from_secs(60)).await;
+    fs.take_requests();
+    let (began, before) = (rt.now(), opened.spent.get());
+    let tasks: Vec<_> = desks
+        .into_iter()
+        .map(|desk| rt.spawn(desk.work(bursts)))
+        .collect();
+    for task in tasks {
+        task.await?;
+    }
+    let seconds = rt.now().since(began).as_secs_f64();
+    fs.sync().await?;
+    let requests = fs.take_requests();
+    let writes = requests.iter().filter(|request| request.kind != Kind::Read);
+    let written = writes.map(|request| request.bytes).sum();
+    Ok(Seen {
+        spent: opened.spent.get().since(&before),
+        reads: Responses::of(Of::Reads, &requests),
+        writes: Responses::of(Of::Writes, &requests),
+        written,
+        seconds,
+    })
+}
+
+/// A user with a directory.
+struct Desk {
+    fs: Rc<Ufs>,
+    random: Rng,
+    directory: Directory,
+    files: Vec<Node>,
+}
+
+impl Desk {
+    async fn new(fs: &Rc<Ufs>, root: &Directory, user: u64) -> Result<Desk> {
+        let random = Rng::new(user + 1);
+        let directory = fs.make_directory(Some(root)).await?;
+        let mut files = Vec::new();
+        for _ in 0..FILES {
+            files.push(fs.create(&directory, random.below(LENGTH_MAX) + 1).await?);
+        }
+        Ok(Desk {
+            fs: Rc::clone(fs),
+            random,
+            directory,
+            files,
+        })
+    }
+
+    async fn work(mut self, bursts: u32) -> Result<()> {
+        for _ in 0..bursts {
+            for _ in 0..BURST {
+                self.call().await?;
+            }
+            let pause = Duration::from_millis(self.random.pick(&PAUSES));
+            self.fs.rt.sleep(pause).await;
+        }
+        Ok(())
+    }
+
+    /// Of twenty calls eleven save a file, three make one, three remove one, three read one.
+    async fn call(&mut self) -> Result<()> {
+        // Four of five times one of those that are used most.
+        let among = match self.random.one_in(5) {
+            true => self.files.len() as u64,
+            false => HOT.min(self.files.len() as u64),
+        };
+        let chosen = self.random.below(among) as usize;
+        match self.random.below(20) {
+            0..=10 => self.fs.rewrite(&self.files[chosen]).await,
+            11..=13 => {
+                let len = self.random.below(LENGTH_MAX) + 1;
+                let file = self.fs.create(&self.directory, len).await?;
+                self.files.push(file);
+                Ok(())
+            }
+            14..=16 if self.files.len() > HOT as usize => {
+                let file = self.files.swap_remove(chosen);
+                self.fs.remove(&self.directory, &file).await
+            }
+            _ => {
+                let file = self.files[chosen];
+                self.fs.forget_data(&file);
+                self.fs.open(&self.directory, &file).await?;
+                self.fs.read(&file, 0..file.len).await
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What the paper's cache knows, apart from waiting.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use forebay_rt::Instant;
+
+/// The unit of the table, in bytes.
+pub(super) const FRAGMENT: u64 = 1024;
+/// Fragments in a segment.
+pub(super) const SLOTS: usize = 128;
+/// Segments in memory: one that is filled, and one that is being written.
+const BUFFERS: usize = 2;
+
+/// Which segment is destaged next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// The oldest.
+    Ring,
+    /// The newest.
+    LastWritten,
+    /// The one with the least in it that still counts, the oldest of these.
+    LeastValid,
+}
+
+#[derive(Clone, Default, Debug)]
+struct Segment {
+    /// What was put into it, in this order; a fragment may be there more than once.
+    fragments: Vec<u64>,
+    valid: usize,
+    in_memory: bool,
+}
+
+/// Where what is to be read lies.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Segments, and how many fragments of them are wanted.
+    pub(super) in_log: BTreeMap<usize, u64>,
+    /// Some of it is at home.
+    pub(super) home: bool,
+}
+
+/// All of it.
+#[derive(Default, Debug)]
+pub(super) struct State {
+    places: BTreeMap<u64, usize>,
+    segments: Vec<Segment>,
+    free: VecDeque<usize>,
+    /// Those on the log device with anything in them that counts, oldest first.
+    dirty: VecDeque<usize>,
+    current: Option<usize>,
+    /// When the first fragment was put into the open segment.
+    begun: Instant,
+    /// Segments being written.
+    pub(super) writing: usize,
+    /// Requests that wait for a buffer or for a segment.
+    pub(super) starving: usize,
+    requests: usize,
+    quiet_since: Instant,
+}
+
+impl State {
+    pub(super) fn new(segments: usize) -> State {
+        State {
+            segments: vec![Segment::default(); segments],
+            free: (0..segments).collect(),
+            ..State::default()
+        }
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.requests += 1;
+    }
+
+    pub(super) fn end(&mut self, now: Instant) {
+        self.requests -= 1;
+        self.quiet_since = now;
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.requests > 0
+    }
+
+    /// How long nothing has been asked for; nothing if something is.
+    pub(super) fn idle(&self, now: Instant) -> Option<Duration> {
+        (!self.is_busy()).then(|| now.since(self.quiet_since))
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// True if no segment can be filled.
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// The share of the segments that cannot be filled.
+    pub(super) fn used(&self) -> f64 {
+        1.0 - self.free.len() as f64 / self.segments.len() as f64
+    }
+
+    /// Opens a segment if none is; true if one is open then.
+    pub(super) fn open(&mut self) -> bool {
+        if self.current.is_none() && self.writing < BUFFERS {
+            self.current = self.free.pop_front();
+            if let Some(segment) = self.current {
+                self.segments[segment].in_memory = true;
+            }
+        }
+        self.current.is_some()
+    }
+
+    /// Puts a fragment into the open segment; true if that is full now.
+    pub(super) fn put(&mut self, fragment: u64, now: Instant) -> bool {
+        self.forget(fragment);
+        let current = self.current.expect("a segment is open");
+        let segment = &mut self.segments[current];
+        if segment.fragments.is_empty() {
+            self.begun = now;
+        }
+        segment.fragments.push(fragment);
+        segment.valid += 1;
+        self.places.insert(fragment, current);
+        segment.fragments.len() == SLOTS
+    }
+
+    /// Since when something waits in the open segment while no other is being written.
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        (self.current.is_some() && self.writing == 0).then_some(self.begun)
+    }
+
+    /// Closes the open segment, which is to be written then.
+    pub(super) fn close(&mut self) -> Option<usize> {
+        let segment = self.current.take()?;
+        self.writing += 1;
+        Some(segment)
+    }
+
+    /// A segment is on the log device.
+    pub(super) fn written(&mut self, segment: usize) {
+        self.writing -= 1;
+        self.segments[segment].in_memory = false;
+        self.dirty.push_back(segment);
+        self.release(segment);
+    }
+
+    /// The fragment is at home, or newer somewhere else.
+    pub(super) fn forget(&mut self, fragment: u64) {
+        if let Some(segment) = self.places.remove(&fragment) {
+            self.segments[segment].valid -= 1;
+            self.release(segment);
+        }
+    }
+
+    /// Frees a segment in which nothing counts any more, if it is not in memory.
+    fn release(&mut self, segment: usize) {
+        let one = &mut self.segments[segment];
+        if one.valid > 0 || one.in_memory {
+            return;
+        }
+        one.fragments.clear();
+        self.dirty.retain(|dirty| *dirty != segment);
+        self.free.push_back(segment);
+    }
+
+    pub(super) fn place(&self, fragment: u64) -> Option<usize> {
+        self.places.get(&fragment).copied()
+    }
+
+    pub(super) fn lookup(&self, fragments: Range<u64>) -> Found {
+        let mut found = Found::default();
+        for fragment in fragments {
+            match self.place(fragment) {
+                None => found.home = true,
+                Some(segment) if self.segments[segment].in_memory => {}
+                Some(segment) => *found.in_log.entry(segment).or_default() += 1,
+            }
+        }
+        found
+    }
+
+    /// The fragments of a segment that count, each once, in the order they came.
+    pub(super) fn live(&self, segment: usize) -> Vec<u64> {
+        let mut live: Vec<u64> = Vec::new();
+        let mut seen = std::collections::BTreeSet::new();
+        for fragment in &self.segments[segment].fragments {
+            if self.place(*fragment) == Some(segment) && seen.insert(*fragment) {
+                live.push(*fragment);
+            }
+        }
+        live
+    }
+
+    /// The segments to destage next.
+    pub(super) fn choose(&self, order: Order, window: usize) -> Vec<usize> {
+        let mut all: Vec<usize> = self.dirty.iter().copied().collect();
+        match order {
+            Order::Ring => {}
+            Order::LastWritten => all.reverse(),
+            Order::LeastValid => all.sort_by_key(|segment| self.segments[*segment].valid),
+        }
+        all.truncate(window);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fills a segment with these fragments, and writes it.
+    fn fill(state: &mut State, fragments: Range<u64>) {
+        assert!(state.open());
+        for fragment in fragments {
+            state.put(fragment, Instant::default());
+        }
+        let segment = state.close().unwrap();
+        state.written(segment);
+    }
+
+    #[test]
+    fn each_order_takes_the_segment_that_it_says() {
+        let mut state = State::new(8);
+        fill(&mut state, 0..100);
+        fill(&mut state, 200..300);
+        fill(&mut state, 400..500);
+        // Most of the second is overwritten, into the fourth.
+        fill(&mut state, 200..290);
+        assert_eq!(state.choose(Order::Ring, 2), [0, 1]);
+        assert_eq!(state.choose(Order::LastWritten, 2), [3, 2]);
+        assert_eq!(state.choose(Order::LeastValid, 2), [1, 3]);
+        assert_eq!(state.live(1), (290..300).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_segment_is_free_when_nothing_in_it_counts_and_not_before() {
+        let mut state = State::new(4);
+        fill(&mut state, 0..3);
+        assert_eq!(state.used(), 0.25);
+        state.forget(0);
+        state.forget(1);
+        assert!(state.is_dirty());
+        fill(&mut state, 2..3);
+        assert_eq!(
+            (state.used(), state.choose(Order::Ring, 9)),
+            (0.25, vec![1])
+        );
+        state.forget(2);
+        assert_eq!((state.used(), state.is_dirty()), (0.0, false));
+    }
+
+    #[test]
+    fn a_read_is_told_where_its_fragments_lie() {
+        let mut state = State::new(4);
+        fill(&mut state, 0..2);
+        assert!(state.open());
+        state.put(5, Instant::default());
+        let found = state.lookup(0..6);
+        assert_eq!((found.in_log, found.home), (BTreeMap::from([(0, 2)]), true));
+        assert!(!state.lookup(5..6).home && state.lookup(5..6).in_log.is_empty());
+    }
+}

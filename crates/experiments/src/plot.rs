@@ -1,0 +1,346 @@
+//! The figures, as SVG.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+const SIZE: (u32, u32) = (760, 440);
+const COLOURS: [RGBColor; 5] = [
+    RGBColor(176, 64, 32),
+    RGBColor(32, 96, 160),
+    RGBColor(60, 140, 60),
+    RGBColor(140, 100, 170),
+    RGBColor(90, 90, 90),
+];
+const FONT: &str = "sans-serif";
+/// How much of the height the legend takes, for each line of it.
+const LEGEND_LINE: f64 = 0.065;
+
+/// What a figure says beside what it shows.
+pub(crate) struct Frame<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) x: &'a str,
+    pub(crate) y: &'a str,
+}
+
+/// Curves over the same places, whose names stand below.
+pub(crate) struct Curves<'a> {
+    pub(crate) places: &'a [String],
+    /// Whether the values are shown by their logarithms.
+    pub(crate) logarithmic: bool,
+    /// Names, and values at each place; no number where there is none.
+    pub(crate) curves: &'a [(String, Vec<f64>)],
+}
+
+/// A group of bars.
+pub(crate) struct Bars<'a> {
+    pub(crate) name: String,
+    pub(crate) bars: Vec<Bar<'a>>,
+}
+
+/// A bar in two parts, one on the other.
+pub(crate) struct Bar<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) parts: [f64; 2],
+    /// What stands above it.
+    pub(crate) says: String,
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Drawn<T = ()> = std::result::Result<T, DrawingAreaErrorKind<io::Error>>;
+
+/// How many places an axis names at most, and what a place is called.
+type Labels<'a> = (usize, &'a dyn Fn(&f64) -> String);
+
+fn on(path: &Path, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<()> {
+    let area = SVGBackend::new(path, SIZE).into_drawing_area();
+    let drawn = area.fill(&WHITE).and_then(|()| draw(&area));
+    drawn
+        .and_then(|()| area.present())
+        .map_err(|error| anyhow!("{}: {error}", path.display()))
+}
+
+fn chart<'a, 'b>(
+    area: &'a Area<'b>,
+    frame: &Frame<'_>,
+    (x, y): (Range<f64>, Range<f64>),
+    (places, place): Labels<'_>,
+    number: &dyn Fn(&f64) -> String,
+) -> Drawn<Chart<'a, 'b>> {
+    let mut chart = ChartBuilder::on(area)
+        .caption(frame.title, (FONT, 18))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d(x, y)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .x_labels(places)
+        .x_label_formatter(place)
+        .y_label_formatter(number)
+        .label_style((FONT, 14))
+        .axis_desc_style((FONT, 15))
+        .x_desc(frame.x)
+        .y_desc(frame.y)
+        .draw()?;
+    Ok(chart)
+}
+
+fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, position: SeriesLabelPosition) -> Drawn {
+    chart
+        .configure_series_labels()
+        .background_style(WHITE)
+        .border_style(COLOURS[4])
+        .label_font((FONT, 14))
+        .position(position)
+        .draw()
+}
+
+/// A number without the zeros at its end.
+fn plain(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+impl Curves<'_> {
+    /// Where a value is drawn.
+    fn shown(&self, value: f64) -> f64 {
+        match self.logarithmic {
+            true => value.log10(),
+            false => value,
+        }
+    }
+
+    /// What stands at a place where values are drawn.
+    fn said(&self, shown: f64) -> String {
+        match self.logarithmic {
+            true => plain(10f64.powf(shown)),
+            false => plain(shown),
+        }
+    }
+
+    /// Where values are drawn, with room for the legend above.
+    fn range(&self) -> Range<f64> {
+        let values = self.curves.iter().flat_map(|(_, values)| values);
+        let shown = values.map(|value| self.shown(*value));
+        let shown: Vec<f64> = shown.filter(|value| value.is_finite()).collect();
+        let low = match self.logarithmic {
+            true => shown.iter().copied().fold(f64::INFINITY, f64::min) - 0.1,
+            false => 0.0,
+        };
+        let top = shown.into_iter().fold(low + f64::EPSILON, f64::max);
+        let room = 0.05 + LEGEND_LINE * self.curves.len() as f64;
+        low..top + (top - low) * room / (1.0 - room)
+    }
+
+    /// The place's name, if there is one just there.
+    fn place(&self, x: f64) -> String {
+        let near = x.round();
+        let exact = (x - near).abs() < 1e-6 && near >= 0.0;
+        let place = exact.then(|| self.places.get(near as usize)).flatten();
+        place.cloned().unwrap_or_default()
+    }
+}
+
+/// Draws curves.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn lines(path: &Path, frame: &Frame<'_>, lines: &Curves<'_>) -> Result<()> {
+    let across = -0.3..lines.places.len() as f64 - 0.7;
+    let place = |x: &f64| lines.place(*x);
+    let said = |y: &f64| lines.said(*y);
+    on(path, |area| {
+        let labels: Labels<'_> = (lines.places.len() + 1, &place);
+        let mut chart = chart(area, frame, (across, lines.range()), labels, &said)?;
+        for ((name, values), colour) in lines.curves.iter().zip(COLOURS) {
+            let points = (0..).zip(values);
+            let points = points.map(|(n, y)| (f64::from(n), lines.shown(*y)));
+            let points = points.filter(|(_, y)| y.is_finite());
+            let style = colour.filled().stroke_width(2);
+            chart
+                .draw_series(LineSeries::new(points, style).point_size(3))?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+        }
+        legend(&mut chart, SeriesLabelPosition::UpperLeft)
+    })
+}
+
+/// Draws groups of bars; `parts` are the names of what a bar is made of, from below.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn bars(
+    path: &Path,
+    frame: &Frame<'_>,
+    parts: [&str; 2],
+    groups: &[Bars<'_>],
+) -> Result<()> {
+    let heights = groups.iter().flat_map(|group| &group.bars);
+    let top = heights
+        .map(|bar| bar.parts[0] + bar.parts[1])
+        .fold(f64::MIN_POSITIVE, f64::max);
+    let slots: usize = groups.iter().map(|group| group.bars.len() + 1).sum();
+    let none = |_: &f64| String::new();
+    // What stands below the bars has its room below zero.
+    let number = |y: &f64| match *y < 0.0 {
+        true => String::new(),
+        false => plain(*y),
+    };
+    on(path, |area| {
+        let ranges = (0.0..slots as f64, -0.08 * top..top * 1.32);
+        let mut chart = chart(area, frame, ranges, (0, &none), &number)?;
+        let mut left = 0.5;
+        for group in groups {
+            draw_group(&mut chart, group, left, top)?;
+            left += group.bars.len() as f64 + 1.0;
+        }
+        for (part, colour) in parts.iter().zip(COLOURS) {
+            let nothing = std::iter::empty::<Rectangle<(f64, f64)>>();
+            chart
+                .draw_series(nothing)?
+                .label(*part)
+                .legend(move |(x, y)| {
+                    Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled())
+                });
+        }
+        legend(&mut chart, SeriesLabelPosition::MiddleRight)
+    })
+}
+
+fn draw_group(chart: &mut Chart<'_, '_>, group: &Bars<'_>, left: f64, top: f64) -> Drawn {
+    let centred = |size: u32, at: VPos| {
+        TextStyle::from((FONT, size).into_font()).pos(Pos::new(HPos::Center, at))
+    };
+    let middle = left + group.bars.len() as f64 / 2.0;
+    let title = (middle, top * 1.3);
+    let title = Text::new(group.name.clone(), title, centred(15, VPos::Top));
+    chart.draw_series([title])?;
+    for (n, bar) in (0..).zip(&group.bars) {
+        let (from, to) = (left + f64::from(n) + 0.1, left + f64::from(n) + 0.9);
+        let [low, high] = [bar.parts[0], bar.parts[0] + bar.parts[1]];
+        let stacked = [(0.0, low), (low, high)].into_iter().zip(COLOURS);
+        chart.draw_series(stacked.map(|((bottom, top), colour)| {
+            Rectangle::new([(from, bottom), (to, top)], colour.filled())
+        }))?;
+        let middle = (from + to) / 2.0;
+        let below = (middle, -0.015 * top);
+        let above = (middle, high + 0.015 * top);
+        chart.draw_series([
+            Text::new(bar.name.to_owned(), below, centred(13, VPos::Top)),
+            Text::new(bar.says.clone(), above, centred(13, VPos::Bottom)),
+        ])?;
+    }
+    Ok(())
+}
+
+/// Draws a histogram: percent in classes of this width, from 0 on.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn histogram(path: &Path, frame: &Frame<'_>, width: f64, percent: &[f64]) -> Result<()> {
+    let top = percent.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let number = |value: &f64| plain(*value);
+    on(path, |area| {
+        let ranges = (0.0..width * percent.len() as f64, 0.0..top * 1.08);
+        let mut chart = chart(area, frame, ranges, (11, &number), &number)?;
+        let classes = (0..).zip(percent).map(|(n, height)| {
+            let left = width * f64::from(n);
+            let corners = [(left, 0.0), (left + width, *height)];
+            Rectangle::new(corners, COLOURS[1].filled())
+        });
+        chart.draw_series(classes)?;
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: Frame<'_> = Frame {
+        title: "a title",
+        x: "an axis",
+        y: "another",
+    };
+
+    fn drawn(draw: impl FnOnce(&Path) -> Result<()>) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("figure.svg");
+        draw(&path).unwrap();
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    fn says(text: &str, parts: &[&str]) {
+        for part in parts {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn curves_name_their_places_and_themselves_and_leave_out_what_is_no_number() {
+        let curves = [("plain".to_owned(), vec![1.0, f64::NAN, 10.0])];
+        for logarithmic in [false, true] {
+            let curves = Curves {
+                places: &["1", "2", "4"].map(String::from),
+                logarithmic,
+                curves: &curves,
+            };
+            let text = drawn(|path| lines(path, &FRAME, &curves));
+            says(&text, &["a title", "an axis", "another", "plain", "\n4\n"]);
+            assert_eq!(text.matches("<circle").count(), 2);
+        }
+    }
+
+    #[test]
+    fn bars_name_groups_bars_and_parts() {
+        let bar = |name, parts, says: &str| Bar {
+            name,
+            parts,
+            says: says.to_owned(),
+        };
+        let group = Bars {
+            name: "untar".into(),
+            bars: vec![
+                bar("plain", [1.0, 9.0], "one"),
+                bar("logical", [1.0, 2.0], "more"),
+            ],
+        };
+        let text = drawn(|path| bars(path, &FRAME, ["processor", "waiting"], &[group]));
+        let names = [
+            "untar",
+            "plain",
+            "logical",
+            "one",
+            "more",
+            "processor",
+            "waiting",
+        ];
+        says(&text, &names);
+    }
+
+    #[test]
+    fn a_histogram_has_a_bar_for_each_class() {
+        let draw = |classes: &[f64]| drawn(|path| histogram(path, &FRAME, 2.0, classes));
+        let bars = |text: &str| text.matches("<rect").count();
+        assert_eq!(bars(&draw(&[5.0, 20.0, 1.0])) - bars(&draw(&[5.0])), 2);
+    }
+
+    #[test]
+    fn numbers_have_no_zeros_at_their_end() {
+        assert_eq!(
+            [20.0, 0.0, 0.316, 7.5].map(plain),
+            ["20", "0", "0.32", "7.5"]
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! What came out, as a page of Markdown with the figures beside it, and the paper's values.
+
+mod bandwidth;
+mod effects;
+mod filesystems;
+mod missing;
+mod programs;
+mod responses;
+mod speedup;
+
+use std::borrow::Borrow;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::circumstances::Circumstances;
+use crate::measured::Measured;
+use crate::scale::Scale;
+
+pub use filesystems::FilesystemRun;
+
+/// Where the report is being written.
+struct Page<'a> {
+    folder: &'a Path,
+    text: String,
+}
+
+impl Page<'_> {
+    fn figure(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Shows a figure that was drawn.
+    fn show(&mut self, what: &str, name: &str) {
+        self.paragraph(&format!("![{what}]({name})"));
+    }
+
+    fn line(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn heading(&mut self, text: &str) {
+        self.paragraph(&format!("## {text}"));
+    }
+
+    fn paragraph(&mut self, text: &str) {
+        self.line(&format!("{text}\n"));
+    }
+
+    /// A table; all columns but the first are numbers.
+    fn table<S: Borrow<str>>(&mut self, header: &[S], rows: impl IntoIterator<Item = Vec<String>>) {
+        self.line(&format!("| {} |", header.join(" | ")));
+        let numbers = "---:|".repeat(header.len() - 1);
+        self.line(&format!("|---|{numbers}"));
+        for row in rows {
+            self.line(&format!("| {} |", row.join(" | ")));
+        }
+        self.line("");
+    }
+}
+
+/// Writes `report.md` and its figures into a folder, which is made if need be; gives its path.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_report(
+    folder: &Path,
+    circumstances: &Circumstances,
+    measured: &Measured,
+    filesystems: Result<&[FilesystemRun], &str>,
+) -> Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut page = Page {
+        folder,
+        text: String::from("# The experiments of the DCD paper, again\n\n"),
+    };
+    preface(&mut page, circumstances, measured.scale);
+    speedup::write(&mut page, measured)?;
+    programs::write(&mut page, measured)?;
+    bandwidth::write(&mut page, &measured.curves)?;
+    responses::write(&mut page, measured)?;
+    effects::write(&mut page, measured)?;
+    filesystems::write(&mut page, filesystems);
+    let path = folder.join("report.md");
+    let text = page.text.trim_end().to_owned() + "\n";
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// What the paper had, and what stands for it here.
+const DIFFERENCES: [[&str; 3]; 9] = [
+    [
+        "disk",
+        "a 4 GB Seagate Barracuda",
+        "the model of a Barracuda of 2 GB (`barracuda`: 7200 turns a minute), read-ahead and elevator on, writes not \
+         answered early, on a bus of 10 MB/s",
+    ],
+    [
+        "cache",
+        "a driver; 256 KB of buffers in segments of 128 KB, one lock around all, destaging last written first",
+        "the shipping cache as it is by itself: segments of 1 MiB, records as long as they need, destaging oldest \
+         first in sorted windows. Beside it a model of the paper's",
+    ],
+    [
+        "log",
+        "the disk's first 64 MB",
+        "the same (*logical*), or on a second disk (*physical*)",
+    ],
+    [
+        "a write is done",
+        "once it is in memory, for some hundreds of milliseconds at most; with the `sync` flag once it is in place",
+        "once it is in memory, where it waits for the log for 500 ms at most on a logical DCD, 50 ms on a physical one \
+         (`--max-delay`); *each write durable*: once it is in the log. Nobody flushes before the end",
+    ],
+    [
+        "filesystem",
+        "UFS of Solaris 2.6",
+        "a model of its requests: inodes (8 KiB) and directories (1 KiB and more) written at once, data behind the \
+         users' backs; maps of free blocks and access times are left out",
+    ],
+    [
+        "files",
+        "the sources of Apache 1.3.3: 31 directories, 508 files, 4.9 MB for each user",
+        "as many, of random lengths with the same mean",
+    ],
+    [
+        "programs",
+        "`tar`, `cp -r`, `rm -r` by 1, 4 and more users at once, the filesystem mounted anew before each",
+        "their calls, one after the other for each user; the tar file is on the same disk; nothing is in memory when \
+         a program begins",
+    ],
+    [
+        "processor",
+        "that of a Sun Ultra-1 Model 170",
+        "one, assumed: 0.7 ms a call and 50 µs a KiB, so that its share on the plain disk is about the paper's",
+    ],
+    [
+        "figures",
+        "means of three runs",
+        "one run, since the next is the same",
+    ],
+];
+
+fn preface(page: &mut Page<'_>, circumstances: &Circumstances, scale: Scale) {
+    page.paragraph(
+        "*The Design and Implementation of a DCD Device Driver for Unix* (USENIX ATC 1999), section 4, \
+         repeated by `forebay bench paper-dcd`. A *logical* DCD has its log on a part of the data's own \
+         disk, which is what the paper measured; a *physical* one has it on another disk of the same kind. All but \
+         the last section is measured on a virtual clock, on emulated disks, so it is the same on every machine; \
+         real filesystems in the last section take a real one. Speedups are over the plain disk of the same run.",
+    );
+    page.line("| | the paper | here |\n|---|---|---|");
+    for row in DIFFERENCES {
+        page.line(&format!("| {} |", row.join(" | ")));
+    }
+    page.line("");
+    if scale == Scale::Quick {
+        page.paragraph("**A quick run** (`--quick`): every fourth file, and fewer requests.");
+    }
+    page.paragraph(&circumstances.text());
+}

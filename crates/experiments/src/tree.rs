@@ -1,0 +1,53 @@
+//! The tree that users unpack: as large as the paper's, the sources of a web server of 1999.
+
+use forebay_rng::Rng;
+
+/// Directories and files, as the paper gives them.
+pub(crate) const DIRECTORIES: usize = 31;
+pub(crate) const FILES: usize = 508;
+/// How many of the directories hold many files, and how many each: their entries take 2 KiB, so that of
+/// the writes to directories about as many are of 2 KiB as the paper saw (15 of 50 %).
+const LARGE: usize = 2;
+const IN_LARGE: usize = 76;
+
+/// The lengths of the files, directory by directory, of one user's tree: 508 in all, or every
+/// `every`-th of them.
+pub(crate) fn tree(seed: u64, every: usize) -> Vec<Vec<u64>> {
+    let random = Rng::new(seed);
+    let mut directories = vec![Vec::new(); DIRECTORIES];
+    for n in 0..FILES {
+        let directory = match n < LARGE * IN_LARGE {
+            true => n % LARGE,
+            false => LARGE + n % (DIRECTORIES - LARGE),
+        };
+        let len = length(&random);
+        if n % every == 0 {
+            directories[directory].push(len);
+        }
+    }
+    directories
+}
+
+/// Most are small, some of 40 KB and more; 9.9 KB on average.
+fn length(random: &Rng) -> u64 {
+    match random.below(10) {
+        0..=5 => 512 + random.below(6 << 10),
+        6..=8 => (4 << 10) + random.below(18 << 10),
+        _ => (16 << 10) + random.below(44 << 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_is_as_large_as_the_papers() {
+        let tree = tree(1, 1);
+        let files: Vec<u64> = tree.iter().flatten().copied().collect();
+        assert_eq!((tree.len(), files.len()), (31, 508));
+        let megabytes = files.iter().sum::<u64>() as f64 / 1e6;
+        assert!((4.4..5.6).contains(&megabytes), "{megabytes}");
+        assert!(tree.iter().all(|directory| !directory.is_empty()));
+    }
+}

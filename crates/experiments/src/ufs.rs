@@ -1,0 +1,326 @@
+//! A filesystem as the paper's machine had: a model of the requests that it makes.
+//!
+//! Metadata is written at once and waited for, an inode in its block of 8 KiB, a directory in as many
+//! KiB as it has. Data is written behind the users' backs, some of it at a time. A directory's files
+//! lie in its own cylinder group, with their inodes; directories are spread over the disk (McKusick,
+//! Joy, Leffler and Fabry, *A Fast File System for UNIX*, 1984). What was read or written stays in
+//! memory until the filesystem is mounted anew.
+//!
+//! Left out: reading a file ahead of who reads it; maps of free blocks, which are written now and then;
+//! access times; data that waits half a minute before it is written. There is one processor. What it takes of
+//! time is assumed, so that its share of the time on the plain disk is about what the paper gives (3 to 15 %).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability};
+use forebay_rng::{Rng, mix};
+use forebay_rt::{Event, Instant, Rt};
+
+use crate::response::{Kind, Request};
+
+const KIB: u64 = 1 << 10;
+/// A filesystem's block, in which inodes are written.
+const BLOCK: u64 = 8 * KIB;
+const INODES_IN_BLOCK: u64 = 64;
+/// A cylinder group, and what of it is inodes.
+const GROUP: u64 = 8 << 20;
+const INODES: u64 = 16 * BLOCK;
+/// What one entry of a directory takes.
+const ENTRY: u64 = 24;
+/// The most that one request transfers (`maxcontig` of seven blocks).
+const CLUSTER: u64 = 7 * BLOCK;
+/// How much data may be on its way to the disk while users go on.
+const BEHIND_MAX: u64 = 256 * KIB;
+/// What the processor takes for a call, and for each KiB that it copies: assumed, see above.
+const CALL: Duration = Duration::from_micros(700);
+const COPY_KIB: Duration = Duration::from_micros(50);
+
+/// A file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    /// The block its inode is in.
+    inode: u64,
+    data: u64,
+    pub(crate) len: u64,
+}
+
+/// A directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    group: usize,
+    inode: u64,
+    at: u64,
+    entries: Cell<u64>,
+}
+
+impl Directory {
+    /// What is written when an entry changes: it is never shorter than it was.
+    fn bytes(&self) -> u64 {
+        (self.entries.get().max(1) * ENTRY).div_ceil(KIB).min(8) * KIB
+    }
+}
+
+/// What of a cylinder group is taken.
+#[derive(Clone, Copy, Default, Debug)]
+struct Group {
+    inodes: u64,
+    bytes: u64,
+}
+
+/// The filesystem.
+pub(crate) struct Ufs {
+    pub(crate) rt: Rt,
+    device: Rc<dyn Device>,
+    groups: RefCell<Vec<Group>>,
+    /// What is in memory, by address.
+    known: RefCell<BTreeSet<u64>>,
+    /// Until when the processor is busy, and for how long it was.
+    processor: Cell<Instant>,
+    computed: Cell<Duration>,
+    /// Bytes on their way, and who waits for some to arrive.
+    behind: Cell<u64>,
+    arrived: Event,
+    failed: RefCell<Option<DeviceError>>,
+    seen: RefCell<Vec<Request>>,
+    /// What is written, whatever it is.
+    content: Buf,
+}
+
+impl Ufs {
+    pub(crate) fn new(rt: &Rt, device: Rc<dyn Device>, seed: u64) -> Rc<Ufs> {
+        let groups = device.geometry().len / GROUP;
+        let mut content = BufMut::zeroed(CLUSTER as usize);
+        Rng::new(seed).fill(&mut content);
+        Rc::new(Ufs {
+            rt: rt.clone(),
+            device,
+            groups: RefCell::new(vec![Group::default(); groups as usize]),
+            known: RefCell::default(),
+            processor: Cell::default(),
+            computed: Cell::default(),
+            behind: Cell::default(),
+            arrived: Event::new(),
+            failed: RefCell::default(),
+            seen: RefCell::default(),
+            content: content.freeze(),
+        })
+    }
+
+    /// Makes a directory; the first has no parent.
+    pub(crate) async fn make_directory(&self, parent: Option<&Directory>) -> Result<Directory> {
+        // The same whoever is faster, so that the same is asked of all that is compared.
+        let which = parent.map_or(0, |parent| mix(parent.at, parent.entries.get()));
+        let group = (which % self.groups.borrow().len() as u64) as usize;
+        let directory = Directory {
+            group,
+            inode: self.new_inode(group),
+            at: self.new_data(group, BLOCK),
+            entries: Cell::new(2),
+        };
+        self.compute(0).await;
+        self.write(directory.inode, BLOCK).await?;
+        self.write(directory.at, directory.bytes()).await?;
+        if let Some(parent) = parent {
+            self.enter(parent).await?;
+            // One more link to it.
+            self.write(parent.inode, BLOCK).await?;
+        }
+        Ok(directory)
+    }
+
+    /// Makes a file with its content.
+    pub(crate) async fn create(self: &Rc<Ufs>, directory: &Directory, len: u64) -> Result<Node> {
+        let node = Node {
+            inode: self.new_inode(directory.group),
+            data: self.new_data(directory.group, len),
+            len,
+        };
+        self.compute(0).await;
+        self.write(node.inode, BLOCK).await?;
+        self.enter(directory).await?;
+        self.write_data(&node).await?;
+        Ok(node)
+    }
+
+    /// Writes the same file anew, in place.
+    pub(crate) async fn rewrite(self: &Rc<Ufs>, node: &Node) -> Result<()> {
+        self.compute(0).await;
+        self.read_block(node.inode, BLOCK).await?;
+        self.write(node.inode, BLOCK).await?;
+        self.write_data(node).await
+    }
+
+    /// Finds a file.
+    pub(crate) async fn open(&self, directory: &Directory, node: &Node) -> Result<()> {
+        self.read_block(directory.at, directory.bytes()).await?;
+        self.read_block(node.inode, BLOCK).await
+    }
+
+    /// Reads a part of a file that was found, in as large requests as there may be.
+    pub(crate) async fn read(&self, node: &Node, part: Range<u64>) -> Result<()> {
+        self.compute(part.end - part.start).await;
+        let wanted = node.data + part.start..node.data + part.end;
+        for (at, len) in clusters(node) {
+            if at < wanted.end && wanted.start < at + len {
+                self.read_block(at, len).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a file.
+    pub(crate) async fn remove(&self, directory: &Directory, node: &Node) -> Result<()> {
+        self.compute(0).await;
+        self.open(directory, node).await?;
+        self.write(directory.at, directory.bytes()).await?;
+        self.write(node.inode, BLOCK).await
+    }
+
+    /// Removes an empty directory.
+    pub(crate) async fn remove_directory(
+        &self,
+        parent: &Directory,
+        directory: &Directory,
+    ) -> Result<()> {
+        self.compute(0).await;
+        self.read_block(parent.at, parent.bytes()).await?;
+        self.write(parent.at, parent.bytes()).await?;
+        self.write(directory.inode, BLOCK).await?;
+        self.write(parent.inode, BLOCK).await
+    }
+
+    /// Nothing is in memory any more, as after an unmount and a mount.
+    pub(crate) fn forget(&self) {
+        self.known.borrow_mut().clear();
+    }
+
+    /// The file's data is not in memory any more.
+    pub(crate) fn forget_data(&self, node: &Node) {
+        let mut known = self.known.borrow_mut();
+        for (at, _) in clusters(node) {
+            known.remove(&at);
+        }
+    }
+
+    /// Waits until all that is on its way has arrived, and is durable.
+    pub(crate) async fn sync(&self) -> Result<()> {
+        let arrived = || (self.behind.get() == 0).then_some(());
+        self.arrived.until(arrived).await;
+        if let Some(error) = self.failed.take() {
+            return Err(anyhow!(error));
+        }
+        Ok(self.device.flush().await?)
+    }
+
+    /// The requests since this was last asked.
+    pub(crate) fn take_requests(&self) -> Vec<Request> {
+        self.seen.take()
+    }
+
+    /// Processor time so far.
+    pub(crate) fn computed(&self) -> Duration {
+        self.computed.get()
+    }
+
+    async fn enter(&self, directory: &Directory) -> Result<()> {
+        directory.entries.set(directory.entries.get() + 1);
+        self.read_block(directory.at, directory.bytes()).await?;
+        self.write(directory.at, directory.bytes()).await
+    }
+
+    /// The address of the block that a new inode is in.
+    fn new_inode(&self, group: usize) -> u64 {
+        let mut groups = self.groups.borrow_mut();
+        let taken = &mut groups[group].inodes;
+        *taken += 1;
+        let block = (*taken - 1) / INODES_IN_BLOCK % (INODES / BLOCK);
+        group as u64 * GROUP + block * BLOCK
+    }
+
+    /// The address of new room for data: behind the last of its group, or from its beginning on if it
+    /// is full (nothing here looks at data).
+    fn new_data(&self, group: usize, len: u64) -> u64 {
+        let len = len.next_multiple_of(KIB);
+        let mut groups = self.groups.borrow_mut();
+        let taken = &mut groups[group].bytes;
+        if INODES + *taken + len > GROUP {
+            *taken = 0;
+        }
+        let at = group as u64 * GROUP + INODES + *taken;
+        *taken += len;
+        at
+    }
+
+    /// Takes the processor for a call that copies so many bytes; who came before is first.
+    async fn compute(&self, bytes: u64) {
+        let cost = CALL + COPY_KIB * bytes.div_ceil(KIB) as u32;
+        let done = self.processor.get().max(self.rt.now()).plus(cost);
+        self.processor.set(done);
+        self.computed.set(self.computed.get() + cost);
+        self.rt.sleep_until(done).await;
+    }
+
+    async fn write_data(self: &Rc<Ufs>, node: &Node) -> Result<()> {
+        self.compute(node.len).await;
+        for (at, len) in clusters(node) {
+            let room = || (self.behind.get() + len <= BEHIND_MAX).then_some(());
+            self.arrived.until(room).await;
+            self.behind.set(self.behind.get() + len);
+            self.known.borrow_mut().insert(at);
+            let fs = Rc::clone(self);
+            let writing = async move {
+                if let Err(error) = fs.request(Kind::WriteBehind, at, len).await {
+                    *fs.failed.borrow_mut() = Some(error);
+                }
+                fs.behind.set(fs.behind.get() - len);
+                fs.arrived.notify_all();
+            };
+            self.rt.spawn(writing).detach();
+        }
+        Ok(())
+    }
+
+    /// Writes metadata, and waits for it.
+    async fn write(&self, at: u64, len: u64) -> Result<()> {
+        self.known.borrow_mut().insert(at);
+        Ok(self.request(Kind::Write, at, len).await?)
+    }
+
+    /// Reads what is not in memory.
+    async fn read_block(&self, at: u64, len: u64) -> Result<()> {
+        let is_new = self.known.borrow_mut().insert(at);
+        if is_new {
+            self.request(Kind::Read, at, len).await?;
+        }
+        Ok(())
+    }
+
+    async fn request(&self, kind: Kind, at: u64, bytes: u64) -> forebay_device::Result<()> {
+        let began = self.rt.now();
+        match kind {
+            Kind::Read => {
+                let memory = BufMut::zeroed(bytes as usize);
+                self.device.read(at, memory).await?;
+            }
+            Kind::Write | Kind::WriteBehind => {
+                let content = self.content.slice(..bytes as usize);
+                self.device.write(at, content, Durability::Flush).await?;
+            }
+        }
+        let ms = self.rt.now().since(began).as_secs_f64() * 1e3;
+        self.seen.borrow_mut().push(Request { kind, bytes, ms });
+        Ok(())
+    }
+}
+
+/// The requests that a file's data takes: address and length.
+fn clusters(node: &Node) -> impl Iterator<Item = (u64, u64)> + use<> {
+    let (data, len) = (node.data, node.len.next_multiple_of(KIB));
+    let starts = (0..len).step_by(CLUSTER as usize);
+    starts.map(move |start| (data + start, (len - start).min(CLUSTER)))
+}

@@ -1,0 +1,225 @@
+//! N users who unpack, copy and remove a tree each, at once: the paper's benchmarks (section 4.1).
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Result;
+use forebay_rt::{Rt, Task};
+
+use crate::arm::Spent;
+use crate::disks::Opened;
+use crate::response::{Kind, Request};
+use crate::tree::tree;
+use crate::ufs::{Directory, Node, Ufs};
+
+/// The three programs, in this order.
+pub(crate) const PHASES: [&str; 3] = ["untar", "copy", "remove"];
+/// Between two of them the filesystem is unmounted and mounted, so that nothing is in memory.
+const REMOUNT: Duration = Duration::from_secs(10);
+/// Before the first, so long that what there is at the beginning is at home.
+const SETTLE: Duration = Duration::from_secs(300);
+/// What stands in a tar file before a file, and what its content is rounded up to.
+const TAR_BLOCK: u64 = 512;
+
+/// So many users, in words.
+pub(crate) fn who(users: u64) -> String {
+    match users {
+        1 => "1 user".to_owned(),
+        n => format!("{n} users"),
+    }
+}
+
+/// What one of the programs took, run by all users at once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Phase {
+    /// Until the last user was done, in seconds.
+    pub(crate) seconds: f64,
+    /// Until all that was written was durable.
+    pub(crate) durable: f64,
+    /// Processor time, in seconds.
+    pub(crate) processor: f64,
+    /// What the filesystem asked of the device.
+    pub(crate) requests: Vec<Request>,
+    /// What the data's disk did until the last user was done.
+    pub(crate) spent: Spent,
+}
+
+impl Phase {
+    /// Bytes that the filesystem wrote.
+    pub(crate) fn written(&self) -> u64 {
+        let writes = self.requests.iter();
+        let writes = writes.filter(|request| request.kind != Kind::Read);
+        writes.map(|request| request.bytes).sum()
+    }
+}
+
+/// A directory and its files.
+type Branch = (Directory, Vec<Node>);
+
+/// A user's own part of the filesystem.
+struct Home {
+    top: Directory,
+    tar: Node,
+    /// Lengths of the files in it, directory by directory.
+    lengths: Vec<Vec<u64>>,
+}
+
+/// Runs the three programs; `every` makes the trees smaller.
+pub(crate) async fn phases(
+    rt: &Rt,
+    opened: Opened,
+    users: u64,
+    every: usize,
+) -> Result<[Phase; 3]> {
+    let (fs, spent) = (Ufs::new(rt, opened.device, 1), opened.spent);
+    let root = fs.make_directory(None).await?;
+    let mut homes = Vec::new();
+    for user in 0..users {
+        let top = fs.make_directory(Some(&root)).await?;
+        let lengths = tree(user, every);
+        let tar = lengths.iter().flatten().map(|len| in_tar(*len)).sum();
+        let tar = fs.create(&top, tar).await?;
+        homes.push(Rc::new(Home { top, tar, lengths }));
+    }
+    fs.sync().await?;
+    rt.sleep(SETTLE).await;
+    let untars = homes
+        .iter()
+        .map(|home| unpack(Rc::clone(&fs), Rc::clone(home)));
+    let (untar, trees) = together(&fs, &spent, untars).await?;
+    let trees: Vec<Rc<Vec<Branch>>> = trees.into_iter().map(Rc::new).collect();
+    let each = || homes.iter().zip(&trees);
+    let copies = each().map(|(home, tree)| copy(Rc::clone(&fs), Rc::clone(home), Rc::clone(tree)));
+    let (copied, _) = together(&fs, &spent, copies).await?;
+    let removes =
+        each().map(|(home, tree)| remove(Rc::clone(&fs), Rc::clone(home), Rc::clone(tree)));
+    let (removed, _) = together(&fs, &spent, removes).await?;
+    Ok([untar, copied, removed])
+}
+
+/// What a file of this length takes in a tar file.
+fn in_tar(len: u64) -> u64 {
+    TAR_BLOCK + len.next_multiple_of(TAR_BLOCK)
+}
+
+/// Runs what all users do, with nothing in memory at the beginning.
+async fn together<T: 'static>(
+    fs: &Rc<Ufs>,
+    spent: &Cell<Spent>,
+    users: impl Iterator<Item = impl Future<Output = Result<T>> + 'static>,
+) -> Result<(Phase, Vec<T>)> {
+    fs.forget();
+    fs.take_requests();
+    let (began, computed, before) = (fs.rt.now(), fs.computed(), spent.get());
+    let tasks: Vec<Task<Result<T>>> = users.map(|user| fs.rt.spawn(user)).collect();
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await?);
+    }
+    let seconds = || fs.rt.now().since(began).as_secs_f64();
+    let (until_done, spent) = (seconds(), spent.get().since(&before));
+    let processor = (fs.computed() - computed).as_secs_f64();
+    fs.sync().await?;
+    let phase = Phase {
+        seconds: until_done,
+        durable: seconds(),
+        processor,
+        requests: fs.take_requests(),
+        spent,
+    };
+    fs.rt.sleep(REMOUNT).await;
+    Ok((phase, results))
+}
+
+async fn unpack(fs: Rc<Ufs>, home: Rc<Home>) -> Result<Vec<Branch>> {
+    let (mut tree, mut read) = (Vec::new(), 0);
+    fs.open(&home.top, &home.tar).await?;
+    for lengths in &home.lengths {
+        let directory = fs.make_directory(Some(&home.top)).await?;
+        let mut files = Vec::new();
+        for len in lengths {
+            let end = read + in_tar(*len);
+            fs.read(&home.tar, read..end).await?;
+            read = end;
+            files.push(fs.create(&directory, *len).await?);
+        }
+        tree.push((directory, files));
+    }
+    Ok(tree)
+}
+
+async fn copy(fs: Rc<Ufs>, home: Rc<Home>, tree: Rc<Vec<Branch>>) -> Result<()> {
+    for (from, files) in &*tree {
+        let to = fs.make_directory(Some(&home.top)).await?;
+        for file in files {
+            fs.open(from, file).await?;
+            fs.read(file, 0..file.len).await?;
+            fs.create(&to, file.len).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn remove(fs: Rc<Ufs>, home: Rc<Home>, tree: Rc<Vec<Branch>>) -> Result<()> {
+    for (directory, files) in &*tree {
+        for file in files {
+            fs.remove(directory, file).await?;
+        }
+        fs.remove_directory(&home.top, directory).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disks::{Setup, Shape, virtually};
+
+    fn on(shape: Shape, users: u64) -> [Phase; 3] {
+        virtually(move |rt| async move {
+            let opened = Setup::of(shape).open(&rt).await?;
+            phases(&rt, opened, users, 8).await
+        })
+        .unwrap()
+    }
+
+    /// The share of the written requests that have this length.
+    fn share(phase: &Phase, bytes: u64) -> f64 {
+        let writes: Vec<_> = phase
+            .requests
+            .iter()
+            .filter(|request| request.kind == Kind::Write)
+            .collect();
+        let found = writes.iter().filter(|request| request.bytes == bytes);
+        found.count() as f64 / writes.len() as f64
+    }
+
+    #[test]
+    fn a_remove_writes_inodes_and_directories_as_often() {
+        let [_, _, remove] = on(Shape::Plain, 2);
+        assert!((share(&remove, 8192) - 0.5).abs() < 0.15);
+        assert!(share(&remove, 1024) > 0.2);
+    }
+
+    #[test]
+    fn the_same_is_asked_of_every_shape_and_writes_that_cost_nothing_are_the_quickest() {
+        let [plain, logical, free] =
+            [Shape::Plain, Shape::Logical, Shape::Free].map(|shape| on(shape, 2));
+        for (n, name) in PHASES.iter().enumerate() {
+            // But for inodes that come to lie in other blocks when another user is first.
+            let ratio = plain[n].requests.len() as f64 / logical[n].requests.len() as f64;
+            assert!((0.98..1.02).contains(&ratio), "{name}: {ratio}");
+            assert_eq!(plain[n].processor, logical[n].processor, "{name}");
+            assert!(plain[n].seconds > logical[n].seconds, "{name}");
+            // Reads come in another order, which may save one or the other a turn of the disk.
+            assert!(logical[n].seconds > 0.9 * free[n].seconds, "{name}");
+        }
+    }
+
+    #[test]
+    fn one_run_is_as_the_next() {
+        let times = || on(Shape::Physical, 2).map(|phase| phase.seconds);
+        assert_eq!(times(), times());
+    }
+}
