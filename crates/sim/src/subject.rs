@@ -48,9 +48,9 @@ pub type Attaching<S> = Pin<
 pub enum Refused {
     /// It has no reason, unless a disk has not kept its word.
     WithoutReason,
-    /// It has one, and the volume holds these bytes, of which those sectors (in order) are lost; it goes
-    /// on only if it is made anew.
-    Holds(Vec<u8>, Vec<u64>),
+    /// It has one, and the volume holds these bytes, of which those sectors (in order) are lost, if
+    /// anything says which; it goes on only if it is made anew.
+    Holds(Vec<u8>, Option<Vec<u64>>),
     /// It has one, and is to be attached all the same.
     Insist,
 }

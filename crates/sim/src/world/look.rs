@@ -142,8 +142,19 @@ fn judge<S: Subject>(
 
 /// Of the sectors that a refusal names as lost, those that nothing was written to since. None: nobody
 /// gave anything up, and no disk broke its word.
-fn lost_for_a_reason<S: Subject>(ctx: &Ctx<S>, mut lost: Vec<u64>, kept: Kept) -> Option<Vec<u64>> {
+fn lost_for_a_reason<S: Subject>(
+    ctx: &Ctx<S>,
+    lost: Option<Vec<u64>>,
+    kept: Kept,
+) -> Option<Vec<u64>> {
     let lanes = ctx.lanes.borrow();
+    let Some(mut lost) = lost else {
+        let all = 0..ctx.plan.len / SECTOR as u64;
+        return Some(
+            all.filter(|sector| lanes.may_be_lost(*sector, kept))
+                .collect(),
+        );
+    };
     if !(lost.is_empty() || ctx.harmed.get() || lanes.may_have_lost()) {
         let text = format!("the sectors {lost:?} were given up, that nothing damaged");
         ctx.violated(Violation::new("given up (I7)", text));
