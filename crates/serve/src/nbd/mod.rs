@@ -24,13 +24,12 @@
 //!
 //! And what clients cannot do, whatever they send: make the server hold more than [`Limits`] and the
 //! bound of its [`crate::Memory`] allow, keep another client from getting on, or stop the server. The
-//! bytes are all in `format.rs`; nothing there
-//! allocates by a length that was received.
+//! bytes are all in the crate `nbd`; nothing there allocates by a length that was received.
 //!
 //! Left out on purpose: TLS (put a tunnel in front), the old style handshake, `CACHE`, `RESIZE`,
 //! extended headers.
 //!
-//! Reading order: `format.rs`, `handshake.rs`, `request.rs`, `execute.rs`, then the plumbing in
+//! Reading order: `nbd/src/format.rs`, `handshake.rs`, `request.rs`, `execute.rs`, then the plumbing in
 //! `transmission.rs`, `connection.rs`, `inbox.rs`, `outbox.rs`, and `server.rs` for the ends.
 
 pub mod client;
@@ -38,7 +37,6 @@ mod connection;
 pub mod duplex;
 mod execute;
 mod export;
-pub mod format;
 mod handshake;
 mod hangup;
 mod inbox;
@@ -52,6 +50,8 @@ mod transmission;
 mod wire;
 
 pub use export::{Export, ExportError, REQUEST_BYTES_MAX};
+/// Every byte of the protocol.
+pub use forebay_nbd::format;
 pub use limits::Limits;
 pub use server::Server;
 pub(crate) use socket::Socket;
