@@ -111,7 +111,7 @@ pub(crate) enum Command {
     /// Move everything to the data device, then stop serving the volume.
     ///
     /// Refuses while the block device is mounted or open, or NBD clients are connected. With --hand-over
-    /// only the daemon stops: a ublk device stays, mounted as it may be, and whoever uses it waits until
+    /// only the daemon stops: a ublk or nbd device stays, mounted as it may be, and whoever uses it waits until
     /// `attach` takes it up again, by another version of this program for example.
     Detach(DetachArgs),
     /// Say what recovery would find in a log. Changes nothing, unless told to salvage.
@@ -254,8 +254,8 @@ pub(crate) struct ServeArgs {
     pub(crate) listen: Option<Listen>,
     /// When a write is acknowledged: flush (at once; a flush makes it durable), handover (when the log
     /// device has it, so that it outlives the daemon; a flush makes it durable) or write (when it is
-    /// durable) [default: handover for a ublk device, which another daemon can take up; else flush].
-    /// With flush a ublk device ends with its daemon.
+    /// durable) [default: handover for a ublk or nbd device, which another daemon can take up;
+    /// else flush]. With flush such a device ends with its daemon.
     #[arg(long, value_name = "WHEN")]
     pub(crate) durability: Option<Acknowledge>,
     /// How long data that nobody flushed may wait for the log [default: 500ms where log and data are on
@@ -378,7 +378,7 @@ pub(crate) struct DetachArgs {
     /// volume: do not mount it.
     #[arg(long)]
     pub(crate) keep_dirty: bool,
-    /// Leave the block device (--via ublk) to the next `attach`: it may be in use, and waits for that.
+    /// Leave the block device (--via ublk or nbd) to the next `attach`: it may be in use, and waits for that.
     /// What is dirty stays in the log.
     #[arg(long, conflicts_with = "keep_dirty")]
     pub(crate) hand_over: bool,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use forebay_serve::blockdev::waiting_ublk_device;
+use forebay_serve::blockdev::{waiting_nbd_device, waiting_ublk_device};
 
 /// A volume's id in 64 bits: the first half of it, which is random. Never 0, which would be any device
 /// of another program.
@@ -14,7 +14,7 @@ pub(crate) fn number_of(id: &str) -> u64 {
 
 /// The block device of the volume with this id that waits, if there is one and this user may know.
 pub(crate) fn device(id: &str) -> Option<PathBuf> {
-    waiting_ublk_device(number_of(id))
+    waiting_ublk_device(number_of(id)).or_else(|| waiting_nbd_device(id))
 }
 
 #[cfg(test)]

@@ -312,7 +312,7 @@ const OPTIONS: [(&str, &str, &str); 10] = [
         "# When a write is acknowledged: \"flush\": at once, a flush makes it durable, as with any\n\
          # disk that has a write cache; \"handover\": when it was written to the log, so that it\n\
          # outlives a daemon that dies, and a flush makes it durable; \"write\": when it is durable.\n\
-         # Default: handover for a ublk device, which another daemon can take up; else flush.",
+         # Default: handover for a ublk or nbd device, which another daemon can take up; else flush.",
     ),
     (
         "max-delay",

@@ -23,7 +23,7 @@ check "an attached device has its size at once" sized
 # It is attached still if that failed.
 forebay detach v >/dev/null 2>&1
 
-must "it is attached" attach
+must "it is attached" attach_mortal
 check "status counts the kernel among the clients" says nbd_connections 1
 must "a filesystem is made" make_fs ext4 "$device"
 must "it mounts" mount_fs "$device"
@@ -34,13 +34,13 @@ check "and we are not blamed" lacks "forebay (process" detach
 first=$device
 must "the daemon is killed" kill_daemon
 check "while the dead device is mounted none is attached" \
-    refused "$first is still in use: mounted on /mnt" attach
+    refused "$first is still in use: mounted on /mnt" attach_mortal
 modprobe ublk_drv
 via=ublk
 check "nor one of another kind" refused "$first is still in use: mounted on /mnt" attach
 via=nbd
 must "the dead device unmounts" umount_fs
-must "it is attached again" attach
+must "it is attached again" attach_mortal
 check "as the same device" test "$device" = "$first"
 
 # Has it open and goes on waiting.

@@ -7,8 +7,8 @@ use forebay_os::Ring;
 use forebay_rt::Rt;
 use forebay_serve::blockdev::{
     AttachError, CleanupError, DetachError, InUse, LoopOptions, LoopVolume, NbdDevice, NbdError,
-    UblkDevice, UblkError, UblkOptions, attach_loop, attach_nbd, attach_ublk, cleanup_stale,
-    clear_ublk_leftover, no_nbd_leftover, ublk_usable,
+    NbdOptions, UblkDevice, UblkError, UblkOptions, attach_loop, attach_nbd, attach_ublk,
+    cleanup_stale, clear_nbd_leftover, clear_ublk_leftover, no_nbd_leftover, ublk_usable,
 };
 use forebay_serve::nbd::Server;
 use forebay_serve::{Memory, isolated};
@@ -51,10 +51,15 @@ impl Front {
         device: &Rc<dyn Device>,
         server: &Server,
     ) -> Outcome<Front> {
-        let volume = waiting::number_of(&place.volume.id());
+        let id = place.volume.id();
+        let volume = waiting::number_of(&id);
         if via != Via::Ublk {
             let cleared = clear_ublk_leftover(place.rt, volume).await;
             cleared.map_err(ublk_failed)?;
+        }
+        if via != Via::Nbd {
+            let cleared = clear_nbd_leftover(&id).await;
+            cleared.map_err(|error| nbd_failed(&error))?;
         }
         match via {
             Via::None | Via::Auto => Ok(Front::None),
@@ -69,14 +74,14 @@ impl Front {
                 attached.await.map(Front::Ublk).map_err(ublk_failed)
             }
             Via::Nbd => {
-                let attached = attach_nbd(
-                    place.rt,
-                    place.ring,
-                    server,
-                    place.dirs.make_runtime()?,
-                    place.name.as_str(),
-                )
-                .await;
+                clear_other_leftovers(place).await?;
+                let options = NbdOptions {
+                    volume: &id,
+                    name: place.name.as_str(),
+                    runtime_dir: place.dirs.make_runtime()?,
+                    recoverable: place.volume.survives_kill(),
+                };
+                let attached = attach_nbd(place.rt, place.ring, server, options).await;
                 attached.map(Front::Nbd).map_err(|error| nbd_failed(&error))
             }
             Via::Loop => {
@@ -120,11 +125,13 @@ impl Front {
 
     /// What a user should know of how it came about, if there is anything.
     pub(super) fn note(&self) -> Option<String> {
-        let Front::Ublk(device) = self else {
-            return None;
+        let (path, resumed) = match self {
+            Front::Ublk(device) => (device.path(), device.is_resumed()),
+            Front::Nbd(device) => (device.path(), device.is_resumed()),
+            Front::None | Front::Loop(_) => return None,
         };
-        let path = device.path().display();
-        match (device.is_resumed(), device.is_recoverable()) {
+        let path = path.display();
+        match (resumed, self.is_outlived()) {
             (true, _) => Some(format!("took up {path} as the daemon before left it")),
             (false, true) => None,
             (false, false) => Some(format!(
@@ -136,7 +143,11 @@ impl Front {
 
     /// True if the block device outlives this process, and waits for the next.
     pub(super) fn is_outlived(&self) -> bool {
-        matches!(self, Front::Ublk(device) if device.is_recoverable())
+        match self {
+            Front::Ublk(device) => device.is_recoverable(),
+            Front::Nbd(device) => device.is_recoverable(),
+            Front::None | Front::Loop(_) => false,
+        }
     }
 
     /// Leaves the block device to the next daemon of the volume, without an error to whoever uses it.
@@ -144,17 +155,20 @@ impl Front {
     pub(super) async fn hand_over(&self) -> Outcome {
         match self {
             Front::Ublk(device) => device.hand_over().await.map_err(ublk_failed),
-            other => Err(Failure::refused(format!(
-                "only a ublk device can be handed over, and this volume is served via {}",
-                other.via()
+            Front::Nbd(device) => device.hand_over().map_err(|error| nbd_failed(&error)),
+            Front::None | Front::Loop(_) => Err(Failure::refused(format!(
+                "only a ublk or nbd device can be handed over, and this volume is served via {}",
+                self.via()
             ))),
         }
     }
 
     /// Has what can wait for the next daemon wait for it, and see no error.
     pub(super) fn let_wait(&self) {
-        if let Front::Ublk(device) = self {
-            device.let_wait();
+        match self {
+            Front::Ublk(device) => device.let_wait(),
+            Front::Nbd(device) => device.let_wait(),
+            Front::None | Front::Loop(_) => {}
         }
     }
 
@@ -237,13 +251,19 @@ fn loop_failed(error: &AttachError) -> Failure {
 fn nbd_failed(error: &NbdError) -> Failure {
     let code = match error {
         NbdError::NoDriver => Code::NotFound,
-        NbdError::NoneFree { .. } | NbdError::Busy { .. } | NbdError::Leftover { .. } => {
-            Code::Refused
-        }
+        NbdError::TooOld
+        | NbdError::NoneFree { .. }
+        | NbdError::Leftover { .. }
+        | NbdError::Unlike { .. }
+        | NbdError::Waiting { .. }
+        | NbdError::Busy { .. }
+        | NbdError::NotRecoverable { .. } => Code::Refused,
         NbdError::Io { .. } => Code::Io,
     };
     let advice = match error {
         NbdError::Leftover { .. } => LEFT,
+        NbdError::TooOld => "; use --durability flush, or another --via",
+        NbdError::Unlike { .. } | NbdError::Waiting { .. } | NbdError::NotRecoverable { .. } => "",
         _ => "; or use another --via",
     };
     Failure::new(code, format!("{error}{advice}"))

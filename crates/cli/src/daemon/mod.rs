@@ -137,7 +137,7 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) 
     let options = options.or(target.options.clone());
     target.tree = target.tree.with(cache);
     let (via, choice) = front::choose(options.via.unwrap_or_default())?;
-    if via == Via::Ublk {
+    if matches!(via, Via::Ublk | Via::Nbd) {
         // Its users do not notice that a daemon dies, and must miss nothing then.
         target.tree = target.tree.surviving_kill();
     }

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::path::Path;
 
-use forebay_serve::blockdev::ublk_usable;
+use forebay_serve::blockdev::{nbd_usable, ublk_usable};
 use forebay_stack::Via;
 
 /// A choice among the ways, and why the better ones were not chosen.
@@ -37,7 +36,7 @@ struct Found {
 pub(super) fn best_available() -> Choice {
     choose(Found {
         ublk: ublk_usable().map_err(|error| error.to_string()),
-        nbd: nbd(),
+        nbd: nbd_usable().map_err(|error| error.to_string()),
         r#loop: usable("/dev/fuse").and_then(|()| usable("/dev/loop-control")),
     })
 }
@@ -68,13 +67,6 @@ fn usable(path: &str) -> Result<(), String> {
             _ => format!("{path}: {error}"),
         }),
     }
-}
-
-fn nbd() -> Result<(), String> {
-    if !Path::new("/sys/block/nbd0").exists() {
-        return Err("the kernel has no nbd driver (try: modprobe nbd)".into());
-    }
-    usable("/dev/nbd0")
 }
 
 #[cfg(test)]

@@ -222,11 +222,11 @@ fn without_the_driver_ublk_is_refused_with_what_to_do_about_it() {
 }
 
 #[test]
-fn only_a_ublk_device_is_handed_over_and_all_else_stays_attached() {
+fn only_a_ublk_or_nbd_device_is_handed_over_and_all_else_stays_attached() {
     let world = World::with_volume();
     world.attach();
     let failed = world.refused(&["detach", "v", "--hand-over"]);
-    failed.with(4, &["only a ublk device", "via none"]);
+    failed.with(4, &["only a ublk or nbd device", "via none"]);
     world.client().write(0, &[1; 512]).unwrap();
     let both = world.refused(&["detach", "v", "--hand-over", "--keep-dirty"]);
     both.with(2, &["--keep-dirty"]);

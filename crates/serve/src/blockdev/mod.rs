@@ -21,13 +21,15 @@ mod holders;
 mod loop_volume;
 mod loopdev;
 mod nbd;
-mod nbd_note;
 mod stale;
 mod ublk;
 
 pub use holders::{Holder, Holders};
 pub use loop_volume::{AttachError, DetachError, LoopOptions, LoopVolume, attach_loop};
-pub use nbd::{NbdDevice, NbdError, attach_nbd, no_nbd_leftover};
+pub use nbd::{
+    NbdDevice, NbdError, NbdOptions, attach_nbd, clear_nbd_leftover, nbd_usable, no_nbd_leftover,
+    waiting_nbd_device,
+};
 pub use stale::{Cleaned, CleanupError, InUse, cleanup_stale};
 pub use ublk::{
     UblkDevice, UblkError, UblkOptions, attach_ublk, clear_ublk_leftover, ublk_usable,

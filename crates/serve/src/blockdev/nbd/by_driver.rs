@@ -1,0 +1,280 @@
+//! Devices whose connection the driver keeps, and what a server that is gone left of them.
+//!
+//! When all connections of a device are gone, the driver holds back new requests for as long as it was
+//! told to ([`PATIENCE`]), and sends them once there is another. Requests that were sent already it sends
+//! again when it next looks at them, which it does every 30 seconds (`nbd_xmit_timeout` in
+//! `drivers/block/nbd.c`): so long a pause there may be, beside what the next server takes to come.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_device::Geometry;
+use forebay_nbd::netlink::Wished;
+use forebay_rt::Rt;
+
+use super::error::NbdError;
+use super::netlink::Control;
+use super::note::SYS_BLOCK;
+use crate::blockdev::holders::holders;
+use crate::isolated::isolated;
+
+/// How long requests wait for the next server. As good as for ever, which the driver cannot be told.
+const PATIENCE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long the kernel may take to close what a server had that is gone.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(30);
+/// How often is looked meanwhile.
+const CLOSING_EVERY: Duration = Duration::from_millis(50);
+/// The first Linux whose driver keeps a string with each device.
+const LINUX_NEEDED: (u32, u32) = (5, 14);
+
+/// What the driver keeps with a volume's device.
+fn backend(volume: &str) -> String {
+    format!("forebay {volume}")
+}
+
+pub(super) fn node(index: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/{}", name(index)))
+}
+
+/// As sysfs has it.
+pub(super) fn name(index: u32) -> String {
+    format!("nbd{index}")
+}
+
+/// Whether this kernel has what devices need that outlive their server, for this user.
+///
+/// # Errors
+/// What is missing: [`NbdError::NoDriver`], [`NbdError::TooOld`], [`NbdError::Io`].
+pub fn nbd_usable() -> Result<(), NbdError> {
+    control()?;
+    let release = rustix::system::uname();
+    match recent(&release.release().to_string_lossy()) {
+        true => Ok(()),
+        false => Err(NbdError::TooOld),
+    }
+}
+
+/// Whether `release`, as `uname -r` prints it, keeps a string with each device.
+fn recent(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|n| n.parse().ok()).unwrap_or(0);
+    (number(), number()) >= LINUX_NEEDED
+}
+
+fn control() -> Result<Control, NbdError> {
+    Control::open().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => NbdError::NoDriver,
+        _ => NbdError::io("ask", "the nbd driver")(error),
+    })
+}
+
+/// The number of the device of `volume`, if one is connected or waits; `sys` is [`SYS_BLOCK`].
+fn find(sys: &Path, volume: &str) -> Option<u32> {
+    let ours = backend(volume);
+    let mut numbers = fs::read_dir(sys).ok()?.flatten().filter_map(|entry| {
+        let name = entry.file_name();
+        let number = name.to_str()?.strip_prefix("nbd")?.parse().ok()?;
+        let backend = fs::read_to_string(entry.path().join("backend")).ok()?;
+        (backend.trim_end() == ours).then_some(number)
+    });
+    numbers.next()
+}
+
+/// The block device of `volume` that waits for a server, if nobody serves the volume.
+pub fn waiting_nbd_device(volume: &str) -> Option<PathBuf> {
+    find(SYS_BLOCK.as_ref(), volume).map(node)
+}
+
+/// Makes a device that outlives its server, of one end of `socket`; gives its number.
+pub(super) fn connect(
+    volume: &str,
+    geometry: &Geometry,
+    flags: u16,
+    socket: &UnixStream,
+) -> Result<u32, NbdError> {
+    nbd_usable()?;
+    let wished = Wished {
+        len: geometry.len,
+        block_size: geometry.block_size,
+        flags,
+        backend: &backend(volume),
+        patience: PATIENCE.as_secs(),
+    };
+    let connected = control()?.connect(&wished, socket.as_fd());
+    connected.map_err(NbdError::io("make a device of", "the nbd driver"))
+}
+
+/// The device that a server of `volume` that is gone left, if it did.
+pub(super) fn left_behind(volume: &str) -> Option<u32> {
+    find(SYS_BLOCK.as_ref(), volume)
+}
+
+/// Whether a device that was left can be served by this program, set like this; `sys` is [`SYS_BLOCK`].
+///
+/// # Errors
+/// Why not, in words.
+fn serves(sys: &Path, index: u32, geometry: &Geometry, recoverable: bool) -> Result<(), String> {
+    if !recoverable {
+        let text = "what is acknowledged with durability \"flush\" would be lost to its users, unnoticed, \
+                    if the daemon were killed again; attach it without that";
+        return Err(text.into());
+    }
+    let dir = sys.join(name(index));
+    let number = |file: &str| {
+        let text = fs::read_to_string(dir.join(file)).unwrap_or_default();
+        text.trim().parse::<u64>().unwrap_or(0)
+    };
+    let (len, block) = (number("size") * 512, number("queue/logical_block_size"));
+    if len != geometry.len {
+        return Err(format!(
+            "it has {len} bytes, and the volume has {}",
+            geometry.len
+        ));
+    }
+    if block != u64::from(geometry.block_size) {
+        return Err(format!(
+            "it has blocks of {block} bytes, and the volume of {}",
+            geometry.block_size
+        ));
+    }
+    Ok(())
+}
+
+/// Gives the device that was left another connection, one end of `socket`.
+pub(super) async fn take_up(
+    rt: &Rt,
+    (volume, index): (&str, u32),
+    geometry: &Geometry,
+    recoverable: bool,
+    socket: &UnixStream,
+) -> Result<(), NbdError> {
+    let fits = serves(SYS_BLOCK.as_ref(), index, geometry, recoverable);
+    fits.map_err(|why| NbdError::Unlike {
+        device: node(index),
+        why,
+    })?;
+    let mut control = control()?;
+    let deadline = rt.now().plus(CLOSING_PATIENCE);
+    loop {
+        match control.reconnect(index, &backend(volume), socket.as_fd()) {
+            // The driver has not noticed yet that the former one is gone.
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && rt.now() < deadline => {
+                rt.sleep(CLOSING_EVERY).await;
+            }
+            Err(error) => return Err(NbdError::io("take up", node(index))(error)),
+            Ok(()) => {
+                tracing::info!(device = %node(index).display(), "took up what another daemon left");
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Ends a device; what waits for it fails. Not to be called on a thread that serves it.
+pub(super) fn disconnect(index: u32) -> Result<(), NbdError> {
+    let ended = control()?.disconnect(index);
+    ended.map_err(NbdError::io("disconnect", node(index)))
+}
+
+/// Sees to it that no block device of `volume` waits for a server, before it is served in another way:
+/// what nobody uses is removed.
+///
+/// # Errors
+/// [`NbdError::Waiting`] if somebody uses it, who would go on with another volume than the one that is
+/// served.
+pub async fn clear_nbd_leftover(volume: &str) -> Result<(), NbdError> {
+    let Some(index) = left_behind(volume) else {
+        return Ok(());
+    };
+    let cleared = isolated(move || {
+        let holders = holders(&name(index));
+        match holders.0.is_empty() {
+            true => disconnect(index),
+            false => Err(NbdError::Waiting {
+                device: node(index),
+                holders,
+            }),
+        }
+    });
+    cleared
+        .await
+        .map_err(NbdError::io("disconnect", node(index)))??;
+    tracing::info!(device = %node(index).display(), "removed what a killed daemon left");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_device::{Device, RamDevice};
+
+    use super::*;
+
+    /// A directory that looks like `/sys/block`, with `nbd3` of the volume `x`.
+    fn sys() -> tempfile::TempDir {
+        let sys = tempfile::tempdir().unwrap();
+        for (device, file, text) in [
+            ("nbd1", "size", "0\n"),
+            ("nbd2", "backend", "forebay xy\n"),
+            ("nbd3", "backend", "forebay x\n"),
+            ("nbd3", "size", "2048\n"),
+            ("nbd3", "queue/logical_block_size", "512\n"),
+            ("sda", "backend", "forebay x\n"),
+        ] {
+            let file = sys.path().join(device).join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        sys
+    }
+
+    #[test]
+    fn a_volume_s_device_is_found_by_what_the_driver_keeps_with_it() {
+        let sys = sys();
+        assert_eq!(find(sys.path(), "x"), Some(3));
+        assert_eq!(find(sys.path(), "y"), None);
+        assert_eq!(find("/nonexistent".as_ref(), "x"), None);
+    }
+
+    #[test]
+    fn a_device_that_was_left_is_taken_up_by_what_is_like_it_and_loses_nothing() {
+        let sys = sys();
+        let like = RamDevice::new(1 << 20, 512).geometry();
+        assert_eq!(serves(sys.path(), 3, &like, true), Ok(()));
+        for (len, block, recoverable, why) in [
+            (1 << 20, 512, false, "durability"),
+            (2 << 20, 512, true, "1048576 bytes"),
+            (1 << 20, 4096, true, "blocks of 512"),
+        ] {
+            let geometry = RamDevice::new(len, block).geometry();
+            let said = serves(sys.path(), 3, &geometry, recoverable).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
+    fn drivers_that_keep_no_string_are_too_old() {
+        for release in ["5.14.0", "6.1.0-18-amd64", "7.3-rc1", "10.0"] {
+            assert!(recent(release), "{release}");
+        }
+        for release in ["5.13.19", "4.19.0-26-amd64", "5", "", "x"] {
+            assert!(!recent(release), "{release}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_nbd_is_refused_in_clear_words() {
+        if Path::new("/sys/block/nbd0").exists() {
+            let skipped =
+                b"SKIPPED: a_kernel_without_nbd_is_refused_in_clear_words: this kernel has nbd\n";
+            return std::io::Write::write_all(&mut std::io::stderr(), skipped)
+                .expect("standard error");
+        }
+        let error = nbd_usable().expect_err("no driver");
+        assert!(matches!(error, NbdError::NoDriver), "{error}");
+        assert!(error.to_string().contains("modprobe nbd"), "{error}");
+    }
+}

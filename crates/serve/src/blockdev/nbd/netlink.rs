@@ -1,0 +1,116 @@
+//! Commands to the nbd driver by its generic netlink family, whose messages are in the crate `nbd`.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use forebay_nbd::netlink::{self, Command, Said, Wished};
+use rustix::net::netlink::GENERIC;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// More than any answer.
+const ANSWER_BYTES: usize = 16 << 10;
+
+/// A socket to the driver.
+pub(super) struct Control {
+    socket: OwnedFd,
+    family: u16,
+    sent: u32,
+}
+
+impl Control {
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if there is no driver.
+    pub(super) fn open() -> io::Result<Control> {
+        let socket = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            Some(GENERIC),
+        )?;
+        let mut control = Control {
+            socket,
+            family: netlink::CONTROLLER,
+            sent: 0,
+        };
+        let answer = control.ask(&netlink::get_family())?;
+        control.family = netlink::family(&answer).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(control)
+    }
+
+    /// Makes a device of one end of a stream; gives its number. It has its size when this is done.
+    pub(super) fn connect(
+        &mut self,
+        wished: &Wished<'_>,
+        socket: BorrowedFd<'_>,
+    ) -> io::Result<u32> {
+        let answer = self.ask(&netlink::connect(wished, socket))?;
+        netlink::index(&answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Gives a device whose connection is gone another one. `backend` is what it was made with.
+    ///
+    /// # Errors
+    /// `ENOSPC` while the driver has not noticed that the former connection is gone.
+    pub(super) fn reconnect(
+        &mut self,
+        index: u32,
+        backend: &str,
+        socket: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let command = netlink::reconnect(index, backend, socket);
+        self.ask(&command).map(drop)
+    }
+
+    /// Ends a device; what waits for it fails.
+    pub(super) fn disconnect(&mut self, index: u32) -> io::Result<()> {
+        self.ask(&netlink::disconnect(index)).map(drop)
+    }
+
+    /// Sends a command, and gives the attributes of the answer.
+    fn ask(&mut self, command: &Command) -> io::Result<Vec<u8>> {
+        self.sent += 1;
+        let message = command.message(self.family, self.sent);
+        rustix::net::send(&self.socket, &message, SendFlags::empty())?;
+        let mut answer = Vec::new();
+        let mut buffer = vec![0; ANSWER_BYTES];
+        loop {
+            // Commands are carried out while they are sent, so the answer is there.
+            let (got, _) = rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)?;
+            let mut rest = &buffer[..got];
+            while let Some((number, said)) = netlink::next(&mut rest) {
+                match said {
+                    _ if number != self.sent => {}
+                    Said::Data(data) => answer = data.to_vec(),
+                    Said::Outcome(0) => return Ok(answer),
+                    Said::Outcome(errno) => return Err(io::Error::from_raw_os_error(errno)),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_that_is_not_there_is_said_to_be() {
+        if std::path::Path::new("/sys/block/nbd0").exists() {
+            let skipped =
+                b"SKIPPED: a_family_that_is_not_there_is_said_to_be: this kernel has nbd\n";
+            return std::io::Write::write_all(&mut std::io::stderr(), skipped)
+                .expect("standard error");
+        }
+        match Control::open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let skipped = format!(
+                    "SKIPPED: a_family_that_is_not_there_is_said_to_be: no generic netlink here: {error}\n"
+                );
+                std::io::Write::write_all(&mut std::io::stderr(), skipped.as_bytes())
+                    .expect("standard error");
+            }
+            Ok(_) => panic!("there is no nbd driver"),
+        }
+    }
+}
