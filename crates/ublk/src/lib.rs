@@ -2,7 +2,7 @@
 //! without a system call: docs/design/ublk.md.
 //!
 //! The driver makes block devices of which a program serves the requests. Here is
-//! - what the bytes are that the two exchange ([`format`]);
+//! - what the bytes are that the two exchange ([`mod@format`]);
 //! - what a device is to be, and whether one that another server left is the like of it ([`wish`]);
 //! - where each place for a request stands, and so what may be said of it ([`state`]).
 //!

@@ -227,9 +227,9 @@ fn only_a_ublk_or_nbd_device_is_handed_over_and_all_else_stays_attached() {
     world.attach();
     let failed = world.refused(&["detach", "v", "--hand-over"]);
     failed.with(4, &["only a ublk or nbd device", "via none"]);
-    world.client().write(0, &[1; 512]).unwrap();
     let both = world.refused(&["detach", "v", "--hand-over", "--keep-dirty"]);
     both.with(2, &["--keep-dirty"]);
+    world.client().write(0, &[1; 512]).unwrap();
 }
 
 #[test]
