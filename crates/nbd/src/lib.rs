@@ -1,4 +1,4 @@
-//! What is said between an NBD server and its clients ([`format`]), and to the kernel's nbd driver, which is
+//! What is said between an NBD server and its clients ([`mod@format`]), and to the kernel's nbd driver, which is
 //! a client ([`netlink`]), without a system call.
 //!
 //! Who listens and answers is `serve`, which tells the driver as well.
