@@ -34,7 +34,9 @@ mod sys;
 pub use driver::{DriverMemory, driver_command};
 pub use net::{Address, Listener, ParseAddressError, Stream};
 pub use poller::Poller;
-pub use process::{give_memory_back, hold_memory, io_flusher, lock_memory, precise_timers};
+pub use process::{
+    give_memory_back, hold_memory, io_flusher, lock_memory, precise_timers, trim_memory,
+};
 pub use ring::{Fd, Ring};
 pub use signals::{Signal, Signals};
 pub use storage::{

@@ -48,6 +48,15 @@ pub fn give_memory_back() {
 /// ones are used again soon, and mapping each anew would cost more than they hold.
 const LARGE_BYTES: i32 = 1 << 20;
 
+/// Gives back to the system what the allocator keeps of blocks that are free, if that is more than
+/// `most` bytes: after a burst it is all that was in use at its height, but for large blocks
+/// ([`give_memory_back`]). Takes milliseconds, so it is for moments at which nothing is to be done.
+pub fn trim_memory(most: usize) {
+    if let Some(free) = crate::sys::trim_heaps(most) {
+        tracing::debug!(free, "gave free memory back");
+    }
+}
+
 /// Keeps `bytes` in memory, so that using them never waits for a page to be read back. Returns
 /// whether it worked: the limit (`RLIMIT_MEMLOCK`) may be too low, which is noted and no failure.
 ///

@@ -123,6 +123,15 @@ pub(crate) fn set_mmap_threshold(bytes: libc::c_int) -> bool {
     unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, bytes) == 1 }
 }
 
+/// `malloc_trim(3)` if more than `most` bytes are free in the allocator's heaps; how many were, then.
+pub(crate) fn trim_heaps(most: usize) -> Option<usize> {
+    // SAFETY: takes nothing, and reads the allocator's own accounts.
+    let free = unsafe { libc::mallinfo2() }.fordblks;
+    // SAFETY: takes a number only; what is in use is not touched.
+    let trimmed = free > most && unsafe { libc::malloc_trim(0) } == 1;
+    trimmed.then_some(free)
+}
+
 /// `mlock(2)` on the memory of `bytes`.
 pub(crate) fn mlock(bytes: &[u8]) -> io::Result<()> {
     // An empty slice's address is made up, and the kernel rounds to whole pages.

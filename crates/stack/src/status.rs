@@ -80,6 +80,13 @@ impl Status {
         }
     }
 
+    /// True if nothing is done just now to bring anything there.
+    pub fn is_resting(&self) -> bool {
+        match self {
+            Status::Cache(status) => status.destaging == forebay_dcd::Destaging::Resting,
+        }
+    }
+
     /// What is lost, in bytes.
     pub fn lost_bytes(&self) -> u64 {
         match self {

@@ -8,6 +8,7 @@ mod control;
 mod front;
 mod http;
 mod intruders;
+mod memory;
 mod metrics;
 mod notify;
 mod place;

@@ -17,7 +17,7 @@ use super::http::{self, Site};
 use super::intruders::{self, Intruders};
 use super::notify::notify;
 use super::place::Places;
-use super::{Daemon, control};
+use super::{Daemon, control, memory};
 use crate::args::AcceptArgs;
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
@@ -255,6 +255,7 @@ fn listen(
     rt.spawn(control::listen(Rc::clone(daemon), control))
         .detach();
     rt.spawn(intruders::watch(Rc::clone(daemon))).detach();
+    rt.spawn(memory::give_back(Rc::clone(daemon))).detach();
     for (site, listener) in sites {
         rt.spawn(http::listen(Rc::clone(daemon), listener, site))
             .detach();
