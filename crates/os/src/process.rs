@@ -1,5 +1,7 @@
 //! What a process that serves storage tells the kernel about itself.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// Marks the calling thread, and those it starts later, as one that writeback depends on: the
 /// kernel then does not make it wait, while it allocates memory, for the very writes it serves.
 ///
@@ -28,7 +30,7 @@ pub fn precise_timers() {
 /// stall when memory is short.
 pub fn hold_memory() {
     match crate::sys::mlockall() {
-        Ok(true) => {}
+        Ok(true) => HELD.store(true, Ordering::Relaxed),
         Ok(false) => {
             tracing::debug!("RLIMIT_MEMLOCK cannot be lifted; carrying on without locked memory")
         }
@@ -52,10 +54,24 @@ const LARGE_BYTES: i32 = 1 << 20;
 /// `most` bytes: after a burst it is all that was in use at its height, but for large blocks
 /// ([`give_memory_back`]). Takes milliseconds, so it is for moments at which nothing is to be done.
 pub fn trim_memory(most: usize) {
-    if let Some(free) = crate::sys::trim_heaps(most) {
-        tracing::debug!(free, "gave free memory back");
+    let free = crate::sys::free_in_heaps();
+    if free <= most {
+        return;
     }
+    // Locked memory is not given back. What is in use is locked again at once.
+    let held = HELD.load(Ordering::Relaxed);
+    if held {
+        crate::sys::munlockall();
+    }
+    crate::sys::trim_heaps();
+    if held {
+        hold_memory();
+    }
+    tracing::debug!(free, "gave free memory back");
 }
+
+/// True once [`hold_memory`] has locked the process's memory.
+static HELD: AtomicBool = AtomicBool::new(false);
 
 /// Keeps `bytes` in memory, so that using them never waits for a page to be read back. Returns
 /// whether it worked: the limit (`RLIMIT_MEMLOCK`) may be too low, which is noted and no failure.

@@ -123,13 +123,22 @@ pub(crate) fn set_mmap_threshold(bytes: libc::c_int) -> bool {
     unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, bytes) == 1 }
 }
 
-/// `malloc_trim(3)` if more than `most` bytes are free in the allocator's heaps; how many were, then.
-pub(crate) fn trim_heaps(most: usize) -> Option<usize> {
+/// `munlockall(2)`.
+pub(crate) fn munlockall() {
+    // SAFETY: takes nothing; locking does not change memory. It cannot fail.
+    unsafe { libc::munlockall() };
+}
+
+/// `mallinfo2(3)`: bytes that are free in the allocator's heaps.
+pub(crate) fn free_in_heaps() -> usize {
     // SAFETY: takes nothing, and reads the allocator's own accounts.
-    let free = unsafe { libc::mallinfo2() }.fordblks;
+    unsafe { libc::mallinfo2() }.fordblks
+}
+
+/// `malloc_trim(3)`: whole pages that are free in the heaps go back to the system.
+pub(crate) fn trim_heaps() {
     // SAFETY: takes a number only; what is in use is not touched.
-    let trimmed = free > most && unsafe { libc::malloc_trim(0) } == 1;
-    trimmed.then_some(free)
+    unsafe { libc::malloc_trim(0) };
 }
 
 /// `mlock(2)` on the memory of `bytes`.

@@ -44,6 +44,7 @@ fn many_clients_with_large_requests_at_once_stay_within_the_bound() {
     ]);
     world.ok(&["attach", "v", "--via", "none", "--memory", "128MiB"]);
     let pid = world.pid("v").unwrap();
+    let held = resident(pid, "VmLck") > 0;
     let clients: Vec<_> = (0..CLIENTS).map(|_| world.client()).collect();
     let content = |i: u64| -> Vec<u8> {
         let words = (0..LARGEST / 8).map(|word| word << 8 | i);
@@ -70,6 +71,7 @@ fn many_clients_with_large_requests_at_once_stay_within_the_bound() {
         let known = number("request_bytes") + number("buffer_bytes") + number("map_bytes");
         resident(pid, "VmRSS") <= known + BESIDES_AT_REST
     });
+    assert_eq!(resident(pid, "VmLck") > 0, held, "memory is held as before");
     world.detach();
 }
 
