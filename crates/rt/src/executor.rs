@@ -5,7 +5,7 @@ mod timers;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,6 +113,9 @@ impl Executor {
         F::Output: 'static,
     {
         let inner = &self.rt.0;
+        // Boxed, so that a task is compiled once for each output and not for each future: tests
+        // that each run one to its end took most of the time that compiling them took.
+        let future: Pin<Box<dyn Future<Output = F::Output>>> = Box::pin(future);
         let task = self.rt.spawn(future);
         while !task.is_finished() {
             for _ in 0..TASKS_A_ROUND {

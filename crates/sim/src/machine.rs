@@ -1,5 +1,6 @@
 //! Disks that share their power, and the executor that what uses them runs on.
 
+use std::pin::Pin;
 use std::rc::Rc;
 
 use forebay_rng::Rng;
@@ -52,8 +53,9 @@ impl<R: Role> Machine<R> {
     /// Runs to the end, or to the power cut: then `None`.
     pub fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Option<T> {
         let power = Rc::clone(&self.power);
+        // Boxed, so that the rest is compiled once for each output and not for each future.
+        let future: Pin<Box<dyn Future<Output = T>>> = Box::pin(future);
         self.executor.block_on(async move {
-            let future = std::pin::pin!(future);
             let off = std::pin::pin!(power.until_off());
             match select(future, off).await {
                 Either::Left((out, _)) => Some(out),

@@ -21,8 +21,13 @@ fn run(program: &Path, args: &[&str]) -> Output {
         .env("PATH", std::env::join_paths(paths).expect("no colons"))
         .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
         .env("SLEDS_TEST_DIR", env!("CARGO_TARGET_TMPDIR"))
-        // As all else that is tested, and from what is built already.
+        // As all else that is tested is built, but in a place of its own: for another interpreter,
+        // pyo3 and all on it is built anew, and would be for the workspace's next build again.
         .env("MATURIN_PEP517_ARGS", "--profile dev")
+        .env(
+            "CARGO_TARGET_DIR",
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheel"),
+        )
         .output();
     output.unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
