@@ -5,7 +5,7 @@
 # vm: disk log 96M
 # vm: program fio
 # vm: program blkdiscard
-# vm: minutes 15
+# vm: minutes 10
 # shellcheck shell=dash source=tests/vm/lib.sh
 . /vm/lib.sh
 # shellcheck disable=SC2034  # for lib.sh
@@ -113,17 +113,4 @@ must "with durability flush" attach v --durability flush
 must "the daemon is killed" kill_daemon
 check "the device ends with it" within 60 test ! -e "$device"
 must "and there is another" attach
-
-for kind in xfs btrfs; do
-    users_begin "$kind"
-    for round in 1 2; do
-        killed "$kind" "$round"
-        must "$kind, $round: another daemon takes it up" same_device attach
-    done
-    must "$kind: it serves" within 120 busy
-    users_end "$kind"
-    in_order "$kind"
-    must "$kind: it unmounts" umount_fs
-done
 must "it is detached" detach
-alone btrfs "$data"
