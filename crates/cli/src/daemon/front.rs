@@ -258,7 +258,7 @@ fn nbd_failed(error: &NbdError) -> Failure {
         | NbdError::Waiting { .. }
         | NbdError::Busy { .. }
         | NbdError::NotRecoverable { .. } => Code::Refused,
-        NbdError::Io { .. } => Code::Io,
+        NbdError::WriteBack { .. } | NbdError::Io { .. } => Code::Io,
     };
     let advice = match error {
         NbdError::Leftover { .. } => LEFT,
@@ -279,6 +279,6 @@ fn ublk_failed(error: UblkError) -> Failure {
             Failure::refused(error)
         }
         E::NotRecoverable { .. } => Failure::refused(error),
-        E::NoMemory | E::Io { .. } => Failure::io(error),
+        E::NoMemory | E::WriteBack { .. } | E::Io { .. } => Failure::io(error),
     }
 }

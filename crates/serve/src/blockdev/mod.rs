@@ -17,6 +17,7 @@
 //! it would write back the device's page cache to a server that is already gone. For the same
 //! reason `LO_FLAGS_AUTOCLEAR` is of no use: without an opener the device would be cleared at once.
 
+mod cached;
 mod holders;
 mod loop_volume;
 mod loopdev;

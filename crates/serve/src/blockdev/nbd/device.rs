@@ -12,6 +12,7 @@ use forebay_rt::Rt;
 use super::by_driver;
 use super::by_thread::{self, Keeper};
 use super::error::NbdError;
+use crate::blockdev::cached::write_back;
 use crate::blockdev::holders::{LOOK_EVERY, LOOKS, holders};
 use crate::isolated::isolated;
 use crate::nbd::format::export_flag::{
@@ -286,7 +287,10 @@ fn try_disconnect(name: &str, node: &Path, by_driver: Option<u32>) -> Result<(),
         }
         Err(error) => return Err(NbdError::io("open", node)(error)),
     };
-    dev.sync_all().map_err(NbdError::io("write back", node))?;
+    write_back(&dev).map_err(|source| NbdError::WriteBack {
+        device: node.to_owned(),
+        source,
+    })?;
     match by_driver {
         Some(index) => by_driver::disconnect(index),
         None => by_thread::disconnect(&dev).map_err(NbdError::io("disconnect", node)),

@@ -57,6 +57,15 @@ pub enum NbdError {
         /// Who uses it.
         holders: Holders,
     },
+    /// Data that was written to the block device and only in its page cache could not be written
+    /// on. It is lost; detaching again goes on without it.
+    #[error("cannot write back what {} has cached: {source}; it is lost, detach again to go on without it", device.display())]
+    WriteBack {
+        /// The block device.
+        device: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// It was not made to outlive its server.
     #[error(
         "{} cannot be handed over: with durability \"flush\" a block device ends with its daemon",

@@ -262,11 +262,11 @@ impl UblkDevice {
         let is_stopped = self.serving.as_ref().is_none_or(Serving::is_stopped);
         if !is_stopped {
             let stop = move |control: &Control| stop_unused(control, id);
-            if let Stopped::Busy(holders) = controlled("stop a device at", stop).await? {
-                return Err(UblkError::Busy {
-                    device: self.node.clone(),
-                    holders,
-                });
+            let device = self.node.clone();
+            match controlled("stop a device at", stop).await? {
+                Stopped::Yes => {}
+                Stopped::Busy(holders) => return Err(UblkError::Busy { device, holders }),
+                Stopped::Lost(source) => return Err(UblkError::WriteBack { device, source }),
             }
         }
         if let Some(serving) = self.serving.take() {

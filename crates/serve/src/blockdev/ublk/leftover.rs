@@ -1,12 +1,7 @@
 //! What a server that is gone left of a volume's block device.
-#![allow(
-    unsafe_code,
-    reason = "one system call with plain numbers, that no safe wrapper exists for"
-)]
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +12,7 @@ use forebay_ublk::wish::{Verdict, verdict};
 
 use super::control::{CONTROL, Control};
 use super::error::UblkError;
+use crate::blockdev::cached::write_back;
 use crate::blockdev::holders::{LOOK_EVERY, LOOKS, holders};
 use crate::isolated::isolated;
 
@@ -123,6 +119,8 @@ pub(super) enum Stopped {
     Yes,
     /// It was left as it is: these use it.
     Busy(crate::blockdev::Holders),
+    /// It was left as it is: what the page cache had of it could not be written back, and is lost.
+    Lost(io::Error),
 }
 
 /// Takes block device `id` away if nobody uses it, and lets those who merely look finish. Not for a
@@ -164,7 +162,9 @@ fn try_stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
         Err(error) if busy(&error) => return Ok(Stopped::Busy(holders(&name))),
         Err(error) => return Err(error),
     };
-    write_back(&claim)?;
+    if let Err(error) = write_back(&claim) {
+        return Ok(Stopped::Lost(error));
+    }
     drop(claim);
     match control.try_stop(id) {
         Some(Ok(())) => Ok(Stopped::Yes),
@@ -179,18 +179,6 @@ fn try_stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
             control.stop(id)?;
             Ok(Stopped::Yes)
         }
-    }
-}
-
-/// Writes back what the page cache has of a block device, without a flush.
-fn write_back(device: &File) -> io::Result<()> {
-    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-        | libc::SYNC_FILE_RANGE_WRITE
-        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    // SAFETY: takes numbers only; from 0 to the end.
-    match unsafe { libc::sync_file_range(device.as_raw_fd(), 0, 0, all) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -229,6 +217,10 @@ pub async fn clear_ublk_leftover(rt: &Rt, volume: u64) -> Result<(), UblkError> 
         Stopped::Busy(holders) => Err(UblkError::Waiting {
             device: node(id),
             holders,
+        }),
+        Stopped::Lost(source) => Err(UblkError::WriteBack {
+            device: node(id),
+            source,
         }),
     }
 }
