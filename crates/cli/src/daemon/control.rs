@@ -144,21 +144,24 @@ impl Client {
             }
             Request::Detach { keep_dirty } => {
                 let detached = self.detach(keep_dirty).await?;
-                let left = detached.is_ok();
-                let said = self.done(detached).await;
-                if left {
-                    self.end();
-                }
+                self.ended(detached).await
+            }
+            Request::HandOver {} => {
+                let left = self.hand_over().await;
+                self.ended(left).await
+            }
+        }
+    }
+
+    /// Says how closing the volume went and ends, or why it is not closed.
+    async fn ended(&self, ended: Outcome<Outcome<u64>>) -> Result<(), Gone> {
+        match ended {
+            Ok(closed) => {
+                let said = self.done(closed).await;
+                self.end();
                 said
             }
-            Request::HandOver {} => match self.hand_over().await {
-                Ok(closed) => {
-                    let said = self.done(closed).await;
-                    self.end();
-                    said
-                }
-                Err(failure) => self.done(Err(failure)).await,
-            },
+            Err(failure) => self.done(Err(failure)).await,
         }
     }
 
@@ -285,8 +288,9 @@ impl Client {
     }
 
     /// The block device goes first: that refuses if anybody uses it, and writes back what the
-    /// kernel has cached of it, which is then drained as well.
-    async fn detach(&self, keep_dirty: bool) -> Result<Outcome<u64>, Gone> {
+    /// kernel has cached of it, which is then drained as well. Gives how closing the volume went: whether
+    /// it succeeds or not, it is not served any more.
+    async fn detach(&self, keep_dirty: bool) -> Result<Outcome<Outcome<u64>>, Gone> {
         let daemon = &self.daemon;
         let name = &daemon.target.name;
         if let Err(failure) = self.no_clients() {
@@ -309,8 +313,9 @@ impl Client {
             )));
         }
         let ended = end_service(daemon).await;
-        Ok(ended.map_err(|error| {
-            Failure::new(error.code, format!("cannot close {name} cleanly: {error}"))
-        }))
+        Ok(Ok(ended.map_err(|error| {
+            let text = format!("{name} is detached, and was not closed cleanly: {error}");
+            Failure::new(error.code, text)
+        })))
     }
 }

@@ -4,6 +4,7 @@
 //! cut short its reads, both in the running daemon; and both can be undone.
 
 use std::fs::{self, File};
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Resource, Rlimit};
@@ -120,6 +121,44 @@ fn what_a_failed_log_held_is_lost_when_told_so_and_that_it_failed_is_remembered_
     assert_eq!(state_files(&world), 0);
     world.attach();
     assert_eq!(world.client().read(8 * MIB, 4096).unwrap(), [9; 4096]);
+}
+
+/// Nothing was given up, so the log is still what has it.
+#[test]
+fn a_volume_that_cannot_be_closed_cleanly_is_detached_all_the_same() {
+    let world = with_log_far_in();
+    let log = failed(&world);
+    wait_until("the clients are gone", || {
+        status(&world)["nbd_connections"] == 0
+    });
+    let pid = world.pid("v").expect("it is attached");
+    let detached = world.refused(&["detach", "v", "--keep-dirty"]);
+    detached.with(
+        5,
+        &[
+            "v is detached, and was not closed cleanly",
+            "cannot be read",
+        ],
+    );
+    wait_until("the daemon has ended", || {
+        !Path::new(&format!("/proc/{pid}")).exists()
+    });
+    assert!(
+        world
+            .ok(&["list"])
+            .lines()
+            .all(|line| !line.contains("attached"))
+    );
+    fs::write(world.path("log.img"), log).unwrap();
+    // What was written since went to the data device alone.
+    let refused = world.refused(&["attach", "v", "--via", "none"]);
+    refused.with(4, &["differs at byte 0", "--accept-changed"]);
+    world.ok(&["attach", "v", "--via", "none", "--accept-changed"]);
+    let read = world.client().read(8 * MIB, 8 * MIB as u32).unwrap();
+    assert!(
+        read.iter().all(|byte| *byte == 7),
+        "all that was flushed is there"
+    );
 }
 
 #[test]
