@@ -17,7 +17,7 @@ use forebay_units::{LINE_SECTORS, Line, RecordSeq, Sector, SegmentSeq};
 pub(crate) use crate::piece::Piece;
 use crate::piece::mask;
 use crate::ranges::{Mark, RangeMap};
-use crate::table::LineTable;
+use crate::table::{LineTable, Spot};
 
 /// Lines that are looked at in one go when a range is marked: a few milliseconds' worth.
 const LINES_AT_ONCE: u64 = 16 << 10;
@@ -149,24 +149,32 @@ impl Map {
 
     /// Puts a piece of data in, on top of everything.
     pub(crate) fn insert(&mut self, piece: Piece) {
+        let spot = self.lines.find(piece.line);
+        self.insert_at(spot, piece);
+    }
+
+    /// Puts in a piece of data, on top of everything, at the place that `place` chooses. It is told where
+    /// the piece with exactly this extent lies, if that is all live: then it may choose this.
+    pub(crate) fn write(
+        &mut self,
+        sector: Sector,
+        sectors: u8,
+        crc: u32,
+        place: impl FnOnce(Option<Addr>) -> Addr,
+    ) {
+        let (start, live) = (sector.in_line(), mask(sector.in_line(), sectors));
+        let same =
+            |piece: &Piece| (piece.start, piece.sectors, piece.live) == (start, sectors, live);
+        let spot = self.lines.find(sector.line());
+        let exact = self.lines.at(&spot).find(same).map(|piece| piece.addr);
+        self.insert_at(spot, Piece::new(sector, sectors, place(exact), crc));
+    }
+
+    fn insert_at(&mut self, spot: Spot, piece: Piece) {
         let before = self.live.sectors;
         self.live.born(piece.addr, piece.sectors.into());
-        let mut placed = false;
-        self.lines.retain(piece.line, |old| {
-            if self.live.cut(old, piece.live) {
-                return true;
-            }
-            // The first that nothing is left of makes way for it.
-            let replaced = !placed;
-            if replaced {
-                *old = piece;
-                placed = true;
-            }
-            replaced
-        });
-        if !placed {
-            self.lines.push(piece);
-        }
+        let cut = |old: &mut Piece| self.live.cut(old, piece.live);
+        self.lines.put(spot, piece, cut);
         self.absorbed_sectors += before + u64::from(piece.sectors) - self.live.sectors;
     }
 
@@ -244,16 +252,6 @@ impl Map {
             bare.push(at..range.end);
         }
         bare
-    }
-
-    /// The piece of data with exactly this extent, if it is all live.
-    pub(crate) fn exact(&self, sector: Sector, sectors: u8) -> Option<Addr> {
-        let (start, live) = (sector.in_line(), mask(sector.in_line(), sectors));
-        let same =
-            |piece: &Piece| (piece.start, piece.sectors, piece.live) == (start, sectors, live);
-        self.pieces(sector.line())
-            .find(same)
-            .map(|piece| piece.addr)
     }
 
     /// The pieces of a line.

@@ -116,19 +116,20 @@ impl Shard {
         at
     }
 
-    fn get(&self, line: Line) -> impl Iterator<Item = Piece> {
-        let at = self.search(hash(line));
+    /// The pieces of a line, of which the search found the first.
+    fn from(&self, at: usize, line: Line) -> impl Iterator<Item = Piece> {
         let slots = self.slots.get(at..).unwrap_or_default().iter();
         slots
             .take_while(move |slot| !slot.is_empty() && slot.line() == line)
             .map(|slot| slot.piece())
     }
 
-    fn push(&mut self, slot: Slot) {
+    /// Puts a slot in where [`Shard::search`] found its place.
+    fn insert(&mut self, mut at: usize, slot: Slot) {
         if (self.len + 1) * 1000 > self.capacity * FULL {
             self.resize(self.capacity + (self.capacity / GROW_PART).max(GROW_LEAST));
+            at = self.search(slot.hash());
         }
-        let at = self.search(slot.hash());
         let free = (at..self.slots.len()).find(|n| self.slots[*n].is_empty());
         let free = free.unwrap_or_else(|| {
             self.push_past_the_end(Slot::default());
@@ -154,6 +155,32 @@ impl Shard {
         self.slots.copy_within(at + 1..end, at);
         self.slots[end - 1] = Slot::default();
         self.len -= 1;
+    }
+
+    /// See [`LineTable::put`].
+    fn put(&mut self, first: usize, piece: Piece, mut cut: impl FnMut(&mut Piece) -> bool) {
+        let (mut at, mut placed, before) = (first, false, self.len);
+        while let Some(slot) = self.slots.get_mut(at)
+            && !slot.is_empty()
+            && slot.line() == piece.line
+        {
+            let mut old = slot.piece();
+            if cut(&mut old) {
+                *slot = Slot::new(old);
+            } else if !placed {
+                *slot = Slot::new(piece);
+                placed = true;
+            } else {
+                self.remove_at(at);
+                continue;
+            }
+            at += 1;
+        }
+        if !placed {
+            self.insert(first, Slot::new(piece));
+        } else if self.len < before {
+            self.shrink();
+        }
     }
 
     /// Gives every piece of a line to `keep`, which may change it, and takes out those it refuses.
@@ -219,6 +246,13 @@ impl Shard {
     }
 }
 
+/// Where the pieces of a line are, or would go, until something is put in or taken out.
+pub(crate) struct Spot {
+    line: Line,
+    shard: usize,
+    at: usize,
+}
+
 /// The table.
 pub(crate) struct LineTable {
     shards: Vec<Shard>,
@@ -246,19 +280,37 @@ impl LineTable {
 
     /// The pieces of a line.
     pub(crate) fn get(&self, line: Line) -> impl Iterator<Item = Piece> {
-        self.shards[shard(line)].get(line)
+        self.at(&self.find(line))
     }
 
-    /// Puts one more piece of its line in.
-    pub(crate) fn push(&mut self, piece: Piece) {
-        self.shards[shard(piece.line)].push(Slot::new(piece));
-        self.len += 1;
+    /// Searches for a line.
+    pub(crate) fn find(&self, line: Line) -> Spot {
+        let hash = hash(line);
+        let shard = shard_of(hash);
+        let at = self.shards[shard].search(hash);
+        Spot { line, shard, at }
+    }
+
+    /// The pieces of the line that was searched for.
+    pub(crate) fn at(&self, spot: &Spot) -> impl Iterator<Item = Piece> + use<'_> {
+        self.shards[spot.shard].from(spot.at, spot.line)
+    }
+
+    /// Puts a piece in where its line was found. Gives those that the line has to `cut`, which may change
+    /// them but for the line and says whether anything is left of them; the first of which nothing is
+    /// makes way for the new one.
+    pub(crate) fn put(&mut self, spot: Spot, piece: Piece, cut: impl FnMut(&mut Piece) -> bool) {
+        debug_assert_eq!(piece.line, spot.line, "put where another line was found");
+        let shard = &mut self.shards[spot.shard];
+        self.len -= shard.len;
+        shard.put(spot.at, piece, cut);
+        self.len += shard.len;
     }
 
     /// Gives every piece of a line to `keep`, which may change it but for the line, and takes out
     /// those it refuses.
     pub(crate) fn retain(&mut self, line: Line, keep: impl FnMut(&mut Piece) -> bool) {
-        let shard = &mut self.shards[shard(line)];
+        let shard = &mut self.shards[shard_of(hash(line))];
         self.len -= shard.len;
         shard.retain(line, keep);
         self.len += shard.len;
@@ -283,8 +335,8 @@ impl LineTable {
 }
 
 /// By the low bits of the hash; the place within a shard goes by the high ones.
-fn shard(line: Line) -> usize {
-    hash(line) as usize % SHARDS
+fn shard_of(hash: u64) -> usize {
+    hash as usize % SHARDS
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ fn most_mib_a_gib(pieces: u64, sectors: u8, to_a_line: u64) -> f64 {
         // Far apart, as random writes to a large volume are.
         let line = n / to_a_line * 7919 % LINES_MAX;
         let start = (n % to_a_line) as u8 * sectors;
-        table.push(piece(line, start, sectors, n));
+        push(&mut table, piece(line, start, sectors, n));
         if n > 65_536 {
             most = most.max(mib_a_gib(&table, sectors.into()));
         }
@@ -73,7 +73,7 @@ fn a_gib_in_single_sectors_takes_at_most_forty_mib_however_they_share_lines() {
 fn memory_is_given_back_when_lines_leave() {
     let mut table = LineTable::new();
     for n in 0..100_000 {
-        table.push(whole(n, n));
+        push(&mut table, whole(n, n));
     }
     let full = table.bytes();
     for n in 1_000..100_000 {
@@ -86,9 +86,16 @@ fn memory_is_given_back_when_lines_leave() {
     assert!(table.get(Line(999)).eq([whole(999, 999)]));
 }
 
+/// Puts one more piece of its line in, whatever that has.
+fn push(table: &mut LineTable, piece: Piece) {
+    table.put(table.find(piece.line), piece, |_| true);
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Push(u64, u64),
+    /// Puts a piece in the place of those that a number divides.
+    Put(u64, u64, u64),
     /// Changes the pieces of a line, and takes out those that a number divides.
     Retain(u64, u64),
     RetainAll(u64),
@@ -97,6 +104,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         300 => (0..300u64, any::<u64>()).prop_map(|(line, n)| Step::Push(line, n)),
+        200 => (0..300u64, any::<u64>(), 1..4u64).prop_map(|(line, n, by)| Step::Put(line, n, by)),
         200 => (0..300u64, 1..4u64).prop_map(|(line, by)| Step::Retain(line, by)),
         1 => (2..4u64).prop_map(Step::RetainAll),
     ]
@@ -121,8 +129,14 @@ proptest! {
         for step in steps {
             match step {
                 Step::Push(line, n) => {
-                    table.push(whole(line, n));
+                    push(&mut table, whole(line, n));
                     model.entry(line).or_default().push(whole(line, n));
+                }
+                Step::Put(line, n, by) => {
+                    table.put(table.find(Line(line)), whole(line, n), |piece| keep(piece, by));
+                    let pieces = model.entry(line).or_default();
+                    pieces.retain_mut(|piece| keep(piece, by));
+                    pieces.push(whole(line, n));
                 }
                 Step::Retain(line, by) => {
                     table.retain(Line(line), |piece| keep(piece, by));

@@ -10,7 +10,7 @@ use futures_util::future::{Either, select};
 
 use crate::engine::{Engine, sectors};
 use crate::fingerprint::Fingerprint;
-use crate::map::{Map, Piece};
+use crate::map::Map;
 use crate::options::Acknowledge;
 use crate::policy;
 use crate::ranges::Mark;
@@ -247,9 +247,8 @@ impl Engine {
 fn put(map: &mut Map, log: &mut Appender<'_>, sector: Sector, bytes: &[u8]) {
     let crc = crc32c::crc32c(bytes);
     let count = (bytes.len() as u64 / SECTOR_BYTES) as u8;
-    let again = map
-        .exact(sector, count)
-        .filter(|addr| log.overwrite(*addr, sector, bytes, crc));
-    let addr = again.unwrap_or_else(|| log.data(sector, bytes, crc));
-    map.insert(Piece::new(sector, count, addr, crc));
+    map.write(sector, count, crc, |old| {
+        let again = old.filter(|addr| log.overwrite(*addr, sector, bytes, crc));
+        again.unwrap_or_else(|| log.data(sector, bytes, crc))
+    });
 }
