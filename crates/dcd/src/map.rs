@@ -94,6 +94,13 @@ impl Map {
         }
     }
 
+    /// A map that a recovery fills, until [`Map::recovered`].
+    pub(crate) fn to_recover(ring: RingGeometry) -> Map {
+        let mut map = Map::new(ring);
+        map.lines.expect_many();
+        map
+    }
+
     /// The ring the pieces lie in.
     pub(crate) fn ring(&self) -> RingGeometry {
         self.live.ring
@@ -109,9 +116,15 @@ impl Map {
         self.absorbed_sectors
     }
 
-    /// Counts from here on: what recovery replays was absorbed in another life.
-    pub(crate) fn count_from_here(&mut self) {
+    /// Recovery is over. Counts from here on: what it replayed was absorbed in another life.
+    pub(crate) fn recovered(&mut self) {
         self.absorbed_sectors = 0;
+        self.lines.settle();
+    }
+
+    /// These lines will be wanted at once.
+    pub(crate) fn look_ahead(&self, lines: impl Iterator<Item = Line>) {
+        self.lines.look_ahead(lines);
     }
 
     /// Sectors of a segment that are still the newest.

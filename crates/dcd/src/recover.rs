@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use forebay_device::{Checked, Device, DeviceError, Op};
 use forebay_log::{
-    Entry, HEADER_BYTES, LogOptions, OpenError, RecoveredRecord, RingError, RingGeometry,
+    Entry, HEADER_BYTES, LogOptions, OpenError, Placed, RecoveredRecord, RingError, RingGeometry,
     Superblock, SuperblockCopies, VolumeId,
 };
 use forebay_rt::Rt;
@@ -238,6 +238,11 @@ pub(crate) fn fits(record: &RecoveredRecord, payload: &Payload) -> Result<(), St
 
 /// Applies one recovered record, which [`fits`], to the map.
 pub(crate) fn apply(map: &mut Map, record: &RecoveredRecord) {
+    let line = |placed: &Placed| match placed.entry {
+        Entry::Data { sector, .. } => Some(sector.line()),
+        Entry::Range { .. } => None,
+    };
+    map.look_ahead(record.entries.iter().filter_map(line));
     for placed in &record.entries {
         match placed.entry {
             Entry::Data {
@@ -403,7 +408,7 @@ impl Volume {
             len: payload.data.len,
             ..identity
         };
-        let map = RefCell::new(Map::new(RingGeometry::of(superblock)));
+        let map = RefCell::new(Map::to_recover(RingGeometry::of(superblock)));
         let layer = payload.encode();
         let (log, workers, recovery) = forebay_log::open(
             rt.clone(),
@@ -428,7 +433,7 @@ impl Volume {
             ));
         }
         let mut map = map.into_inner();
-        map.count_from_here();
+        map.recovered();
         let report = AttachReport {
             was_clean: recovery.was_clean,
             records: recovery.scan.records,

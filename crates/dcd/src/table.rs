@@ -26,6 +26,8 @@ const FULL: usize = 875;
 /// By so much: a part of what there is, but at least so many slots.
 const GROW_PART: usize = 16;
 const GROW_LEAST: usize = 8;
+/// While many pieces come at once, it grows by this part of itself.
+const GROW_PART_FILLING: usize = 2;
 /// Shrink when emptier than this, in percent, and to how full.
 const SPARSE_PERCENT: usize = 55;
 const SHRUNK_PERCENT: usize = 84;
@@ -96,6 +98,8 @@ struct Shard {
     slots: Vec<Slot>,
     capacity: usize,
     len: usize,
+    /// Many pieces come at once.
+    filling: bool,
 }
 
 impl Shard {
@@ -127,7 +131,12 @@ impl Shard {
     /// Puts a slot in where [`Shard::search`] found its place.
     fn insert(&mut self, mut at: usize, slot: Slot) {
         if (self.len + 1) * 1000 > self.capacity * FULL {
-            self.resize(self.capacity + (self.capacity / GROW_PART).max(GROW_LEAST));
+            let part = if self.filling {
+                GROW_PART_FILLING
+            } else {
+                GROW_PART
+            };
+            self.resize(self.capacity + (self.capacity / part).max(GROW_LEAST));
             at = self.search(slot.hash());
         }
         let free = (at..self.slots.len()).find(|n| self.slots[*n].is_empty());
@@ -225,8 +234,12 @@ impl Shard {
 
     fn shrink(&mut self) {
         if self.len * 100 < self.capacity * SPARSE_PERCENT && self.capacity > SLOTS_LEAST {
-            self.resize((self.len * 100 / SHRUNK_PERCENT).max(GROW_LEAST));
+            self.fit();
         }
+    }
+
+    fn fit(&mut self) {
+        self.resize((self.len * 100 / SHRUNK_PERCENT).max(GROW_LEAST));
     }
 
     /// One pass in the order of the hashes, which the new table has too.
@@ -276,6 +289,39 @@ impl LineTable {
     pub(crate) fn bytes(&self) -> u64 {
         let slots: usize = self.shards.iter().map(|shard| shard.slots.capacity()).sum();
         (slots * size_of::<Slot>() + self.shards.capacity() * size_of::<Shard>()) as u64
+    }
+
+    /// Many pieces are about to come, until [`LineTable::settle`]: meanwhile it trades memory for time,
+    /// and takes up to 28 bytes a piece.
+    pub(crate) fn expect_many(&mut self) {
+        for shard in &mut self.shards {
+            shard.filling = true;
+        }
+    }
+
+    /// They have come: gives back the memory that was traded.
+    pub(crate) fn settle(&mut self) {
+        for shard in &mut self.shards {
+            shard.filling = false;
+            if shard.len * 100 < shard.capacity * SHRUNK_PERCENT {
+                shard.fit();
+            }
+        }
+    }
+
+    /// Looks at the places of lines that will be wanted at once. None of these looks waits for another, so
+    /// memory is waited for once instead of once for each.
+    pub(crate) fn look_ahead(&self, lines: impl Iterator<Item = Line>) {
+        let mut seen = 0;
+        for line in lines {
+            let hash = hash(line);
+            let shard = &self.shards[shard_of(hash)];
+            seen ^= shard
+                .slots
+                .get(shard.home(hash))
+                .map_or(0, |slot| slot.0[0]);
+        }
+        std::hint::black_box(seen);
     }
 
     /// The pieces of a line.

@@ -66,10 +66,10 @@ pub async fn scan(
             scanner.take_evidence(&peeked);
             ahead.push_back(peeked);
         }
-        let Some(peeked) = ahead.pop_front() else {
+        let Some(mut peeked) = ahead.pop_front() else {
             break End::nowhere(segment);
         };
-        if let Some(end) = scanner.segment(&peeked).await? {
+        if let Some(end) = scanner.segment(&mut peeked).await? {
             ahead.push_front(peeked);
             break end;
         }

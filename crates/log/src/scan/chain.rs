@@ -100,18 +100,18 @@ impl<'a> Scanner<'a> {
     }
 
     /// Takes a segment's records up; says where the chain ends, if it does so here.
-    pub(super) async fn segment(&mut self, peeked: &Peek) -> Result<Option<End>, DeviceError> {
+    /// Then what was peeked at is still whole.
+    pub(super) async fn segment(&mut self, peeked: &mut Peek) -> Result<Option<End>, DeviceError> {
         let segment = peeked.segment;
-        let follows = |summary: &&Summary| {
-            summary.first == self.expected && summary.epoch >= self.chain_epoch
-        };
-        if let Some(summary) = peeked.summary.as_ref().filter(follows) {
-            let last = summary.first.plus(summary.records.len() as u64).prev();
-            if last <= self.stable {
-                let records = summary.records.clone();
-                self.accept(segment, summary.epoch, records, true);
-                return Ok(None);
-            }
+        let follows =
+            |summary: &Summary| summary.first == self.expected && summary.epoch >= self.chain_epoch;
+        let last = |summary: &Summary| summary.first.plus(summary.records.len() as u64).prev();
+        let certain = |summary: &mut Summary| follows(summary) && last(summary) <= self.stable;
+        if let Some(summary) = peeked.summary.take_if(certain) {
+            self.accept(segment, summary.epoch, summary.records, true);
+            return Ok(None);
+        }
+        if let Some(summary) = peeked.summary.as_ref().filter(|summary| follows(summary)) {
             let bytes = self.load(segment).await;
             let sound = self.sound_prefix(&bytes, summary);
             let complete = sound == summary.records.len();
@@ -252,7 +252,7 @@ impl<'a> Scanner<'a> {
         for record in &records {
             let seq = self.expected;
             self.expected = seq.next();
-            let mut entries = Vec::new();
+            let mut entries = Vec::with_capacity(record.entries.len());
             place(
                 &self.ring,
                 segment,
