@@ -2,18 +2,21 @@
 //!
 //! The next place of a log has just passed under the head when a record is durable, so the next record
 //! waits for nearly a whole turn. A record that begins some sectors later, where the head will be, does
-//! not. Measured on the virtual clock, so these figures are the same on every machine.
+//! not. First what gaps of fixed lengths give on the disk alone, then what the log makes of it, which learns
+//! from its own writes. Measured on the virtual clock, so these figures are the same on every machine.
 
 use std::rc::Rc;
 use std::time::Duration;
 
+use forebay_dcd::{AttachOptions, Gaps, Volume};
 use forebay_device::{Buf, Device, Durability, RamDevice};
 use forebay_model::disk::{Options, named};
-use forebay_model::{Drive, Emulated};
+use forebay_model::{Drive, Emulated, Even};
 use forebay_rng::Rng;
-use forebay_rt::{Executor, VirtualTime};
+use forebay_rt::{Executor, Rt, VirtualTime};
 
-use crate::load::noise;
+use crate::load::{noise, users};
+use crate::place::{attach_with, create};
 
 /// A header of 4 KiB and one line.
 const RECORD: u64 = 8192;
@@ -32,8 +35,19 @@ enum Next {
     Anywhere,
 }
 
-/// Prints the mean latency by gap, without and with a user's pause between writes.
+/// Bytes of each disk.
+const DISK: u64 = 900_000_000 / 4096 * 4096;
+/// Writes before those that are measured: what is learnt is learnt by then.
+const LEARNING: u64 = 500;
+
+/// Prints what fixed gaps give, and what the log does.
 pub(crate) fn gap() -> anyhow::Result<()> {
+    log()?;
+    fixed()
+}
+
+/// The mean latency by gap, without and with a user's pause between writes.
+fn fixed() -> anyhow::Result<()> {
     for disk in DISKS {
         for think_us in [0, 200, 1000] {
             let think = Duration::from_micros(think_us);
@@ -53,13 +67,155 @@ pub(crate) fn gap() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What writers do who flush.
+#[derive(Clone, Copy)]
+struct Flushing {
+    writers: u64,
+    think: Duration,
+    /// Each writes some lines that nobody waits for, then flushes, then writes one with FUA: a journal's
+    /// transaction and its commit.
+    journal: bool,
+}
+
+/// The mean time of a flushed write through the log, with gaps as it learns them and without.
+fn log() -> anyhow::Result<()> {
+    let lone = Flushing {
+        writers: 1,
+        think: Duration::ZERO,
+        journal: false,
+    };
+    let paused = |us| Flushing {
+        think: Duration::from_micros(us),
+        ..lone
+    };
+    let loads = [
+        ("one writer".to_owned(), lone),
+        ("one writer, 200 µs between writes".into(), paused(200)),
+        ("one writer, 1 ms between writes".into(), paused(1000)),
+        ("one writer, 30 ms between writes".into(), paused(30_000)),
+        ("8 writers".into(), Flushing { writers: 8, ..lone }),
+        (
+            "32 writers".into(),
+            Flushing {
+                writers: 32,
+                ..lone
+            },
+        ),
+        (
+            "a journal".into(),
+            Flushing {
+                journal: true,
+                ..paused(100)
+            },
+        ),
+    ];
+    for disk in DISKS.into_iter().chain([FLASH, SLOW]) {
+        for (name, load) in &loads {
+            let learnt = log_ms(disk, Gaps::Learnt, *load)?;
+            let never = log_ms(disk, Gaps::Never, *load)?;
+            let plain = plain_ms(disk, *load)?;
+            println!(
+                "| the log on {disk}, {name} | {learnt:.2} ms | no gaps {never:.2} ms, in place \
+                 {plain:.2} ms | {:.2}, {:.2} |",
+                never / learnt,
+                plain / learnt
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What has no place to wait for: quick, and slow.
+const FLASH: &str = "a device of 0.1 ms a request";
+const SLOW: &str = "a device of 6 ms a request";
+
+fn emulated(rt: &Rt, disk: &str) -> anyhow::Result<Rc<dyn Device>> {
+    let data = Rc::new(RamDevice::new(DISK, 512));
+    let even = |each| Even::new(DISK / 512, each);
+    Ok(match disk {
+        FLASH => Rc::new(Emulated::new(rt, data, even(Duration::from_micros(100)))?),
+        SLOW => Rc::new(Emulated::new(rt, data, even(Duration::from_millis(6)))?),
+        _ => {
+            let spec = named(disk).ok_or_else(|| anyhow::anyhow!("no model {disk}"))?;
+            Rc::new(Emulated::new(
+                rt,
+                data,
+                Drive::new(spec, Options::default()),
+            )?)
+        }
+    })
+}
+
+/// Through a volume with its log on this disk, over a home that takes no time.
+fn log_ms(disk: &'static str, gaps: Gaps, load: Flushing) -> anyhow::Result<f64> {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    executor.block_on(async move {
+        let log = emulated(&rt, disk)?;
+        let home: Rc<dyn Device> = Rc::new(RamDevice::new(256 << 20, 512));
+        create(Rc::clone(&log), Rc::clone(&home)).await?;
+        let options = AttachOptions {
+            gaps,
+            ..AttachOptions::default()
+        };
+        let volume: Rc<Volume> = Rc::new(attach_with(rt.clone(), log, home, options).await?);
+        let ms = flushing(&rt, Rc::clone(&volume) as Rc<dyn Device>, load).await?;
+        volume.close().await?;
+        Ok(ms)
+    })
+}
+
+/// On the disk itself.
+fn plain_ms(disk: &'static str, load: Flushing) -> anyhow::Result<f64> {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    executor.block_on(async move {
+        let disk = emulated(&rt, disk)?;
+        flushing(&rt, disk, load).await
+    })
+}
+
+/// Has writers write at random places; gives the mean time of what each waits for, in milliseconds.
+async fn flushing(rt: &Rt, device: Rc<dyn Device>, load: Flushing) -> anyhow::Result<f64> {
+    let total = Rc::new(std::cell::Cell::new(Duration::ZERO));
+    let each = (RECORDS + LEARNING) / load.writers;
+    users(rt, load.writers, |user| {
+        let (rt, device, total) = (rt.clone(), Rc::clone(&device), Rc::clone(&total));
+        async move {
+            let random = Rng::new(user + 1);
+            let lines = device.geometry().len / 4096;
+            let line = noise(user, 4096);
+            for n in 0..each {
+                let began = rt.now();
+                if load.journal {
+                    for _ in 0..4 {
+                        let at = random.below(lines) * 4096;
+                        device.write(at, line.clone(), Durability::Flush).await?;
+                    }
+                    device.flush().await?;
+                }
+                let at = random.below(lines) * 4096;
+                device.write(at, line.clone(), Durability::Fua).await?;
+                if n >= LEARNING / load.writers {
+                    total.set(total.get() + rt.now().since(began));
+                }
+                rt.sleep(load.think).await;
+            }
+            Ok::<(), anyhow::Error>(())
+        }
+    })
+    .await?;
+    let measured = (each - LEARNING / load.writers) * load.writers;
+    Ok(total.get().as_secs_f64() * 1e3 / measured as f64)
+}
+
 fn mean_ms(disk: &str, next: Next, think: Duration) -> anyhow::Result<f64> {
     let spec = named(disk).ok_or_else(|| anyhow::anyhow!("no model {disk}"))?;
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
         let drive = Drive::new(spec, Options::default());
-        let data = Rc::new(RamDevice::new(900_000_000 / 4096 * 4096, 512));
+        let data = Rc::new(RamDevice::new(DISK, 512));
         let disk = Emulated::new(&rt, data, drive)?;
         let len = disk.geometry().len;
         let random = Rng::new(1);

@@ -97,6 +97,15 @@ pub(crate) async fn attach(
     log: Rc<dyn Device>,
     data: Rc<dyn Device>,
 ) -> anyhow::Result<Volume> {
-    let (volume, _) = Volume::attach(rt, log, data, identity(), AttachOptions::default()).await?;
+    attach_with(rt, log, data, AttachOptions::default()).await
+}
+
+pub(crate) async fn attach_with(
+    rt: Rt,
+    log: Rc<dyn Device>,
+    data: Rc<dyn Device>,
+    options: AttachOptions,
+) -> anyhow::Result<Volume> {
+    let (volume, _) = Volume::attach(rt, log, data, identity(), options).await?;
     Ok(volume)
 }

@@ -54,7 +54,7 @@ mod witness;
 mod write;
 
 pub use fingerprint::{BLOCKS as FINGERPRINT_BLOCKS, Fingerprint};
-pub use forebay_log::VolumeId;
+pub use forebay_log::{Gaps, VolumeId};
 pub use format::{DataIdentity, Payload};
 pub use inspect::{
     CheckReport, CheckVerdict, DumpExtent, DumpItem, InspectError, check, dump, erase, inspect,

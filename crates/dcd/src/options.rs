@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use forebay_log::Gaps;
 use forebay_units::ByteLen;
 use serde::Serialize;
 
@@ -68,6 +69,8 @@ pub struct AttachOptions {
     /// written at once can take counts as that.
     /// What would take more waits, as for room in the log.
     pub map_memory: ByteLen,
+    /// Whether the log leaves gaps between records.
+    pub gaps: Gaps,
     /// Take up a log in which something durable is missing, up to what is missing.
     pub accept_loss: bool,
     /// Take up a log whose data device was changed without it.
@@ -98,6 +101,7 @@ impl Default for AttachOptions {
             bypass: None,
             patience: Duration::from_secs(60),
             map_memory: ByteLen::gib(1),
+            gaps: Gaps::default(),
             accept_loss: false,
             accept_changed: false,
         }

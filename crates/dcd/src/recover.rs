@@ -415,6 +415,7 @@ impl Volume {
             log,
             LogOptions {
                 max_delay: options.max_delay,
+                gaps: options.gaps,
             },
             superblock,
             options.accept_loss,

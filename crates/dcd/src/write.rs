@@ -63,7 +63,7 @@ impl Engine {
                 .admit(Op::Write, n as u64, entries_of(n as u64))
                 .await?
             {
-                Admitted::ToLog => self.append(at, &part),
+                Admitted::ToLog => self.append(at, &part, when),
                 Admitted::Home => Box::pin(self.write_home(at, part, when)).await?,
             }
         }
@@ -141,9 +141,9 @@ impl Engine {
         Ok(admitted)
     }
 
-    fn append(&self, at: u64, data: &[u8]) {
+    fn append(&self, at: u64, data: &[u8], when: Acknowledge) {
         let mut map = self.map.borrow_mut();
-        self.log.append(|log| {
+        let compose = |log: &mut Appender<'_>| {
             let mut done = 0;
             while done < data.len() {
                 let pos = at + done as u64;
@@ -156,7 +156,11 @@ impl Engine {
                 );
                 done += n;
             }
-        });
+        };
+        match when {
+            Acknowledge::Flush => self.log.append(compose),
+            Acknowledge::Handover | Acknowledge::Write => self.log.append_to_flush(compose),
+        }
         drop(map);
         self.signals.wake.notify_all();
         if !self.service.borrow().destaging && self.used() > policy::HIGH_WATER {

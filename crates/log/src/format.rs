@@ -14,7 +14,7 @@ mod superblock;
 
 pub(crate) use entry::{DATA_ENTRY_BYTES, RANGE_ENTRY_BYTES};
 pub use entry::{Entry, RangeKind};
-pub use envelope::{FormatError, HEADER_BYTES, VERSION, VolumeId};
+pub use envelope::{FormatError, HEADER_BYTES, VERSION, VERSION_GAPS, VolumeId};
 pub(crate) use record::RECORD_ENTRY_BYTES_MAX;
 pub use record::Record;
 pub(crate) use summary::{SUMMARY_RECORD_BYTES, summary_len};

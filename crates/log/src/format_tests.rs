@@ -46,8 +46,8 @@ fn superblock() -> impl Strategy<Value = Superblock> {
     let counters = vec(0..1u64 << 60, 6);
     let layer = vec(any::<u8>(), 0..=LAYER_BYTES_MAX);
     let ring = (17..27u32, 32..1u64 << 30, 9..13u32, 0..5000u64);
-    (volume(), counters, ring, any::<[bool; 2]>(), layer).prop_map(
-        |(volume, n, (segment, segment_count, block, more), [clean, abandoned], layer)| {
+    (volume(), counters, ring, any::<[bool; 3]>(), layer).prop_map(
+        |(volume, n, (segment, segment_count, block, more), [clean, abandoned, gaps], layer)| {
             let segment_bytes = 1 << segment;
             Superblock {
                 volume,
@@ -63,6 +63,7 @@ fn superblock() -> impl Strategy<Value = Superblock> {
                 block: 1 << block,
                 clean,
                 abandoned,
+                gaps,
                 layer,
             }
         },
@@ -244,6 +245,7 @@ fn example_superblock() -> Superblock {
         block: 512,
         clean: false,
         abandoned: false,
+        gaps: false,
         layer: b"layer".to_vec(),
     }
 }
@@ -327,11 +329,16 @@ fn every_single_flipped_bit_of_a_summary_is_seen_in_each_of_its_blocks() {
 
 #[test]
 fn another_version_is_named_and_a_flipped_bit_in_the_version_is_not_taken_for_one() {
-    let blocks: [(Vec<u8>, &str); 2] = [
-        (example_superblock().encode().to_vec(), "superblock"),
-        (example_record().encode().to_vec(), "record header"),
+    let with_gaps = Superblock {
+        gaps: true,
+        ..example_superblock()
+    };
+    let blocks: [(Vec<u8>, &str, u32); 3] = [
+        (example_superblock().encode().to_vec(), "superblock", 2),
+        (with_gaps.encode().to_vec(), "superblock", 2),
+        (example_record().encode().to_vec(), "record header", 1),
     ];
-    for (mut bytes, what) in blocks {
+    for (mut bytes, what, newest) in blocks {
         let decode = |bytes: &[u8]| match what {
             "superblock" => Superblock::decode(bytes).map(drop),
             _ => Record::decode(bytes).map(drop),
@@ -339,22 +346,60 @@ fn another_version_is_named_and_a_flipped_bit_in_the_version_is_not_taken_for_on
         bytes[8] = 3;
         assert_eq!(decode(&bytes), Err(FormatError::Checksum(what)));
         reseal(&mut bytes);
-        assert_eq!(decode(&bytes), Err(FormatError::Version { what, found: 3 }));
+        let found = 3;
+        let refused = FormatError::Version {
+            what,
+            found,
+            newest,
+        };
+        assert_eq!(decode(&bytes), Err(refused));
     }
     let mut bytes = example_summary(500).encode();
     let at = bytes.len() - HEADER_BYTES + 8;
     bytes[at] = 3;
     reseal(&mut bytes);
-    let (what, found) = ("summary", 3);
+    let refused = FormatError::Version {
+        what: "summary",
+        found: 3,
+        newest: 1,
+    };
+    assert_eq!(decode_summary(&bytes), Err(refused));
     assert_eq!(
-        decode_summary(&bytes),
-        Err(FormatError::Version { what, found })
+        refused.to_string(),
+        "a summary of format version 3; this program reads versions up to 1"
     );
-    let text = FormatError::Version { what, found }.to_string();
-    assert_eq!(
-        text,
-        "a summary of format version 3; this program reads version 1"
-    );
+}
+
+/// A program from before there were gaps knows version 1 only, and names the other.
+#[test]
+fn only_the_superblock_of_a_log_with_gaps_is_of_the_version_that_older_programs_refuse() {
+    for gaps in [false, true] {
+        let superblock = Superblock {
+            gaps,
+            ..example_superblock()
+        };
+        let bytes = superblock.encode();
+        assert_eq!(bytes[8..12], [1 + u8::from(gaps), 0, 0, 0]);
+        assert_eq!(Superblock::decode(&bytes).map(|read| read.gaps), Ok(gaps));
+        // As they read it.
+        let read = envelope::open(&bytes, b"FORELOG\x01", "superblock").map(drop);
+        let refused = FormatError::Version {
+            what: "superblock",
+            found: 2,
+            newest: 1,
+        };
+        assert_eq!(read, if gaps { Err(refused) } else { Ok(()) });
+    }
+    assert_eq!(example_record().encode()[8..12], [1, 0, 0, 0]);
+    let mut newer = example_record().encode();
+    newer[8] = 2;
+    reseal(&mut newer);
+    let refused = FormatError::Version {
+        what: "record header",
+        found: 2,
+        newest: 1,
+    };
+    assert_eq!(Record::decode(&newer), Err(refused));
 }
 
 #[test]

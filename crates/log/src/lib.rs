@@ -19,11 +19,12 @@
 //! - **Failure latches.** After a failed write or flush nothing is acknowledged any more (I7).
 //!
 //! Reading order: `docs/format/log.md` with `format.rs` (bytes), `ring.rs` (where things lie),
-//! `state.rs` (what is known), `write.rs` (what waits), `superblocks.rs` (where to begin),
+//! `state.rs` (what is known), `write.rs` (what waits), `gaps.rs` (where records go on a disk that turns), `superblocks.rs` (where to begin),
 //! `recover.rs` and `scan.rs` (after a crash), `read.rs`.
 
 mod error;
 mod format;
+mod gaps;
 mod ram;
 mod read;
 mod recover;
@@ -37,8 +38,9 @@ pub use error::{LogError, OpenError};
 pub use format::{
     Entry, FormatError, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary,
-    SummaryRecord, Superblock, VERSION, VolumeId,
+    SummaryRecord, Superblock, VERSION, VERSION_GAPS, VolumeId,
 };
+pub use gaps::Gaps;
 pub use read::Pin;
 pub use recover::{Recovery, fits_device, format_device, open};
 pub use ring::{Addr, Placed, RingError, RingGeometry};

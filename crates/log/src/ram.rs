@@ -86,6 +86,16 @@ impl RamSegment {
         !self.closed.is_empty()
     }
 
+    /// How many stretches wait to be taken.
+    pub(crate) fn closed(&self) -> usize {
+        self.closed.len()
+    }
+
+    /// The next stretch to write, in bytes from the segment's start.
+    pub(crate) fn first_closed(&self) -> Option<Range<u32>> {
+        self.closed.front().map(|closed| closed.bytes.clone())
+    }
+
     /// The next stretch to write, frozen.
     pub(crate) fn take_job(&mut self) -> Option<Job> {
         let Closed { bytes, first, last } = self.closed.pop_front()?;

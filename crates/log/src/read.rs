@@ -97,7 +97,8 @@ impl Log {
         let mut placed = Vec::new();
         let mut seen = first;
         // What lies beyond the last of them is left over from another epoch.
-        for record in walk(&bytes, volume, segment, first).take(next.since(first) as usize) {
+        let records = walk(&bytes, ring.block, volume, segment, first);
+        for record in records.take(next.since(first) as usize) {
             place(
                 &ring,
                 segment,

@@ -50,6 +50,7 @@ pub async fn format_device(
         block: ring.block,
         clean: true,
         abandoned: false,
+        gaps: false,
         layer,
     };
     write_superblock(device, &superblock).await
@@ -121,6 +122,8 @@ pub async fn open(
     next.epoch = scan.epoch.next();
     next.epoch_segment = scan.next_segment;
     next.stable = scan.next_record.prev();
+    // Of a log that was stopped clean nothing counts, nor do its gaps.
+    next.gaps &= !next.clean;
     next.clean = false;
     change(&mut next);
     write_superblock(&*device, &next).await?;
@@ -148,9 +151,11 @@ async fn settle(device: &dyn Device, ring: &RingGeometry, scan: &Scan) -> Result
             .write(at, BufMut::copy_of(&bytes).freeze(), Durability::Flush)
             .await?;
         // Should this summary rot, a record behind the last that counts would be taken for the next.
-        let behind = ring.segment_at(summary.segment) + u64::from(summary.records_end());
-        if behind + HEADER_BYTES as u64 <= at {
-            wipe(device, behind).await?;
+        for offset in &scan.behind {
+            let behind = ring.segment_at(summary.segment) + u64::from(*offset);
+            if behind + HEADER_BYTES as u64 <= at {
+                wipe(device, behind).await?;
+            }
         }
     }
     for segment in &scan.leftovers {

@@ -11,6 +11,7 @@
 
 pub(crate) mod copies;
 mod open;
+pub(crate) mod place;
 mod room;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,13 +21,13 @@ use forebay_device::BufPool;
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq, round_up};
 
 use crate::format::{
-    Entry, HEADER_BYTES, RECORD_ENTRY_BYTES_MAX, RangeKind, Record, SUMMARY_RECORD_BYTES, Summary,
+    Entry, HEADER_BYTES, RECORD_ENTRY_BYTES_MAX, RangeKind, Record, SUMMARY_RECORD_BYTES,
     SummaryRecord, VolumeId, summary_len,
 };
 use crate::ram::{Job, RamSegment};
-
 use crate::ring::{Addr, RingGeometry};
 use open::{Open, OpenRecord};
+use place::Placement;
 
 /// Segments that only the engine's own records may use, so that it is never stuck by a full ring.
 pub const SEGMENTS_RESERVED: u64 = 2;
@@ -53,6 +54,8 @@ pub(crate) struct State {
     /// First record of each segment from the tail on.
     firsts: VecDeque<RecordSeq>,
     open: Option<Open>,
+    /// Where the record goes that is opened next, if not right behind the last.
+    placement: Option<Placement>,
     /// Something was appended that no [`State::end_group`] has ended yet.
     group_begun: bool,
     /// Records past `stable` whose write goes on in the next.
@@ -94,6 +97,7 @@ impl State {
             stable_segment: resume.next_segment,
             firsts: resume.firsts,
             open: None,
+            placement: None,
             group_begun: false,
             continuing: VecDeque::new(),
             ram: VecDeque::new(),
@@ -155,6 +159,7 @@ impl State {
 
     fn make_room(&mut self, entry_bytes: usize, len: u32) {
         let (block, segment_bytes) = (self.ring.block, self.ring.segment_bytes);
+        self.place_next();
         if let Some(open) = &self.open {
             let fits = |end: u32, body: usize| {
                 let end = round_up(u64::from(end + len), block.into());
@@ -310,35 +315,6 @@ impl State {
         });
     }
 
-    /// Ends the open segment with its summary. A no-op if none is open or it holds nothing.
-    pub(crate) fn seal(&mut self) {
-        self.close_record();
-        let Some(open) = self.open.take_if(|open| !open.records.is_empty()) else {
-            return;
-        };
-        let summary = Summary {
-            volume: self.volume,
-            epoch: self.epoch,
-            segment: open.seq,
-            first: open.first,
-            stable: self.stable,
-            records: open.records,
-        };
-        let bytes = summary.encode();
-        let at = self.ring.segment_bytes - bytes.len() as u32;
-        assert!(open.at <= at, "space for the summary was kept");
-        let last = self.next_record.prev();
-        let ram = self.ram.back_mut().expect("the open segment is in memory");
-        ram.unfrozen(at..self.ring.segment_bytes)
-            .copy_from_slice(&bytes);
-        // A small gap is cheaper to write than to skip.
-        let skip = at - open.at > 64 << 10;
-        let from = if skip { at } else { open.at };
-        ram.unfrozen(from..at).fill(0);
-        ram.close(from..self.ring.segment_bytes, last, last);
-        ram.sealed = true;
-    }
-
     /// The next write for the device, oldest first.
     pub(crate) fn take_job(&mut self) -> Option<(u64, Job)> {
         let ram = self.ram.iter_mut().find(|ram| ram.has_closed())?;
@@ -348,6 +324,11 @@ impl State {
         self.in_flight.insert(id, job.first);
         self.taken = self.taken.max(job.last);
         Some((id, job))
+    }
+
+    /// The number that the next job gets.
+    pub(crate) fn next_job(&self) -> u64 {
+        self.next_job
     }
 
     pub(crate) fn jobs_in_flight(&self) -> usize {

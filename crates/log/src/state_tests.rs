@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::{DATA_ENTRY_BYTES, SEGMENTS_AT};
+use crate::format::{DATA_ENTRY_BYTES, SEGMENTS_AT, Summary};
 use crate::scan::walk;
 
 const VOLUME: VolumeId = VolumeId([9; 16]);
@@ -100,6 +100,12 @@ impl Rig {
         self.state.end_group();
     }
 
+    /// Has the next record leave a gap, if it may; says where it then begins.
+    fn leave_gap(&mut self, gap: u32) -> Option<u64> {
+        let may = self.state.may_leave_gap();
+        may.then(|| self.state.plan_gap(gap.min(self.state.gap_max())))
+    }
+
     /// Does all the device's work.
     fn drain(&mut self) {
         while let Some((id, job)) = self.state.take_job() {
@@ -143,7 +149,7 @@ impl Rig {
             (summary.segment, summary.first, first),
             (segment, first, self.seen.next())
         );
-        let records: Vec<Record> = walk(bytes, VOLUME, segment, first)
+        let records: Vec<Record> = walk(bytes, ring.block, VOLUME, segment, first)
             .take(summary.records.len())
             .collect();
         assert_eq!(records.len(), summary.records.len());
@@ -155,6 +161,7 @@ impl Rig {
             );
             assert_eq!(record.entries, listed.entries);
             assert!(record.offset.is_multiple_of(ring.block) && record.stable < record.seq);
+            assert!(record.offset >= end, "none lies in another");
             end = record.offset + HEADER_BYTES as u32 + record.payload_bytes;
             assert!(
                 end as usize + total <= bytes.len(),
@@ -215,6 +222,8 @@ fn compare_record(
 #[derive(Clone, Debug)]
 enum Step {
     Write(Vec<(u64, u8, u8)>),
+    /// Behind a gap of so many bytes, if there may be one.
+    WriteFurtherOn(u32, Vec<(u64, u8, u8)>),
     Close,
     Seal,
     Drain,
@@ -240,9 +249,18 @@ fn write() -> impl Strategy<Value = Step> {
     prop_oneof![3 => whole, 2 => sectors, 1 => ranges, 6 => mixed].prop_map(Step::Write)
 }
 
+fn further_on() -> impl Strategy<Value = Step> {
+    let gap = prop_oneof![0..20_000u32, 0..1u32 << 18];
+    (gap, write()).prop_map(|(gap, write)| match write {
+        Step::Write(pieces) => Step::WriteFurtherOn(gap, pieces),
+        other => other,
+    })
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => write(),
+        6 => further_on(),
         1 => Just(Step::Close),
         2 => Just(Step::Seal),
         1 => Just(Step::Drain),
@@ -278,6 +296,13 @@ proptest! {
                 Step::Write(pieces) => {
                     let (bytes, entries) = size(&pieces);
                     if rig.state.has_room(bytes, entries, 0) {
+                        rig.write(&pieces);
+                    }
+                }
+                Step::WriteFurtherOn(gap, pieces) => {
+                    let (bytes, entries) = size(&pieces);
+                    if rig.state.has_room(bytes, entries, 0) {
+                        rig.leave_gap(gap);
                         rig.write(&pieces);
                     }
                 }
@@ -515,4 +540,85 @@ fn what_is_in_memory_can_be_read_until_its_segment_is_durable() {
     let written = rig.state.written();
     rig.state.set_stable(written);
     assert_eq!(in_ram(&rig.state), [None; 2], "durable");
+}
+
+#[test]
+fn a_record_begins_behind_the_gap_that_was_planned_and_only_that_one() {
+    let mut rig = Rig::new(128, 8, 512);
+    assert_eq!(rig.leave_gap(4096), None, "nothing is before it");
+    rig.write(&[(1, 0, 8)]);
+    assert_eq!(rig.leave_gap(4096), None, "a record is open");
+    rig.flush();
+    let at = rig.state.next_at().expect("a segment is open");
+    assert_eq!(rig.leave_gap(5000), Some(at + 5120), "in whole blocks");
+    rig.write(&[(2, 0, 8)]);
+    rig.flush();
+    let second = rig.expected[1].addr.expect("data");
+    assert_eq!(second.bytes(), at + 5120 + HEADER_BYTES as u64);
+    rig.write(&[(3, 0, 8)]);
+    rig.flush();
+    let third = rig.expected[2].addr.expect("data");
+    assert_eq!(third.bytes(), second.bytes() + 8192, "right behind");
+    assert!(rig.leave_gap(4096).is_some());
+    rig.state.drop_plan();
+    rig.write(&[(4, 0, 8)]);
+    let fourth = rig.expected[3].addr.expect("data");
+    assert_eq!(fourth.bytes(), third.bytes() + 8192, "it was dropped");
+    rig.finish();
+}
+
+#[test]
+fn near_its_end_a_segment_is_left_and_its_summary_and_the_next_record_are_one_write() {
+    let mut rig = Rig::new(128, 8, 512);
+    let mut begins = 0;
+    let first = rig.state.next_segment;
+    while rig.state.next_segment <= first.next() {
+        begins = rig.leave_gap(20 << 10).unwrap_or(0);
+        rig.write(&[(1, 0, 8)]);
+        rig.state.close_record();
+        if rig.state.next_segment <= first.next() {
+            rig.drain();
+        }
+    }
+    let (id, summary) = rig.state.take_job().expect("the summary");
+    let end = rig.state.ring.segment_at(first) + u64::from(rig.state.ring.segment_bytes);
+    let at = rig.state.ring.segment_at(summary.segment) + u64::from(summary.offset);
+    assert_eq!((at, at + summary.buf.len() as u64), (begins, end));
+    assert_eq!(
+        summary.buf.len(),
+        HEADER_BYTES,
+        "what was left over is not filled"
+    );
+    assert!(rig.state.take_joining(&summary, 8192).is_none(), "too long");
+    let (other, record) = rig
+        .state
+        .take_joining(&summary, 64 << 10)
+        .expect("it is there");
+    assert_eq!((record.segment, record.offset), (first.next(), 0));
+    for (id, job) in [(id, summary), (other, record)] {
+        let at = (rig.state.ring.segment_at(job.segment) - SEGMENTS_AT) as usize;
+        let at = at + job.offset as usize;
+        rig.ring[at..at + job.buf.len()].copy_from_slice(&job.buf);
+        rig.state.job_done(id, job.segment);
+    }
+    rig.finish();
+}
+
+#[test]
+fn no_gap_is_left_while_less_than_half_of_the_ring_is_free_or_the_next_segment_is_being_read() {
+    let mut rig = Rig::new(128, 8, 512);
+    let next = rig.state.ring.slot(rig.state.next_segment.next());
+    rig.write(&[(1, 0, 8)]);
+    rig.flush();
+    rig.state.pin(next..next + 1);
+    assert_eq!(rig.leave_gap(4096), None);
+    rig.state.unpin(next..next + 1);
+    while rig.leave_gap(4096).is_some() {
+        rig.write(&[(1, 0, 8)]);
+        rig.state.seal();
+        rig.write(&[(1, 0, 8)]);
+        rig.flush();
+    }
+    assert_eq!(rig.state.free_segments(), 3);
+    rig.finish();
 }

@@ -209,6 +209,8 @@ impl Log {
         let mut next = self.superblock().clone();
         next.stable = self.stable();
         change(&mut next);
+        // Nothing of a clean log is ever looked for, so older programs may have it back.
+        next.gaps &= !next.clean;
         next.generation = self.next_generation();
         for copy in [0, 1] {
             self.write_copy(copy, &next).await?;

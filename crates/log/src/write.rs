@@ -1,11 +1,12 @@
 //! The waiting around the state: writing records, flushing, moving the tail.
 //!
-//! Four workers, in `write/workers.rs`. The *pump* keeps a few writes on the device while there are
+//! Five workers, in `write/workers.rs`. The *pump* keeps a few writes on the device while there are
 //! composed records. The *ticker* composes the open record when it has waited `max_delay`. A *round*,
 //! run while anyone waits for durability, composes, waits for the writes, and flushes the device once
 //! for all of them. *Handing over*, while anyone waits until the device has something, composes as
-//! soon as the device has little to do.
+//! soon as the device has little to do. The *announcer* has the superblock say that there may be gaps.
 
+mod placing;
 mod workers;
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -18,11 +19,12 @@ use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
 use crate::error::LogError;
 use crate::format::{RangeKind, Superblock, VolumeId};
-use crate::ram::Job;
+use crate::gaps::Gaps;
 use crate::ring::{Addr, RingGeometry};
 use crate::state::State;
 use crate::state::copies::CopyStates;
-use workers::{hand_over, pump, round, ticker};
+use placing::{Placing, Write};
+use workers::{announcer, hand_over, pump, round, ticker};
 
 /// Writes kept on the device at once: enough that it never waits for us, few enough that records
 /// grow while it works.
@@ -41,12 +43,15 @@ const EAGER_BYTES: u32 = 256 << 10;
 pub struct LogOptions {
     /// The longest that appended data waits before it is sent to the device.
     pub max_delay: Duration,
+    /// Whether there may be gaps between records.
+    pub gaps: Gaps,
 }
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
         LogOptions {
             max_delay: Duration::from_millis(50),
+            gaps: Gaps::default(),
         }
     }
 }
@@ -72,8 +77,10 @@ pub(crate) struct Inner {
     pub(crate) superblock: RefCell<Superblock>,
     pub(crate) superblock_turn: Rc<RangeLock>,
     pub(crate) copies: CopyStates,
-    /// There may be something for the pump or the ticker to do.
+    /// There may be something for the pump to do.
     work: Event,
+    /// The open record has a time at which it is closed.
+    timed: Event,
     /// Something was written, became durable, was freed, or failed.
     pub(crate) progress: Event,
     /// Something became durable, or the log failed: what those wait for who wait for a flush.
@@ -86,6 +93,7 @@ pub(crate) struct Inner {
     handing_over: Cell<bool>,
     /// Writes that are done and that no flush has covered.
     unflushed: Cell<u64>,
+    placing: Placing,
     /// The open record and when the ticker closes it.
     deadline: Cell<Option<(RecordSeq, Instant)>>,
     stats: Cell<LogStats>,
@@ -99,7 +107,7 @@ pub struct Log {
 
 /// The log's background work; stops when dropped.
 pub struct Workers {
-    _tasks: [Task<()>; 2],
+    _tasks: [Task<()>; 3],
 }
 
 impl Log {
@@ -119,6 +127,7 @@ impl Log {
             superblock_turn: Rc::default(),
             copies: CopyStates::new(),
             work: Event::new(),
+            timed: Event::new(),
             progress: Event::new(),
             durable: Event::new(),
             written: Event::new(),
@@ -127,15 +136,17 @@ impl Log {
             round: Cell::new(false),
             handing_over: Cell::new(false),
             unflushed: Cell::new(0),
+            placing: Placing::new(options.gaps),
             deadline: Cell::new(None),
             stats: Cell::default(),
         });
         let pump = rt.spawn(pump(Rc::clone(&inner)));
         let ticker = rt.spawn(ticker(Rc::clone(&inner)));
+        let announcer = rt.spawn(announcer(Rc::clone(&inner)));
         (
             Log { inner },
             Workers {
-                _tasks: [pump, ticker],
+                _tasks: [pump, ticker, announcer],
             },
         )
     }
@@ -248,10 +259,24 @@ impl Log {
 
     /// Appends what `compose` says, as one group. There must be room ([`Log::has_room`]).
     pub fn append<T>(&self, compose: impl FnOnce(&mut Appender<'_>) -> T) -> T {
+        self.append_placed(false, compose)
+    }
+
+    /// As [`Log::append`], of what is to be flushed at once.
+    pub fn append_to_flush<T>(&self, compose: impl FnOnce(&mut Appender<'_>) -> T) -> T {
+        self.append_placed(true, compose)
+    }
+
+    fn append_placed<T>(&self, soon: bool, compose: impl FnOnce(&mut Appender<'_>) -> T) -> T {
         let mut state = self.state_mut();
+        self.inner.place_next(&mut state, soon);
+        let leaves = state.leaves_segment();
         let out = compose(&mut Appender { state: &mut state });
+        state.drop_plan();
         state.end_group();
-        self.inner.after_append(&mut state);
+        // The summary of a segment that was left goes with the record behind it.
+        let together = leaves && state.jobs_waiting() == 1;
+        self.inner.after_append(&mut state, together);
         out
     }
 
@@ -353,7 +378,8 @@ impl Inner {
         self.stats.set(stats);
     }
 
-    fn after_append(self: &Rc<Self>, state: &mut State) {
+    /// With `together`, what waits to be written waits for the open record, if that is still open.
+    fn after_append(self: &Rc<Self>, state: &mut State, together: bool) {
         if state.jobs_in_flight() == 0 && state.open_record_bytes() >= EAGER_BYTES {
             state.close_record();
         }
@@ -362,9 +388,11 @@ impl Inner {
         if open.is_some() && open != timed {
             let at = self.rt.now().plus(self.options.max_delay);
             self.deadline.set(open.map(|record| (record, at)));
-            self.work.notify_all();
+            self.timed.notify_all();
         }
-        if state.has_jobs() && state.jobs_in_flight() < JOBS_MAX {
+        // The open record is written when its time has come at the latest, and then what waits for it is, too.
+        let waits = together && open.is_some();
+        if state.has_jobs() && state.jobs_in_flight() < JOBS_MAX && !waits {
             self.work.notify_all();
         }
         if state.wants_flush() {
@@ -392,10 +420,10 @@ impl Inner {
 
     /// True if all that is not durable is in this one write, which was taken: then the device need make
     /// nothing else durable with it.
-    fn is_lone(&self, job: &Job) -> bool {
+    fn is_lone(&self, write: &Write) -> bool {
         let state = self.state.borrow();
-        let only = state.jobs_in_flight() == 1 && !state.has_jobs() && self.unflushed.get() == 0;
-        only && job.buf.len() <= LONE_BYTES
+        let only = state.jobs_in_flight() == write.jobs().count() && !state.has_jobs();
+        only && self.unflushed.get() == 0 && write.len() <= LONE_BYTES
     }
 
     /// Sends off what was appended, unless the device has enough to do. In a task, so that all who

@@ -6,7 +6,7 @@
 use forebay_log::{
     Entry, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
     SEGMENTS_AT, SEGMENTS_MIN, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary, SummaryRecord,
-    Superblock, UNSTABLE_SEGMENTS_MAX, VERSION, VolumeId,
+    Superblock, UNSTABLE_SEGMENTS_MAX, VERSION, VERSION_GAPS, VolumeId,
 };
 use forebay_units::{Epoch, Line, RecordSeq, Sector, SegmentSeq};
 
@@ -74,6 +74,7 @@ fn hex(text: &str) -> Vec<u8> {
 fn the_page_has_the_codes_constants() {
     for (name, value) in [
         ("VERSION", u64::from(VERSION)),
+        ("VERSION_GAPS", u64::from(VERSION_GAPS)),
         ("HEADER_BYTES", HEADER_BYTES as u64),
         ("SUPERBLOCK_A_AT", SUPERBLOCK_A_AT),
         ("SUPERBLOCK_B_AT", SUPERBLOCK_B_AT),
@@ -104,6 +105,7 @@ fn a_superblocks_fields_stand_where_the_page_says() {
         block: 2048,
         clean: true,
         abandoned: false,
+        gaps: false,
         layer: b"what the layer keeps".to_vec(),
     };
     let bytes = superblock.encode();
@@ -133,9 +135,14 @@ fn a_superblocks_fields_stand_where_the_page_says() {
     let abandoned = Superblock {
         clean: false,
         abandoned: true,
-        ..superblock
+        ..superblock.clone()
     };
     assert_eq!(abandoned.encode()[104], 2);
+    let gaps = Superblock {
+        gaps: true,
+        ..superblock
+    };
+    assert_eq!(gaps.encode()[8..12], VERSION_GAPS.to_le_bytes());
 }
 
 #[test]

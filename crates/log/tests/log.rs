@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use forebay_device::{Asked, Device, DeviceError, Durability, Hooks, Op, RamDevice, Tap};
 use forebay_log::{
-    Damage, Entry, HEADER_BYTES, Log, LogOptions, OpenError, Record, RecoveredRecord, RingGeometry,
-    SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, VolumeId, Workers, format_device,
+    Damage, Entry, Gaps, HEADER_BYTES, Log, LogOptions, OpenError, Record, RecoveredRecord,
+    RingGeometry, SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, VolumeId, Workers, format_device,
     read_superblocks,
 };
 use forebay_rt::{Executor, Rt, VirtualTime};
@@ -150,13 +150,26 @@ async fn open_accepting(
     disk: &Rc<Disk>,
     accept_loss: bool,
 ) -> Result<(Log, Workers, Vec<RecoveredRecord>), OpenError> {
+    open_with(rt, disk, accept_loss, Gaps::default()).await
+}
+
+async fn open_with(
+    rt: &Rt,
+    disk: &Rc<Disk>,
+    accept_loss: bool,
+    gaps: Gaps,
+) -> Result<(Log, Workers, Vec<RecoveredRecord>), OpenError> {
+    let options = LogOptions {
+        gaps,
+        ..LogOptions::default()
+    };
     let copies = read_superblocks(&**disk).await?;
     let superblock = copies.newest()?;
     let mut records = Vec::new();
     let (log, workers, _) = forebay_log::open(
         rt.clone(),
         Rc::clone(disk) as Rc<dyn Device>,
-        LogOptions::default(),
+        options,
         superblock,
         accept_loss,
         &mut |record| {
@@ -661,5 +674,343 @@ fn a_log_that_was_stopped_clean_is_no_damaged_one_whatever_its_leftovers_say() {
         disk.below.poke(SEGMENTS_AT + 8192, &leftover.encode());
         let (_log, _workers, records) = open(&rt, &disk).await;
         assert!(records.is_empty());
+    });
+}
+
+/// Every log here is of the same volume: nothing of the one before may be there.
+fn forget_the_last(disk: &Disk) {
+    disk.below.poke(SEGMENTS_AT, &vec![0; 40 << 20]);
+}
+
+/// A log that leaves gaps, with these lines in it, each flushed, one after the other; gives where each
+/// write was.
+async fn with_gaps(rt: &Rt, disk: &Rc<Disk>, seed: u64, lines: Range<u64>) -> Vec<Range<u64>> {
+    forget_the_last(disk);
+    fresh(rt, disk).await;
+    let opened = open_with(rt, disk, false, Gaps::Scattered(seed)).await;
+    let (log, _workers, _) = opened.expect("opens");
+    disk.writes.borrow_mut().clear();
+    for line in lines {
+        append(&log, line, 1);
+        log.flush(log.last_record()).await.expect("flushes");
+    }
+    let writes = std::mem::take(&mut *disk.writes.borrow_mut());
+    writes.into_iter().map(|(_, range)| range).collect()
+}
+
+/// The records among what was written, where several are behind gaps.
+fn behind_gaps(writes: &[Range<u64>]) -> Vec<usize> {
+    let behind = |n: &usize| writes[*n].start > writes[n - 1].end;
+    (1..writes.len()).filter(behind).collect()
+}
+
+#[test]
+fn what_was_flushed_comes_back_whatever_gaps_are_between_the_records() {
+    run(|rt, disk| async move {
+        for seed in 0..20 {
+            let writes = with_gaps(&rt, &disk, seed, 0..60).await;
+            assert!(behind_gaps(&writes).len() > 10, "{writes:?}");
+            let (.., records) = open(&rt, &disk).await;
+            assert_eq!(lines(&records), (0..60).collect::<Vec<_>>());
+        }
+    });
+}
+
+#[test]
+fn a_superblock_says_that_there_may_be_gaps_before_the_first_is_left_and_no_more_once_it_is_clean()
+{
+    run(|rt, disk| async move {
+        let says = async || {
+            let copies = read_superblocks(&*disk).await.expect("is read");
+            [copies.a, copies.b].map(|copy| copy.expect("is whole").gaps)
+        };
+        fresh(&rt, &disk).await;
+        assert_eq!(says().await, [false; 2]);
+        let opened = open_with(&rt, &disk, false, Gaps::Scattered(1)).await;
+        let (log, workers, _) = opened.expect("opens");
+        disk.writes.borrow_mut().clear();
+        for line in 0..40 {
+            append(&log, line, 1);
+            log.flush(log.last_record()).await.expect("flushes");
+            let gaps = {
+                let writes = disk.writes.borrow();
+                let writes: Vec<_> = writes.iter().map(|(_, range)| range.clone()).collect();
+                !behind_gaps(&writes).is_empty()
+            };
+            assert!(!gaps || says().await == [true; 2]);
+        }
+        assert_eq!(says().await, [true; 2]);
+        drop((log, workers));
+        // It stays so as long as they may be there.
+        let (log, workers, _) = open_with(&rt, &disk, false, Gaps::Never)
+            .await
+            .expect("opens");
+        assert_eq!(says().await, [true; 2]);
+        log.update_superblock(|superblock| superblock.clean = true)
+            .await
+            .expect("writes");
+        assert_eq!(says().await, [false; 2]);
+        drop((log, workers));
+        let _log = open(&rt, &disk).await;
+        assert_eq!(says().await, [false; 2]);
+    });
+}
+
+#[test]
+fn a_record_that_was_torn_behind_a_gap_is_the_end_and_one_before_a_gap_is_damage() {
+    run(|rt, disk| async move {
+        let mut damaged = 0;
+        for seed in 0..20 {
+            let writes = with_gaps(&rt, &disk, seed, 0..8).await;
+            let behind = behind_gaps(&writes);
+            if writes[7].end > end_of(0) - 4096 {
+                continue;
+            }
+            let mut image = vec![0; end_of(8) as usize];
+            disk.below.peek(0, &mut image);
+            // The last, by its header and by its data: nothing says that it was durable.
+            for into in [0, 600, HEADER_BYTES as u64 + 100] {
+                disk.below.poke(writes[7].start + into, &[0xee; 300]);
+                let (.., records) = open(&rt, &disk).await;
+                assert_eq!(lines(&records), (0..7).collect::<Vec<_>>(), "seed {seed}");
+                disk.below.poke(0, &image);
+            }
+            // One that a later record says was durable.
+            let Some(lost) = behind.iter().find(|n| (1..6).contains(*n)) else {
+                continue;
+            };
+            disk.below.poke(writes[*lost].start, &[0; 512]);
+            let damage = refused(&rt, &disk).await;
+            assert_eq!(damage.record.0, *lost as u64 + 1, "seed {seed}");
+            disk.below.poke(0, &image);
+            damaged += 1;
+        }
+        assert!(damaged > 5);
+    });
+}
+
+/// What a segment held before lies in its gaps: records of another segment, or of another life that
+/// ended before it came to be this one.
+#[test]
+fn what_is_left_over_in_a_gap_is_taken_for_nothing() {
+    run(|rt, disk| async move {
+        let mut left_over = 0;
+        for seed in 0..40 {
+            let writes = with_gaps(&rt, &disk, seed, 0..8).await;
+            let behind = behind_gaps(&writes);
+            let end = end_of(0) - 4096;
+            let mut gaps: Vec<(u64, Range<u64>)> = behind
+                .iter()
+                .map(|n| (*n as u64, writes[n - 1].end..writes[*n].start.min(end)))
+                .collect();
+            gaps.push((8, writes[7].end..end));
+            for (before, gap) in gaps {
+                // What comes next by its number, and what comes after that; each is right but for its epoch,
+                // its segment, its volume or its place.
+                let leftovers = [
+                    (1, 0, 0, 1, 0),
+                    (1, 2, 32, 1, 0),
+                    (1, 2, 0, 2, 0),
+                    (1, 2, 0, 1, 512),
+                    (2, 0, 0, 1, 0),
+                ];
+                for (n, (seq, epoch, of, volume, away)) in leftovers.into_iter().enumerate() {
+                    let at = gap.end.saturating_sub((n as u64 + 1) * 4096);
+                    if at < gap.start {
+                        continue;
+                    }
+                    let leftover = Record {
+                        volume: VolumeId([volume; 16]),
+                        epoch: Epoch(epoch),
+                        segment: SegmentSeq(of),
+                        offset: (at - SEGMENTS_AT) as u32 + away,
+                        seq: RecordSeq(before + seq),
+                        stable: RecordSeq(0),
+                        payload_bytes: 0,
+                        continues: false,
+                        entries: vec![],
+                    };
+                    disk.below.poke(at, &leftover.encode());
+                    left_over += 1;
+                }
+            }
+            let (.., records) = open(&rt, &disk).await;
+            assert_eq!(lines(&records), (0..8).collect::<Vec<_>>(), "seed {seed}");
+        }
+        assert!(left_over > 100, "{left_over}");
+    });
+}
+
+/// A recovery cuts off what lies behind the end, wherever that is: behind gaps, too.
+#[test]
+fn what_recovery_cut_off_behind_gaps_stays_so_when_the_summary_it_wrote_rots() {
+    run(|rt, disk| async move {
+        for seed in 0..20 {
+            with_gaps(&rt, &disk, seed, 0..4).await;
+            // A write that spans records, of which the last is missing.
+            let opened = open_with(&rt, &disk, false, Gaps::Scattered(seed)).await;
+            let (log, workers, _) = opened.expect("opens");
+            append(&log, 500, 1);
+            log.flush(log.last_record()).await.expect("flushes");
+            disk.writes.borrow_mut().clear();
+            append(&log, 100, 60);
+            rt.sleep(Duration::from_secs(1)).await;
+            drop((log, workers));
+            let last = disk.writes.borrow().last().expect("written").1.clone();
+            disk.below
+                .poke(last.start, &vec![0; (last.end - last.start) as usize]);
+            let (log, workers, records) = open(&rt, &disk).await;
+            assert_eq!(lines(&records), [0, 1, 2, 3, 500]);
+            append(&log, 600, 1);
+            log.flush(log.last_record()).await.expect("flushes");
+            drop((log, workers));
+            // All summaries, those that recoveries wrote among them.
+            for segment in 0..12 {
+                disk.below.poke(end_of(segment) - 100, &[0xff; 50]);
+            }
+            let (.., records) = open(&rt, &disk).await;
+            assert_eq!(lines(&records), [0, 1, 2, 3, 500, 600], "seed {seed}");
+        }
+    });
+}
+
+#[test]
+fn a_place_in_which_the_next_record_may_stand_is_no_end_while_it_cannot_be_read() {
+    run(|rt, disk| async move {
+        let writes = with_gaps(&rt, &disk, 3, 0..3).await;
+        for behind in [0, 8192, 24 << 10] {
+            let at = (writes[2].end + behind).next_multiple_of(4096);
+            assert!(at < end_of(0));
+            disk.hide_only(at..at + 4096);
+            let damage = refused(&rt, &disk).await;
+            assert_eq!(damage.record.0, 4);
+            let evidence = damage.evidence_unread == Some(SegmentSeq(0));
+            assert_eq!(
+                damage.unreadable,
+                behind == 0,
+                "there it would stand without a gap"
+            );
+            assert!(damage.unreadable || evidence, "and there with one");
+        }
+        disk.unreadable.borrow_mut().clear();
+        let (.., records) = open(&rt, &disk).await;
+        assert_eq!(lines(&records), [0, 1, 2]);
+    });
+}
+
+#[test]
+fn what_is_handed_over_behind_gaps_comes_back_though_nothing_was_flushed() {
+    run(|rt, disk| async move {
+        for seed in 0..20 {
+            forget_the_last(&disk);
+            fresh(&rt, &disk).await;
+            let opened = open_with(&rt, &disk, false, Gaps::Scattered(seed)).await;
+            let (log, workers, _) = opened.expect("opens");
+            disk.writes.borrow_mut().clear();
+            disk.flushes.set(0);
+            // Not so much that the log wants a flush for itself.
+            for line in 0..30 {
+                append(&log, line, 1);
+                log.hand_over(log.last_record()).await.expect("works");
+            }
+            drop((log, workers));
+            let writes = std::mem::take(&mut *disk.writes.borrow_mut());
+            let writes: Vec<_> = writes.into_iter().map(|(_, range)| range).collect();
+            assert!(behind_gaps(&writes).len() > 5, "{writes:?}");
+            assert_eq!(disk.flushes.get(), 0, "nobody asked for one");
+            let (.., records) = open(&rt, &disk).await;
+            assert_eq!(lines(&records), (0..30).collect::<Vec<_>>());
+        }
+    });
+}
+
+/// Where a segment is left for the sake of a gap, its summary and the first record of the next lie side by side.
+#[test]
+fn a_record_that_leaves_a_segment_is_one_write_with_the_summary_of_that() {
+    run(|rt, disk| async move {
+        let mut joined = 0;
+        for seed in 0..20 {
+            let writes = with_gaps(&rt, &disk, seed, 0..60).await;
+            let ends = (0..12).map(end_of);
+            let over = |end: &u64| writes.iter().any(|at| at.start < *end && *end < at.end);
+            joined += ends.filter(over).count();
+            let (.., records) = open(&rt, &disk).await;
+            assert_eq!(lines(&records), (0..60).collect::<Vec<_>>());
+        }
+        assert!(joined > 20, "{joined}");
+    });
+}
+
+/// The summary of a segment that is left waits for the record behind it, but not for longer than that may wait.
+#[test]
+fn what_leaves_a_segment_and_is_large_goes_to_the_device_though_nobody_flushes_it() {
+    run(|rt, disk| async move {
+        let max_delay = LogOptions::default().max_delay;
+        for seed in 0..10 {
+            forget_the_last(&disk);
+            let (log, workers) = fresh_with(&rt, &disk, ByteLen::mib(1)).await;
+            drop((log, workers));
+            let opened = open_with(&rt, &disk, false, Gaps::Scattered(seed)).await;
+            let (log, _workers, _) = opened.expect("opens");
+            for lines in (1..=80).rev().step_by(3) {
+                disk.writes.borrow_mut().clear();
+                append(&log, 0, lines);
+                rt.sleep(max_delay * 2).await;
+                let (_, bytes) = disk.written();
+                assert!(bytes > lines * 4096, "seed {seed}, {lines} lines: {bytes}");
+            }
+        }
+    });
+}
+
+#[test]
+fn no_gap_is_left_where_a_superblock_did_not_take_it_that_there_may_be_some() {
+    run(|rt, disk| async move {
+        for copy in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
+            forget_the_last(&disk);
+            fresh(&rt, &disk).await;
+            let opened = open_with(&rt, &disk, false, Gaps::Scattered(1)).await;
+            let (log, workers, _) = opened.expect("opens");
+            disk.writes.borrow_mut().clear();
+            disk.refusing.set(Some(copy));
+            for line in 0..40 {
+                append(&log, line, 1);
+                if log.flush(log.last_record()).await.is_err() {
+                    break;
+                }
+            }
+            assert!(log.failure().is_some(), "it was asked to say so");
+            let writes = std::mem::take(&mut *disk.writes.borrow_mut());
+            let writes: Vec<_> = writes.into_iter().map(|(_, range)| range).collect();
+            assert_eq!(behind_gaps(&writes), [0; 0]);
+            disk.refusing.set(None);
+            drop((log, workers));
+        }
+    });
+}
+
+#[test]
+fn no_gap_is_left_in_a_log_that_was_called_clean() {
+    run(|rt, disk| async move {
+        fresh(&rt, &disk).await;
+        let opened = open_with(&rt, &disk, false, Gaps::Scattered(1)).await;
+        let (log, _workers, _) = opened.expect("opens");
+        let flushed = async |lines: Range<u64>| {
+            disk.writes.borrow_mut().clear();
+            for line in lines {
+                append(&log, line, 1);
+                log.flush(log.last_record()).await.expect("flushes");
+            }
+            let writes = disk.writes.borrow();
+            let mut writes: Vec<_> = writes.iter().map(|(_, range)| range.clone()).collect();
+            // A segment's summary may be issued after the first record of the next.
+            writes.sort_by_key(|range| range.start);
+            behind_gaps(&writes).len()
+        };
+        assert!(flushed(0..40).await > 5);
+        log.update_superblock(|superblock| superblock.clean = true)
+            .await
+            .expect("writes");
+        assert_eq!(flushed(40..80).await, 0);
     });
 }

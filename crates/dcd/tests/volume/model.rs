@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachOptions, Volume};
+use forebay_dcd::{AttachOptions, Gaps, Volume};
 use forebay_device::{BufMut, Device, Durability, Room};
 use forebay_rng::Rng;
 use forebay_sim::stamp::stamp;
@@ -164,6 +164,17 @@ fn every_read_gives_the_last_completed_write_when_each_write_is_handed_over() {
         ..AttachOptions::default()
     };
     for seed in 300..306 {
+        world(seed, 400, options);
+    }
+}
+
+#[test]
+fn every_read_gives_the_last_completed_write_whatever_gaps_are_between_records() {
+    for seed in 400..408 {
+        let options = AttachOptions {
+            gaps: Gaps::Scattered(seed),
+            ..AttachOptions::default()
+        };
         world(seed, 400, options);
     }
 }

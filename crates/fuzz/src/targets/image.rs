@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use forebay_dcd::{
     Acknowledge, AttachError, AttachOptions, AttachReport, CheckVerdict, CreateOptions,
-    DataIdentity, Volume, VolumeId,
+    DataIdentity, Gaps, Volume, VolumeId,
 };
 use forebay_device::{Asked, BufMut, Device, DeviceError, Durability, Hooks, RamDevice, Room, Tap};
 use forebay_log::{HEADER_BYTES, OpenError, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
@@ -232,6 +232,10 @@ pub fn image(bytes: &[u8]) {
         bypass: (flags & 2 != 0).then_some(ByteLen::kib(64)),
         accept_loss: flags & 4 != 0,
         accept_changed: flags & 8 != 0,
+        gaps: match flags & 16 {
+            0 => Gaps::default(),
+            _ => Gaps::Scattered(flags as u64),
+        },
         ..AttachOptions::default()
     };
     let executor = Executor::new(Rc::new(VirtualTime::new()));

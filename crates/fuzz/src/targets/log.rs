@@ -141,6 +141,7 @@ pub(super) fn superblock_seeds() -> Vec<(&'static str, Vec<u8>)> {
         block: 512,
         clean: false,
         abandoned: false,
+        gaps: false,
         layer: payload_example().encode(),
     };
     let clean = Superblock {
@@ -153,10 +154,15 @@ pub(super) fn superblock_seeds() -> Vec<(&'static str, Vec<u8>)> {
         block: 4096,
         ..plain.clone()
     };
+    let gaps = Superblock {
+        gaps: true,
+        ..plain.clone()
+    };
     vec![
         ("plain", short(&plain.encode())),
         ("clean", short(&clean.encode())),
         ("abandoned", short(&abandoned.encode())),
+        ("gaps", short(&gaps.encode())),
     ]
 }
 

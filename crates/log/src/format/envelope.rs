@@ -2,6 +2,9 @@
 
 /// The format's version. Another version is refused, not guessed at.
 pub const VERSION: u32 = 1;
+/// The version of a superblock whose log may have gaps between records: a program that does not know of
+/// them would take the first for the log's end, and so refuses it.
+pub const VERSION_GAPS: u32 = 2;
 /// Length of a superblock, of a record's header and of a summary's last block, in bytes.
 pub const HEADER_BYTES: usize = 4096;
 
@@ -28,12 +31,14 @@ pub enum FormatError {
     #[error("no {0} here (wrong magic)")]
     Magic(&'static str),
     /// Written by another version of the format.
-    #[error("a {what} of format version {found}; this program reads version {VERSION}")]
+    #[error("a {what} of format version {found}; this program reads versions up to {newest}")]
     Version {
         /// Which structure.
         what: &'static str,
         /// The version it carries.
         found: u32,
+        /// The newest that is known of this structure.
+        newest: u32,
     },
     /// The bytes do not match their checksum.
     #[error("the {0} does not match its checksum")]
@@ -52,10 +57,10 @@ const VERSION_AT: usize = 8;
 pub(super) const CRC_AT: usize = 12;
 pub(super) const VOLUME_AT: usize = 16;
 
-pub(super) fn begin(magic: &[u8; 8], volume: VolumeId) -> Vec<u8> {
+pub(super) fn begin(magic: &[u8; 8], version: u32, volume: VolumeId) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES);
     out.extend_from_slice(magic);
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&version.to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&volume.0);
     out
@@ -84,6 +89,17 @@ pub(super) fn preamble<'a>(
     magic: &[u8; 8],
     what: &'static str,
 ) -> Result<Reader<'a>, FormatError> {
+    version(bytes, magic, what, VERSION)?;
+    Ok(Reader(&bytes[VOLUME_AT..]))
+}
+
+/// The version, if it is known: 1 to `newest`.
+fn version(
+    bytes: &[u8],
+    magic: &[u8; 8],
+    what: &'static str,
+    newest: u32,
+) -> Result<u32, FormatError> {
     if bytes.len() != HEADER_BYTES || &bytes[..8] != magic {
         return Err(FormatError::Magic(what));
     }
@@ -91,16 +107,22 @@ pub(super) fn preamble<'a>(
         .try_into()
         .expect("four bytes");
     let found = u32::from_le_bytes(field);
-    if found != VERSION {
-        // A flipped bit in the version is damage, not another version.
-        let mut as_ours = bytes.to_vec();
-        as_ours[VERSION_AT..VERSION_AT + 4].copy_from_slice(&VERSION.to_le_bytes());
+    if (VERSION..=newest).contains(&found) {
+        return Ok(found);
+    }
+    // A flipped bit in the version is damage, not another version.
+    let mut as_ours = bytes.to_vec();
+    for ours in VERSION..=newest {
+        as_ours[VERSION_AT..VERSION_AT + 4].copy_from_slice(&ours.to_le_bytes());
         if crc_without_field(&as_ours) == stored_crc(bytes) {
             return Err(FormatError::Checksum(what));
         }
-        return Err(FormatError::Version { what, found });
     }
-    Ok(Reader(&bytes[VOLUME_AT..]))
+    Err(FormatError::Version {
+        what,
+        found,
+        newest,
+    })
 }
 
 /// As [`preamble`], and checks the checksum of a structure of one block.
@@ -109,11 +131,21 @@ pub(super) fn open<'a>(
     magic: &[u8; 8],
     what: &'static str,
 ) -> Result<Reader<'a>, FormatError> {
-    let reader = preamble(bytes, magic, what)?;
+    Ok(open_version(bytes, magic, what, VERSION)?.1)
+}
+
+/// As [`open`], of a structure that has versions up to `newest`. Says which this is.
+pub(super) fn open_version<'a>(
+    bytes: &'a [u8],
+    magic: &[u8; 8],
+    what: &'static str,
+    newest: u32,
+) -> Result<(u32, Reader<'a>), FormatError> {
+    let version = version(bytes, magic, what, newest)?;
     if crc_without_field(bytes) != stored_crc(bytes) {
         return Err(FormatError::Checksum(what));
     }
-    Ok(reader)
+    Ok((version, Reader(&bytes[VOLUME_AT..])))
 }
 
 /// What is left to decode.

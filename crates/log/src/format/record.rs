@@ -3,7 +3,7 @@
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use super::entry::{DATA_ENTRY_BYTES, Entry, payload_fits};
-use super::envelope::{FormatError, HEADER_BYTES, Reader, VolumeId, begin, finish, open};
+use super::envelope::{FormatError, HEADER_BYTES, Reader, VERSION, VolumeId, begin, finish, open};
 
 const MAGIC: &[u8; 8] = b"FOREREC\x01";
 const ENTRIES_AT: usize = 76;
@@ -42,7 +42,7 @@ impl Record {
     /// # Panics
     /// If there are more entries than fit.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut out = begin(MAGIC, self.volume);
+        let mut out = begin(MAGIC, VERSION, self.volume);
         for n in [self.epoch.0, self.segment.0, self.seq.0, self.stable.0] {
             out.extend_from_slice(&n.to_le_bytes());
         }

@@ -4,8 +4,8 @@ use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use super::entry::{Entry, payload_fits};
 use super::envelope::{
-    CRC_AT, FormatError, HEADER_BYTES, Reader, VOLUME_AT, VolumeId, begin, crc_without_field,
-    preamble, stored_crc,
+    CRC_AT, FormatError, HEADER_BYTES, Reader, VERSION, VOLUME_AT, VolumeId, begin,
+    crc_without_field, preamble, stored_crc,
 };
 use super::record::continues_flag;
 
@@ -69,7 +69,7 @@ impl Summary {
             }
         }
         let total = summary_len(body.len());
-        let mut last = begin(MAGIC, self.volume);
+        let mut last = begin(MAGIC, VERSION, self.volume);
         for n in [self.epoch.0, self.segment.0, self.first.0, self.stable.0] {
             last.extend_from_slice(&n.to_le_bytes());
         }

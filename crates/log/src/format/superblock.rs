@@ -2,7 +2,9 @@
 
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
-use super::envelope::{FormatError, HEADER_BYTES, VolumeId, begin, finish, open};
+use super::envelope::{
+    FormatError, HEADER_BYTES, VERSION, VERSION_GAPS, VolumeId, begin, finish, open_version,
+};
 
 const MAGIC: &[u8; 8] = b"FORELOG\x01";
 /// Where superblock A lies, in bytes from the start of the log device.
@@ -57,6 +59,9 @@ pub struct Superblock {
     /// True if the log failed while in use and the home device went on without it: what the log
     /// holds must not be applied.
     pub abandoned: bool,
+    /// True if a record may begin further on than where the one before it ends. The superblock's version
+    /// says so.
+    pub gaps: bool,
     /// What the layer above keeps here; opaque to the log.
     pub layer: Vec<u8>,
 }
@@ -72,7 +77,7 @@ impl Superblock {
             "layer payload of {} bytes",
             self.layer.len()
         );
-        let mut out = begin(MAGIC, self.volume);
+        let mut out = begin(MAGIC, self.version(), self.volume);
         for n in [
             self.generation,
             self.epoch.0,
@@ -106,7 +111,7 @@ impl Superblock {
     /// If there is none, of this version, undamaged and consistent in itself.
     pub fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
         const WHAT: &str = "superblock";
-        let mut from = open(bytes, MAGIC, WHAT)?;
+        let (version, mut from) = open_version(bytes, MAGIC, WHAT, VERSION_GAPS)?;
         let decoded = (|| {
             let volume = from.volume()?;
             let mut next = || from.counter();
@@ -132,11 +137,19 @@ impl Superblock {
                 block,
                 clean: flags & FLAG_CLEAN != 0,
                 abandoned: flags & FLAG_ABANDONED != 0,
+                gaps: version == VERSION_GAPS,
                 layer: from.take(layer_len)?.to_vec(),
             };
             superblock.is_consistent().then_some(superblock)
         })();
         decoded.ok_or(FormatError::Content(WHAT))
+    }
+
+    fn version(&self) -> u32 {
+        match self.gaps {
+            true => VERSION_GAPS,
+            false => VERSION,
+        }
     }
 
     fn is_consistent(&self) -> bool {

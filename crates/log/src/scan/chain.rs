@@ -160,15 +160,13 @@ impl<'a> Scanner<'a> {
         let bytes = self.load(segment).await;
         let mut records = Vec::new();
         let (mut at, mut epoch) = (0, None);
-        for record in walk(&bytes, self.superblock.volume, segment, self.expected) {
-            // A leftover of another epoch; nor is it evidence of what was durable in this one.
-            if epoch.is_some_and(|epoch| epoch != record.epoch) {
-                break;
-            }
+        let (volume, block) = (self.superblock.volume, self.ring.block);
+        for record in walk(&bytes, block, volume, segment, self.expected) {
             self.stable = self.stable.max(record.stable);
             let certain = record.seq <= self.stable
                 || payload_is_sound(&bytes, record.offset, &record.entries);
             if !certain {
+                at = record.offset;
                 break;
             }
             epoch = Some(record.epoch);
@@ -187,12 +185,13 @@ impl<'a> Scanner<'a> {
                 entries,
             });
         }
+        let none = records.is_empty();
         self.accept(segment, epoch.unwrap_or(self.chain_epoch), records, false);
         // The chain goes on if the next segment begins with the next record: then only the summary
         // is missing.
         let next = segment.next();
         let in_ring = next.since(self.superblock.tail) < self.ring.segment_count;
-        if at > 0 && in_ring {
+        if !none && in_ring {
             let peeked = peek(self.device, self.superblock, self.ring, next).await;
             let by_summary = peeked
                 .summary

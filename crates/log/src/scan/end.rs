@@ -18,12 +18,17 @@ impl Scanner<'_> {
         end: End,
         ahead: VecDeque<Peek>,
     ) -> Result<Scan, DeviceError> {
-        let damage = self.damage(end, &ahead).await;
+        let headers = self.headers_beyond(&end, &ahead).await;
+        let damage = self.damage(&end, &headers, &ahead);
         // A write that is not whole is not applied at all: the chain ends before its first record.
         if let Some(first) = self.pending.first() {
             self.expected = first.seq;
         }
         let (next_segment, seal) = self.cut();
+        let behind = match &seal {
+            Some(seal) => self.behind(seal, &end).await,
+            None => Vec::new(),
+        };
         let leftovers = self.leftovers(next_segment, &ahead);
         Ok(Scan {
             epoch: self.epoch,
@@ -36,6 +41,7 @@ impl Scanner<'_> {
             summaries_lost: self.summaries_lost,
             firsts: self.firsts,
             seal,
+            behind,
             leftovers,
         })
     }
@@ -66,6 +72,34 @@ impl Scanner<'_> {
             return (next_segment, Some(seal));
         }
         (next_segment, None)
+    }
+
+    /// Where in the segment that is to be sealed anything stands, or may stand, that would be taken for its
+    /// next record if its summary were lost, in bytes from its start. The first place at which that would
+    /// be looked for is among them, whatever stands there.
+    async fn behind(&mut self, seal: &Summary, end: &End) -> Vec<u32> {
+        let (from, block) = (seal.records_end(), self.ring.block);
+        let loaded;
+        let bytes = match &end.bytes {
+            Some(bytes) if end.segment == seal.segment => bytes,
+            _ => {
+                loaded = self.load(seal.segment).await;
+                &loaded
+            }
+        };
+        let headers = self.headers(bytes, seal.segment, from as usize);
+        let mut places = vec![from];
+        places.extend(headers.iter().map(|record| record.offset));
+        for (segment, at) in &self.unreadable {
+            // A header may begin before the part that cannot be read, or in it.
+            let first = (at + block).saturating_sub(HEADER_BYTES as u32);
+            let begins = (first..at + HEADER_BYTES as u32).step_by(block as usize);
+            let here = *segment == seal.segment;
+            places.extend(begins.filter(|at| here && *at >= from));
+        }
+        places.sort_unstable();
+        places.dedup();
+        places
     }
 
     /// The segments beyond the end that are not known to be free of anything a scan could take up, as
@@ -103,13 +137,12 @@ impl Scanner<'_> {
     }
 
     /// Whether the record at which the chain ends was durable once.
-    async fn damage(&mut self, end: End, ahead: &VecDeque<Peek>) -> Option<Damage> {
+    fn damage(&mut self, end: &End, headers: &[Record], ahead: &VecDeque<Peek>) -> Option<Damage> {
         let missing = self
             .pending
             .first()
             .map_or(self.expected, |record| record.seq);
         let (segment, offset, cannot_be_read) = (end.segment, end.offset, end.unreadable);
-        let headers = self.headers_beyond(end, ahead).await;
         let mut later = Vec::new();
         let mut stable = self.stable;
         for record in headers.iter().filter(|record| record.seq >= missing) {
@@ -141,14 +174,16 @@ impl Scanner<'_> {
 
     /// The headers of this life from the end of the chain on: in its segment, and in the next where
     /// anything of this life lies further on.
-    async fn headers_beyond(&mut self, end: End, ahead: &VecDeque<Peek>) -> Vec<Record> {
+    async fn headers_beyond(&mut self, end: &End, ahead: &VecDeque<Peek>) -> Vec<Record> {
         let (ring_end, next) = (self.ring_end(), end.segment.next());
-        let bytes = match end.bytes {
-            Some(bytes) => bytes,
-            None if end.segment < ring_end => self.load(end.segment).await,
+        let mut headers = match &end.bytes {
+            Some(bytes) => self.headers(bytes, end.segment, end.offset as usize),
+            None if end.segment < ring_end => {
+                let bytes = self.load(end.segment).await;
+                self.headers(&bytes, end.segment, end.offset as usize)
+            }
             None => return Vec::new(),
         };
-        let mut headers = self.headers(&bytes, end.segment, end.offset as usize);
         let more = ahead
             .iter()
             .any(|p| p.segment > end.segment && p.has_something());

@@ -66,6 +66,8 @@ pub struct Scan {
     pub(crate) firsts: VecDeque<RecordSeq>,
     /// What the last segment holds, to be sealed with; none if its summary says just that.
     pub(crate) seal: Option<Summary>,
+    /// Where in that segment, behind its last record, what could be taken for the next is to be wiped.
+    pub(crate) behind: Vec<u32>,
     /// Segments past the end that hold leftovers.
     pub(crate) leftovers: Vec<SegmentSeq>,
 }

@@ -93,30 +93,47 @@ pub(crate) async fn read_summary(
     }))
 }
 
-/// True if the records lie one after the other from the segment's start, inside it.
+/// True if the records lie one after the other from the segment's start, inside it; between two there may
+/// be a gap of whole blocks.
 fn summary_is_possible(summary: &Summary, ring: &RingGeometry) -> bool {
-    let mut at = 0u64;
-    for record in &summary.records {
-        if u64::from(record.offset) != at {
+    let mut end = 0u64;
+    for (n, record) in summary.records.iter().enumerate() {
+        let at = u64::from(record.offset);
+        let behind_a_gap = n > 0 && at > end && record.offset.is_multiple_of(ring.block);
+        if at != end && !behind_a_gap {
             return false;
         }
-        at += HEADER_BYTES as u64 + u64::from(record.payload_bytes);
+        end = at + HEADER_BYTES as u64 + u64::from(record.payload_bytes);
     }
-    at <= u64::from(ring.segment_bytes)
+    end <= u64::from(ring.segment_bytes)
 }
 
-/// The records of a segment by their headers, in order from `first`, as far as they follow on.
+/// The records of a segment by their headers, in order from `first`, as far as they are found. The first is
+/// at the segment's start, each further one where the one before ends or, behind a gap, in the first
+/// `block` from there on that begins with its header. What else stands in a gap is left over from before:
+/// of another segment, or of another epoch.
 pub(crate) fn walk(
     bytes: &[u8],
+    block: u32,
     volume: VolumeId,
     segment: SegmentSeq,
     first: RecordSeq,
 ) -> impl Iterator<Item = Record> {
-    let (mut at, mut expected) = (0usize, first);
+    let (mut at, mut expected, mut epoch) = (0usize, first, None);
     std::iter::from_fn(move || {
-        let record = header_at(bytes, at, volume, segment).filter(|r| r.seq == expected)?;
-        at += HEADER_BYTES + record.payload_bytes as usize;
+        let last_place = match epoch {
+            None => at,
+            Some(_) => bytes.len(),
+        };
+        let belongs = |record: &Record| {
+            record.seq == expected && epoch.is_none_or(|epoch| epoch == record.epoch)
+        };
+        let record = (at..=last_place)
+            .step_by(block as usize)
+            .find_map(|at| header_at(bytes, at, volume, segment).filter(belongs))?;
+        at = record.offset as usize + HEADER_BYTES + record.payload_bytes as usize;
         expected = expected.next();
+        epoch = Some(record.epoch);
         (at <= bytes.len()).then_some(record)
     })
 }

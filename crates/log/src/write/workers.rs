@@ -4,8 +4,11 @@ use std::rc::Rc;
 
 use forebay_device::Durability;
 
-use super::{Inner, JOBS_MAX};
-use crate::ram::Job;
+use super::placing::Write;
+use super::{Inner, JOBS_MAX, Log};
+
+/// Whether somebody waits for a write, and not only for room.
+type WaitedFor = bool;
 
 /// Keeps the device supplied with composed records, oldest first.
 pub(super) async fn pump(inner: Rc<Inner>) {
@@ -16,25 +19,34 @@ pub(super) async fn pump(inner: Rc<Inner>) {
             if state.jobs_in_flight() >= JOBS_MAX {
                 break;
             }
-            let Some((id, job)) = state.take_job() else {
+            let Some(job) = state.take_job() else {
                 break;
             };
             drop(state);
+            let write = inner.write_of(job, false);
             inner
                 .rt
-                .spawn(write_job(Rc::clone(&inner), id, job, Durability::Flush))
+                .spawn(write_jobs(
+                    Rc::clone(&inner),
+                    write,
+                    Durability::Flush,
+                    false,
+                ))
                 .detach();
         }
         work.await;
     }
 }
 
-async fn write_job(inner: Rc<Inner>, id: u64, job: Job, durability: Durability) {
-    let at = inner.state.borrow().ring.segment_at(job.segment) + u64::from(job.offset);
-    let len = job.buf.len() as u64;
-    match inner.device.write(at, job.buf, durability).await {
+async fn write_jobs(inner: Rc<Inner>, write: Write, durability: Durability, waited: WaitedFor) {
+    let (issued, len) = (inner.issued(&write, waited), write.len() as u64);
+    let jobs = write.jobs();
+    match inner.device.write(write.at, write.buf, durability).await {
         Ok(()) => {
-            inner.state.borrow_mut().job_done(id, job.segment);
+            inner.written(&issued, durability);
+            for (id, segment) in jobs {
+                inner.state.borrow_mut().job_done(id, segment);
+            }
             if durability == Durability::Flush {
                 inner.unflushed.set(inner.unflushed.get() + 1);
             }
@@ -57,12 +69,12 @@ async fn write_job(inner: Rc<Inner>, id: u64, job: Job, durability: Durability) 
 /// Composes the open record when it has waited long enough.
 pub(super) async fn ticker(inner: Rc<Inner>) {
     loop {
-        let work = inner.work.listen();
+        let timed = inner.timed.listen();
         let Some((record, at)) = inner.deadline.get() else {
-            work.await;
+            timed.await;
             continue;
         };
-        drop(work);
+        drop(timed);
         inner.rt.sleep_until(at).await;
         let mut state = inner.state.borrow_mut();
         if state.open_record_seq() == Some(record) {
@@ -77,6 +89,17 @@ pub(super) async fn ticker(inner: Rc<Inner>) {
     }
 }
 
+/// Has the superblock say that there may be gaps, once one is wanted; only then there are any. A worker, so
+/// that no superblock is written once the log is let go of.
+pub(super) async fn announcer(inner: Rc<Inner>) {
+    inner.placing.wanted().await;
+    let log = Log { inner };
+    // Where this fails the log has failed, and leaves no gaps any more.
+    let _ = log
+        .update_superblock(|superblock| superblock.gaps = true)
+        .await;
+}
+
 /// Composes what was appended until now and writes it.
 pub(super) async fn hand_over(inner: Rc<Inner>) {
     inner.handing_over.set(false);
@@ -85,9 +108,10 @@ pub(super) async fn hand_over(inner: Rc<Inner>) {
         state.close_record();
         state.take_job()
     };
-    if let Some((id, job)) = job {
+    if let Some(job) = job {
         inner.work.notify_all();
-        write_job(inner, id, job, Durability::Flush).await;
+        let write = inner.write_of(job, false);
+        write_jobs(inner, write, Durability::Flush, true).await;
     }
 }
 
@@ -101,17 +125,18 @@ pub(super) async fn round(inner: Rc<Inner>) {
     };
     // The first write is done here, without going by way of the pump: a lone writer waits for it.
     let job = inner.state.borrow_mut().take_job();
-    if let Some((id, job)) = job {
-        let last = job.last;
-        if inner.is_lone(&job) {
-            write_job(Rc::clone(&inner), id, job, Durability::Fua).await;
+    if let Some(job) = job {
+        let write = inner.write_of(job, true);
+        let last = write.last;
+        if inner.is_lone(&write) {
+            write_jobs(Rc::clone(&inner), write, Durability::Fua, true).await;
             if !inner.has_failed() {
                 inner.state.borrow_mut().set_stable(last);
             }
             return inner.end_round();
         }
         inner.work.notify_all();
-        write_job(Rc::clone(&inner), id, job, Durability::Flush).await;
+        write_jobs(Rc::clone(&inner), write, Durability::Flush, true).await;
     }
     let written = inner.progress.until(|| {
         let done = inner.state.borrow().written() >= target;

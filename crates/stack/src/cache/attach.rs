@@ -100,6 +100,7 @@ fn settings(options: &CacheOptions, shared: bool, accept: Accept) -> AttachOptio
             None => defaults.bypass,
         },
         map_memory: options.map_memory.unwrap_or(defaults.map_memory),
+        gaps: defaults.gaps,
         accept_loss: accept.loss,
         accept_changed: accept.changed,
     }

@@ -65,8 +65,15 @@ fn cache(rng: &Rng, kind: Kind, seed: u64, flood: bool) -> Cache {
         max_delay: Duration::from_micros(200 << rng.below(9)),
         bypass: rng.one_in(10).then(|| 4096 << rng.below(5)),
         map_memory: None,
+        gaps: gaps(seed),
         flood,
     }
+}
+
+/// Chosen apart, as [`resends`] is.
+fn gaps(seed: u64) -> Option<u64> {
+    let rng = Rng::new(mix(seed, 0x6a_95));
+    rng.one_in(3).then(|| rng.below(1 << 32))
 }
 
 /// Chosen apart, as [`resends`] is.

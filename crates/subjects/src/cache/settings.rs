@@ -73,6 +73,8 @@ pub struct Cache {
     pub bypass: Option<u64>,
     /// The memory that the map may take, in bytes, if that is little.
     pub map_memory: Option<u64>,
+    /// The log leaves gaps between records, chosen by this seed.
+    pub gaps: Option<u64>,
     /// Much is written at once, so that the log is full and wraps.
     pub flood: bool,
 }
@@ -87,6 +89,7 @@ impl Cache {
             max_delay: Duration::from_millis(5),
             bypass: None,
             map_memory: None,
+            gaps: None,
             flood: false,
         }
     }
@@ -115,6 +118,9 @@ impl Settings for Cache {
         if let Some(bytes) = self.map_memory {
             write!(f, ", {bytes} bytes of memory for the map")?;
         }
+        if self.gaps.is_some() {
+            write!(f, ", gaps in the log")?;
+        }
         Ok(())
     }
 
@@ -130,6 +136,7 @@ impl Settings for Cache {
         &[
             |cache| cache.bypass = None,
             |cache| cache.map_memory = None,
+            |cache| cache.gaps = None,
             |cache| cache.used_log = false,
             |cache| cache.acknowledge = Acknowledge::Flush,
         ]

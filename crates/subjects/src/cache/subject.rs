@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    Acknowledge, AttachError, AttachOptions, AttachReport, DrainError, Mode, Volume,
+    Acknowledge, AttachError, AttachOptions, AttachReport, DrainError, Gaps, Mode, Volume,
 };
 use forebay_device::{IoFuture, Op};
 use forebay_log::OpenError;
@@ -46,6 +46,7 @@ impl Cache {
             max_delay: self.max_delay,
             bypass: self.bypass.map(ByteLen),
             map_memory: self.map_memory.map_or(common.map_memory, ByteLen),
+            gaps: self.gaps.map_or(common.gaps, Gaps::Scattered),
             ..common
         }
     }
@@ -250,7 +251,8 @@ impl Subject for Cache {
     }
 
     /// A log that wraps under writes of 1 MiB, which span segments; an ordinary cache; writes that are
-    /// acknowledged when they are durable, or when the log device has them; large ones that go past the log; blocks of 4096 bytes.
+    /// acknowledged when they are durable, or when the log device has them; large ones that go past the log; blocks of 4096 bytes;
+    /// gaps between records.
     fn cut_everywhere(seed: u64) -> Vec<(String, Plan)> {
         let (len, plain) = (128 << 10, Cache::plain(Kind::Calm));
         let durable = Cache {
@@ -265,6 +267,10 @@ impl Subject for Cache {
             bypass: Some(8 << 10),
             ..plain.clone()
         };
+        let gaps = Cache {
+            gaps: Some(seed),
+            ..durable.clone()
+        };
         let variants = [
             ("a wrapping log", &plain, 512, ATOMIC_BYTES + (64 << 10)),
             ("a plain volume", &plain, 512, len),
@@ -272,6 +278,7 @@ impl Subject for Cache {
             ("writes handed over", &handed_over, 512, len),
             ("a bypass", &bypass, 512, len),
             ("large blocks", &plain, 4096, len),
+            ("gaps in the log", &gaps, 512, len),
         ];
         let named = variants.map(|(name, cache, block, len)| {
             let plan = cuts(seed, cache.clone(), block, len);

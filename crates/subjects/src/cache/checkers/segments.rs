@@ -27,12 +27,17 @@ enum Change {
     Other,
 }
 
+/// What a record did, sector by sector.
+type Changes = Vec<(u64, Change)>;
+
 /// A record seen on the wire.
 struct Sent {
     segment: u64,
     offset: u32,
+    /// Where in the segment it ends, in bytes.
+    end: u32,
     epoch: u64,
-    changes: Vec<(u64, Change)>,
+    changes: Changes,
     /// Its write has ended well.
     written: bool,
     durable: bool,
@@ -61,13 +66,16 @@ fn wrong(checker: &'static str, what: String) -> Violation {
     Violation::new(checker, what)
 }
 
-/// The records that a write to the segments holds, with the bytes of what they write.
-fn records(bytes: &Buf) -> Vec<(Record, Vec<(u64, Change)>)> {
+/// The records that a write to the segments holds: where in it, and with the bytes of what they write. A
+/// summary may come before a record, that of the segment before.
+fn records(bytes: &Buf) -> Vec<(usize, Record, Changes)> {
     let (mut at, mut out) = (0, Vec::new());
     while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
         let Ok(record) = Record::decode(header) else {
-            break;
+            at += SECTOR;
+            continue;
         };
+        let begins = at;
         at += HEADER_BYTES;
         let end = at + record.payload_bytes as usize;
         if end > bytes.len() {
@@ -101,7 +109,7 @@ fn records(bytes: &Buf) -> Vec<(Record, Vec<(u64, Change)>)> {
             }
         }
         at = end;
-        out.push((record, changes));
+        out.push((begins, record, changes));
     }
     out
 }
@@ -119,7 +127,10 @@ impl Segments {
         match (&request.bytes, request.op) {
             (Some(bytes), Op::Write) if request.range.start >= SEGMENTS_AT => {
                 let mut records = records(bytes).into_iter();
-                records.try_for_each(|(record, changes)| known.send(&record, changes, request))
+                records.try_for_each(|(at, record, changes)| {
+                    let at = request.range.start + at as u64;
+                    known.send(&record, changes, (request.id, at))
+                })
             }
             (Some(bytes), Op::Write) => match Superblock::decode(bytes) {
                 Ok(superblock) => self.tail_moves(&known, &superblock),
@@ -231,31 +242,53 @@ impl Segments {
 }
 
 impl Known {
-    /// A record is to be written, which must be in order.
+    /// A record is to be written, by a request at a byte of the device, which must be in order.
     fn send(
         &mut self,
         record: &Record,
-        changes: Vec<(u64, Change)>,
-        request: &Request,
+        changes: Changes,
+        (request, at): (u64, u64),
     ) -> Result<(), Violation> {
-        self.follows(record, request)?;
+        self.follows(record, at)?;
         let seq = record.seq.0;
         let sent = Sent {
             segment: record.segment.0,
             offset: record.offset,
+            end: record.offset + HEADER_BYTES as u32 + record.payload_bytes,
             epoch: record.epoch.0,
             changes,
             written: false,
             durable: false,
         };
         self.records.insert(seq, sent);
-        self.under_way.entry(request.id).or_default().push(seq);
+        self.under_way.entry(request).or_default().push(seq);
         Ok(())
+    }
+
+    /// A record is to be written: right behind the one before it, or further on, and then both superblocks say
+    /// durably that there may be gaps. Else a program that knows of none would take that one for the last.
+    fn is_behind_a_gap_that_may_be(&self, record: &Record) -> Result<(), Violation> {
+        let before = record.seq.0.checked_sub(1);
+        let Some(before) = before.and_then(|seq| self.records.get(&seq)) else {
+            return Ok(());
+        };
+        let goes_on = before.segment == record.segment.0;
+        let at = if goes_on { before.end } else { 0 };
+        let copies = self.superblocks.iter().flatten();
+        let may_be = goes_on && copies.clone().count() == 2 && copies.clone().all(|copy| copy.gaps);
+        if record.offset == at || may_be && record.offset > at {
+            return Ok(());
+        }
+        let text = format!(
+            "record {} is written at {} of its segment, the one before it ends at {at}",
+            record.seq.0, record.offset
+        );
+        Err(wrong("gaps (I1)", text))
     }
 
     /// A record is to be written: it has its place in the order (I1), in the epoch that the
     /// superblocks name, and its segment is free in both of them (I3).
-    fn follows(&self, record: &Record, request: &Request) -> Result<(), Violation> {
+    fn follows(&self, record: &Record, at: u64) -> Result<(), Violation> {
         let (seq, segment) = (record.seq.0, record.segment.0);
         let place = (segment, record.offset);
         let before = self.records.range(..seq).next_back();
@@ -272,13 +305,11 @@ impl Known {
             );
             return Err(wrong("order (I1)", text));
         }
+        self.is_behind_a_gap_that_may_be(record)?;
         for copy in self.superblocks.iter().flatten() {
             let slot = SEGMENTS_AT + segment % copy.segment_count * u64::from(copy.segment_bytes);
-            if !(slot..slot + u64::from(copy.segment_bytes)).contains(&request.range.start) {
-                let text = format!(
-                    "record {seq} of segment {segment} is written at {:?}",
-                    request.range
-                );
+            if at != slot + u64::from(record.offset) {
+                let text = format!("record {seq} of segment {segment} is written at {at}");
                 return Err(wrong("order (I1)", text));
             }
             if record.epoch != copy.epoch || segment < copy.epoch_segment.0 {

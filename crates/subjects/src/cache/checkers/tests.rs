@@ -308,6 +308,33 @@ fn segments_lets_a_tail_move_past_what_was_zeroed_at_home_after_the_log_failed()
 }
 
 #[test]
+fn segments_sees_a_record_behind_a_gap_that_one_superblock_says_nothing_of() {
+    let world = world();
+    let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
+    let segments = segments::Segments::new(&world.data);
+    let says_gaps = Superblock {
+        gaps: true,
+        ..superblock()
+    };
+    let copy = |at, superblock: &Superblock| {
+        let write = write(at, &superblock.encode());
+        assert_eq!(done(&segments, &write), "nothing");
+    };
+    copy(SUPERBLOCK_A_AT, &superblock());
+    copy(SUPERBLOCK_B_AT, &superblock());
+    let next = |seq, offset| done(&segments, &record(seq, first, offset, epoch, 1));
+    assert_eq!(next(1, 0), "nothing");
+    assert_eq!(next(2, 4608), "nothing", "right behind");
+    assert_eq!(next(3, 10_240), "gaps (I1)");
+    copy(SUPERBLOCK_A_AT, &says_gaps);
+    assert_eq!(next(3, 10_240), "gaps (I1)", "copy B says nothing of them");
+    copy(SUPERBLOCK_B_AT, &says_gaps);
+    assert_eq!(next(3, 10_240), "nothing");
+    let later = done(&segments, &record(4, first + 1, 512, epoch, 1));
+    assert_eq!(later, "gaps (I1)", "a segment begins with a record");
+}
+
+#[test]
 fn segments_sees_a_tail_that_leaves_data_behind_that_is_not_home() {
     let world = world();
     let disk: Rc<Disk> = Rc::clone(&world.data);

@@ -1,0 +1,399 @@
+use super::*;
+
+/// The longest gap that a log of segments of 1 MiB leaves, in bytes.
+const MOST: u32 = 256 << 10;
+
+/// What a writer writes to.
+trait Medium {
+    /// When a write issued at `now` (seconds) is done.
+    fn done(&mut self, now: f64, at: u64, len: u64) -> f64;
+}
+
+/// A disk that turns, of one zone.
+#[derive(Clone, Copy)]
+struct Disk {
+    /// Seconds of a turn.
+    turn: f64,
+    /// Bytes of a track.
+    track: u64,
+    /// Seconds from a request to the moment from which it can be served.
+    command: f64,
+    /// Seconds by which the next track begins later, so that changing to it loses no turn.
+    skew: f64,
+}
+
+/// Like the drives of [`docs/design/model.md`] and like one of 2012, without their zones.
+const DISKS: [Disk; 4] = [
+    // dec_rz26
+    Disk {
+        turn: 11.19e-3,
+        track: 29 << 10,
+        command: 2.2e-3,
+        skew: 1.35e-3,
+    },
+    // barracuda
+    Disk {
+        turn: 8.333e-3,
+        track: 93 << 10,
+        command: 1.8e-3,
+        skew: 1.66e-3,
+    },
+    // atlas10k
+    Disk {
+        turn: 5.985e-3,
+        track: 167 << 10,
+        command: 1.9e-3,
+        skew: 1.13e-3,
+    },
+    // 150 MB/s
+    Disk {
+        turn: 8.333e-3,
+        track: 1250 << 10,
+        command: 0.25e-3,
+        skew: 1.0e-3,
+    },
+];
+
+impl Disk {
+    /// When in a turn the byte comes by, in seconds.
+    fn phase(&self, at: u64) -> f64 {
+        let (tracks, into) = (at / self.track, at % self.track);
+        let skewed = tracks as f64 * self.skew + into as f64 / self.track as f64 * self.turn;
+        skewed.rem_euclid(self.turn)
+    }
+}
+
+impl Medium for Disk {
+    fn done(&mut self, now: f64, at: u64, len: u64) -> f64 {
+        let mut time = now + self.command;
+        let (mut at, end) = (at, at + len);
+        while at < end {
+            let piece = (self.track - at % self.track).min(end - at);
+            time += (self.phase(at) - time).rem_euclid(self.turn);
+            time += piece as f64 / self.track as f64 * self.turn;
+            // The head is moved to the next track while the skew passes.
+            at += piece;
+        }
+        time
+    }
+}
+
+/// Takes what a function says.
+struct Takes<F>(F);
+
+impl<F: FnMut() -> f64> Medium for Takes<F> {
+    fn done(&mut self, now: f64, _at: u64, _len: u64) -> f64 {
+        now + (self.0)()
+    }
+}
+
+/// A writer that flushes each write, and the log it writes to.
+struct Writer {
+    policy: Policy,
+    now: f64,
+    at: u64,
+    /// What writes took, in seconds, and the gaps before them, in bytes.
+    took: Vec<f64>,
+    gaps: Vec<u32>,
+}
+
+fn instant(seconds: f64) -> Instant {
+    Instant::from_nanos((seconds * 1e9) as u64)
+}
+
+impl Writer {
+    fn new() -> Writer {
+        Writer {
+            policy: Policy::new(Gaps::Learnt),
+            now: 1.0,
+            at: 1 << 20,
+            took: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    /// Writes once, after a pause; the record is opened so long before it is written.
+    fn write(&mut self, medium: &mut dyn Medium, pause: f64, open: f64, len: u64) {
+        self.now += pause;
+        let opening = Opening {
+            now: instant(self.now),
+            at: self.at,
+            soon: open == 0.0,
+            behind: false,
+            most: MOST,
+        };
+        let gap = self
+            .policy
+            .gap(&opening)
+            .map(|gap| gap.next_multiple_of(512));
+        self.at += u64::from(gap.unwrap_or(0));
+        if gap.is_some() {
+            self.policy.placed(self.at);
+        }
+        self.now += open;
+        let done = medium.done(self.now, self.at, len);
+        self.policy.written(&Written {
+            at: self.at,
+            len,
+            issued: instant(self.now),
+            done: instant(done),
+            alone: true,
+        });
+        self.took.push(done - self.now);
+        self.gaps.push(gap.unwrap_or(0));
+        self.now = done;
+        self.at += len;
+    }
+
+    fn writes(&mut self, n: usize, medium: &mut dyn Medium, pause: f64) {
+        for _ in 0..n {
+            self.write(medium, pause, 0.0, 8192);
+        }
+    }
+
+    /// The mean of the last `n` writes, in seconds.
+    fn lately(&self, n: usize) -> f64 {
+        self.took[self.took.len() - n..].iter().sum::<f64>() / n as f64
+    }
+
+    /// How many of the last `n` writes had a gap.
+    fn with_gaps(&self, n: usize) -> usize {
+        let lately = &self.gaps[self.gaps.len() - n..];
+        lately.iter().filter(|gap| **gap > 0).count()
+    }
+}
+
+/// What a write takes on this medium right behind the last, on average.
+fn without_gaps(mut medium: impl Medium, pause: f64) -> f64 {
+    let (mut now, mut at, mut took) = (1.0, 1 << 20, 0.0);
+    for _ in 0..500 {
+        now += pause;
+        let done = medium.done(now, at, 8192);
+        took += done - now;
+        (now, at) = (done, at + 8192);
+    }
+    took / 500.0
+}
+
+#[test]
+fn on_a_disk_that_turns_a_lone_writer_soon_waits_for_no_more_turns() {
+    for mut disk in DISKS {
+        for pause in [0.0, 200e-6, 1e-3] {
+            let plain = without_gaps(disk, pause);
+            let mut writer = Writer::new();
+            writer.writes(1000, &mut disk, pause);
+            let gapped = writer.lately(500);
+            assert!(
+                gapped < 0.6 * plain,
+                "{} ms a turn, {pause} s of pause: {plain} s without gaps, {gapped} s with them",
+                disk.turn * 1e3
+            );
+            let turn = writer.policy.turn().expect("it is known").as_secs_f64();
+            assert!((turn / disk.turn - 1.0).abs() < 0.15, "{turn} s");
+        }
+    }
+}
+
+#[test]
+fn on_a_device_that_is_quick_no_gap_is_ever_left() {
+    let mut writer = Writer::new();
+    let mut n = 0;
+    let mut flash = Takes(|| {
+        n += 1;
+        if n % 50 == 0 { 4e-3 } else { 80e-6 }
+    });
+    writer.writes(20_000, &mut flash, 0.0);
+    assert_eq!(writer.with_gaps(20_000), 0);
+    assert!(!writer.policy.wants_gaps());
+}
+
+/// By the mean of what writes take it would be a slow disk: 6 ms.
+#[test]
+fn on_flash_that_takes_long_now_and_then_no_gap_is_ever_left_either() {
+    let mut writer = Writer::new();
+    let mut n = 0;
+    let mut flash = Takes(|| {
+        n += 1;
+        if n % 8 == 0 { 50e-3 } else { 80e-6 }
+    });
+    writer.writes(20_000, &mut flash, 0.0);
+    assert_eq!(writer.with_gaps(20_000), 0);
+    assert!(!writer.policy.wants_gaps());
+}
+
+#[test]
+fn a_device_that_is_slow_and_does_not_turn_is_left_alone_for_longer_and_longer() {
+    let mut writer = Writer::new();
+    let mut slow = Takes(|| 6e-3);
+    writer.writes(10_000, &mut slow, 0.0);
+    let at_first = writer.with_gaps(10_000);
+    assert!(at_first < 400, "{at_first}");
+    writer.writes(100_000, &mut slow, 0.0);
+    let later = writer.with_gaps(100_000);
+    assert!(later < 500, "{later}");
+}
+
+#[test]
+fn times_that_follow_from_nothing_teach_little_and_not_for_long() {
+    let mut state = 7u64;
+    let mut random = Takes(move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        1e-3 + (state >> 40) as f64 / (1u64 << 24) as f64 * 12e-3
+    });
+    let mut writer = Writer::new();
+    writer.writes(100_000, &mut random, 0.0);
+    let share = writer.with_gaps(100_000);
+    assert!(share < 10_000, "{share}");
+}
+
+#[test]
+fn a_writer_that_opens_a_record_long_before_it_flushes_has_a_lead_of_its_own() {
+    let mut disk = DISKS[1];
+    let mut writer = Writer::new();
+    writer.writes(200, &mut disk, 0.0);
+    // As a journal does: blocks of which a flush comes a little later, then one that is flushed at once.
+    let plain = 2.0 * 8.333e-3;
+    for _ in 0..600 {
+        writer.write(&mut disk, 100e-6, 1.5e-3, 24 << 10);
+        writer.write(&mut disk, 100e-6, 0.0, 8 << 10);
+    }
+    let pair = 2.0 * writer.lately(400);
+    assert!(pair < 0.7 * plain, "{pair} s for both");
+    let commits: Vec<f64> = writer.took.iter().skip(1).step_by(2).copied().collect();
+    let commit = commits[commits.len() - 200..].iter().sum::<f64>() / 200.0;
+    assert!(commit < 0.5 * 8.333e-3, "{commit} s for the second");
+}
+
+#[test]
+fn pauses_of_several_turns_are_counted_in_turns() {
+    for mut disk in DISKS {
+        let pause = 4.4 * disk.turn;
+        let plain = without_gaps(disk, pause);
+        let mut writer = Writer::new();
+        writer.writes(600, &mut disk, 0.0);
+        writer.writes(400, &mut disk, pause);
+        // Where the gap would be longer than one may be there is none.
+        if writer.with_gaps(200) > 150 {
+            assert!(writer.lately(200) < 0.85 * plain, "{} s", disk.turn);
+        }
+    }
+}
+
+#[test]
+fn another_disk_in_the_same_place_is_learnt_anew() {
+    let mut writer = Writer::new();
+    for (before, after) in [(1, 2), (2, 1), (1, 0)] {
+        writer.writes(1000, &mut { DISKS[before] }, 0.0);
+        writer.writes(3000, &mut { DISKS[after] }, 0.0);
+        let (plain, gapped) = (without_gaps(DISKS[after], 0.0), writer.lately(500));
+        assert!(
+            gapped < 0.7 * plain,
+            "{before} to {after}: {plain} s, {gapped} s"
+        );
+    }
+    writer.writes(3000, &mut Takes(|| 100e-6), 0.0);
+    assert_eq!(writer.with_gaps(1000), 0);
+}
+
+#[test]
+fn learnt_wrong_it_costs_no_more_than_a_few_turns() {
+    // It turns, but what comes next has always to be fetched from somewhere first: no gap helps.
+    struct Away(Disk, u64);
+    impl Medium for Away {
+        fn done(&mut self, now: f64, at: u64, len: u64) -> f64 {
+            self.1 = self
+                .1
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let away = (self.1 >> 40) as f64 / (1u64 << 24) as f64 * 3.0 * self.0.turn;
+            self.0.done(now + away, at, len)
+        }
+    }
+    let plain = without_gaps(Away(DISKS[1], 3), 0.0);
+    let mut writer = Writer::new();
+    writer.writes(300, &mut { DISKS[1] }, 0.0);
+    writer.writes(4000, &mut Away(DISKS[1], 3), 0.0);
+    let gapped = writer.lately(4000);
+    assert!(gapped < 1.03 * plain, "{plain} s, {gapped} s");
+}
+
+#[test]
+fn where_it_takes_far_longer_to_write_further_on_that_is_given_up_after_a_few_writes() {
+    /// What goes on where the last write ended takes a turn, all else several.
+    struct Dear(u64);
+    impl Medium for Dear {
+        fn done(&mut self, now: f64, at: u64, len: u64) -> f64 {
+            let goes_on = at == std::mem::replace(&mut self.0, at + len);
+            now + if goes_on { 8.333e-3 } else { 40e-3 }
+        }
+    }
+    // Learnt on another disk, and not.
+    for learnt in [300, 0] {
+        let mut writer = Writer::new();
+        writer.writes(learnt, &mut { DISKS[1] }, 0.0);
+        writer.writes(4000, &mut Dear(writer.at), 0.0);
+        let took = writer.lately(4000);
+        assert!(took < 1.05 * 8.333e-3, "{took} s");
+    }
+}
+
+#[test]
+fn a_record_that_is_opened_behind_a_write_under_way_goes_where_the_head_will_be_then() {
+    let mut disk = DISKS[1];
+    let mut writer = Writer::new();
+    writer.writes(500, &mut disk, 0.0);
+    let mut took = Vec::new();
+    for _ in 0..200 {
+        // The next is opened while this one is written.
+        let at = writer.at;
+        let done = disk.done(writer.now, at, 8192);
+        let opening = Opening {
+            now: instant(writer.now + 1e-3),
+            at: at + 8192,
+            soon: true,
+            behind: true,
+            most: MOST,
+        };
+        let gap = writer.policy.gap(&opening).unwrap_or(0);
+        let next = at + 8192 + u64::from(gap.next_multiple_of(512));
+        if gap > 0 {
+            // The one under way was placed before, and its place is known no more.
+            writer.policy.placed(next);
+        }
+        writer.policy.written(&Written {
+            at,
+            len: 8192,
+            issued: instant(writer.now),
+            done: instant(done),
+            alone: true,
+        });
+        took.push(done - writer.now);
+        (writer.now, writer.at) = (done, next);
+    }
+    let mean = took[100..].iter().sum::<f64>() / 100.0;
+    assert!(mean < 0.6 * 8.333e-3, "{mean} s");
+}
+
+#[test]
+fn a_log_that_never_may_leave_gaps_leaves_none_and_one_of_chance_leaves_all_kinds() {
+    let opening = Opening {
+        now: instant(1.0),
+        at: 1 << 20,
+        soon: true,
+        behind: false,
+        most: MOST,
+    };
+    let asked = |gaps| {
+        let mut policy = Policy::new(gaps);
+        (0..1000).map(|_| policy.gap(&opening)).collect::<Vec<_>>()
+    };
+    assert!(asked(Gaps::Never).iter().all(Option::is_none));
+    let seen = asked(Gaps::Scattered(1));
+    assert_eq!(seen, asked(Gaps::Scattered(1)));
+    assert_ne!(seen, asked(Gaps::Scattered(2)));
+    assert!(seen.iter().flatten().all(|gap| *gap < MOST));
+    assert!(seen.iter().flatten().any(|gap| *gap > MOST / 2));
+    assert!(seen.iter().filter(|gap| gap.is_none()).count() > 200);
+}
