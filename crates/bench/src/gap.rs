@@ -3,7 +3,9 @@
 //! The next place of a log has just passed under the head when a record is durable, so the next record
 //! waits for nearly a whole turn. A record that begins some sectors later, where the head will be, does
 //! not. First what gaps of fixed lengths give on the disk alone, then what the log makes of it, which learns
-//! from its own writes. Measured on the virtual clock, so these figures are the same on every machine.
+//! from its own writes, for such writers and for a filesystem with a journal. Measured on the virtual clock, so these figures are the same on every machine.
+
+mod ext4;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -43,6 +45,7 @@ const LEARNING: u64 = 500;
 /// Prints what fixed gaps give, and what the log does.
 pub(crate) fn gap() -> anyhow::Result<()> {
     log()?;
+    ext4::ext4()?;
     fixed()
 }
 
