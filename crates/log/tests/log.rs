@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Asked, Device, DeviceError, Durability, Hooks, Op, RamDevice, Tap};
+use forebay_device::{Asked, BufMut, Device, DeviceError, Durability, Hooks, Op, RamDevice, Tap};
 use forebay_log::{
     Damage, Entry, Gaps, HEADER_BYTES, Log, LogOptions, OpenError, Record, RecoveredRecord,
     RingGeometry, SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, VolumeId, Workers, format_device,
@@ -753,6 +753,35 @@ fn a_superblock_says_that_there_may_be_gaps_before_the_first_is_left_and_no_more
         drop((log, workers));
         let _log = open(&rt, &disk).await;
         assert_eq!(says().await, [false; 2]);
+    });
+}
+
+#[test]
+fn a_log_of_version_1_comes_back_and_becomes_one_of_version_2_by_its_first_gap() {
+    run(|rt, disk| async move {
+        let versions = async || {
+            let mut found = Vec::new();
+            for at in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
+                let bytes = disk.read(at, BufMut::zeroed(512)).await.expect("is read");
+                found.push(u32::from_le_bytes(bytes[8..12].try_into().expect("four")));
+            }
+            found
+        };
+        fresh(&rt, &disk).await;
+        for (gaps, lines_before) in [(Gaps::Never, 0), (Gaps::Scattered(1), 20)] {
+            let opened = open_with(&rt, &disk, false, gaps).await;
+            let (log, workers, records) = opened.expect("opens");
+            assert_eq!(versions().await, [1, 1]);
+            assert_eq!(lines(&records), (0..lines_before).collect::<Vec<_>>());
+            for line in lines_before..lines_before + 20 {
+                append(&log, line, 1);
+                log.flush(log.last_record()).await.expect("flushes");
+            }
+            drop((log, workers));
+        }
+        assert_eq!(versions().await, [2, 2]);
+        let (.., records) = open(&rt, &disk).await;
+        assert_eq!(lines(&records), (0..40).collect::<Vec<_>>());
     });
 }
 
