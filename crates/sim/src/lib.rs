@@ -21,6 +21,7 @@
 //! - Thousands of writes are under way at once.
 //! - Disks have smaller blocks than before.
 //! - The process is killed and the disks go on; what is in their caches goes with the power later.
+//! - Bytes have changed from one life to the next, where all that they say stands elsewhere, too.
 //! - The clock leaps forward, up to an hour and more.
 //! - A client sends a write twice at the same time.
 //! - *Only in worlds marked so, where less can be promised* ([`lanes::Promise::Known`]): bits change; a

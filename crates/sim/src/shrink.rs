@@ -201,12 +201,18 @@ impl<S: Subject> Shrinking<S> {
         self.attempt(|plan| plan.lives[life].disks[role].flush_takes = None);
     }
 
-    /// One trouble of a disk after the other.
+    /// One trouble of a disk after the other, and one byte that has changed.
     fn troubles(&mut self, life: usize, role: S::Role) {
         let count = self.best.lives[life].disks[role].faults.troubles.len();
         for n in (0..count).rev() {
             self.attempt(|plan| {
                 plan.lives[life].disks[role].faults.troubles.remove(n);
+            });
+        }
+        let count = self.best.lives[life].disks[role].faults.decayed.len();
+        for n in (0..count).rev() {
+            self.attempt(|plan| {
+                plan.lives[life].disks[role].faults.decayed.remove(n);
             });
         }
     }

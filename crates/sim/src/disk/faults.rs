@@ -29,6 +29,9 @@ pub struct Faults {
     pub lies: bool,
     /// The request at which bits change in something that is stored, and how many bytes they hit.
     pub rot: Option<Rot>,
+    /// Bytes that have changed when the life begins. For places in which nothing stands that is not kept
+    /// elsewhere, too: nothing else is taken to be lost.
+    pub decayed: Vec<u64>,
     /// The write (counting from 0) that lands somewhere else.
     pub misdirect: Option<u64>,
     /// So many 4 KiB pages can be written that were not before; then there is no space.
@@ -105,7 +108,7 @@ pub struct Rot {
 impl Faults {
     /// True if whatever the disk says it has stored, it gives back, after a power cut too.
     pub fn are_honest(&self) -> bool {
-        !self.lies && self.rot.is_none() && self.misdirect.is_none()
+        !self.lies && self.rot.is_none() && self.misdirect.is_none() && self.decayed.is_empty()
     }
 
     /// True if nothing is ever refused.

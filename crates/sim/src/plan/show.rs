@@ -105,6 +105,8 @@ fn wrong(faults: &Faults) -> Vec<String> {
     );
     all.extend(faults.lies.then(|| "it lies about flushes".into()));
     all.extend(faults.rot.map(|rot| format!("{rot:?}")));
+    let decayed = &faults.decayed;
+    all.extend((!decayed.is_empty()).then(|| format!("the bytes at {decayed:?} have changed")));
     let stray = faults.misdirect;
     all.extend(stray.map(|n| format!("write {n} goes astray")));
     all.extend(faults.room.map(|pages| match faults.room_again {

@@ -120,6 +120,9 @@ fn set_up<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine<
         let conditions = &life.disks[role];
         disk.slowest.set(conditions.slowest);
         disk.faults.replace(conditions.faults.clone());
+        for at in &conditions.faults.decayed {
+            disk.rot(*at, |byte| !byte);
+        }
         disk.flush_takes.set(conditions.flush_takes);
         let observer: Rc<dyn Observer> = Rc::new(Watching {
             ctx: Rc::clone(ctx),

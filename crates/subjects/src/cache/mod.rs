@@ -11,6 +11,7 @@
 //! - The log device, the data device or both have smaller blocks than before.
 //! - The log device was something else before, and its segments still hold that.
 //! - The map may take little memory. The log is full while the data device is away or slow.
+//! - Summaries in the log rot: what they say stands in the records' headers, too, so nothing is lost.
 //! - An administrator gives up what cannot be read from the log.
 //! - The log device is gone after a crash, and an empty one in its place.
 //! - *Only in worlds marked so, where less can be promised*

@@ -1,6 +1,7 @@
 //! Worlds of the cache: which faults, how likely, and in which combinations.
 
 mod scenes;
+mod short_lives;
 mod spans;
 mod troubles;
 
@@ -50,6 +51,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
         plan.lives.push(life);
     }
     troubles::add(&mut plan);
+    short_lives::add(&mut plan);
     plan
 }
 
@@ -214,7 +216,12 @@ fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> (Faults, Faults) {
         }
     }
     match kind {
-        Kind::Calm | Kind::LogLost | Kind::Away | Kind::BadPlaces | Kind::Superblocks => {}
+        Kind::Calm
+        | Kind::Summaries
+        | Kind::LogLost
+        | Kind::Away
+        | Kind::BadPlaces
+        | Kind::Superblocks => {}
         Kind::DataFails => refuse(rng, &mut data, when),
         Kind::DataFull => data.room = Some(rng.below(24)),
         Kind::LogFails => {

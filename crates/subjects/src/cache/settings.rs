@@ -54,6 +54,8 @@ pub enum Kind {
     Away,
     /// Places of the data device take no writes, or places of the log cannot be read.
     BadPlaces,
+    /// Summaries of the log change, once they are durable: all that they say is in their records, too.
+    Summaries,
     /// The log fails, and its superblocks take no writes for longer, or only parts of them.
     Superblocks,
 }
@@ -125,7 +127,10 @@ impl Settings for Cache {
     }
 
     fn may_fail(&self) -> bool {
-        !matches!(self.kind, Kind::Calm | Kind::LogLost | Kind::Lies)
+        !matches!(
+            self.kind,
+            Kind::Calm | Kind::Summaries | Kind::LogLost | Kind::Lies
+        )
     }
 
     fn is_dishonest(&self) -> bool {

@@ -114,7 +114,7 @@ impl Subject for Cache {
 
     fn bounds(&self) -> Bounds {
         match self.kind {
-            Kind::Calm | Kind::Lies | Kind::LogLost => liveness::HEALTHY,
+            Kind::Calm | Kind::Summaries | Kind::Lies | Kind::LogLost => liveness::HEALTHY,
             _ => liveness::IN_TROUBLE,
         }
     }
