@@ -16,8 +16,15 @@ use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use rustix::mm::Advice;
+
 /// Alignment of every buffer's memory in bytes: what direct I/O wants at most.
 pub const ALIGN: usize = 4096;
+
+/// A huge page, in bytes, where pages are 4 KiB; elsewhere it is only a larger piece of memory.
+const HUGE_BYTES: usize = 2 << 20;
+/// Shorter buffers do not come in huge pages: for a few of them, much memory would be cleared.
+const IN_HUGE_MIN: usize = 512 << 10;
 
 /// What a pool keeps for later.
 struct Shelf {
@@ -39,10 +46,17 @@ impl Shelf {
     }
 }
 
-/// One zero-initialised allocation.
+/// One initialised allocation, or a part of one that is nobody else's.
 struct Block {
     ptr: NonNull<u8>,
-    layout: Layout,
+    from: Source,
+}
+
+/// Where a block's memory comes from.
+enum Source {
+    Own(Layout),
+    /// The allocation lives as long as its parts.
+    Part(#[expect(dead_code, reason = "freed with the last part")] Arc<Block>),
 }
 
 // SAFETY: a block is plain memory with one owner; nothing about it belongs to a thread.
@@ -58,14 +72,44 @@ impl Block {
         let Some(ptr) = NonNull::new(ptr) else {
             std::alloc::handle_alloc_error(layout)
         };
-        Block { ptr, layout }
+        let from = Source::Own(layout);
+        Block { ptr, from }
+    }
+
+    /// So many blocks of `len` bytes as a huge page holds, at least one, in huge pages if the system has
+    /// any to give.
+    fn in_huge_pages(len: usize) -> Vec<Block> {
+        let apart = len.next_multiple_of(ALIGN);
+        let whole = apart.next_multiple_of(HUGE_BYTES);
+        let layout = Layout::from_size_align(whole, HUGE_BYTES).expect("buffer too large");
+        // SAFETY: the layout's size is at least that of a huge page.
+        let ptr = unsafe { std::alloc::alloc(layout) };
+        let Some(ptr) = NonNull::new(ptr) else {
+            std::alloc::handle_alloc_error(layout)
+        };
+        // SAFETY: the memory was just allocated, whole pages of it, and what is advised does not change
+        // what it holds. Where there is no such advice, it stays in small pages.
+        let _ = unsafe { rustix::mm::madvise(ptr.as_ptr().cast(), whole, Advice::LinuxHugepage) };
+        // Cleared only now, since that takes the pages.
+        // SAFETY: so long is the allocation.
+        unsafe { ptr.as_ptr().write_bytes(0, whole) };
+        let from = Source::Own(layout);
+        let whole_block = Arc::new(Block { ptr, from });
+        let part = |n: usize| Block {
+            // SAFETY: the part lies inside the allocation, and no two overlap.
+            ptr: unsafe { ptr.add(n * apart) },
+            from: Source::Part(Arc::clone(&whole_block)),
+        };
+        (0..whole / apart).map(part).collect()
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this very layout, and dropped once.
-        unsafe { std::alloc::dealloc(self.ptr.as_ptr(), self.layout) }
+        if let Source::Own(layout) = self.from {
+            // SAFETY: allocated with this very layout, and dropped once, after all its parts.
+            unsafe { std::alloc::dealloc(self.ptr.as_ptr(), layout) }
+        }
     }
 }
 
@@ -94,6 +138,7 @@ impl Owner {
 pub struct BufPool {
     shelf: Arc<Shelf>,
     len: usize,
+    huge: bool,
 }
 
 impl BufPool {
@@ -111,6 +156,17 @@ impl BufPool {
                 room: buffers,
             }),
             len,
+            huge: false,
+        }
+    }
+
+    /// As [`BufPool::new`], with large buffers in huge pages: the kernel pins these at once for a device's
+    /// transfer, where it takes small ones page by page.
+    pub fn in_huge_pages(len: usize) -> BufPool {
+        let huge = len >= IN_HUGE_MIN;
+        BufPool {
+            huge,
+            ..BufPool::new(len)
         }
     }
 
@@ -127,7 +183,7 @@ impl BufPool {
     /// A buffer, used before if there is one. Its content is arbitrary (but initialised).
     pub fn take(&self) -> BufMut {
         let used = self.shelf.blocks().pop();
-        let block = used.unwrap_or_else(|| Block::zeroed(self.len));
+        let block = used.unwrap_or_else(|| self.fresh());
         BufMut::over(
             Owner {
                 block: Some(block),
@@ -135,6 +191,16 @@ impl BufPool {
             },
             self.len,
         )
+    }
+
+    fn fresh(&self) -> Block {
+        if !self.huge {
+            return Block::zeroed(self.len);
+        }
+        let mut blocks = Block::in_huge_pages(self.len);
+        let block = blocks.pop().expect("a huge page holds at least one");
+        self.shelf.blocks().append(&mut blocks);
+        block
     }
 }
 
@@ -374,6 +440,27 @@ mod tests {
         drop(first.freeze().slice(..10));
         let again = pool.take();
         assert_eq!((again.as_ptr(), again[0], again.len()), (address, 7, 4096));
+    }
+
+    #[test]
+    fn buffers_in_huge_pages_are_zeroed_aligned_and_apart() {
+        for len in [4096, 512 << 10, 1 << 20, 2 << 20, 4 << 20] {
+            let pool = BufPool::in_huge_pages(len);
+            let mut bufs: Vec<BufMut> = (0..5).map(|_| pool.take()).collect();
+            for (n, buf) in bufs.iter_mut().enumerate() {
+                assert_eq!(buf.len(), len);
+                assert!(buf.iter().all(|byte| *byte == 0), "{len}, {n}");
+                assert!((buf.as_ptr() as usize).is_multiple_of(ALIGN.max(len.min(HUGE_BYTES))));
+                buf.fill(n as u8 + 1);
+            }
+            for (n, buf) in bufs.iter().enumerate() {
+                assert!(buf.iter().all(|byte| *byte == n as u8 + 1), "{len}, {n}");
+            }
+            // The memory outlives its pool for as long as a buffer does.
+            let last = bufs.pop().expect("five").freeze();
+            drop((bufs, pool));
+            assert!(last.iter().all(|byte| *byte == 5));
+        }
     }
 
     #[test]

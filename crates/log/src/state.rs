@@ -102,7 +102,7 @@ impl State {
             continuing: VecDeque::new(),
             ram: VecDeque::new(),
             ram_max: (RAM_BYTES / segment).clamp(3, 128) as usize,
-            memory: BufPool::new(ring.segment_bytes as usize),
+            memory: BufPool::in_huge_pages(ring.segment_bytes as usize),
             taken: resume.next_record.prev(),
             in_flight: BTreeMap::new(),
             next_job: 0,
