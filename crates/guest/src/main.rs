@@ -4,11 +4,14 @@
 //! `write` and `verify` are users of a filesystem whose every act follows from a seed, and who note
 //! durably how many of them `fsync` has promised. So whatever happens to the machine in between, it
 //! can be said afterwards what must be there ([`acts`], [`ledger`], [`writers`], [`promises`]).
-//! `points` and `replay` read what `dm-log-writes` has recorded of a device ([`write_log`]).
+//! `points` and `replay` read what `dm-log-writes` has recorded of a device ([`write_log`]). `stamp` and
+//! `stamped` are the same as users for what is under a filesystem: one writes blocks in an order that can
+//! be told afterwards, the other tells it ([`stamps`]).
 
 mod acts;
 mod ledger;
 mod promises;
+mod stamps;
 mod write_log;
 mod writers;
 
@@ -20,6 +23,7 @@ use clap::{Args, Parser, Subcommand};
 
 use acts::Plan;
 use ledger::Ledger;
+use stamps::{Pace, Stamps};
 
 #[derive(Parser)]
 #[command(name = "forebay-guest")]
@@ -95,6 +99,31 @@ enum Command {
         #[arg(long)]
         to: u64,
     },
+    /// Write blocks of a device that say when they were written, one after the other.
+    ///
+    /// Says how many were acknowledged and flushed, and the error that ended it, if one did.
+    Stamp {
+        /// What is written to.
+        device: PathBuf,
+        /// Where it is noted what was flushed.
+        ledger: PathBuf,
+        #[command(flatten)]
+        stamps: Stamps,
+        #[command(flatten)]
+        pace: Pace,
+    },
+    /// Say what of that is left on a device.
+    Stamped {
+        /// What is read.
+        device: PathBuf,
+        /// Where it was noted what was flushed.
+        ledger: PathBuf,
+        #[command(flatten)]
+        stamps: Stamps,
+        /// Where on the device the blocks begin, in bytes.
+        #[arg(long, default_value_t = 0)]
+        offset: u64,
+    },
 }
 
 fn main() -> ExitCode {
@@ -138,6 +167,21 @@ fn run(command: Command) -> Result<()> {
             from,
             to,
         } => println!("{}", write_log::replay(&log, &target, from..=to)?),
+        Command::Stamp {
+            device,
+            ledger,
+            stamps,
+            pace,
+        } => println!("{}", stamps.write(&device, &Ledger::open(&ledger)?, pace)?),
+        Command::Stamped {
+            device,
+            ledger,
+            stamps,
+            offset,
+        } => {
+            let promised = Ledger::open(&ledger)?.count(0)?;
+            println!("{}", stamps.check(&device, promised, offset)?);
+        }
     }
     Ok(())
 }

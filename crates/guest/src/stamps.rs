@@ -1,0 +1,389 @@
+//! One writer whose every block says when it was written, and what is left of that on a device.
+//!
+//! Write `n` goes to a block that follows from the seed and `n`, once write `n - 1` is acknowledged, and
+//! fills it with `n`. So after a crash a device is the result of the first `N` writes for some `N`, or it
+//! is not; `N` can only be the newest number found, since whichever write came last is seen whole.
+
+use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use forebay_rng::Rng;
+
+use crate::ledger::Ledger;
+
+pub(crate) const BLOCK: usize = 4096;
+/// No device tears a smaller piece.
+const SECTOR: usize = 512;
+/// A sector is filled with this many times the same numbers.
+const MARK: usize = 32;
+const MAGIC: u64 = u64::from_le_bytes(*b"stamped1");
+/// So much is read at once.
+const READ_BLOCKS: u64 = 256;
+
+/// What both sides must agree on.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Stamps {
+    /// Tells the blocks of one run from those that an earlier one left on the device.
+    #[arg(long, default_value_t = 1)]
+    run: u64,
+    /// How many blocks of 4096 bytes are written to.
+    #[arg(long, default_value_t = 16384)]
+    blocks: u64,
+}
+
+/// When to stop, and how often to flush.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Writes at most; without end if not given.
+    #[arg(long)]
+    writes: Option<u64>,
+    /// Seconds at most; without end if not given.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// A flush after so many writes.
+    #[arg(long, default_value_t = 64)]
+    flush_every: u64,
+}
+
+/// How a writer ended.
+#[derive(Debug)]
+pub(crate) struct Written {
+    acknowledged: u64,
+    flushed: u64,
+    /// What stopped it, if not the pace.
+    error: Option<std::io::Error>,
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "acknowledged {} flushed {}",
+            self.acknowledged, self.flushed
+        )?;
+        match &self.error {
+            Some(error) => write!(f, " error {error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is on a device, beside what was promised of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// The newest write of which something is there.
+    newest: u64,
+    /// Blocks older than the newest write says: with any, this is no prefix of what was written.
+    behind: u64,
+    promised: u64,
+    /// Blocks older than what was flushed.
+    lost: u64,
+    torn: u64,
+    unreadable: u64,
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Left {
+            newest,
+            behind,
+            promised,
+            lost,
+            torn,
+            unreadable,
+        } = self;
+        write!(
+            f,
+            "newest {newest} behind {behind} promised {promised} lost {lost} torn {torn} \
+             unreadable {unreadable}"
+        )
+    }
+}
+
+/// What one block holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Found {
+    /// A write's number; 0 if none of this run came here.
+    Write(u64),
+    Torn,
+    Unreadable,
+}
+
+impl Stamps {
+    fn block(&self, write: u64) -> u64 {
+        Rng::new(self.run ^ (write << 8)).below(self.blocks)
+    }
+
+    /// For each block the last of the first `writes` that went there, or 0.
+    fn last(&self, writes: u64) -> Vec<u64> {
+        let mut last = vec![0; self.blocks as usize];
+        for write in 1..=writes {
+            last[self.block(write) as usize] = write;
+        }
+        last
+    }
+
+    fn mark(&self, write: u64, sector: u64) -> [u8; MARK] {
+        let mut mark = [0; MARK];
+        let numbers = [MAGIC, self.run, write, sector];
+        for (to, number) in mark.chunks_exact_mut(8).zip(numbers) {
+            to.copy_from_slice(&number.to_le_bytes());
+        }
+        mark
+    }
+
+    fn fill(&self, block: u64, write: u64, buf: &mut [u8]) {
+        for (nth, sector) in buf.chunks_exact_mut(SECTOR).enumerate() {
+            let mark = self.mark(write, block * (BLOCK / SECTOR) as u64 + nth as u64);
+            for to in sector.chunks_exact_mut(MARK) {
+                to.copy_from_slice(&mark);
+            }
+        }
+    }
+
+    /// The write that filled a sector, or 0 if it was none of this run.
+    fn sector(&self, sector: u64, content: &[u8]) -> Found {
+        let mut number = [0; 8];
+        number.copy_from_slice(&content[16..24]);
+        let mark = self.mark(u64::from_le_bytes(number), sector);
+        match content
+            .chunks_exact(MARK)
+            .filter(|part| **part == mark)
+            .count()
+        {
+            0 => Found::Write(0),
+            all if all == SECTOR / MARK => Found::Write(u64::from_le_bytes(number)),
+            _ => Found::Torn,
+        }
+    }
+
+    fn judge(&self, block: u64, content: &[u8]) -> Found {
+        let first = block * (BLOCK / SECTOR) as u64;
+        let mut sectors = (first..).zip(content.chunks_exact(SECTOR));
+        let found = sectors
+            .next()
+            .map_or(Found::Torn, |(nth, sector)| self.sector(nth, sector));
+        match sectors.all(|(nth, sector)| self.sector(nth, sector) == found) {
+            true => found,
+            false => Found::Torn,
+        }
+    }
+
+    /// Writes until the pace or an error ends it, and notes in the ledger what a flush has promised.
+    pub(crate) fn write(&self, device: &Path, ledger: &Ledger, pace: Pace) -> Result<Written> {
+        ensure!(pace.flush_every > 0, "a flush after 0 writes");
+        let file = open(device, true)?;
+        let mut memory = Vec::new();
+        let buf = aligned(&mut memory, BLOCK);
+        let began = Instant::now();
+        let mut written = Written {
+            acknowledged: 0,
+            flushed: 0,
+            error: None,
+        };
+        let until = pace.seconds.map(Duration::from_secs);
+        while until.is_none_or(|until| began.elapsed() < until)
+            && pace.writes.is_none_or(|most| written.acknowledged < most)
+        {
+            let write = written.acknowledged + 1;
+            let block = self.block(write);
+            self.fill(block, write, buf);
+            if let Err(error) = file.write_all_at(buf, block * BLOCK as u64) {
+                written.error = Some(error);
+                return Ok(written);
+            }
+            written.acknowledged = write;
+            if write.is_multiple_of(pace.flush_every) {
+                if let Err(error) = file.sync_data() {
+                    written.error = Some(error);
+                    return Ok(written);
+                }
+                written.flushed = write;
+                ledger.note(0, write)?;
+            }
+        }
+        Ok(written)
+    }
+
+    /// Reads what is there, from `offset` on in bytes, and holds it against the first `promised` writes.
+    pub(crate) fn check(&self, device: &Path, promised: u64, offset: u64) -> Result<Left> {
+        let found = self.read(&open(device, false)?, offset);
+        let newest = found.iter().map(|found| number(*found)).max().unwrap_or(0);
+        let older = |than: &[u64]| {
+            let pairs = found.iter().zip(than);
+            pairs
+                .filter(|(found, than)| matches!(found, Found::Write(n) if n < *than))
+                .count() as u64
+        };
+        let count = |what| found.iter().filter(|found| **found == what).count() as u64;
+        Ok(Left {
+            newest,
+            behind: older(&self.last(newest)),
+            promised,
+            lost: older(&self.last(promised)),
+            torn: count(Found::Torn),
+            unreadable: count(Found::Unreadable),
+        })
+    }
+
+    fn read(&self, file: &File, offset: u64) -> Vec<Found> {
+        let mut memory = Vec::new();
+        let buf = aligned(&mut memory, READ_BLOCKS as usize * BLOCK);
+        let mut found = Vec::with_capacity(self.blocks as usize);
+        for first in (0..self.blocks).step_by(READ_BLOCKS as usize) {
+            let blocks = first..self.blocks.min(first + READ_BLOCKS);
+            let len = (blocks.end - blocks.start) as usize * BLOCK;
+            let whole = file
+                .read_exact_at(&mut buf[..len], offset + first * BLOCK as u64)
+                .is_ok();
+            for (block, content) in blocks.zip(buf.chunks_exact_mut(BLOCK)) {
+                // One block that cannot be read keeps its neighbours from us.
+                let there = whole
+                    || file
+                        .read_exact_at(content, offset + block * BLOCK as u64)
+                        .is_ok();
+                found.push(match there {
+                    true => self.judge(block, content),
+                    false => Found::Unreadable,
+                });
+            }
+        }
+        found
+    }
+}
+
+fn number(found: Found) -> u64 {
+    match found {
+        Found::Write(number) => number,
+        Found::Torn | Found::Unreadable => 0,
+    }
+}
+
+/// Past the page cache, which would hide what is on a device.
+fn open(path: &Path, write: bool) -> Result<File> {
+    let said = || format!("cannot open {}", path.display());
+    let device = std::fs::metadata(path).with_context(said)?.file_type();
+    let flags = match device.is_block_device() {
+        true => rustix::fs::OFlags::DIRECT.bits() as i32,
+        false => 0,
+    };
+    File::options()
+        .read(true)
+        .write(write)
+        .custom_flags(flags)
+        .open(path)
+        .with_context(said)
+}
+
+/// A part of `memory` as direct I/O wants it.
+fn aligned(memory: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    memory.resize(len + BLOCK, 0);
+    let at = memory.as_ptr().align_offset(BLOCK);
+    &mut memory[at..at + len]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAMPS: Stamps = Stamps { run: 7, blocks: 64 };
+
+    /// A device that so many writes went to, and their ledger.
+    fn written(writes: u64) -> (tempfile::TempDir, std::path::PathBuf, Ledger) {
+        let dir = tempfile::tempdir().unwrap();
+        let device = dir.path().join("device");
+        std::fs::write(&device, vec![9; 80 * BLOCK]).unwrap();
+        let ledger = Ledger::open(&dir.path().join("ledger")).unwrap();
+        let pace = Pace {
+            writes: Some(writes),
+            seconds: None,
+            flush_every: 16,
+        };
+        let written = STAMPS.write(&device, &ledger, pace).unwrap();
+        assert_eq!(written.acknowledged, writes);
+        (dir, device, ledger)
+    }
+
+    /// Does to the device what a crash would: write `write` is not there, and what was before it is.
+    fn undo(device: &Path, write: u64) {
+        let block = STAMPS.block(write);
+        let before = STAMPS.last(write - 1)[block as usize];
+        let mut buf = vec![9; BLOCK];
+        if before > 0 {
+            STAMPS.fill(block, before, &mut buf);
+        }
+        let file = File::options().write(true).open(device).unwrap();
+        file.write_all_at(&buf, block * BLOCK as u64).unwrap();
+    }
+
+    /// The newest write of the first `writes` that nothing overwrote, but for `back` of those.
+    fn visible(writes: u64, back: usize) -> u64 {
+        let mut last = STAMPS.last(writes);
+        last.sort_unstable();
+        last[last.len() - 1 - back]
+    }
+
+    #[test]
+    fn all_that_was_written_is_there_and_the_flushes_are_noted() {
+        let (_dir, device, ledger) = written(100);
+        let promised = ledger.count(0).unwrap();
+        assert_eq!(promised, 96);
+        let left = STAMPS.check(&device, promised, 0).unwrap();
+        assert_eq!(
+            left.to_string(),
+            "newest 100 behind 0 promised 96 lost 0 torn 0 unreadable 0"
+        );
+    }
+
+    #[test]
+    fn without_the_last_writes_it_is_a_prefix_and_without_one_in_the_middle_it_is_none() {
+        let (_dir, device, _ledger) = written(100);
+        for write in (98..=100).rev() {
+            undo(&device, write);
+        }
+        let left = STAMPS.check(&device, 96, 0).unwrap();
+        assert_eq!((left.newest, left.behind, left.lost), (97, 0, 0));
+        undo(&device, visible(96, 2));
+        let left = STAMPS.check(&device, 96, 0).unwrap();
+        assert_eq!((left.newest, left.behind, left.lost), (97, 1, 1));
+    }
+
+    #[test]
+    fn what_was_flushed_and_is_gone_is_lost_although_the_rest_is_a_prefix() {
+        let (_dir, device, _ledger) = written(100);
+        for write in (91..=100).rev() {
+            undo(&device, write);
+        }
+        let left = STAMPS.check(&device, 96, 0).unwrap();
+        assert_eq!((left.newest, left.behind), (90, 0));
+        assert!(left.lost > 0, "{left}");
+    }
+
+    #[test]
+    fn a_torn_block_is_named_and_one_that_cannot_be_read_as_well() {
+        let (_dir, device, _ledger) = written(100);
+        let file = File::options().write(true).open(&device).unwrap();
+        let at = STAMPS.block(100) * BLOCK as u64 + 3 * SECTOR as u64;
+        file.write_all_at(&[0; SECTOR], at).unwrap();
+        let left = STAMPS.check(&device, 0, 0).unwrap();
+        assert_eq!((left.torn, left.unreadable), (1, 0));
+        file.set_len(60 * BLOCK as u64).unwrap();
+        assert_eq!(STAMPS.check(&device, 0, 0).unwrap().unreadable, 4);
+    }
+
+    #[test]
+    fn what_another_run_left_is_not_taken_for_this_ones() {
+        let (_dir, device, _ledger) = written(100);
+        let other = Stamps { run: 8, ..STAMPS };
+        let left = other.check(&device, 0, 0).unwrap();
+        assert_eq!((left.newest, left.torn), (0, 0));
+        // Nor what lies elsewhere than it was written.
+        let left = STAMPS.check(&device, 0, 2 * BLOCK as u64).unwrap();
+        assert_eq!((left.newest, left.torn), (0, 0));
+    }
+}
