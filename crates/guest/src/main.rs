@@ -1,5 +1,5 @@
-//! What the scenarios of `scripts/test-vm` run inside their virtual machine, besides the system's own
-//! programs.
+//! What `scripts/test-vm` and `scripts/bench-peers` run inside their virtual machine, besides the
+//! system's own programs.
 //!
 //! `write` and `verify` are users of a filesystem whose every act follows from a seed, and who note
 //! durably how many of them `fsync` has promised. So whatever happens to the machine in between, it
