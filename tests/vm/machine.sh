@@ -59,6 +59,8 @@ check_programs() {
 # configure_apt SUITE…: a configuration of apt that is ours alone: those suites of the machine's own archive.
 configure_apt() {
     local suite uri keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed=
+    # Not that of an earlier call.
+    unset APT_CONFIG
     # shellcheck disable=SC2016  # apt fills these in
     uri=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
         sed -n "s/^$codename main //p" | head -n 1)

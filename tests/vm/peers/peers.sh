@@ -9,11 +9,18 @@
 #   down    drain, and take it away
 #
 # Each as its own documentation says, with its own defaults but where a comment says why not. `offset` is
-# where on $data the first byte of $device lies, if not at the beginning. Who has nothing on $cache says so by
-# `cacheless`.
+# where on $data the first byte of $device lies, if not at the beginning.
 
 : "${data:?}" "${cache:?}"
-export offset=0 cacheless=
+export offset=0
+
+# Who is measured has nothing on $cache.
+cacheless() {
+    case ${peer:?} in
+    raw | qemu_nbd) ;;
+    *) return 1 ;;
+    esac
+}
 
 # Nothing of an earlier peer is to be found.
 wipe() {
@@ -35,7 +42,6 @@ mapped() {
 
 # The disk without anything.
 raw() {
-    cacheless=1
     case $1 in
     up | again) device=$data ;;
     drain) flush_device ;;
@@ -127,7 +133,6 @@ nbdkit_cache() {
 
 # Holds what is written in memory, until it is flushed.
 qemu_nbd() {
-    cacheless=1
     device=/dev/nbd9
     case $1 in
     up | again)

@@ -16,6 +16,8 @@ brief() { if [ -n "$quick" ]; then echo "$2"; else echo "$1"; fi; }
 
 now() { cut -d ' ' -f 1 /proc/uptime; }
 
+uptime_s() { cut -d . -f 1 /proc/uptime; }
+
 # timed FIGURE COMMAND…: says how many seconds it took.
 timed() {
     local what=$1 began
@@ -47,9 +49,10 @@ random() {
         --ioengine=libaio --rw=randwrite --bs=4k --size=1G --norandommap --thread --group_reporting "$@"
 }
 
-# Terse output, version 3: the writes' rate is in column 49, their percentiles from 59 to 78, in µs, and the
-# longest of them in column 80.
+# Terse output, version 3: what was written is in column 47, in KiB, the writes' rate in column 49, their
+# percentiles from 59 to 78, in µs, and the longest of them in column 80.
 rate() { awk -F ';' '$1 == 3 { printf "%.0f\n", $49 }' /tmp/fio; }
+written() { awk -F ';' '$1 == 3 { print $47 }' /tmp/fio; }
 longest() { awk -F ';' '$1 == 3 { printf "%.0f\n", $80 / 1000 }' /tmp/fio; }
 p99() {
     awk -F ';' '$1 == 3 {
@@ -79,24 +82,29 @@ synchronous() {
 
 # Fills the cache for as long as it is let, and says what memory goes with that.
 filled() {
-    local before between after mib
+    local before between after mib home written
+    if cacheless; then
+        must "it is set up" "$peer" up
+        return
+    fi
     # The first run of fio takes memory that nothing gives back.
     device=$data
     must "the measurement warms up" random --iodepth=32 --io_size=128k
     before=$(used)
     must "it is set up" "$peer" up
     between=$(used)
-    mib=$(home)
-    must "it is half full" random --iodepth=32 --io_size=128M --runtime="$(brief 45 20)"
+    home=$(home)
+    must "it is half full" random --iodepth=32 --io_size=128M --runtime=90
     after=$(used)
-    # What is not at home yet; the writes' number is in column 47, in KiB.
-    mib=$(awk -F ';' -v home="$(home)" -v before="$mib" '$1 == 3 { printf "%d\n", ($47 - home + before) / 1024 }' \
-        /tmp/fio)
+    written=$(written)
+    mib=$(((written - $(home) + home) / 1024))
     figure memory-begin "$(((between - before) / 1024))"
-    if [ "$mib" -ge 32 ]; then
+    # What is not at home yet. Less tells nothing: what the kernel has for itself goes up and down by some MiB.
+    if [ "$mib" -ge 64 ]; then
         figure memory-gib "$(((after - between) / mib)) (by $mib MiB)"
     fi
-    must "it is filled" random --iodepth=32 --io_size=128M --runtime="$(brief 45 25)"
+    must "it is filled" random --iodepth=32 --io_size=128M --runtime=90
+    figure full-before "$(((written + $(written)) / 1024))"
 }
 
 # Writers flat out after as much as the cache has room for.
@@ -105,16 +113,16 @@ sustained() {
     seconds=$(brief 120 60)
     filled
     must "writers go on" random --iodepth=32 --time_based --runtime="$seconds" \
-        --write_iops_log=/tmp/seconds --log_avg_msec=1000
+        --write_iops_log=/tmp/seconds
     figure full-mean "$(rate)"
     figure full-p99 "$(p99)"
     figure full-longest "$(longest)"
-    # A second in which nothing ended may have no line.
+    # A line for each write, with the milliseconds after which it was done.
     awk -F ', *' -v seconds="$seconds" '
-        { at = int(($1 + 500) / 1000); rate[at] = $2 }
+        { rate[int($1 / 1000)]++ }
         END {
             worst = -1
-            for (at = 1; at < seconds; at++) {
+            for (at = 0; at < seconds; at++) {
                 if (worst < 0 || rate[at] < worst) worst = rate[at] + 0
                 if (rate[at] + 0 == 0) still++
                 if (at >= seconds / 2) { late += rate[at]; counted++ }
@@ -123,7 +131,10 @@ sustained() {
         }' /tmp/seconds_iops*.log
 }
 
-stamp() { forebay-guest stamp "$1" "$ledger" --run "$run"; }
+# Are written to by who stamps them.
+blocks=16384
+
+stamp() { forebay-guest stamp "$1" "$ledger" --run "$run" --blocks "$blocks"; }
 
 # The power goes in the middle of writes: this machine's, while its disks keep what they were given.
 crash() {
@@ -158,16 +169,17 @@ recovered_now() { "$peer" again && dd if="$device" of=/dev/null bs=4k count=1 if
 
 # left DEVICE OFFSET: says in words what is there of what was stamped.
 left() {
-    forebay-guest stamped "$1" "$ledger" --run "$run" --offset "$2" >/tmp/stamped || return 1
+    forebay-guest stamped "$1" "$ledger" --run "$run" --blocks "$blocks" --offset "$2" >/tmp/stamped || return 1
     cat /tmp/stamped
     awk '{
         newest = $2; behind = $4; promised = $6; lost = $8; torn = $10; unreadable = $12
         if (newest == 0) said = "nothing of it"
-        else if (behind + torn + unreadable == 0) said = "the first " newest " writes, a prefix"
+        else if (behind + torn == 0) said = "the first " newest " writes, a prefix"
         else said = "no prefix: " behind " blocks older than the newest write, " newest
         if (torn > 0) said = said ", " torn " torn"
-        if (unreadable > 0) said = said ", " unreadable " unreadable"
+        if (unreadable > 0) said = said " but for " unreadable " blocks that cannot be read"
         if (lost > 0) said = said "; " lost " blocks lost that were flushed"
+        else if (unreadable > 0) said = said "; nothing that can be read is older than its flush"
         else said = said "; of " promised " flushed none lost"
         print said
     }' /tmp/stamped >/tmp/left
@@ -175,23 +187,28 @@ left() {
 
 # limited SECONDS COMMAND…: what may never come back is left behind.
 limited() {
-    local most=$1 own
+    local until own
+    until=$(($(uptime_s) + $1))
     shift
     "$@" >/tmp/limited 2>&1 &
     own=$!
-    if within "$most" ended "$own"; then
-        wait "$own"
-    else
-        echo "does not come back within $most s"
-        return 124
-    fi
+    until ended "$own"; do
+        if [ "$(uptime_s)" -ge "$until" ]; then
+            echo "does not come back" >/tmp/limited
+            return 124
+        fi
+        sleep 1
+    done
+    wait "$own"
 }
 
 # The cache's disk goes away under a writer.
 death() {
     local writer
+    # Where one cannot be read, all around it are read one by one, from a disk that does 150 a second.
+    blocks=2048
     must "it is set up" "$peer" up
-    if [ -n "$cacheless" ]; then
+    if cacheless; then
         return
     fi
     must "nothing is promised yet" new_ledger
@@ -217,6 +234,8 @@ death() {
     fi
     if limited 60 left "$data" "$offset"; then
         figure death-data "$(cat /tmp/left)"
+    else
+        figure death-data "fail: $(tail -n 1 /tmp/limited)"
     fi
 }
 
