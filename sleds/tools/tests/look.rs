@@ -163,22 +163,33 @@ fn show_of_scattered_pages_fits_on_a_screen_unless_all_are_wanted() {
     for page in (0..400).step_by(2) {
         let _ = file.read_at(&mut [0; 4096], page << 12).unwrap();
     }
-    let json = out(&output(dir.path(), &["show", "--json", "scattered"]));
-    let value: Value = serde_json::from_str(&json).unwrap();
-    let parts = value["sleds"].as_array().unwrap().len();
+    let parts = || {
+        let json = out(&output(dir.path(), &["show", "--json", "scattered"]));
+        let value: Value = serde_json::from_str(&json).unwrap();
+        value["sleds"].as_array().unwrap().len()
+    };
     let shown = |args: &[&str]| {
         let args = [&["show", "scattered"][..], args].concat();
         let text = out(&output(dir.path(), &args));
         (text.lines().count(), text)
     };
-    let (lines, text) = shown(&[]);
+    // The kernel may take pages away at any moment, and does when memory is
+    // short: what is compared was seen on both sides of what it is compared with.
+    let (parts, [brief, all, limited]) = (0..100)
+        .find_map(|_| {
+            let before = parts();
+            let looks = [shown(&[]), shown(&["--all"]), shown(&["--limit", "3"])];
+            (before == parts()).then_some((before, looks))
+        })
+        .expect("pages come and go between every two looks");
+    let (lines, text) = brief;
     assert!(lines < 24, "{text}");
-    assert_eq!(shown(&["--all"]).0, parts + 7);
+    assert_eq!(all.0, parts + 7);
     // Where the page cache can be had like this, it is one part for each page.
     if parts == 400 {
         assert!(text.contains("largest of 400 parts"), "{text}");
         assert!(text.contains("memory") && text.contains("50 %"), "{text}");
-        assert_eq!(shown(&["--limit", "3"]).0, 7 + 3 + 1 + 3);
+        assert_eq!(limited.0, 7 + 3 + 1 + 3);
     }
 }
 
