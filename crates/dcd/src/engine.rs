@@ -1,6 +1,6 @@
 //! One attached volume: its state, and what every operation needs of it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -87,12 +87,15 @@ impl Signals {
 pub(crate) struct Request<'a> {
     engine: &'a Engine,
     pub(crate) began: Instant,
+    /// When its work was done, once that was asked for.
+    done: Cell<Option<Instant>>,
 }
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         let engine = self.engine;
-        let last = engine.activity.borrow_mut().end(engine.rt.now());
+        let done = self.done.get().unwrap_or_else(|| engine.rt.now());
+        let last = engine.activity.borrow_mut().end(done);
         if last && engine.is_closing() {
             engine.signals.settled.notify_all();
         }
@@ -100,9 +103,11 @@ impl Drop for Request<'_> {
 }
 
 impl Request<'_> {
-    /// Nanoseconds since the request began.
-    pub(crate) fn ns(&self) -> u64 {
-        self.engine.rt.now().since(self.began).as_nanos() as u64
+    /// Its work is done: how many nanoseconds that took.
+    pub(crate) fn done(&self) -> u64 {
+        let now = self.engine.rt.now();
+        self.done.set(Some(now));
+        now.since(self.began).as_nanos() as u64
     }
 }
 
@@ -169,6 +174,7 @@ impl Engine {
         Ok(Request {
             engine: self,
             began: self.rt.now(),
+            done: Cell::new(None),
         })
     }
 

@@ -12,6 +12,7 @@ use futures_util::future::select;
 
 use crate::engine::Engine;
 use crate::policy;
+use crate::state::Wanted;
 
 /// Waits shorter than this are not worth a timer.
 const PACE_GRAIN: Duration = Duration::from_millis(1);
@@ -129,18 +130,19 @@ impl Engine {
         }
     }
 
-    /// How long a write has to wait, so that writers and destaging meet before the log is full.
-    pub(crate) fn pace_wait(&self) -> Duration {
+    /// How long a write has to wait, so that writers and destaging meet before the log is full; nothing while
+    /// nobody is paced.
+    pub(crate) fn pace_wait(&self) -> Option<Duration> {
         let Some(multiple) = policy::pace(self.used_soon()) else {
-            self.pace.borrow_mut().forgive(self.rt.now());
-            return Duration::ZERO;
+            self.pace.borrow_mut().forgive();
+            return None;
         };
-        self.pace.borrow_mut().wait(multiple, self.rt.now())
+        Some(self.pace.borrow_mut().wait(multiple, self.rt.now()))
     }
 
-    /// What such a write takes of what is paced.
-    pub(crate) fn take(&self, bytes: u64, entries: u64) {
-        let bytes = bytes + entries * ENTRY_BYTES;
+    /// What was wanted is taken of what is paced.
+    pub(crate) fn take(&self, wanted: Wanted) {
+        let bytes = wanted.bytes + wanted.entries * ENTRY_BYTES;
         let segment_bytes = self.log.ring().segment_bytes;
         let head = self.log.head();
         self.pace.borrow_mut().take(bytes, head, segment_bytes);
@@ -151,10 +153,9 @@ impl Engine {
         let end = self.rt.now().plus(PACED_MAX);
         while !self.is_closing() && self.log.failure().is_none() && self.rt.now() < end {
             let progress = self.log.progress();
-            let wait = self.pace_wait();
-            if wait.is_zero() {
+            let Some(wait) = self.pace_wait().filter(|wait| !wait.is_zero()) else {
                 return;
-            }
+            };
             let sleep = self.rt.sleep(wait.clamp(PACE_GRAIN, PACE_AGAIN));
             let settled = self.signals.settled.listen();
             select(sleep, select(settled, progress)).await;

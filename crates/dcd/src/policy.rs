@@ -129,6 +129,16 @@ pub(crate) fn pace(used: f64) -> Option<f64> {
     }
 }
 
+/// Whether a write for which there is room, and for all who wait for some besides, goes at once: `pace` is how
+/// long it is to wait for that, nothing while nobody is paced.
+///
+/// In order of arrival where that matters. But where nobody is paced, those who wait lose nothing; and if
+/// writers waited behind them none the less, a queue that once formed would never end, since those whose
+/// turn it was come again behind it: each write for ever paid for a place in it.
+pub(crate) fn goes_at_once(queue: bool, pace: Option<Duration>) -> bool {
+    pace.is_none_or(|wait| !queue && wait.is_zero())
+}
+
 /// The most segments to take in one window of a ring of `count`, if so many a second are emptied: room
 /// comes a window at a time, so a slow disk takes little at once. At least one.
 pub(crate) fn window_segments(count: u64, per_second: f64) -> u64 {
@@ -237,6 +247,14 @@ mod tests {
             .filter_map(|n| pace(f64::from(n) / 100.0))
             .collect();
         assert!(steps.windows(2).all(|pair| pair[0] > pair[1]));
+    }
+
+    #[test]
+    fn where_there_is_room_for_all_a_queue_holds_nobody_up_unless_writers_are_paced() {
+        assert!(goes_at_once(false, None) && goes_at_once(true, None));
+        let (now, later) = (Some(Duration::ZERO), Some(Duration::from_millis(1)));
+        assert!(goes_at_once(false, now) && !goes_at_once(true, now));
+        assert!(!goes_at_once(false, later) && !goes_at_once(true, later));
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Engine {
         counters.reads += 1;
         counters.read_bytes += len;
         counters.read_hit_bytes += hit_sectors * SECTOR_BYTES;
-        counters.read_latency.record(request.ns());
+        counters.read_latency.record(request.done());
         Ok(buf)
     }
 

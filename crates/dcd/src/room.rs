@@ -8,6 +8,7 @@ use forebay_units::LINE_BYTES;
 use crate::engine::Engine;
 use crate::map::Map;
 use crate::policy;
+use crate::state::Wanted;
 
 /// The longest write that is applied whole or not at all, in bytes. Longer ones are several.
 pub(crate) const ATOMIC_BYTES: u64 = 1 << 20;
@@ -37,13 +38,15 @@ pub(crate) fn entries_of(bytes: u64) -> u64 {
 }
 
 impl Engine {
-    /// True if a write of `bytes` in at most `entries` pieces, or so many marks, can be taken now.
-    pub(crate) fn has_room(&self, bytes: u64, entries: u64) -> bool {
+    /// True if so much can be taken now.
+    pub(crate) fn has_room(&self, wanted: Wanted) -> bool {
+        let Wanted { bytes, entries } = wanted;
         self.map_has_room(entries) && self.log.has_room(bytes, entries, SEGMENTS_RESERVED)
     }
 
-    /// What only destaging makes room in, if such a write has to wait for that.
-    pub(crate) fn lacks_room(&self, bytes: u64, entries: u64) -> Option<Lack> {
+    /// What only destaging makes room in, if so much has to wait for that.
+    pub(crate) fn lacks_room(&self, wanted: Wanted) -> Option<Lack> {
+        let Wanted { bytes, entries } = wanted;
         if self.log.lacks_segments(bytes, entries, SEGMENTS_RESERVED) {
             return Some(Lack::Log);
         }

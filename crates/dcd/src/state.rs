@@ -13,7 +13,7 @@ mod rescue;
 mod service;
 mod speed;
 
-pub(crate) use activity::Activity;
+pub(crate) use activity::{Activity, Wanted};
 pub(crate) use doing::Doing;
 pub(crate) use faults::{Faults, Trouble};
 pub(crate) use pace::Pace;

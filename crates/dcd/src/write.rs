@@ -15,6 +15,7 @@ use crate::options::Acknowledge;
 use crate::policy;
 use crate::ranges::Mark;
 use crate::room::{ATOMIC_BYTES, entries_of};
+use crate::state::Wanted;
 
 /// Where a request goes.
 enum Admitted {
@@ -24,11 +25,11 @@ enum Admitted {
 }
 
 /// Counts a writer that waits, while it waits.
-struct Queued<'a>(&'a Engine);
+struct Queued<'a>(&'a Engine, Wanted);
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.0.activity.borrow_mut().leave_queue();
+        self.0.activity.borrow_mut().leave_queue(self.1);
     }
 }
 
@@ -49,7 +50,7 @@ impl Engine {
         let mut counters = self.counters.borrow_mut();
         counters.writes += 1;
         counters.write_bytes += len;
-        counters.write_latency.record(request.ns());
+        counters.write_latency.record(request.done());
         Ok(())
     }
 
@@ -57,14 +58,15 @@ impl Engine {
         let mut done = 0;
         while done < buf.len() {
             let n = (buf.len() - done).min(ATOMIC_BYTES as usize);
-            let (at, part) = (at + done as u64, buf.slice(done..done + n));
+            let (at, part) = (at + done as u64, done..done + n);
             done += n;
-            match self
-                .admit(Op::Write, n as u64, entries_of(n as u64))
-                .await?
-            {
-                Admitted::ToLog => self.append(at, &part, when),
-                Admitted::Home => Box::pin(self.write_home(at, part, when)).await?,
+            let wanted = Wanted {
+                bytes: n as u64,
+                entries: entries_of(n as u64),
+            };
+            match self.admit(Op::Write, wanted).await? {
+                Admitted::ToLog => self.append(at, &buf[part], when),
+                Admitted::Home => Box::pin(self.write_home(at, buf.slice(part), when)).await?,
             }
         }
         self.settle(Op::Write, when).await
@@ -89,24 +91,25 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until the log and the map have room, in order of arrival, and no faster than it is being emptied once
-    /// it is nearly full. What follows without an await finds the room still there.
-    async fn admit(&self, op: Op, bytes: u64, entries: u64) -> Result<Admitted> {
+    /// Waits until the log and the map have room, and no faster than it is being emptied once it is nearly full. What
+    /// follows without an await finds the room still there.
+    async fn admit(&self, op: Op, wanted: Wanted) -> Result<Admitted> {
         if self.log.failure().is_some() {
             return Ok(Admitted::Home);
         }
-        let free = !self.activity.borrow().has_queue() && self.has_room(bytes, entries);
-        if !(free && self.pace_wait().is_zero()) {
-            return Box::pin(self.wait_for_room(op, bytes, entries)).await;
+        let queued = self.activity.borrow().wanted();
+        let goes = || policy::goes_at_once(queued != Wanted::default(), self.pace_wait());
+        if !(self.has_room(queued.plus(wanted)) && goes()) {
+            return Box::pin(self.wait_for_room(op, wanted)).await;
         }
-        self.take(bytes, entries);
+        self.take(wanted);
         Ok(Admitted::ToLog)
     }
 
-    async fn wait_for_room(&self, op: Op, bytes: u64, entries: u64) -> Result<Admitted> {
+    async fn wait_for_room(&self, op: Op, wanted: Wanted) -> Result<Admitted> {
         let began = self.rt.now();
-        self.activity.borrow_mut().queue();
-        let _queued = Queued(self);
+        self.activity.borrow_mut().queue(wanted);
+        let _queued = Queued(self, wanted);
         let _turn = self.queue.lock(0..1).await;
         self.keep_pace().await;
         let admitted = loop {
@@ -114,15 +117,15 @@ impl Engine {
             if self.log.failure().is_some() {
                 break Admitted::Home;
             }
-            if self.has_room(bytes, entries) {
-                self.take(bytes, entries);
+            if self.has_room(wanted) {
+                self.take(wanted);
                 break Admitted::ToLog;
             }
             // What is in the log stays there; what found no room was never acknowledged.
             if self.is_closing() {
                 return Err(DeviceError::Closed { op });
             }
-            let lack = self.lacks_room(bytes, entries);
+            let lack = self.lacks_room(wanted);
             self.activity.borrow_mut().starve(lack.is_some());
             self.signals.wake.notify_all();
             self.signals.urgent.notify_all();
@@ -173,7 +176,7 @@ impl Engine {
         self.make_durable(self.log.last_record()).await?;
         let mut counters = self.counters.borrow_mut();
         counters.flushes += 1;
-        counters.flush_latency.record(request.ns());
+        counters.flush_latency.record(request.done());
         Ok(())
     }
 
@@ -222,9 +225,13 @@ impl Engine {
         if kind == RangeKind::Discard && self.geometry.discard_granularity == 0 {
             return Ok(());
         }
+        let mark = Wanted {
+            bytes: 0,
+            entries: 1,
+        };
         let mut left = sectors(&range);
         while !left.is_empty() {
-            let admitted = self.admit(op, 0, 1).await?;
+            let admitted = self.admit(op, mark).await?;
             let part = self.map.borrow().at_once(&left);
             left.start = part.end;
             match admitted {
@@ -249,6 +256,8 @@ impl Engine {
 
 /// Puts a piece of one line into the log and the map.
 fn put(map: &mut Map, log: &mut Appender<'_>, sector: Sector, bytes: &[u8]) {
+    // It comes from memory while the checksum is reckoned.
+    map.look_ahead(std::iter::once(sector.line()));
     let crc = crc32c::crc32c(bytes);
     let count = (bytes.len() as u64 / SECTOR_BYTES) as u8;
     map.write(sector, count, crc, |old| {

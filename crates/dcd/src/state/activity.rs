@@ -4,14 +4,31 @@ use std::time::Duration;
 
 use forebay_rt::Instant;
 
+/// What of room is wanted: bytes of data, and pieces or marks that they come in.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) bytes: u64,
+    pub(crate) entries: u64,
+}
+
+impl Wanted {
+    pub(crate) fn plus(self, other: Wanted) -> Wanted {
+        Wanted {
+            bytes: self.bytes + other.bytes,
+            entries: self.entries + other.entries,
+        }
+    }
+}
+
 /// Users' requests, and those who wait for destaging.
 pub(crate) struct Activity {
     /// Requests under way.
     requests: u32,
     /// When the last one ended.
     quiet_since: Instant,
-    /// Writers that wait for room.
+    /// Writers that wait for room, and what they want.
     queued: u32,
+    wanted: Wanted,
     /// The first of these waits for the tail to move.
     starved: bool,
     /// Those who wait for everything to be home.
@@ -25,6 +42,7 @@ impl Activity {
             requests: 0,
             quiet_since: now,
             queued: 0,
+            wanted: Wanted::default(),
             starved: false,
             draining: 0,
         }
@@ -58,13 +76,16 @@ impl Activity {
     }
 
     /// A writer begins to wait for room.
-    pub(crate) fn queue(&mut self) {
+    pub(crate) fn queue(&mut self, wanted: Wanted) {
         self.queued += 1;
+        self.wanted = self.wanted.plus(wanted);
     }
 
     /// A writer waits no longer. It was the first, and whoever is the next has not looked yet.
-    pub(crate) fn leave_queue(&mut self) {
+    pub(crate) fn leave_queue(&mut self, wanted: Wanted) {
         self.queued -= 1;
+        self.wanted.bytes -= wanted.bytes;
+        self.wanted.entries -= wanted.entries;
         self.starved = false;
     }
 
@@ -73,9 +94,9 @@ impl Activity {
         self.queued
     }
 
-    /// True if a writer waits for room: whoever comes now has to wait behind it.
-    pub(crate) fn has_queue(&self) -> bool {
-        self.queued > 0
+    /// What those want who wait for room: whoever comes now waits behind them, unless there is enough for all.
+    pub(crate) fn wanted(&self) -> Wanted {
+        self.wanted
     }
 
     /// Whether the first writer in the queue waits for the tail to move.
@@ -128,12 +149,18 @@ mod tests {
     #[test]
     fn destaging_is_pressed_for_by_who_starves_or_drains_and_not_by_who_just_queues() {
         let mut activity = Activity::new(at(0));
-        activity.queue();
-        assert!(activity.has_queue() && !activity.presses());
+        let wanted = Wanted {
+            bytes: 4096,
+            entries: 3,
+        };
+        activity.queue(wanted);
+        assert_eq!(activity.wanted(), wanted);
+        assert!(!activity.presses());
         activity.starve(true);
         assert!(activity.presses());
-        activity.leave_queue();
-        assert!(!activity.has_queue() && !activity.presses());
+        activity.leave_queue(wanted);
+        assert_eq!(activity.wanted(), Wanted::default());
+        assert!(!activity.presses());
         activity.begin_drain();
         assert!(activity.presses());
         activity.end_drain();

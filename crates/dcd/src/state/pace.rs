@@ -48,8 +48,9 @@ pub(crate) struct Pace {
     window: Option<Window>,
     /// Bytes of the log, and pieces, that are home and not free yet.
     homeward: (f64, usize),
-    /// What writers took beyond what had flowed in, when it was last looked at.
-    debt: (f64, Instant),
+    /// What writers took beyond what had flowed in, when it was last looked at; no time since nobody was
+    /// paced.
+    debt: (f64, Option<Instant>),
     /// Bytes of the log for each byte that is asked for.
     cost: f64,
     /// The head when that was last measured, and the bytes asked for since.
@@ -67,7 +68,7 @@ impl Pace {
             gained: 0.0,
             window: None,
             homeward: (0.0, 0),
-            debt: (0.0, Instant::default()),
+            debt: (0.0, Some(Instant::default())),
             cost: 1.0,
             head,
             asked: 0,
@@ -169,15 +170,15 @@ impl Pace {
     pub(crate) fn wait(&mut self, multiple: f64, now: Instant) -> Duration {
         let rate = multiple * self.rate_assumed();
         let (debt, then) = self.debt;
-        let flowed = rate * now.since(then).as_secs_f64();
+        let flowed = then.map_or(0.0, |then| rate * now.since(then).as_secs_f64());
         let debt = (debt - flowed).clamp(-rate * SAVED, rate * WAIT_MAX);
-        self.debt = (debt, now);
+        self.debt = (debt, Some(now));
         Duration::from_secs_f64((debt / rate).max(0.0))
     }
 
     /// Nobody is paced now, so nothing of what was taken is waited for later.
-    pub(crate) fn forgive(&mut self, now: Instant) {
-        self.debt = (0.0, now);
+    pub(crate) fn forgive(&mut self) {
+        self.debt = (0.0, None);
     }
 
     /// A request takes so many bytes, headers included as far as it can know; the log's head is there.

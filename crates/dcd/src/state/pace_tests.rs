@@ -173,7 +173,7 @@ fn segments_that_were_filled_without_a_request_are_nobodys_cost() {
 fn what_was_taken_while_nobody_was_paced_is_not_waited_for() {
     let mut pace = emptied(&[(1_000_000, 1.0)]);
     pace.take(1 << 30, SegmentSeq(0), SEGMENT);
-    pace.forgive(at(1.0));
+    pace.forgive();
     assert_eq!(pace.wait(1.0, at(1.0)), Duration::ZERO);
     pace.take(500_000, SegmentSeq(0), SEGMENT);
     near(pace.wait(1.0, at(1.0)).as_secs_f64(), 0.5);
