@@ -22,6 +22,17 @@ struct Run {
     _pin: Pin,
 }
 
+impl Run {
+    /// True if it is just what is wanted there, from end to end.
+    fn is_all_of(&self, range: &Range<u64>) -> bool {
+        let wanted = self
+            .pieces
+            .iter()
+            .map(|(_, _, wanted)| wanted.end - wanted.start);
+        wanted.sum::<u64>() == self.sectors && self.sectors == range.end - range.start
+    }
+}
+
 impl Engine {
     pub(crate) async fn read(&self, at: u64, buf: BufMut) -> Result<BufMut> {
         let request = self.request(Op::Read)?;
@@ -44,7 +55,7 @@ impl Engine {
     /// Puts a read together from its sources.
     async fn assemble(&self, range: Range<u64>, mut buf: BufMut) -> Result<(BufMut, u64)> {
         let first = range.start;
-        let extents = self.map.borrow().lookup(range);
+        let extents = self.map.borrow().lookup(range.clone());
         let (mut runs, mut homes, mut hit) = (Vec::new(), Vec::new(), 0);
         for Extent { sectors, source } in extents {
             if source != Source::Home {
@@ -67,6 +78,12 @@ impl Engine {
                     }
                 }
             }
+        }
+        if let [run] = &runs[..]
+            && run.is_all_of(&range)
+            && self.log.is_in_blocks(run.addr, run.sectors)
+        {
+            return Ok((self.read_whole_run(run, buf).await?, hit));
         }
         let from_log = try_join_all(runs.into_iter().map(|run| self.read_run(run)));
         let from_home = try_join_all(homes.into_iter().map(|sectors| self.read_home(sectors)));
@@ -114,6 +131,18 @@ impl Engine {
             parts.push((wanted.clone(), data.slice(from..from + len)));
         }
         Ok(parts)
+    }
+
+    /// Reads what is just one run straight to where it is wanted.
+    async fn read_whole_run(&self, run: &Run, buf: BufMut) -> Result<BufMut> {
+        let buf = self.log.read_into(run.addr, buf).await?;
+        for (piece, _, wanted) in &run.pieces {
+            let from = ((piece.addr.0 - run.addr.0) * SECTOR_BYTES) as usize;
+            if !piece.is_sound(&buf[from..from + piece.bytes()]) {
+                return Err(damaged(wanted));
+            }
+        }
+        Ok(buf)
     }
 
     async fn read_home(&self, sectors: Range<u64>) -> Result<(Range<u64>, Buf)> {

@@ -63,6 +63,20 @@ impl Log {
         Ok(buf.slice(skip..skip + (sectors * SECTOR_BYTES) as usize))
     }
 
+    /// True if a stretch is whole blocks of the device, and can be read by [`Log::read_into`].
+    pub fn is_in_blocks(&self, addr: Addr, sectors: u64) -> bool {
+        let blocks = self.ring().blocks_around(addr, sectors);
+        blocks == (addr.bytes()..addr.plus(sectors).bytes())
+    }
+
+    /// As [`Log::read`], of a stretch in whole blocks as long as `buf`, which is filled and given back.
+    ///
+    /// # Errors
+    /// The device's.
+    pub async fn read_into(&self, addr: Addr, buf: BufMut) -> Result<BufMut, DeviceError> {
+        self.inner.device.read(addr.bytes(), buf).await
+    }
+
     /// True if the device gives back anything at all: the superblock, at either place.
     pub async fn answers(&self) -> bool {
         for at in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
