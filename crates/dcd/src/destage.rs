@@ -13,6 +13,7 @@
 //! 5. the superblock with the new tail becomes durable, in both copies;
 //! 6. only now the map forgets the pieces and the segments are free.
 
+mod home_writes;
 mod window;
 
 use std::ops::Range;

@@ -20,7 +20,7 @@ use crate::trouble::Streak;
 /// Home writes under way at once.
 const DEPTH: usize = 64;
 /// The longest home write, and the longest read of the log, in sectors.
-const RUN_SECTORS_MAX: u64 = 2048;
+pub(crate) const RUN_SECTORS_MAX: u64 = 2048;
 /// Reads of the log are not cut shorter than this, in sectors: then positioning would be most of it.
 const RUN_SECTORS_MIN: u64 = 256;
 /// The most that lies unread between two pieces read in one request, in sectors.
@@ -218,8 +218,7 @@ impl Engine {
                 let pieces = loaded[run.clone()].iter();
                 out.taken
                     .extend(pieces.map(|l| (l.piece.line, l.piece.addr)));
-                let now = self.rt.now();
-                self.pace.borrow_mut().went_home(run.len(), now);
+                self.is_home(run.len(), written);
             }
             Err(error) => {
                 streak.failed(&error);
@@ -263,6 +262,15 @@ impl Engine {
         self.try_one_by_one(&loaded, failed, (thorough, &streak), &mut out)
             .await;
         out
+    }
+
+    /// Counts for the writers' pace: so many pieces are home, for which so many bytes were written at once.
+    fn is_home(&self, pieces: usize, written: u64) {
+        let mut pace = self.pace.borrow_mut();
+        match written {
+            0 => pace.went_home(pieces),
+            _ => pace.wrote_home(pieces, self.rt.now()),
+        }
     }
 
     /// Tries the pieces of runs that failed again, each for itself.

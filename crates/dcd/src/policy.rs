@@ -139,11 +139,15 @@ pub(crate) fn goes_at_once(queue: bool, pace: Option<Duration>) -> bool {
     pace.is_none_or(|wait| !queue && wait.is_zero())
 }
 
-/// The most segments to take in one window of a ring of `count`, if so many a second are emptied: room
-/// comes a window at a time, so a slow disk takes little at once. At least one.
-pub(crate) fn window_segments(count: u64, per_second: f64) -> u64 {
-    let in_time = (per_second * WINDOW_SECONDS) as u64;
-    in_time.min(count / WINDOW_PART).clamp(1, WINDOW_SEGMENTS)
+/// The most segments to take in one window of a ring of `count`, at least one.
+pub(crate) fn window_segments(count: u64) -> u64 {
+    (count / WINDOW_PART).clamp(1, WINDOW_SEGMENTS)
+}
+
+/// The most home writes that one window may take, where so many a second are done: room comes a window at a
+/// time, so a slow disk takes little at once.
+pub(crate) fn window_writes(per_second: f64) -> u64 {
+    (per_second * WINDOW_SECONDS) as u64
 }
 
 /// How long to wait before the n-th retry (from 0) of what failed: not long while somebody waits.
@@ -258,12 +262,11 @@ mod tests {
     }
 
     #[test]
-    fn a_window_takes_a_slow_disk_no_longer_than_seconds_but_is_one_segment_at_least() {
-        assert_eq!(window_segments(4096, 0.1), 1);
-        assert_eq!(window_segments(4096, 5.0), 60);
-        assert_eq!(window_segments(8192, 1e6), WINDOW_SEGMENTS);
-        assert_eq!(window_segments(64, 1e6), 5);
-        assert_eq!(window_segments(8, 1e6), 1);
+    fn a_window_is_a_part_of_the_ring_and_takes_a_slow_disk_no_longer_than_seconds() {
+        assert_eq!(window_segments(8192), WINDOW_SEGMENTS);
+        assert_eq!(window_segments(64), 5);
+        assert_eq!(window_segments(8), 1);
+        assert_eq!(window_writes(150.0), 1800);
     }
 
     #[test]

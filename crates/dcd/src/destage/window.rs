@@ -7,6 +7,7 @@ use forebay_log::{Addr, Entry, LogError, Placed, RangeKind};
 use forebay_units::{Line, RecordSeq, SegmentSeq};
 use futures_util::StreamExt;
 
+use super::home_writes::HomeWrites;
 use crate::engine::Engine;
 use crate::home::{Homeward, LoadedPieces};
 use crate::marks::home_parts;
@@ -54,6 +55,8 @@ pub(super) struct Ready {
     pub(super) window: Range<SegmentSeq>,
     /// Before which segment what cannot be read was to be given up when it was read.
     pub(super) given_up: Option<SegmentSeq>,
+    /// In how many writes it goes home, about.
+    pub(super) writes: u64,
     pub(super) loaded: LoadedPieces,
 }
 
@@ -91,18 +94,16 @@ struct CarriedMarks {
 }
 
 impl Engine {
-    /// The segments to take from `start` on: as many as the window holds, none that is not durable, and
+    /// The most segments to take from `start` on: as many as a window may hold, none that is not durable, and
     /// none that was written since older ones were given up.
     pub(super) fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
         let given_up = self.faults.borrow().gives_up_before();
         let given_up = given_up.filter(|before| start < *before);
         let durable = self.log.destage_limit();
         let limit = given_up.map_or(durable, |before| before.min(durable));
-        let ring = self.log.ring();
-        let rate = self.pace.borrow().rate_assumed() / f64::from(ring.segment_bytes);
         let most = match self.refused.borrow().narrow {
             true => 1,
-            false => policy::window_segments(ring.segment_count, rate),
+            false => policy::window_segments(self.log.ring().segment_count),
         };
         let (mut end, mut live) = (start, 0);
         while end < limit && end.since(start) < most && live < WINDOW_SECTORS {
@@ -113,12 +114,13 @@ impl Engine {
     }
 
     pub(super) async fn read_window(&self, start: SegmentSeq, urgent: bool) -> Ready {
-        let window = self.window(start);
+        let most = self.window(start);
         let given_up = self.faults.borrow().gives_up_before();
-        let pieces = self.live_in_window(&window).await;
+        let (window, pieces, writes) = self.live_in_window(most).await;
         Ready {
             window,
             given_up,
+            writes,
             loaded: self.load(pieces, Priority::of_destaging(urgent)).await,
         }
     }
@@ -133,6 +135,7 @@ impl Engine {
         let Ready {
             window,
             given_up,
+            writes,
             mut loaded,
         } = ready;
         if loaded.stopped {
@@ -154,7 +157,7 @@ impl Engine {
         let marks = self.carry_marks_home(marks, urgent).await?;
         let live = loaded.sound.len();
         let home = self
-            .write_live_home(&window, loaded.sound, urgent, thorough)
+            .write_live_home(&window, (loaded.sound, writes), urgent, thorough)
             .await;
         if home.stopped {
             return Err(Failure::Stopped);
@@ -218,17 +221,18 @@ impl Engine {
     async fn write_live_home(
         &self,
         window: &Range<SegmentSeq>,
-        sound: Vec<Loaded>,
+        (sound, writes): (Vec<Loaded>, u64),
         urgent: bool,
         thorough: bool,
     ) -> Homeward {
         let bytes = pace::bytes_of(window, self.log.ring().segment_bytes);
-        self.pace.borrow_mut().begin_window(bytes, sound.len());
+        let pieces = sound.len();
+        self.pace.borrow_mut().begin_window(bytes, pieces, writes);
         let priority = Priority::of_destaging(urgent);
         let home = self.write_pieces_home(sound, priority, thorough).await;
         self.counters.borrow_mut().destaged_bytes += home.written;
         if home.error.is_none() && !home.stopped {
-            self.pace.borrow_mut().end_window(self.rt.now());
+            self.pace.borrow_mut().end_window();
         }
         home
     }
@@ -283,21 +287,36 @@ impl Engine {
             .collect()
     }
 
-    /// The pieces of data that still count in the window's segments.
-    async fn live_in_window(&self, window: &Range<SegmentSeq>) -> Vec<Piece> {
-        let segments: Vec<SegmentSeq> = {
-            let map = self.map.borrow();
-            let all = (window.start.0..window.end.0).map(SegmentSeq);
-            all.filter(|segment| map.live_in(*segment) > 0).collect()
-        };
-        let lists = futures_util::stream::iter(segments)
+    /// The pieces of data that still count in these segments, or in as many of them, at least one, as take no longer
+    /// than a window may to write home: which that is, and in how many writes.
+    async fn live_in_window(
+        &self,
+        most: Range<SegmentSeq>,
+    ) -> (Range<SegmentSeq>, Vec<Piece>, u64) {
+        let writes_max = policy::window_writes(self.pace.borrow().writes_assumed());
+        let mut window = most.start..most.start;
+        let (mut pieces, mut writes) = (Vec::new(), HomeWrites::default());
+        let segments = (most.start.0..most.end.0).map(SegmentSeq);
+        let mut lists = futures_util::stream::iter(segments)
             .map(|segment| self.live_pieces(segment))
             .buffered(SUMMARIES);
-        lists.concat().await
+        while let Some(list) = lists.next().await {
+            let before = writes.count();
+            list.iter().for_each(|piece| writes.add(piece.line));
+            if writes.count() > writes_max && window.start < window.end {
+                return (window, pieces, before);
+            }
+            pieces.extend(list);
+            window.end = window.end.next();
+        }
+        (window, pieces, writes.count())
     }
 
     /// The live pieces of a segment: by its summary, if that tells of them all, else by the map.
     async fn live_pieces(&self, segment: SegmentSeq) -> Vec<Piece> {
+        if self.map.borrow().live_in(segment) == 0 {
+            return Vec::new();
+        }
         let listed = self
             .log
             .entries(segment)

@@ -7,6 +7,10 @@
 //!
 //! Amounts are bytes of the log, with headers, summaries and padding: what a request takes of them is
 //! measured, too.
+//!
+//! What is measured of emptying is home writes a second. How many bytes of the log each of them empties is
+//! known of the window under way, and says nothing of the next: of what was overwritten in the log nothing is
+//! written home, and of what lies in a row there much at once.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,10 +18,11 @@ use std::time::Duration;
 use forebay_rt::Instant;
 use forebay_units::SegmentSeq;
 
-/// The time over which the rate of emptying is averaged.
+/// The time over which the rate of home writes is averaged.
 const AVERAGED: f64 = 5.0;
-/// What is assumed of it before anything went home: a slow disk, and scattered lines.
-const RATE_UNKNOWN: f64 = 1e6;
+/// What is assumed before anything went home: a slow disk's writes a second, and scattered lines.
+const WRITES_UNKNOWN: f64 = 240.0;
+const EMPTIED_UNKNOWN: f64 = 4200.0;
 /// For so long unused allowance is kept.
 const SAVED: f64 = 0.01;
 /// The longest that one request makes the next wait; a rate that is no longer true does not stop them.
@@ -35,16 +40,18 @@ struct Window {
 
 /// What is known of how fast the log is emptied and filled.
 pub(crate) struct Pace {
-    /// How fast the log is emptied; nothing if not yet known.
-    rate: Option<f64>,
+    /// Home writes a second; nothing if not yet known.
+    writes: Option<f64>,
+    /// Bytes of the log that a home write empties, in the window under way or the last one.
+    emptied: f64,
     /// How long that was measured, in seconds.
     measured: f64,
     /// Until when, and how long destaging had stood back for users by then.
     seen: (Instant, Duration),
     /// How long destaging stood back for users, in all.
     yielded: Duration,
-    /// Bytes that went home since.
-    gained: f64,
+    /// Home writes since.
+    written: u32,
     window: Option<Window>,
     /// Bytes of the log, and pieces, that are home and not free yet.
     homeward: (f64, usize),
@@ -61,11 +68,12 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn new(head: SegmentSeq) -> Pace {
         Pace {
-            rate: None,
+            writes: None,
+            emptied: EMPTIED_UNKNOWN,
             measured: 0.0,
             seen: Default::default(),
             yielded: Duration::ZERO,
-            gained: 0.0,
+            written: 0,
             window: None,
             homeward: (0.0, 0),
             debt: (0.0, Some(Instant::default())),
@@ -75,14 +83,19 @@ impl Pace {
         }
     }
 
-    /// How fast the log was emptied lately, in its bytes a second; nothing if not yet known.
+    /// How fast the log is emptied, in its bytes a second; nothing if not yet known.
     pub(crate) fn rate(&self) -> Option<f64> {
-        self.rate
+        self.writes.map(|writes| writes * self.emptied)
     }
 
     /// The same, or what is assumed.
-    pub(crate) fn rate_assumed(&self) -> f64 {
-        self.rate.unwrap_or(RATE_UNKNOWN)
+    fn rate_assumed(&self) -> f64 {
+        self.writes_assumed() * self.emptied
+    }
+
+    /// Home writes a second lately, or what is assumed.
+    pub(crate) fn writes_assumed(&self) -> f64 {
+        self.writes.unwrap_or(WRITES_UNKNOWN)
     }
 
     /// Bytes of the log and pieces of the map that are home already, and will be free.
@@ -93,7 +106,7 @@ impl Pace {
     /// A burst of destaging begins: what time went by before does not count.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.seen = (now, self.yielded);
-        self.gained = 0.0;
+        self.written = 0;
         self.end();
     }
 
@@ -103,10 +116,13 @@ impl Pace {
         self.window = None;
     }
 
-    /// A window of so many bytes of log and live pieces begins to go home.
-    pub(crate) fn begin_window(&mut self, bytes: u64, pieces: usize) {
+    /// A window of so many bytes of log and live pieces begins to go home, in about so many writes.
+    pub(crate) fn begin_window(&mut self, bytes: u64, pieces: usize, writes: u64) {
         let bytes = bytes as f64;
         self.window = Some(Window { bytes, pieces });
+        if writes > 0 {
+            self.emptied = bytes / writes as f64;
+        }
     }
 
     /// Destaging has stood back for users for so long.
@@ -114,8 +130,17 @@ impl Pace {
         self.yielded += span;
     }
 
-    /// So many pieces of the window are home by now.
-    pub(crate) fn went_home(&mut self, pieces: usize, now: Instant) {
+    /// A home write is done. With it, so many more pieces of the window are home.
+    pub(crate) fn wrote_home(&mut self, pieces: usize, now: Instant) {
+        if self.window.is_some() {
+            self.went_home(pieces);
+            self.written += 1;
+            self.measure(now);
+        }
+    }
+
+    /// So many more pieces of the window are home.
+    pub(crate) fn went_home(&mut self, pieces: usize) {
         let Some(window) = self.window else {
             return;
         };
@@ -131,14 +156,12 @@ impl Pace {
         self.window = Some(left);
         let (all, count) = self.homeward;
         self.homeward = (all + bytes, count + pieces);
-        self.gained += bytes;
-        self.measure(now);
     }
 
     /// All of the window is home that will be.
-    pub(crate) fn end_window(&mut self, now: Instant) {
+    pub(crate) fn end_window(&mut self) {
         let left = self.window.map_or(0, |window| window.pieces);
-        self.went_home(left, now);
+        self.went_home(left);
         self.window = None;
     }
 
@@ -159,11 +182,11 @@ impl Pace {
             return;
         }
         self.seen = (now, self.yielded);
-        let rate = std::mem::replace(&mut self.gained, 0.0) / span;
+        let rate = f64::from(std::mem::take(&mut self.written)) / span;
         let measured = (self.measured + span).min(AVERAGED.max(span));
         self.measured = measured;
-        let old = self.rate.unwrap_or(rate);
-        self.rate = Some(old + span / measured * (rate - old));
+        let old = self.writes.unwrap_or(rate);
+        self.writes = Some(old + span / measured * (rate - old));
     }
 
     /// How long a request has to wait that may go at `multiple` of the rate of emptying.

@@ -16,36 +16,61 @@ fn emptied(windows: &[(u64, f64)]) -> Pace {
     let mut pace = Pace::new(SegmentSeq(0));
     pace.begin(at(0.0));
     for (bytes, by) in windows {
-        pace.begin_window(*bytes, 1);
-        pace.end_window(at(*by));
+        empty(&mut pace, *bytes, *by);
     }
     pace
 }
 
+fn empty(pace: &mut Pace, bytes: u64, by: f64) {
+    pace.begin_window(bytes, 1, 1);
+    pace.wrote_home(1, at(by));
+    pace.end_window();
+}
+
 #[test]
-fn the_rate_is_that_of_all_there_was_at_first_and_then_of_the_last_seconds() {
+fn home_writes_are_averaged_over_all_there_was_at_first_and_then_over_the_last_seconds() {
     assert_eq!(Pace::new(SegmentSeq(0)).rate(), None);
-    // 1 MB in one second, then 9 MB in three: ten in four, not the mean of the two rates.
+    // One in a second, then three in three: four in four.
     near(emptied(&[(1_000_000, 1.0)]).rate().unwrap(), 1e6);
-    near(
-        emptied(&[(1_000_000, 1.0), (9_000_000, 4.0)])
-            .rate()
-            .unwrap(),
-        2.5e6,
-    );
-    // However long it was fast before, a second of nothing is a fifth.
-    let mut pace = emptied(&[(400_000_000, 100.0)]);
-    near(pace.rate().unwrap(), 4e6);
-    pace.begin_window(0, 1);
-    pace.end_window(at(101.0));
-    let rate = pace.rate().unwrap();
-    assert!((3.1e6..4e6).contains(&rate), "{rate}");
-    for second in 102..130 {
-        pace.begin_window(1_000_000, 1);
-        pace.end_window(at(f64::from(second)));
+    let mut pace = emptied(&[(1_000_000, 1.0)]);
+    pace.begin_window(3_000_000, 3, 3);
+    for second in [2.0, 3.0, 4.0] {
+        pace.wrote_home(1, at(second));
     }
-    let rate = pace.rate().unwrap();
-    assert!((1e6..1.05e6).contains(&rate), "{rate}");
+    near(pace.rate().unwrap(), 1e6);
+    // Then three seconds for one: five in seven, not the mean of the two rates.
+    let mut pace = emptied(&[(1, 1.0), (1, 1.5), (1, 2.0), (1, 2.0), (1, 4.0)]);
+    near(pace.writes_assumed(), 5.0 / 4.0);
+    // However long it was fast before, in a few seconds it is as slow as it is.
+    (1..=400).for_each(|n| empty(&mut pace, 1_000_000, 4.0 + f64::from(n) / 4.0));
+    near((pace.writes_assumed() * 100.0).round(), 400.0);
+    empty(&mut pace, 1_000_000, 105.0);
+    assert!(
+        (3.3..3.5).contains(&pace.writes_assumed()),
+        "{}",
+        pace.writes_assumed()
+    );
+    (106..135).for_each(|second| empty(&mut pace, 1_000_000, f64::from(second)));
+    assert!(
+        (1.0..1.05).contains(&pace.writes_assumed()),
+        "{}",
+        pace.writes_assumed()
+    );
+}
+
+#[test]
+fn how_much_a_home_write_empties_is_that_of_the_window_under_way() {
+    // What had been overwritten went with a few writes.
+    let mut pace = emptied(&[(8_000_000, 1.0), (8_000_000, 2.0)]);
+    near(pace.rate().unwrap(), 8e6);
+    // What comes now takes one for each piece.
+    pace.begin_window(8_000_000, 2_000, 2_000);
+    near(pace.rate().unwrap(), 4e3);
+    pace.end_window();
+    // A window of nothing says nothing.
+    pace.begin_window(8_000_000, 0, 0);
+    pace.end_window();
+    near(pace.rate().unwrap(), 4e3);
 }
 
 #[test]
@@ -53,20 +78,21 @@ fn what_users_were_let_go_first_for_does_not_lower_the_rate_nor_does_time_betwee
     let mut pace = Pace::new(SegmentSeq(0));
     pace.stood_back(Duration::from_secs(100));
     pace.begin(at(200.0));
-    pace.begin_window(2_000_000, 1);
+    pace.begin_window(2_000_000, 2, 2);
     // Ten seconds, of which it stood back for eight.
     pace.stood_back(Duration::from_secs(8));
-    pace.end_window(at(210.0));
+    pace.wrote_home(1, at(205.0));
+    pace.wrote_home(1, at(210.0));
+    pace.end_window();
     near(pace.rate().unwrap(), 1e6);
     pace.end();
     pace.stood_back(Duration::from_secs(292));
     pace.begin(at(900.0));
-    pace.begin_window(1_000_000, 1);
-    pace.end_window(at(901.0));
+    empty(&mut pace, 1_000_000, 901.0);
     near(pace.rate().unwrap(), 1e6);
     // If it did nothing but stand back, nothing is known of the rate.
     pace.stood_back(Duration::from_secs(4));
-    pace.went_home(0, at(905.0));
+    empty(&mut pace, 1_000_000, 905.0);
     near(pace.rate().unwrap(), 1e6);
 }
 
@@ -74,34 +100,34 @@ fn what_users_were_let_go_first_for_does_not_lower_the_rate_nor_does_time_betwee
 fn what_is_home_counts_piece_by_piece_until_it_is_free_or_the_burst_ends() {
     let mut pace = Pace::new(SegmentSeq(0));
     pace.begin(at(0.0));
-    pace.begin_window(1_000, 4);
-    pace.went_home(1, at(1.0));
+    pace.begin_window(1_000, 4, 4);
+    pace.wrote_home(1, at(1.0));
     assert_eq!(pace.homeward(), (250.0, 1));
     // What is no longer live when it ends went home, too, as far as room is concerned.
-    pace.end_window(at(2.0));
+    pace.end_window();
     assert_eq!(pace.homeward(), (1_000.0, 4));
     // The next is written while the one before is given up.
-    pace.begin_window(600, 3);
-    pace.went_home(2, at(3.0));
+    pace.begin_window(600, 3, 1);
+    pace.wrote_home(2, at(3.0));
     pace.freed(1_000, 4);
     assert_eq!(pace.homeward(), (400.0, 2));
     // More pieces than there are make no more room than there is.
-    pace.went_home(9, at(4.0));
+    pace.went_home(9);
     assert_eq!(pace.homeward(), (600.0, 3));
     pace.end();
     assert_eq!(pace.homeward(), (0.0, 0));
-    pace.went_home(1, at(5.0));
+    pace.wrote_home(1, at(5.0));
     assert_eq!(pace.homeward(), (0.0, 0), "of no window");
 }
 
 #[test]
 fn a_window_without_anything_live_counts_as_a_whole() {
     let mut pace = emptied(&[]);
-    pace.begin_window(3_000_000, 0);
+    pace.begin_window(3_000_000, 0, 0);
     assert_eq!(pace.homeward(), (0.0, 0));
-    pace.end_window(at(1.0));
+    pace.end_window();
     assert_eq!(pace.homeward(), (3_000_000.0, 0));
-    near(pace.rate().unwrap(), 3e6);
+    assert_eq!(pace.rate(), None);
 }
 
 #[test]

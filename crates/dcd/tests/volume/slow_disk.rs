@@ -59,9 +59,8 @@ async fn volume(rt: &Rt, log: Rc<dyn Device>, data: Rc<dyn Device>) -> Volume {
     attached.unwrap().0
 }
 
-async fn write(volume: &Volume, n: u64) {
-    let block = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (DATA_BYTES / 4096);
-    let buf = BufMut::copy_of(&[n as u8; 4096]).freeze();
+async fn write(volume: &Volume, block: u64) {
+    let buf = BufMut::copy_of(&[block as u8; 4096]).freeze();
     let written = volume.write(block * 4096, buf, Durability::Flush).await;
     written.unwrap();
 }
@@ -69,7 +68,7 @@ async fn write(volume: &Volume, n: u64) {
 /// The longest that a write and its flush took while the log was being destaged now and then.
 async fn longest_flush(rt: Rt, volume: Volume) -> Duration {
     for n in 0..BLOCKS {
-        write(&volume, n).await;
+        write(&volume, scattered(n)).await;
     }
     volume.flush().await.unwrap();
     let mut longest = Duration::ZERO;
@@ -79,7 +78,7 @@ async fn longest_flush(rt: Rt, volume: Volume) -> Duration {
         // Long enough for users to count as idle, and each time at another point of what goes on then.
         rt.sleep(Duration::from_millis(700 + n * 13 % 100)).await;
         let began = rt.now();
-        write(&volume, n).await;
+        write(&volume, scattered(n)).await;
         volume.flush().await.unwrap();
         longest = longest.max(rt.now().since(began));
         n += 1;
@@ -147,7 +146,7 @@ fn what_is_left_of_a_drain_falls_steadily_and_what_is_being_done_is_said() {
         let zeroed = volume.write_zeroes(ZEROED..DATA_BYTES, Room::Keep).await;
         zeroed.unwrap();
         for n in 0..BLOCKS {
-            write(&volume, n).await;
+            write(&volume, scattered(n)).await;
         }
         volume.flush().await.unwrap();
         let looks = looks_at_a_drain(&rt, &volume).await;
@@ -183,14 +182,28 @@ struct Served {
     longest: Duration,
 }
 
-/// Random writes by `depth` writers for `seconds`, from an empty log on.
-async fn fill(rt: &Rt, volume: &Volume, depth: u64, seconds: usize) -> Served {
+/// Which block, by its number, is the so manieth to be written.
+type Order = fn(u64) -> u64;
+
+/// All over the disk, hardly any twice.
+const SCATTERED: Order = scattered;
+/// At first the same blocks over and over, more than a log full of them.
+const AGAIN_AND_AGAIN: Order = |n| scattered(if n < 40_000 { n % 8_000 } else { n });
+/// At first one after the other, most of a log full of them.
+const IN_A_ROW: Order = |n| if n < 12_000 { n } else { scattered(n) };
+
+fn scattered(n: u64) -> u64 {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (DATA_BYTES / 4096)
+}
+
+/// Writes by `depth` writers for `seconds`, from an empty log on.
+async fn fill(rt: &Rt, volume: &Volume, depth: u64, order: Order, seconds: usize) -> Served {
     let (next, longest) = (Cell::new(0), Cell::new(Duration::ZERO));
     let (by_second, began) = (RefCell::new(vec![0; seconds]), rt.now());
     let writers = (0..depth).map(|_| async {
         loop {
             let then = rt.now();
-            write(volume, next.replace(next.get() + 1)).await;
+            write(volume, order(next.replace(next.get() + 1))).await;
             longest.set(longest.get().max(rt.now().since(then)));
             let second = rt.now().since(began).as_secs() as usize;
             match by_second.borrow_mut().get_mut(second) {
@@ -210,13 +223,13 @@ async fn fill(rt: &Rt, volume: &Volume, depth: u64, seconds: usize) -> Served {
 const OWN: u64 = 150;
 
 /// Holds writers to a full log before a disk of 150 I/Os a second to what they are promised.
-fn serves_evenly(depth: u64) {
+fn serves_evenly(depth: u64, order: Order) {
     const SECONDS: usize = 180;
     let served = run(async move |rt| {
         let log = even(&rt, LOG_BYTES, Duration::from_micros(50));
         let data = even(&rt, DATA_BYTES, Duration::from_secs(1) / OWN as u32);
         let volume = volume(&rt, log, data).await;
-        let served = fill(&rt, &volume, depth, SECONDS).await;
+        let served = fill(&rt, &volume, depth, order, SECONDS).await;
         let began = rt.now();
         volume.close().await.unwrap();
         let took = rt.now().since(began);
@@ -252,11 +265,26 @@ fn serves_evenly(depth: u64) {
 
 #[test]
 fn one_writer_to_a_full_log_before_a_slow_disk_is_served_evenly() {
-    serves_evenly(1);
+    serves_evenly(1, SCATTERED);
 }
 
 #[test]
 fn many_writers_to_a_full_log_before_a_slow_disk_are_served_evenly() {
-    serves_evenly(32);
-    serves_evenly(128);
+    serves_evenly(32, SCATTERED);
+    serves_evenly(128, SCATTERED);
+}
+
+/// How fast the log was emptied said how much to take home at once, and how fast writers might go on. What
+/// had been overwritten was emptied in no time, and then they stood still for 22 seconds.
+#[test]
+fn writers_are_served_evenly_when_the_log_was_full_of_what_had_been_overwritten() {
+    serves_evenly(1, AGAIN_AND_AGAIN);
+    serves_evenly(32, AGAIN_AND_AGAIN);
+}
+
+/// As little as that does what lay in a row at home say of what is scattered.
+#[test]
+fn writers_are_served_evenly_when_the_log_was_full_of_what_lies_in_a_row() {
+    serves_evenly(1, IN_A_ROW);
+    serves_evenly(32, IN_A_ROW);
 }

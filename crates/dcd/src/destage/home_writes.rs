@@ -1,0 +1,62 @@
+//! In how many writes lines go home.
+
+use std::collections::BTreeSet;
+
+use forebay_units::{LINE_SECTORS, Line};
+
+use crate::home::RUN_SECTORS_MAX;
+
+/// Lines that are to go home together, sorted and neighbours as one.
+#[derive(Default)]
+pub(super) struct HomeWrites {
+    lines: BTreeSet<Line>,
+    /// Of lines that lie in a row.
+    rows: u64,
+}
+
+impl HomeWrites {
+    /// One more line, or one that there is already.
+    pub(super) fn add(&mut self, line: Line) {
+        if !self.lines.insert(line) {
+            return;
+        }
+        let follows = line.0 > 0 && self.lines.contains(&Line(line.0 - 1));
+        let leads = self.lines.contains(&Line(line.0 + 1));
+        match (follows, leads) {
+            (false, false) => self.rows += 1,
+            (true, true) => self.rows -= 1,
+            _ => {}
+        }
+    }
+
+    /// About how many writes that takes: a long row takes several.
+    pub(super) fn count(&self) -> u64 {
+        self.rows + self.lines.len() as u64 * LINE_SECTORS / RUN_SECTORS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(lines: impl IntoIterator<Item = u64>) -> u64 {
+        let mut writes = HomeWrites::default();
+        lines.into_iter().for_each(|line| writes.add(Line(line)));
+        writes.count()
+    }
+
+    #[test]
+    fn neighbours_are_one_write_in_whatever_order_they_come() {
+        assert_eq!(count([]), 0);
+        assert_eq!(count([7, 9, 0]), 3);
+        assert_eq!(count([7, 9, 8]), 1);
+        assert_eq!(count([0, 1, 1, 3, 2, 0]), 1);
+        assert_eq!(count([5, 4, 7, 6, 9]), 2);
+    }
+
+    #[test]
+    fn a_long_row_is_a_write_for_each_mebibyte_and_one_more() {
+        assert_eq!(count(100..1124), 5);
+        assert_eq!(count((100..1124).rev()), 5);
+    }
+}
