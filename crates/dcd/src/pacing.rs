@@ -11,6 +11,7 @@ use forebay_device::{DeviceError, Op, Result};
 use futures_util::future::select;
 
 use crate::engine::Engine;
+use crate::options::Acknowledge;
 use crate::policy;
 use crate::state::Wanted;
 
@@ -149,11 +150,21 @@ impl Engine {
     }
 
     /// Waits until it is the turn of who comes next, looking again as the log empties.
+    ///
+    /// Where each write waits for the log, those who came one by one would have a record each, with a header as
+    /// long as their data: where several wait, they go together.
     pub(crate) async fn keep_pace(&self) {
         let end = self.rt.now().plus(PACED_MAX);
         while !self.is_closing() && self.log.failure().is_none() && self.rt.now() < end {
             let progress = self.log.progress();
+            let together = self.options.acknowledge > Acknowledge::Flush;
+            if together && self.pace.borrow().in_bunch() {
+                return;
+            }
             let Some(wait) = self.pace_wait().filter(|wait| !wait.is_zero()) else {
+                if together && self.activity.borrow().queued() > 1 {
+                    self.pace.borrow_mut().begin_bunch();
+                }
                 return;
             };
             let sleep = self.rt.sleep(wait.clamp(PACE_GRAIN, PACE_AGAIN));

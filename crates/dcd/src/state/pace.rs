@@ -27,6 +27,8 @@ const EMPTIED_UNKNOWN: f64 = 4200.0;
 const SAVED: f64 = 0.01;
 /// The longest that one request makes the next wait; a rate that is no longer true does not stop them.
 const WAIT_MAX: f64 = 1.0;
+/// What may be let go at once, in bytes asked for, where that makes for fuller records. It is waited for later.
+const BUNCH_BYTES: u64 = 32 << 10;
 /// The weight of what requests took of the last segment.
 const LAST: f64 = 0.3;
 
@@ -58,6 +60,8 @@ pub(crate) struct Pace {
     /// What writers took beyond what had flowed in, when it was last looked at; no time since nobody was
     /// paced.
     debt: (f64, Option<Instant>),
+    /// Bytes that may still be asked for at once.
+    bunch: u64,
     /// Bytes of the log for each byte that is asked for.
     cost: f64,
     /// The head when that was last measured, and the bytes asked for since.
@@ -77,6 +81,7 @@ impl Pace {
             window: None,
             homeward: (0.0, 0),
             debt: (0.0, Some(Instant::default())),
+            bunch: 0,
             cost: 1.0,
             head,
             asked: 0,
@@ -199,6 +204,16 @@ impl Pace {
         Duration::from_secs_f64((debt / rate).max(0.0))
     }
 
+    /// Those who wait go together: some more of them may go now that the first may.
+    pub(crate) fn begin_bunch(&mut self) {
+        self.bunch = BUNCH_BYTES;
+    }
+
+    /// True if who comes next goes with those before.
+    pub(crate) fn in_bunch(&self) -> bool {
+        self.bunch > 0
+    }
+
     /// Nobody is paced now, so nothing of what was taken is waited for later.
     pub(crate) fn forgive(&mut self) {
         self.debt = (0.0, None);
@@ -217,6 +232,7 @@ impl Pace {
             }
         }
         self.asked += bytes;
+        self.bunch = self.bunch.saturating_sub(bytes);
         let (debt, then) = self.debt;
         self.debt = (debt + bytes as f64 * self.cost, then);
     }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    AttachOptions, CreateOptions, DataIdentity, Destaging, Status, Volume, VolumeId,
+    Acknowledge, AttachOptions, CreateOptions, DataIdentity, Destaging, Status, Volume, VolumeId,
 };
 use forebay_device::{BufMut, Device, Durability, RamDevice, Room, Slice};
 use forebay_model::disk::{Options, Scheduling, named};
@@ -41,6 +41,16 @@ fn barracuda(rt: &Rt, bytes: u64) -> Rc<dyn Device> {
 }
 
 async fn volume(rt: &Rt, log: Rc<dyn Device>, data: Rc<dyn Device>) -> Volume {
+    let options = AttachOptions::default();
+    volume_with(rt, log, data, options).await
+}
+
+async fn volume_with(
+    rt: &Rt,
+    log: Rc<dyn Device>,
+    data: Rc<dyn Device>,
+    attach: AttachOptions,
+) -> Volume {
     let identity = DataIdentity {
         len: DATA_BYTES,
         path: "data".into(),
@@ -54,8 +64,7 @@ async fn volume(rt: &Rt, log: Rc<dyn Device>, data: Rc<dyn Device>) -> Volume {
     };
     let created = forebay_dcd::create(Rc::clone(&log), Rc::clone(&data), options).await;
     created.unwrap();
-    let options = AttachOptions::default();
-    let attached = Volume::attach(rt.clone(), log, data, identity, options).await;
+    let attached = Volume::attach(rt.clone(), log, data, identity, attach).await;
     attached.unwrap().0
 }
 
@@ -287,4 +296,29 @@ fn writers_are_served_evenly_when_the_log_was_full_of_what_had_been_overwritten(
 fn writers_are_served_evenly_when_the_log_was_full_of_what_lies_in_a_row() {
     serves_evenly(1, IN_A_ROW);
     serves_evenly(32, IN_A_ROW);
+}
+
+/// Each had a record of its own, with a header as long as its data: the log held half of what it could.
+#[test]
+fn writers_that_wait_for_the_log_and_are_paced_share_records() {
+    let (written, served) = run(async |rt| {
+        let log = even(&rt, LOG_BYTES, Duration::from_micros(50));
+        let data = even(&rt, DATA_BYTES, Duration::from_secs(1) / OWN as u32);
+        let options = AttachOptions {
+            acknowledge: Acknowledge::Handover,
+            ..AttachOptions::default()
+        };
+        let volume = volume_with(&rt, log, data, options).await;
+        // Until the log is full.
+        fill(&rt, &volume, 32, SCATTERED, 5).await;
+        let before = volume.status().log_written_bytes;
+        let served = fill(&rt, &volume, 32, |n| scattered(n + (1 << 20)), 60).await;
+        let written = volume.status().log_written_bytes - before;
+        volume.close().await.unwrap();
+        (written, served)
+    });
+    let each = written / served.by_second.iter().sum::<u64>();
+    assert!(each < 5_000, "{each} bytes of log for a write of 4096");
+    let longest = served.longest;
+    assert!(longest <= Duration::from_secs(1), "{longest:?}");
 }
