@@ -136,7 +136,9 @@ qemu_nbd() {
     device=/dev/nbd9
     case $1 in
     up | again)
-        qemu-nbd --fork --persistent --connect="$device" --format=raw --cache=writeback "$data" &&
+        # Where it puts its socket.
+        mkdir -p /var/lock &&
+            qemu-nbd --fork --persistent --connect="$device" --format=raw --cache=writeback "$data" &&
             within 60 sized "$device"
         ;;
     drain) flush_device ;;

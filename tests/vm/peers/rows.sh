@@ -42,10 +42,13 @@ used() {
 # Has been written to the data disk since it is there, in KiB.
 home() { awk '{ print $7 / 2 }' "/sys/block/${data##*/}/stat"; }
 
-# random OPTION…: 4 KiB writes at random places; the results stay in /tmp/fio.
+# random OPTION…: 4 KiB writes at random places, other ones each time, but the same for every peer; the
+# results stay in /tmp/fio.
+seed=0
 random() {
     rm -f /tmp/fio /tmp/seconds_iops*
-    fio --minimal --terse-version=3 --output=/tmp/fio --name=random --filename="$device" --direct=1 \
+    seed=$((seed + 1))
+    fio --randseed="$seed" --minimal --terse-version=3 --output=/tmp/fio --name=random --filename="$device" --direct=1 \
         --ioengine=libaio --rw=randwrite --bs=4k --size=1G --norandommap --thread --group_reporting "$@"
 }
 
@@ -221,7 +224,8 @@ death() {
     # What the kernel says of it would come between the figures.
     dmesg -n 1
     echo 1 >"/sys/block/${cache##*/}/device/delete" &
-    if within 30 ended "$writer"; then
+    # For longer than anybody has patience by default.
+    if within 90 ended "$writer"; then
         figure death-writes "$(sed 's/^acknowledged [0-9]* flushed [0-9]* error //' /tmp/stamp)"
     elif advances; then
         figure death-writes "go on"
