@@ -266,6 +266,32 @@ fn a_writer_that_opens_a_record_long_before_it_flushes_has_a_lead_of_its_own() {
     assert!(commit < 0.5 * 8.333e-3, "{commit} s for the second");
 }
 
+/// Records of 36 and 8 KiB, as ext4 with blocks of 4 KiB makes them: the first waits for its flush.
+#[test]
+fn a_journal_whose_transactions_are_long_gains_from_its_first_commit_on() {
+    for mut disk in [DISKS[0], DISKS[1]] {
+        let transactions = |writer: &mut Writer, disk: &mut Disk, n: usize| {
+            let began = writer.now;
+            for _ in 0..n {
+                writer.write(disk, 100e-6, 200e-6, 36 << 10);
+                writer.write(disk, 0.0, 0.0, 8 << 10);
+            }
+            (writer.now - began) / n as f64
+        };
+        let mut never = Writer::new();
+        never.policy = Policy::new(Gaps::Never);
+        let plain = transactions(&mut never, &mut disk, 1000);
+        let mut writer = Writer::new();
+        transactions(&mut writer, &mut disk, 500);
+        let gapped = transactions(&mut writer, &mut disk, 500);
+        assert!(
+            gapped < 0.75 * plain,
+            "{} ms a turn: {plain} s without gaps, {gapped} s with them",
+            disk.turn * 1e3
+        );
+    }
+}
+
 #[test]
 fn pauses_of_several_turns_are_counted_in_turns() {
     for mut disk in DISKS {

@@ -26,8 +26,9 @@ const JOURNAL_AT: u64 = 112 << 20;
 const JOURNAL: u64 = 8 << 20;
 /// Blocks of a transaction before its commit.
 const BLOCKS: u64 = 7;
-/// Files written, those during which gaps are learnt among them.
-const FILES: u64 = 1000;
+/// Files written, those during which gaps are learnt among them: as many as fit in the log, and so many that it is
+/// full most of the time.
+const FILES: [u64; 2] = [1000, 5000];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
@@ -41,14 +42,14 @@ enum Shape {
 /// Prints the mean time of an `fsync` by disk, by the filesystem's block and by what is between the two.
 pub(super) fn ext4() -> anyhow::Result<()> {
     for disk in DISKS {
-        for block in [1024, 4096] {
-            let ms = |shape, gaps| mean_ms(disk, block, shape, gaps);
+        for (block, n) in [1024, 4096].into_iter().flat_map(|b| FILES.map(|n| (b, n))) {
+            let ms = |shape, gaps| mean_ms(disk, (block, n), shape, gaps);
             let plain = ms(Shape::Plain, Gaps::Never)?;
             for (name, shape) in [("logical", Shape::Logical), ("physical", Shape::Physical)] {
                 let learnt = ms(shape, Gaps::Learnt)?;
                 let never = ms(shape, Gaps::Never)?;
                 println!(
-                    "| fsync on ext4 with blocks of {block}, {name} DCD on {disk} | {learnt:.2} ms \
+                    "| fsync on ext4 with blocks of {block}, {n} files, {name} DCD on {disk} | {learnt:.2} ms \
                      | no gaps {never:.2} ms, plain disk {plain:.2} ms | {:.2}, {:.2} |",
                     never / learnt,
                     plain / learnt
@@ -76,12 +77,18 @@ fn part(disk: &Rc<dyn Device>, start: u64, len: u64) -> anyhow::Result<Rc<dyn De
     ))
 }
 
-fn mean_ms(disk: &'static str, block: u64, shape: Shape, gaps: Gaps) -> anyhow::Result<f64> {
+/// The mean for files of a filesystem with such blocks (in bytes), so many of them.
+fn mean_ms(
+    disk: &'static str,
+    (block, n): (u64, u64),
+    shape: Shape,
+    gaps: Gaps,
+) -> anyhow::Result<f64> {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
         let (log, home) = match shape {
-            Shape::Plain => return files(&rt, &*drive(&rt, disk, HOME)?, block).await,
+            Shape::Plain => return files(&rt, &*drive(&rt, disk, HOME)?, (block, n)).await,
             Shape::Logical => {
                 let both = drive(&rt, disk, LOG + HOME)?;
                 (part(&both, 0, LOG)?, part(&both, LOG, HOME)?)
@@ -94,18 +101,18 @@ fn mean_ms(disk: &'static str, block: u64, shape: Shape, gaps: Gaps) -> anyhow::
             ..AttachOptions::default()
         };
         let volume = attach_with(rt.clone(), log, home, options).await?;
-        let ms = files(&rt, &volume, block).await?;
+        let ms = files(&rt, &volume, (block, n)).await?;
         volume.close().await?;
         Ok(ms)
     })
 }
 
 /// Writes files one after the other; gives the mean time until one is durable, in milliseconds.
-async fn files(rt: &Rt, device: &dyn Device, block: u64) -> anyhow::Result<f64> {
+async fn files(rt: &Rt, device: &dyn Device, (block, n): (u64, u64)) -> anyhow::Result<f64> {
     let began = rt.now();
     let bytes = noise(1, (BLOCKS * block) as usize);
     let mut head = 0;
-    for file in 0..FILES {
+    for file in 0..n {
         device
             .write(file * 4096, bytes.slice(0..4096), Durability::Flush)
             .await?;
@@ -124,5 +131,5 @@ async fn files(rt: &Rt, device: &dyn Device, block: u64) -> anyhow::Result<f64> 
         // What the programs take, and the filesystem.
         rt.sleep(Duration::from_micros(100)).await;
     }
-    Ok(rt.now().since(began).as_secs_f64() * 1e3 / FILES as f64)
+    Ok(rt.now().since(began).as_secs_f64() * 1e3 / n as f64)
 }

@@ -39,6 +39,10 @@ const QUICK: f64 = 2e-3;
 const PAUSE: f64 = 5e-3;
 /// Of a longer write, in bytes, a turn is too small a part to try for.
 const LONG: f64 = 32768.0;
+/// Lengths up to so many times the shortest can be compared. Of others, as a journal's transactions beside their
+/// commits, the time is no measure; and so many in a row are no load to try with.
+const ALIKE: f64 = 1.5;
+const UNLIKE: u32 = 16;
 /// Writes without a gap before others are tried.
 const PLAIN_WRITES: u32 = 8;
 /// Quick ones among those that there may be on a disk. Fewer than all by far: on flash that takes long now and
@@ -115,6 +119,8 @@ enum Phase {
 struct Plain {
     /// Writes still to be let pass.
     rest: u32,
+    /// The shortest, in bytes, which the others are like.
+    len: f64,
     writes: u32,
     quick: u32,
     took: f64,
@@ -128,6 +134,10 @@ struct Trying {
     plain: f64,
     /// The shortest time from end to end without gain, with its bytes.
     missed: (f64, f64),
+    /// The length of what is tried with, in bytes.
+    len: f64,
+    /// Writes of another length in a row.
+    unlike: u32,
     tries: Vec<Try>,
 }
 
@@ -275,9 +285,16 @@ impl Plain {
             self.rest -= 1;
             return None;
         }
-        if seen.paused > PAUSE {
+        if seen.paused > PAUSE || self.writes > 0 && seen.len > ALIKE * self.len {
             return None;
         }
+        if ALIKE * seen.len < self.len {
+            *self = Plain::default();
+        }
+        self.len = match self.writes {
+            0 => seen.len,
+            _ => seen.len.min(self.len),
+        };
         self.writes += 1;
         self.quick += u32::from(seen.took < QUICK);
         self.took += seen.took;
@@ -297,6 +314,8 @@ impl Plain {
             step: 0,
             plain,
             missed,
+            len: self.len,
+            unlike: 0,
             tries: Vec::with_capacity(TRIES),
         })))
     }
@@ -304,9 +323,11 @@ impl Plain {
 
 impl Trying {
     fn note(&mut self, seen: Try) -> Option<Next> {
-        if seen.len > LONG {
-            return Some(Next::Rest);
+        if seen.len > ALIKE * self.len {
+            self.unlike += 1;
+            return (self.unlike == UNLIKE).then_some(Next::Rest);
         }
+        self.unlike = 0;
         self.tries.push(seen);
         if self.tries.len() < TRIES {
             return None;

@@ -3,16 +3,20 @@
 use super::{Kind, Next, Placing, REST, Try};
 use crate::gaps::Opening;
 
-/// A gap must gain a tenth of what a write takes without one.
-const WORTH: f64 = 0.9;
+/// A gap must gain a fifth of what a write takes without one: it takes room of the log, which is then full sooner.
+const WORTH: f64 = 0.8;
 /// Of so many records one has no gap, for comparison; and once it has gone well for long.
 const CONTROL: u32 = 64;
 const CONTROL_PROVEN: u32 = 512;
 /// Writes in a row that were done earlier than the head could be there, by what is known: then it is wrong.
 const EARLY: u32 = 4;
+/// After so many records of a kind the first has no gap, so that they are compared with their like.
+const FIRST_CONTROL: u32 = 16;
 /// Records with a gap before they are compared, and after how many all went well.
 const JUDGED: u32 = 32;
 const PROVEN: u32 = 1024;
+/// After how many of one kind it is likely that they gain, so that those of the other alone are given up.
+const LIKELY: u32 = 8;
 /// What takes more turns than this was kept up by something else; unless so many do in a row.
 const OUTLIER: f64 = 1.5;
 const LATE: u32 = 8;
@@ -46,6 +50,8 @@ struct Way {
     hits: u32,
     /// What a write took lately without a gap, and with one, in seconds.
     plain: f64,
+    /// Writes without a gap that it was learnt from; before the first it is what others took.
+    controls: u32,
     gapped: f64,
     judged: u32,
     since_control: u32,
@@ -109,9 +115,7 @@ impl Leading {
         let turns = match placing.kind {
             Kind::Led { turns } => turns,
             Kind::Control => {
-                if seen.took < OUTLIER * turn {
-                    way.plain += (seen.took - way.plain) / 4.0;
-                }
+                way.compare(seen, turn, rate);
                 return None;
             }
             // Placed before the turn was known.
@@ -145,19 +149,20 @@ impl Leading {
         }
         way.gapped += (seen.took - way.gapped) / 16.0;
         way.judged = way.judged.saturating_add(1);
-        let gains = way.gapped <= WORTH * way.plain && way.lead < turn;
-        if gains || way.judged < JUDGED && way.lead < turn {
+        let gains = way.gains() && way.lead < turn;
+        let known = way.judged >= JUDGED && way.controls > 0;
+        if gains || !known && way.lead < turn {
             return None;
         }
         self.stop(placing.soon)
     }
 
-    /// Gaps gain nothing for records of one kind; where they gain nothing for those of the other either, that is
-    /// the end of it.
+    /// Gaps gain nothing for records of one kind; unless they do for those of the other, that is the end of it.
     fn stop(&mut self, soon: bool) -> Option<Next> {
         self.ways[usize::from(soon)].stop(self.lead);
         let others = &self.ways[usize::from(!soon)];
-        (others.judged < JUDGED || others.off > 0).then_some(Next::Rest)
+        let go_on = others.off == 0 && others.judged >= LIKELY && others.gains();
+        (!go_on).then_some(Next::Rest)
     }
 
     /// True once it has gone well for long.
@@ -172,14 +177,33 @@ impl Way {
             lead,
             hits: 0,
             plain,
+            controls: 0,
             gapped: plain / 2.0,
             judged: 0,
-            since_control: 0,
+            since_control: CONTROL - FIRST_CONTROL,
             early: 0,
             late: 0,
             off: 0,
             rest: REST.0,
         }
+    }
+
+    /// Learns what a write takes without a gap. What takes far longer than a turn beside its own length was kept
+    /// up by something else.
+    fn compare(&mut self, seen: &Try, turn: f64, rate: f64) {
+        if seen.took > OUTLIER * turn + seen.len / rate {
+            return;
+        }
+        match self.controls {
+            0 => self.plain = seen.took,
+            _ => self.plain += (seen.took - self.plain) / 4.0,
+        }
+        self.controls = self.controls.saturating_add(1);
+    }
+
+    /// True if gaps gain enough, by what was seen so far.
+    fn gains(&self) -> bool {
+        self.gapped <= WORTH * self.plain
     }
 
     fn hit(&mut self, turn: f64) {
