@@ -30,6 +30,8 @@ pub(crate) struct Engine {
     pub(crate) counters: RefCell<Counters>,
     /// Turns of writers that wait for room.
     pub(crate) queue: Rc<RangeLock>,
+    /// Bytes written to the log since a writer let everybody else have a turn.
+    pub(crate) since_turn: Cell<u64>,
     /// Who is being served, and who waits.
     pub(crate) activity: RefCell<Activity>,
     /// What still goes on, while the volume is being closed.
@@ -153,6 +155,7 @@ impl Engine {
             payload: RefCell::new(payload),
             counters: RefCell::new(Counters::new()),
             queue: Rc::default(),
+            since_turn: Cell::new(0),
             service: RefCell::default(),
             doing: RefCell::default(),
             speed: RefCell::new(Speed::new()),
