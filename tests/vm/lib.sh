@@ -218,12 +218,15 @@ recovered() {
     must "$kind: what fsync promised is there" users verify
 }
 
-# alone KIND DEVICE: the data device without us.
+# alone KIND DEVICE [COMMAND…]: the data device without us, where the command succeeds, too.
 alone() {
-    must "$1: the data device alone is in order" check_fs "$1" "$2"
-    must "$1: the data device alone mounts" mount_fs "$2"
-    must "$1: what fsync promised is on the data device alone" users verify
-    must "$1: the data device is let go" umount_fs
+    local kind=$1 disk=$2
+    shift 2
+    must "$kind: the data device alone is in order" check_fs "$kind" "$disk"
+    must "$kind: the data device alone mounts" mount_fs "$disk"
+    must "$kind: what fsync promised is on the data device alone" users verify
+    [ $# -eq 0 ] || must "$kind: and what was acknowledged" "$@"
+    must "$kind: the data device is let go" umount_fs
 }
 
 # --- Block devices that outlive their daemon; the scenario needs fio ---
@@ -344,4 +347,52 @@ unflushed() {
 
 as_written() {
     dd if=/mnt/direct of=/tmp/found bs=4k iflag=direct && cmp /tmp/found /tmp/direct
+}
+
+# taken_up_and_over KIND SECONDS…: nobody has the device; who takes it up is killed while starting, after each
+# of these times; then daemons that are told to go follow each other.
+taken_up_and_over() {
+    local kind=$1 delay
+    shift
+    for delay in "$@"; do
+        check "$kind: one that takes it up is killed after $delay s" kill_starting "$delay"
+    done
+    must "$kind: yet another takes it up" same_device attach
+    must "$kind: the device is busy" within 120 busy
+    must "$kind: the daemon is told to go" detach --hand-over
+    check "$kind: the device waits" within 60 waits
+    must "$kind: who writes waits, too" writes
+    must "$kind: another version takes it up" same_device attach_next
+    must "$kind: and serves" within 120 busy
+    must "$kind: one that waits for the mount is told again to end" told_twice
+    check "$kind: the device waits" within 60 waits
+    must "$kind: who writes waits, too" writes
+    must "$kind: it is taken up once more" same_device attach
+    must "$kind: the device is busy" within 120 busy
+}
+
+# unflushed_is_kept KIND: what a killed daemon had acknowledged and nobody had flushed. With the delay given here it
+# would have stayed in memory, if it were for that.
+unflushed_is_kept() {
+    must "the daemon is told to go" detach --hand-over
+    must "another flushes late" same_device attach v --max-delay 60s
+    must "a file is written past the page cache" unflushed
+    must "the daemon is killed at once" kill_daemon
+    must "another takes it up" same_device attach
+    check "what was acknowledged is there, unflushed" as_written
+    in_order "$1"
+}
+
+# What a killed daemon leaves behind is not taken for something else, while it is mounted at /mnt. Leaves it
+# unmounted, with nobody to serve it.
+leftovers() {
+    must "the daemon is killed" kill_daemon
+    check "in another way it is not served while it is mounted" \
+        refused "mounted on /mnt" forebay attach v --via none
+    check "nor removed" refused "waits for it" forebay remove v
+    check "nor taken up to lose what it acknowledges" \
+        refused "would be lost" forebay attach v --via "$via" --durability flush
+    must "it is taken up" same_device attach
+    must "it unmounts" umount_fs
+    must "the daemon is killed" kill_daemon
 }
