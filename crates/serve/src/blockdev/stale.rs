@@ -14,7 +14,7 @@ use forebay_os::{Mount, mounts};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use super::holders::{Holder, Holders, holders};
+use super::holders::{Holder, Holders, LOOK_EVERY, LOOKS, holders};
 use super::loopdev::{self, Access, Loop};
 use crate::fuse::FSTYPE;
 use crate::volume_file::{directory, file_in};
@@ -183,7 +183,10 @@ fn is_over(name: &str, file: &Path, mounts: &[Mount]) -> bool {
 
 fn clear(name: &str, in_use: InUse, cleaned: &mut Cleaned) -> Result<(), CleanupError> {
     let device = loopdev::node(name);
-    let mut users = holders(name);
+    let mut users = match in_use {
+        InUse::Refuse => lasting_users(name, |users| users.0.is_empty()),
+        InUse::Detach => holders(name),
+    };
     if in_use == InUse::Detach {
         for holder in users.0.iter().rev() {
             if let Holder::Mounted(at) = holder {
@@ -205,15 +208,32 @@ fn clear(name: &str, in_use: InUse, cleaned: &mut Cleaned) -> Result<(), Cleanup
     Loop::open(name, Access::Look)
         .and_then(|dev| dev.clear())
         .map_err(io_error(&device))?;
-    let still = loopdev::backing_file(name).is_some();
-    if still && in_use == InUse::Refuse {
-        return Err(CleanupError::InUse {
-            holders: holders(name),
-            device,
-        });
+    // It is gone with whoever has opened it meanwhile.
+    let is_gone = || loopdev::backing_file(name).is_none();
+    if in_use == InUse::Refuse {
+        let users = lasting_users(name, |_| is_gone());
+        if !is_gone() {
+            return Err(CleanupError::InUse {
+                holders: users,
+                device,
+            });
+        }
     }
     cleaned.loops.push(device);
     Ok(())
+}
+
+/// Who uses a device: looks again for a while, since processes that only look at it let go soon, until somebody
+/// does who will not, or it `is_enough`.
+fn lasting_users(name: &str, is_enough: impl Fn(&Holders) -> bool) -> Holders {
+    for _ in 0..LOOKS {
+        let users = holders(name);
+        if is_enough(&users) || users.are_lasting() {
+            return users;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    holders(name)
 }
 
 fn unmount(dir: &Path, in_use: InUse) -> io::Result<()> {

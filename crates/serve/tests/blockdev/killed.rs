@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use forebay_serve::blockdev::{Cleaned, CleanupError, Holder, InUse, cleanup_stale};
 
@@ -110,6 +111,26 @@ fn leftovers_of_a_killed_server_are_cleared_at_the_next_attach() {
     node.read_exact_at(&mut block, 8 << 20).expect("alive");
     drop(node);
     server.detach().expect("idle");
+}
+
+/// Whoever looks at block devices opens a dead one, too, and lets go of it.
+#[test]
+fn who_merely_looks_at_a_dead_device_is_waited_for() {
+    if !able(&[]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut victim = Victim::start(dir.path());
+    let look = File::open(&victim.node).expect("open");
+    victim.kill();
+    let looks = std::thread::spawn(move || {
+        // sleeps: that it is looked at for a while is what is tested.
+        std::thread::sleep(Duration::from_millis(300));
+        drop(look);
+    });
+    let cleaned = cleanup_stale(dir.path(), NAME, InUse::Refuse).expect("waited");
+    assert_eq!(cleaned.loops, [PathBuf::from(&victim.node)]);
+    looks.join().expect("no panic");
 }
 
 #[test]
