@@ -1,0 +1,35 @@
+//! Where things are on the medium, and when they were written.
+
+use forebay_units::SECTOR_BYTES;
+
+/// A place on the medium, in sectors from where its first segment begins. Below 2^48.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Place(pub u64);
+
+impl Place {
+    /// Places are below this: six bytes on the medium.
+    pub const END: u64 = 1 << 48;
+
+    /// The byte it begins at.
+    pub fn bytes(self) -> u64 {
+        self.0 * SECTOR_BYTES
+    }
+
+    /// The place `sectors` further on.
+    #[must_use]
+    pub fn plus(self, sectors: u64) -> Place {
+        Place(self.0 + sectors)
+    }
+}
+
+/// How much users had written when something happened, in sectors: the clock by which lifetimes are told,
+/// as in SepBIT (section 2.1), where time is what users write and not what a wall clock says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct WriteClock(pub u64);
+
+impl WriteClock {
+    /// Sectors that users wrote since `earlier`; none if that is later.
+    pub fn since(self, earlier: WriteClock) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
