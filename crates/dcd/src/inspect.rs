@@ -120,7 +120,7 @@ pub struct DumpExtent {
 
 async fn superblock(log: &dyn Device) -> Result<(Superblock, Payload), InspectError> {
     let copies = forebay_log::read_superblocks(log).await?;
-    let newest = copies.newest()?;
+    let newest = copies.newest().map_err(OpenError::from)?;
     let payload = Payload::decode(&newest.layer).ok_or(InspectError::NotOurs)?;
     Ok((newest.clone(), payload))
 }
@@ -317,7 +317,7 @@ pub async fn dump(log: Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Result<
         let error = found.as_ref().err().map(ToString::to_string);
         out(DumpItem::Superblock { copy, info, error });
     }
-    let superblock = copies.newest()?.clone();
+    let superblock = copies.newest().map_err(OpenError::from)?.clone();
     forebay_log::fits_device(&superblock, &*log)?;
     let scan =
         forebay_log::scan(&*log, &superblock, &mut |record| out(dump_record(record))).await?;

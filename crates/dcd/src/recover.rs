@@ -318,9 +318,9 @@ fn usable<'a>(
     accept_loss: bool,
 ) -> Result<(&'a Superblock, Payload), AttachError> {
     let superblock = if accept_loss {
-        copies.newest_readable()?
+        copies.newest_readable().map_err(OpenError::from)?
     } else {
-        copies.newest()?
+        copies.newest().map_err(OpenError::from)?
     };
     forebay_log::fits_device(superblock, log)?;
     let payload = Payload::decode(&superblock.layer).ok_or(AttachError::NotOurs)?;

@@ -129,7 +129,7 @@ pub async fn salvage(
 impl Abandoned {
     async fn open(log: Rc<dyn Device>) -> Result<Abandoned, SalvageError> {
         let copies = forebay_log::read_superblocks(&*log).await?;
-        let superblock = copies.newest()?.clone();
+        let superblock = copies.newest().map_err(OpenError::from)?.clone();
         let payload = Payload::decode(&superblock.layer).ok_or(SalvageError::NotOurs)?;
         if !superblock.abandoned {
             return Err(SalvageError::NotAbandoned);

@@ -1,3 +1,5 @@
+use forebay_segments::format::envelope;
+use forebay_segments::{Entry as _, RECORD_ENTRY_BYTES_MAX};
 use forebay_units::{Epoch, LINE_SECTORS, Line, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,6 +8,8 @@ use super::*;
 use crate::ring::RingGeometry;
 
 const SEGMENT_BYTES: u32 = 64 << 20;
+/// Bytes in a summary's body for each record, before its entries.
+const SUMMARY_RECORD_BYTES: usize = 12;
 
 fn volume() -> impl Strategy<Value = VolumeId> {
     any::<[u8; 16]>().prop_map(VolumeId)
@@ -92,6 +96,7 @@ fn record() -> impl Strategy<Value = Record> {
 fn summary() -> impl Strategy<Value = Summary> {
     let listed = (any::<u32>(), any::<bool>(), entries(200)).prop_map(
         |(offset, continues, (entries, payload_bytes))| SummaryRecord {
+            seq: RecordSeq(0),
             offset,
             payload_bytes,
             continues,
@@ -104,8 +109,16 @@ fn summary() -> impl Strategy<Value = Summary> {
         segment: SegmentSeq(n[1]),
         first: RecordSeq(n[2]),
         stable: RecordSeq(n[3]),
-        records,
+        records: numbered(RecordSeq(n[2]), records),
     })
+}
+
+/// The records with the numbers that they have in a summary.
+fn numbered(first: RecordSeq, mut records: Vec<SummaryRecord>) -> Vec<SummaryRecord> {
+    for (n, record) in records.iter_mut().enumerate() {
+        record.seq = first.plus(n as u64);
+    }
+    records
 }
 
 /// Decodes a summary as it is read from a device: its last block says how much more there is.
@@ -277,6 +290,7 @@ fn example_summary(records: usize) -> Summary {
         ..
     } = example_record();
     let listed = SummaryRecord {
+        seq: RecordSeq(0),
         offset,
         payload_bytes,
         continues,
@@ -288,7 +302,7 @@ fn example_summary(records: usize) -> Summary {
         segment: SegmentSeq(3),
         first: RecordSeq(20),
         stable: RecordSeq(19),
-        records: vec![listed; records],
+        records: numbered(RecordSeq(20), vec![listed; records]),
     }
 }
 

@@ -25,7 +25,6 @@
 mod error;
 mod format;
 mod gaps;
-mod ram;
 mod read;
 mod recover;
 mod ring;
@@ -34,7 +33,8 @@ mod state;
 mod superblocks;
 mod write;
 
-pub use error::{LogError, OpenError};
+pub use error::OpenError;
+pub use forebay_segments::{LogError, LogStats, PairError};
 pub use format::{
     Entry, FormatError, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary,
@@ -47,4 +47,4 @@ pub use ring::{Addr, Placed, RingError, RingGeometry};
 pub use scan::{Damage, RecoveredRecord, Scan, scan};
 pub use state::{SEGMENTS_RESERVED, UNSTABLE_SEGMENTS_MAX};
 pub use superblocks::{SuperblockCopies, read_superblocks, rewrite_abandoned};
-pub use write::{Appender, Log, LogOptions, LogStats, Workers};
+pub use write::{Appender, Log, LogOptions, Workers};

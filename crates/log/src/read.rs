@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError};
+use forebay_device::{Buf, BufMut, DeviceError};
+use forebay_segments::{Next, read_summary, walk};
 use forebay_units::{SECTOR_BYTES, SegmentSeq};
 
-use crate::format::{HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary, SummaryRecord};
+use crate::format::{HEADER_BYTES, Ring, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary};
 use crate::ring::{Addr, Placed, RingGeometry, place};
-use crate::scan::{read_summary, walk};
 use crate::write::{Inner, Log};
 
 /// Keeps the segments of a stretch from being reused while it is read.
@@ -58,7 +58,13 @@ impl Log {
     pub async fn read(&self, addr: Addr, sectors: u64) -> Result<Buf, DeviceError> {
         let blocks = self.ring().blocks_around(addr, sectors);
         let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);
-        let buf = self.inner.device.read(blocks.start, buf).await?.freeze();
+        let buf = self
+            .inner
+            .commit
+            .device()
+            .read(blocks.start, buf)
+            .await?
+            .freeze();
         let skip = (addr.bytes() - blocks.start) as usize;
         Ok(buf.slice(skip..skip + (sectors * SECTOR_BYTES) as usize))
     }
@@ -74,14 +80,14 @@ impl Log {
     /// # Errors
     /// The device's.
     pub async fn read_into(&self, addr: Addr, buf: BufMut) -> Result<BufMut, DeviceError> {
-        self.inner.device.read(addr.bytes(), buf).await
+        self.inner.commit.device().read(addr.bytes(), buf).await
     }
 
     /// True if the device gives back anything at all: the superblock, at either place.
     pub async fn answers(&self) -> bool {
         for at in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
             let buf = BufMut::zeroed(HEADER_BYTES);
-            if self.inner.device.read(at, buf).await.is_ok() {
+            if self.inner.commit.device().read(at, buf).await.is_ok() {
                 return true;
             }
         }
@@ -99,19 +105,20 @@ impl Log {
             self.first_record(segment),
             self.first_record(segment.next()),
         );
-        let device = &*self.inner.device;
-        if let Some(summary) = read_summary(device, &ring, volume, segment).await?
+        let (device, at) = (&**self.inner.commit.device(), ring.segment_at(segment));
+        let summary = read_summary::<Ring>(device, at, ring.shape(), volume, segment);
+        if let Some(summary) = summary.await?
             && summary.first == first
             && summary.records.len() as u64 == next.since(first)
         {
             return Ok(Some(place_all(&ring, segment, &summary)));
         }
         let buf = BufMut::zeroed(ring.segment_bytes as usize);
-        let bytes = device.read(ring.segment_at(segment), buf).await?;
+        let bytes = device.read(at, buf).await?;
         let mut placed = Vec::new();
         let mut seen = first;
         // What lies beyond the last of them is left over from another epoch.
-        let records = walk(&bytes, ring.block, volume, segment, first);
+        let records = walk::<Ring>(&bytes, ring.block, volume, segment, Next::Is(first));
         for record in records.take(next.since(first) as usize) {
             place(
                 &ring,
@@ -129,18 +136,9 @@ impl Log {
 
 fn place_all(ring: &RingGeometry, segment: SegmentSeq, summary: &Summary) -> Vec<Placed> {
     let mut placed = Vec::new();
-    for (n, record) in summary.records.iter().enumerate() {
-        let SummaryRecord {
-            offset, entries, ..
-        } = record;
-        place(
-            ring,
-            segment,
-            summary.first.plus(n as u64),
-            *offset,
-            entries,
-            &mut placed,
-        );
+    for record in &summary.records {
+        let (seq, offset) = (record.seq, record.offset);
+        place(ring, segment, seq, offset, &record.entries, &mut placed);
     }
     placed
 }

@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability, Room};
 use forebay_rt::Rt;
+use forebay_segments::write_copies;
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use crate::error::OpenError;
@@ -20,7 +21,6 @@ use crate::format::{HEADER_BYTES, SEGMENTS_AT, Superblock, VolumeId};
 use crate::ring::RingGeometry;
 use crate::scan::{RecoveredRecord, Scan, scan};
 use crate::state::{Resume, State};
-use crate::superblocks::write_superblock;
 use crate::write::{Log, LogOptions, Workers};
 
 /// Makes an empty log on `device`: wipes what other systems would recognise the device by (its first
@@ -53,7 +53,7 @@ pub async fn format_device(
         gaps: false,
         layer,
     };
-    write_superblock(device, &superblock).await
+    write_copies(device, &superblock).await
 }
 
 /// Whether the log that `superblock` describes can lie on this device. To be asked before anything is
@@ -126,7 +126,7 @@ pub async fn open(
     next.gaps &= !next.clean;
     next.clean = false;
     change(&mut next);
-    write_superblock(&*device, &next).await?;
+    write_copies(&*device, &next).await?;
     let resume = Resume {
         epoch: next.epoch,
         tail: next.tail,

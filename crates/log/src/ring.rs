@@ -1,6 +1,7 @@
 //! Where things lie on a log device.
 
 use forebay_device::Geometry;
+use forebay_segments::Shape;
 use forebay_units::{ByteLen, RecordSeq, SECTOR_BYTES, SegmentSeq, round_down, round_up};
 
 use crate::format::{
@@ -106,6 +107,14 @@ impl RingGeometry {
         }
     }
 
+    /// The shape of its segments.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            segment_bytes: self.segment_bytes,
+            block: self.block,
+        }
+    }
+
     /// The segment's place in the ring.
     pub fn slot(&self, segment: SegmentSeq) -> u64 {
         segment.0 % self.segment_count
@@ -124,6 +133,12 @@ impl RingGeometry {
     /// The slot an address lies in.
     pub fn slot_of(&self, addr: Addr) -> u64 {
         (addr.bytes() - SEGMENTS_AT) / u64::from(self.segment_bytes)
+    }
+
+    /// The address at which the segment begins that an address lies in.
+    pub fn addr_of_segment(&self, addr: Addr) -> Addr {
+        let at = SEGMENTS_AT + self.slot_of(addr) * u64::from(self.segment_bytes);
+        Addr(at / SECTOR_BYTES)
     }
 
     /// How far into its segment an address lies, in bytes.

@@ -35,7 +35,6 @@ use crate::state::UNSTABLE_SEGMENTS_MAX;
 use chain::{End, Scanner};
 pub use found::{Damage, RecoveredRecord, Scan};
 use peek::{Peek, peek};
-pub(crate) use peek::{read_summary, walk};
 
 /// Peeks at segments under way at once.
 const PEEKS: usize = 32;

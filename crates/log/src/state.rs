@@ -3,30 +3,22 @@
 //! Plain data and no waiting: `write.rs` does what this decides. Appending is synchronous, so a
 //! write of many pieces is composed in one go and nothing comes between its pieces.
 //!
-//! Invariants:
+//! One segment is filled at a time ([`Builder`]); what is on its way to the device is [`Flight`]'s. Invariants,
+//! beside theirs:
 //! - `tail <= stable_segment <= next_segment`, and `next_segment - tail <= segment_count`.
-//! - A record's bytes change only while it is the open one; closed records are only ever written.
-//! - Space for a segment's summary is kept free from its first record on.
-//! - `stable` only ever names the last record of a whole write (a *group*).
 
 pub(crate) mod copies;
-mod open;
 pub(crate) mod place;
 mod room;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 
-use forebay_device::BufPool;
-use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq, round_up};
+use forebay_segments::{Builder, Closing, Composer, Entry as _, Flight, Job};
+use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq};
 
-use crate::format::{
-    Entry, HEADER_BYTES, RECORD_ENTRY_BYTES_MAX, RangeKind, Record, SUMMARY_RECORD_BYTES,
-    SummaryRecord, VolumeId, summary_len,
-};
-use crate::ram::{Job, RamSegment};
+use crate::format::{Entry, RangeKind, Ring, VolumeId};
 use crate::ring::{Addr, RingGeometry};
-use open::{Open, OpenRecord};
 use place::Placement;
 
 /// Segments that only the engine's own records may use, so that it is never stuck by a full ring.
@@ -34,8 +26,6 @@ pub const SEGMENTS_RESERVED: u64 = 2;
 /// How many segments may lie between the first record that is not known durable and the head.
 /// Recovery looks no further than this past the end of the chain.
 pub const UNSTABLE_SEGMENTS_MAX: u64 = 64;
-/// Memory for segments that are not known durable, in bytes; at least three segments.
-const RAM_BYTES: u64 = 16 << 20;
 /// The most segments that may be written before they are flushed unasked.
 const FLUSH_AFTER_SEGMENTS: u64 = 8;
 
@@ -49,24 +39,15 @@ pub(crate) struct State {
     pub(crate) next_segment: SegmentSeq,
     /// The record that will be opened next.
     pub(crate) next_record: RecordSeq,
-    pub(crate) stable: RecordSeq,
     stable_segment: SegmentSeq,
     /// First record of each segment from the tail on.
     firsts: VecDeque<RecordSeq>,
-    open: Option<Open>,
+    open: Option<Builder<Ring>>,
     /// Where the record goes that is opened next, if not right behind the last.
     placement: Option<Placement>,
     /// Something was appended that no [`State::end_group`] has ended yet.
     group_begun: bool,
-    /// Records past `stable` whose write goes on in the next.
-    continuing: VecDeque<RecordSeq>,
-    ram: VecDeque<RamSegment>,
-    ram_max: usize,
-    memory: BufPool,
-    /// The last record handed to the device.
-    taken: RecordSeq,
-    in_flight: BTreeMap<u64, RecordSeq>,
-    next_job: u64,
+    flight: Flight,
     /// Readers of each slot. As wide as an address: each reader is a value in memory, so this cannot
     /// overflow.
     pins: Vec<usize>,
@@ -85,7 +66,6 @@ pub(crate) struct Resume {
 
 impl State {
     pub(crate) fn new(ring: RingGeometry, volume: VolumeId, resume: Resume) -> State {
-        let segment = u64::from(ring.segment_bytes);
         State {
             ring,
             volume,
@@ -93,19 +73,12 @@ impl State {
             tail: resume.tail,
             next_segment: resume.next_segment,
             next_record: resume.next_record,
-            stable: resume.next_record.prev(),
             stable_segment: resume.next_segment,
             firsts: resume.firsts,
             open: None,
             placement: None,
             group_begun: false,
-            continuing: VecDeque::new(),
-            ram: VecDeque::new(),
-            ram_max: (RAM_BYTES / segment).clamp(3, 128) as usize,
-            memory: BufPool::in_huge_pages(ring.segment_bytes as usize),
-            taken: resume.next_record.prev(),
-            in_flight: BTreeMap::new(),
-            next_job: 0,
+            flight: Flight::new(ring.shape(), resume.next_record.prev(), 0),
             pins: vec![0; ring.segment_count as usize],
         }
     }
@@ -119,10 +92,16 @@ impl State {
             crc,
         };
         let place = self.append(entry, bytes.len() as u32);
-        let ram = self.ram.back_mut().expect("the open segment is in memory");
+        self.fill(place, bytes)
+    }
+
+    /// Copies data to its place in the open segment; says its address.
+    fn fill(&mut self, place: u32, bytes: &[u8]) -> Addr {
+        let seq = self.open.as_ref().expect("a segment is open").seq();
+        let ram = self.flight.segment_mut(seq);
         ram.unfrozen(place..place + bytes.len() as u32)
             .copy_from_slice(bytes);
-        self.ring.addr(ram.seq, place)
+        self.ring.addr(seq, place)
     }
 
     /// Appends a range without data, and says which record holds it.
@@ -147,35 +126,19 @@ impl State {
     fn append(&mut self, entry: Entry, len: u32) -> u32 {
         self.make_room(entry.encoded_len(), len);
         let open = self.open.as_mut().expect("made room");
-        let record = open.record.as_mut().expect("made room");
-        let place = record.end;
-        record.end += len;
-        record.entry_bytes += entry.encoded_len();
-        record.entries.push(entry);
-        record.places.push(if len == 0 { 0 } else { place });
         self.group_begun = true;
-        place
+        open.push(entry, len)
     }
 
     fn make_room(&mut self, entry_bytes: usize, len: u32) {
-        let (block, segment_bytes) = (self.ring.block, self.ring.segment_bytes);
         self.place_next();
         if let Some(open) = &self.open {
-            let fits = |end: u32, body: usize| {
-                let end = round_up(u64::from(end + len), block.into());
-                end + summary_len(body) as u64 <= u64::from(segment_bytes)
-            };
-            if let Some(record) = &open.record {
-                let body = open.body + SUMMARY_RECORD_BYTES + record.entry_bytes + entry_bytes;
-                let header_has_room = record.entry_bytes + entry_bytes <= RECORD_ENTRY_BYTES_MAX;
-                if header_has_room && fits(record.end, body) {
-                    return;
-                }
-                self.close_record();
+            if open.fits_record(entry_bytes, len) {
+                return;
             }
+            self.close_record();
             let open = self.open.as_ref().expect("still open");
-            let body = open.body + SUMMARY_RECORD_BYTES + entry_bytes;
-            if !fits(open.at + HEADER_BYTES as u32, body) {
+            if !open.fits_new_record(entry_bytes, len) {
                 self.seal();
             }
         }
@@ -198,32 +161,13 @@ impl State {
         );
         self.next_segment = seq.next();
         self.firsts.push_back(self.next_record);
-        self.ram.push_back(RamSegment::new(seq, self.memory.take()));
-        let first = self.next_record;
-        self.open = Some(Open {
-            seq,
-            first,
-            records: Vec::new(),
-            body: 0,
-            at: 0,
-            record: None,
-        });
+        self.flight.begin_segment(seq);
+        self.open = Some(Builder::new(seq, self.ring.shape()));
     }
 
     fn open_record(&mut self) {
-        let seq = self.next_record;
-        self.next_record = seq.next();
-        let open = self.open.as_mut().expect("a segment is open");
-        let (offset, end) = (open.at, open.at + HEADER_BYTES as u32);
-        let (entries, places) = (Vec::new(), Vec::new());
-        open.record = Some(OpenRecord {
-            seq,
-            offset,
-            entries,
-            places,
-            entry_bytes: 0,
-            end,
-        });
+        self.next_record = self.next_record.next();
+        self.open.as_mut().expect("a segment is open").open_record();
     }
 
     /// Ends a write: what was appended since the last one ended is applied together or not at all.
@@ -233,13 +177,13 @@ impl State {
 
     /// The record being filled, if one is.
     pub(crate) fn open_record_seq(&self) -> Option<RecordSeq> {
-        Some(self.open.as_ref()?.record.as_ref()?.seq)
+        let open = self.open.as_ref().filter(|open| open.has_open_record());
+        open.map(|_| self.next_record.prev())
     }
 
     /// Bytes in the record being filled.
     pub(crate) fn open_record_bytes(&self) -> u32 {
-        let record = self.open.as_ref().and_then(|open| open.record.as_ref());
-        record.map_or(0, |record| record.end - record.offset)
+        self.open.as_ref().map_or(0, Builder::open_record_bytes)
     }
 
     /// Overwrites a piece that lies, with just this extent, in the record being filled: within one
@@ -248,16 +192,11 @@ impl State {
         let Some(open) = &mut self.open else {
             return false;
         };
-        let Some(record) = &mut open.record else {
-            return false;
-        };
-        let start = self.ring.addr(open.seq, record.offset);
-        if addr < start || addr >= self.ring.addr(open.seq, record.end) {
+        if self.ring.addr(open.seq(), 0) != self.ring.addr_of_segment(addr) {
             return false;
         }
         let place = self.ring.offset_of(addr);
-        // The last entries are the likeliest.
-        let Some(n) = record.places.iter().rposition(|at| *at == place) else {
+        let Some(entry) = open.open_entry_at(place) else {
             return false;
         };
         let replacement = Entry::Data {
@@ -265,15 +204,13 @@ impl State {
             sectors: (bytes.len() as u64 / SECTOR_BYTES) as u8,
             crc,
         };
-        let same_extent = matches!(record.entries[n], Entry::Data { sector: old, .. } if old == sector)
-            && record.entries[n].payload_sectors() == replacement.payload_sectors();
+        let same_extent = matches!(entry, Entry::Data { sector: old, .. } if *old == sector)
+            && entry.payload_sectors() == replacement.payload_sectors();
         if !same_extent {
             return false;
         }
-        record.entries[n] = replacement;
-        let ram = self.ram.back_mut().expect("the open segment is in memory");
-        ram.unfrozen(place..place + bytes.len() as u32)
-            .copy_from_slice(bytes);
+        *entry = replacement;
+        self.fill(place, bytes);
         self.group_begun = true;
         true
     }
@@ -281,134 +218,22 @@ impl State {
     /// Composes the record being filled, if there is one, so that it can be written.
     pub(crate) fn close_record(&mut self) {
         let Some(open) = &mut self.open else { return };
-        let Some(record) = open.record.take() else {
-            return;
-        };
-        let end = round_up(record.end.into(), self.ring.block.into()) as u32;
-        let payload_bytes = end - record.offset - HEADER_BYTES as u32;
-        let header = Record {
+        let closing = Closing {
             volume: self.volume,
             epoch: self.epoch,
-            segment: open.seq,
-            offset: record.offset,
-            seq: record.seq,
-            stable: self.stable,
-            payload_bytes,
+            seq: self.next_record.prev(),
+            stable: self.flight.stable(),
             continues: self.group_begun,
-            entries: record.entries,
         };
-        let ram = self.ram.back_mut().expect("the open segment is in memory");
-        ram.unfrozen(record.offset..record.offset + HEADER_BYTES as u32)
-            .copy_from_slice(&header.encode());
-        ram.unfrozen(record.end..end).fill(0);
-        ram.close(record.offset..end, record.seq, record.seq);
-        if self.group_begun {
-            self.continuing.push_back(record.seq);
-        }
-        open.at = end;
-        open.body += SUMMARY_RECORD_BYTES + record.entry_bytes;
-        open.records.push(SummaryRecord {
-            offset: record.offset,
-            payload_bytes,
-            continues: self.group_begun,
-            entries: header.entries,
-        });
-    }
-
-    /// The next write for the device, oldest first.
-    pub(crate) fn take_job(&mut self) -> Option<(u64, Job)> {
-        let ram = self.ram.iter_mut().find(|ram| ram.has_closed())?;
-        let job = ram.take_job().expect("it has something closed");
-        let id = self.next_job;
-        self.next_job += 1;
-        self.in_flight.insert(id, job.first);
-        self.taken = self.taken.max(job.last);
-        Some((id, job))
-    }
-
-    /// The number that the next job gets.
-    pub(crate) fn next_job(&self) -> u64 {
-        self.next_job
-    }
-
-    pub(crate) fn jobs_in_flight(&self) -> usize {
-        self.in_flight.len()
-    }
-
-    /// True if something composed waits to be written.
-    pub(crate) fn has_jobs(&self) -> bool {
-        self.ram.iter().any(RamSegment::has_closed)
-    }
-
-    /// The device has done a job.
-    pub(crate) fn job_done(&mut self, id: u64, segment: SegmentSeq) {
-        self.in_flight.remove(&id);
-        if let Some(ram) = self.ram.iter_mut().find(|ram| ram.seq == segment) {
-            ram.in_flight -= 1;
-        }
-        self.release_memory();
-    }
-
-    /// Lets go of the segments that are durable. Not of those that are only written: should the
-    /// device's flush fail, what it was for may be gone there, and memory has the only copy.
-    fn release_memory(&mut self) {
-        let durable = |ram: &RamSegment| ram.is_done() && ram.seq < self.stable_segment;
-        while self.ram.front().is_some_and(durable) {
-            self.ram.pop_front();
+        let ram = self.flight.segment_mut(open.seq());
+        if open.close_record(ram, &closing) {
+            self.flight.record_closed(closing.seq, closing.continues);
         }
     }
 
-    /// Every record up to this one is on the device, though perhaps not durable.
-    pub(crate) fn written(&self) -> RecordSeq {
-        self.in_flight
-            .values()
-            .min()
-            .map_or(self.taken, |first| first.prev())
-    }
-
-    /// The newest record that a recovery finds, with all before it and no part of a write, if the device
-    /// loses nothing.
-    pub(crate) fn handed_over(&self) -> RecordSeq {
-        self.group_end(self.written())
-    }
-
-    /// The last record up to `limit` that ends a whole write.
-    pub(crate) fn group_end(&self, limit: RecordSeq) -> RecordSeq {
-        let mut end = limit;
-        for continuing in self.continuing.iter().rev() {
-            if *continuing == end {
-                end = end.prev();
-            }
-        }
-        end.max(self.stable)
-    }
-
-    /// The device's flush has made every record up to `covered` durable.
-    pub(crate) fn set_stable(&mut self, covered: RecordSeq) {
-        self.stable = self.group_end(covered);
-        while self
-            .continuing
-            .front()
-            .is_some_and(|record| *record <= self.stable)
-        {
-            self.continuing.pop_front();
-        }
-        let open = self.open.as_ref().map(|open| open.seq);
-        while self.stable_segment < self.next_segment && Some(self.stable_segment) != open {
-            let next = self.stable_segment.next();
-            let next_first = self.first_record(next);
-            if next_first > self.stable.next() {
-                break;
-            }
-            self.stable_segment = next;
-        }
-        self.release_memory();
-    }
-
-    /// True if so much is written and not known durable that it should be flushed unasked: no more than
-    /// half of what memory may hold, so that there is room to go on meanwhile.
-    pub(crate) fn wants_flush(&self) -> bool {
-        self.unstable_segments() > FLUSH_AFTER_SEGMENTS.min(self.ram_max as u64 / 2)
+    /// Every record up to this one is durable.
+    pub(crate) fn stable(&self) -> RecordSeq {
+        self.flight.stable()
     }
 
     /// The record a segment begins with; for the next segment, the next record.
@@ -419,9 +244,10 @@ impl State {
 
     /// The oldest segment that is still in memory or not known durable.
     pub(crate) fn destage_limit(&self) -> SegmentSeq {
-        self.ram
-            .front()
-            .map_or(self.stable_segment, |ram| ram.seq.min(self.stable_segment))
+        let in_memory = self.flight.oldest();
+        in_memory.map_or(self.stable_segment, |oldest| {
+            oldest.min(self.stable_segment)
+        })
     }
 
     /// Segments no record lies in.
@@ -447,16 +273,15 @@ impl State {
 
     /// The bytes at `addr`, if their segment is still in memory.
     pub(crate) fn in_ram(&self, addr: Addr, sectors: u64) -> Option<&[u8]> {
-        let front = self.ram.front()?.seq;
-        let segment = self.ring.segment_of(addr, front);
-        let ram = self.ram.get(segment.since(front) as usize)?;
+        let segment = self.ring.segment_of(addr, self.flight.oldest()?);
+        let ram = self.flight.segment(segment)?;
         let offset = self.ring.offset_of(addr);
         Some(ram.bytes(offset..offset + (sectors * SECTOR_BYTES) as u32))
     }
 
     /// Bytes of memory that segments take.
     pub(crate) fn ram_bytes(&self) -> u64 {
-        self.ram.len() as u64 * u64::from(self.ring.segment_bytes)
+        self.flight.ram_bytes(self.ring.shape())
     }
 
     pub(crate) fn pin(&mut self, slots: Range<u64>) {
@@ -473,6 +298,55 @@ impl State {
             free |= self.pins[slot as usize] == 0;
         }
         free
+    }
+}
+
+impl Composer for State {
+    fn flight(&self) -> &Flight {
+        &self.flight
+    }
+
+    fn flight_mut(&mut self) -> &mut Flight {
+        &mut self.flight
+    }
+
+    fn segment_at(&self, segment: SegmentSeq) -> u64 {
+        self.ring.segment_at(segment)
+    }
+
+    fn open(&self) -> Option<u64> {
+        self.open_record_seq().map(|record| record.0)
+    }
+
+    fn open_bytes(&self) -> u32 {
+        self.open_record_bytes()
+    }
+
+    fn close(&mut self) -> RecordSeq {
+        self.close_record();
+        self.next_record.prev()
+    }
+
+    /// No more than half of what memory may hold, so that there is room to go on meanwhile.
+    fn wants_flush(&self) -> bool {
+        self.unstable_segments() > FLUSH_AFTER_SEGMENTS.min(self.flight.room_max() as u64 / 2)
+    }
+
+    fn set_stable(&mut self, covered: RecordSeq) {
+        self.flight.set_stable(covered);
+        let open = self.open.as_ref().map(Builder::seq);
+        while self.stable_segment < self.next_segment && Some(self.stable_segment) != open {
+            let next = self.stable_segment.next();
+            let next_first = self.first_record(next);
+            if next_first > self.flight.stable().next() {
+                break;
+            }
+            self.stable_segment = next;
+        }
+    }
+
+    fn take_joining(&mut self, job: &Job, most: usize) -> Option<(u64, Job)> {
+        self.take_behind(job, most)
     }
 }
 

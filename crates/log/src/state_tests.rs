@@ -1,10 +1,10 @@
 use std::collections::BTreeSet;
 
+use forebay_segments::{Next, RECORD_ENTRY_BYTES_MAX, walk};
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::{DATA_ENTRY_BYTES, SEGMENTS_AT, Summary};
-use crate::scan::walk;
+use crate::format::{DATA_ENTRY_BYTES, HEADER_BYTES, Record, SEGMENTS_AT, Summary};
 
 const VOLUME: VolumeId = VolumeId([9; 16]);
 
@@ -108,21 +108,27 @@ impl Rig {
 
     /// Does all the device's work.
     fn drain(&mut self) {
-        while let Some((id, job)) = self.state.take_job() {
+        while let Some((id, job)) = self.state.flight_mut().take_job() {
             let at = self.state.ring.segment_at(job.segment) - SEGMENTS_AT;
             let at = at as usize + job.offset as usize;
             self.ring[at..at + job.buf.len()].copy_from_slice(&job.buf);
-            self.state.job_done(id, job.segment);
+            self.state.flight_mut().job_done(id, job.segment);
         }
+    }
+
+    /// All that is written is durable.
+    fn set_stable(&mut self) {
+        let written = self.state.flight().written();
+        self.state.set_stable(written);
     }
 
     fn flush(&mut self) {
         self.state.close_record();
         self.drain();
-        let before = self.state.stable;
-        self.state.set_stable(self.state.written());
-        assert!(self.state.stable >= before);
-        self.stables.insert(self.state.stable);
+        let before = self.state.stable();
+        self.set_stable();
+        assert!(self.state.stable() >= before);
+        self.stables.insert(self.state.stable());
     }
 
     /// Frees all that may be freed, after a look at it.
@@ -149,7 +155,7 @@ impl Rig {
             (summary.segment, summary.first, first),
             (segment, first, self.seen.next())
         );
-        let records: Vec<Record> = walk(bytes, ring.block, VOLUME, segment, first)
+        let records: Vec<Record> = walk(bytes, ring.block, VOLUME, segment, Next::Is(first))
             .take(summary.records.len())
             .collect();
         assert_eq!(records.len(), summary.records.len());
@@ -186,7 +192,7 @@ impl Rig {
         self.move_tail();
         assert!(self.expected.is_empty());
         assert_eq!(self.state.tail, self.state.next_segment);
-        assert_eq!(self.state.stable, self.state.next_record.prev());
+        assert_eq!(self.state.stable(), self.state.next_record.prev());
     }
 }
 
@@ -347,8 +353,8 @@ fn a_write_that_begins_a_record_does_not_hold_the_one_before_to_itself() {
         rig.write(&[(1, 0, 8)]);
     }
     rig.drain();
-    rig.state.set_stable(rig.state.written());
-    assert_eq!(rig.state.stable, first, "no write is in both records");
+    rig.set_stable();
+    assert_eq!(rig.state.stable(), first, "no write is in both records");
     rig.finish();
 }
 
@@ -357,20 +363,23 @@ fn stable_stops_before_a_write_of_which_a_part_is_not_on_the_device() {
     let mut rig = Rig::new(128, 20, 512);
     rig.write(&[(0, 0, 8)]);
     rig.flush();
-    let before = rig.state.stable;
+    let before = rig.state.stable();
     // Four segments, all of one write.
     let lines: Vec<_> = (0..100).map(|line| (line, 0, 8)).collect();
     rig.write(&lines);
     rig.drain();
-    assert!(rig.state.written() > before);
-    rig.state.set_stable(rig.state.written());
-    assert_eq!(rig.state.stable, before);
-    assert_eq!(rig.state.group_end(rig.state.written()), before);
+    assert!(rig.state.flight().written() > before);
+    rig.set_stable();
+    assert_eq!(rig.state.stable(), before);
+    assert_eq!(
+        rig.state.flight().group_end(rig.state.flight().written()),
+        before
+    );
     assert!(rig.state.destage_limit() <= SegmentSeq(5));
     rig.state.close_record();
     rig.drain();
-    rig.state.set_stable(rig.state.written());
-    assert_eq!(rig.state.stable, rig.state.next_record.prev());
+    rig.set_stable();
+    assert_eq!(rig.state.stable(), rig.state.next_record.prev());
     rig.finish();
 }
 
@@ -431,9 +440,9 @@ fn an_overwrite_belongs_to_its_write_like_any_piece() {
             .append_data(Sector(800), &bytes, crc32c::crc32c(&bytes));
     }
     rig.drain();
-    rig.state.set_stable(rig.state.written());
+    rig.set_stable();
     assert!(
-        rig.state.stable < first.expect("a record"),
+        rig.state.stable() < first.expect("a record"),
         "half of the write is missing"
     );
 }
@@ -525,9 +534,9 @@ fn what_is_in_memory_can_be_read_until_its_segment_is_durable() {
     };
     assert_eq!(in_ram(&rig.state), [Some(true); 2], "being filled");
     rig.state.close_record();
-    let (id, job) = rig.state.take_job().expect("a record");
+    let (id, job) = rig.state.flight_mut().take_job().expect("a record");
     assert_eq!(in_ram(&rig.state), [Some(true); 2], "under way");
-    rig.state.job_done(id, job.segment);
+    rig.state.flight_mut().job_done(id, job.segment);
     rig.write(&[(3, 0, 8)]);
     assert_eq!(in_ram(&rig.state), [Some(true); 2], "beside the next");
     rig.state.seal();
@@ -537,7 +546,7 @@ fn what_is_in_memory_can_be_read_until_its_segment_is_durable() {
         [Some(true); 2],
         "on the device, perhaps"
     );
-    let written = rig.state.written();
+    let written = rig.state.flight().written();
     rig.state.set_stable(written);
     assert_eq!(in_ram(&rig.state), [None; 2], "durable");
 }
@@ -580,7 +589,7 @@ fn near_its_end_a_segment_is_left_and_its_summary_and_the_next_record_are_one_wr
             rig.drain();
         }
     }
-    let (id, summary) = rig.state.take_job().expect("the summary");
+    let (id, summary) = rig.state.flight_mut().take_job().expect("the summary");
     let end = rig.state.ring.segment_at(first) + u64::from(rig.state.ring.segment_bytes);
     let at = rig.state.ring.segment_at(summary.segment) + u64::from(summary.offset);
     assert_eq!((at, at + summary.buf.len() as u64), (begins, end));
@@ -599,7 +608,7 @@ fn near_its_end_a_segment_is_left_and_its_summary_and_the_next_record_are_one_wr
         let at = (rig.state.ring.segment_at(job.segment) - SEGMENTS_AT) as usize;
         let at = at + job.offset as usize;
         rig.ring[at..at + job.buf.len()].copy_from_slice(&job.buf);
-        rig.state.job_done(id, job.segment);
+        rig.state.flight_mut().job_done(id, job.segment);
     }
     rig.finish();
 }

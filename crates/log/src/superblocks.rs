@@ -1,84 +1,29 @@
-//! The two copies of the superblock: finding the one that counts, and keeping both.
+//! Keeping both copies of the superblock while the log is in use, and when it is given up.
 //!
-//! Both copies are written at every change, A first and B when A is durable, so that at any moment
-//! one of them is whole. And both, not in turns: a tail that has moved must be in either one, or the
-//! loss of one copy would bring back a tail whose segments have been reused, or whose data something
-//! newer at home has replaced.
+//! Both copies are written at every change, and not in turns: a tail that has moved must be in either one,
+//! or the loss of one copy would bring back a tail whose segments have been reused, or whose data
+//! something newer at home has replaced.
 //!
 //! A copy whose write failed is in doubt, and is the next to be written: what is overwritten may tear,
 //! and the other may be the only one that is whole.
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_segments::{Copies, LogError, PLACES, read_copies};
 use forebay_units::SegmentSeq;
 
-use crate::error::{LogError, OpenError};
-use crate::format::{FormatError, HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
+use crate::error::OpenError;
+use crate::format::{FormatError, Superblock};
 use crate::write::Log;
 
-/// Where copy A lies, and copy B.
-const PLACES: [u64; 2] = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT];
-
 /// Both copies of a superblock, as found.
-#[derive(Clone, Debug)]
-pub struct SuperblockCopies {
-    /// What lies at [`SUPERBLOCK_A_AT`].
-    pub a: Result<Superblock, FormatError>,
-    /// What lies at [`SUPERBLOCK_B_AT`].
-    pub b: Result<Superblock, FormatError>,
-}
-
-impl SuperblockCopies {
-    /// The copy that counts: the newer of the sound ones. A copy that cannot be read may be the newer;
-    /// one that is damaged was being written when the power went, or has rotted, and does not count.
-    ///
-    /// # Errors
-    /// If there is none, one cannot be read, or the two contradict each other.
-    pub fn newest(&self) -> Result<&Superblock, OpenError> {
-        for (copy, found) in [('A', &self.a), ('B', &self.b)] {
-            if matches!(found, Err(FormatError::Unreadable(_))) {
-                return Err(OpenError::SuperblockUnreadable { copy });
-            }
-        }
-        self.newest_readable()
-    }
-
-    /// As [`SuperblockCopies::newest`], but takes the other copy where one cannot be read.
-    ///
-    /// # Errors
-    /// If there is none, or the two contradict each other.
-    pub fn newest_readable(&self) -> Result<&Superblock, OpenError> {
-        match (&self.a, &self.b) {
-            (Ok(a), Ok(b)) if a.volume != b.volume => Err(OpenError::TwoVolumes {
-                a: a.volume,
-                b: b.volume,
-            }),
-            (Ok(a), Ok(b)) => Ok(if a.generation >= b.generation { a } else { b }),
-            (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
-            (Err(a), Err(b)) => Err(OpenError::NoSuperblock { a: *a, b: *b }),
-        }
-    }
-}
+pub type SuperblockCopies = Copies<Superblock>;
 
 /// Reads both copies of the superblock.
 ///
 /// # Errors
 /// If the device is too short to hold them. What is wrong with a copy stands in its place.
 pub async fn read_superblocks(device: &dyn Device) -> Result<SuperblockCopies, OpenError> {
-    let (have, need) = (device.geometry().len, SUPERBLOCK_B_AT + HEADER_BYTES as u64);
-    if have < HEADER_BYTES as u64 {
-        return Err(OpenError::Truncated { have, need });
-    }
-    let copy = async |at: u64| {
-        if at + HEADER_BYTES as u64 > have {
-            return Err(FormatError::Magic("superblock"));
-        }
-        match device.read(at, BufMut::zeroed(HEADER_BYTES)).await {
-            Ok(bytes) => Superblock::decode(&bytes),
-            Err(_) => Err(FormatError::Unreadable("superblock")),
-        }
-    };
-    let (a, b) = (copy(SUPERBLOCK_A_AT).await, copy(SUPERBLOCK_B_AT).await);
-    Ok(SuperblockCopies { a, b })
+    Ok(read_copies(device).await?)
 }
 
 impl Log {
@@ -99,7 +44,7 @@ impl Log {
         })
         .await?;
         self.state_mut().set_tail(tail);
-        self.inner.progress.notify_all();
+        self.inner.commit.notify();
         Ok(())
     }
 
@@ -118,7 +63,7 @@ impl Log {
         }
         self.write_superblock(change)
             .await
-            .map_err(|error| self.inner.fail(&error.to_string()))
+            .map_err(|error| self.inner.commit.fail(&error.to_string()))
     }
 
     /// Says in the superblock of a log that has failed that it was given up, as far as the device still
@@ -196,7 +141,7 @@ impl Log {
     async fn write_copy(&self, copy: usize, next: &Superblock) -> Result<(), DeviceError> {
         let bytes = BufMut::copy_of(&next.encode()).freeze();
         self.inner.copies.set_whole(copy, false);
-        let device = &*self.inner.device;
+        let device = &**self.inner.commit.device();
         device.write(PLACES[copy], bytes, Durability::Fua).await?;
         self.inner.copies.set_whole(copy, true);
         Ok(())
@@ -216,7 +161,7 @@ impl Log {
             self.write_copy(copy, &next).await?;
         }
         *self.inner.superblock.borrow_mut() = next;
-        self.inner.count(|stats| stats.superblocks += 1);
+        self.inner.commit.count(|stats| stats.superblocks += 1);
         Ok(())
     }
 }
@@ -249,18 +194,6 @@ pub async fn rewrite_abandoned(
     }
     let bytes = BufMut::copy_of(&next.encode()).freeze();
     for at in places {
-        device.write(at, bytes.clone(), Durability::Fua).await?;
-    }
-    Ok(())
-}
-
-/// Writes both copies of a superblock, durably, A first.
-pub(crate) async fn write_superblock(
-    device: &dyn Device,
-    superblock: &Superblock,
-) -> Result<(), DeviceError> {
-    let bytes = BufMut::copy_of(&superblock.encode()).freeze();
-    for at in PLACES {
         device.write(at, bytes.clone(), Durability::Fua).await?;
     }
     Ok(())

@@ -235,6 +235,7 @@ fn a_ranges_kind_is_the_number_on_the_page() {
 
 fn listed(n: u32, entries: Vec<Entry>) -> SummaryRecord {
     SummaryRecord {
+        seq: RecordSeq(0x0337_3635_3433_3231 + u64::from(n) - 1),
         offset: 0x0403_0201 * n,
         payload_bytes: 0x1413_1200 * n,
         continues: n == 2,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_dcd::{AttachError, InspectError, SalvageError};
-use forebay_log::OpenError as LogError;
+use forebay_log::{OpenError as LogError, PairError};
 use forebay_os::OpenError;
 use forebay_units::ByteLen;
 
@@ -163,7 +163,7 @@ fn cause_in_log(error: &LogError) -> Cause {
     match error {
         LogError::Damaged(_) => Cause::Loss,
         LogError::Device(_) => Cause::Device,
-        LogError::NoSuperblock { .. } => Cause::NotFound,
+        LogError::Superblocks(PairError::NoSuperblock { .. }) => Cause::NotFound,
         _ => Cause::Refused,
     }
 }

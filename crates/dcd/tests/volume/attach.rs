@@ -9,7 +9,7 @@ use forebay_dcd::{
     CreateOptions, DumpItem, InspectError, Volume, VolumeId,
 };
 use forebay_device::{BufMut, Device, Durability, Op, RamDevice};
-use forebay_log::{FormatError, OpenError, Superblock};
+use forebay_log::{FormatError, OpenError, PairError, Superblock};
 use forebay_rt::VirtualTime;
 use forebay_sim::disk::Coin;
 use forebay_sim::stamp::stamp;
@@ -288,7 +288,7 @@ fn one_garbage_superblock_is_repaired_and_two_are_refused() {
     broken.log[100] ^= 1;
     broken.log[B_AT..B_AT + 4096].fill(0);
     let error = refused(&broken);
-    let AttachError::Log(OpenError::NoSuperblock { a, b }) = &error else {
+    let AttachError::Log(OpenError::Superblocks(PairError::NoSuperblock { a, b })) = &error else {
         panic!("{error}")
     };
     assert_eq!(*a, FormatError::Checksum("superblock"));
@@ -346,7 +346,10 @@ fn a_log_cut_short_of_another_version_or_of_two_volumes_is_refused() {
     });
     let error = refused(&two);
     assert!(
-        matches!(error, AttachError::Log(OpenError::TwoVolumes { .. })),
+        matches!(
+            error,
+            AttachError::Log(OpenError::Superblocks(PairError::TwoVolumes { .. }))
+        ),
         "{error}"
     );
 }

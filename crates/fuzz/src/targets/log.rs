@@ -196,6 +196,7 @@ fn listed(count: u64, continues: bool) -> SummaryRecord {
     let entries = entries(count);
     let sectors: u64 = entries.iter().map(Entry::payload_sectors).sum();
     SummaryRecord {
+        seq: RecordSeq(0),
         offset: 8192,
         payload_bytes: (sectors * SECTOR_BYTES) as u32,
         continues,
@@ -210,6 +211,7 @@ pub(super) fn record_seeds() -> Vec<(&'static str, Vec<u8>)> {
             payload_bytes,
             continues,
             entries,
+            ..
         } = listed(count, continues);
         let record = Record {
             volume: VolumeId([5; 16]),
@@ -232,7 +234,10 @@ pub(super) fn record_seeds() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 pub(super) fn summary_seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let of = |records: Vec<SummaryRecord>| {
+    let of = |mut records: Vec<SummaryRecord>| {
+        for (n, record) in records.iter_mut().enumerate() {
+            record.seq = RecordSeq(20 + n as u64);
+        }
         let summary = Summary {
             volume: VolumeId([5; 16]),
             epoch: Epoch(2),

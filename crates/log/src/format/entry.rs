@@ -1,8 +1,7 @@
 //! What a record says of the volume, piece by piece.
 
-use forebay_units::{LINE_SECTORS, Line, SECTOR_BYTES, Sector};
-
-use super::envelope::Reader;
+use forebay_segments::format::envelope::Reader;
+use forebay_units::{LINE_SECTORS, Line, Sector};
 
 /// Bytes of a data entry.
 pub(crate) const DATA_ENTRY_BYTES: usize = 10;
@@ -52,14 +51,6 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// Its length in a header or summary, in bytes.
-    pub(crate) fn encoded_len(&self) -> usize {
-        match self {
-            Entry::Data { .. } => DATA_ENTRY_BYTES,
-            Entry::Range { .. } => RANGE_ENTRY_BYTES,
-        }
-    }
-
     /// Sectors of payload it has.
     pub fn payload_sectors(&self) -> u64 {
         match self {
@@ -67,10 +58,30 @@ impl Entry {
             Entry::Range { .. } => 0,
         }
     }
+}
 
-    /// # Panics
-    /// If a number is too large for its field.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+impl forebay_segments::Entry for Entry {
+    const BYTES_MIN: usize = DATA_ENTRY_BYTES;
+
+    fn encoded_len(&self) -> usize {
+        match self {
+            Entry::Data { .. } => DATA_ENTRY_BYTES,
+            Entry::Range { .. } => RANGE_ENTRY_BYTES,
+        }
+    }
+
+    fn payload_sectors(&self) -> u64 {
+        Entry::payload_sectors(self)
+    }
+
+    fn is_sound(&self, data: &[u8]) -> bool {
+        match self {
+            Entry::Data { crc, .. } => crc32c::crc32c(data) == *crc,
+            Entry::Range { .. } => true,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Entry::Data {
                 sector,
@@ -102,7 +113,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn decode(from: &mut Reader<'_>) -> Option<Entry> {
+    fn decode(from: &mut Reader<'_>) -> Option<Entry> {
         let tag = from.take(1)?[0];
         let kind = match (tag >> 6, tag & 0x3f) {
             (0, _) => {
@@ -129,11 +140,4 @@ impl Entry {
             sectors,
         })
     }
-}
-
-/// True if the entries' data has room in the payload, which is in whole sectors.
-pub(super) fn payload_fits(entries: &[Entry], payload_bytes: u32) -> bool {
-    let sectors: u64 = entries.iter().map(Entry::payload_sectors).sum();
-    sectors * SECTOR_BYTES <= u64::from(payload_bytes)
-        && u64::from(payload_bytes).is_multiple_of(SECTOR_BYTES)
 }

@@ -1,16 +1,14 @@
 //! What a log says of itself, and where to begin reading it.
 
+use forebay_segments::format::envelope::{
+    FormatError, HEADER_BYTES, VERSION, VolumeId, begin, finish, open_version,
+};
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
-use super::envelope::{
-    FormatError, HEADER_BYTES, VERSION, VERSION_GAPS, VolumeId, begin, finish, open_version,
-};
-
 const MAGIC: &[u8; 8] = b"FORELOG\x01";
-/// Where superblock A lies, in bytes from the start of the log device.
-pub const SUPERBLOCK_A_AT: u64 = 0;
-/// Where superblock B lies: far from A, so that one scratch does not take both.
-pub const SUPERBLOCK_B_AT: u64 = 512 << 10;
+/// The version of a superblock whose log may have gaps between records: a program that does not know of
+/// them would take the first for the log's end, and so refuses it.
+pub const VERSION_GAPS: u32 = 2;
 /// Where segment 0 begins.
 pub const SEGMENTS_AT: u64 = 1 << 20;
 /// The fewest segments a log may have: the largest atomic write must fit beside a tail that is being
@@ -164,5 +162,23 @@ impl Superblock {
                 .and_then(|ring| ring.checked_add(SEGMENTS_AT))
                 .is_some_and(|end| end <= self.len)
             && self.tail_record.0 > 0
+    }
+}
+
+impl forebay_segments::Superblock for Superblock {
+    fn encode(&self) -> [u8; HEADER_BYTES] {
+        Superblock::encode(self)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
+        Superblock::decode(bytes)
+    }
+
+    fn volume(&self) -> VolumeId {
+        self.volume
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation
     }
 }

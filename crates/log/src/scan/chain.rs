@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 
 use forebay_device::{BufMut, Device, DeviceError};
+use forebay_segments::{Next, header_at, payload_is_sound, walk};
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use super::found::RecoveredRecord;
-use super::peek::{Peek, header_at, payload_is_sound, peek, walk};
-use crate::format::{HEADER_BYTES, Record, Summary, SummaryRecord, Superblock};
+use super::peek::{Peek, peek};
+use crate::format::{HEADER_BYTES, Record, Ring, Summary, SummaryRecord, Superblock};
 use crate::ring::{RingGeometry, place};
 
 /// The records of a segment that are in the chain.
@@ -143,7 +144,7 @@ impl<'a> Scanner<'a> {
         let sound = |(n, listed): &(usize, &SummaryRecord)| {
             let seq = summary.first.plus(*n as u64);
             seq <= self.stable
-                || (header_at(
+                || (header_at::<Ring>(
                     bytes,
                     listed.offset as usize,
                     summary.volume,
@@ -161,7 +162,8 @@ impl<'a> Scanner<'a> {
         let mut records = Vec::new();
         let (mut at, mut epoch) = (0, None);
         let (volume, block) = (self.superblock.volume, self.ring.block);
-        for record in walk(&bytes, block, volume, segment, self.expected) {
+        let next = Next::Is(self.expected);
+        for record in walk::<Ring>(&bytes, block, volume, segment, next) {
             self.stable = self.stable.max(record.stable);
             let certain = record.seq <= self.stable
                 || payload_is_sound(&bytes, record.offset, &record.entries);
@@ -171,6 +173,7 @@ impl<'a> Scanner<'a> {
             }
             epoch = Some(record.epoch);
             let Record {
+                seq,
                 offset,
                 payload_bytes,
                 continues,
@@ -179,6 +182,7 @@ impl<'a> Scanner<'a> {
             } = record;
             at = offset + HEADER_BYTES as u32 + payload_bytes;
             records.push(SummaryRecord {
+                seq,
                 offset,
                 payload_bytes,
                 continues,
@@ -218,7 +222,7 @@ impl<'a> Scanner<'a> {
 
     /// The chain ends within a segment that has been read.
     fn end_within(&self, segment: SegmentSeq, offset: u32, bytes: BufMut) -> End {
-        let header = header_at(&bytes, offset as usize, self.superblock.volume, segment)
+        let header = header_at::<Ring>(&bytes, offset as usize, self.superblock.volume, segment)
             .filter(|record| record.seq == self.expected);
         let payload = header.map_or(0, |record| record.payload_bytes);
         let needed = offset..offset + HEADER_BYTES as u32 + payload;

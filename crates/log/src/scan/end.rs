@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 
 use forebay_device::DeviceError;
+use forebay_segments::header_at;
 use forebay_units::{Sector, SegmentSeq};
 
 use super::chain::{End, Scanner};
 use super::found::{Damage, Scan};
-use super::peek::{Peek, header_at};
+use super::peek::Peek;
 use crate::format::{Entry, HEADER_BYTES, Record, Summary, Superblock};
 use crate::state::UNSTABLE_SEGMENTS_MAX;
 

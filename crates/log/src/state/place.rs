@@ -4,10 +4,11 @@
 //! there ([`crate::gaps`]). Whatever it says, the room that was promised for a write is kept: a gap is left
 //! only where the write would also have room in a segment that is not begun yet.
 
-use crate::format::{HEADER_BYTES, Summary, summary_len};
-use crate::ram::{Job, RamSegment};
-use crate::state::{State, UNSTABLE_SEGMENTS_MAX};
+use forebay_segments::{Job, Sealing};
 use forebay_units::round_up;
+
+use crate::format::HEADER_BYTES;
+use crate::state::{State, UNSTABLE_SEGMENTS_MAX};
 
 /// A gap between the last record and the summary that is cheaper to write than to skip, in bytes.
 const FILL_BYTES: u32 = 64 << 10;
@@ -28,12 +29,12 @@ impl State {
         let between = self
             .open
             .as_ref()
-            .is_some_and(|open| open.record.is_none() && !open.records.is_empty());
+            .is_some_and(|open| !open.has_open_record() && !open.records().is_empty());
         let next_slot = self.ring.slot(self.next_segment);
         between
             && !self.group_begun
             && 2 * self.free_segments() >= self.ring.segment_count
-            && self.ram.len() < self.ram_max
+            && self.flight.room() > 0
             && self.unstable_segments() < UNSTABLE_SEGMENTS_MAX
             && self.pins[next_slot as usize] == 0
     }
@@ -46,7 +47,7 @@ impl State {
     /// Where the next record would begin without a gap, in bytes of the device. None if no segment is open.
     pub(crate) fn next_at(&self) -> Option<u64> {
         let open = self.open.as_ref()?;
-        Some(self.ring.segment_at(open.seq) + u64::from(open.at))
+        Some(self.ring.segment_at(open.seq()) + u64::from(open.at()))
     }
 
     /// Has the next record leave a gap of at least `bytes`; says at which byte of the device the write with
@@ -58,18 +59,18 @@ impl State {
     pub(crate) fn plan_gap(&mut self, bytes: u32) -> u64 {
         let gap = round_up(bytes.into(), self.ring.block.into()) as u32;
         let open = self.open.as_ref().expect("asked whether it may");
-        let like = open.records.last().expect("asked whether it may");
+        let like = open.records().last().expect("asked whether it may");
         let record = HEADER_BYTES as u32 + like.payload_bytes;
-        let end = self.ring.segment_bytes - summary_len(open.body) as u32;
+        let end = open.summary_at();
         // The summary grows by what the next record has, which may take another block.
-        let wanted = u64::from(open.at) + 2 * u64::from(gap) + u64::from(record);
+        let wanted = u64::from(open.at()) + 2 * u64::from(gap) + u64::from(record);
         let stays = wanted + HEADER_BYTES as u64 <= u64::from(end);
         let (placement, begins) = match stays {
-            true => (Placement::Behind(gap), open.at + gap),
+            true => (Placement::Behind(gap), open.at() + gap),
             false => (Placement::NextSegment, end),
         };
         self.placement = Some(placement);
-        self.ring.segment_at(open.seq) + u64::from(begins)
+        self.ring.segment_at(open.seq()) + u64::from(begins)
     }
 
     /// True if the next record goes to the next segment for the sake of a gap.
@@ -79,7 +80,7 @@ impl State {
 
     /// How many writes wait to be taken.
     pub(crate) fn jobs_waiting(&self) -> usize {
-        self.ram.iter().map(RamSegment::closed).sum()
+        self.flight.jobs_waiting()
     }
 
     /// Forgets a gap that no record was opened for.
@@ -97,7 +98,7 @@ impl State {
                     .open
                     .as_mut()
                     .expect("it was asked whether there is one");
-                open.at += gap;
+                open.skip(gap);
             }
         }
     }
@@ -110,41 +111,29 @@ impl State {
     /// Ends the open segment, and fills what is left before its summary if that is at most `fill`.
     fn end_segment(&mut self, fill: u32) {
         self.close_record();
-        let Some(open) = self.open.take_if(|open| !open.records.is_empty()) else {
+        let Some(open) = self.open.take_if(|open| !open.records().is_empty()) else {
             return;
         };
-        let summary = Summary {
+        let end = Sealing {
             volume: self.volume,
             epoch: self.epoch,
-            segment: open.seq,
-            first: open.first,
-            stable: self.stable,
-            records: open.records,
+            stable: self.flight.stable(),
+            fill,
         };
-        let bytes = summary.encode();
-        let at = self.ring.segment_bytes - bytes.len() as u32;
-        assert!(open.at <= at, "space for the summary was kept");
-        let last = self.next_record.prev();
-        let ram = self.ram.back_mut().expect("the open segment is in memory");
-        ram.unfrozen(at..self.ring.segment_bytes)
-            .copy_from_slice(&bytes);
-        let skip = at - open.at > fill;
-        let from = if skip { at } else { open.at };
-        ram.unfrozen(from..at).fill(0);
-        ram.close(from..self.ring.segment_bytes, last, last);
-        ram.sealed = true;
+        let ram = self.flight.segment_mut(open.seq());
+        open.seal(ram, &end);
     }
 
     /// Takes the job behind this one, if the two can be one write of at most `most` bytes: the end of a
     /// segment, and the beginning of the next.
-    pub(crate) fn take_joining(&mut self, job: &Job, most: usize) -> Option<(u64, Job)> {
+    pub(super) fn take_behind(&mut self, job: &Job, most: usize) -> Option<(u64, Job)> {
         let ends = job.offset as usize + job.buf.len() == self.ring.segment_bytes as usize;
         let next = job.segment.next();
         let adjacent = ends && self.ring.slot(next) > 0;
-        let fits = self.ram.iter().find(|ram| ram.has_closed())?;
+        let fits = self.flight.next_waiting()?;
         let begins = fits.first_closed().filter(|bytes| bytes.start == 0)?;
         let len = job.buf.len() + begins.len();
-        let joins = adjacent && fits.seq == next && len <= most;
-        joins.then(|| self.take_job()).flatten()
+        let joins = adjacent && fits.seq() == next && len <= most;
+        joins.then(|| self.flight.take_job()).flatten()
     }
 }

@@ -2,17 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 
-use forebay_device::{Buf, BufMut, Durability};
+use forebay_device::{Device, Durability};
 use forebay_rt::{Event, Instant};
-use forebay_units::{RecordSeq, SegmentSeq};
+use forebay_segments::commit::Write;
+use forebay_segments::{Composer, Watcher};
 
-use super::{Inner, LONE_BYTES};
+use super::Inner;
 use crate::gaps::{Gaps, Opening, Policy, Written};
-use crate::ram::Job;
 use crate::state::State;
 
 /// What is known for the policy.
-pub(super) struct Placing {
+pub(crate) struct Placing {
     policy: RefCell<Policy>,
     /// The last write had the device to itself, and somebody waited for it.
     alone: Cell<bool>,
@@ -23,17 +23,8 @@ pub(super) struct Placing {
     asked: Event,
 }
 
-/// One write of the device: a job, or two that lie side by side.
-pub(super) struct Write {
-    jobs: [Option<(u64, SegmentSeq)>; 2],
-    /// Where on the device, in bytes.
-    pub(super) at: u64,
-    pub(super) buf: Buf,
-    pub(super) last: RecordSeq,
-}
-
 /// A write under way, as it is told to the policy when it is done.
-pub(super) struct Issued {
+pub(crate) struct Issued {
     at: u64,
     len: u64,
     when: Instant,
@@ -65,28 +56,18 @@ impl Placing {
     }
 }
 
-impl Write {
-    pub(super) fn len(&self) -> usize {
-        self.buf.len()
-    }
-
-    pub(super) fn jobs(&self) -> impl Iterator<Item = (u64, SegmentSeq)> + use<> {
-        self.jobs.into_iter().flatten()
-    }
-}
-
 impl Inner {
     /// Says where the record goes that is opened next, where that matters: behind a write for which somebody
     /// waited, in a log that is written by nobody else.
     pub(super) fn place_next(&self, state: &mut State, soon: bool) {
-        let placing = &self.placing;
+        let placing = self.commit.watcher();
         let mut policy = placing.policy.borrow_mut();
         if !policy.wants_gaps() || !state.may_leave_gap() {
             return;
         }
-        let behind = placing.under_way.get() && state.jobs_in_flight() == 1;
-        let quiet = placing.alone.get() && state.jobs_in_flight() == 0;
-        let matters = (behind || quiet) && !state.has_jobs();
+        let behind = placing.under_way.get() && state.flight().jobs_in_flight() == 1;
+        let quiet = placing.alone.get() && state.flight().jobs_in_flight() == 0;
+        let matters = (behind || quiet) && !state.flight().has_jobs();
         let Some(at) = state.next_at().filter(|_| matters || policy.is_for_all()) else {
             return;
         };
@@ -95,7 +76,7 @@ impl Inner {
             return;
         }
         let opening = Opening {
-            now: self.rt.now(),
+            now: self.commit.rt().now(),
             at,
             soon,
             behind,
@@ -105,69 +86,49 @@ impl Inner {
             policy.placed(state.plan_gap(gap));
         }
     }
+}
 
-    /// The write that does this job; with `joining`, and the one behind it, if that lies side by side with it
-    /// and both are short.
-    pub(super) fn write_of(&self, (id, job): (u64, Job), joining: bool) -> Write {
-        let mut state = self.state.borrow_mut();
-        let at = state.ring.segment_at(job.segment) + u64::from(job.offset);
-        let first = Some((id, job.segment));
-        let next = joining
-            .then(|| state.take_joining(&job, LONE_BYTES))
-            .flatten();
-        let Some((id, next)) = next else {
-            return Write {
-                jobs: [first, None],
-                at,
-                buf: job.buf,
-                last: job.last,
-            };
-        };
-        let mut both = BufMut::zeroed(job.buf.len() + next.buf.len());
-        both[..job.buf.len()].copy_from_slice(&job.buf);
-        both[job.buf.len()..].copy_from_slice(&next.buf);
-        Write {
-            jobs: [first, Some((id, next.segment))],
-            at,
-            buf: both.freeze(),
-            last: next.last,
-        }
-    }
+impl Watcher<State> for Placing {
+    type Issued = Issued;
 
-    /// A write is issued; `waited_for` if somebody waits for it, and not only for room.
-    pub(super) fn issued(&self, write: &Write, waited_for: bool) -> Issued {
-        let state = self.state.borrow();
+    fn issued(&self, state: &State, now: Instant, write: &Write, waited_for: bool) -> Issued {
+        let flight = state.flight();
         let own = write.jobs().count();
-        let alone = waited_for && state.jobs_in_flight() == own && !state.has_jobs();
-        self.placing.under_way.set(alone);
+        let alone = waited_for && flight.jobs_in_flight() == own && !flight.has_jobs();
+        self.under_way.set(alone);
         Issued {
             at: write.at,
             len: write.len() as u64,
-            when: self.rt.now(),
-            alone: alone.then_some(state.next_job()),
+            when: now,
+            alone: alone.then_some(flight.next_job()),
         }
     }
 
-    /// It is done.
-    pub(super) fn written(&self, issued: &Issued, durability: Durability) {
-        let placing = &self.placing;
-        let next_job = self.state.borrow().next_job();
+    fn done(
+        &self,
+        state: &State,
+        device: &dyn Device,
+        now: Instant,
+        issued: Issued,
+        durability: Durability,
+    ) {
+        let next_job = state.flight().next_job();
         let alone = issued.alone == Some(next_job);
-        let on_medium = durability == Durability::Fua || !self.device.geometry().volatile;
-        placing.alone.set(alone && on_medium);
+        let on_medium = durability == Durability::Fua || !device.geometry().volatile;
+        self.alone.set(alone && on_medium);
         if issued.alone.is_some() {
-            placing.under_way.set(false);
+            self.under_way.set(false);
         }
         if !on_medium {
             return;
         }
-        let mut policy = placing.policy.borrow_mut();
+        let mut policy = self.policy.borrow_mut();
         let knew = policy.turn().is_some();
         policy.written(&Written {
             at: issued.at,
             len: issued.len,
             issued: issued.when,
-            done: self.rt.now(),
+            done: now,
             alone,
         });
         if let Some(turn) = policy.turn().filter(|_| !knew) {

@@ -7,7 +7,7 @@ use forebay_dcd::{
     Acknowledge, AttachError, AttachOptions, AttachReport, DrainError, Gaps, Mode, Volume,
 };
 use forebay_device::{IoFuture, Op};
-use forebay_log::OpenError;
+use forebay_log::{OpenError, PairError};
 use forebay_sim::Violation;
 use forebay_sim::disk::{Disk, Faults, Image, Request};
 use forebay_sim::exhaustive::{ATOMIC_BYTES, cuts};
@@ -163,7 +163,9 @@ impl Subject for Cache {
             // The superblock of a log that failed takes no writes: a copy of which that is in doubt is
             // written again, and then the other, since one will do. A cut there may tear both, and then
             // nobody believes the log either.
-            AttachError::Log(OpenError::NoSuperblock { .. }) if known.log_failed => {
+            AttachError::Log(OpenError::Superblocks(PairError::NoSuperblock { .. }))
+                if known.log_failed =>
+            {
                 Refused::Holds(medium[Role::Data].to_vec(), None)
             }
             // The rescue had begun to change the ends of the data device: a human has to say that the

@@ -2,23 +2,27 @@
 
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use super::entry::{Entry, payload_fits};
+use super::entry::{Entry, Layout, payload_fits};
 use super::envelope::{
     CRC_AT, FormatError, HEADER_BYTES, Reader, VERSION, VOLUME_AT, VolumeId, begin,
     crc_without_field, preamble, stored_crc,
 };
 use super::record::continues_flag;
 
-const MAGIC: &[u8; 8] = b"FORESUM\x01";
 /// Where the length of the whole summary stands.
 const TOTAL_AT: usize = 72;
 const BODY_AT: usize = 76;
-/// Bytes in a summary's body for each record, before its entries.
-pub(crate) const SUMMARY_RECORD_BYTES: usize = 12;
+/// Bytes in a summary's body for each record, before its entries: its number if it has one, then offset,
+/// length of the payload, how many entries, and flags.
+pub(crate) const fn summary_record_bytes<L: Layout>() -> usize {
+    if L::NUMBERED { 20 } else { 12 }
+}
 
 /// A record as a summary tells of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SummaryRecord {
+pub struct SummaryRecord<L: Layout> {
+    /// Its number.
+    pub seq: RecordSeq,
     /// Where in the segment its header begins, in bytes.
     pub offset: u32,
     /// Bytes of payload, padded to the log's block.
@@ -26,7 +30,7 @@ pub struct SummaryRecord {
     /// As in [`super::Record::continues`].
     pub continues: bool,
     /// What it does, in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<L::Entry>,
 }
 
 /// What lies at the end of a full segment and lists all it holds, so that recovery reads one place.
@@ -34,32 +38,36 @@ pub struct SummaryRecord {
 /// Its last block holds the fixed fields and the first part of the body; a longer body goes on in
 /// the blocks before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Summary {
+pub struct Summary<L: Layout> {
     /// Whose segment this is.
     pub volume: VolumeId,
     /// The epoch of all its records.
     pub epoch: Epoch,
     /// The segment.
     pub segment: SegmentSeq,
-    /// Its first record; the others are numbered on from it.
+    /// Its first record; unless the layout says that they have numbers of their own, the others are numbered
+    /// on from it.
     pub first: RecordSeq,
     /// Every record up to this one was durable when it was composed.
     pub stable: RecordSeq,
     /// The records, in order.
-    pub records: Vec<SummaryRecord>,
+    pub records: Vec<SummaryRecord<L>>,
 }
 
 /// Length in bytes of a summary with a body of `body` bytes.
-pub(crate) fn summary_len(body: usize) -> usize {
+pub fn summary_len(body: usize) -> usize {
     let first = HEADER_BYTES - BODY_AT;
     HEADER_BYTES + body.saturating_sub(first).next_multiple_of(HEADER_BYTES)
 }
 
-impl Summary {
+impl<L: Layout> Summary<L> {
     /// The bytes of the summary, to stand at the very end of the segment.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         for record in &self.records {
+            if L::NUMBERED {
+                body.extend_from_slice(&record.seq.0.to_le_bytes());
+            }
             body.extend_from_slice(&record.offset.to_le_bytes());
             body.extend_from_slice(&record.payload_bytes.to_le_bytes());
             body.extend_from_slice(&(record.entries.len() as u16).to_le_bytes());
@@ -69,7 +77,7 @@ impl Summary {
             }
         }
         let total = summary_len(body.len());
-        let mut last = begin(MAGIC, VERSION, self.volume);
+        let mut last = begin(L::SUMMARY, VERSION, self.volume);
         for n in [self.epoch.0, self.segment.0, self.first.0, self.stable.0] {
             last.extend_from_slice(&n.to_le_bytes());
         }
@@ -89,7 +97,7 @@ impl Summary {
     }
 
     /// Where in the segment the last record ends, in bytes.
-    pub(crate) fn records_end(&self) -> u32 {
+    pub fn records_end(&self) -> u32 {
         let last = self.records.last();
         last.map_or(0, |last| {
             last.offset + HEADER_BYTES as u32 + last.payload_bytes
@@ -103,7 +111,7 @@ impl Summary {
     /// If it is no summary's last block, or names an impossible length.
     pub fn total_len(last: &[u8], segment_bytes: u32) -> Result<usize, FormatError> {
         const WHAT: &str = "summary";
-        let mut from = preamble(last, MAGIC, WHAT)?;
+        let mut from = preamble(last, L::SUMMARY, WHAT)?;
         from.take(TOTAL_AT - VOLUME_AT)
             .ok_or(FormatError::Content(WHAT))?;
         let total = from.uint(4).ok_or(FormatError::Content(WHAT))? as usize;
@@ -121,14 +129,14 @@ impl Summary {
     ///
     /// # Errors
     /// If there is none, of this version, undamaged and consistent in itself.
-    pub fn decode(bytes: &[u8]) -> Result<Summary, FormatError> {
+    pub fn decode(bytes: &[u8]) -> Result<Summary<L>, FormatError> {
         const WHAT: &str = "summary";
         let split = bytes
             .len()
             .checked_sub(HEADER_BYTES)
             .ok_or(FormatError::Magic(WHAT))?;
         let (rest, last) = bytes.split_at(split);
-        let mut from = preamble(last, MAGIC, WHAT)?;
+        let mut from = preamble(last, L::SUMMARY, WHAT)?;
         if crc32c::crc32c_append(crc_without_field(last), rest) != stored_crc(last) {
             return Err(FormatError::Checksum(WHAT));
         }
@@ -145,10 +153,12 @@ impl Summary {
             body.extend_from_slice(rest);
             let mut body = Reader(body.get(..body_len)?);
             let mut records = Vec::new();
-            for _ in 0..count {
-                records.push(body.summary_record()?);
+            for n in 0..count as u64 {
+                records.push(body.summary_record::<L>(first.plus(n))?);
             }
-            (body.0.is_empty() && !records.is_empty()).then_some(Summary {
+            let ascending = records.is_sorted_by(|a: &SummaryRecord<L>, b| a.seq < b.seq);
+            let begins = records.first().is_some_and(|record| record.seq == first);
+            (body.0.is_empty() && begins && ascending).then_some(Summary {
                 volume,
                 epoch,
                 segment,
@@ -162,11 +172,16 @@ impl Summary {
 }
 
 impl Reader<'_> {
-    fn summary_record(&mut self) -> Option<SummaryRecord> {
+    fn summary_record<L: Layout>(&mut self, implied: RecordSeq) -> Option<SummaryRecord<L>> {
+        let seq = match L::NUMBERED {
+            true => RecordSeq(self.counter()?),
+            false => implied,
+        };
         let (offset, payload_bytes) = (self.uint(4)? as u32, self.uint(4)? as u32);
         let (count, continues) = (self.uint(2)? as usize, self.continues()?);
         let entries = self.entries(count)?;
         payload_fits(&entries, payload_bytes).then_some(SummaryRecord {
+            seq,
             offset,
             payload_bytes,
             continues,

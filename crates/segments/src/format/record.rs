@@ -2,19 +2,18 @@
 
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use super::entry::{DATA_ENTRY_BYTES, Entry, payload_fits};
+use super::entry::{Entry, Layout, payload_fits};
 use super::envelope::{FormatError, HEADER_BYTES, Reader, VERSION, VolumeId, begin, finish, open};
 
-const MAGIC: &[u8; 8] = b"FOREREC\x01";
 const ENTRIES_AT: usize = 76;
 /// Bytes of entries that fit one record's header.
-pub(crate) const RECORD_ENTRY_BYTES_MAX: usize = HEADER_BYTES - ENTRIES_AT;
+pub const RECORD_ENTRY_BYTES_MAX: usize = HEADER_BYTES - ENTRIES_AT;
 
 const FLAG_CONTINUES: u16 = 1;
 
 /// The header of a record: what it does to the volume. The payload follows it at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct Record<L: Layout> {
     /// Whose record this is.
     pub volume: VolumeId,
     /// The epoch it was written in.
@@ -33,16 +32,16 @@ pub struct Record {
     /// all.
     pub continues: bool,
     /// What it does, in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<L::Entry>,
 }
 
-impl Record {
+impl<L: Layout> Record<L> {
     /// The bytes of the header.
     ///
     /// # Panics
     /// If there are more entries than fit.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut out = begin(MAGIC, VERSION, self.volume);
+        let mut out = begin(L::RECORD, VERSION, self.volume);
         for n in [self.epoch.0, self.segment.0, self.seq.0, self.stable.0] {
             out.extend_from_slice(&n.to_le_bytes());
         }
@@ -61,9 +60,9 @@ impl Record {
     ///
     /// # Errors
     /// If there is none, of this version, undamaged and consistent in itself.
-    pub fn decode(bytes: &[u8]) -> Result<Record, FormatError> {
+    pub fn decode(bytes: &[u8]) -> Result<Record<L>, FormatError> {
         const WHAT: &str = "record header";
-        let mut from = open(bytes, MAGIC, WHAT)?;
+        let mut from = open(bytes, L::RECORD, WHAT)?;
         let decoded = (|| {
             let volume = from.volume()?;
             let (epoch, segment) = (Epoch(from.counter()?), SegmentSeq(from.counter()?));
@@ -100,13 +99,5 @@ impl Reader<'_> {
             FLAG_CONTINUES => Some(true),
             _ => None,
         }
-    }
-
-    pub(super) fn entries(&mut self, count: usize) -> Option<Vec<Entry>> {
-        let mut entries = Vec::with_capacity(count.min(self.0.len() / DATA_ENTRY_BYTES));
-        for _ in 0..count {
-            entries.push(Entry::decode(self)?);
-        }
-        Some(entries)
     }
 }

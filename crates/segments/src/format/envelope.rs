@@ -2,9 +2,6 @@
 
 /// The format's version. Another version is refused, not guessed at.
 pub const VERSION: u32 = 1;
-/// The version of a superblock whose log may have gaps between records: a program that does not know of
-/// them would take the first for the log's end, and so refuses it.
-pub const VERSION_GAPS: u32 = 2;
 /// Length of a superblock, of a record's header and of a summary's last block, in bytes.
 pub const HEADER_BYTES: usize = 4096;
 
@@ -57,7 +54,8 @@ const VERSION_AT: usize = 8;
 pub(super) const CRC_AT: usize = 12;
 pub(super) const VOLUME_AT: usize = 16;
 
-pub(super) fn begin(magic: &[u8; 8], version: u32, volume: VolumeId) -> Vec<u8> {
+/// The beginning of a structure; its fields come next, then [`finish`].
+pub fn begin(magic: &[u8; 8], version: u32, volume: VolumeId) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES);
     out.extend_from_slice(magic);
     out.extend_from_slice(&version.to_le_bytes());
@@ -66,7 +64,11 @@ pub(super) fn begin(magic: &[u8; 8], version: u32, volume: VolumeId) -> Vec<u8> 
     out
 }
 
-pub(super) fn finish(mut out: Vec<u8>) -> [u8; HEADER_BYTES] {
+/// Fills a structure of one block up with zeroes, and sets its checksum.
+///
+/// # Panics
+/// If it is longer than a block.
+pub fn finish(mut out: Vec<u8>) -> [u8; HEADER_BYTES] {
     out.resize(out.len().max(HEADER_BYTES), 0);
     let mut block: [u8; HEADER_BYTES] = out.try_into().expect("more entries than a header holds");
     let crc = crc32c::crc32c(&block);
@@ -74,7 +76,8 @@ pub(super) fn finish(mut out: Vec<u8>) -> [u8; HEADER_BYTES] {
     block
 }
 
-pub(super) fn stored_crc(block: &[u8]) -> u32 {
+/// The checksum that a structure of one block carries.
+pub fn stored_crc(block: &[u8]) -> u32 {
     u32::from_le_bytes(block[CRC_AT..CRC_AT + 4].try_into().expect("four bytes"))
 }
 
@@ -125,8 +128,11 @@ fn version(
     })
 }
 
-/// As [`preamble`], and checks the checksum of a structure of one block.
-pub(super) fn open<'a>(
+/// What is behind the preamble of a structure of one block, whose magic, version and checksum are right.
+///
+/// # Errors
+/// If they are not.
+pub fn open<'a>(
     bytes: &'a [u8],
     magic: &[u8; 8],
     what: &'static str,
@@ -135,7 +141,10 @@ pub(super) fn open<'a>(
 }
 
 /// As [`open`], of a structure that has versions up to `newest`. Says which this is.
-pub(super) fn open_version<'a>(
+///
+/// # Errors
+/// As there.
+pub fn open_version<'a>(
     bytes: &'a [u8],
     magic: &[u8; 8],
     what: &'static str,
@@ -149,27 +158,30 @@ pub(super) fn open_version<'a>(
 }
 
 /// What is left to decode.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+    /// The next `n` bytes.
+    pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;
         Some(taken)
     }
 
-    pub(super) fn uint(&mut self, bytes: usize) -> Option<u64> {
+    /// An integer of that many bytes, at most eight.
+    pub fn uint(&mut self, bytes: usize) -> Option<u64> {
         let mut wide = [0; 8];
         wide[..bytes].copy_from_slice(self.take(bytes)?);
         Some(u64::from_le_bytes(wide))
     }
 
     /// A number of a segment, record, epoch or generation.
-    pub(super) fn counter(&mut self) -> Option<u64> {
+    pub fn counter(&mut self) -> Option<u64> {
         self.uint(8).filter(|n| *n < COUNTER_END)
     }
 
-    pub(super) fn volume(&mut self) -> Option<VolumeId> {
+    /// A volume's id.
+    pub fn volume(&mut self) -> Option<VolumeId> {
         Some(VolumeId(self.take(16)?.try_into().ok()?))
     }
 }

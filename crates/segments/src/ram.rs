@@ -15,29 +15,34 @@ struct Closed {
 }
 
 /// A write the device is to do.
-pub(crate) struct Job {
-    pub(crate) segment: SegmentSeq,
+pub struct Job {
+    /// Of which segment.
+    pub segment: SegmentSeq,
     /// Where in the segment, in bytes.
-    pub(crate) offset: u32,
-    pub(crate) buf: Buf,
-    /// The records it holds (a part of).
-    pub(crate) first: RecordSeq,
-    pub(crate) last: RecordSeq,
+    pub offset: u32,
+    /// The bytes.
+    pub buf: Buf,
+    /// The first of the records it holds (a part of).
+    pub first: RecordSeq,
+    /// The last of them.
+    pub last: RecordSeq,
 }
 
 /// A segment in memory: a front that is frozen and on its way to the device, and a back that is
 /// still being filled.
-pub(crate) struct RamSegment {
-    pub(crate) seq: SegmentSeq,
+pub struct RamSegment {
+    seq: SegmentSeq,
     frozen: Vec<(u32, Buf)>,
     rest: BufMut,
     rest_at: u32,
     closed: VecDeque<Closed>,
-    pub(crate) in_flight: u32,
-    pub(crate) sealed: bool,
+    in_flight: u32,
+    /// Its last record, once it takes no more.
+    sealed: Option<RecordSeq>,
 }
 
 impl RamSegment {
+    /// An empty one, in memory as long as a segment.
     pub(crate) fn new(seq: SegmentSeq, memory: BufMut) -> RamSegment {
         RamSegment {
             seq,
@@ -46,12 +51,17 @@ impl RamSegment {
             rest_at: 0,
             closed: VecDeque::new(),
             in_flight: 0,
-            sealed: false,
+            sealed: None,
         }
     }
 
+    /// Which segment.
+    pub fn seq(&self) -> SegmentSeq {
+        self.seq
+    }
+
     /// Bytes that are not frozen yet, to change.
-    pub(crate) fn unfrozen(&mut self, range: Range<u32>) -> &mut [u8] {
+    pub fn unfrozen(&mut self, range: Range<u32>) -> &mut [u8] {
         let at = self.rest_at;
         &mut self.rest[(range.start - at) as usize..(range.end - at) as usize]
     }
@@ -60,7 +70,7 @@ impl RamSegment {
     ///
     /// # Panics
     /// If the range was never appended in one piece.
-    pub(crate) fn bytes(&self, range: Range<u32>) -> &[u8] {
+    pub fn bytes(&self, range: Range<u32>) -> &[u8] {
         let within = |at: u32| (range.start - at) as usize..(range.end - at) as usize;
         if range.start >= self.rest_at {
             return &self.rest[within(self.rest_at)];
@@ -92,8 +102,23 @@ impl RamSegment {
     }
 
     /// The next stretch to write, in bytes from the segment's start.
-    pub(crate) fn first_closed(&self) -> Option<Range<u32>> {
+    pub fn first_closed(&self) -> Option<Range<u32>> {
         self.closed.front().map(|closed| closed.bytes.clone())
+    }
+
+    /// The first record of the next stretch to write.
+    pub(crate) fn next_record(&self) -> Option<RecordSeq> {
+        self.closed.front().map(|closed| closed.first)
+    }
+
+    /// Says that nothing is added behind `last` any more.
+    pub(crate) fn seal(&mut self, last: RecordSeq) {
+        self.sealed = Some(last);
+    }
+
+    /// A write of it was done.
+    pub(crate) fn job_done(&mut self) {
+        self.in_flight -= 1;
     }
 
     /// The next stretch to write, frozen.
@@ -117,8 +142,11 @@ impl RamSegment {
         })
     }
 
-    /// True if the device has all of it.
-    pub(crate) fn is_done(&self) -> bool {
-        self.sealed && self.in_flight == 0 && self.closed.is_empty()
+    /// True if the device has all of it, and all its records are durable: those up to `stable` are. Not if it
+    /// is only written: should the device's flush fail, what it was for may be gone there, and memory has
+    /// the only copy.
+    pub(crate) fn is_durable(&self, stable: RecordSeq) -> bool {
+        let ended = self.sealed.is_some_and(|last| last <= stable);
+        ended && self.in_flight == 0 && self.closed.is_empty()
     }
 }

@@ -1,0 +1,250 @@
+//! A segment while it is being filled: its records, the newest of them still open.
+//!
+//! Plain data, beside the segment's bytes in memory ([`RamSegment`]). Invariants:
+//! - A record's bytes change only while it is the open one.
+//! - Room for the segment's summary is kept from its first record on.
+
+use forebay_units::{Epoch, RecordSeq, SegmentSeq};
+
+use crate::format::entry::{Entry, Layout};
+use crate::format::envelope::{HEADER_BYTES, VolumeId};
+use crate::format::record::{RECORD_ENTRY_BYTES_MAX, Record};
+use crate::format::summary::{Summary, SummaryRecord, summary_len, summary_record_bytes};
+use crate::ram::RamSegment;
+use crate::shape::Shape;
+
+/// The record that is being filled.
+struct OpenRecord<L: Layout> {
+    offset: u32,
+    entries: Vec<L::Entry>,
+    /// Where in the segment each entry's data begins; 0 for those without. Parallel to `entries`.
+    places: Vec<u32>,
+    entry_bytes: usize,
+    /// Where the next piece's bytes go.
+    end: u32,
+}
+
+/// What a record says beside what it holds, once it is composed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Closing {
+    /// Whose record it is.
+    pub volume: VolumeId,
+    /// The epoch.
+    pub epoch: Epoch,
+    /// Its number.
+    pub seq: RecordSeq,
+    /// Every record up to this one is durable.
+    pub stable: RecordSeq,
+    /// Its last write goes on in the next record.
+    pub continues: bool,
+}
+
+/// What a segment's summary says beside what the segment holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sealing {
+    /// Whose segment it is.
+    pub volume: VolumeId,
+    /// The epoch.
+    pub epoch: Epoch,
+    /// Every record up to this one is durable.
+    pub stable: RecordSeq,
+    /// What is left before the summary is filled with zeroes if it is at most so many bytes.
+    pub fill: u32,
+}
+
+/// The segment that records are being appended to.
+pub struct Builder<L: Layout> {
+    seq: SegmentSeq,
+    shape: Shape,
+    /// Closed records, as the summary will list them.
+    records: Vec<SummaryRecord<L>>,
+    /// Bytes those take in the summary's body.
+    body: usize,
+    /// Where the next record's header goes.
+    at: u32,
+    record: Option<OpenRecord<L>>,
+}
+
+impl<L: Layout> Builder<L> {
+    /// An empty segment.
+    pub fn new(seq: SegmentSeq, shape: Shape) -> Builder<L> {
+        Builder {
+            seq,
+            shape,
+            records: Vec::new(),
+            body: 0,
+            at: 0,
+            record: None,
+        }
+    }
+
+    /// Which segment this is.
+    pub fn seq(&self) -> SegmentSeq {
+        self.seq
+    }
+
+    /// Where the next record would begin, in bytes from the segment's start.
+    pub fn at(&self) -> u32 {
+        self.at
+    }
+
+    /// Leaves a gap before the next record, in whole blocks. There must be no open record.
+    pub fn skip(&mut self, gap: u32) {
+        debug_assert!(self.record.is_none());
+        self.at += gap;
+    }
+
+    /// Closed records.
+    pub fn records(&self) -> &[SummaryRecord<L>] {
+        &self.records
+    }
+
+    /// True if a record is open.
+    pub fn has_open_record(&self) -> bool {
+        self.record.is_some()
+    }
+
+    /// Bytes in the open record, its header included.
+    pub fn open_record_bytes(&self) -> u32 {
+        let record = self.record.as_ref();
+        record.map_or(0, |record| record.end - record.offset)
+    }
+
+    /// Entries of the open record, oldest first.
+    pub fn open_entries(&self) -> &[L::Entry] {
+        self.record.as_ref().map_or(&[], |record| &record.entries)
+    }
+
+    /// Where the summary would begin if the segment ended now.
+    pub fn summary_at(&self) -> u32 {
+        self.shape.segment_bytes - summary_len(self.body) as u32
+    }
+
+    /// True if an entry that is `entry_bytes` long, with `len` bytes of data, fits the open record.
+    pub fn fits_record(&self, entry_bytes: usize, len: u32) -> bool {
+        let Some(record) = &self.record else {
+            return false;
+        };
+        let body = self.body + summary_record_bytes::<L>() + record.entry_bytes + entry_bytes;
+        let header_has_room = record.entry_bytes + entry_bytes <= RECORD_ENTRY_BYTES_MAX;
+        header_has_room && self.shape.holds(record.end + len, body)
+    }
+
+    /// True if such an entry fits a further record in this segment; none may be open.
+    pub fn fits_new_record(&self, entry_bytes: usize, len: u32) -> bool {
+        let body = self.body + summary_record_bytes::<L>() + entry_bytes;
+        self.shape.holds(Shape::payload_at(self.at) + len, body)
+    }
+
+    /// True if `bytes` of data in at most `entries` entries of up to `entry_bytes_max` surely fit what is
+    /// left, however they are cut into records.
+    pub fn surely_fits(&self, bytes: u64, entries: u64, entry_bytes_max: usize) -> bool {
+        let used = self.record.as_ref().map_or(self.at, |record| record.end);
+        let pending = self.record.as_ref().map_or(0, |record| record.entry_bytes);
+        let entry_bytes = entries as usize * entry_bytes_max;
+        let headers = 2 + (pending + entry_bytes) / (RECORD_ENTRY_BYTES_MAX - entry_bytes_max);
+        let body = self.body + pending + entry_bytes + headers * summary_record_bytes::<L>();
+        let padding = headers as u64 * u64::from(self.shape.block);
+        let need = bytes + (headers * HEADER_BYTES + summary_len(body)) as u64 + padding;
+        u64::from(used) + need <= u64::from(self.shape.segment_bytes)
+    }
+
+    /// Opens a record. None may be open.
+    pub fn open_record(&mut self) {
+        debug_assert!(self.record.is_none());
+        self.record = Some(OpenRecord {
+            offset: self.at,
+            entries: Vec::new(),
+            places: Vec::new(),
+            entry_bytes: 0,
+            end: Shape::payload_at(self.at),
+        });
+    }
+
+    /// Adds an entry with `len` bytes of data to the open record, which has room for it; says where in the
+    /// segment the data goes.
+    ///
+    /// # Panics
+    /// If no record is open.
+    pub fn push(&mut self, entry: L::Entry, len: u32) -> u32 {
+        let record = self.record.as_mut().expect("a record is open");
+        let place = record.end;
+        record.end += len;
+        record.entry_bytes += entry.encoded_len();
+        record.entries.push(entry);
+        record.places.push(if len == 0 { 0 } else { place });
+        place
+    }
+
+    /// The entry of the open record whose data begins at `place` of the segment: the newest are the likeliest.
+    pub fn open_entry_at(&mut self, place: u32) -> Option<&mut L::Entry> {
+        let record = self.record.as_mut()?;
+        if !(record.offset..record.end).contains(&place) {
+            return None;
+        }
+        let n = record.places.iter().rposition(|at| *at == place)?;
+        Some(&mut record.entries[n])
+    }
+
+    /// Composes the open record, so that it can be written. Says whether there was one.
+    pub fn close_record(&mut self, ram: &mut RamSegment, closing: &Closing) -> bool {
+        let Some(record) = self.record.take() else {
+            return false;
+        };
+        let end = self.shape.padded(record.end);
+        let payload = Shape::payload_at(record.offset);
+        let header = Record::<L> {
+            volume: closing.volume,
+            epoch: closing.epoch,
+            segment: self.seq,
+            offset: record.offset,
+            seq: closing.seq,
+            stable: closing.stable,
+            payload_bytes: end - payload,
+            continues: closing.continues,
+            entries: record.entries,
+        };
+        ram.unfrozen(record.offset..payload)
+            .copy_from_slice(&header.encode());
+        ram.unfrozen(record.end..end).fill(0);
+        ram.close(record.offset..end, closing.seq, closing.seq);
+        self.at = end;
+        self.body += summary_record_bytes::<L>() + record.entry_bytes;
+        self.records.push(SummaryRecord {
+            seq: closing.seq,
+            offset: record.offset,
+            payload_bytes: header.payload_bytes,
+            continues: closing.continues,
+            entries: header.entries,
+        });
+        true
+    }
+
+    /// Ends the segment with its summary. There must be a closed record and none open.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn seal(self, ram: &mut RamSegment, end: &Sealing) {
+        debug_assert!(self.record.is_none());
+        let segment_bytes = self.shape.segment_bytes;
+        let first = self.records.first().expect("it holds something").seq;
+        let last = self.records.last().expect("it holds something").seq;
+        let summary = Summary {
+            volume: end.volume,
+            epoch: end.epoch,
+            segment: self.seq,
+            first,
+            stable: end.stable,
+            records: self.records,
+        };
+        let bytes = summary.encode();
+        let at = segment_bytes - bytes.len() as u32;
+        assert!(self.at <= at, "room for the summary was kept");
+        ram.unfrozen(at..segment_bytes).copy_from_slice(&bytes);
+        let skip = at - self.at > end.fill;
+        let from = if skip { at } else { self.at };
+        ram.unfrozen(from..at).fill(0);
+        ram.close(from..segment_bytes, last, last);
+        ram.seal(last);
+    }
+}

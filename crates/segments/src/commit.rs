@@ -1,0 +1,302 @@
+//! Group commit: the waiting around what composes records. Writing them, flushing, failing.
+//!
+//! Four workers, in `commit/workers.rs`. The *pump* keeps a few writes on the device while there are
+//! composed records. The *ticker* composes the open record when it has waited `max_delay`. A *round*,
+//! run while anyone waits for durability, composes, waits for the writes, and flushes the device once
+//! for all of them. *Handing over*, while anyone waits until the device has something, composes as
+//! soon as the device has little to do.
+//!
+//! Invariants:
+//! - When [`Commit::flush`] returns, every record up to its target comes back after any crash.
+//! - When [`Commit::hand_over`] returns, it comes back if nothing is lost but the process.
+//! - After a failed write or flush nothing is acknowledged any more.
+
+mod composer;
+mod workers;
+mod write;
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_device::Device;
+use forebay_rt::{Event, Instant, Listener, Rt, Task};
+use forebay_units::RecordSeq;
+
+pub use composer::{Composer, Watcher};
+use workers::{hand_over, pump, round, ticker};
+pub use write::Write;
+
+/// Writes kept on the device at once: enough that it never waits for us, few enough that records
+/// grow while it works.
+const JOBS_MAX: usize = 4;
+/// A record up to this long, in bytes, that is all there is to make durable is written with FUA. Of a longer
+/// one the flush after it is a small part, and a device may take its time for FUA.
+pub const LONE_BYTES: usize = 64 << 10;
+/// Writes on the device at which the next record leaves at once, if anybody waits for the device to have
+/// it: one is under way while another gathers what comes meanwhile.
+const HAND_OVER_JOBS: usize = 2;
+/// While the device has nothing to do, a record leaves as soon as it is this long, in bytes.
+const EAGER_BYTES: u32 = 256 << 10;
+
+/// The log has failed: an earlier required write or flush did not succeed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the log device failed: {0}")]
+pub struct LogError(pub Arc<str>);
+
+/// What a log has done since it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LogStats {
+    /// Bytes written to segments, headers and padding included.
+    pub bytes_written: u64,
+    /// Device writes those took.
+    pub writes: u64,
+    /// Flushes of the log device.
+    pub flushes: u64,
+    /// Superblock updates.
+    pub superblocks: u64,
+}
+
+/// What composes records, and all that waits for the device because of them.
+pub struct Commit<C: Composer, W: Watcher<C> = ()> {
+    rt: Rt,
+    device: Rc<dyn Device>,
+    max_delay: Duration,
+    composer: RefCell<C>,
+    watcher: W,
+    /// There may be something for the pump to do.
+    work: Event,
+    /// The open record has a time at which it is closed.
+    timed: Event,
+    /// Something was written, became durable, was freed, or failed.
+    progress: Event,
+    /// Something became durable, or the log failed: what those wait for who wait for a flush.
+    durable: Event,
+    /// The device has written something, or the log failed: what those wait for who hand over.
+    written: Event,
+    failed: RefCell<Option<LogError>>,
+    failure: Event,
+    round: Cell<bool>,
+    handing_over: Cell<bool>,
+    /// Writes that are done and that no flush has covered.
+    unflushed: Cell<u64>,
+    /// The open record and when the ticker closes it.
+    deadline: Cell<Option<(u64, Instant)>>,
+    stats: Cell<LogStats>,
+}
+
+/// The pump and the ticker; they stop when this is dropped.
+pub struct CommitWorkers {
+    _tasks: [Task<()>; 2],
+}
+
+impl<C: Composer, W: Watcher<C>> Commit<C, W> {
+    /// What `composer` composes is written to `device`. Appended data waits for `max_delay` at most before it is
+    /// sent there.
+    pub fn new(
+        rt: Rt,
+        device: Rc<dyn Device>,
+        max_delay: Duration,
+        composer: C,
+        watcher: W,
+    ) -> (Rc<Commit<C, W>>, CommitWorkers) {
+        let commit = Rc::new(Commit {
+            rt: rt.clone(),
+            device,
+            max_delay,
+            composer: RefCell::new(composer),
+            watcher,
+            work: Event::new(),
+            timed: Event::new(),
+            progress: Event::new(),
+            durable: Event::new(),
+            written: Event::new(),
+            failed: RefCell::new(None),
+            failure: Event::new(),
+            round: Cell::new(false),
+            handing_over: Cell::new(false),
+            unflushed: Cell::new(0),
+            deadline: Cell::new(None),
+            stats: Cell::default(),
+        });
+        let pump = rt.spawn(pump(Rc::clone(&commit)));
+        let ticker = rt.spawn(ticker(Rc::clone(&commit)));
+        let workers = CommitWorkers {
+            _tasks: [pump, ticker],
+        };
+        (commit, workers)
+    }
+
+    /// The executor that all this runs on.
+    pub fn rt(&self) -> &Rt {
+        &self.rt
+    }
+
+    /// The device that is written to.
+    pub fn device(&self) -> &Rc<dyn Device> {
+        &self.device
+    }
+
+    /// Who looks at the writes.
+    pub fn watcher(&self) -> &W {
+        &self.watcher
+    }
+
+    /// What composes, to look at.
+    pub fn composer(&self) -> Ref<'_, C> {
+        self.composer.borrow()
+    }
+
+    /// What composes, to change. Behind something appended, [`Commit::appended`] is to be called.
+    pub fn composer_mut(&self) -> RefMut<'_, C> {
+        self.composer.borrow_mut()
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> LogStats {
+        self.stats.get()
+    }
+
+    /// Counts something done.
+    pub fn count(&self, add: impl FnOnce(&mut LogStats)) {
+        let mut stats = self.stats.get();
+        add(&mut stats);
+        self.stats.set(stats);
+    }
+
+    /// The failure that is latched, if there is one.
+    pub fn failure(&self) -> Option<LogError> {
+        self.failed.borrow().clone()
+    }
+
+    /// Waits until the log fails, which it may never do.
+    pub async fn failed(&self) -> LogError {
+        self.failure.until(|| self.failure()).await
+    }
+
+    /// Makes everybody who waits for progress look again.
+    pub fn notify(&self) {
+        self.progress.notify_all();
+    }
+
+    /// Resolves at the next change: something written, durable or freed, or the log failed. Take the
+    /// listener before looking.
+    pub fn progress(&self) -> Listener<'_> {
+        self.progress.listen()
+    }
+
+    /// Latches a failure, the first one; says what is latched.
+    pub fn fail(&self, cause: &str) -> LogError {
+        let mut failed = self.failed.borrow_mut();
+        let error = failed.get_or_insert_with(|| {
+            tracing::error!(cause, "the log device failed");
+            LogError(cause.into())
+        });
+        let error = error.clone();
+        drop(failed);
+        self.failure.notify_all();
+        self.durable.notify_all();
+        self.written.notify_all();
+        self.progress.notify_all();
+        error
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.borrow().is_some()
+    }
+
+    /// Makes the pump look for work.
+    pub fn has_work(&self) {
+        self.work.notify_all();
+    }
+
+    /// To be called when something was appended. With `together`, what waits to be written waits for the open
+    /// record, if that is still open.
+    pub fn appended(self: &Rc<Self>, composer: &mut C, together: bool) {
+        if composer.flight().jobs_in_flight() == 0 && composer.open_bytes() >= EAGER_BYTES {
+            composer.close();
+        }
+        let open = composer.open();
+        let timed = self.deadline.get().map(|(record, _)| record);
+        if open.is_some() && open != timed {
+            let at = self.rt.now().plus(self.max_delay);
+            self.deadline.set(open.map(|record| (record, at)));
+            self.timed.notify_all();
+        }
+        // The open record is written when its time has come at the latest, and then what waits for it is, too.
+        let waits = together && open.is_some();
+        let flight = composer.flight();
+        if flight.has_jobs() && flight.jobs_in_flight() < JOBS_MAX && !waits {
+            self.work.notify_all();
+        }
+        if composer.wants_flush() {
+            self.start_round();
+        }
+    }
+
+    /// Returns when every record up to `target` is durable.
+    ///
+    /// # Errors
+    /// If the log has failed.
+    pub async fn flush(self: &Rc<Self>, target: RecordSeq) -> Result<(), LogError> {
+        loop {
+            // Listen before looking, so that nothing is missed.
+            let durable = self.durable.listen();
+            if self.composer().flight().stable() >= target {
+                return Ok(());
+            }
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            self.start_round();
+            durable.await;
+        }
+    }
+
+    /// Returns when the device has every record up to `target`, perhaps only in its cache: a process
+    /// after this one finds them, unless the power goes first.
+    ///
+    /// # Errors
+    /// If the log has failed.
+    pub async fn hand_over(self: &Rc<Self>, target: RecordSeq) -> Result<(), LogError> {
+        loop {
+            let written = self.written.listen();
+            if self.composer().flight().handed_over() >= target {
+                return Ok(());
+            }
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            self.start_hand_over();
+            written.await;
+        }
+    }
+
+    /// Starts a round of making things durable, unless one runs.
+    fn start_round(self: &Rc<Self>) {
+        if !self.round.replace(true) {
+            self.rt.spawn(round(Rc::clone(self))).detach();
+        }
+    }
+
+    fn end_round(self: &Rc<Self>) {
+        self.round.set(false);
+        // Writers may all be waiting for this by now, so that none of them starts the next.
+        let behind = self.composer().wants_flush();
+        if behind && !self.has_failed() {
+            self.start_round();
+        }
+        self.durable.notify_all();
+        self.progress.notify_all();
+    }
+
+    /// Sends off what was appended, unless the device has enough to do. In a task, so that all who
+    /// come at this moment go together.
+    fn start_hand_over(self: &Rc<Self>) {
+        let busy = self.composer().flight().jobs_in_flight() >= HAND_OVER_JOBS;
+        if !busy && !self.handing_over.replace(true) {
+            self.rt.spawn(hand_over(Rc::clone(self))).detach();
+        }
+    }
+}
