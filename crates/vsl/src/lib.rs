@@ -3,7 +3,19 @@
 //!
 //! Data goes to wherever the log is, a map says where it went, and a cleaner makes room. Everything
 //! that is called a place here is on the medium, and everything that is called a sector is in the space.
+//! Sectors are numbers of 64 bits; the very last has no address, so that every range has an end.
+//!
+//! `map.rs` is the place to start, then `format.rs` beside docs/format/vsl.md.
 
+mod extent;
+mod format;
+mod map;
 mod place;
 
+pub use extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
+pub use format::{
+    Child, Content, FormatError, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, LEVELS_MAX, NODE_BYTES, Node,
+    ROOT_BYTES, RootRef, VERSION, VolumeId,
+};
+pub use map::{Completed, Flaw, LoadError, Map, Need, Pins, Shape, Snapshot};
 pub use place::{Place, WriteClock};

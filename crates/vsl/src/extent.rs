@@ -1,0 +1,111 @@
+//! A run of sectors of the space and where it lies on the medium.
+
+use std::ops::Range;
+
+use crate::place::Place;
+
+/// The longest extent that the map keeps as one, in sectors: 14 bits of length.
+pub const EXTENT_SECTORS_MAX: u64 = (1 << 14) - 1;
+/// The longest piece whose checksum can stand in the map, in sectors.
+pub const INLINE_SECTORS_MAX: u64 = 8;
+
+/// How what is read of an extent is checked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Check {
+    /// The extent is one whole piece of up to [`INLINE_SECTORS_MAX`] sectors, exactly as it was written,
+    /// and this is the CRC32C of its data.
+    Inline(u32),
+    /// The checksums stand on the medium, and are found there by place. So parts can be checked, and
+    /// what was joined.
+    Segment,
+    /// Not at all: it was written in place.
+    None,
+}
+
+impl Check {
+    /// For a part of an extent, which is not the whole that a checksum is of.
+    #[must_use]
+    pub fn of_part(self) -> Check {
+        match self {
+            Check::Inline(_) => Check::Segment,
+            other => other,
+        }
+    }
+
+    /// For two extents in one; nothing if one is checked and the other is not.
+    fn joined(self, other: Check) -> Option<Check> {
+        match (self, other) {
+            (Check::None, Check::None) => Some(Check::None),
+            (Check::None, _) | (_, Check::None) => None,
+            _ => Some(Check::Segment),
+        }
+    }
+}
+
+/// A run of sectors of the space that lies in one piece on the medium.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Extent {
+    /// Its first sector in the space.
+    pub sector: u64,
+    /// Its length in sectors, at least 1.
+    pub sectors: u64,
+    /// Where the first sector lies; the others follow.
+    pub place: Place,
+    /// How its data is checked.
+    pub check: Check,
+}
+
+impl Extent {
+    /// The sector behind the last.
+    pub fn end(&self) -> u64 {
+        self.sector + self.sectors
+    }
+
+    /// What of it lies in `range`, if anything. A part of an inline piece is checked on the medium.
+    pub fn part(&self, range: Range<u64>) -> Option<Extent> {
+        let sector = self.sector.max(range.start);
+        let end = self.end().min(range.end);
+        if sector >= end {
+            return None;
+        }
+        let sectors = end - sector;
+        let whole = sectors == self.sectors;
+        Some(Extent {
+            sector,
+            sectors,
+            place: self.place.plus(sector - self.sector),
+            check: if whole {
+                self.check
+            } else {
+                self.check.of_part()
+            },
+        })
+    }
+
+    /// It and `next` in one, if `next` goes on where it ends, in the space and on the medium, and both
+    /// together are not too long.
+    pub(crate) fn joined(&self, next: &Extent) -> Option<Extent> {
+        let sectors = self.sectors + next.sectors;
+        let goes_on = self.end() == next.sector && self.place.plus(self.sectors) == next.place;
+        if !goes_on || sectors > EXTENT_SECTORS_MAX {
+            return None;
+        }
+        let check = self.check.joined(next.check)?;
+        Some(Extent {
+            sectors,
+            check,
+            ..*self
+        })
+    }
+}
+
+/// Sectors of the space that lay at a place until something else was mapped there, or nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Replaced {
+    /// The first sector in the space.
+    pub sector: u64,
+    /// How many.
+    pub sectors: u64,
+    /// Where the first of them lies.
+    pub place: Place,
+}

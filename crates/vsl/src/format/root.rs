@@ -1,0 +1,60 @@
+//! Where a map begins, as a checkpoint keeps it.
+
+use super::envelope::Reader;
+use super::node::{LEVELS_MAX, NODE_SECTORS};
+use crate::place::Place;
+
+/// Length of a root's bytes.
+pub const ROOT_BYTES: usize = 36;
+
+/// The root node of a map on the medium, and what is counted of the whole map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RootRef {
+    /// Where the root node lies.
+    pub place: Place,
+    /// Its level; 0 if it is a leaf.
+    pub level: u8,
+    /// The CRC32C that it carries.
+    pub crc: u32,
+    /// Sectors that are mapped.
+    pub sectors: u64,
+    /// Extents in all leaves.
+    pub entries: u64,
+    /// Nodes, leaves and inner ones.
+    pub nodes: u64,
+}
+
+impl RootRef {
+    /// Its bytes. Whoever keeps them has to guard them with a checksum.
+    pub fn encode(&self) -> [u8; ROOT_BYTES] {
+        let mut out = [0; ROOT_BYTES];
+        out[..6].copy_from_slice(&self.place.0.to_le_bytes()[..6]);
+        out[6] = self.level;
+        out[8..12].copy_from_slice(&self.crc.to_le_bytes());
+        for (at, n) in [(12, self.sectors), (20, self.entries), (28, self.nodes)] {
+            out[at..at + 8].copy_from_slice(&n.to_le_bytes());
+        }
+        out
+    }
+
+    /// The root in `bytes`; nothing if they are none, or contradict themselves.
+    pub fn decode(bytes: &[u8]) -> Option<RootRef> {
+        let mut from = Reader(bytes);
+        let (place, level) = (Place(from.uint(6)?), from.uint(1)? as u8);
+        from.take(1)?;
+        let root = RootRef {
+            place,
+            level,
+            crc: from.uint(4)? as u32,
+            sectors: from.uint(8)?,
+            entries: from.uint(8)?,
+            nodes: from.uint(8)?,
+        };
+        let possible = from.0.is_empty()
+            && place.0 + NODE_SECTORS <= Place::END
+            && level < LEVELS_MAX
+            && (1..=root.sectors).contains(&root.entries)
+            && root.nodes > u64::from(level);
+        possible.then_some(root)
+    }
+}

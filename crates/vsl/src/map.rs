@@ -1,0 +1,408 @@
+//! The map: from sectors of a sparse 64-bit space to places on the medium.
+//!
+//! A B+-tree of extents, copied on write: a node that changes stays in memory until a checkpoint writes
+//! it to another place, and its parents with it, up to a new root. So what the last root reaches is there,
+//! unchanged, until the next root counts. Nodes that are as they are on the medium need not be in memory:
+//! an operation that lacks one says which ([`Need`]), and has changed nothing.
+//!
+//! Invariants:
+//! - An extent lies within the range of its leaf. Extents that continue each other in the space and on the
+//!   medium are one where they meet in a leaf; nodes are no place where more is joined than they have.
+//! - The parents of a node in memory are in memory; those of a changed node are changed.
+//! - No node is empty, but for a leaf whose sectors were pinned when it got empty and would have come to
+//!   belong to one that is not in memory. The tree of a space in which nothing is mapped has no node.
+//!
+//! `path.rs` finds nodes, `leaf.rs` and `nodes.rs` hold them, `balance.rs` splits and joins them, `cache.rs`
+//! brings them in and lets go of them, `checkpoint.rs` has them written, `check.rs` doubts all of it.
+
+mod balance;
+mod cache;
+mod check;
+mod checkpoint;
+mod leaf;
+mod nodes;
+mod path;
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+pub use cache::{LoadError, Pins};
+pub use check::Flaw;
+pub use checkpoint::{Completed, Snapshot};
+pub use path::Need;
+
+use crate::extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
+use crate::format::{INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, NODE_BYTES, RootRef, VolumeId};
+use crate::place::Place;
+use cache::PinTable;
+use leaf::Change;
+use nodes::{Nodes, Slot};
+use path::Path;
+
+/// What the allocator takes for itself of each piece of memory, about, in bytes.
+const ALLOCATION_BYTES: usize = 16;
+/// Where a longer extent is cut: a multiple of 4 KiB, so that its parts begin where pages do.
+const CUT_SECTORS: u64 = EXTENT_SECTORS_MAX & !7;
+
+/// How many entries a node may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Extents in a leaf.
+    pub leaf: usize,
+    /// Children of an inner node.
+    pub inner: usize,
+}
+
+impl Default for Shape {
+    /// As many as there is room for on the medium.
+    fn default() -> Shape {
+        Shape {
+            leaf: LEAF_ENTRIES_MAX,
+            inner: INNER_ENTRIES_MAX,
+        }
+    }
+}
+
+/// The root node.
+#[derive(Clone, Copy)]
+struct Root {
+    slot: Slot,
+    level: u8,
+}
+
+/// What is counted of the whole map.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Totals {
+    sectors: u64,
+    entries: u64,
+    nodes: u64,
+}
+
+/// The map of a space.
+pub struct Map {
+    volume: VolumeId,
+    shape: Shape,
+    root: Option<Root>,
+    nodes: Nodes,
+    totals: Totals,
+    /// One more than at the last freeze; not 0.
+    epoch: u32,
+    /// Nodes that changed in this epoch.
+    changed: usize,
+    /// Whether there is a snapshot.
+    frozen: bool,
+    /// Places of nodes that left the tree since the last freeze.
+    dropped: Vec<Place>,
+    /// Nodes of the snapshot that left the tree since, by their place in it.
+    orphans: Vec<u32>,
+    pins: Rc<RefCell<PinTable>>,
+    /// The hand of the clock that chooses nodes to let go of.
+    hand: usize,
+}
+
+impl Map {
+    /// The map of a space in which nothing is mapped.
+    pub fn new(volume: VolumeId, shape: Shape) -> Map {
+        Map::open(volume, shape, None)
+    }
+
+    /// A map whose nodes are all on the medium: the one that a checkpoint wrote.
+    ///
+    /// # Panics
+    /// If nodes have room for fewer than 4 entries, or more than fit on the medium.
+    pub fn open(volume: VolumeId, shape: Shape, root: Option<RootRef>) -> Map {
+        assert!((4..=LEAF_ENTRIES_MAX).contains(&shape.leaf));
+        assert!((4..=INNER_ENTRIES_MAX).contains(&shape.inner));
+        let totals = root.map_or_else(Totals::default, |root| Totals {
+            sectors: root.sectors,
+            entries: root.entries,
+            nodes: root.nodes,
+        });
+        let root = root.map(|root| Root {
+            slot: Slot::on_medium(root.place, root.crc),
+            level: root.level,
+        });
+        Map {
+            volume,
+            shape,
+            root,
+            nodes: Nodes::new(),
+            totals,
+            epoch: 1,
+            changed: 0,
+            frozen: false,
+            dropped: Vec::new(),
+            orphans: Vec::new(),
+            pins: Rc::default(),
+            hand: 0,
+        }
+    }
+
+    /// Sectors that are mapped.
+    pub fn mapped_sectors(&self) -> u64 {
+        self.totals.sectors
+    }
+
+    /// Extents, in memory and on the medium.
+    pub fn entries(&self) -> u64 {
+        self.totals.entries
+    }
+
+    /// Nodes, in memory and on the medium.
+    pub fn nodes(&self) -> u64 {
+        self.totals.nodes
+    }
+
+    /// Memory that the map takes, in bytes: all that is allocated for its nodes, with the room they have
+    /// and what only a snapshot holds of them any more, but for the snapshot's own list.
+    pub fn memory(&self) -> usize {
+        self.nodes.memory()
+    }
+
+    /// What a checkpoint would write, in bytes, once the one under way is completed.
+    pub fn dirty_bytes(&self) -> u64 {
+        (self.changed * NODE_BYTES) as u64
+    }
+
+    /// Puts what is mapped of `range` behind `found`, in order, clipped to the range. Entries that continue
+    /// each other are not joined.
+    ///
+    /// # Errors
+    /// [`Need`] if a node is not in memory; `found` is as it was.
+    pub fn get(&self, range: Range<u64>, found: &mut Vec<Extent>) -> Result<(), Need> {
+        let (before, mut at) = (found.len(), range.start);
+        while at < range.end {
+            let path = match self.find(at, 0) {
+                Ok(Some(path)) => path,
+                Ok(None) => break,
+                Err(need) => {
+                    found.truncate(before);
+                    return Err(need);
+                }
+            };
+            found.extend(self.nodes.leaf(path.leaf()).parts(at..range.end));
+            at = path.range.end;
+        }
+        Ok(())
+    }
+
+    /// The first run of mapped sectors in `range`, wherever they lie. It may go on behind the run that is
+    /// returned, where another leaf begins.
+    ///
+    /// # Errors
+    /// [`Need`] if a node is not in memory.
+    pub fn next_mapped(&self, range: Range<u64>) -> Result<Option<Range<u64>>, Need> {
+        let mut at = range.start;
+        while at < range.end {
+            let Some(path) = self.find(at, 0)? else {
+                return Ok(None);
+            };
+            let mut parts = self.nodes.leaf(path.leaf()).parts(at..range.end);
+            if let Some(first) = parts.next() {
+                let run = parts.try_fold(first.end(), |end, part| match part.sector == end {
+                    true => Ok(part.end()),
+                    false => Err(end),
+                });
+                let (Ok(end) | Err(end)) = run;
+                return Ok(Some(first.sector..end));
+            }
+            at = path.range.end;
+        }
+        Ok(None)
+    }
+
+    /// Maps `extent`. What was mapped there until now is put behind `replaced`, in order.
+    ///
+    /// # Errors
+    /// [`Need`] if a node is not in memory; nothing is changed.
+    ///
+    /// # Panics
+    /// If the extent is empty, reaches past the last sector or the last place, or is inline and longer
+    /// than [`INLINE_SECTORS_MAX`].
+    pub fn set(&mut self, extent: Extent, replaced: &mut Vec<Replaced>) -> Result<(), Need> {
+        demand_possible(&extent);
+        if let Some(path) = self.find(extent.sector, 0)? {
+            let inside = extent.end() <= path.range.end && extent.sectors <= EXTENT_SECTORS_MAX;
+            if inside && self.put(&path, extent, replaced) {
+                return Ok(());
+            }
+        }
+        self.in_memory(extent.sector..extent.end())?;
+        self.put_all(extent, replaced);
+        Ok(())
+    }
+
+    /// Unmaps `range`. What was mapped there until now is put behind `replaced`, in order.
+    ///
+    /// # Errors
+    /// [`Need`] if a node is not in memory; nothing is changed.
+    pub fn clear(&mut self, range: Range<u64>, replaced: &mut Vec<Replaced>) -> Result<(), Need> {
+        self.in_memory(range.clone())?;
+        let mut at = range.start;
+        while at < range.end {
+            let Some(path) = self.present(at) else {
+                break;
+            };
+            let end = range.end.min(path.range.end);
+            let change = Change::clear(self.nodes.leaf(path.leaf()), at..end);
+            if change.is_nothing() || self.make(&path, &change, 0, replaced) {
+                at = end;
+            } else {
+                self.split_for(&path, &change, at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps to `to` and on what of the extent's sectors is mapped to `from` and on, sector by sector, and
+    /// leaves the rest alone: for data that was moved while others may have written. Puts what was so
+    /// mapped until now behind `moved`, in order.
+    ///
+    /// # Errors
+    /// [`Need`] if a node is not in memory; nothing is changed.
+    ///
+    /// # Panics
+    /// As [`Map::set`].
+    pub fn replace_if(
+        &mut self,
+        from: Place,
+        to: Extent,
+        moved: &mut Vec<Replaced>,
+    ) -> Result<(), Need> {
+        demand_possible(&to);
+        let mut mapped = Vec::new();
+        self.get(to.sector..to.end(), &mut mapped)?;
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for part in mapped {
+            if part.place.0 != from.0 + (part.sector - to.sector) {
+                continue;
+            }
+            match runs.last_mut() {
+                Some(run) if run.end == part.sector => run.end = part.end(),
+                _ => runs.push(part.sector..part.end()),
+            }
+        }
+        for run in runs {
+            let part = to.part(run).expect("it is within the extent");
+            self.set(part, moved)?;
+        }
+        Ok(())
+    }
+
+    /// Whether all leaves of `range` are in memory.
+    fn in_memory(&self, range: Range<u64>) -> Result<(), Need> {
+        let mut at = range.start;
+        while at < range.end {
+            let Some(path) = self.find(at, 0)? else {
+                break;
+            };
+            at = path.range.end;
+        }
+        Ok(())
+    }
+
+    /// The way to the leaf of a sector, which is in memory if there is one.
+    fn present(&self, sector: u64) -> Option<Path> {
+        self.find(sector, 0).expect("it was found in memory before")
+    }
+
+    /// Maps an extent of any length whose leaves are in memory. None of these gets empty in between, so
+    /// that none of their sectors comes to belong to a leaf that is not in memory.
+    fn put_all(&mut self, extent: Extent, replaced: &mut Vec<Replaced>) {
+        let mut at = extent.sector;
+        while at < extent.end() {
+            let Some(path) = self.present(at) else {
+                self.plant();
+                continue;
+            };
+            let end = path.range.end.min(at.saturating_add(CUT_SECTORS));
+            let part = extent.part(at..end).expect("the leaf covers its sector");
+            if self.put(&path, part, replaced) {
+                at = part.end();
+            } else {
+                let change = Change::set(self.nodes.leaf(path.leaf()), part);
+                self.split_for(&path, &change, at);
+            }
+        }
+    }
+
+    /// Maps an extent that lies within the leaf at the path's end. Says no, and does nothing, if the leaf
+    /// has no room.
+    fn put(&mut self, path: &Path, extent: Extent, replaced: &mut Vec<Replaced>) -> bool {
+        let change = Change::set(self.nodes.leaf(path.leaf()), extent);
+        self.make(path, &change, extent.sectors, replaced)
+    }
+
+    /// Makes a change in the leaf at the path's end, by which so many sectors are mapped. Says no, and does
+    /// nothing, if the leaf has no room.
+    fn make(
+        &mut self,
+        path: &Path,
+        change: &Change,
+        sectors: u64,
+        replaced: &mut Vec<Replaced>,
+    ) -> bool {
+        let leaf = self.nodes.leaf(path.leaf());
+        let (going, coming) = change.entries();
+        let len = leaf.len() - going + coming;
+        let base = leaf.base_with(change);
+        let Some(base) = base.filter(|_| len <= self.shape.leaf) else {
+            return false;
+        };
+        let before = replaced.len();
+        replaced.extend(change.replaced(leaf));
+        let gone: u64 = replaced[before..].iter().map(|old| old.sectors).sum();
+        // A root may have lied about them, so no sum of theirs is taken for granted.
+        let totals = &mut self.totals;
+        totals.sectors = totals.sectors.saturating_sub(gone).saturating_add(sectors);
+        totals.entries = totals.entries.saturating_sub(going as u64);
+        totals.entries = totals.entries.saturating_add(coming as u64);
+        self.mark(path);
+        let apply = |leaf: &mut leaf::Leaf| leaf.apply(change, base);
+        self.nodes.edit_leaf(path.leaf(), apply);
+        if coming < going {
+            self.settle(path);
+        }
+        true
+    }
+
+    /// The nodes on the path are changed in this epoch.
+    fn mark(&mut self, path: &Path) {
+        for step in path.steps().iter().rev() {
+            if !self.mark_node(step.id) {
+                break;
+            }
+        }
+    }
+
+    /// Says whether that is news.
+    fn mark_node(&mut self, id: nodes::NodeId) -> bool {
+        let news = self.nodes.get(id).epoch != self.epoch;
+        if news {
+            self.nodes.set_epoch(id, self.epoch);
+            self.changed += 1;
+        }
+        news
+    }
+}
+
+fn demand_possible(extent: &Extent) {
+    let end = extent.sector.checked_add(extent.sectors);
+    assert!(extent.sectors > 0 && end.is_some(), "{extent:?}");
+    let room = Place::END.checked_sub(extent.place.0);
+    assert!(room >= Some(extent.sectors), "{extent:?}");
+    let inline = matches!(extent.check, Check::Inline(_));
+    assert!(
+        !inline || extent.sectors <= INLINE_SECTORS_MAX,
+        "{extent:?}"
+    );
+}
+
+#[cfg(test)]
+#[path = "map_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "map_model_tests.rs"]
+mod model_tests;

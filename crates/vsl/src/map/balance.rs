@@ -1,0 +1,275 @@
+//! How nodes are split when they are full, and joined or dropped when they are not worth a block.
+
+use std::rc::Rc;
+
+use super::leaf::{Change, End, Leaf};
+use super::nodes::{Body, Inner, Node, NodeId, Slot};
+use super::path::{Path, Step};
+use super::{Map, Root};
+use crate::extent::Extent;
+use crate::format::LEVELS_MAX;
+
+impl Map {
+    /// A first leaf, with nothing in it yet.
+    pub(super) fn plant(&mut self) {
+        let leaf = Leaf::of(&[], 0).expect("nothing fits anywhere");
+        let slot = self.grown(Body::Leaf(leaf), 0);
+        self.root = Some(Root { slot, level: 0 });
+    }
+
+    /// A node that was not there before.
+    fn grown(&mut self, body: Body, level: u8) -> Slot {
+        self.changed += 1;
+        self.totals.nodes = self.totals.nodes.saturating_add(1);
+        Slot::in_memory(self.nodes.add(Node::new(body, level, self.epoch)))
+    }
+
+    /// Splits the leaf at the path's end, which has no room for `change`, that begins at `sector`. Where
+    /// the change goes behind all there is, as when a space is filled from front to back, it gets a new
+    /// leaf and this one stays full.
+    pub(super) fn split_for(&mut self, path: &Path, change: &Change, sector: u64) {
+        let leaf = self.nodes.leaf(path.leaf());
+        let (going, coming) = change.entries();
+        let is_full = leaf.len() - going + coming > self.shape.leaf;
+        let (at, first) = match change.is_at_end(leaf) {
+            Some(End::Last) => (leaf.len(), sector),
+            Some(End::First) if !is_full => (0, leaf.key(0)),
+            _ => (leaf.len() / 2, leaf.key(leaf.len() / 2)),
+        };
+        self.mark(path);
+        let right = self.nodes.edit_leaf(path.leaf(), |leaf| leaf.split_off(at));
+        let slot = self.grown(Body::Leaf(right), 0);
+        self.insert_child(path.steps(), first, slot);
+    }
+
+    /// Hangs a node behind the one at the end of `steps`, which it was a part of.
+    fn insert_child(&mut self, steps: &[Step], first: u64, slot: Slot) {
+        let (_, above) = steps.split_last().expect("a way to some node");
+        let Some(parent) = above.last() else {
+            return self.grow(first, slot);
+        };
+        let (at, most) = (parent.child() + 1, self.shape.inner);
+        let start = self.start(above);
+        let right = self.nodes.edit_inner(parent.id, |inner| {
+            inner.keys[0] = start;
+            inner.insert(at, first, slot);
+            let len = inner.len();
+            let cut = if at + 1 == len { at } else { len / 2 };
+            (len > most).then(|| inner.split_off(cut))
+        });
+        if let Some(right) = right {
+            let (first, level) = (right.keys[0], self.nodes.get(parent.id).level);
+            let slot = self.grown(Body::Inner(Rc::new(right)), level);
+            self.insert_child(above, first, slot);
+        }
+    }
+
+    /// The first sector that the last one of `steps` covers. The first key of a node may be behind it, since
+    /// the node may have come to cover more while it was not in memory.
+    fn start(&self, steps: &[Step]) -> u64 {
+        let above = steps.iter().rev().skip(1);
+        let start = above
+            .filter(|step| step.child > 0)
+            .map(|step| self.nodes.inner(step.id).keys[step.child()]);
+        start.into_iter().next().unwrap_or(0)
+    }
+
+    /// A new root above the old one and the node beside it.
+    fn grow(&mut self, first: u64, slot: Slot) {
+        let old = self.root.expect("a root was split");
+        let level = old.level + 1;
+        assert!(level < LEVELS_MAX, "a map of {level} levels");
+        let mut inner = Inner::default();
+        inner.insert(0, 0, old.slot);
+        inner.insert(1, first, slot);
+        let slot = self.grown(Body::Inner(Rc::new(inner)), level);
+        self.root = Some(Root { slot, level });
+    }
+
+    /// The leaf at the path's end has fewer entries than before: drops nodes that got empty, and has those
+    /// with few share a block with a neighbour, as far as that is in memory. The nodes on the path are
+    /// marked as changed already.
+    pub(super) fn settle(&mut self, path: &Path) {
+        let is_empty = self.nodes.leaf(path.leaf()).len() == 0;
+        if is_empty && self.pinned(&path.range) && !self.has_heir(path.steps()) {
+            return;
+        }
+        for depth in (1..path.steps().len()).rev() {
+            let above = &path.steps()[..depth];
+            let (parent, id) = (path.steps()[depth - 1], path.steps()[depth].id);
+            let node = self.nodes.get(id);
+            let len = node.body.len();
+            if len == 0 {
+                let child = parent.child();
+                let slot = self
+                    .nodes
+                    .edit_inner(parent.id, |inner| inner.remove(child));
+                self.forget(slot);
+            } else if len >= self.room(node.level) / 3 || !self.share(above) {
+                return;
+            }
+        }
+        self.settle_root();
+    }
+
+    /// Whether the leaf to which the sectors of the last one of `steps` would go if that was dropped is in
+    /// memory. If there is none left, no node is needed for them.
+    fn has_heir(&self, steps: &[Step]) -> bool {
+        let above = steps.iter().rev().skip(1);
+        let mut brothers = above.filter(|step| self.nodes.inner(step.id).len() > 1);
+        let Some(parent) = brothers.next() else {
+            return true;
+        };
+        let (inner, child) = (self.nodes.inner(parent.id), parent.child());
+        let mut slot = inner.slots[if child > 0 { child - 1 } else { 1 }];
+        while let Some(id) = slot.id() {
+            let Body::Inner(inner) = &self.nodes.get(id).body else {
+                return true;
+            };
+            slot = inner.slots[if child > 0 { inner.len() - 1 } else { 0 }];
+        }
+        false
+    }
+
+    /// A root without children is none, and one with one child is not needed.
+    fn settle_root(&mut self) {
+        while let Some(root) = self.root
+            && let Some(id) = root.slot.id()
+        {
+            self.root = match &self.nodes.get(id).body {
+                body if body.len() == 0 => None,
+                Body::Inner(inner) if inner.len() == 1 => Some(Root {
+                    slot: inner.slots[0],
+                    level: root.level - 1,
+                }),
+                _ => return,
+            };
+            self.forget(root.slot);
+        }
+    }
+
+    /// The tree has this node no more.
+    fn forget(&mut self, slot: Slot) {
+        let id = slot.id().expect("only nodes in memory leave the tree");
+        self.totals.nodes = self.totals.nodes.saturating_sub(1);
+        let node = self.nodes.remove(id);
+        self.changed -= usize::from(node.epoch == self.epoch);
+        if node.held != Node::NOT_HELD {
+            self.orphans.push(node.held);
+        } else if let Some((place, _)) = slot.home() {
+            self.dropped.push(place);
+        }
+    }
+
+    /// How many entries a node of this level may have.
+    fn room(&self, level: u8) -> usize {
+        match level {
+            0 => self.shape.leaf,
+            _ => self.shape.inner,
+        }
+    }
+
+    /// Joins the chosen child of the last one of `steps` with a neighbour. If no neighbour has room for all,
+    /// entries go over from one, so that both have as many. Says whether there is a node less.
+    fn share(&mut self, steps: &[Step]) -> bool {
+        let (parent, start) = (steps[steps.len() - 1], self.start(steps));
+        let rekey = |inner: &mut Inner| inner.keys[0] = start;
+        self.nodes.edit_inner(parent.id, rekey);
+        let inner = self.nodes.inner(parent.id);
+        let child = parent.child();
+        let lefts = [child.checked_sub(1), Some(child)].into_iter().flatten();
+        let pairs: Vec<(usize, NodeId, NodeId)> = lefts
+            .filter_map(|left| {
+                let (one, other) = (inner.slots[left], inner.slots.get(left + 1)?);
+                Some((left, one.id()?, other.id()?))
+            })
+            .collect();
+        for &(left, one, other) in &pairs {
+            let (one, other) = (self.nodes.get(one), self.nodes.get(other));
+            let len = one.body.len() + other.body.len();
+            // Not quite full, or the next entry would split it again.
+            if len <= self.room(one.level) / 4 * 3 && self.pour(parent.id, left, false) {
+                return true;
+            }
+        }
+        for (left, one, other) in pairs {
+            let [one, other] = [one, other].map(|id| self.nodes.get(id).body.len());
+            if one.abs_diff(other) > 1 && self.pour(parent.id, left, true) {
+                break;
+            }
+        }
+        false
+    }
+
+    /// Puts what the child `left` of `parent` and the next one hold into the first, or `evenly` into both.
+    /// Says no, and does nothing, if entries would be too far apart for a leaf.
+    fn pour(&mut self, parent: NodeId, left: usize, evenly: bool) -> bool {
+        let inner = self.nodes.inner(parent);
+        let between = inner.keys[left + 1];
+        let [one, other] = [left, left + 1].map(|at| inner.slots[at].id().expect("in memory"));
+        let poured = match &self.nodes.get(one).body {
+            Body::Leaf(_) => self.pour_leaves(one, other, evenly),
+            _ => Some(self.pour_inner(one, other, between, evenly)),
+        };
+        let Some(first) = poured else {
+            return false;
+        };
+        self.mark_node(one);
+        match first {
+            Some(first) => {
+                self.mark_node(other);
+                let rekey = |inner: &mut Inner| inner.keys[left + 1] = first;
+                self.nodes.edit_inner(parent, rekey);
+            }
+            None => {
+                let slot = self
+                    .nodes
+                    .edit_inner(parent, |inner| inner.remove(left + 1));
+                self.forget(slot);
+            }
+        }
+        true
+    }
+
+    /// The first key of the second leaf, if there still is one; nothing at all if it cannot be done.
+    fn pour_leaves(&mut self, one: NodeId, other: NodeId, evenly: bool) -> Option<Option<u64>> {
+        let mut all: Vec<Extent> = self.nodes.leaf(one).extents().collect();
+        let right = self.nodes.leaf(other).extents();
+        let len = all.len() + right.size_hint().0;
+        for next in right {
+            match all.last().and_then(|last| last.joined(&next)) {
+                Some(joined) => *all.last_mut().expect("it was joined") = joined,
+                None => all.push(next),
+            }
+        }
+        let joined = (len - all.len()) as u64;
+        let (kept, given) = all.split_at(if evenly { all.len() / 2 } else { all.len() });
+        let base = self.nodes.leaf(one).base();
+        let (kept, given) = (Leaf::of(kept, base)?, Leaf::of(given, base)?);
+        let first = evenly.then(|| given.key(0));
+        self.totals.entries = self.totals.entries.saturating_sub(joined);
+        self.nodes.edit_leaf(one, |leaf| *leaf = kept);
+        if evenly {
+            self.nodes.edit_leaf(other, |leaf| *leaf = given);
+        }
+        Some(first)
+    }
+
+    fn pour_inner(
+        &mut self,
+        one: NodeId,
+        other: NodeId,
+        between: u64,
+        evenly: bool,
+    ) -> Option<u64> {
+        let mut right = self.nodes.inner(other).clone();
+        right.keys[0] = between;
+        let given = self.nodes.edit_inner(one, |inner| {
+            inner.append(right);
+            evenly.then(|| inner.split_off(inner.len() / 2))
+        })?;
+        let first = given.keys[0];
+        self.nodes.edit_inner(other, |inner| *inner = given);
+        Some(first)
+    }
+}

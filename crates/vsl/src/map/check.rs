@@ -1,0 +1,132 @@
+//! Whether the tree is what it should be, as far as it is in memory.
+
+use std::ops::Range;
+
+use super::nodes::{Body, NodeId};
+use super::path::narrow;
+use super::{Map, Totals};
+
+/// A node that breaks an invariant of the map.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the map's node of level {level} that begins at sector {sector}: {what}")]
+pub struct Flaw {
+    /// Its level.
+    pub level: u8,
+    /// The first sector that it covers.
+    pub sector: u64,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+/// What is counted on the way.
+#[derive(Default)]
+struct Seen {
+    totals: Totals,
+    nodes: usize,
+    changed: usize,
+    clean: usize,
+    /// Nodes that are not in memory.
+    missing: usize,
+}
+
+impl Map {
+    /// Looks at every node in memory: order, bounds, levels, joins, marks and counts. The counts of the
+    /// whole are compared if all of it is in memory.
+    ///
+    /// # Errors
+    /// The first flaw that is found.
+    pub fn check(&self) -> Result<(), Flaw> {
+        let mut seen = Seen::default();
+        let whole = |what| Flaw {
+            level: self.root.map_or(0, |root| root.level),
+            sector: 0,
+            what,
+        };
+        if let Some(root) = self.root {
+            match root.slot.id() {
+                Some(id) => self.check_node(id, root.level, 0..u64::MAX, &mut seen)?,
+                None => seen.missing += 1,
+            }
+        }
+        let demand = |holds: bool, what| if holds { Ok(()) } else { Err(whole(what)) };
+        if seen.missing == 0 {
+            demand(seen.totals == self.totals, "counts that are wrong")?;
+        } else {
+            let least = seen.totals.nodes + seen.missing as u64;
+            demand(least <= self.totals.nodes, "more nodes than were counted")?;
+        }
+        demand(seen.changed == self.changed, "changed nodes miscounted")?;
+        demand(seen.clean == self.nodes.clean(), "clean nodes miscounted")?;
+        let free = (0..self.nodes.places())
+            .filter(|&at| self.nodes.get(super::Nodes::id_at(at)).is_free())
+            .count();
+        demand(seen.nodes + free == self.nodes.places(), "a node is lost")?;
+        let bytes = self.nodes.count_bytes();
+        demand(bytes == self.nodes.body_bytes(), "memory miscounted")
+    }
+
+    fn check_node(
+        &self,
+        id: NodeId,
+        level: u8,
+        range: Range<u64>,
+        seen: &mut Seen,
+    ) -> Result<(), Flaw> {
+        let node = self.nodes.get(id);
+        let demand = |holds: bool, what| {
+            let sector = range.start;
+            let flaw = Flaw {
+                level,
+                sector,
+                what,
+            };
+            if holds { Ok(()) } else { Err(flaw) }
+        };
+        seen.nodes += 1;
+        seen.totals.nodes += 1;
+        seen.changed += usize::from(node.epoch == self.epoch);
+        seen.clean += usize::from(node.epoch == 0);
+        demand(node.level == level, "not of the level where it hangs")?;
+        demand(node.body.len() > 0 || level == 0, "empty")?;
+        demand(range.contains(&node.body.key()), "begins outside its range")?;
+        let inner = match &node.body {
+            Body::Inner(inner) => inner,
+            Body::Leaf(_) => {
+                demand(level == 0, "a leaf above the lowest level")?;
+                return demand(self.is_leaf_sound(id, &range, seen), "extents out of order");
+            }
+            Body::Free(_) => return demand(false, "no node"),
+        };
+        demand(level > 0, "no leaf at the lowest level")?;
+        demand(inner.keys.is_sorted_by(|a, b| a < b), "keys out of order")?;
+        let last = inner.keys.last().is_some_and(|last| *last < range.end);
+        demand(last, "a child outside its range")?;
+        for (at, slot) in inner.slots.iter().enumerate() {
+            let Some(id) = slot.id() else {
+                demand(slot.home().is_some(), "a child that is nowhere")?;
+                seen.missing += 1;
+                continue;
+            };
+            let child = self.nodes.get(id);
+            demand(child.epoch <= node.epoch, "a changed child goes unnoticed")?;
+            let is_there = child.epoch != 0 || slot.home().is_some();
+            demand(is_there, "a child that no checkpoint would write")?;
+            let mut covered = range.clone();
+            narrow(&mut covered, inner, at);
+            self.check_node(id, level - 1, covered, seen)?;
+        }
+        Ok(())
+    }
+
+    fn is_leaf_sound(&self, id: NodeId, range: &Range<u64>, seen: &mut Seen) -> bool {
+        let leaf = self.nodes.leaf(id);
+        let extents = || leaf.extents();
+        seen.totals.entries += leaf.len() as u64;
+        seen.totals.sectors += extents().map(|extent| extent.sectors).sum::<u64>();
+        let mut pairs = extents().zip(extents().skip(1));
+        let apart =
+            pairs.all(|(one, next)| one.end() <= next.sector && one.joined(&next).is_none());
+        let all_sound = extents().all(|extent| extent.sectors > 0);
+        apart && all_sound && extents().last().is_none_or(|last| last.end() <= range.end)
+    }
+}

@@ -1,0 +1,353 @@
+//! A leaf in memory: extents of 16 bytes each, and what a change makes of them.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::ALLOCATION_BYTES;
+use crate::extent::{EXTENT_SECTORS_MAX, Extent, Replaced};
+use crate::format::{check_of, kind_of};
+use crate::place::Place;
+
+/// Room for entries comes and goes in steps of so many.
+const STEP: usize = 8;
+/// The furthest that an entry begins behind its leaf's base, in sectors.
+const DELTA_MAX: u64 = u32::MAX as u64;
+/// What a `Rc` keeps beside its content.
+const COUNTS_BYTES: usize = 16;
+const SECTORS_BITS: u32 = EXTENT_SECTORS_MAX.count_ones();
+
+#[derive(Clone, Copy, Default)]
+struct Packed {
+    delta: u32,
+    place_low: u32,
+    place_high: u16,
+    sectors_and_kind: u16,
+    crc: u32,
+}
+
+impl Packed {
+    fn new(extent: &Extent, base: u64) -> Packed {
+        let (kind, crc) = kind_of(extent.check);
+        Packed {
+            delta: (extent.sector - base) as u32,
+            place_low: extent.place.0 as u32,
+            place_high: (extent.place.0 >> 32) as u16,
+            sectors_and_kind: extent.sectors as u16 | kind << SECTORS_BITS,
+            crc,
+        }
+    }
+
+    fn sectors(self) -> u64 {
+        u64::from(self.sectors_and_kind) & EXTENT_SECTORS_MAX
+    }
+
+    fn extent(self, base: u64) -> Extent {
+        let kind = self.sectors_and_kind >> SECTORS_BITS;
+        Extent {
+            sector: base + u64::from(self.delta),
+            sectors: self.sectors(),
+            place: Place(u64::from(self.place_low) | u64::from(self.place_high) << 32),
+            check: check_of(kind, self.crc).expect("a kind that was packed"),
+        }
+    }
+}
+
+/// Extents in order, none overlapping another. A copy shares them until one of the two is changed.
+#[derive(Clone)]
+pub(super) struct Leaf {
+    /// The first `len` count, the others are room.
+    entries: Rc<[Packed]>,
+    /// Not behind the first entry, and within the leaf's range.
+    base: u64,
+    /// Where the last entry begins, less the base.
+    last: u32,
+    len: u16,
+}
+
+impl Leaf {
+    /// A leaf of extents in order, or nothing if they lie too far apart for one. If there are none, it
+    /// has the base `otherwise`.
+    pub(super) fn of(extents: &[Extent], otherwise: u64) -> Option<Leaf> {
+        let base = extents.first().map_or(otherwise, |first| first.sector);
+        let last = extents.last().map_or(base, |last| last.sector);
+        if last - base > DELTA_MAX {
+            return None;
+        }
+        let len = extents.len();
+        let packed = |at: usize| {
+            let extent = extents.get(at);
+            extent.map_or_else(Packed::default, |extent| Packed::new(extent, base))
+        };
+        Some(Leaf {
+            entries: (0..len.next_multiple_of(STEP)).map(packed).collect(),
+            base,
+            last: (last - base) as u32,
+            len: len as u16,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len.into()
+    }
+
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Whether a copy of it shares its entries.
+    pub(super) fn is_shared(&self) -> bool {
+        Rc::strong_count(&self.entries) > 1
+    }
+
+    /// Memory that it takes beside the node it is in, room and allocator's share included, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.entries) + COUNTS_BYTES + ALLOCATION_BYTES
+    }
+
+    fn entries(&self) -> &[Packed] {
+        &self.entries[..self.len()]
+    }
+
+    /// Where entry `at` begins.
+    pub(super) fn key(&self, at: usize) -> u64 {
+        self.base + u64::from(self.entries()[at].delta)
+    }
+
+    pub(super) fn get(&self, at: usize) -> Extent {
+        self.entries()[at].extent(self.base)
+    }
+
+    pub(super) fn extents(&self) -> impl Iterator<Item = Extent> {
+        self.entries().iter().map(|entry| entry.extent(self.base))
+    }
+
+    /// The first entry that ends behind `sector`.
+    pub(super) fn position(&self, sector: u64) -> usize {
+        let Some(delta) = sector.checked_sub(self.base) else {
+            return 0;
+        };
+        let behind = self.begins_behind(delta);
+        let Some(before) = behind.checked_sub(1) else {
+            return 0;
+        };
+        let entry = self.entries()[before];
+        let end = u64::from(entry.delta) + entry.sectors();
+        if end > delta { before } else { behind }
+    }
+
+    /// The first entry that begins behind `delta`. Each line of memory that is looked at may have to come
+    /// from far, and where pages are written all over a space, their entries are as far apart. So the
+    /// search begins where it would end if all were, and goes on from there in steps that grow.
+    fn begins_behind(&self, delta: u64) -> usize {
+        let entries = self.entries();
+        if delta >= u64::from(self.last) {
+            return entries.len();
+        }
+        let is_before = |at: usize| u64::from(entries[at].delta) <= delta;
+        let last = entries.len() - 1;
+        let guess = (delta * last as u64 / u64::from(self.last)) as usize;
+        let (mut from, mut to, mut step) = (guess, guess, 1);
+        if is_before(guess) {
+            while to < last && is_before(to) {
+                (from, to, step) = (to, (to + step).min(last), 2 * step);
+            }
+        } else {
+            while from > 0 && !is_before(from) {
+                (from, to, step) = (from.saturating_sub(step), from, 2 * step);
+            }
+        }
+        from + entries[from..to].partition_point(|entry| u64::from(entry.delta) <= delta)
+    }
+
+    /// The extents in `range`, clipped to it.
+    pub(super) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Extent> {
+        let from = self.position(range.start);
+        let extents = self.entries()[from..].iter();
+        extents.map_while(move |entry| entry.extent(self.base).part(range.clone()))
+    }
+
+    /// The base that the leaf has with `change` made: its own if that will do. Nothing if its entries
+    /// would then be too far apart.
+    pub(super) fn base_with(&self, change: &Change) -> Option<u64> {
+        let fits = |extent: &Extent| {
+            let delta = extent.sector.checked_sub(self.base);
+            self.len > 0 && delta.is_some_and(|delta| delta <= DELTA_MAX)
+        };
+        if change.with().iter().all(fits) {
+            return Some(self.base);
+        }
+        let (with, at) = (change.with(), &change.at);
+        let (first, last) = (with.first()?.sector, with.last()?.sector);
+        let first = if at.start > 0 { self.key(0) } else { first };
+        let end = self.len();
+        let last = if at.end < end {
+            self.key(end - 1)
+        } else {
+            last
+        };
+        (last - first <= DELTA_MAX).then_some(first)
+    }
+
+    /// Makes `change`, by which its base becomes `base`.
+    pub(super) fn apply(&mut self, change: &Change, base: u64) {
+        let (at, with) = (change.at.clone(), change.with());
+        let (len, len_after) = (self.len(), self.len() - at.len() + with.len());
+        let room = self.entries.len();
+        let fits = base == self.base && (len_after..len_after + 2 * STEP).contains(&room);
+        let entries = Rc::get_mut(&mut self.entries).filter(|_| fits);
+        let behind = at.start + with.len();
+        // Otherwise it is not looked at, as it may lie far from the change.
+        let is_last_new = at.end == len || base != self.base;
+        if let Some(entries) = entries {
+            if at.len() != with.len() {
+                entries.copy_within(at.end..len, behind);
+            }
+            for (entry, extent) in entries[at.start..].iter_mut().zip(with) {
+                *entry = Packed::new(extent, base);
+            }
+        } else {
+            let shift = self.base.wrapping_sub(base) as u32;
+            let old = |at: usize| {
+                let mut entry = self.entries[at];
+                entry.delta = entry.delta.wrapping_add(shift);
+                entry
+            };
+            let entry = |i: usize| match i {
+                _ if i < at.start => old(i),
+                _ if i < behind => Packed::new(&with[i - at.start], base),
+                _ if i < len_after => old(i - behind + at.end),
+                _ => Packed::default(),
+            };
+            self.entries = (0..len_after.next_multiple_of(STEP)).map(entry).collect();
+            self.base = base;
+        }
+        self.len = len_after as u16;
+        if is_last_new {
+            self.last = self.entries().last().map_or(0, |last| last.delta);
+        }
+    }
+
+    /// Takes all entries from `at` on out, into a leaf of their own.
+    pub(super) fn split_off(&mut self, at: usize) -> Leaf {
+        let extents: Vec<Extent> = self.extents().collect();
+        let (left, right) = extents.split_at(at);
+        let of = |part| Leaf::of(part, self.base).expect("less than there was");
+        let (left, right) = (of(left), of(right));
+        *self = left;
+        right
+    }
+}
+
+/// What becomes of a leaf when a range of it is mapped anew or cleared.
+pub(super) struct Change {
+    /// Nothing outside it is changed.
+    range: Range<u64>,
+    /// The entries that go.
+    at: Range<usize>,
+    with: [Extent; 3],
+    count: usize,
+}
+
+impl Change {
+    /// Nothing in `range` is mapped any more.
+    pub(super) fn clear(leaf: &Leaf, range: Range<u64>) -> Change {
+        let (at, left, right) = around(leaf, &range);
+        Change::new(range, at, [left, None, right])
+    }
+
+    /// `extent` is mapped, joined with what it continues or what continues it.
+    pub(super) fn set(leaf: &Leaf, extent: Extent) -> Change {
+        let range = extent.sector..extent.end();
+        let (mut at, mut left, mut right) = around(leaf, &range);
+        let mut new = extent;
+        let before = left.or_else(|| Some(leaf.get(at.start.checked_sub(1)?)));
+        if let Some(joined) = before.and_then(|before| before.joined(&new)) {
+            new = joined;
+            at.start -= usize::from(left.take().is_none());
+        }
+        let behind = right.or_else(|| (at.end < leaf.len()).then(|| leaf.get(at.end)));
+        if let Some(joined) = behind.and_then(|behind| new.joined(&behind)) {
+            new = joined;
+            at.end += usize::from(right.take().is_none());
+        }
+        Change::new(range, at, [left, Some(new), right])
+    }
+
+    fn new(range: Range<u64>, at: Range<usize>, with: [Option<Extent>; 3]) -> Change {
+        const NOTHING: Extent = Extent {
+            sector: 0,
+            sectors: 0,
+            place: Place(0),
+            check: crate::extent::Check::None,
+        };
+        let (mut packed, mut count) = ([NOTHING; 3], 0);
+        for extent in with.into_iter().flatten() {
+            packed[count] = extent;
+            count += 1;
+        }
+        Change {
+            range,
+            at,
+            with: packed,
+            count,
+        }
+    }
+
+    /// The entries that come.
+    fn with(&self) -> &[Extent] {
+        &self.with[..self.count]
+    }
+
+    /// Whether it changes nothing.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.at.is_empty() && self.count == 0
+    }
+
+    /// How many entries go and how many come.
+    pub(super) fn entries(&self) -> (usize, usize) {
+        (self.at.len(), self.count)
+    }
+
+    /// Whether all that comes lies before all entries of `leaf`, or behind them, and replaces none.
+    pub(super) fn is_at_end(&self, leaf: &Leaf) -> Option<End> {
+        match (self.at.is_empty(), self.at.start) {
+            (true, at) if at == leaf.len() => Some(End::Last),
+            (true, 0) => Some(End::First),
+            _ => None,
+        }
+    }
+
+    /// What is mapped in the range until now, in order.
+    pub(super) fn replaced(&self, leaf: &Leaf) -> impl Iterator<Item = Replaced> {
+        let gone = self.at.clone().map(|at| leaf.get(at));
+        gone.filter_map(|extent| extent.part(self.range.clone()))
+            .map(|part| Replaced {
+                sector: part.sector,
+                sectors: part.sectors,
+                place: part.place,
+            })
+    }
+}
+
+/// An end of a leaf.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    First,
+    Last,
+}
+
+/// The entries that `range` meets, and what is left of the first before it and of the last behind it.
+fn around(leaf: &Leaf, range: &Range<u64>) -> (Range<usize>, Option<Extent>, Option<Extent>) {
+    let start = leaf.position(range.start);
+    let mut end = start;
+    while end < leaf.len() && leaf.key(end) < range.end {
+        end += 1;
+    }
+    if start == end {
+        return (start..end, None, None);
+    }
+    let (first, last) = (leaf.get(start), leaf.get(end - 1));
+    let left = first.part(first.sector..range.start);
+    let right = last.part(range.end..last.end());
+    (start..end, left, right)
+}

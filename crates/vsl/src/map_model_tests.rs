@@ -1,0 +1,433 @@
+//! The map beside a plain list of sectors, over a medium that can be looked into.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_rng::Rng;
+
+use super::*;
+use crate::format::{Content, Node};
+
+/// Where things are mapped: small regions, far apart, one across a multiple of 2^32.
+const REGIONS: [u64; 4] = [0, (1 << 32) - 200, 1 << 40, u64::MAX - 400];
+const REGION_SECTORS: u64 = 400;
+const VOLUME: VolumeId = VolumeId([7; 16]);
+
+/// One sector of the model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cell {
+    place: u64,
+    check: Check,
+    /// The piece that it was written in.
+    piece: (u64, u64),
+}
+
+type Model = BTreeMap<u64, Cell>;
+
+/// A checkpoint being written.
+struct Writing {
+    snapshot: Snapshot,
+    written: Vec<Place>,
+    model: Model,
+}
+
+struct World {
+    rng: Rng,
+    shape: Shape,
+    map: Map,
+    model: Model,
+    medium: BTreeMap<Place, Vec<u8>>,
+    next_place: u64,
+    writing: Option<Writing>,
+    /// The last checkpoint: its root, its model, the nodes that are live.
+    root: Option<RootRef>,
+    durable: Model,
+    live: BTreeSet<Place>,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let rng = Rng::new(seed);
+        let shape = Shape {
+            leaf: rng.pick(&[4, 6, 9, 40]),
+            inner: rng.pick(&[4, 5, 8, 30]),
+        };
+        World {
+            map: Map::new(VOLUME, shape),
+            shape,
+            rng,
+            model: Model::new(),
+            medium: BTreeMap::new(),
+            next_place: 1000,
+            writing: None,
+            root: None,
+            durable: Model::new(),
+            live: BTreeSet::new(),
+        }
+    }
+
+    /// Does `act` as often as a node is missing, loading that, and says what it did in the end.
+    fn with_loads<T>(&mut self, mut act: impl FnMut(&mut Map) -> Result<T, Need>) -> T {
+        loop {
+            let before = (self.map.totals, self.map.changed);
+            match act(&mut self.map) {
+                Ok(done) => return done,
+                Err(need) => {
+                    assert_eq!((self.map.totals, self.map.changed), before);
+                    self.load(&need);
+                }
+            }
+        }
+    }
+
+    fn load(&mut self, need: &Need) {
+        let bytes = self.medium.get(&need.place).expect("a live node");
+        self.map
+            .load(need, bytes)
+            .expect("the node that was asked for");
+    }
+
+    fn some_range(&self, most: u64) -> Range<u64> {
+        let region = self.rng.pick(&REGIONS);
+        let from = self.rng.below(REGION_SECTORS);
+        let sectors = self.rng.below(most).min(REGION_SECTORS - from - 1) + 1;
+        region + from..region + from + sectors
+    }
+
+    fn some_extent(&mut self) -> Extent {
+        let check = match self.rng.below(4) {
+            0 => Check::None,
+            1 => Check::Segment,
+            _ => Check::Inline(self.rng.next() as u32),
+        };
+        let inline = matches!(check, Check::Inline(_));
+        let range = self.some_range(if inline { 8 } else { 60 });
+        // Sometimes it goes on where something ends, in the space and on the medium.
+        if !self.rng.one_in(3) {
+            self.next_place += 100 + self.rng.below(50);
+        }
+        let before = self.model.get(&range.start.wrapping_sub(1));
+        let place = match before.filter(|_| self.rng.coin()) {
+            Some(cell) => cell.place + 1,
+            None => self.next_place,
+        };
+        let sectors = range.end - range.start;
+        self.next_place = self.next_place.max(place) + sectors;
+        Extent {
+            sector: range.start,
+            sectors,
+            place: Place(place),
+            check,
+        }
+    }
+
+    /// What the model has in `range`, sector by sector.
+    fn modelled(&self, range: &Range<u64>) -> Vec<(u64, u64)> {
+        let cells = self.model.range(range.clone());
+        cells.map(|(sector, cell)| (*sector, cell.place)).collect()
+    }
+
+    fn put_in_model(&mut self, extent: &Extent) {
+        for at in 0..extent.sectors {
+            let cell = Cell {
+                place: extent.place.0 + at,
+                check: extent.check,
+                piece: (extent.sector, extent.sectors),
+            };
+            self.model.insert(extent.sector + at, cell);
+        }
+    }
+
+    fn set(&mut self) {
+        let extent = self.some_extent();
+        let expected = self.modelled(&(extent.sector..extent.end()));
+        let replaced = self.with_loads(|map| {
+            let mut replaced = Vec::new();
+            map.set(extent, &mut replaced).map(|()| replaced)
+        });
+        assert_eq!(sectors_of(&replaced), expected);
+        self.put_in_model(&extent);
+    }
+
+    fn clear(&mut self) {
+        let range = match self.rng.below(40) {
+            0 => 0..u64::MAX,
+            1..5 => self.some_range(REGION_SECTORS),
+            _ => self.some_range(40),
+        };
+        let expected = self.modelled(&range);
+        let replaced = self.with_loads(|map| {
+            let mut replaced = Vec::new();
+            map.clear(range.clone(), &mut replaced).map(|()| replaced)
+        });
+        assert_eq!(sectors_of(&replaced), expected);
+        self.model.retain(|sector, _| !range.contains(sector));
+    }
+
+    fn replace_if(&mut self) {
+        let mut to = self.some_extent();
+        let mapped = self.model.range(to.sector..).next();
+        let Some((&sector, cell)) = mapped.filter(|(sector, _)| **sector < to.end()) else {
+            return;
+        };
+        let Some(from) = cell.place.checked_sub(sector - to.sector) else {
+            return;
+        };
+        if self.rng.one_in(4) {
+            to.check = Check::Segment;
+        }
+        let moves = |sector: u64, place: u64| place == from + (sector - to.sector);
+        let mut expected = self.modelled(&(to.sector..to.end()));
+        expected.retain(|(sector, place)| moves(*sector, *place));
+        let moved = self.with_loads(|map| {
+            let mut moved = Vec::new();
+            map.replace_if(Place(from), to, &mut moved).map(|()| moved)
+        });
+        assert_eq!(sectors_of(&moved), expected);
+        for (sector, _) in expected {
+            let cell = Cell {
+                place: to.place.0 + (sector - to.sector),
+                check: to.check,
+                piece: (to.sector, to.sectors),
+            };
+            self.model.insert(sector, cell);
+        }
+    }
+
+    fn look(&mut self) {
+        let range = match self.rng.below(20) {
+            0 => 0..u64::MAX,
+            _ => self.some_range(100),
+        };
+        let found = self.with_loads(|map| {
+            let mut found = Vec::new();
+            map.get(range.clone(), &mut found).map(|()| found)
+        });
+        self.compare(&range, &found);
+        let run = self.with_loads(|map| map.next_mapped(range.clone()));
+        let first = self.model.range(range.clone()).next().map(|(at, _)| *at);
+        assert_eq!(run.clone().map(|run| run.start), first);
+        if let Some(run) = run {
+            assert!(
+                run.end <= range.end && self.modelled(&run).len() as u64 == run.end - run.start
+            );
+        }
+    }
+
+    fn compare(&self, range: &Range<u64>, found: &[Extent]) {
+        let places = found.iter().flat_map(|extent| {
+            (0..extent.sectors).map(|at| (extent.sector + at, extent.place.0 + at))
+        });
+        assert_eq!(places.collect::<Vec<_>>(), self.modelled(range));
+        for extent in found {
+            let cells = self.model.range(extent.sector..extent.end());
+            for (_, cell) in cells {
+                match extent.check {
+                    Check::Inline(_) => {
+                        assert_eq!(cell.check, extent.check);
+                        assert_eq!(cell.piece, (extent.sector, extent.sectors));
+                    }
+                    Check::Segment => assert_ne!(cell.check, Check::None),
+                    Check::None => assert_eq!(cell.check, Check::None),
+                }
+            }
+        }
+    }
+
+    /// Prepares some ranges, has other things happen, and changes the ranges without a node missing.
+    fn batch(&mut self) {
+        let mut pins = self.map.pins();
+        let extents: Vec<Extent> = (0..3).map(|_| self.some_extent()).collect();
+        let cleared = self.some_range(100);
+        let ranges = extents.iter().map(|extent| extent.sector..extent.end());
+        for range in ranges.chain([cleared.clone()]) {
+            self.with_loads(|map| map.prepare(range.clone(), &mut pins));
+        }
+        for _ in 0..self.rng.below(12) {
+            match self.rng.below(5) {
+                0 => self.set(),
+                1 | 2 => self.clear(),
+                3 => self.checkpoint(),
+                _ => self.map.shrink(0),
+            }
+        }
+        self.map.shrink(0);
+        let mut replaced = Vec::new();
+        for extent in extents {
+            if self.rng.coin() {
+                self.map
+                    .clear(cleared.clone(), &mut replaced)
+                    .expect("it was prepared");
+                self.model.retain(|sector, _| !cleared.contains(sector));
+            }
+            self.map
+                .set(extent, &mut replaced)
+                .expect("it was prepared");
+            self.put_in_model(&extent);
+        }
+        if self.rng.coin() {
+            pins.release();
+        }
+    }
+
+    /// The next step of a checkpoint.
+    fn checkpoint(&mut self) {
+        let Some(mut writing) = self.writing.take() else {
+            self.writing = Some(Writing {
+                snapshot: self.map.freeze(),
+                written: Vec::new(),
+                model: self.model.clone(),
+            });
+            assert_eq!(self.map.dirty_bytes(), 0);
+            return;
+        };
+        let (done, len) = (writing.written.len(), writing.snapshot.len());
+        if self.rng.one_in(20) {
+            for place in writing.written {
+                self.medium.remove(&place);
+            }
+            self.map.abandon(writing.snapshot);
+            return;
+        }
+        if done < len && self.rng.coin() {
+            let some = self.rng.below((len - done) as u64) as usize;
+            self.write_nodes(&mut writing, done..done + some);
+            self.writing = Some(writing);
+            return;
+        }
+        self.write_nodes(&mut writing, done..len);
+        self.complete(writing);
+    }
+
+    fn write_nodes(&mut self, writing: &mut Writing, nodes: Range<usize>) {
+        for node in nodes {
+            let bytes = writing.snapshot.encode(node);
+            let place = Place(self.next_place);
+            self.next_place += 8;
+            writing.snapshot.placed(node, place);
+            self.medium.insert(place, bytes.to_vec());
+            writing.written.push(place);
+        }
+    }
+
+    /// After a checkpoint the live nodes are what its root reaches. The others are gone from the medium
+    /// from now on.
+    fn complete(&mut self, writing: Writing) {
+        let completed = self.map.complete(writing.snapshot);
+        for place in &completed.superseded {
+            assert!(self.live.remove(place), "{place:?} was not live");
+            self.medium.remove(place);
+        }
+        self.live.extend(writing.written);
+        let reached = self.reached(completed.root);
+        assert_eq!(reached, self.live);
+        let counted = completed.root.map_or(0, |root| root.nodes);
+        assert_eq!(counted, reached.len() as u64);
+        self.root = completed.root;
+        self.durable = writing.model;
+    }
+
+    /// The nodes that a root reaches.
+    fn reached(&self, root: Option<RootRef>) -> BTreeSet<Place> {
+        let mut reached = BTreeSet::new();
+        let mut next: Vec<(Place, u8)> = root.iter().map(|root| (root.place, root.level)).collect();
+        while let Some((place, level)) = next.pop() {
+            let node = Node::decode(&self.medium[&place]).expect("a node that was written");
+            assert_eq!(node.level, level);
+            if let Content::Inner(children) = node.content {
+                next.extend(children.iter().map(|child| (child.place, level - 1)));
+            }
+            assert!(reached.insert(place));
+        }
+        reached
+    }
+
+    /// The power fails: what the last checkpoint has is there, and nothing else.
+    fn crash(&mut self) {
+        self.writing = None;
+        let root = self
+            .root
+            .map(|root| RootRef::decode(&root.encode()).expect("a root"));
+        self.map = Map::open(VOLUME, self.shape, root);
+        self.model = self.durable.clone();
+        let live = &self.live;
+        self.medium.retain(|place, _| live.contains(place));
+        assert_eq!(self.map.mapped_sectors(), self.model.len() as u64);
+    }
+
+    /// Asks for some node to be written elsewhere, and looks whether it is.
+    fn redirty(&mut self) {
+        let places: Vec<Place> = self.live.iter().copied().collect();
+        if places.is_empty() {
+            return;
+        }
+        let place = self.rng.pick(&places);
+        let node = Node::decode(&self.medium[&place]).unwrap();
+        let there = self.with_loads(|map| map.redirty(node.level, node.base, place));
+        let elsewhere = self.with_loads(|map| map.redirty(node.level, node.base, Place(1)));
+        assert!(!elsewhere);
+        if there && self.writing.is_none() {
+            self.checkpoint();
+            while self.writing.is_some() {
+                self.checkpoint();
+            }
+            assert!(!self.live.contains(&place) || self.map.changed > 0);
+        }
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(100) {
+            0..40 => self.set(),
+            40..52 => self.clear(),
+            52..60 => self.replace_if(),
+            60..75 => self.look(),
+            75..87 => self.checkpoint(),
+            87..92 => {
+                let limit = self.rng.below(2 * self.map.memory() as u64 + 1) as usize;
+                self.map.shrink(limit);
+            }
+            92 => self.map.shrink(0),
+            93 => self.redirty(),
+            94 if self.rng.one_in(4) => self.crash(),
+            94..98 => self.batch(),
+            _ => {}
+        }
+        assert_eq!(self.map.mapped_sectors(), self.model.len() as u64);
+        self.map.check().unwrap();
+    }
+}
+
+/// Sector by sector.
+fn sectors_of(replaced: &[Replaced]) -> Vec<(u64, u64)> {
+    let sectors = replaced.iter().flat_map(|old| {
+        let each = 0..old.sectors;
+        each.map(move |at| (old.sector + at, old.place.0 + at))
+    });
+    let sectors: Vec<(u64, u64)> = sectors.collect();
+    assert!(sectors.is_sorted_by(|a, b| a.0 < b.0));
+    sectors
+}
+
+#[test]
+fn a_map_over_a_medium_is_a_list_of_sectors_whatever_is_evicted_written_or_lost() {
+    for seed in 0..150 {
+        let mut world = World::new(seed);
+        for _ in 0..600 {
+            world.step();
+        }
+        // Everything is looked at once more, and then given back.
+        let found = world.with_loads(|map| {
+            let mut found = Vec::new();
+            map.get(0..u64::MAX, &mut found).map(|()| found)
+        });
+        world.compare(&(0..u64::MAX), &found);
+        assert_eq!(world.map.entries(), found.len() as u64);
+        world.map.check().unwrap();
+        world.with_loads(|map| map.clear(0..u64::MAX, &mut Vec::new()));
+        assert_eq!((world.map.nodes(), world.map.entries()), (0, 0));
+        world.model.clear();
+        world.checkpoint();
+        while world.writing.is_some() {
+            world.checkpoint();
+        }
+    }
+}

@@ -1,0 +1,538 @@
+use forebay_rng::Rng;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::format::Node;
+
+const VOLUME: VolumeId = VolumeId([7; 16]);
+const SMALL: Shape = Shape { leaf: 8, inner: 6 };
+
+fn extent(sector: u64, sectors: u64, place: u64, check: Check) -> Extent {
+    let place = Place(place);
+    Extent {
+        sector,
+        sectors,
+        place,
+        check,
+    }
+}
+
+fn inline(sector: u64, sectors: u64, place: u64, crc: u32) -> Extent {
+    extent(sector, sectors, place, Check::Inline(crc))
+}
+
+fn set(map: &mut Map, extent: Extent) -> Vec<Replaced> {
+    let mut replaced = Vec::new();
+    map.set(extent, &mut replaced).expect("all is in memory");
+    replaced
+}
+
+fn clear(map: &mut Map, range: Range<u64>) -> Vec<Replaced> {
+    let mut replaced = Vec::new();
+    map.clear(range, &mut replaced).expect("all is in memory");
+    replaced
+}
+
+fn all(map: &Map) -> Vec<Extent> {
+    let mut found = Vec::new();
+    map.get(0..u64::MAX, &mut found).expect("all is in memory");
+    found
+}
+
+fn replaced(sector: u64, sectors: u64, place: u64) -> Replaced {
+    let place = Place(place);
+    Replaced {
+        sector,
+        sectors,
+        place,
+    }
+}
+
+/// Writes the whole of a checkpoint into `medium`, from the place `from` on.
+fn checkpoint(map: &mut Map, medium: &mut Vec<(Place, [u8; NODE_BYTES])>, from: u64) -> Completed {
+    let mut snapshot = map.freeze();
+    for node in 0..snapshot.len() {
+        let place = Place(from + 8 * node as u64);
+        medium.push((place, snapshot.encode(node)));
+        snapshot.placed(node, place);
+    }
+    map.complete(snapshot)
+}
+
+/// A map of so many extents of one sector each, all apart.
+fn filled(shape: Shape, extents: u64) -> Map {
+    let mut map = Map::new(VOLUME, shape);
+    for at in 0..extents {
+        set(&mut map, inline(at * 16, 8, at * 24, at as u32));
+    }
+    map
+}
+
+/// Reads everything that is missing for `act` from `medium`.
+fn loaded<T>(
+    map: &mut Map,
+    medium: &[(Place, [u8; NODE_BYTES])],
+    mut act: impl FnMut(&mut Map) -> Result<T, Need>,
+) -> T {
+    loop {
+        match act(map) {
+            Ok(done) => return done,
+            Err(need) => {
+                let (_, bytes) = medium
+                    .iter()
+                    .find(|(place, _)| *place == need.place)
+                    .unwrap();
+                map.load(&need, bytes).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_written_at_random_is_one_inline_entry_and_its_neighbours_keep_what_they_had() {
+    let mut map = Map::new(VOLUME, Shape::default());
+    assert_eq!(set(&mut map, extent(0, 1000, 5000, Check::Segment)), []);
+    let gone = set(&mut map, inline(80, 8, 9000, 7));
+    assert_eq!(gone, [replaced(80, 8, 5080)]);
+    let expected = [
+        extent(0, 80, 5000, Check::Segment),
+        inline(80, 8, 9000, 7),
+        extent(88, 912, 5088, Check::Segment),
+    ];
+    assert_eq!(all(&map), expected);
+    assert_eq!(
+        (map.entries(), map.mapped_sectors(), map.nodes()),
+        (3, 1000, 1)
+    );
+}
+
+#[test]
+fn what_is_left_of_an_inline_piece_is_checked_on_the_medium() {
+    let mut map = Map::new(VOLUME, Shape::default());
+    set(&mut map, inline(0, 8, 100, 1));
+    assert_eq!(set(&mut map, inline(2, 3, 200, 2)), [replaced(2, 3, 102)]);
+    let expected = [
+        extent(0, 2, 100, Check::Segment),
+        inline(2, 3, 200, 2),
+        extent(5, 3, 105, Check::Segment),
+    ];
+    assert_eq!(all(&map), expected);
+    let mut part = Vec::new();
+    map.get(3..4, &mut part).unwrap();
+    assert_eq!(part, [extent(3, 1, 201, Check::Segment)]);
+    assert_eq!(
+        clear(&mut map, 2..6),
+        [replaced(2, 3, 200), replaced(5, 1, 105)]
+    );
+    assert_eq!(map.mapped_sectors(), 4);
+}
+
+#[test]
+fn what_continues_in_the_space_and_on_the_medium_is_one_entry_and_what_only_does_in_one_is_not() {
+    let mut map = Map::new(VOLUME, Shape::default());
+    set(&mut map, inline(0, 8, 100, 1));
+    set(&mut map, inline(16, 8, 116, 3));
+    set(&mut map, inline(8, 8, 108, 2));
+    assert_eq!(all(&map), [extent(0, 24, 100, Check::Segment)]);
+    // On the medium only, in the space only, and in both but written in place.
+    set(&mut map, inline(32, 8, 124, 4));
+    set(&mut map, inline(24, 8, 300, 5));
+    set(&mut map, extent(40, 8, 132, Check::None));
+    assert_eq!(map.entries(), 4);
+    set(&mut map, extent(48, 8, 140, Check::None));
+    assert_eq!(all(&map)[3], extent(40, 16, 132, Check::None));
+}
+
+#[test]
+fn an_extent_of_any_length_is_cut_and_read_back_in_parts_that_follow_each_other() {
+    let mut map = Map::new(VOLUME, Shape::default());
+    set(&mut map, extent(5, 100_000, 9, Check::Segment));
+    let found = all(&map);
+    assert!(found.iter().all(|part| part.sectors <= EXTENT_SECTORS_MAX));
+    assert_eq!(found.len(), 7);
+    assert_eq!(map.next_mapped(0..u64::MAX), Ok(Some(5..100_005)));
+    assert_eq!(map.mapped_sectors(), 100_000);
+    assert_eq!(map.next_mapped(50..60), Ok(Some(50..60)));
+    assert_eq!(map.next_mapped(100_005..u64::MAX), Ok(None));
+}
+
+#[test]
+fn entries_too_far_apart_for_one_leaf_are_in_several() {
+    let mut map = Map::new(VOLUME, Shape::default());
+    let sectors = [5, 3, 1 << 33, 1 << 32, u64::MAX - 1, 1 << 63, (1 << 33) - 1];
+    for (at, sector) in sectors.into_iter().enumerate() {
+        set(&mut map, inline(sector, 1, 10 * at as u64, 0));
+        map.check().unwrap();
+    }
+    let mut in_order = sectors.to_vec();
+    in_order.sort_unstable();
+    let found: Vec<u64> = all(&map).iter().map(|extent| extent.sector).collect();
+    assert_eq!(found, in_order);
+    assert!(map.nodes() > 3);
+    clear(&mut map, 0..u64::MAX);
+    assert_eq!(
+        (map.nodes(), map.entries(), map.mapped_sectors()),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn a_space_that_was_full_and_is_emptied_gives_its_nodes_back_and_the_tree_shrinks() {
+    let mut map = filled(SMALL, 2000);
+    let full = map.nodes();
+    assert!(map.root.unwrap().level >= 3 && full > 250);
+    let rng = Rng::new(1);
+    let mut order: Vec<u64> = (0..2000).collect();
+    rng.shuffle(&mut order);
+    for (done, at) in order[..1980].iter().enumerate() {
+        assert_eq!(
+            clear(&mut map, at * 16..at * 16 + 8),
+            [replaced(at * 16, 8, at * 24)]
+        );
+        if done % 50 == 0 {
+            map.check().unwrap();
+        }
+    }
+    map.check().unwrap();
+    assert!(map.entries() == 20 && map.nodes() < 20, "{}", map.nodes());
+    for at in &order[1980..] {
+        clear(&mut map, at * 16..at * 16 + 8);
+    }
+    assert!(map.root.is_none() && map.nodes() == 0);
+}
+
+#[test]
+fn a_space_filled_from_front_to_back_has_full_leaves() {
+    let map = filled(SMALL, 2000);
+    assert!(
+        map.nodes() <= 2000 / 8 + 2000 / 8 / 5 * 2,
+        "{}",
+        map.nodes()
+    );
+}
+
+#[test]
+fn moved_data_counts_only_where_the_map_still_points_at_its_source() {
+    let mut map = Map::new(VOLUME, Shape::default());
+    set(&mut map, extent(0, 100, 1000, Check::Segment));
+    set(&mut map, inline(8, 8, 5000, 1));
+    clear(&mut map, 40..50);
+    let mut moved = Vec::new();
+    let to = extent(0, 60, 7000, Check::Segment);
+    map.replace_if(Place(1000), to, &mut moved).unwrap();
+    let expected = [
+        replaced(0, 8, 1000),
+        replaced(16, 24, 1016),
+        replaced(50, 10, 1050),
+    ];
+    assert_eq!(moved, expected);
+    let expected = [
+        extent(0, 8, 7000, Check::Segment),
+        inline(8, 8, 5000, 1),
+        extent(16, 24, 7016, Check::Segment),
+        extent(50, 10, 7050, Check::Segment),
+        extent(60, 40, 1060, Check::Segment),
+    ];
+    assert_eq!(all(&map), expected);
+    // A piece that is moved whole stays one with its checksum in the map.
+    map.replace_if(Place(5000), inline(8, 8, 9000, 1), &mut moved)
+        .unwrap();
+    assert_eq!(all(&map)[1], inline(8, 8, 9000, 1));
+}
+
+#[test]
+fn an_operation_that_lacks_a_node_names_it_and_changes_nothing() {
+    let (mut map, mut medium) = (filled(SMALL, 300), Vec::new());
+    let completed = checkpoint(&mut map, &mut medium, 1 << 20);
+    let before = all(&map);
+    let mut map = Map::open(VOLUME, SMALL, completed.root);
+    let mut gone = Vec::new();
+    let need = map.clear(0..u64::MAX, &mut gone).unwrap_err();
+    let root = completed.root.unwrap();
+    assert_eq!(
+        (need.place, need.level, need.crc),
+        (root.place, root.level, root.crc)
+    );
+    assert_eq!(need.range, 0..u64::MAX);
+    let mut rounds = 0;
+    while let Err(need) = map.clear(0..u64::MAX, &mut gone) {
+        assert!(gone.is_empty() && map.dirty_bytes() == 0 && map.entries() == 300);
+        let (_, bytes) = medium
+            .iter()
+            .find(|(place, _)| *place == need.place)
+            .unwrap();
+        map.load(&need, bytes).unwrap();
+        rounds += 1;
+    }
+    assert_eq!((rounds, gone.len(), before.len()), (root.nodes, 300, 300));
+}
+
+#[test]
+fn an_older_version_of_a_node_at_its_place_is_an_error() {
+    let (mut map, mut medium) = (filled(SMALL, 4), Vec::new());
+    checkpoint(&mut map, &mut medium, 1000);
+    set(&mut map, inline(0, 8, 999, 9));
+    let completed = checkpoint(&mut map, &mut medium, 2000);
+    let [(_, old), (_, new)] = medium[..] else {
+        panic!("two nodes");
+    };
+    let mut map = Map::open(VOLUME, SMALL, completed.root);
+    let need = map.get(0..9, &mut Vec::new()).unwrap_err();
+    assert_eq!(map.load(&need, &old), Err(LoadError::Stale));
+    let mut damaged = new;
+    damaged[100] ^= 1;
+    assert!(matches!(
+        map.load(&need, &damaged),
+        Err(LoadError::Format(_))
+    ));
+    assert!(matches!(map.load(&need, &[]), Err(LoadError::Format(_))));
+    assert_eq!(map.load(&need, &new), Ok(()));
+    assert_eq!(map.get(0..9, &mut Vec::new()), Ok(()));
+}
+
+#[test]
+fn a_node_where_it_does_not_belong_is_an_error_even_if_its_parent_names_it() {
+    let node = |level, base, volume| {
+        let content = match level {
+            0 => crate::format::Content::Leaf(vec![inline(base, 8, 0, 0)]),
+            _ => crate::format::Content::Inner(vec![crate::format::Child {
+                first: base,
+                place: Place(0),
+                crc: 0,
+            }]),
+        };
+        let node = Node {
+            volume,
+            level,
+            base,
+            content,
+        };
+        node.encode()
+    };
+    let leaf = node(0, 5, VOLUME);
+    let crc = Node::crc(&leaf).unwrap();
+    for (level, volume, expected) in [
+        (0, VOLUME, Ok(())),
+        (1, VOLUME, Err(LoadError::Misplaced)),
+        (0, VolumeId([8; 16]), Err(LoadError::Misplaced)),
+    ] {
+        let root = RootRef {
+            place: Place(8),
+            level,
+            crc,
+            sectors: 8,
+            entries: 1,
+            nodes: 2,
+        };
+        let mut map = Map::open(volume, SMALL, Some(root));
+        let need = map.get(0..9, &mut Vec::new()).unwrap_err();
+        assert_eq!(map.load(&need, &leaf), expected);
+    }
+    // Children that begin before their parent has them begin, and behind it.
+    for (first, base, expected) in [(0, 5, Ok(())), (6, 5, Err(LoadError::Misplaced))] {
+        let children = [(0, 0, 0), (first, 8, crc), (20, 16, 0)];
+        let children = children.into_iter().skip(usize::from(first == 0));
+        let children: Vec<crate::format::Child> = children
+            .map(|(first, place, crc)| crate::format::Child {
+                first,
+                place: Place(place),
+                crc,
+            })
+            .collect();
+        let parent = Node {
+            volume: VOLUME,
+            level: 1,
+            base: 0,
+            content: crate::format::Content::Inner(children),
+        };
+        let parent = parent.encode();
+        let root = RootRef {
+            place: Place(80),
+            level: 1,
+            crc: Node::crc(&parent).unwrap(),
+            sectors: 8,
+            entries: 1,
+            nodes: 4,
+        };
+        let mut map = Map::open(VOLUME, SMALL, Some(root));
+        let need = map.get(7..9, &mut Vec::new()).unwrap_err();
+        map.load(&need, &parent).unwrap();
+        let need = map.get(7..9, &mut Vec::new()).unwrap_err();
+        assert_eq!((need.place.0, need.range.clone()), (8, first..20));
+        assert_eq!(map.load(&need, &leaf), expected, "{base}");
+    }
+}
+
+#[test]
+fn counts_that_a_root_lied_about_do_not_bring_the_map_down() {
+    let (mut map, mut medium) = (filled(SMALL, 100), Vec::new());
+    let mut root = checkpoint(&mut map, &mut medium, 1 << 20).root.unwrap();
+    (root.sectors, root.entries, root.nodes) = (1, 1, u64::from(root.level) + 1);
+    let mut map = Map::open(VOLUME, SMALL, Some(root));
+    loaded(&mut map, &medium, |map| {
+        map.get(0..u64::MAX, &mut Vec::new())
+    });
+    assert!(map.check().is_err());
+    clear(&mut map, 0..u64::MAX);
+    set(&mut map, inline(0, 8, 0, 0));
+    assert_eq!(all(&map).len(), 1);
+}
+
+#[test]
+fn what_changes_after_the_freeze_is_the_next_checkpoints() {
+    let mut medium = Vec::new();
+    let mut map = filled(SMALL, 100);
+    let first = checkpoint(&mut map, &mut medium, 10_000);
+    assert_eq!(first.superseded, []);
+    set(&mut map, inline(0, 8, 5555, 1));
+    let mut snapshot = map.freeze();
+    let held = snapshot.len();
+    assert_eq!(held, usize::from(map.root.unwrap().level) + 1);
+    // A change of what the snapshot holds, and all of its leaf given back.
+    set(&mut map, inline(16, 8, 6666, 1));
+    clear(&mut map, 0..1000);
+    for node in 0..held {
+        let place = Place(20_000 + 8 * node as u64);
+        medium.push((place, snapshot.encode(node)));
+        snapshot.placed(node, place);
+    }
+    let second = map.complete(snapshot);
+    assert_eq!(second.superseded.len(), held);
+    let mut then = Map::open(VOLUME, SMALL, second.root);
+    let found = loaded(&mut then, &medium, |map| {
+        let mut found = Vec::new();
+        map.get(0..24, &mut found).map(|()| found)
+    });
+    assert_eq!(found, [inline(0, 8, 5555, 1), inline(16, 8, 24, 1)]);
+    let third = checkpoint(&mut map, &mut medium, 30_000);
+    assert!(third.superseded.contains(&Place(20_000)));
+    assert_eq!(third.root.unwrap().entries, 37);
+}
+
+#[test]
+fn a_checkpoint_that_failed_is_written_by_the_next_one() {
+    let mut medium = Vec::new();
+    let mut map = filled(SMALL, 100);
+    let first = checkpoint(&mut map, &mut medium, 10_000);
+    set(&mut map, inline(0, 8, 5555, 1));
+    let dirty = map.dirty_bytes();
+    let mut snapshot = map.freeze();
+    assert_eq!(map.dirty_bytes(), 0);
+    snapshot.encode(0);
+    snapshot.placed(0, Place(90_000));
+    clear(&mut map, 0..600);
+    map.abandon(snapshot);
+    assert!(map.dirty_bytes() >= dirty);
+    map.check().unwrap();
+    let second = checkpoint(&mut map, &mut medium, 20_000);
+    let leaves = 600 / 16 / 8;
+    assert!(second.superseded.len() >= leaves);
+    assert!(!second.superseded.contains(&Place(90_000)));
+    let before = first.root.unwrap().nodes as usize;
+    let written = medium.iter().filter(|(place, _)| place.0 >= 20_000).count();
+    let after = second.root.unwrap().nodes as usize;
+    assert_eq!(before - second.superseded.len() + written, after);
+}
+
+#[test]
+fn nodes_that_are_as_on_the_medium_go_when_memory_is_short_and_changed_and_pinned_ones_stay() {
+    let (mut map, mut medium) = (filled(SMALL, 1000), Vec::new());
+    map.shrink(0);
+    assert_eq!(all(&map).len(), 1000);
+    checkpoint(&mut map, &mut medium, 1 << 20);
+    let full = map.memory();
+    map.shrink(full * 2 / 3);
+    assert!(map.memory() <= full * 2 / 3 && map.memory() > full / 2);
+    let mut pins = map.pins();
+    loaded(&mut map, &medium, |map| map.prepare(480..500, &mut pins));
+    loaded(&mut map, &medium, |map| map.get(800..808, &mut Vec::new()));
+    set(&mut map, inline(800, 8, 1, 1));
+    map.shrink(0);
+    assert_eq!(map.get(480..500, &mut Vec::new()), Ok(()));
+    assert_eq!(map.get(800..808, &mut Vec::new()), Ok(()));
+    assert!(map.get(8000..8008, &mut Vec::new()).is_err());
+    drop(pins);
+    map.shrink(0);
+    assert!(map.get(480..500, &mut Vec::new()).is_err());
+    map.check().unwrap();
+}
+
+#[test]
+fn a_node_that_is_to_move_is_written_elsewhere_by_the_next_checkpoint() {
+    let (mut map, mut medium) = (filled(SMALL, 100), Vec::new());
+    checkpoint(&mut map, &mut medium, 10_000);
+    let (place, bytes) = medium[3];
+    let node = Node::decode(&bytes).unwrap();
+    assert_eq!(map.redirty(node.level, node.base, Place(1)), Ok(false));
+    assert_eq!(map.redirty(23, node.base, place), Ok(false));
+    assert_eq!(map.dirty_bytes(), 0);
+    assert_eq!(map.redirty(node.level, node.base, place), Ok(true));
+    let moved = checkpoint(&mut map, &mut medium, 20_000);
+    assert!(moved.superseded.contains(&place));
+    assert_eq!(map.redirty(node.level, node.base, place), Ok(false));
+}
+
+/// The bars: 17.5 bytes an entry, and a tenth of a MiB for a GiB of sequential data.
+#[test]
+fn memory_stays_within_its_bars_for_random_pages_and_for_sequential_data() {
+    let pages: u64 = 1 << 18;
+    let mut map = Map::new(VOLUME, Shape::default());
+    let mut replaced = Vec::new();
+    for at in 0..pages * 8 / 256 {
+        map.set(
+            extent(at * 256, 256, at * 256, Check::Segment),
+            &mut replaced,
+        )
+        .unwrap();
+    }
+    assert!(map.memory() < (1 << 20) / 10, "{}", map.memory());
+    let rng = Rng::new(3);
+    let mut place = pages * 8;
+    for done in 0..pages * 6 {
+        let page = rng.below(pages);
+        place += 9;
+        replaced.clear();
+        map.set(inline(page * 8, 8, place, page as u32), &mut replaced)
+            .unwrap();
+        if done % 4096 == 0 && map.entries() > 30_000 {
+            let each = map.memory() as f64 / map.entries() as f64;
+            assert!(each <= 17.5, "{each} at {} entries", map.entries());
+        }
+    }
+    assert!(map.memory() as f64 / map.entries() as f64 <= 17.5 && map.memory() < 5 << 20);
+    map.check().unwrap();
+}
+
+proptest! {
+    /// Whatever bytes are given for a node, the map is as before or has a node that passes its checks.
+    #[test]
+    fn hostile_bytes_are_refused_or_leave_a_map_that_can_be_used(
+        scribbles in vec((16..200usize, any::<u8>()), 1..6), level in 0..3u8,
+    ) {
+        let (mut map, mut medium) = (filled(SMALL, 200), Vec::new());
+        checkpoint(&mut map, &mut medium, 1 << 20);
+        let is_level = |bytes: &[u8]| bytes[42] == level;
+        let (place, mut bytes) = *medium.iter().find(|(_, bytes)| is_level(bytes)).unwrap();
+        for (at, byte) in scribbles {
+            bytes[at] = byte;
+        }
+        bytes[12..16].fill(0);
+        let crc = crc32c::crc32c(&bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        let root = RootRef { place, level, crc, sectors: 1600, entries: 200, nodes: 40 };
+        let mut map = Map::open(VOLUME, SMALL, Some(root));
+        let need = map.get(0..1, &mut Vec::new()).unwrap_err();
+        if map.load(&need, &bytes).is_ok() {
+            if let Err(flaw) = map.check() {
+                prop_assert_eq!(flaw.what, "counts that are wrong");
+            }
+            let mut replaced = Vec::new();
+            for at in 0..200 {
+                let _ = map.set(inline(at * 16 + 3, 7, 0, 0), &mut replaced);
+                let _ = map.clear(at * 15..at * 15 + 9, &mut replaced);
+            }
+            prop_assert!(map.freeze().len() < 100);
+        }
+    }
+}
