@@ -109,3 +109,13 @@ pub struct Replaced {
     /// Where the first of them lies.
     pub place: Place,
 }
+
+impl From<Extent> for Replaced {
+    fn from(extent: Extent) -> Replaced {
+        Replaced {
+            sector: extent.sector,
+            sectors: extent.sectors,
+            place: extent.place,
+        }
+    }
+}

@@ -11,7 +11,7 @@ mod root;
 pub use envelope::{FormatError, VERSION, VolumeId};
 pub use node::{Child, Content, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, LEVELS_MAX, NODE_BYTES, Node};
 pub(crate) use node::{check_of, kind_of};
-pub use root::{ROOT_BYTES, RootRef};
+pub use root::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
 
 #[cfg(test)]
 #[path = "format_tests.rs"]

@@ -114,6 +114,10 @@ proptest! {
         let bytes = root.encode();
         prop_assert_eq!(RootRef::decode(&bytes), Some(root));
         prop_assert_eq!(RootRef::decode(&bytes[1..]), None);
+        let (place, level, crc) = (root.place, root.level, root.crc);
+        let detached = DetachedRef { place, level, crc };
+        prop_assert_eq!(DetachedRef::decode(&detached.encode()), Some(detached));
+        prop_assert_eq!(DetachedRef::decode(&bytes), None);
     }
 }
 
@@ -256,6 +260,28 @@ fn nodes_that_contradict_themselves_are_refused() {
 }
 
 #[test]
+fn roots_that_contradict_themselves_are_refused() {
+    let good = RootRef {
+        place: Place(Place::END - 8),
+        level: 2,
+        crc: 5,
+        sectors: 10,
+        entries: 10,
+        nodes: 3,
+    };
+    assert_eq!(RootRef::decode(&good.encode()), Some(good));
+    let refused = |change: &dyn Fn(&mut RootRef)| {
+        let mut bad = good;
+        change(&mut bad);
+        assert_eq!(RootRef::decode(&bad.encode()), None, "{bad:?}");
+    };
+    refused(&|root| root.place = Place(Place::END - 7));
+    refused(&|root| root.level = LEVELS_MAX);
+    refused(&|root| root.sectors = 9);
+    refused(&|root| root.nodes = 2);
+}
+
+#[test]
 fn both_kinds_of_nodes_have_at_least_two_hundred_entries() {
     const { assert!(LEAF_ENTRIES_MAX >= 200 && INNER_ENTRIES_MAX >= 200) };
 }
@@ -347,6 +373,10 @@ fn the_page_has_every_field_of_a_root_where_it_stands() {
         ("nodes", root.nodes),
     ];
     fields_stand("Root", &root.encode(), &values);
+    let (place, level, crc) = (root.place, root.level, root.crc);
+    let detached = DetachedRef { place, level, crc }.encode();
+    fields_stand("Detached root", &detached, &values[..4]);
+    assert_eq!(detached.len(), DETACHED_BYTES);
 }
 
 #[test]
@@ -362,6 +392,7 @@ fn the_constants_of_the_page_are_those_of_the_code() {
         ("INNER_ENTRIES_MAX", INNER_ENTRIES_MAX.to_string()),
         ("LEVELS_MAX", LEVELS_MAX.to_string()),
         ("ROOT_BYTES", ROOT_BYTES.to_string()),
+        ("DETACHED_BYTES", DETACHED_BYTES.to_string()),
         (
             "EXTENT_SECTORS_MAX",
             crate::extent::EXTENT_SECTORS_MAX.to_string(),

@@ -14,8 +14,8 @@ mod place;
 
 pub use extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
 pub use format::{
-    Child, Content, FormatError, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, LEVELS_MAX, NODE_BYTES, Node,
-    ROOT_BYTES, RootRef, VERSION, VolumeId,
+    Child, Content, DETACHED_BYTES, DetachedRef, FormatError, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX,
+    LEVELS_MAX, NODE_BYTES, Node, ROOT_BYTES, RootRef, VERSION, VolumeId,
 };
 pub use map::{Completed, Flaw, LoadError, Map, Need, Pins, Shape, Snapshot};
 pub use place::{Place, WriteClock};

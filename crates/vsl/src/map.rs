@@ -10,10 +10,12 @@
 //!   medium are one where they meet in a leaf; nodes are no place where more is joined than they have.
 //! - The parents of a node in memory are in memory; those of a changed node are changed.
 //! - No node is empty, but for a leaf whose sectors were pinned when it got empty and would have come to
-//!   belong to one that is not in memory. The tree of a space in which nothing is mapped has no node.
+//!   belong to one that is not in memory; it goes at the next freeze. The tree of a space in which nothing
+//!   is mapped has no node.
 //!
 //! `path.rs` finds nodes, `leaf.rs` and `nodes.rs` hold them, `balance.rs` splits and joins them, `cache.rs`
-//! brings them in and lets go of them, `checkpoint.rs` has them written, `check.rs` doubts all of it.
+//! brings them in and lets go of them, `checkpoint.rs` has them written, `trim.rs` unmaps much at once,
+//! `check.rs` doubts all of it.
 
 mod balance;
 mod cache;
@@ -22,6 +24,7 @@ mod checkpoint;
 mod leaf;
 mod nodes;
 mod path;
+mod trim;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -33,7 +36,9 @@ pub use checkpoint::{Completed, Snapshot};
 pub use path::Need;
 
 use crate::extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
-use crate::format::{INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, NODE_BYTES, RootRef, VolumeId};
+use crate::format::{
+    DetachedRef, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, NODE_BYTES, RootRef, VolumeId,
+};
 use crate::place::Place;
 use cache::PinTable;
 use leaf::Change;
@@ -84,6 +89,9 @@ pub struct Map {
     volume: VolumeId,
     shape: Shape,
     root: Option<Root>,
+    /// Subtrees of which nothing is mapped any more, that are to be looked at for what died. Those that
+    /// came last are looked at first.
+    detached: Vec<Root>,
     nodes: Nodes,
     totals: Totals,
     /// One more than at the last freeze; not 0.
@@ -97,6 +105,8 @@ pub struct Map {
     /// Nodes of the snapshot that left the tree since, by their place in it.
     orphans: Vec<u32>,
     pins: Rc<RefCell<PinTable>>,
+    /// Where leaves begin that are empty, and were pinned when they got so.
+    hollow: Vec<u64>,
     /// The hand of the clock that chooses nodes to let go of.
     hand: usize,
 }
@@ -104,14 +114,19 @@ pub struct Map {
 impl Map {
     /// The map of a space in which nothing is mapped.
     pub fn new(volume: VolumeId, shape: Shape) -> Map {
-        Map::open(volume, shape, None)
+        Map::open(volume, shape, None, &[])
     }
 
     /// A map whose nodes are all on the medium: the one that a checkpoint wrote.
     ///
     /// # Panics
     /// If nodes have room for fewer than 4 entries, or more than fit on the medium.
-    pub fn open(volume: VolumeId, shape: Shape, root: Option<RootRef>) -> Map {
+    pub fn open(
+        volume: VolumeId,
+        shape: Shape,
+        root: Option<RootRef>,
+        detached: &[DetachedRef],
+    ) -> Map {
         assert!((4..=LEAF_ENTRIES_MAX).contains(&shape.leaf));
         assert!((4..=INNER_ENTRIES_MAX).contains(&shape.inner));
         let totals = root.map_or_else(Totals::default, |root| Totals {
@@ -123,10 +138,15 @@ impl Map {
             slot: Slot::on_medium(root.place, root.crc),
             level: root.level,
         });
+        let detached = detached.iter().map(|cut| Root {
+            slot: Slot::on_medium(cut.place, cut.crc),
+            level: cut.level,
+        });
         Map {
             volume,
             shape,
             root,
+            detached: detached.collect(),
             nodes: Nodes::new(),
             totals,
             epoch: 1,
@@ -135,11 +155,12 @@ impl Map {
             dropped: Vec::new(),
             orphans: Vec::new(),
             pins: Rc::default(),
+            hollow: Vec::new(),
             hand: 0,
         }
     }
 
-    /// Sectors that are mapped.
+    /// Sectors that are mapped. Those that are detached count here and below.
     pub fn mapped_sectors(&self) -> u64 {
         self.totals.sectors
     }

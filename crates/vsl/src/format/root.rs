@@ -6,6 +6,8 @@ use crate::place::Place;
 
 /// Length of a root's bytes.
 pub const ROOT_BYTES: usize = 36;
+/// Length of the bytes of a detached root.
+pub const DETACHED_BYTES: usize = 12;
 
 /// The root node of a map on the medium, and what is counted of the whole map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,10 +29,9 @@ pub struct RootRef {
 impl RootRef {
     /// Its bytes. Whoever keeps them has to guard them with a checksum.
     pub fn encode(&self) -> [u8; ROOT_BYTES] {
+        let (place, level, crc) = (self.place, self.level, self.crc);
         let mut out = [0; ROOT_BYTES];
-        out[..6].copy_from_slice(&self.place.0.to_le_bytes()[..6]);
-        out[6] = self.level;
-        out[8..12].copy_from_slice(&self.crc.to_le_bytes());
+        out[..DETACHED_BYTES].copy_from_slice(&DetachedRef { place, level, crc }.encode());
         for (at, n) in [(12, self.sectors), (20, self.entries), (28, self.nodes)] {
             out[at..at + 8].copy_from_slice(&n.to_le_bytes());
         }
@@ -39,22 +40,50 @@ impl RootRef {
 
     /// The root in `bytes`; nothing if they are none, or contradict themselves.
     pub fn decode(bytes: &[u8]) -> Option<RootRef> {
-        let mut from = Reader(bytes);
-        let (place, level) = (Place(from.uint(6)?), from.uint(1)? as u8);
-        from.take(1)?;
+        let (node, counts) = bytes.split_at_checked(DETACHED_BYTES)?;
+        let DetachedRef { place, level, crc } = DetachedRef::decode(node)?;
+        let mut from = Reader(counts);
         let root = RootRef {
             place,
             level,
-            crc: from.uint(4)? as u32,
+            crc,
             sectors: from.uint(8)?,
             entries: from.uint(8)?,
             nodes: from.uint(8)?,
         };
-        let possible = from.0.is_empty()
-            && place.0 + NODE_SECTORS <= Place::END
-            && level < LEVELS_MAX
-            && (1..=root.sectors).contains(&root.entries)
-            && root.nodes > u64::from(level);
-        possible.then_some(root)
+        let possible = root.entries <= root.sectors && root.nodes > u64::from(level);
+        (possible && from.0.is_empty()).then_some(root)
+    }
+}
+
+/// The root node of a part of a map that was cut out of it, and is still to be looked at for what died.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DetachedRef {
+    /// Where the node lies.
+    pub place: Place,
+    /// Its level; 0 if it is a leaf.
+    pub level: u8,
+    /// The CRC32C that it carries.
+    pub crc: u32,
+}
+
+impl DetachedRef {
+    /// Its bytes. Whoever keeps them has to guard them with a checksum.
+    pub fn encode(&self) -> [u8; DETACHED_BYTES] {
+        let mut out = [0; DETACHED_BYTES];
+        out[..6].copy_from_slice(&self.place.0.to_le_bytes()[..6]);
+        out[6] = self.level;
+        out[8..].copy_from_slice(&self.crc.to_le_bytes());
+        out
+    }
+
+    /// The root in `bytes`; nothing if they are none.
+    pub fn decode(bytes: &[u8]) -> Option<DetachedRef> {
+        let mut from = Reader(bytes);
+        let (place, level) = (Place(from.uint(6)?), from.uint(1)? as u8);
+        from.take(1)?;
+        let crc = from.uint(4)? as u32;
+        let possible = place.0 + NODE_SECTORS <= Place::END && level < LEVELS_MAX;
+        (possible && from.0.is_empty()).then_some(DetachedRef { place, level, crc })
     }
 }

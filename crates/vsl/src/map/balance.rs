@@ -18,7 +18,7 @@ impl Map {
     }
 
     /// A node that was not there before.
-    fn grown(&mut self, body: Body, level: u8) -> Slot {
+    pub(super) fn grown(&mut self, body: Body, level: u8) -> Slot {
         self.changed += 1;
         self.totals.nodes = self.totals.nodes.saturating_add(1);
         Slot::in_memory(self.nodes.add(Node::new(body, level, self.epoch)))
@@ -92,24 +92,45 @@ impl Map {
     pub(super) fn settle(&mut self, path: &Path) {
         let is_empty = self.nodes.leaf(path.leaf()).len() == 0;
         if is_empty && self.pinned(&path.range) && !self.has_heir(path.steps()) {
+            self.hollow.push(path.range.start);
             return;
         }
         for depth in (1..path.steps().len()).rev() {
-            let above = &path.steps()[..depth];
-            let (parent, id) = (path.steps()[depth - 1], path.steps()[depth].id);
-            let node = self.nodes.get(id);
-            let len = node.body.len();
-            if len == 0 {
+            if !self.settle_at(&path.steps()[..=depth]) {
+                return;
+            }
+        }
+        self.settle_root();
+    }
+
+    /// Drops leaves that stayed though they are empty, unless they are pinned still.
+    pub(super) fn drop_hollow(&mut self) {
+        for sector in std::mem::take(&mut self.hollow) {
+            if let Ok(Some(path)) = self.find(sector, 0)
+                && self.nodes.leaf(path.leaf()).len() == 0
+            {
+                self.mark(&path);
+                self.settle(&path);
+            }
+        }
+    }
+
+    /// As [`Map::settle`], for the last one of `steps` alone. Says whether its parent has a child less.
+    pub(super) fn settle_at(&mut self, steps: &[Step]) -> bool {
+        let (last, above) = steps.split_last().expect("a way to some node");
+        let parent = above.last().expect("a node that is not the root");
+        let node = self.nodes.get(last.id);
+        match node.body.len() {
+            0 => {
                 let child = parent.child();
                 let slot = self
                     .nodes
                     .edit_inner(parent.id, |inner| inner.remove(child));
                 self.forget(slot);
-            } else if len >= self.room(node.level) / 3 || !self.share(above) {
-                return;
+                true
             }
+            len => len < self.room(node.level) / 3 && self.share(above),
         }
-        self.settle_root();
     }
 
     /// Whether the leaf to which the sectors of the last one of `steps` would go if that was dropped is in
@@ -132,7 +153,7 @@ impl Map {
     }
 
     /// A root without children is none, and one with one child is not needed.
-    fn settle_root(&mut self) {
+    pub(super) fn settle_root(&mut self) {
         while let Some(root) = self.root
             && let Some(id) = root.slot.id()
         {
@@ -149,7 +170,7 @@ impl Map {
     }
 
     /// The tree has this node no more.
-    fn forget(&mut self, slot: Slot) {
+    pub(super) fn forget(&mut self, slot: Slot) {
         let id = slot.id().expect("only nodes in memory leave the tree");
         self.totals.nodes = self.totals.nodes.saturating_sub(1);
         let node = self.nodes.remove(id);

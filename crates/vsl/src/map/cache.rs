@@ -100,7 +100,9 @@ impl Map {
     /// loaded brings the range closer.
     pub fn prepare(&mut self, range: Range<u64>, pins: &mut Pins) -> Result<(), Need> {
         let pinned = (range.start, range.end);
-        if !range.is_empty() && pins.ranges.last() != Some(&pinned) {
+        // The range may be one of two that are asked for again after a node was loaded.
+        let is_new = !pins.ranges.iter().rev().take(2).any(|last| *last == pinned);
+        if !range.is_empty() && is_new {
             pins.ranges.push(pinned);
             self.pins.borrow_mut().add(pinned);
         }
@@ -119,22 +121,24 @@ impl Map {
         if block.volume != self.volume || block.level != need.level {
             return Err(LoadError::Misplaced);
         }
-        let Ok(Some(hook)) = self.hook(need.range.start, need.level) else {
-            return Ok(());
-        };
-        let is_needed = hook.slot.id().is_none();
-        if !is_needed || hook.slot.home() != Some((need.place, need.crc)) {
-            return Ok(());
+        let is_it =
+            |slot: &Slot| slot.id().is_none() && slot.home() == Some((need.place, need.crc));
+        let hook = self.hook(need.range.start, need.level).ok().flatten();
+        if let Some(hook) = hook.filter(|hook| is_it(&hook.slot)) {
+            let body = body(block, &hook.range).ok_or(LoadError::Misplaced)?;
+            let id = self.nodes.add(Node::new(body, need.level, 0));
+            self.edit_slot(&hook, |slot| slot.loaded(id));
+        } else if let Some(root) = self.detached.iter_mut().find(|root| is_it(&root.slot)) {
+            let body = body(block, &need.range).ok_or(LoadError::Misplaced)?;
+            let id = self.nodes.add(Node::new(body, need.level, 0));
+            root.slot.loaded(id);
         }
-        let body = body(block, &hook.range).ok_or(LoadError::Misplaced)?;
-        let id = self.nodes.add(Node::new(body, need.level, 0));
-        self.edit_slot(&hook, |slot| slot.loaded(id));
         Ok(())
     }
 
     /// Lets nodes go that are on the medium as they are here, and were not used lately, until the map
     /// takes no more than `limit` bytes of memory or nothing more can go. Changed nodes stay, and pinned
-    /// ones, and what is above them.
+    /// ones, and what is above them; what is detached stays until it was reaped.
     pub fn shrink(&mut self, limit: usize) {
         let mut idle = 0;
         // Once around to take the marks of use away, once more to find a node without: if nothing goes
@@ -162,8 +166,7 @@ impl Map {
         {
             return false;
         }
-        let used = self.hook(node.body.key(), node.level);
-        let Ok(Some(hook)) = used else {
+        let Ok(Some(hook)) = self.hook(node.body.key(), node.level) else {
             return false;
         };
         if hook.slot.id() != Some(id) || self.pinned(&hook.range) {

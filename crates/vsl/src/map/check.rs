@@ -42,7 +42,7 @@ impl Map {
             sector: 0,
             what,
         };
-        if let Some(root) = self.root {
+        for root in self.root.iter().chain(&self.detached) {
             match root.slot.id() {
                 Some(id) => self.check_node(id, root.level, 0..u64::MAX, &mut seen)?,
                 None => seen.missing += 1,

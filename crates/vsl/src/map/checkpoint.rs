@@ -5,11 +5,12 @@
 //! copies of the nodes that this one writes, and those of nodes that left the tree between the two
 //! freezes. What happens to the tree while a checkpoint is being written belongs to the next one, even if a
 //! node leaves the tree before its copy is complete: that copy is live until the next root counts. So
-//! after each checkpoint the live nodes are exactly those that its root reaches, as a recovery finds them.
+//! after each checkpoint the live nodes are exactly those that its root reaches, and the roots of what is
+//! detached, as a recovery finds them.
 
 use super::nodes::{Body, Inner, Node, NodeId, Slot};
 use super::{Map, Root};
-use crate::format::{Child, Content, NODE_BYTES, Node as Block, RootRef, VolumeId};
+use crate::format::{Child, Content, DetachedRef, NODE_BYTES, Node as Block, RootRef, VolumeId};
 use crate::map::Need;
 use crate::place::Place;
 
@@ -35,8 +36,11 @@ pub struct Snapshot {
     nodes: Vec<Frozen>,
     /// Places of nodes that left the tree before the freeze.
     dropped: Vec<Place>,
-    /// The root if there is one: as it is on the medium, or the last of `nodes`.
+    /// The root if there is one, and where in `nodes` it is unless it is as it is on the medium.
     root: Option<RootRef>,
+    root_at: Option<u32>,
+    /// What is detached, in the same way.
+    detached: Vec<(DetachedRef, Option<u32>)>,
 }
 
 /// A checkpoint that was written, to be made to count.
@@ -44,7 +48,9 @@ pub struct Snapshot {
 pub struct Completed {
     /// The root of the map at the freeze; nothing if nothing was mapped.
     pub root: Option<RootRef>,
-    /// The places of the nodes that the root of the checkpoint before reaches and this root does not.
+    /// What was detached then. There is none without a root.
+    pub detached: Vec<DetachedRef>,
+    /// The places of the nodes that the roots of the checkpoint before reach and these roots do not.
     pub superseded: Vec<Place>,
 }
 
@@ -124,12 +130,29 @@ impl Map {
     pub fn freeze(&mut self) -> Snapshot {
         assert!(!self.frozen, "one checkpoint at a time");
         self.frozen = true;
+        self.drop_hollow();
+        match self.detached.is_empty() {
+            // It was there for the counts.
+            true => self.settle_root(),
+            // The counts stand with the root, so there has to be one.
+            false if self.root.is_none() => self.plant(),
+            false => {}
+        }
         let mut snapshot = Snapshot {
             volume: self.volume,
             nodes: Vec::with_capacity(self.changed),
             dropped: std::mem::take(&mut self.dropped),
             root: None,
+            root_at: None,
+            detached: Vec::new(),
         };
+        for at in 0..self.detached.len() {
+            let Root { slot, level } = self.detached[at];
+            let (place, crc) = slot.home().unwrap_or((Place(0), 0));
+            let held = self.hold(slot, &mut snapshot.nodes);
+            let cut = DetachedRef { place, level, crc };
+            snapshot.detached.push((cut, held));
+        }
         if let Some(Root { slot, level }) = self.root {
             let (place, crc) = slot.home().unwrap_or((Place(0), 0));
             snapshot.root = Some(RootRef {
@@ -140,7 +163,7 @@ impl Map {
                 entries: self.totals.entries,
                 nodes: self.totals.nodes,
             });
-            self.hold(slot, &mut snapshot.nodes);
+            snapshot.root_at = self.hold(slot, &mut snapshot.nodes);
         }
         self.epoch += 1;
         self.changed = 0;
@@ -186,9 +209,14 @@ impl Map {
         // Before nodes are edited: what is shared would be copied.
         drop(snapshot.nodes);
         let mut root = snapshot.root;
-        if let (Some(root), Some(&(place, crc))) = (&mut root, written.last()) {
-            (root.place, root.crc) = (place, crc);
+        if let (Some(root), Some(at)) = (&mut root, snapshot.root_at) {
+            (root.place, root.crc) = written[at as usize];
         }
+        let detached = snapshot.detached.into_iter().map(|(mut cut, at)| {
+            (cut.place, cut.crc) = at.map_or((cut.place, cut.crc), |at| written[at as usize]);
+            cut
+        });
+        let detached = detached.collect();
         let orphans = self.orphans.drain(..);
         self.dropped
             .extend(orphans.map(|held| written[held as usize].0));
@@ -198,7 +226,11 @@ impl Map {
             }
             Some(written[held as usize])
         });
-        Completed { root, superseded }
+        Completed {
+            root,
+            detached,
+            superseded,
+        }
     }
 
     /// The checkpoint failed: its nodes are to be written by the next one.
@@ -219,12 +251,25 @@ impl Map {
     fn let_go(&mut self, of: &mut impl FnMut(&mut Map, NodeId, u32) -> Option<(Place, u32)>) {
         self.frozen = false;
         self.nodes.snapshot_gone();
-        let Some(id) = self.root.and_then(|root| root.slot.id()) else {
-            return;
-        };
-        let written = self.let_go_below(id, of);
-        if let (Some(root), Some((place, crc))) = (&mut self.root, written) {
-            root.slot.written(place, crc);
+        if let Some(Root { mut slot, level }) = self.root {
+            self.let_go_at(&mut slot, of);
+            self.root = Some(Root { slot, level });
+        }
+        for at in 0..self.detached.len() {
+            let mut slot = self.detached[at].slot;
+            self.let_go_at(&mut slot, of);
+            self.detached[at].slot = slot;
+        }
+    }
+
+    fn let_go_at(
+        &mut self,
+        slot: &mut Slot,
+        of: &mut impl FnMut(&mut Map, NodeId, u32) -> Option<(Place, u32)>,
+    ) {
+        let written = slot.id().and_then(|id| self.let_go_below(id, of));
+        if let Some((place, crc)) = written {
+            slot.written(place, crc);
         }
     }
 
@@ -261,7 +306,8 @@ impl Map {
 
     /// If the tree's node of this level that covers `key` lies at this place, the next checkpoint writes
     /// it elsewhere: so a segment of nodes can be emptied. Says whether it lies there; if a checkpoint is
-    /// writing it elsewhere already, that is left to it.
+    /// writing it elsewhere already, that is left to it. What is detached is not looked at: as long as there
+    /// is some, a segment of nodes cannot be known to be empty.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory; nothing is changed.

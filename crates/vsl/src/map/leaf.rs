@@ -121,6 +121,11 @@ impl Leaf {
         self.entries().iter().map(|entry| entry.extent(self.base))
     }
 
+    /// What is mapped until now, if the leaf goes.
+    pub(super) fn replaced(&self) -> impl Iterator<Item = Replaced> {
+        self.extents().map(Replaced::from)
+    }
+
     /// The first entry that ends behind `sector`.
     pub(super) fn position(&self, sector: u64) -> usize {
         let Some(delta) = sector.checked_sub(self.base) else {
@@ -321,11 +326,7 @@ impl Change {
     pub(super) fn replaced(&self, leaf: &Leaf) -> impl Iterator<Item = Replaced> {
         let gone = self.at.clone().map(|at| leaf.get(at));
         gone.filter_map(|extent| extent.part(self.range.clone()))
-            .map(|part| Replaced {
-                sector: part.sector,
-                sectors: part.sectors,
-                place: part.place,
-            })
+            .map(Replaced::from)
     }
 }
 

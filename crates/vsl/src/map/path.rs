@@ -8,7 +8,7 @@ use crate::format::LEVELS_MAX;
 use crate::place::Place;
 
 /// All sectors that a map can have.
-const SPACE: Range<u64> = 0..u64::MAX;
+pub(super) const SPACE: Range<u64> = 0..u64::MAX;
 
 /// A node that has to be read and given to [`Map::load`] before something can be done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -162,7 +162,8 @@ impl Map {
     }
 }
 
-fn need(slot: Slot, level: u8, range: Range<u64>) -> Need {
+/// A node that is on the medium only, and is missing.
+pub(super) fn need(slot: Slot, level: u8, range: Range<u64>) -> Need {
     let (place, crc) = slot.home().expect("a node is in memory or on the medium");
     Need {
         place,

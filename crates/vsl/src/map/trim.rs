@@ -1,0 +1,177 @@
+//! How a huge range is unmapped without looking at all its leaves.
+//!
+//! What covers nothing but the range is cut out of the tree, a few subtrees however long the range is, and
+//! is looked at later, node by node, for what died. Until then it is a part of the map all the same:
+//! checkpoints write it and keep its roots, and its sectors, entries and nodes count.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::nodes::{Body, Inner, NodeId};
+use super::path::{Path, SPACE, Step, need};
+use super::{Map, Need, Pins, Root};
+use crate::extent::Replaced;
+
+impl Map {
+    /// How many subtrees are detached and were not looked at to their end.
+    pub fn detached(&self) -> usize {
+        self.detached.len()
+    }
+
+    /// Unmaps `range` as [`Map::clear`] does, but needs its first and its last leaf only, and what is above
+    /// them. What was mapped in these is put behind `replaced`; the rest is told by [`Map::reap`]. Each time,
+    /// at most two subtrees for each level of the tree are detached.
+    ///
+    /// # Errors
+    /// [`Need`] if a node is not in memory; nothing is changed.
+    pub fn detach(&mut self, range: Range<u64>, replaced: &mut Vec<Replaced>) -> Result<(), Need> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let ends = (self.find(range.start, 0)?, self.find(range.end - 1, 0)?);
+        if let (Some(left), Some(right)) = ends
+            && left.leaf() != right.leaf()
+        {
+            self.cut_between(&left, &right);
+            self.clear(range.clone(), replaced)?;
+            self.settle_after_cut(range.start);
+            self.settle_after_cut(range.end - 1);
+            return Ok(());
+        }
+        self.clear(range, replaced)
+    }
+
+    /// As [`Map::prepare`], for [`Map::detach`].
+    ///
+    /// # Errors
+    /// [`Need`] if a node is not in memory, as there.
+    pub fn prepare_ends(&mut self, range: Range<u64>, pins: &mut Pins) -> Result<(), Need> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.prepare(range.start..range.start + 1, pins)?;
+        self.prepare(range.end - 1..range.end, pins)
+    }
+
+    /// Looks at one node of what was detached, and puts what is mapped in it behind `replaced`. Says whether
+    /// there was one.
+    ///
+    /// # Errors
+    /// [`Need`] if it is not in memory.
+    pub fn reap(&mut self, replaced: &mut Vec<Replaced>) -> Result<bool, Need> {
+        let Some(Root { slot, level }) = self.detached.last().copied() else {
+            return Ok(false);
+        };
+        let id = slot.id().ok_or_else(|| need(slot, level, SPACE))?;
+        let left = match &self.nodes.get(id).body {
+            Body::Leaf(leaf) => {
+                let before = replaced.len();
+                replaced.extend(leaf.replaced());
+                let gone: u64 = replaced[before..].iter().map(|old| old.sectors).sum();
+                let (totals, entries) = (&mut self.totals, leaf.len() as u64);
+                totals.sectors = totals.sectors.saturating_sub(gone);
+                totals.entries = totals.entries.saturating_sub(entries);
+                0
+            }
+            _ => self.hand_over(id, level),
+        };
+        if left == 0 {
+            // Below it stands the child that was handed over, if there was one.
+            let at = self
+                .detached
+                .iter()
+                .rposition(|root| root.slot.id() == Some(id));
+            self.detached
+                .remove(at.expect("it was the last but for its child"));
+            self.forget(slot);
+        }
+        Ok(true)
+    }
+
+    /// The last child of a detached node becomes a detached subtree itself. Says how many it has left.
+    fn hand_over(&mut self, id: NodeId, level: u8) -> usize {
+        self.mark_node(id);
+        let (slot, left) = self.nodes.edit_inner(id, |inner| {
+            let slot = inner.remove(inner.len() - 1);
+            (slot, inner.len())
+        });
+        let level = level - 1;
+        self.detached.push(Root { slot, level });
+        left
+    }
+
+    /// Detaches all that lies between two leaves.
+    fn cut_between(&mut self, left: &Path, right: &Path) {
+        self.mark(left);
+        self.mark(right);
+        let pairs = left.steps().iter().zip(right.steps());
+        let alike = |(one, other): &(&Step, &Step)| one.child == other.child;
+        let fork = pairs.take_while(alike).count();
+        let both = (left.steps()[fork], right.steps()[fork]);
+        self.cut(both.0.id, both.0.child() + 1..both.1.child());
+        for step in inner_steps(left, fork) {
+            let end = self.nodes.inner(step.id).len();
+            self.cut(step.id, step.child() + 1..end);
+        }
+        for step in inner_steps(right, fork) {
+            self.cut(step.id, 0..step.child());
+        }
+    }
+
+    /// Detaches some children of a node: one as it is, more as a node of their own.
+    fn cut(&mut self, id: NodeId, children: Range<usize>) {
+        if children.is_empty() {
+            return;
+        }
+        let level = self.nodes.get(id).level;
+        let run = self.nodes.edit_inner(id, |inner| inner.take(children));
+        let root = match run.slots[..] {
+            [slot] => Root {
+                slot,
+                level: level - 1,
+            },
+            _ => Root {
+                slot: self.grown(Body::Inner(Rc::new(run)), level),
+                level,
+            },
+        };
+        self.detached.push(root);
+    }
+
+    /// Has the nodes above a sector that lost children share with their neighbours. From the top, since
+    /// nodes come to be neighbours when those above them are joined.
+    fn settle_after_cut(&mut self, sector: u64) {
+        let mut depth = 1;
+        // If its leaf was dropped, the one that has the sector now may not be in memory, and lost nothing.
+        while let Ok(Some(path)) = self.find(sector, 0)
+            && depth + 1 < path.steps().len()
+        {
+            self.mark(&path);
+            let steps = &path.steps()[..=depth];
+            depth = match self.settle_at(steps) {
+                true => 1.max(depth - 1),
+                false => depth + 1,
+            };
+        }
+        self.settle_root();
+    }
+}
+
+/// The inner nodes of a path behind the one at `fork`.
+fn inner_steps(path: &Path, fork: usize) -> &[Step] {
+    let steps = path.steps();
+    &steps[fork + 1..steps.len() - 1]
+}
+
+impl Inner {
+    /// Takes some children out, into a node of their own.
+    fn take(&mut self, children: Range<usize>) -> Inner {
+        let run = Inner {
+            keys: self.keys.drain(children.clone()).collect(),
+            slots: self.slots.drain(children).collect(),
+        };
+        self.keys.shrink_to_fit();
+        self.slots.shrink_to_fit();
+        run
+    }
+}
