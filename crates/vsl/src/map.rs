@@ -43,7 +43,7 @@ use crate::place::Place;
 use cache::PinTable;
 use leaf::Change;
 use nodes::{Nodes, Slot};
-use path::Path;
+use path::{Path, Step};
 
 /// What the allocator takes for itself of each piece of memory, about, in bytes.
 const ALLOCATION_BYTES: usize = 16;
@@ -390,7 +390,12 @@ impl Map {
 
     /// The nodes on the path are changed in this epoch.
     fn mark(&mut self, path: &Path) {
-        for step in path.steps().iter().rev() {
+        self.mark_steps(path.steps());
+    }
+
+    /// As [`Map::mark`], from the root on.
+    fn mark_steps(&mut self, steps: &[Step]) {
+        for step in steps.iter().rev() {
             if !self.mark_node(step.id) {
                 break;
             }

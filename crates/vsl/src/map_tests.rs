@@ -261,6 +261,22 @@ fn a_huge_trim_needs_two_leaves_and_tells_of_the_others_when_they_are_looked_at(
 }
 
 #[test]
+fn what_is_detached_between_two_leaves_that_stay_as_they_are_is_gone_after_a_checkpoint() {
+    let (mut map, mut medium) = (filled(SMALL, 40), Vec::new());
+    clear(&mut map, 512..520);
+    let before = checkpoint(&mut map, &mut medium, 1 << 20).root.unwrap();
+    let mut replaced = Vec::new();
+    map.detach(120..514, &mut replaced).unwrap();
+    assert_eq!((replaced.len(), map.detached(), map.nodes()), (0, 1, 7));
+    assert_eq!(map.dirty_bytes(), 2 * 4096);
+    let after = checkpoint(&mut map, &mut medium, 1 << 30);
+    assert_eq!(after.superseded, [before.place]);
+    let mut map = Map::open(VOLUME, SMALL, after.root, &after.detached);
+    let run = loaded(&mut map, &medium, |map| map.next_mapped(120..u64::MAX));
+    assert_eq!(run, Some(528..536));
+}
+
+#[test]
 fn counts_survive_a_checkpoint_of_a_space_of_which_everything_is_detached() {
     let (mut map, mut medium) = (filled(SMALL, 100), Vec::new());
     map.detach(0..u64::MAX, &mut Vec::new()).unwrap();

@@ -100,9 +100,8 @@ impl Map {
     /// loaded brings the range closer.
     pub fn prepare(&mut self, range: Range<u64>, pins: &mut Pins) -> Result<(), Need> {
         let pinned = (range.start, range.end);
-        // The range may be one of two that are asked for again after a node was loaded.
-        let is_new = !pins.ranges.iter().rev().take(2).any(|last| *last == pinned);
-        if !range.is_empty() && is_new {
+        // It is asked for again after each node that was loaded.
+        if !range.is_empty() && pins.ranges.last() != Some(&pinned) {
             pins.ranges.push(pinned);
             self.pins.borrow_mut().add(pinned);
         }

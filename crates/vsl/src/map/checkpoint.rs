@@ -306,8 +306,8 @@ impl Map {
 
     /// If the tree's node of this level that covers `key` lies at this place, the next checkpoint writes
     /// it elsewhere: so a segment of nodes can be emptied. Says whether it lies there; if a checkpoint is
-    /// writing it elsewhere already, that is left to it. What is detached is not looked at: as long as there
-    /// is some, a segment of nodes cannot be known to be empty.
+    /// writing it elsewhere already, that is left to it. What is detached is not looked at: its nodes stay where
+    /// they are until they are reaped, so whether a segment is free is told by counts alone.
     ///
     /// # Errors
     /// [`Need`] if a node is not in memory; nothing is changed.

@@ -102,18 +102,19 @@ impl Map {
 
     /// Detaches all that lies between two leaves.
     fn cut_between(&mut self, left: &Path, right: &Path) {
-        self.mark(left);
-        self.mark(right);
+        for path in [left, right] {
+            self.mark_steps(inner_steps(path, 0));
+        }
         let pairs = left.steps().iter().zip(right.steps());
         let alike = |(one, other): &(&Step, &Step)| one.child == other.child;
         let fork = pairs.take_while(alike).count();
         let both = (left.steps()[fork], right.steps()[fork]);
         self.cut(both.0.id, both.0.child() + 1..both.1.child());
-        for step in inner_steps(left, fork) {
+        for step in inner_steps(left, fork + 1) {
             let end = self.nodes.inner(step.id).len();
             self.cut(step.id, step.child() + 1..end);
         }
-        for step in inner_steps(right, fork) {
+        for step in inner_steps(right, fork + 1) {
             self.cut(step.id, 0..step.child());
         }
     }
@@ -146,7 +147,7 @@ impl Map {
         while let Ok(Some(path)) = self.find(sector, 0)
             && depth + 1 < path.steps().len()
         {
-            self.mark(&path);
+            self.mark_steps(inner_steps(&path, 0));
             let steps = &path.steps()[..=depth];
             depth = match self.settle_at(steps) {
                 true => 1.max(depth - 1),
@@ -157,10 +158,10 @@ impl Map {
     }
 }
 
-/// The inner nodes of a path behind the one at `fork`.
-fn inner_steps(path: &Path, fork: usize) -> &[Step] {
+/// The inner nodes of a path that leads to a leaf, from the one at this depth on.
+fn inner_steps(path: &Path, depth: usize) -> &[Step] {
     let steps = path.steps();
-    &steps[fork + 1..steps.len() - 1]
+    &steps[depth..steps.len() - 1]
 }
 
 impl Inner {
