@@ -10,6 +10,12 @@
 mod extent;
 mod format;
 mod map;
+//!
+//! What decides is apart from what does, and waits for nothing:
+//!
+//! - `cost.rs`: the model of costs that these rest on.
+
+pub mod cost;
 mod place;
 
 pub use extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
