@@ -13,10 +13,12 @@ mod map;
 //!
 //! What decides is apart from what does, and waits for nothing:
 //!
+//! - `victim.rs`: which segments are cleaned.
 //! - `cost.rs`: the model of costs that these rest on.
 
 pub mod cost;
 mod place;
+pub mod victim;
 
 pub use extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
 pub use format::{

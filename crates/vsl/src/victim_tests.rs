@@ -1,0 +1,156 @@
+use super::*;
+use forebay_rng::Rng;
+
+fn closed(live: u32, born: u64) -> Closed {
+    Closed {
+        capacity: 1000,
+        live,
+        closed: WriteClock(born),
+    }
+}
+
+fn index(segments: &[(u32, u64)]) -> Victims {
+    let mut victims = Victims::new();
+    for (number, &(live, born)) in segments.iter().enumerate() {
+        victims.add(number as u32, closed(live, born));
+    }
+    victims
+}
+
+fn numbers(victims: Vec<Victim>) -> Vec<u32> {
+    victims.iter().map(|victim| victim.segment).collect()
+}
+
+const NOW: WriteClock = WriteClock(1000);
+
+#[test]
+fn greedy_takes_the_emptiest_and_of_equal_ones_the_oldest_then_the_lowest_number() {
+    let victims = index(&[(500, 9), (100, 8), (900, 1), (100, 5), (100, 8), (0, 900)]);
+    let chosen = victims.choose(Selection::Greedy, NOW, u64::MAX, 9);
+    assert_eq!(numbers(chosen), [5, 3, 1, 4, 0, 2]);
+}
+
+#[test]
+fn cost_benefit_weighs_free_room_by_age() {
+    // (1−u)·age/(1+u): 0.25·900/1.75 = 128.6, 0.75·100/1.25 = 60, 0.5·400/1.5 = 133.3, 0.9·0/1.1 = 0.
+    let victims = index(&[(750, 100), (250, 900), (500, 600), (100, 1000)]);
+    let chosen = victims.choose(Selection::CostBenefit, NOW, u64::MAX, 9);
+    assert_eq!(numbers(chosen), [2, 0, 1, 3]);
+    let chosen = victims.choose(Selection::Greedy, NOW, u64::MAX, 9);
+    assert_eq!(numbers(chosen), [3, 1, 2, 0]);
+}
+
+#[test]
+fn victims_are_taken_until_they_gain_what_is_wanted_and_never_without_gain() {
+    let victims = index(&[(900, 0), (1000, 0), (800, 0), (950, 0), (2000, 0)]);
+    let gains = |wanted, most| {
+        let chosen = victims.choose(Selection::Greedy, NOW, wanted, most);
+        chosen.iter().map(|victim| victim.gain).collect::<Vec<_>>()
+    };
+    assert_eq!(gains(1, 9), [200]);
+    assert_eq!(gains(201, 9), [200, 100]);
+    assert_eq!(gains(u64::MAX, 9), [200, 100, 50]);
+    assert_eq!(gains(u64::MAX, 2), [200, 100]);
+    assert_eq!(gains(0, 9), [0; 0]);
+    assert_eq!(victims.reclaimable(), 350);
+    let by_benefit = victims.choose(Selection::CostBenefit, NOW, u64::MAX, 9);
+    assert_eq!(numbers(by_benefit), [2, 0, 3]);
+}
+
+#[test]
+fn what_is_removed_or_was_never_closed_is_not_chosen_whatever_changes_in_it() {
+    let mut victims = index(&[(500, 0), (400, 0)]);
+    assert_eq!(victims.remove(1), Some(closed(400, 0)));
+    victims.changed(1, 0);
+    victims.changed(7_000_000, 0);
+    assert_eq!((victims.remove(1), victims.remove(9)), (None, None));
+    let none = Closed {
+        capacity: 0,
+        live: 0,
+        closed: NOW,
+    };
+    victims.add(3, none);
+    assert_eq!(
+        numbers(victims.choose(Selection::Greedy, NOW, 9999, 9)),
+        [0]
+    );
+}
+
+#[test]
+fn holes_are_plugged_where_cleaning_is_not_soon_to_be_expected() {
+    // u·age: 0.5·1000 = 500, 0.99·100 = 99, full, 0.9·900 = 810, 0.1·1000 = 100.
+    let victims = index(&[(500, 0), (990, 900), (1000, 0), (900, 100), (100, 0)]);
+    assert_eq!(victims.holed(NOW).collect::<Vec<_>>(), [3, 0, 4, 1]);
+}
+
+#[test]
+fn the_histogram_counts_segments_by_tenths() {
+    let victims = index(&[(0, 0), (99, 0), (102, 0), (999, 0), (1000, 0)]);
+    assert_eq!(victims.histogram(), [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+}
+
+#[test]
+fn after_any_changes_the_choice_is_that_of_looking_at_every_segment() {
+    let rng = Rng::new(17);
+    let mut victims = Victims::new();
+    let mut model: std::collections::BTreeMap<u32, Closed> = Default::default();
+    for round in 0..3000u64 {
+        let segment = rng.below(60) as u32;
+        let live = rng.below(513) as u32;
+        match rng.below(4) {
+            0 => assert_eq!(victims.remove(segment), model.remove(&segment)),
+            1 => {
+                let closed = Closed {
+                    capacity: 512,
+                    live,
+                    closed: WriteClock(rng.below(round + 1)),
+                };
+                victims.add(segment, closed);
+                model.insert(segment, closed);
+            }
+            _ => {
+                victims.changed(segment, live);
+                model.entry(segment).and_modify(|closed| closed.live = live);
+            }
+        }
+        let now = WriteClock(round);
+        // Capacity and steps are as many, so nothing is rounded.
+        let mut greedy: Vec<_> = model.iter().filter(|(_, c)| c.gain() > 0).collect();
+        greedy.sort_by_key(|(number, c)| (c.live, c.closed, **number));
+        let expected: Vec<u32> = greedy.iter().map(|(number, _)| **number).collect();
+        assert_eq!(
+            numbers(victims.choose(Selection::Greedy, now, u64::MAX, 99)),
+            expected
+        );
+        let mut benefit = greedy;
+        benefit.sort_by(|(m, a), (n, b)| {
+            let order = b.benefit(now).total_cmp(&a.benefit(now));
+            order.then((a.closed, m).cmp(&(b.closed, n)))
+        });
+        let expected: Vec<u32> = benefit.iter().map(|(number, _)| **number).collect();
+        assert_eq!(
+            numbers(victims.choose(Selection::CostBenefit, now, u64::MAX, 99)),
+            expected
+        );
+        let gain: u64 = model.values().map(|c| u64::from(c.gain())).sum();
+        assert_eq!(victims.reclaimable(), gain);
+    }
+}
+
+#[test]
+fn holes_are_plugged_where_that_is_estimated_to_cost_less_and_there_are_enough() {
+    let victim = |live| Victim {
+        segment: 0,
+        live,
+        gain: 1000 - live,
+    };
+    // At E = 33.3 cleaning costs 10 at u = 0.8 and plugging 28.6; at 0.96, 50 and 34.
+    assert_eq!(method(&[victim(800)], 10_000, 33.3), Method::Clean);
+    assert_eq!(method(&[victim(960)], 10_000, 33.3), Method::Plug);
+    assert_eq!(method(&[victim(960)], 959, 33.3), Method::Clean);
+    assert_eq!(
+        method(&[victim(920), victim(1000)], 10_000, 33.3),
+        Method::Plug
+    );
+    assert_eq!(method(&[], 10_000, 33.3), Method::Clean);
+}
