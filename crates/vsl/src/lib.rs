@@ -13,11 +13,13 @@ mod map;
 //!
 //! What decides is apart from what does, and waits for nothing:
 //!
+//! - `placement.rs`: which stream data goes to, or whether it is overwritten in place.
 //! - `victim.rs`: which segments are cleaned.
 //! - `cost.rs`: the model of costs that these rest on.
 
 pub mod cost;
 mod place;
+pub mod placement;
 pub mod victim;
 
 pub use extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};

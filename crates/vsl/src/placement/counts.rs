@@ -1,0 +1,193 @@
+//! How often pages are written, in bounded memory, however many there are.
+//!
+//! Counts are kept by hash, in two rows, of which the lower counts (a count-min sketch with conservative
+//! update; Estan and Varghese, SIGCOMM 2002): never too low, and too high only for a page that shares both
+//! cells with others. They are of two ages: those of the epoch under way, and those from before, by which
+//! pages are judged while new ones are collected. At the end of an epoch what was before loses a quarter,
+//! and the new is added, so that it weighs about four epochs.
+//!
+//! A sample tells how many pages have which count: the pages whose hash ends in so many zeroes, with the
+//! number of zeroes rising as the sample fills.
+
+use std::collections::BTreeSet;
+
+use super::pages::spread;
+
+/// Epochs that a count from before weighs, when accesses stay as they are.
+pub(super) const EPOCHS: u64 = 4;
+/// What is kept of it at the end of an epoch, of four parts.
+const KEPT: u16 = 3;
+/// Counts end here.
+pub(super) const COUNT_MAX: u8 = u8::MAX;
+/// The most pages of a sample.
+const SAMPLE: usize = 4096;
+const ROWS: usize = 2;
+
+/// Numbers of pages by their count.
+pub(super) type ByCount = [f64; COUNT_MAX as usize + 1];
+
+/// Counts by page.
+#[derive(Clone, Debug)]
+pub(super) struct Counts {
+    /// Both rows, one after the other.
+    now: Vec<u8>,
+    before: Vec<u8>,
+    row: usize,
+}
+
+impl Counts {
+    /// Counts in so many bytes.
+    pub(super) fn new(bytes: usize) -> Counts {
+        let row = (bytes / (2 * ROWS)).max(1);
+        Counts {
+            now: vec![0; ROWS * row],
+            before: vec![0; ROWS * row],
+            row,
+        }
+    }
+
+    /// Pages that can be told apart.
+    pub(super) fn len(&self) -> usize {
+        self.row
+    }
+
+    /// `page` was written once more.
+    pub(super) fn count(&mut self, page: u64) {
+        let cells = self.cells(page);
+        let least = cells.map(|cell| self.now[cell]).into_iter().min();
+        let Some(more) = least.and_then(|least| least.checked_add(1)) else {
+            return;
+        };
+        for cell in cells {
+            self.now[cell] = self.now[cell].max(more);
+        }
+    }
+
+    /// How often `page` was written before this epoch.
+    pub(super) fn before(&self, page: u64) -> u8 {
+        let [a, b] = self.cells(page).map(|cell| self.before[cell]);
+        a.min(b)
+    }
+
+    /// The epoch ends.
+    pub(super) fn turn(&mut self) {
+        for (before, now) in self.before.iter_mut().zip(&mut self.now) {
+            let kept = u16::from(*before) * KEPT / 4;
+            let sum = kept + u16::from(*now);
+            *before = sum.min(u16::from(COUNT_MAX)) as u8;
+            *now = 0;
+        }
+    }
+
+    fn cells(&self, page: u64) -> [usize; ROWS] {
+        let hash = spread(page);
+        let scaled = |part: u64| ((part * self.row as u64) >> 32) as usize;
+        [scaled(hash & 0xffff_ffff), self.row + scaled(hash >> 32)]
+    }
+}
+
+/// Some of the pages that were written, each as likely to be one as any other.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sample {
+    pages: BTreeSet<u64>,
+    /// One page in 2 to this power is in the sample.
+    zeroes: u32,
+}
+
+impl Sample {
+    /// `page` was written.
+    pub(super) fn saw(&mut self, page: u64) {
+        if !self.has_room_for(page) || !self.pages.insert(page) {
+            return;
+        }
+        while self.pages.len() > SAMPLE {
+            self.zeroes += 1;
+            let zeroes = self.zeroes;
+            self.pages.retain(|&page| trailing(page) >= zeroes);
+        }
+    }
+
+    /// How many pages have which count from before, estimated.
+    pub(super) fn by_count(&self, counts: &Counts) -> ByCount {
+        let mut pages = [0.0; COUNT_MAX as usize + 1];
+        let each = 2f64.powi(self.zeroes as i32);
+        for &page in &self.pages {
+            pages[usize::from(counts.before(page))] += each;
+        }
+        pages
+    }
+
+    /// Pages without a count leave.
+    pub(super) fn forget(&mut self, counts: &Counts) {
+        self.pages.retain(|&page| counts.before(page) > 0);
+        if self.pages.len() < SAMPLE / 4 {
+            self.zeroes = self.zeroes.saturating_sub(1);
+        }
+    }
+
+    fn has_room_for(&self, page: u64) -> bool {
+        trailing(page) >= self.zeroes
+    }
+}
+
+/// Of another hash than that of the cells, so that the sample's pages do not share them.
+fn trailing(page: u64) -> u32 {
+    spread(spread(page)).trailing_zeros()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_rng::Rng;
+
+    #[test]
+    fn counts_are_never_too_low_and_right_for_most_pages_while_they_are_fewer_than_cells() {
+        let mut counts = Counts::new(64 << 10);
+        let many = |page: u64| 1 + page % 7;
+        let pages = counts.len() as u64 / 8;
+        for page in 0..pages {
+            (0..many(page)).for_each(|_| counts.count(page));
+        }
+        assert_eq!(counts.before(3), 0);
+        counts.turn();
+        let found = |page| u64::from(counts.before(page));
+        assert!((0..pages).all(|page| found(page) >= many(page)));
+        let wrong = (0..pages).filter(|&page| found(page) != many(page)).count();
+        assert!(wrong as f64 <= 0.02 * pages as f64, "{wrong} of {pages}");
+    }
+
+    #[test]
+    fn what_was_counted_before_fades_and_even_writes_weigh_four_epochs() {
+        let mut counts = Counts::new(64 << 10);
+        for _ in 0..30 {
+            (0..20).for_each(|_| counts.count(7));
+            counts.turn();
+        }
+        let steady = counts.before(7);
+        assert!((75..=80).contains(&steady), "{steady}");
+        (0..20).for_each(|_| counts.turn());
+        assert_eq!(counts.before(7), 0);
+        (0..999).for_each(|_| counts.count(7));
+        counts.turn();
+        assert_eq!(counts.before(7), COUNT_MAX);
+    }
+
+    #[test]
+    fn the_sample_estimates_how_many_pages_have_which_count() {
+        let (mut counts, mut sample, rng) = (Counts::new(4 << 20), Sample::default(), Rng::new(5));
+        let pages: Vec<u64> = (0..100_000).map(|_| rng.next() >> 20).collect();
+        for (n, &page) in pages.iter().enumerate() {
+            (0..1 + n % 4).for_each(|_| counts.count(page));
+            sample.saw(page);
+        }
+        assert!(sample.pages.len() <= SAMPLE);
+        counts.turn();
+        let by_count = sample.by_count(&counts);
+        for (count, estimate) in by_count.iter().enumerate().take(5).skip(1) {
+            assert!(
+                (estimate / 25_000.0 - 1.0).abs() < 0.15,
+                "{count}: {estimate}"
+            );
+        }
+    }
+}

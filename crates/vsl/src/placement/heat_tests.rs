@@ -1,0 +1,161 @@
+use super::*;
+use forebay_rng::Rng;
+
+const PAGE: u64 = 16;
+
+/// A disk with this many pages of data, so full.
+fn heat(pages: u64, d: f64) -> Heat {
+    let mut heat = Heat::new(&Options::default());
+    let live = pages * PAGE;
+    heat.filled(Fill {
+        live,
+        capacity: (live as f64 / d) as u64,
+    });
+    heat
+}
+
+/// Writes pages one by one, `hot` of a hundred of them to the first `part` percent.
+fn write(heat: &mut Heat, rng: &Rng, pages: u64, times: u64, (hot, part): (u64, u64)) {
+    let bound = pages * part / 100;
+    for _ in 0..times {
+        let page = match rng.below(100) < hot {
+            true => rng.below(bound),
+            false => bound + rng.below(pages - bound),
+        };
+        heat.wrote(Sector(page * PAGE), PAGE as u32);
+    }
+}
+
+fn share_hot(heat: &Heat, pages: std::ops::Range<u64>) -> f64 {
+    let many = pages.end - pages.start;
+    let is_hot = |page: &u64| heat.judge(Sector(page * PAGE), PAGE as u32, Some(0)).0;
+    pages.filter(is_hot).count() as f64 / many as f64
+}
+
+#[test]
+fn on_a_full_disk_the_pages_that_are_written_often_are_found_to_be_hot() {
+    let (pages, rng) = (20_000, Rng::new(1));
+    let mut heat = heat(pages, 0.98);
+    write(&mut heat, &rng, pages, 10 * pages, (80, 20));
+    assert!((heat.best().share - 0.2).abs() < 0.05, "{:?}", heat.best());
+    assert!(
+        (heat.best().received - 0.8).abs() < 0.05,
+        "{:?}",
+        heat.best()
+    );
+    let (hot, cold) = (share_hot(&heat, 0..4000), share_hot(&heat, 4000..pages));
+    assert!(hot > 0.9 && cold < 0.05, "{hot}, {cold}");
+}
+
+#[test]
+fn even_accesses_do_not_look_skewed_because_some_pages_are_written_more_often_by_chance() {
+    let (pages, rng) = (20_000, Rng::new(2));
+    let mut heat = heat(pages, 0.9);
+    write(&mut heat, &rng, pages, 10 * pages, (50, 50));
+    // A log of everything costs a third of overwriting there.
+    assert!(heat.best().share > 0.95, "{:?}", heat.best());
+    assert!(
+        (heat.best().cost / 10.4 - 1.0).abs() < 0.1,
+        "{:?}",
+        heat.best()
+    );
+}
+
+#[test]
+fn with_room_enough_everything_is_hot() {
+    let (pages, rng) = (20_000, Rng::new(3));
+    let mut heat = heat(pages, 0.4);
+    write(&mut heat, &rng, pages, 10 * pages, (80, 20));
+    assert_eq!(heat.best().share, 1.0);
+    assert_eq!(share_hot(&heat, 0..pages), 1.0);
+}
+
+#[test]
+fn all_stays_logged_where_that_was_measured_to_cost_less_than_the_model_says() {
+    let (pages, d) = (20_000, 0.92);
+    // Cleaned segments were three quarters live, or as the model has it, or more.
+    for (live, divides) in [(600, false), (840, true), (900, true)] {
+        let (mut heat, rng) = (heat(pages, d), Rng::new(7));
+        heat.best.share = 1.0;
+        for _ in 0..20 {
+            (0..100).for_each(|_| heat.collected(live, 1000));
+            write(&mut heat, &rng, pages, pages / 2, (80, 20));
+        }
+        assert_eq!(heat.divides(), divides, "{live}: {:?}", heat.best());
+    }
+}
+
+#[test]
+fn pages_that_turn_hot_are_found_and_those_that_were_are_forgotten() {
+    let (pages, rng) = (20_000, Rng::new(4));
+    let mut heat = heat(pages, 0.98);
+    write(&mut heat, &rng, pages, 10 * pages, (80, 20));
+    // Now four fifths go to the last fifth.
+    let mirrored = |heat: &mut Heat, times| {
+        for _ in 0..times {
+            let page = match rng.below(100) < 80 {
+                true => pages - 1 - rng.below(pages / 5),
+                false => rng.below(pages * 4 / 5),
+            };
+            heat.wrote(Sector(page * PAGE), PAGE as u32);
+        }
+    };
+    mirrored(&mut heat, 8 * pages);
+    let (new, old) = (share_hot(&heat, 16_000..pages), share_hot(&heat, 0..4000));
+    assert!(new > 0.9 && old < 0.1, "{new}, {old}");
+}
+
+#[test]
+fn long_writes_are_worth_less_of_a_log() {
+    let (pages, rng) = (20_000u64, Rng::new(5));
+    let mut heat = heat(pages, 0.98);
+    let single = heat.efficiency();
+    for _ in 0..pages / 16 {
+        heat.wrote(Sector(rng.below(pages / 64) * 64 * PAGE), 64 * PAGE as u32);
+    }
+    assert!(
+        (single - 33.3).abs() < 0.1 && heat.efficiency() < 1.5,
+        "{}",
+        heat.efficiency()
+    );
+    assert_eq!(heat.best().share, 0.0);
+    assert_eq!(share_hot(&heat, 0..pages), 0.0);
+}
+
+#[test]
+fn before_anything_is_known_a_page_is_hot_if_what_it_overwrites_lived_short() {
+    let full = heat(20_000, 0.98);
+    let hot = |lived| full.judge(Sector(0), 8, lived).0;
+    assert!(hot(Some(1000)) && !hot(Some(20_000 * PAGE)) && !hot(None));
+    // With room enough all of it, and of a disk that was not told of, too.
+    for roomy in [heat(20_000, 0.5), Heat::new(&Options::default())] {
+        assert_eq!(roomy.judge(Sector(0), 999, None), (true, 999));
+    }
+}
+
+#[test]
+fn after_a_restart_lifetimes_are_compared_with_what_the_threshold_amounted_to() {
+    let (pages, rng) = (20_000, Rng::new(6));
+    let mut before = heat(pages, 0.98);
+    write(&mut before, &rng, pages, 10 * pages, (80, 20));
+    let mut after = Heat::new(&Options::default());
+    after.restore(before.best().share, before.lifetime());
+    after.filled(before.fill);
+    assert_eq!(after.best().share, before.best().share);
+    // A hot page is written anew after a quarter of the data on average, a cold one after four times it.
+    let hot = |part: f64| {
+        after
+            .judge(Sector(0), 8, Some((part * (pages * PAGE) as f64) as u64))
+            .0
+    };
+    assert!(hot(0.25) && !hot(4.0), "{}", after.lifetime());
+}
+
+#[test]
+fn counts_are_put_together_into_classes_that_lose_nothing() {
+    let (pages, writes) = ([1.0; 256], [2; 256]);
+    let classes = classes(&pages, &writes);
+    assert_eq!(classes.iter().map(|class| class.0).sum::<f64>(), 256.0);
+    assert_eq!(classes.iter().map(|class| class.1).sum::<f64>(), 512.0);
+    assert_eq!(classes.len(), 16 + 4 * 4);
+}

@@ -1,0 +1,158 @@
+//! HyLog: hot pages are logged, cold ones overwritten in place (Wang, Zhao and Bunt, FAST 2004).
+//!
+//! A cold page that turns hot is appended to the log, and leaves a hole where it lay; a hot page that is
+//! found cold while cleaning plugs a hole. So all free room is the hot log's, and comes together there. What
+//! is hot: `placement/heat.rs`.
+//!
+//! The hot log is any other policy's, `lfs` in the paper; its streams come first. After them comes one for
+//! cold data without a place: of users, what is written for the first time; of moved data, what finds no
+//! hole.
+
+use super::heat::Heat;
+use super::{
+    Collected, Fact, Fill, Kind, MovedPiece, MovedPlace, Needs, Options, Placed, Placement,
+    UserPlace, UserWrite, saved,
+};
+use crate::victim::Selection;
+
+/// HyLog over the hot log's policy.
+#[derive(Debug)]
+pub(super) struct HyLog<L> {
+    kind: Kind,
+    heat: Heat,
+    log: L,
+    /// Sectors that users wrote, and that cleaning found, hot and cold.
+    written: [u64; 2],
+    found: [u64; 2],
+}
+
+impl<L: Placement> HyLog<L> {
+    pub(super) fn new(kind: Kind, options: &Options, log: L) -> HyLog<L> {
+        HyLog {
+            kind,
+            heat: Heat::new(options),
+            log,
+            written: [0; 2],
+            found: [0; 2],
+        }
+    }
+}
+
+fn add(sum: &mut [u64; 2], hot: bool, sectors: u32) {
+    let sum = &mut sum[usize::from(!hot)];
+    *sum = sum.saturating_add(u64::from(sectors));
+}
+
+fn hot_share([hot, cold]: [u64; 2]) -> f64 {
+    hot as f64 / hot.saturating_add(cold).max(1) as f64
+}
+
+impl<L: Placement> Placement for HyLog<L> {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn needs(&self) -> Needs {
+        let log = self.log.needs();
+        Needs {
+            user: log.user + 1,
+            moved: log.moved + 1,
+            in_place: true,
+            order: log.order,
+        }
+    }
+
+    fn place_user(&mut self, write: &UserWrite) -> Placed<UserPlace> {
+        let age = write.overwrites.map(|old| write.now.since(old.born));
+        let (hot, sectors) = self.heat.judge(write.at, write.sectors, age);
+        let part = UserWrite { sectors, ..*write };
+        let placed = match hot {
+            true => self.log.place_user(&part),
+            false => Placed {
+                place: UserPlace::InPlace(self.log.needs().user),
+                sectors,
+            },
+        };
+        add(&mut self.written, hot, placed.sectors);
+        self.heat.wrote(write.at, placed.sectors);
+        placed
+    }
+
+    fn place_moved(&mut self, piece: &MovedPiece) -> Placed<MovedPlace> {
+        let age = piece.now.since(piece.born);
+        let (hot, sectors) = self.heat.judge(piece.at, piece.sectors, Some(age));
+        let part = MovedPiece { sectors, ..*piece };
+        let placed = match hot {
+            true => self.log.place_moved(&part),
+            false => Placed {
+                place: MovedPlace::Plug(self.log.needs().moved),
+                sectors,
+            },
+        };
+        add(&mut self.found, hot, placed.sectors);
+        placed
+    }
+
+    /// Where all is logged, as its log's policy has it. Where cold pages lie in place, they would be moved
+    /// for nothing but their age.
+    fn selection(&self) -> Selection {
+        match self.heat.divides() {
+            true => Selection::Greedy,
+            false => self.log.selection(),
+        }
+    }
+
+    fn collected(&mut self, segment: &Collected) {
+        self.heat.collected(segment.live, segment.capacity);
+        self.log.collected(segment);
+    }
+
+    fn filled(&mut self, fill: Fill) {
+        self.heat.filled(fill);
+        self.log.filled(fill);
+    }
+
+    fn describe(&self) -> Vec<Fact> {
+        let best = self.heat.best();
+        let fact = |name, value, unit| Fact { name, value, unit };
+        let mut facts = vec![
+            fact("hot share", best.share, "of pages"),
+            fact("expected of them", best.received, "of writes"),
+            fact("logged", hot_share(self.written), "of writes"),
+            fact("found hot while cleaning", hot_share(self.found), "of data"),
+            fact(
+                "a segment is faster than its pages",
+                self.heat.efficiency(),
+                "times",
+            ),
+            fact("expected cost", best.cost, "segment writes"),
+        ];
+        if let Some(bar) = self.heat.bar() {
+            facts.push(fact("hot from", f64::from(bar), "writes in four epochs"));
+        }
+        facts.extend(self.log.describe());
+        facts
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let heat = [self.heat.best().share.to_bits(), self.heat.lifetime()];
+        let mut bytes = saved::encode(self.kind, &heat);
+        bytes.extend(self.log.save());
+        bytes
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> bool {
+        let own = saved::len(2).min(bytes.len());
+        let (heat, log) = bytes.split_at(own);
+        let Some([share, lifetime]) = saved::decode(self.kind, heat) else {
+            return false;
+        };
+        let share = f64::from_bits(share);
+        if !(0.0..=1.0).contains(&share) {
+            return false;
+        }
+        self.heat.restore(share, lifetime);
+        self.log.restore(log);
+        true
+    }
+}

@@ -1,0 +1,84 @@
+//! What of a policy survives a restart, as bytes.
+//!
+//! | at | bytes | what |
+//! |---|---|---|
+//! | 0 | 2 | `PL` |
+//! | 2 | 1 | the policy |
+//! | 3 | 1 | version 1 |
+//! | 4 | 8 each | numbers, in the policy's order; shares as 64-bit floating point |
+//! | end | 4 | CRC32C of all before |
+//!
+//! Little-endian. Whoever keeps them need not understand them.
+
+use super::{Kind, SAVED_MAX};
+
+const MAGIC: [u8; 2] = *b"PL";
+const VERSION: u8 = 1;
+const HEAD: usize = 4;
+const NUMBER: usize = 8;
+const CRC: usize = 4;
+
+fn code(kind: Kind) -> u8 {
+    match kind {
+        Kind::Lfs => 1,
+        Kind::Wolf => 2,
+        Kind::HyLog => 3,
+        Kind::SepBit => 4,
+        Kind::HyLogSepBit => 5,
+        Kind::Overwrite => 6,
+    }
+}
+
+/// How many bytes so many numbers take.
+pub(super) const fn len(numbers: usize) -> usize {
+    HEAD + numbers * NUMBER + CRC
+}
+
+/// `numbers` of a policy; those that do not fit are left out.
+pub(super) fn encode(kind: Kind, numbers: &[u64]) -> Vec<u8> {
+    let [p, l] = MAGIC;
+    let mut bytes = vec![p, l, code(kind), VERSION];
+    let most = (SAVED_MAX - HEAD - CRC) / NUMBER;
+    let numbers = numbers.iter().take(most);
+    bytes.extend(numbers.flat_map(|number| number.to_le_bytes()));
+    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+    bytes
+}
+
+/// The numbers that were encoded for such a policy; nothing of any other bytes.
+pub(super) fn decode<const N: usize>(kind: Kind, bytes: &[u8]) -> Option<[u64; N]> {
+    let (body, crc) = bytes.split_last_chunk::<CRC>()?;
+    let (head, numbers) = body.split_first_chunk::<HEAD>()?;
+    let [p, l] = MAGIC;
+    let sound = u32::from_le_bytes(*crc) == crc32c::crc32c(body)
+        && *head == [p, l, code(kind), VERSION]
+        && numbers.len() == N * NUMBER;
+    let mut chunks = numbers.chunks_exact(NUMBER);
+    sound.then(|| {
+        std::array::from_fn(|_| {
+            let chunk = chunks.next().and_then(|chunk| chunk.try_into().ok());
+            chunk.map_or(0, u64::from_le_bytes)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_encoded_is_decoded_for_the_same_policy_only() {
+        let bytes = encode(Kind::SepBit, &[7, u64::MAX]);
+        assert_eq!(decode::<2>(Kind::SepBit, &bytes), Some([7, u64::MAX]));
+        assert_eq!(decode::<2>(Kind::Wolf, &bytes), None);
+        assert_eq!(decode::<1>(Kind::SepBit, &bytes), None);
+        assert_eq!(decode::<3>(Kind::SepBit, &bytes), None);
+        for len in 0..bytes.len() {
+            assert_eq!(decode::<2>(Kind::SepBit, &bytes[..len]), None);
+            let mut bad = bytes.clone();
+            bad[len] ^= 1;
+            assert_eq!(decode::<2>(Kind::SepBit, &bad), None);
+        }
+        assert!(encode(Kind::Lfs, &[1; 9999]).len() <= SAVED_MAX);
+    }
+}

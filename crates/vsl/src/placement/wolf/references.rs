@@ -1,0 +1,95 @@
+//! How often pages were referenced lately, for as many as there is memory for.
+
+use crate::placement::pages::spread;
+
+/// Pages that share a set: of these, the least referenced one leaves when another comes.
+const WAYS: usize = 4;
+
+/// A page; one that was never referenced has a count of 0.
+#[derive(Clone, Copy, Default, Debug)]
+struct Entry {
+    page: u64,
+    /// When its count began, in seconds.
+    since: u32,
+    count: u32,
+}
+
+/// References by page, in sets.
+#[derive(Debug)]
+pub(super) struct References(Vec<[Entry; WAYS]>);
+
+impl References {
+    /// As many as go into so many bytes.
+    pub(super) fn new(bytes: usize) -> References {
+        let sets = bytes / size_of::<[Entry; WAYS]>();
+        References(vec![[Entry::default(); WAYS]; sets.max(1)])
+    }
+
+    /// The count of `page`: 0 if it began longer than `bar` seconds ago, or is not known.
+    pub(super) fn get(&self, page: u64, seconds: u64, bar: u64) -> u64 {
+        let mut set = self.0[self.set(page)].iter();
+        let found = set.find(|entry| entry.count > 0 && entry.page == page);
+        let counts = found.filter(|entry| !is_over(entry, seconds, bar));
+        counts.map_or(0, |entry| u64::from(entry.count))
+    }
+
+    /// One more reference to `page`: the new count.
+    pub(super) fn count(&mut self, page: u64, seconds: u64, bar: u64) -> u64 {
+        let set = self.set(page);
+        let set = &mut self.0[set];
+        let known = set
+            .iter()
+            .position(|entry| entry.count > 0 && entry.page == page);
+        let worth = |entry: &Entry| match is_over(entry, seconds, bar) {
+            true => (0, entry.since),
+            false => (entry.count, entry.since),
+        };
+        let least = (0..WAYS).min_by_key(|&way| worth(&set[way])).unwrap_or(0);
+        let entry = &mut set[known.unwrap_or(least)];
+        if known.is_none() || is_over(entry, seconds, bar) {
+            *entry = Entry {
+                page,
+                since: seconds.min(u64::from(u32::MAX)) as u32,
+                count: 0,
+            };
+        }
+        entry.count = entry.count.saturating_add(1);
+        u64::from(entry.count)
+    }
+
+    fn set(&self, page: u64) -> usize {
+        ((u128::from(spread(page)) * self.0.len() as u128) >> 64) as usize
+    }
+}
+
+fn is_over(entry: &Entry, seconds: u64, bar: u64) -> bool {
+    seconds.saturating_sub(u64::from(entry.since)) > bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_count_until_they_began_longer_ago_than_the_bar() {
+        let mut references = References::new(4096);
+        assert_eq!(references.get(7, 0, 600), 0);
+        assert_eq!(references.count(7, 100, 600), 1);
+        assert_eq!(references.count(7, 700, 600), 2);
+        assert_eq!(references.get(7, 700, 600), 2);
+        assert_eq!(references.get(7, 701, 600), 0);
+        assert_eq!(references.count(7, 701, 600), 1);
+        assert_eq!(references.get(0, 701, 600), 0);
+    }
+
+    #[test]
+    fn the_least_referenced_page_leaves_for_a_new_one() {
+        let mut references = References::new(0);
+        for page in 0..4 {
+            (0..=page).for_each(|_| _ = references.count(page, 5, 600));
+        }
+        references.count(9, 5, 600);
+        let counts = [0, 1, 2, 3, 9].map(|page| references.get(page, 5, 600));
+        assert_eq!(counts, [0, 2, 3, 4, 1]);
+    }
+}
