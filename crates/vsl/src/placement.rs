@@ -17,9 +17,11 @@
 //! Whatever is to go in place or into a hole names a stream, too: for what has no place yet, or must not be
 //! overwritten (a part of an atomic batch, or on a medium that cannot), and for when no hole is left.
 //!
+//! - `placement/auto.rs`: which policy is expected to cost least on a device, and why.
 //! - `placement/heat.rs`: HyLog's separation of hot pages from cold ones, over `placement/counts.rs`.
 //! - `placement/saved.rs`: the bytes that survive a restart.
 
+mod auto;
 mod counts;
 mod heat;
 mod hylog;
@@ -38,6 +40,8 @@ use forebay_units::Sector;
 use crate::cost::Disk;
 use crate::place::WriteClock;
 use crate::victim::Selection;
+
+pub use auto::{Chosen, Medium, choose};
 
 /// The most bytes that [`Placement::save`] returns.
 pub const SAVED_MAX: usize = 2048;

@@ -1,0 +1,71 @@
+use super::*;
+
+const DISK: Medium = Medium {
+    disk: Disk::OF_2003,
+    in_place: true,
+    page_bytes: 8 << 10,
+    segment_bytes: 1 << 20,
+};
+
+const FLASH: Medium = Medium {
+    disk: Disk {
+        positioning: 0.0,
+        bandwidth: 500e6,
+    },
+    in_place: false,
+    ..DISK
+};
+
+fn chosen(medium: &Medium, d: f64) -> Kind {
+    choose(medium, d, &Access::skewed(0.8, 0.2)).kind
+}
+
+#[test]
+fn a_full_disk_is_to_have_a_hybrid_and_an_empty_one_a_log() {
+    assert_eq!(chosen(&DISK, 0.3), Kind::Lfs);
+    assert_eq!(chosen(&DISK, 0.98), Kind::HyLog);
+    let even = choose(&DISK, 0.999, &Access::uniform());
+    assert_eq!(even.kind, Kind::Overwrite);
+}
+
+#[test]
+fn what_does_not_pay_for_positioning_is_overwritten_and_what_cannot_be_is_logged() {
+    let fast = Medium {
+        in_place: true,
+        ..FLASH
+    };
+    assert_eq!(chosen(&fast, 0.9), Kind::Overwrite);
+    let zipf = Access::zipf(1 << 16, 0.99);
+    assert_eq!(choose(&FLASH, 0.9, &zipf).kind, Kind::SepBit);
+    assert_eq!(choose(&FLASH, 0.9, &Access::uniform()).kind, Kind::Lfs);
+    let costs = choose(&FLASH, 0.9, &Access::uniform()).costs;
+    assert!(costs.iter().all(|(kind, _)| !kind.in_place()), "{costs:?}");
+}
+
+#[test]
+fn the_reason_names_what_was_measured_and_what_the_others_would_cost() {
+    let chosen = choose(&DISK, 0.98, &Access::skewed(0.8, 0.2));
+    let costs: Vec<Kind> = chosen.costs.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(costs.len(), Kind::ALL.len());
+    for part in [
+        "33.3 times",
+        "0.94",
+        "98 %",
+        "80 %",
+        "overwrite 33.3",
+        "lfs ",
+    ] {
+        assert!(chosen.why.contains(part), "{part}: {}", chosen.why);
+    }
+}
+
+#[test]
+fn a_full_medium_is_chosen_for_too() {
+    for (medium, d) in [(&DISK, 1.0), (&FLASH, 1.0), (&DISK, 0.0), (&FLASH, 0.0)] {
+        let chosen = choose(medium, d, &Access::uniform());
+        assert!(
+            chosen.costs.iter().any(|(kind, _)| *kind == chosen.kind),
+            "{chosen:?}"
+        );
+    }
+}
