@@ -15,12 +15,14 @@ mod map;
 //!
 //! - `placement.rs`: which stream data goes to, or whether it is overwritten in place.
 //! - `victim.rs`: which segments are cleaned.
+//! - `wear.rs`: which free segment is taken, and what is moved for wear.
 //! - `cost.rs`: the model of costs that these rest on.
 
 pub mod cost;
 mod place;
 pub mod placement;
 pub mod victim;
+pub mod wear;
 
 pub use extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
 pub use format::{
