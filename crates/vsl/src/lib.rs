@@ -16,9 +16,11 @@ mod map;
 //! - `placement.rs`: which stream data goes to, or whether it is overwritten in place.
 //! - `victim.rs`: which segments are cleaned.
 //! - `wear.rs`: which free segment is taken, and what is moved for wear.
+//! - `pace.rs`: when to clean, and how fast users may write meanwhile.
 //! - `cost.rs`: the model of costs that these rest on.
 
 pub mod cost;
+pub mod pace;
 mod place;
 pub mod placement;
 pub mod victim;

@@ -1,0 +1,259 @@
+use super::*;
+
+const ROOM: Room = Room {
+    free: 0,
+    soon: 0,
+    reserve: 1000,
+    spare: 33_000,
+    window: 500,
+};
+
+fn room(free: u64) -> Room {
+    Room { free, ..ROOM }
+}
+
+fn seen(free: u64) -> Observed {
+    Observed {
+        room: room(free),
+        idle: 0,
+        pressed: false,
+        gains: true,
+    }
+}
+
+#[test]
+fn writers_are_slowed_smoothly_from_any_rate_down_to_a_part_of_what_cleaning_gains() {
+    // A thirty-second of the spare room above the reserve, and a third of the way to it from below.
+    assert_eq!(room(2000).multiple(), None);
+    assert!(room(1999).multiple().unwrap() > 3.0);
+    assert!((room(1333).multiple().unwrap() - 1.0).abs() < 0.01);
+    assert!((room(1000).multiple().unwrap() - LEAST).abs() < 1e-9);
+    assert_eq!(room(0).multiple(), Some(LEAST));
+    let multiples: Vec<f64> = (0..2000).filter_map(|free| room(free).multiple()).collect();
+    assert!(multiples.windows(2).all(|pair| pair[0] <= pair[1]));
+    let steps = multiples.windows(2).take(1900);
+    assert!(steps.into_iter().all(|pair| pair[1] - pair[0] < 0.02));
+    // What is soon free is as good as free.
+    let soon = Room {
+        soon: 800,
+        ..room(500)
+    };
+    assert_eq!(soon.multiple(), room(1300).multiple());
+}
+
+#[test]
+fn cleaning_is_the_more_urgent_the_less_room_is_left() {
+    assert_eq!(decide(&seen(1999)), Decision::Clean(Urgency::Urgent));
+    assert_eq!(decide(&seen(2000)), Decision::Clean(Urgency::Background));
+    // A sixteenth of the spare room above the reserve, then a quarter.
+    assert_eq!(decide(&seen(2999)), Decision::Clean(Urgency::Background));
+    assert!(matches!(decide(&seen(3000)), Decision::Wait(_)));
+    let idle = Observed {
+        idle: 1_000_000_000,
+        ..seen(8999)
+    };
+    assert_eq!(decide(&idle), Decision::Clean(Urgency::Idle));
+    assert_eq!(decide(&seen(9000)), Decision::Rest);
+    let pressed = Observed {
+        pressed: true,
+        ..seen(50_000)
+    };
+    assert_eq!(decide(&pressed), Decision::Clean(Urgency::Urgent));
+    let vain = Observed {
+        gains: false,
+        pressed: true,
+        ..seen(0)
+    };
+    assert_eq!(decide(&vain), Decision::Rest);
+}
+
+#[test]
+fn a_nearly_full_disk_does_not_ask_for_more_room_than_cleaning_can_make() {
+    for spare in [0, 900, 1000, 1100, 2000] {
+        let most = Room {
+            free: spare,
+            spare,
+            ..ROOM
+        };
+        let full = Observed {
+            room: most,
+            ..seen(0)
+        };
+        // With all of the spare room free there is nothing left to be gained.
+        if spare >= 1000 {
+            assert_eq!(decide(&full), Decision::Rest, "{spare}");
+            assert_eq!(most.multiple(), None, "{spare}");
+        } else {
+            assert_eq!(most.multiple(), Some(LEAST));
+        }
+    }
+}
+
+#[test]
+fn users_are_waited_for_the_shorter_the_less_room_is_left() {
+    assert_eq!(idle_threshold(100, 100), 1_000_000_000);
+    assert_eq!(idle_threshold(50, 100), 100_000_000);
+    assert_eq!(idle_threshold(0, 100), 10_000_000);
+}
+
+#[test]
+fn the_rate_is_what_is_read_and_written_in_a_second_times_what_that_yields() {
+    let mut pacer = Pacer::new(100.0);
+    assert_eq!(pacer.rate(), 100.0);
+    pacer.begin(0);
+    // Of segments of 1000 sectors, 800 are moved: 1800 sectors' work for 200.
+    pacer.begin_window(200, 800);
+    pacer.did(900, 1_000_000_000);
+    assert!((pacer.rate() - 100.0).abs() < 1e-9);
+    assert_eq!(pacer.soon(), 100);
+    pacer.stood_back(3_000_000_000);
+    pacer.did(900, 5_000_000_000);
+    assert!((pacer.rate() - 100.0).abs() < 1e-9);
+    pacer.end_window();
+    assert_eq!(pacer.soon(), 200);
+    pacer.freed(200);
+    assert_eq!(pacer.soon(), 0);
+    // The next yields 0.5: the mean counts, with the speed as it was.
+    pacer.begin_window(1000, 500);
+    assert!((pacer.rate() - 900.0 * (1.0 / 9.0 + 0.5) / 2.0).abs() < 1e-9);
+    // While it pauses no time goes by.
+    pacer.pause();
+    pacer.begin(90_000_000_000);
+    pacer.did(900, 91_000_000_000);
+    assert!((pacer.speed.unwrap() - 900.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_assumed_rate_is_what_users_get_of_a_disk_that_cleans_beside_them() {
+    // Utilised to 0.9, segments are 0.807 utilised when cleaned: 10.4 sectors move for each of a user.
+    assert!((assumed_rate(100_000.0, 0.9) - 9_650.0).abs() < 100.0);
+    assert_eq!(Pacer::new(assumed_rate(1000.0, 1.0)).rate(), RATE_UNKNOWN);
+}
+
+#[test]
+fn writes_flow_evenly_at_the_multiple_of_the_rate() {
+    let mut pacer = Pacer::new(1000.0);
+    let (mut now, mut written) = (0, 0);
+    while now < 10_000_000_000 {
+        let wait = pacer.wait(8, Some(0.5), now);
+        assert!(wait <= 17_000_000, "{wait}");
+        now += wait;
+        if wait == 0 {
+            pacer.take(8);
+            written += 8;
+        }
+    }
+    assert!((4990..5020).contains(&written), "{written}");
+    // Nothing is waited for later once nobody is paced.
+    assert_eq!(pacer.wait(8, None, now), 0);
+    assert_eq!(pacer.wait(8, Some(1.0), now), 0);
+}
+
+#[test]
+fn a_large_write_waits_for_itself_and_not_the_small_one_behind_it() {
+    let mut pacer = Pacer::new(1000.0);
+    let wait = pacer.wait(5000, Some(1.0), 0);
+    assert_eq!(wait, 4_800_000_000);
+    assert_eq!(pacer.wait(5000, Some(1.0), wait), 0);
+    pacer.take(5000);
+    assert_eq!(pacer.wait(8, Some(1.0), wait), 200_000_000);
+    // One that gave up leaves nothing to others.
+    let mut pacer = Pacer::new(1000.0);
+    pacer.wait(5000, Some(1.0), 0);
+    pacer.wait(5000, Some(1.0), 4_000_000_000);
+    pacer.wait(8, Some(1.0), 4_000_000_000);
+    assert!(pacer.debt >= -10.0);
+}
+
+/// A disk that moves so many sectors a second, shared by users who would write without end and a cleaner
+/// who moves segments that are `u` utilised, a window of `segments` at a time.
+struct Disk {
+    speed: f64,
+    u: f64,
+    segments: f64,
+}
+
+/// What came of it: sectors written by users in each tenth of a second.
+fn run(disk: &Disk, seconds: u64) -> Vec<f64> {
+    const SEGMENT: f64 = 2048.0;
+    const STEP: u64 = 1_000_000;
+    let gain = disk.segments * SEGMENT * (1.0 - disk.u);
+    let moved = disk.segments * SEGMENT * disk.u;
+    let mut free = 400.0 * SEGMENT;
+    let mut pacer = Pacer::new(assumed_rate(disk.speed, 0.5));
+    let mut written = vec![0.0; seconds as usize * 10];
+    let mut work: Option<f64> = None;
+    let share = STEP as f64 / SECOND * disk.speed;
+    for step in 0..seconds * 1000 {
+        let now = step * STEP;
+        let room = Room {
+            free: free as u64,
+            soon: pacer.soon(),
+            reserve: (2.0 * SEGMENT + moved) as u64,
+            spare: 4000 * 2048,
+            window: gain as u64,
+        };
+        let decision = decide(&Observed {
+            room,
+            idle: 0,
+            pressed: false,
+            gains: true,
+        });
+        let mut left = share;
+        let urgent = decision == Decision::Clean(Urgency::Urgent);
+        if let (None, Decision::Clean(_)) = (work, decision) {
+            pacer.begin(now);
+            pacer.begin_window(gain as u64, moved as u64);
+            work = Some(gain + 2.0 * moved);
+        }
+        // Urgent cleaning takes all that it can get; otherwise a quarter.
+        let mut cleaning = 0.0;
+        if work.is_some() {
+            cleaning = if urgent { 0.5 * share } else { 0.25 * share };
+            left -= cleaning;
+        }
+        while left >= 8.0 && free >= 8.0 && pacer.wait(8, room.multiple(), now) == 0 {
+            pacer.take(8);
+            (left, free) = (left - 8.0, free - 8.0);
+            written[(step / 100) as usize] += 8.0;
+        }
+        if let Some(todo) = work.as_mut() {
+            if urgent {
+                cleaning += left;
+            }
+            *todo -= cleaning;
+            pacer.did(cleaning as u64, now);
+            if *todo <= 0.0 {
+                work = None;
+                pacer.end_window();
+                pacer.freed(gain as u64);
+                free += gain;
+            }
+        }
+        assert!(free >= 2.0 * SEGMENT, "writers took what cleaning needs");
+    }
+    written
+}
+
+#[test]
+fn writers_meet_the_cleaning_before_room_runs_out_and_never_stand_still() {
+    for u in [0.3, 0.6, 0.8, 0.9] {
+        let disk = Disk {
+            speed: 100_000.0,
+            u,
+            segments: 4.0,
+        };
+        let written = run(&disk, 120);
+        let best = disk.speed / 10.0 / cost::cleaning_cost(u);
+        let steady = &written[900..];
+        let mean = steady.iter().sum::<f64>() / steady.len() as f64;
+        assert!(mean > 0.9 * best, "{u}: {mean} of {best}");
+        let least = written.iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(least > 0.25 * best, "{u}: {least} of {best}");
+        // No cliff: from full speed to the pace of cleaning takes seconds, not one step.
+        let falls = written[1..].windows(2).map(|pair| pair[1] / pair[0]);
+        let worst = falls.fold(1.0, f64::min);
+        assert!(worst > 0.3, "{u}: {worst}");
+        println!("u {u}: mean {mean:.0} best {best:.0} least {least:.0} worst fall {worst:.2}");
+    }
+}
