@@ -1,0 +1,278 @@
+//! The policies in a simulated log, against the analytic model and against each other.
+//!
+//! With `--nocapture` each test says what it found.
+
+mod simulator;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_rng::Rng;
+use forebay_sim::trace::Format;
+use forebay_vsl::cost::{self, Disk};
+use forebay_vsl::placement::{Kind, Options};
+use forebay_vsl::victim::Selection;
+use simulator::{Config, PAGE, Simulator, Tally};
+
+/// Which page is written next.
+enum Access {
+    Uniform,
+    /// Four fifths of the writes to a fifth of the pages.
+    Skewed,
+    /// Nine tenths to a tenth.
+    HotCold,
+    /// By rank, with this exponent, from the sums of the terms.
+    Zipf(Vec<f64>),
+}
+
+impl Access {
+    fn zipf(pages: u32, exponent: f64) -> Access {
+        let mut sum = 0.0;
+        let sums = (1..=pages).map(|rank| {
+            sum += f64::from(rank).powf(-exponent);
+            sum
+        });
+        Access::Zipf(sums.collect())
+    }
+
+    /// Ranks are scattered over the pages.
+    fn pages(&self, pages: u32, seed: u64) -> impl FnMut() -> u32 {
+        let rng = Rng::new(seed);
+        let mut scattered: Vec<u32> = (0..pages).collect();
+        rng.shuffle(&mut scattered);
+        let two = move |rng: &Rng, writes: u64, part: u32| {
+            let hot = pages / part;
+            match rng.below(100) < writes {
+                true => rng.below(u64::from(hot)) as u32,
+                false => hot + rng.below(u64::from(pages - hot)) as u32,
+            }
+        };
+        move || {
+            let rank = match self {
+                Access::Uniform => rng.below(u64::from(pages)) as u32,
+                Access::Skewed => two(&rng, 80, 5),
+                Access::HotCold => two(&rng, 90, 10),
+                Access::Zipf(sums) => {
+                    let unit = (rng.next() >> 11) as f64 / (1u64 << 53) as f64;
+                    let at = unit * sums.last().copied().unwrap_or(0.0);
+                    sums.partition_point(|sum| *sum < at).min(sums.len() - 1) as u32
+                }
+            };
+            scattered[rank as usize]
+        }
+    }
+}
+
+/// Runs until the data was written `warm` times over, and measures while it is `measured` times.
+fn steady(config: Config, access: &Access, warm: u64, measured: u64) -> (Tally, f64) {
+    let data = config.data;
+    let mut simulator = Simulator::new(config);
+    let times = |n| n * u64::from(data);
+    let tally = simulator.run(times(warm), times(measured), access.pages(data, 11));
+    (tally, simulator.utilisation())
+}
+
+fn config(kind: Kind, selection: Selection, pages: u32, d: f64) -> Config {
+    Config {
+        selection: Some(selection),
+        ..Config::new(kind, 1024, pages, d)
+    }
+}
+
+#[test]
+fn greedy_cleaning_of_even_updates_writes_as_often_as_the_analysis_says() {
+    // The simple formula is that of segments of very many pages.
+    for (pages, bound) in [(64, 0.08), (256, 0.05)] {
+        for d in [0.5, 0.7, 0.8, 0.9] {
+            let config = config(Kind::Lfs, Selection::Greedy, pages, d);
+            let (tally, used) = steady(config, &Access::Uniform, 4, 2);
+            let found = tally.amplification();
+            let simple = cost::write_amplification(cost::cleaning_utilisation(used));
+            let expected = cost::write_amplification(cost::greedy_utilisation(used, pages));
+            println!("{pages} d {d}: {found:.3}, expected {expected:.3}, simple {simple:.3}");
+            assert!(
+                (found / simple - 1.0).abs() < bound,
+                "{d}: {found}, {simple}"
+            );
+            assert!(
+                (found / expected - 1.0).abs() < 0.01,
+                "{d}: {found}, {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn cost_benefit_writes_less_often_than_greedy_where_some_pages_are_hot() {
+    for d in [0.7, 0.8, 0.9] {
+        let found = [Selection::Greedy, Selection::CostBenefit].map(|selection| {
+            let config = Config {
+                together: 8,
+                ..config(Kind::Lfs, selection, 64, d)
+            };
+            steady(config, &Access::HotCold, 5, 2).0.amplification()
+        });
+        println!("d {d}: greedy, cost-benefit {found:.3?}");
+        assert!(found[1] < 0.9 * found[0], "{d}: {found:?}");
+    }
+}
+
+#[test]
+fn sepbit_writes_a_tenth_less_than_one_log_for_zipfian_updates() {
+    for selection in [Selection::Greedy, Selection::CostBenefit] {
+        for d in [0.8, 0.9] {
+            let found = [Kind::Lfs, Kind::Wolf, Kind::SepBit].map(|kind| {
+                let config = config(kind, selection, 64, d);
+                let access = Access::zipf(config.data, 0.99);
+                steady(config, &access, 5, 2).0.amplification()
+            });
+            println!("{selection:?} d {d}: lfs, wolf, sepbit {found:.3?}");
+            assert!(found[2] < 0.9 * found[0], "{selection:?} {d}: {found:?}");
+        }
+    }
+}
+
+/// E of 33 with segments of 64 pages: slower to position than the disk of 2003, whose segments hold 128.
+const SLOW: Disk = Disk {
+    positioning: 0.0083,
+    bandwidth: Disk::OF_2003.bandwidth,
+};
+
+/// In segment I/Os, in its steady state.
+fn cost_of(kind: Kind, d: f64, access: &Access, e: f64) -> f64 {
+    let mut config = Config::new(kind, 1024, 64, d);
+    config.options = Options {
+        disk: SLOW,
+        ..config.options
+    };
+    steady(config, access, 5, 2).0.cost(64, e)
+}
+
+/// What HyLog is compared with: the best of these, where HyLog is worst of all utilisations.
+struct Compared {
+    overwrite_and_lfs: f64,
+    wolf_too: f64,
+    /// The same of HyLog with SepBIT's classes in its log.
+    with_sepbit: f64,
+}
+
+fn hylog_against_the_others(full: &[f64], access: impl Fn(u32) -> Access) -> Compared {
+    let e = SLOW.efficiency(8 << 10, 64 * (8 << 10));
+    let mut worst = Compared {
+        overwrite_and_lfs: f64::INFINITY,
+        wolf_too: f64::INFINITY,
+        with_sepbit: f64::INFINITY,
+    };
+    for &d in full {
+        let access = access((1024.0 * 64.0 * d) as u32);
+        let kinds = [Kind::Lfs, Kind::Wolf, Kind::HyLog, Kind::HyLogSepBit];
+        let [lfs, wolf, hylog, both] = kinds.map(|kind| cost_of(kind, d, &access, e));
+        println!(
+            "d {d}: overwrite {e:.1} lfs {lfs:.1} wolf {wolf:.1} hylog {hylog:.1} hylog+sepbit {both:.1}"
+        );
+        let best = e.min(lfs).min(wolf);
+        worst.overwrite_and_lfs = worst.overwrite_and_lfs.min(e.min(lfs) / hylog);
+        worst.wolf_too = worst.wolf_too.min(best / hylog);
+        worst.with_sepbit = worst.with_sepbit.min(best / both);
+    }
+    worst
+}
+
+#[test]
+fn hylog_costs_hardly_more_than_the_best_of_the_others_for_even_and_skewed_updates() {
+    let full = [0.8, 0.9, 0.95, 0.98];
+    let even = hylog_against_the_others(&full[..3], |_| Access::Uniform);
+    let skewed = hylog_against_the_others(&full, |_| Access::Skewed);
+    for worst in [even, skewed].map(|compared| compared.wolf_too) {
+        assert!(worst >= 0.97, "{worst}");
+    }
+}
+
+/// While all of it is logged, its log is a plain one, and WOLF's two streams gain where some pages are much
+/// hotter than others. With SepBIT's classes in its log, it gains as much.
+#[test]
+fn for_zipfian_updates_hylog_needs_sepbits_classes_to_cost_hardly_more_than_wolf() {
+    let full = [0.8, 0.9, 0.95, 0.98];
+    let worst = hylog_against_the_others(&full, |pages| Access::zipf(pages, 0.99));
+    assert!(
+        worst.overwrite_and_lfs >= 0.97,
+        "{}",
+        worst.overwrite_and_lfs
+    );
+    assert!(worst.with_sepbit >= 0.97, "{}", worst.with_sepbit);
+    assert!((0.85..0.95).contains(&worst.wolf_too), "{}", worst.wolf_too);
+}
+
+/// Where recordings by others are kept, if they are.
+fn shared(file: &str) -> Option<std::path::PathBuf> {
+    let from = std::env::var_os("FOREBAY_SHARED").map(std::path::PathBuf::from);
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let beside = here.ancestors().map(|dir| dir.join("shared"));
+    let mut places = from.into_iter().chain(beside).map(|dir| dir.join(file));
+    places.find(|path| path.exists())
+}
+
+/// The pages that a recorded system wrote, numbered in the order of addresses.
+fn recorded(name: &str) -> Option<Vec<u32>> {
+    let path = shared(&format!("data/traces/{name}"))?;
+    let format = Format::of_name(name)?;
+    let trace = format.read(&std::fs::read(path).ok()?, 60_000).ok()?;
+    let writes = trace.iter().filter(|request| request.write);
+    let pages = writes.flat_map(|request| {
+        let end = request.sector + request.sectors.max(1);
+        request.sector / PAGE..end.div_ceil(PAGE)
+    });
+    let pages: Vec<u64> = pages.take(200_000).collect();
+    let distinct: BTreeSet<u64> = pages.iter().copied().collect();
+    let numbers: BTreeMap<u64, u32> = distinct.into_iter().zip(0..).collect();
+    Some(pages.iter().map(|page| numbers[page]).collect())
+}
+
+#[test]
+fn what_recorded_systems_wrote_costs_no_more_if_told_apart_by_lifetime_and_hardly_more_with_hylog()
+{
+    for name in [
+        "oltp-financial1-like.ascii",
+        "postmark.disksim",
+        "cloudphysics.vscsi",
+        "hplajw-1week.srt",
+    ] {
+        let Some(pages) = recorded(name) else {
+            println!("SKIPPED: recorded traces: there is no data/traces/{name}");
+            continue;
+        };
+        let data = pages.iter().max().map_or(0, |last| last + 1);
+        let d = 0.85;
+        let per_segment = (data / 400).clamp(4, 64);
+        let segments = (f64::from(data) / d) as u32 / per_segment;
+        let options = Config::new(Kind::Lfs, segments, per_segment, d).options;
+        let e = SLOW.efficiency(PAGE * 512, options.segment_bytes);
+        println!(
+            "{name}: {} writes, {data} pages, {segments} segments, E {e:.1}",
+            pages.len()
+        );
+        let found = Kind::ALL.map(|kind| {
+            let config = Config {
+                data,
+                options: Options {
+                    disk: SLOW,
+                    ..options
+                },
+                ..Config::new(kind, segments, per_segment, d)
+            };
+            let mut again = pages.iter().copied().cycle();
+            let mut simulator = Simulator::new(config);
+            let times = pages.len() as u64;
+            let warm = times * (1 + 4 * u64::from(data) / times);
+            let tally = simulator.run(warm, warm, || again.next().unwrap_or(0));
+            let cost = tally.cost(per_segment, e);
+            println!(
+                "   {kind}: amplification {:.2}, cost {cost:.1}",
+                tally.amplification()
+            );
+            cost
+        });
+        let [lfs, _, hylog, sepbit, _, overwrite] = found;
+        assert!(sepbit < 1.01 * lfs, "{name}: {found:?}");
+        assert!(hylog < 1.1 * lfs.min(overwrite), "{name}: {found:?}");
+    }
+}

@@ -1,0 +1,345 @@
+//! A log-structured medium as far as placement and cleaning go: pages without content, segments as lists
+//! of pages, and nothing ever waits. What is counted is what would be read and written.
+//!
+//! It asks the policies what the engine asks them.
+
+use forebay_units::Sector;
+use forebay_vsl::WriteClock;
+use forebay_vsl::placement::{
+    Collected, Fill, Kind, MovedPiece, MovedPlace, Needs, Options, Order, Overwritten, Placement,
+    Stream, UserPlace, UserWrite,
+};
+use forebay_vsl::victim::{Closed, Selection, Victims};
+
+/// Sectors of a page: 8 KiB.
+pub(crate) const PAGE: u64 = 16;
+const NONE: u32 = u32::MAX;
+/// Nanoseconds between two writes of users: a thousand a second.
+const BETWEEN: u64 = 1_000_000;
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) kind: Kind,
+    /// How victims are chosen, if not as the policy would have it.
+    pub(crate) selection: Option<Selection>,
+    pub(crate) segments: u32,
+    /// Pages of a segment.
+    pub(crate) pages: u32,
+    /// Pages that hold data.
+    pub(crate) data: u32,
+    /// Segments that are cleaned together.
+    pub(crate) together: usize,
+    pub(crate) options: Options,
+}
+
+impl Config {
+    /// A medium of which `d` is data.
+    pub(crate) fn new(kind: Kind, segments: u32, pages: u32, d: f64) -> Config {
+        Config {
+            kind,
+            selection: None,
+            segments,
+            pages,
+            data: (f64::from(segments) * f64::from(pages) * d) as u32,
+            together: 1,
+            options: Options {
+                segment_bytes: u64::from(pages) * PAGE * 512,
+                ..Options::default()
+            },
+        }
+    }
+}
+
+/// What was read and written, in pages; of segments, their number.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Tally {
+    pub(crate) users: u64,
+    pub in_place: u64,
+    pub(crate) moved: u64,
+    pub(crate) plugged: u64,
+    pub(crate) collected: u64,
+}
+
+impl Tally {
+    /// Pages written for each one that users write.
+    pub(crate) fn amplification(&self) -> f64 {
+        (self.users + self.moved + self.plugged) as f64 / self.users as f64
+    }
+
+    /// Segment I/Os for each segment's worth of pages that users write, as `forebay_vsl::cost` counts.
+    pub(crate) fn cost(&self, pages: u32, efficiency: f64) -> f64 {
+        let pages = f64::from(pages);
+        let single = (self.in_place + self.plugged) as f64 * efficiency / pages;
+        let logged = (self.users - self.in_place + self.moved) as f64 / pages;
+        (single + logged + self.collected as f64) / (self.users as f64 / pages)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Segment {
+    live: u32,
+    filled: u32,
+    stream: Stream,
+    opened: u64,
+    closed: u64,
+}
+
+/// A medium in use.
+pub(crate) struct Simulator {
+    config: Config,
+    policy: Box<dyn Placement>,
+    needs: Needs,
+    /// Where each page lies, as a slot, and when it was written.
+    places: Vec<u32>,
+    born: Vec<u64>,
+    /// The page that lies in each slot.
+    slots: Vec<u32>,
+    segments: Vec<Segment>,
+    victims: Victims,
+    free: Vec<u32>,
+    open: [Vec<Option<u32>>; 2],
+    /// A segment whose holes are being plugged, and the slot to look at next.
+    plugging: Option<(u32, u32)>,
+    clock: u64,
+    pub(crate) tally: Tally,
+}
+
+impl Simulator {
+    /// All data is written once, in order.
+    pub(crate) fn new(config: Config) -> Simulator {
+        let slots = (config.segments * config.pages) as usize;
+        let mut policy = config.kind.build(&config.options);
+        let needs = policy.needs();
+        let kept = u32::from(needs.moved) + config.together as u32;
+        policy.filled(Fill {
+            live: u64::from(config.data) * PAGE,
+            capacity: u64::from((config.segments - kept) * config.pages) * PAGE,
+        });
+        let segment = Segment {
+            live: 0,
+            filled: 0,
+            stream: Stream::User(0),
+            opened: 0,
+            closed: 0,
+        };
+        let open = [needs.user, needs.moved].map(|count| vec![None; usize::from(count)]);
+        let mut simulator = Simulator {
+            policy,
+            needs,
+            places: vec![NONE; config.data as usize],
+            born: vec![0; config.data as usize],
+            slots: vec![NONE; slots],
+            segments: vec![segment; config.segments as usize],
+            victims: Victims::new(),
+            free: (0..config.segments).rev().collect(),
+            open,
+            plugging: None,
+            clock: 0,
+            tally: Tally::default(),
+            config,
+        };
+        for page in 0..simulator.config.data {
+            simulator.write(page);
+        }
+        simulator
+    }
+
+    /// `times` writes of pages that `next` says, and then `measured` more, which are counted.
+    pub(crate) fn run(
+        &mut self,
+        times: u64,
+        measured: u64,
+        mut next: impl FnMut() -> u32,
+    ) -> Tally {
+        (0..times).for_each(|_| self.write(next()));
+        self.tally = Tally::default();
+        (0..measured).for_each(|_| self.write(next()));
+        self.tally
+    }
+
+    /// The share of the room in use that is live: without free segments, and what is unwritten in open ones.
+    pub(crate) fn utilisation(&self) -> f64 {
+        let open = self.open.iter().flatten().flatten();
+        let pages = self.config.pages;
+        let unwritten: u32 = open
+            .map(|&open| pages - self.segments[open as usize].filled)
+            .sum();
+        let used = (self.config.segments - self.free.len() as u32) * pages - unwritten;
+        f64::from(self.config.data) / f64::from(used)
+    }
+
+    /// A user writes a page.
+    pub(crate) fn write(&mut self, page: u32) {
+        self.make_room();
+        let old = self.places[page as usize];
+        let overwrites = (old != NONE).then(|| Overwritten {
+            born: WriteClock(self.born[page as usize]),
+            stream: self.segments[(old / self.config.pages) as usize].stream,
+        });
+        let placed = self.policy.place_user(&UserWrite {
+            at: Sector(u64::from(page) * PAGE),
+            sectors: PAGE as u32,
+            now: WriteClock(self.clock),
+            nanos: self.clock / PAGE * BETWEEN,
+            overwrites,
+        });
+        assert_eq!(placed.sectors, PAGE as u32);
+        self.clock += PAGE;
+        self.born[page as usize] = self.clock;
+        self.tally.users += 1;
+        match placed.place {
+            UserPlace::InPlace(_) if old != NONE => self.tally.in_place += 1,
+            UserPlace::InPlace(stream) | UserPlace::Append(stream) => {
+                self.kill(old);
+                self.append(Stream::User(stream), page);
+            }
+        }
+    }
+
+    fn kill(&mut self, slot: u32) {
+        if slot == NONE {
+            return;
+        }
+        self.slots[slot as usize] = NONE;
+        let number = slot / self.config.pages;
+        let segment = &mut self.segments[number as usize];
+        segment.live -= 1;
+        self.victims.changed(number, segment.live);
+    }
+
+    fn append(&mut self, stream: Stream, page: u32) {
+        let (kind, at) = match stream {
+            Stream::User(at) => (0, usize::from(at)),
+            Stream::Moved(at) => (1, usize::from(at)),
+        };
+        let number = self.open[kind][at].unwrap_or_else(|| {
+            let number = self.free.pop().expect("cleaning keeps some free");
+            let segment = &mut self.segments[number as usize];
+            (segment.stream, segment.opened) = (stream, self.clock);
+            (segment.live, segment.filled) = (0, 0);
+            number
+        });
+        let segment = &mut self.segments[number as usize];
+        let slot = number * self.config.pages + segment.filled;
+        segment.live += 1;
+        segment.filled += 1;
+        self.slots[slot as usize] = page;
+        self.places[page as usize] = slot;
+        let full = segment.filled == self.config.pages;
+        self.open[kind][at] = (!full).then_some(number);
+        if full {
+            segment.closed = self.clock;
+            let closed = Closed {
+                capacity: self.config.pages,
+                live: segment.live,
+                closed: WriteClock(segment.closed),
+            };
+            self.victims.add(number, closed);
+        }
+    }
+
+    /// Cleans until there are as many free segments as cleaning needs, in the worst case, and one more.
+    fn make_room(&mut self) {
+        let needed = usize::from(self.needs.moved) + self.config.together;
+        while self.free.len() <= needed {
+            self.clean();
+        }
+    }
+
+    fn clean(&mut self) {
+        let now = WriteClock(self.clock);
+        let selection = self.config.selection.unwrap_or(self.policy.selection());
+        let victims = self
+            .victims
+            .choose(selection, now, u64::MAX, self.config.together);
+        assert!(!victims.is_empty(), "nothing is to be gained");
+        let mut pages: Vec<(u32, u32)> = Vec::new();
+        for victim in &victims {
+            self.victims.remove(victim.segment);
+            if self
+                .plugging
+                .is_some_and(|(target, _)| target == victim.segment)
+            {
+                self.plugging = None;
+            }
+            let first = victim.segment * self.config.pages;
+            let slots = first..first + self.config.pages;
+            let live = slots.map(|slot| (self.slots[slot as usize], victim.segment));
+            pages.extend(live.filter(|(page, _)| *page != NONE));
+        }
+        if self.needs.order == Order::Age {
+            pages.sort_by_key(|&(page, _)| self.born[page as usize]);
+        }
+        for victim in &victims {
+            let segment = &self.segments[victim.segment as usize];
+            self.policy.collected(&Collected {
+                stream: segment.stream,
+                opened: WriteClock(segment.opened),
+                closed: WriteClock(segment.closed),
+                now,
+                live: segment.live * PAGE as u32,
+                capacity: self.config.pages * PAGE as u32,
+            });
+        }
+        pages
+            .into_iter()
+            .for_each(|(page, from)| self.move_page(page, from));
+        for victim in victims {
+            assert_eq!(self.segments[victim.segment as usize].live, 0);
+            self.free.insert(0, victim.segment);
+            self.tally.collected += 1;
+        }
+    }
+
+    fn move_page(&mut self, page: u32, from: u32) {
+        let segment = &self.segments[from as usize];
+        let placed = self.policy.place_moved(&MovedPiece {
+            at: Sector(u64::from(page) * PAGE),
+            sectors: PAGE as u32,
+            now: WriteClock(self.clock),
+            born: WriteClock(self.born[page as usize]),
+            stream: segment.stream,
+            segment_age: self.clock - segment.closed,
+        });
+        self.kill(self.places[page as usize]);
+        match placed.place {
+            MovedPlace::Plug(_) if self.plug(page) => self.tally.plugged += 1,
+            MovedPlace::Plug(stream) | MovedPlace::Append(stream) => {
+                self.append(Stream::Moved(stream), page);
+                self.tally.moved += 1;
+            }
+        }
+    }
+
+    /// Puts `page` into the next hole; false if there is none.
+    fn plug(&mut self, page: u32) -> bool {
+        loop {
+            let Some((number, at)) = self.plugging else {
+                self.plugging = self
+                    .victims
+                    .holed(WriteClock(self.clock))
+                    .next()
+                    .map(|number| (number, 0));
+                if self.plugging.is_none() {
+                    return false;
+                }
+                continue;
+            };
+            let first = number * self.config.pages;
+            let mut slots = first + at..first + self.config.pages;
+            let hole = slots.find(|&slot| self.slots[slot as usize] == NONE);
+            let Some(slot) = hole else {
+                self.plugging = None;
+                continue;
+            };
+            self.plugging = Some((number, slot - first + 1));
+            self.slots[slot as usize] = page;
+            self.places[page as usize] = slot;
+            let segment = &mut self.segments[number as usize];
+            segment.live += 1;
+            self.victims.changed(number, segment.live);
+            return true;
+        }
+    }
+}
