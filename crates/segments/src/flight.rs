@@ -50,6 +50,7 @@ impl Flight {
     }
 
     /// Every record up to this one is durable.
+    #[inline]
     pub fn stable(&self) -> RecordSeq {
         self.stable
     }
@@ -60,6 +61,7 @@ impl Flight {
     }
 
     /// The bytes of a segment, if it is in memory.
+    #[inline]
     pub fn segment(&self, seq: SegmentSeq) -> Option<&RamSegment> {
         self.ram.get(self.position(seq)?)
     }
@@ -68,6 +70,7 @@ impl Flight {
     ///
     /// # Panics
     /// If it is not in memory.
+    #[inline]
     pub fn segment_mut(&mut self, seq: SegmentSeq) -> &mut RamSegment {
         let n = self
             .position(seq)
@@ -75,6 +78,7 @@ impl Flight {
         &mut self.ram[n]
     }
 
+    #[inline]
     fn position(&self, seq: SegmentSeq) -> Option<usize> {
         // Mostly they are numbered one after the other, and the newest is asked for.
         let newest = self.ram.len().checked_sub(1)?;
@@ -95,6 +99,7 @@ impl Flight {
     }
 
     /// How many segments memory may yet hold.
+    #[inline]
     pub fn room(&self) -> usize {
         self.ram_max.saturating_sub(self.ram.len())
     }
@@ -137,6 +142,7 @@ impl Flight {
     }
 
     /// Writes that the device has not done.
+    #[inline]
     pub fn jobs_in_flight(&self) -> usize {
         self.in_flight.len()
     }

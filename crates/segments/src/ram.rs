@@ -56,11 +56,13 @@ impl RamSegment {
     }
 
     /// Which segment.
+    #[inline]
     pub fn seq(&self) -> SegmentSeq {
         self.seq
     }
 
     /// Bytes that are not frozen yet, to change.
+    #[inline]
     pub fn unfrozen(&mut self, range: Range<u32>) -> &mut [u8] {
         let at = self.rest_at;
         &mut self.rest[(range.start - at) as usize..(range.end - at) as usize]
@@ -70,6 +72,7 @@ impl RamSegment {
     ///
     /// # Panics
     /// If the range was never appended in one piece.
+    #[inline]
     pub fn bytes(&self, range: Range<u32>) -> &[u8] {
         let within = |at: u32| (range.start - at) as usize..(range.end - at) as usize;
         if range.start >= self.rest_at {

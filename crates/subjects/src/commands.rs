@@ -15,11 +15,13 @@ use forebay_sim::subject::Subject;
 use forebay_sim::trace::{Format, Traced};
 use forebay_sim::world::{self, Outcome, Tally};
 use forebay_subjects::cache::Cache;
+use forebay_subjects::space::Space;
 
 /// What is tried.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Which {
     Cache,
+    Space,
 }
 
 /// Arguments of `explore`.
@@ -118,6 +120,8 @@ impl Explore {
         match (self.subject, self.exhaustive) {
             (Which::Cache, true) => self.exhaust::<Cache>(seed),
             (Which::Cache, false) => self.explore::<Cache>(seed),
+            (Which::Space, true) => self.exhaust::<Space>(seed),
+            (Which::Space, false) => self.explore::<Space>(seed),
         }
     }
 
@@ -277,6 +281,7 @@ impl Replay {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self.subject {
             Which::Cache => self.replay::<Cache>(),
+            Which::Space => self.replay::<Space>(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! What the simulator tries: each layer as a [`Subject`](forebay_sim::subject::Subject), with its
 //! worlds, its promises and its own checkers.
 //!
-//! [`cache`] is the write cache, over a log device and a data device.
+//! [`cache`] is the write cache, over a log device and a data device; [`space`] the virtual storage layer, on one
+//! disk.
 
 pub mod cache;
+pub mod space;

@@ -1,18 +1,46 @@
-//! The bytes on a medium. `docs/format/vsl.md` is the same in prose and tables.
+//! The bytes on a volume's medium. `docs/format/vsl.md` is the same in prose and tables.
 //!
-//! All integers are little-endian. Every block carries a magic, the version, the volume's id and a
-//! CRC32C over its whole length with the CRC field taken as zero. Decoding never panics and allocates no
-//! more than the bytes it was given justify.
+//! Records and summaries are those of `segments`; here is what they say of the space
+//! (`format/entry.rs`), the superblock, and what a checkpoint writes beside the map's nodes.
 
-mod envelope;
+mod checkpoint;
+mod entry;
 mod node;
 mod root;
+mod superblock;
 
-pub use envelope::{FormatError, VERSION, VolumeId};
+use forebay_segments::Layout;
+
+pub(crate) use checkpoint::{Checkpoint, ChunkRef, OpenSegment, TABLE_CHUNK_SEGMENTS, TableChunk};
+pub(crate) use entry::{ENTRY_BYTES_MAX, Entry, MetaKind, Stream};
+pub(crate) use forebay_segments::HEADER_BYTES;
+pub use forebay_segments::{FormatError, VERSION, VolumeId};
 pub use node::{Child, Content, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, LEVELS_MAX, NODE_BYTES, Node};
-pub(crate) use node::{check_of, kind_of};
+pub(crate) use node::{NODE_SECTORS, check_of, kind_of};
 pub use root::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
+pub use superblock::Superblock;
+pub(crate) use superblock::{
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN,
+};
+
+/// The records of a volume: one order over several streams, so each says its number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Volume {}
+
+impl Layout for Volume {
+    type Entry = Entry;
+    const RECORD: &'static [u8; 8] = b"FOREVRC\x01";
+    const SUMMARY: &'static [u8; 8] = b"FOREVSU\x01";
+    const NUMBERED: bool = true;
+}
+
+/// The header of a record: what it does to the space. The payload follows it at once.
+pub(crate) type Record = forebay_segments::Record<Volume>;
 
 #[cfg(test)]
 #[path = "format_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "format_volume_tests.rs"]
+mod volume_tests;

@@ -5,7 +5,7 @@ use super::*;
 use crate::extent::{Check, Extent};
 use crate::place::Place;
 
-const PAGE: &str = include_str!("../../../docs/format/vsl.md");
+pub(super) const PAGE: &str = include_str!("../../../docs/format/vsl.md");
 const WHAT: &str = "node of the map";
 
 fn check() -> impl Strategy<Value = Check> {
@@ -224,9 +224,13 @@ fn a_node_of_another_version_is_named() {
     bytes[8] = 3;
     reseal(&mut bytes);
     let (what, found) = (WHAT, 3);
-    let refused = FormatError::Version { what, found };
+    let refused = FormatError::Version {
+        what,
+        found,
+        newest: 1,
+    };
     assert_eq!(Node::decode(&bytes), Err(refused));
-    let text = "a node of the map of format version 3; this program reads version 1";
+    let text = "a node of the map of format version 3; this program reads versions up to 1";
     assert_eq!(refused.to_string(), text);
 }
 
@@ -287,7 +291,7 @@ fn both_kinds_of_nodes_have_at_least_two_hundred_entries() {
 }
 
 /// Each value where the page says that it stands, and no field that only one side knows.
-fn fields_stand(structure: &str, bytes: &[u8], values: &[(&str, u64)]) {
+pub(super) fn fields_stand(structure: &str, bytes: &[u8], values: &[(&str, u64)]) {
     let fields = forebay_pages::layout(PAGE, structure);
     let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();
     let known: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
@@ -393,6 +397,12 @@ fn the_constants_of_the_page_are_those_of_the_code() {
         ("LEVELS_MAX", LEVELS_MAX.to_string()),
         ("ROOT_BYTES", ROOT_BYTES.to_string()),
         ("DETACHED_BYTES", DETACHED_BYTES.to_string()),
+        ("SEGMENTS_AT", SEGMENTS_AT.to_string()),
+        ("SEGMENTS_MIN", SEGMENTS_MIN.to_string()),
+        ("SEGMENTS_MAX", SEGMENTS_MAX.to_string()),
+        ("SEGMENT_BYTES_MIN", SEGMENT_BYTES_MIN.to_string()),
+        ("SEGMENT_BYTES_MAX", SEGMENT_BYTES_MAX.to_string()),
+        ("TABLE_CHUNK_SEGMENTS", TABLE_CHUNK_SEGMENTS.to_string()),
         (
             "EXTENT_SECTORS_MAX",
             crate::extent::EXTENT_SECTORS_MAX.to_string(),
@@ -402,6 +412,10 @@ fn the_constants_of_the_page_are_those_of_the_code() {
             crate::extent::INLINE_SECTORS_MAX.to_string(),
         ),
         ("node", text(&example_leaf().encode()[..8])),
+        ("superblock", text(b"FOREVSL\x01")),
+        ("record", text(Volume::RECORD)),
+        ("summary", text(Volume::SUMMARY)),
+        ("checkpoint", text(b"FOREVCP\x01")),
     ];
     let known = known.map(|(name, value)| (name.to_owned(), value));
     assert_eq!(forebay_pages::constants(PAGE), known);

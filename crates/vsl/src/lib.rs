@@ -3,33 +3,56 @@
 //!
 //! Data goes to wherever the log is, a map says where it went, and a cleaner makes room. Everything
 //! that is called a place here is on the medium, and everything that is called a sector is in the space.
-//! Sectors are numbers of 64 bits; the very last has no address, so that every range has an end.
 //!
-//! `map.rs` is the place to start, then `format.rs` beside docs/format/vsl.md.
+//! What users may rely on:
+//! - **Batches.** A [`Batch`] is done whole or, at a crash, not at all; a crash leaves a prefix of the batches in
+//!   the order in which they were done, and one that does not end before the last completed flush.
+//! - **Trims** are durable like writes.
+//! - **Nothing wrong is read**: data and map are checked against checksums.
+//! - **A full volume refuses** a batch before any of it is done; nothing else is refused for lack of room.
+//!
+//! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes), `geometry.rs` and `usage.rs` (segments
+//! and what is known of them), `streams.rs` (what is being filled), `map.rs`, `space.rs`, `write.rs`, `read.rs`, `room.rs` (who may
+//! go on when room is short), `checkpoint.rs`, `recover.rs`, `clean.rs`, `linear.rs` (as a device).
+//!
+//! Where data is placed, what is cleaned and at what pace is to be decided by `forebay-placement`. So far there is one
+//! stream for users, and what has the least in it is cleaned.
 
+mod batch;
+mod checkpoint;
+mod checks;
+mod clean;
+mod error;
 mod extent;
 mod format;
+mod geometry;
+mod linear;
 mod map;
-//!
-//! What decides is apart from what does, and waits for nothing:
-//!
-//! - `placement.rs`: which stream data goes to, or whether it is overwritten in place.
-//! - `victim.rs`: which segments are cleaned.
-//! - `wear.rs`: which free segment is taken, and what is moved for wear.
-//! - `pace.rs`: when to clean, and how fast users may write meanwhile.
-//! - `cost.rs`: the model of costs that these rest on.
-
-pub mod cost;
-pub mod pace;
+mod options;
 mod place;
-pub mod placement;
-pub mod victim;
-pub mod wear;
+mod prepared;
+mod read;
+mod recover;
+mod room;
+mod space;
+mod stats;
+mod streams;
+mod usage;
+mod write;
 
+pub use batch::{BATCH_BYTES_MAX, BATCH_PIECES_MAX, Batch, BatchError, Op};
+pub use error::{OpenError, SpaceError};
 pub use extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
+pub use forebay_placement::WriteClock;
 pub use format::{
     Child, Content, DETACHED_BYTES, DetachedRef, FormatError, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX,
-    LEVELS_MAX, NODE_BYTES, Node, ROOT_BYTES, RootRef, VERSION, VolumeId,
+    LEVELS_MAX, NODE_BYTES, Node, ROOT_BYTES, RootRef, Superblock, VERSION, VolumeId,
 };
+pub use geometry::{GeometryError, Layout, Slot};
+pub use linear::Linear;
 pub use map::{Completed, Flaw, LoadError, Map, Need, Pins, Shape, Snapshot};
-pub use place::{Place, WriteClock};
+pub use options::Options;
+pub use place::Place;
+pub use recover::{Making, Recovery, create, fits_device, open};
+pub use space::{Capacity, Space, Workers};
+pub use stats::Stats;

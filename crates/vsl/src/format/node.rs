@@ -1,10 +1,10 @@
 //! A node of the map.
 
+use forebay_segments::format::envelope::{
+    FormatError, HEADER_BYTES, Reader, VERSION, VolumeId, begin, finish, open, stored_crc,
+};
 use forebay_units::SECTOR_BYTES;
 
-use super::envelope::{
-    BLOCK_BYTES, FormatError, Reader, VolumeId, begin, finish, open, stored_crc,
-};
 use crate::extent::{Check, Extent, INLINE_SECTORS_MAX};
 use crate::place::Place;
 
@@ -15,7 +15,7 @@ const LEAF_ENTRY_BYTES: usize = 16;
 const INNER_ENTRY_BYTES: usize = 18;
 
 /// Length of a node, in bytes.
-pub const NODE_BYTES: usize = BLOCK_BYTES;
+pub const NODE_BYTES: usize = HEADER_BYTES;
 /// Length of a node, in sectors.
 pub(crate) const NODE_SECTORS: u64 = NODE_BYTES as u64 / SECTOR_BYTES;
 /// The most extents that a leaf has room for.
@@ -89,7 +89,7 @@ impl Node {
     /// # Panics
     /// If it holds more than there is room for.
     pub fn encode(&self) -> [u8; NODE_BYTES] {
-        let mut out = begin(MAGIC, self.volume);
+        let mut out = begin(MAGIC, VERSION, self.volume);
         let count = match &self.content {
             Content::Leaf(extents) => extents.len(),
             Content::Inner(children) => children.len(),
@@ -122,7 +122,7 @@ impl Node {
     /// do not overlap, within the space and the medium.
     pub fn decode(bytes: &[u8]) -> Result<Node, FormatError> {
         let mut from = open(bytes, MAGIC, WHAT)?;
-        from.node().ok_or(FormatError::Content(WHAT))
+        node(&mut from).ok_or(FormatError::Content(WHAT))
     }
 
     /// The checksum that the node in `bytes` carries, as its parent knows it; nothing if they are no block.
@@ -139,80 +139,78 @@ fn encode_extent(extent: &Extent, base: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
-impl Reader<'_> {
-    fn node(&mut self) -> Option<Node> {
-        let (volume, base) = (self.volume()?, self.uint(8)?);
-        let (count, level) = (self.uint(2)? as usize, self.uint(1)? as u8);
-        self.take(5)?;
-        let possible = match level {
-            0 => 0..=LEAF_ENTRIES_MAX,
-            _ => 1..=INNER_ENTRIES_MAX,
-        };
-        if !possible.contains(&count) || level >= LEVELS_MAX {
+fn node(from: &mut Reader<'_>) -> Option<Node> {
+    let (volume, base) = (from.volume()?, from.uint(8)?);
+    let (count, level) = (from.uint(2)? as usize, from.uint(1)? as u8);
+    from.take(5)?;
+    let possible = match level {
+        0 => 0..=LEAF_ENTRIES_MAX,
+        _ => 1..=INNER_ENTRIES_MAX,
+    };
+    if !possible.contains(&count) || level >= LEVELS_MAX {
+        return None;
+    }
+    let content = match level {
+        0 => Content::Leaf(extents(from, count, base)?),
+        _ => Content::Inner(children(from, count, base)?),
+    };
+    Some(Node {
+        volume,
+        level,
+        base,
+        content,
+    })
+}
+
+fn extents(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Extent>> {
+    let (mut extents, mut end) = (Vec::with_capacity(count), base);
+    for _ in 0..count {
+        let extent = extent(from, base)?;
+        if extent.sector < end {
             return None;
         }
-        let content = match level {
-            0 => Content::Leaf(self.extents(count, base)?),
-            _ => Content::Inner(self.children(count, base)?),
+        end = extent.end();
+        extents.push(extent);
+    }
+    Some(extents)
+}
+
+fn extent(from: &mut Reader<'_>, base: u64) -> Option<Extent> {
+    let sector = base.checked_add(from.uint(4)?)?;
+    let place = Place(from.uint(6)?);
+    let (tail, crc) = (from.uint(2)? as u16, from.uint(4)? as u32);
+    let sectors = u64::from(tail & ((1 << SECTORS_BITS) - 1));
+    let check = check_of(tail >> SECTORS_BITS, crc)?;
+    let most = match check {
+        Check::Inline(_) => INLINE_SECTORS_MAX,
+        _ => u64::MAX,
+    };
+    sector.checked_add(sectors)?;
+    let possible = (1..=most).contains(&sectors) && place.0 + sectors <= Place::END;
+    possible.then_some(Extent {
+        sector,
+        sectors,
+        place,
+        check,
+    })
+}
+
+fn children(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Child>> {
+    let mut children: Vec<Child> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let child = Child {
+            first: from.uint(8)?,
+            place: Place(from.uint(6)?),
+            crc: from.uint(4)? as u32,
         };
-        Some(Node {
-            volume,
-            level,
-            base,
-            content,
-        })
-    }
-
-    fn extents(&mut self, count: usize, base: u64) -> Option<Vec<Extent>> {
-        let (mut extents, mut end) = (Vec::with_capacity(count), base);
-        for _ in 0..count {
-            let extent = self.extent(base)?;
-            if extent.sector < end {
-                return None;
-            }
-            end = extent.end();
-            extents.push(extent);
-        }
-        Some(extents)
-    }
-
-    fn extent(&mut self, base: u64) -> Option<Extent> {
-        let sector = base.checked_add(self.uint(4)?)?;
-        let place = Place(self.uint(6)?);
-        let (tail, crc) = (self.uint(2)? as u16, self.uint(4)? as u32);
-        let sectors = u64::from(tail & ((1 << SECTORS_BITS) - 1));
-        let check = check_of(tail >> SECTORS_BITS, crc)?;
-        let most = match check {
-            Check::Inline(_) => INLINE_SECTORS_MAX,
-            _ => u64::MAX,
+        let in_order = match children.last() {
+            Some(before) => before.first < child.first,
+            None => child.first == base,
         };
-        sector.checked_add(sectors)?;
-        let possible = (1..=most).contains(&sectors) && place.0 + sectors <= Place::END;
-        possible.then_some(Extent {
-            sector,
-            sectors,
-            place,
-            check,
-        })
-    }
-
-    fn children(&mut self, count: usize, base: u64) -> Option<Vec<Child>> {
-        let mut children: Vec<Child> = Vec::with_capacity(count);
-        for _ in 0..count {
-            let child = Child {
-                first: self.uint(8)?,
-                place: Place(self.uint(6)?),
-                crc: self.uint(4)? as u32,
-            };
-            let in_order = match children.last() {
-                Some(before) => before.first < child.first,
-                None => child.first == base,
-            };
-            if !in_order || child.place.0 + NODE_SECTORS > Place::END {
-                return None;
-            }
-            children.push(child);
+        if !in_order || child.place.0 + NODE_SECTORS > Place::END {
+            return None;
         }
-        Some(children)
+        children.push(child);
     }
+    Some(children)
 }

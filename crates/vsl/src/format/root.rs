@@ -1,6 +1,7 @@
 //! Where a map begins, as a checkpoint keeps it.
 
-use super::envelope::Reader;
+use forebay_segments::format::envelope::Reader;
+
 use super::node::{LEVELS_MAX, NODE_SECTORS};
 use crate::place::Place;
 

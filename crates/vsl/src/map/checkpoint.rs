@@ -109,6 +109,40 @@ impl Snapshot {
             .collect()
     }
 
+    /// The places that this checkpoint supersedes: those of nodes that the roots of the checkpoint before reach
+    /// and these do not. Known from the freeze on.
+    pub fn superseded(&self) -> impl Iterator<Item = Place> {
+        let homes = self.nodes.iter().filter_map(|node| node.home);
+        self.dropped.iter().copied().chain(homes)
+    }
+
+    /// The root of the map at the freeze; nothing if nothing was mapped.
+    ///
+    /// # Panics
+    /// If it is among the nodes to be written, and was not encoded and placed.
+    pub fn root(&self) -> Option<RootRef> {
+        let mut root = self.root?;
+        if let Some(at) = self.root_at {
+            (root.place, root.crc) = self.nodes[at as usize].written();
+        }
+        Some(root)
+    }
+
+    /// What was detached then.
+    ///
+    /// # Panics
+    /// As [`Snapshot::root`].
+    pub fn detached(&self) -> Vec<DetachedRef> {
+        let written = |(cut, at): &(DetachedRef, Option<u32>)| {
+            let mut cut = *cut;
+            if let Some(at) = at {
+                (cut.place, cut.crc) = self.nodes[*at as usize].written();
+            }
+            cut
+        };
+        self.detached.iter().map(written).collect()
+    }
+
     /// Where a node was written, or is being written, [`NODE_BYTES`] long.
     pub fn placed(&mut self, node: usize, place: Place) {
         self.nodes[node].place = Some(place);

@@ -3,13 +3,13 @@
 //!
 //! It asks the policies what the engine asks them.
 
-use forebay_units::Sector;
-use forebay_vsl::WriteClock;
-use forebay_vsl::placement::{
+use forebay_placement::WriteClock;
+use forebay_placement::placement::{
     Collected, Fill, Kind, MovedPiece, MovedPlace, Needs, Options, Order, Overwritten, Placement,
     Stream, UserPlace, UserWrite,
 };
-use forebay_vsl::victim::{Closed, Selection, Victims};
+use forebay_placement::victim::{Closed, Selection, Victims};
+use forebay_units::Sector;
 
 /// Sectors of a page: 8 KiB.
 pub(crate) const PAGE: u64 = 16;
@@ -67,7 +67,7 @@ impl Tally {
         (self.users + self.moved + self.plugged) as f64 / self.users as f64
     }
 
-    /// Segment I/Os for each segment's worth of pages that users write, as `forebay_vsl::cost` counts.
+    /// Segment I/Os for each segment's worth of pages that users write, as `forebay_placement::cost` counts.
     pub(crate) fn cost(&self, pages: u32, efficiency: f64) -> f64 {
         let pages = f64::from(pages);
         let single = (self.in_place + self.plugged) as f64 * efficiency / pages;

@@ -6,11 +6,11 @@ mod simulator;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use forebay_placement::cost::{self, Disk};
+use forebay_placement::placement::{Kind, Options};
+use forebay_placement::victim::Selection;
 use forebay_rng::Rng;
 use forebay_sim::trace::Format;
-use forebay_vsl::cost::{self, Disk};
-use forebay_vsl::placement::{Kind, Options};
-use forebay_vsl::victim::Selection;
 use simulator::{Config, PAGE, Simulator, Tally};
 
 /// Which page is written next.

@@ -37,8 +37,8 @@ use std::str::FromStr;
 
 use forebay_units::Sector;
 
+use crate::clock::WriteClock;
 use crate::cost::Disk;
-use crate::place::WriteClock;
 use crate::victim::Selection;
 
 pub use auto::{Chosen, Medium, choose};

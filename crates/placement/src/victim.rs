@@ -12,8 +12,8 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound::{Excluded, Unbounded};
 
+use crate::clock::WriteClock;
 use crate::cost::{cleaning_cost, hole_plugging_cost};
-use crate::place::WriteClock;
 
 /// Steps of utilisation that are told apart: 0.2 % each.
 pub const BUCKETS: u64 = 512;

@@ -1,0 +1,25 @@
+//! The virtual storage layer as a subject: a volume of fixed length on one disk.
+//!
+//! # Faults of its worlds
+//!
+//! Beside what any disk of the simulator may do wrong:
+//!
+//! - The disk refuses requests now and then, for a while, or for good; or only reads.
+//! - Volumes may be nearly as large as what can be mapped, so that the cleaner works all the time.
+//! - The map may have little memory, and checkpoints come often or seldom.
+//! - *Only in worlds marked so, where less can be promised*
+//!   ([`Promise::Known`](forebay_sim::lanes::Promise::Known)): bits of the disk change; a write lands elsewhere;
+//!   flushes and FUA are acknowledged and not done.
+//!
+//! # Reading order
+//!
+//! `settings.rs` (what differs from world to world), `volume.rs` (how a volume is made and attached),
+//! `subject.rs` (what it promises), `plan.rs` (what may happen).
+
+mod plan;
+mod settings;
+mod subject;
+mod volume;
+
+pub use settings::{Kind, Role, Space};
+pub use volume::Served;

@@ -1,0 +1,171 @@
+//! Worlds of the virtual storage layer: which faults, how likely, and in which combinations.
+
+use std::time::Duration;
+
+use forebay_rng::{Rng, mix};
+use forebay_sim::disk::{Faults, Outage, Rot};
+use forebay_sim::plan::{After, Conditions, Looks, coin, regions};
+use forebay_sim::role::Each;
+use forebay_sim::workload::{Bounds, Script, journal, mix as mixes};
+
+use super::settings::{Kind, Role, Space};
+
+/// A world of the virtual storage layer.
+pub(super) type Plan = forebay_sim::plan::Plan<Space>;
+/// A life of one.
+type Life = forebay_sim::plan::Life<Role>;
+
+/// How lives end, the more likely more often.
+const AFTERS: [After; 5] = [
+    After::Cut,
+    After::Cut,
+    After::Quiet,
+    After::Close,
+    After::Drain,
+];
+
+/// The world of a seed.
+pub(super) fn of_seed(seed: u64) -> Plan {
+    let rng = Rng::new(mix(seed, 0x05_bace));
+    let kind = kind(&rng);
+    let block = if rng.one_in(4) { 4096 } else { 512 };
+    let flood = rng.one_in(3);
+    let len = (64 << 10)
+        << match flood {
+            true => 3,
+            false => rng.pick(&[0, 0, 0, 1, 1, 2, 3]),
+        };
+    let regions = regions(&rng, len, block.into());
+    let mut plan = Plan {
+        seed,
+        volume: Space {
+            kind,
+            max_delay: Duration::from_micros(200 << rng.below(9)),
+            map_bytes: rng.one_in(3).then(|| 8192 << rng.below(4)),
+            recovery_entries: 8 << rng.below(12),
+            huge_trim: rng.pick(&[8, 100, 1 << 17]),
+            flood,
+        },
+        block,
+        len,
+        regions,
+        clock_leaps: rng.one_in(12).then(|| 2 << rng.below(6)),
+        resends: rng.one_in(4).then(|| 1 + rng.below(8)),
+        lives: Vec::new(),
+    };
+    let lives = 1 + rng.below(1 + rng.below(5));
+    for n in 0..lives {
+        let life = life(&plan, &rng, mix(seed, n + 1), n == 0);
+        plan.lives.push(life);
+    }
+    plan
+}
+
+fn kind(rng: &Rng) -> Kind {
+    match rng.below(100) {
+        0..=64 => Kind::Calm,
+        65..=79 => Kind::Fails,
+        80..=87 => Kind::ReadsFail,
+        88..=91 => Kind::Rot,
+        92..=95 => Kind::Misdirect,
+        _ => Kind::Lies,
+    }
+}
+
+fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
+    let len = 4 + rng.below(60) as usize;
+    let scripts = scripts(plan, rng, len);
+    let requests = 20 + 3 * scripts.len() as u64 * len as u64;
+    let faults = faults(rng, plan.volume.kind, seed, requests);
+    let fast = rng.one_in(3);
+    let us = |most: u64| Duration::from_micros(rng.below(most) + 1);
+    let conditions = Conditions {
+        block: plan.block,
+        slowest: us(if fast { 50 } else { 20_000 }),
+        flush_takes: rng.one_in(3).then(|| us(40_000)),
+        faults,
+    };
+    Life {
+        seed,
+        scripts,
+        stop_at: None,
+        gives_up_at: None,
+        killed: false,
+        cut_at: match first || rng.coin() {
+            true => rng.below(requests),
+            false => rng.below(40),
+        },
+        after: rng.pick(&AFTERS),
+        coin: coin(rng, seed),
+        looks: Looks::OneIn(match plan.volume.flood {
+            true => 6 + rng.below(8),
+            false => 1 + rng.below(3),
+        }),
+        disks: Each::of(|_| conditions.clone()),
+    }
+}
+
+/// What each lane does.
+fn scripts(plan: &Plan, rng: &Rng, len: usize) -> Vec<Script> {
+    let scripts = plan.regions.iter().map(|region| {
+        let bounds = Bounds {
+            region: region.clone(),
+            volume: plan.len,
+            block: plan.block.into(),
+        };
+        if plan.volume.flood {
+            return mixes::flood(rng, &bounds, len);
+        }
+        let journal = rng
+            .one_in(4)
+            .then(|| journal::script(rng, &bounds, len))
+            .flatten();
+        journal.unwrap_or_else(|| mixes::script(rng, &bounds, len))
+    });
+    scripts.collect()
+}
+
+fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> Faults {
+    let mut faults = Faults {
+        seed: mix(seed, 1),
+        ..Faults::default()
+    };
+    let when = rng.below(requests);
+    if rng.one_in(6) {
+        let span = Duration::from_millis(1 + rng.below(3000));
+        faults.slow = Some((4 + rng.below(40), span));
+    }
+    match kind {
+        Kind::Calm => {}
+        Kind::Fails => refuse(rng, &mut faults, when),
+        Kind::ReadsFail => faults.reads_fail = 2 + rng.below(30),
+        Kind::Rot => {
+            faults.rot = Some(Rot {
+                at: when,
+                places: 1 + rng.below(4),
+            });
+        }
+        Kind::Misdirect => faults.misdirect = Some(rng.below(requests / 4 + 1)),
+        Kind::Lies => faults.lies = true,
+    }
+    faults
+}
+
+fn refuse(rng: &Rng, faults: &mut Faults, when: u64) {
+    faults.forgetful = rng.coin();
+    let rate = 4 + rng.below(60);
+    match rng.below(5) {
+        0 => faults.writes_fail = rate,
+        1 => faults.flushes_fail = rate,
+        kind => {
+            let requests = (kind < 4).then(|| 1 + rng.below(1 << rng.below(9)));
+            let reads = rng.one_in(3);
+            faults.outage = Some(Outage {
+                from: when,
+                op: None,
+                requests,
+                reads,
+            });
+        }
+    }
+}

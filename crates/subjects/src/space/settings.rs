@@ -1,0 +1,103 @@
+//! What a volume is like in one world, and what may go wrong there.
+
+use std::fmt::{Display, Formatter};
+use std::time::Duration;
+
+use forebay_sim::plan::Settings;
+
+/// There is one disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It has everything.
+    Medium,
+}
+
+impl forebay_sim::role::Role for Role {
+    const ALL: &'static [Role] = &[Role::Medium];
+}
+
+impl Display for Role {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("medium")
+    }
+}
+
+/// What may go wrong in a world, beside power cuts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Calm,
+    /// The disk refuses requests now and then, for a while, or for good.
+    Fails,
+    /// Reads fail now and then.
+    ReadsFail,
+    /// Bits change.
+    Rot,
+    /// A write lands elsewhere.
+    Misdirect,
+    /// The disk says that it flushes and does not.
+    Lies,
+}
+
+/// A volume in one world.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// What may go wrong.
+    pub kind: Kind,
+    /// How long what is appended waits before it is written.
+    pub max_delay: Duration,
+    /// The memory that the map may take, in bytes, if that is little.
+    pub map_bytes: Option<u64>,
+    /// A checkpoint is made when there are so many entries behind the last.
+    pub recovery_entries: u64,
+    /// Trims from this length on, in sectors, do not look at all that was mapped there.
+    pub huge_trim: u64,
+    /// Much is written at once.
+    pub flood: bool,
+}
+
+impl Space {
+    /// A volume of the usual kind.
+    pub fn plain(kind: Kind) -> Space {
+        Space {
+            kind,
+            max_delay: Duration::from_millis(5),
+            map_bytes: None,
+            recovery_entries: 1 << 20,
+            huge_trim: 1 << 17,
+            flood: false,
+        }
+    }
+}
+
+impl Settings for Space {
+    type Role = Role;
+
+    fn kind(&self) -> String {
+        format!("{:?}", self.kind)
+    }
+
+    fn show(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "delay {:?}", self.max_delay)?;
+        write!(f, ", a checkpoint after {} entries", self.recovery_entries)?;
+        if let Some(bytes) = self.map_bytes {
+            write!(f, ", {bytes} bytes of memory for the map")?;
+        }
+        Ok(())
+    }
+
+    fn may_fail(&self) -> bool {
+        !matches!(self.kind, Kind::Calm | Kind::Lies)
+    }
+
+    fn is_dishonest(&self) -> bool {
+        matches!(self.kind, Kind::Rot | Kind::Misdirect | Kind::Lies)
+    }
+
+    fn plainer() -> &'static [fn(&mut Space)] {
+        &[
+            |space| space.map_bytes = None,
+            |space| space.recovery_entries = 1 << 20,
+        ]
+    }
+}

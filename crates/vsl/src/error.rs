@@ -1,0 +1,100 @@
+//! What can be wrong with a volume: when it is taken up, and while it is in use.
+
+use forebay_device::DeviceError;
+use forebay_segments::{LogError, PairError};
+use forebay_units::{RecordSeq, Sector};
+
+use crate::batch::BatchError;
+use crate::map::LoadError;
+use crate::place::Place;
+
+/// Why a volume cannot be taken up.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum OpenError {
+    /// The device cannot be read or written.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// No copy of the superblock counts.
+    #[error(transparent)]
+    Superblocks(#[from] PairError),
+    /// The device is shorter than the volume on it.
+    #[error(
+        "the device has {have} bytes; the volume on it was made for {need}: it has been cut short"
+    )]
+    Truncated {
+        /// The device's length.
+        have: u64,
+        /// What the superblock says.
+        need: u64,
+    },
+    /// The device's blocks are larger than those the volume on it was made for.
+    #[error(
+        "the device has blocks of {have} bytes; the volume on it was made for blocks of {want}, \
+         which this device cannot write"
+    )]
+    Block {
+        /// The device's.
+        have: u32,
+        /// What the superblock says.
+        want: u32,
+    },
+    /// The newest checkpoint is damaged.
+    #[error("the checkpoint at {0:?} is damaged: {1}")]
+    Checkpoint(Place, &'static str),
+    /// A node of the map is damaged.
+    #[error("a node of the map, at {0:?}, is damaged: {1}")]
+    Node(Place, LoadError),
+    /// Something that was durable is gone.
+    #[error(
+        "record {missing} is missing or broken, though it was flushed (up to {stable} all were); what it \
+         wrote cannot be told"
+    )]
+    Damaged {
+        /// The first record missing.
+        missing: RecordSeq,
+        /// The newest record known to have been durable.
+        stable: RecordSeq,
+    },
+    /// The volume failed while it was taken up.
+    #[error(transparent)]
+    Failed(#[from] LogError),
+    /// There is no room for the checkpoint that taking it up ends with.
+    #[error("there is no room left to take the volume up: {0}")]
+    Room(&'static str),
+}
+
+/// Why something could not be done to a space.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SpaceError {
+    /// It was asked for something that cannot be.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// There is no room: nothing of the batch was done.
+    #[error(
+        "the volume is full: {need} bytes more would be needed, and {have} can be had (trim what is no \
+         longer needed)"
+    )]
+    Full {
+        /// Bytes the batch would add.
+        need: u64,
+        /// Bytes that can still be mapped.
+        have: u64,
+    },
+    /// The device gave an error.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// What was read is not what was written.
+    #[error("{sectors} sectors from {sector} on are damaged: they do not match their checksum")]
+    Damaged {
+        /// Where it begins.
+        sector: Sector,
+        /// How many sectors.
+        sectors: u64,
+    },
+    /// A node of the map is damaged, so where a range lies is not known.
+    #[error("a node of the map, at {0:?}, is damaged: {1}")]
+    Node(Place, LoadError),
+    /// The volume has failed: an earlier write or flush that something rested on did not succeed.
+    #[error(transparent)]
+    Failed(#[from] LogError),
+}

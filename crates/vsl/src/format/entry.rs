@@ -1,0 +1,278 @@
+//! What a record says of the space, piece by piece.
+
+use forebay_placement::WriteClock;
+use forebay_segments::format::envelope::Reader;
+use forebay_units::{LINE_SECTORS, Line, Sector};
+
+use crate::place::Place;
+
+/// The most bytes that an entry takes in a header.
+pub(crate) const ENTRY_BYTES_MAX: usize = MOVED_BYTES;
+
+const DATA_BYTES: usize = 13;
+const MOVED_BYTES: usize = 25;
+const TRIM_BYTES: usize = 17;
+const OPENED_BYTES: usize = 8;
+const NODE_BYTES: usize = 14;
+const META_BYTES: usize = 12;
+
+/// The two highest bits of a tag, and what the others mean.
+const DATA: u8 = 0;
+const MOVED: u8 = 1;
+const TRIM: u8 = 0x80;
+const OPENED: u8 = 0x81;
+const NODE: u8 = 0x82;
+const META: u8 = 0x83;
+/// Sectors in a node of the map.
+const NODE_SECTORS: u64 = 8;
+/// Places and clocks are below this: six bytes.
+const SIX_BYTES: u64 = 1 << 48;
+const LINES_END: u64 = 1 << 61;
+
+/// One of the streams that segments belong to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Stream(pub u8);
+
+/// What is written by a checkpoint beside nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MetaKind {
+    /// A part of the table of segments.
+    Table,
+    /// What the superblock points at.
+    Checkpoint,
+}
+
+/// One piece of what a record does to the space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    /// New data for a piece of one line; its bytes are next in the record's payload.
+    Data {
+        /// Where in the space.
+        sector: Sector,
+        /// How many sectors, 1 to 8, not beyond the line.
+        sectors: u8,
+        /// CRC32C of the data.
+        crc: u32,
+    },
+    /// Data that was moved here by the cleaner. It counts where the space still lies at its source.
+    Moved {
+        /// Where in the space.
+        sector: Sector,
+        /// How many sectors, 1 to 8, not beyond the line.
+        sectors: u8,
+        /// CRC32C of the data.
+        crc: u32,
+        /// Where it lay.
+        from: Place,
+        /// When its user wrote it.
+        born: WriteClock,
+    },
+    /// A range is no longer mapped.
+    Trim {
+        /// Where it begins.
+        sector: Sector,
+        /// How many sectors, at least one.
+        sectors: u64,
+    },
+    /// The first entry of a segment: what it is for.
+    Opened {
+        /// The stream it belongs to.
+        stream: Stream,
+        /// When it was opened.
+        clock: WriteClock,
+    },
+    /// A node of the map, 4096 bytes of payload. Counts only if a checkpoint refers to it.
+    Node {
+        /// Its height above the leaves.
+        level: u8,
+        /// The first sector it can map.
+        key: u64,
+        /// CRC32C of the node.
+        crc: u32,
+    },
+    /// Something else that a checkpoint wrote. Counts only if the superblock leads to it.
+    Meta {
+        /// What it is.
+        kind: MetaKind,
+        /// Which part of it.
+        index: u32,
+        /// Sectors of payload.
+        sectors: u16,
+        /// CRC32C of those.
+        crc: u32,
+    },
+}
+
+fn piece_tag(kind: u8, sector: Sector, sectors: u8) -> u8 {
+    kind << 6 | sector.in_line() << 3 | (sectors - 1)
+}
+
+fn put(out: &mut Vec<u8>, n: u64, bytes: usize) {
+    out.extend_from_slice(&n.to_le_bytes()[..bytes]);
+}
+
+impl Entry {
+    fn put_piece(out: &mut Vec<u8>, kind: u8, sector: Sector, sectors: u8, crc: u32) {
+        out.push(piece_tag(kind, sector, sectors));
+        put(out, sector.line().0, 8);
+        put(out, crc.into(), 4);
+    }
+
+    fn piece(tag: u8, from: &mut Reader<'_>) -> Option<(Sector, u8, u32)> {
+        let (first, sectors) = (u64::from(tag >> 3 & 7), (tag & 7) + 1);
+        let line = from.uint(8).filter(|line| *line < LINES_END)?;
+        let crc = from.uint(4)? as u32;
+        let sector = Line(line).first_sector().plus(first);
+        // The very last sector has no end that could be told.
+        let end = sector.0.checked_add(u64::from(sectors));
+        let in_line = first + u64::from(sectors) <= LINE_SECTORS;
+        (in_line && end.is_some()).then_some((sector, sectors, crc))
+    }
+
+    fn other(tag: u8, from: &mut Reader<'_>) -> Option<Entry> {
+        match tag {
+            TRIM => {
+                let (sector, sectors) = (Sector(from.uint(8)?), from.uint(8)?);
+                let ends = sector.0.checked_add(sectors).is_some();
+                (sectors > 0 && ends).then_some(Entry::Trim { sector, sectors })
+            }
+            OPENED => Some(Entry::Opened {
+                stream: Stream(from.uint(1)? as u8),
+                clock: WriteClock(from.uint(6)?),
+            }),
+            NODE => Some(Entry::Node {
+                level: from.uint(1)? as u8,
+                key: from.uint(8)?,
+                crc: from.uint(4)? as u32,
+            }),
+            META => {
+                let kind = match from.uint(1)? {
+                    0 => MetaKind::Table,
+                    1 => MetaKind::Checkpoint,
+                    _ => return None,
+                };
+                Some(Entry::Meta {
+                    kind,
+                    index: from.uint(4)? as u32,
+                    sectors: from.uint(2)? as u16,
+                    crc: from.uint(4)? as u32,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl forebay_segments::Entry for Entry {
+    const BYTES_MIN: usize = OPENED_BYTES;
+
+    fn encoded_len(&self) -> usize {
+        match self {
+            Entry::Data { .. } => DATA_BYTES,
+            Entry::Moved { .. } => MOVED_BYTES,
+            Entry::Trim { .. } => TRIM_BYTES,
+            Entry::Opened { .. } => OPENED_BYTES,
+            Entry::Node { .. } => NODE_BYTES,
+            Entry::Meta { .. } => META_BYTES,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            Entry::Data {
+                sector,
+                sectors,
+                crc,
+            } => Entry::put_piece(out, DATA, sector, sectors, crc),
+            Entry::Moved {
+                sector,
+                sectors,
+                crc,
+                from,
+                born,
+            } => {
+                assert!(
+                    from.0 < SIX_BYTES && born.0 < SIX_BYTES,
+                    "{from:?}, {born:?}"
+                );
+                Entry::put_piece(out, MOVED, sector, sectors, crc);
+                put(out, from.0, 6);
+                put(out, born.0, 6);
+            }
+            Entry::Trim { sector, sectors } => {
+                out.push(TRIM);
+                put(out, sector.0, 8);
+                put(out, sectors, 8);
+            }
+            Entry::Opened { stream, clock } => {
+                assert!(clock.0 < SIX_BYTES, "{clock:?}");
+                out.extend_from_slice(&[OPENED, stream.0]);
+                put(out, clock.0, 6);
+            }
+            Entry::Node { level, key, crc } => {
+                out.extend_from_slice(&[NODE, level]);
+                put(out, key, 8);
+                put(out, crc.into(), 4);
+            }
+            Entry::Meta {
+                kind,
+                index,
+                sectors,
+                crc,
+            } => {
+                let kind = match kind {
+                    MetaKind::Table => 0,
+                    MetaKind::Checkpoint => 1,
+                };
+                out.extend_from_slice(&[META, kind]);
+                put(out, index.into(), 4);
+                put(out, sectors.into(), 2);
+                put(out, crc.into(), 4);
+            }
+        }
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Option<Entry> {
+        let tag = from.take(1)?[0];
+        match tag >> 6 {
+            DATA => {
+                let (sector, sectors, crc) = Entry::piece(tag, from)?;
+                Some(Entry::Data {
+                    sector,
+                    sectors,
+                    crc,
+                })
+            }
+            MOVED => {
+                let (sector, sectors, crc) = Entry::piece(tag, from)?;
+                Some(Entry::Moved {
+                    sector,
+                    sectors,
+                    crc,
+                    from: Place(from.uint(6)?),
+                    born: WriteClock(from.uint(6)?),
+                })
+            }
+            _ => Entry::other(tag, from),
+        }
+    }
+
+    fn payload_sectors(&self) -> u64 {
+        match self {
+            Entry::Data { sectors, .. } | Entry::Moved { sectors, .. } => u64::from(*sectors),
+            Entry::Node { .. } => NODE_SECTORS,
+            Entry::Meta { sectors, .. } => u64::from(*sectors),
+            Entry::Trim { .. } | Entry::Opened { .. } => 0,
+        }
+    }
+
+    fn is_sound(&self, data: &[u8]) -> bool {
+        match self {
+            Entry::Data { crc, .. }
+            | Entry::Moved { crc, .. }
+            | Entry::Node { crc, .. }
+            | Entry::Meta { crc, .. } => crc32c::crc32c(data) == *crc,
+            Entry::Trim { .. } | Entry::Opened { .. } => true,
+        }
+    }
+}

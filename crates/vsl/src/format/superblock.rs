@@ -1,0 +1,133 @@
+//! What a volume says of itself, and where its newest checkpoint lies.
+
+use forebay_segments::format::envelope::{
+    FormatError, HEADER_BYTES, VERSION, VolumeId, begin, finish, open,
+};
+use forebay_units::{Epoch, SECTOR_BYTES};
+
+use crate::place::Place;
+
+const MAGIC: &[u8; 8] = b"FOREVSL\x01";
+/// Where segment 0 begins.
+pub(crate) const SEGMENTS_AT: u64 = 1 << 20;
+/// The fewest segments of a volume: each stream has one open, and the cleaner and a checkpoint need some.
+pub(crate) const SEGMENTS_MIN: u32 = 32;
+/// The most segments of a volume: the table of them is written by every checkpoint.
+pub(crate) const SEGMENTS_MAX: u32 = 1 << 18;
+/// The smallest segment, in bytes.
+pub(crate) const SEGMENT_BYTES_MIN: u64 = 128 << 10;
+/// The largest segment, in bytes.
+pub(crate) const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+
+/// What a volume says of itself. Two copies, A and B; the one of the higher generation counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Superblock {
+    /// Whose superblock this is.
+    pub volume: VolumeId,
+    /// Grows by one with every superblock written.
+    pub generation: u64,
+    /// The epoch in which records behind the checkpoint are written.
+    pub epoch: Epoch,
+    /// Bytes of the device in use.
+    pub len: u64,
+    /// Sectors of the space that may be mapped: what a volume of fixed length shows.
+    pub space_sectors: u64,
+    /// Bytes in a segment.
+    pub segment_bytes: u32,
+    /// Segments on the medium.
+    pub segment_count: u32,
+    /// What records are padded to, in bytes: the device's atomic block.
+    pub block: u32,
+    /// Sectors of the checkpoint.
+    pub checkpoint_sectors: u32,
+    /// Where the newest checkpoint lies.
+    pub checkpoint: Place,
+    /// CRC32C of the checkpoint.
+    pub checkpoint_crc: u32,
+    /// How data is placed: a number of `placement.rs`.
+    pub placement: u32,
+    /// Sectors of a page, for the placements that go by pages.
+    pub page_sectors: u32,
+}
+
+impl Superblock {
+    fn is_consistent(&self) -> bool {
+        let segments = u64::from(self.segment_bytes).checked_mul(self.segment_count.into());
+        let ends = segments.and_then(|bytes| bytes.checked_add(SEGMENTS_AT));
+        let segment_sectors = u64::from(self.segment_bytes) / SECTOR_BYTES;
+        let sectors = u64::from(self.checkpoint_sectors);
+        (SECTOR_BYTES as u32..=HEADER_BYTES as u32).contains(&self.block)
+            && self.block.is_power_of_two()
+            && self.segment_bytes.is_power_of_two()
+            && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes.into())
+            && (SEGMENTS_MIN..=SEGMENTS_MAX).contains(&self.segment_count)
+            && ends.is_some_and(|end| end <= self.len)
+            && sectors > 0
+            && self.checkpoint.0 / segment_sectors < u64::from(self.segment_count)
+            && self.checkpoint.0 % segment_sectors + sectors <= segment_sectors
+    }
+}
+
+impl forebay_segments::Superblock for Superblock {
+    fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = begin(MAGIC, VERSION, self.volume);
+        for n in [
+            self.generation,
+            self.epoch.0,
+            self.len,
+            self.space_sectors,
+            self.checkpoint.0,
+        ] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        for n in [
+            self.segment_bytes,
+            self.segment_count,
+            self.block,
+            self.checkpoint_sectors,
+            self.checkpoint_crc,
+            self.placement,
+            self.page_sectors,
+        ] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        finish(out)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
+        const WHAT: &str = "superblock";
+        let mut from = open(bytes, MAGIC, WHAT)?;
+        let decoded = (|| {
+            let volume = from.volume()?;
+            let (generation, epoch) = (from.counter()?, Epoch(from.counter()?));
+            let (len, space_sectors) = (from.uint(8)?, from.uint(8)?);
+            let checkpoint = Place(from.uint(8)?);
+            let mut next = || Some(from.uint(4)? as u32);
+            let superblock = Superblock {
+                volume,
+                generation,
+                epoch,
+                len,
+                space_sectors,
+                segment_bytes: next()?,
+                segment_count: next()?,
+                block: next()?,
+                checkpoint_sectors: next()?,
+                checkpoint,
+                checkpoint_crc: next()?,
+                placement: next()?,
+                page_sectors: next()?,
+            };
+            superblock.is_consistent().then_some(superblock)
+        })();
+        decoded.ok_or(FormatError::Content(WHAT))
+    }
+
+    fn volume(&self) -> VolumeId {
+        self.volume
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+}

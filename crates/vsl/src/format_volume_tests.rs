@@ -1,0 +1,317 @@
+use forebay_placement::WriteClock;
+use forebay_segments::format::envelope::Reader;
+use forebay_segments::{Entry as _, Superblock as _};
+use forebay_units::{Epoch, RecordSeq, Sector, SegmentSeq};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::tests::{PAGE, fields_stand};
+use super::*;
+use crate::place::Place;
+use crate::usage::{Segment, SegmentState};
+
+fn superblock() -> Superblock {
+    Superblock {
+        volume: VolumeId(*b"0123456789abcdef"),
+        generation: 0x0107_0605_0403_0201,
+        epoch: Epoch(0x0117_1615_1413_1211),
+        len: 0x0027_2625_2423_2221,
+        space_sectors: 0x3736_3534_3332_3130,
+        segment_bytes: 1 << 20,
+        segment_count: 1000,
+        block: 512,
+        checkpoint_sectors: 16,
+        checkpoint: Place(2048 * 7 + 8),
+        checkpoint_crc: 0x4443_4241,
+        placement: 0x5453_5251,
+        page_sectors: 0x6463_6261,
+    }
+}
+
+fn checkpoint() -> Checkpoint {
+    let root = RootRef {
+        place: Place(800),
+        level: 1,
+        crc: 5,
+        sectors: 100,
+        entries: 20,
+        nodes: 3,
+    };
+    Checkpoint {
+        cut: RecordSeq(0x0107_0605_0403_0201),
+        next_segment: SegmentSeq(0x0117_1615_1413_1211),
+        clock: WriteClock(0x2625_2423_2221),
+        root: Some(root),
+        detached: vec![DetachedRef {
+            place: Place(900),
+            level: 2,
+            crc: 9,
+        }],
+        table: vec![
+            ChunkRef {
+                place: Place(77),
+                crc: 78,
+            };
+            2
+        ],
+        open: vec![
+            OpenSegment {
+                stream: Stream(1),
+                slot: 6,
+                seq: SegmentSeq(40),
+            };
+            3
+        ],
+        runway: vec![4, 5, 9, 1],
+        placement: vec![1, 2, 3, 4, 5],
+    }
+}
+
+fn segment() -> Segment {
+    Segment {
+        state: SegmentState::Closed,
+        stream: Stream(0x11),
+        live: 0x2423_2221,
+        seq: SegmentSeq(0x0137_3635_3433_3231),
+        opened: WriteClock(0x4645_4443_4241),
+        closed: WriteClock(0x5655_5453_5251),
+        wear: 0x6463_6261,
+    }
+}
+
+fn encoded(entry: &Entry) -> Vec<u8> {
+    let mut out = Vec::new();
+    entry.encode(&mut out);
+    assert_eq!(out.len(), entry.encoded_len());
+    out
+}
+
+#[test]
+fn the_page_has_every_field_of_a_superblock_where_it_stands() {
+    let (superblock, bytes) = (superblock(), superblock().encode());
+    let crc = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes"));
+    let fields = forebay_pages::layout(PAGE, "Superblock");
+    let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();
+    let values: [(&str, u64); 14] = [
+        ("version", 1),
+        ("crc", crc.into()),
+        ("generation", superblock.generation),
+        ("epoch", superblock.epoch.0),
+        ("len", superblock.len),
+        ("space_sectors", superblock.space_sectors),
+        ("checkpoint", superblock.checkpoint.0),
+        ("segment_bytes", superblock.segment_bytes.into()),
+        ("segment_count", superblock.segment_count.into()),
+        ("block", superblock.block.into()),
+        ("checkpoint_sectors", superblock.checkpoint_sectors.into()),
+        ("checkpoint_crc", superblock.checkpoint_crc.into()),
+        ("placement", superblock.placement.into()),
+        ("page_sectors", superblock.page_sectors.into()),
+    ];
+    let known: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+    let numbers = names.iter().copied();
+    let numbers: Vec<&str> = numbers
+        .filter(|name| !matches!(*name, "magic" | "volume"))
+        .collect();
+    assert_eq!(numbers, known);
+    for (at, size, name) in &fields {
+        let found = &bytes[*at as usize..(at + size) as usize];
+        match values.iter().find(|(known, _)| known == name) {
+            Some((_, value)) => assert_eq!(found, &value.to_le_bytes()[..*size as usize], "{name}"),
+            None if name == "magic" => assert_eq!(found, b"FOREVSL\x01"),
+            None => assert_eq!(found, superblock.volume.0, "{name}"),
+        }
+    }
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+}
+
+#[test]
+fn the_page_has_every_field_of_the_entries_where_it_stands() {
+    let sector = Sector(0x0807_0605_0403_0201 * 8 + 5);
+    let (sectors, crc) = (3, 0x4443_4241);
+    let data = Entry::Data {
+        sector,
+        sectors,
+        crc,
+    };
+    let piece = [
+        ("tag", 5 << 3 | 2),
+        ("line", 0x0807_0605_0403_0201),
+        ("data_crc", crc.into()),
+    ];
+    fields_stand("Data entry", &encoded(&data), &piece);
+    let moved = Entry::Moved {
+        sector,
+        sectors,
+        crc,
+        from: Place(0x5655_5453_5251),
+        born: WriteClock(0x6665_6463_6261),
+    };
+    let fields = [
+        ("tag", 1 << 6 | 5 << 3 | 2),
+        piece[1],
+        piece[2],
+        ("from", 0x5655_5453_5251),
+        ("born", 0x6665_6463_6261),
+    ];
+    fields_stand("Moved entry", &encoded(&moved), &fields);
+    let trim = Entry::Trim {
+        sector: Sector(0x0807_0605_0403_0201),
+        sectors: 0x1817_1615_1413_1211,
+    };
+    let fields = [
+        ("tag", 0x80),
+        ("sector", 0x0807_0605_0403_0201),
+        ("sectors", 0x1817_1615_1413_1211),
+    ];
+    fields_stand("Trim entry", &encoded(&trim), &fields);
+    let opened = Entry::Opened {
+        stream: Stream(7),
+        clock: WriteClock(0x0605_0403_0201),
+    };
+    let fields = [("tag", 0x81), ("stream", 7), ("clock", 0x0605_0403_0201)];
+    fields_stand("Opened entry", &encoded(&opened), &fields);
+    let (level, key) = (9, 0x0807_0605_0403_0201);
+    let node = Entry::Node { level, key, crc };
+    let fields = [
+        ("tag", 0x82),
+        ("level", 9),
+        ("key", key),
+        ("data_crc", crc.into()),
+    ];
+    fields_stand("Node entry", &encoded(&node), &fields);
+    let meta = Entry::Meta {
+        kind: MetaKind::Checkpoint,
+        index: 0x1413_1211,
+        sectors: 0x2221,
+        crc,
+    };
+    let fields = [
+        ("tag", 0x83),
+        ("kind", 1),
+        ("index", 0x1413_1211),
+        ("sectors", 0x2221),
+        ("data_crc", crc.into()),
+    ];
+    fields_stand("Meta entry", &encoded(&meta), &fields);
+}
+
+#[test]
+fn the_page_has_every_field_of_a_checkpoint_and_its_table_where_it_stands() {
+    let (checkpoint, bytes) = (checkpoint(), checkpoint().encode());
+    let fields = forebay_pages::layout(PAGE, "Checkpoint");
+    let number = |name: &str| {
+        let field = fields.iter().find(|(_, _, one)| one == name);
+        let (at, size, _) = field.unwrap_or_else(|| panic!("no {name}"));
+        let mut wide = [0; 8];
+        wide[..*size as usize].copy_from_slice(&bytes[*at as usize..(at + size) as usize]);
+        u64::from_le_bytes(wide)
+    };
+    for (name, value) in [
+        ("cut", checkpoint.cut.0),
+        ("next_segment", checkpoint.next_segment.0),
+        ("clock", checkpoint.clock.0),
+        ("has_root", 1),
+        ("table_len", 2),
+        ("open_len", 3),
+        ("runway_len", 4),
+        ("placement_len", 5),
+        ("detached_len", 1),
+    ] {
+        assert_eq!(number(name), value, "{name}");
+    }
+    assert_eq!(bytes[..8], *b"FOREVCP\x01");
+    assert_eq!(bytes[36..72], checkpoint.root.expect("a root").encode());
+    assert_eq!(bytes.len(), 4096);
+    let values = [
+        ("state", 3),
+        ("stream", 0x11),
+        ("zeroes", 0),
+        ("live", 0x2423_2221),
+        ("seq", 0x0137_3635_3433_3231),
+        ("opened", 0x4645_4443_4241),
+        ("closed", 0x5655_5453_5251),
+        ("wear", 0x6463_6261),
+    ];
+    let segments = vec![segment()];
+    let bytes = TableChunk { segments }.encode();
+    fields_stand("Segment of the table", &bytes, &values);
+}
+
+#[test]
+fn a_checkpoint_and_a_chunk_read_back_as_they_were_written() {
+    let whole = checkpoint();
+    assert_eq!(Checkpoint::decode(&whole.encode()), Some(whole.clone()));
+    let nothing = Checkpoint {
+        root: None,
+        detached: Vec::new(),
+        ..whole
+    };
+    assert_eq!(Checkpoint::decode(&nothing.encode()), Some(nothing));
+    let mut segments = vec![Segment::NEW; TABLE_CHUNK_SEGMENTS];
+    segments[17] = segment();
+    let chunk = TableChunk { segments };
+    let bytes = chunk.encode();
+    assert_eq!(bytes.len(), TableChunk::encoded_len(TABLE_CHUNK_SEGMENTS));
+    assert_eq!(
+        TableChunk::decode(&bytes, TABLE_CHUNK_SEGMENTS),
+        Some(chunk)
+    );
+}
+
+#[test]
+fn a_piece_beyond_its_line_or_the_last_sector_and_an_empty_trim_are_refused() {
+    let decode = |bytes: &[u8]| Entry::decode(&mut Reader(bytes));
+    let mut data = encoded(&Entry::Data {
+        sector: Sector(13),
+        sectors: 3,
+        crc: 1,
+    });
+    assert!(decode(&data).is_some());
+    data[0] = 7 << 3 | 1;
+    assert_eq!(decode(&data), None, "beyond the line");
+    data[0] = 0;
+    data[1..9].fill(0xff);
+    assert_eq!(decode(&data), None, "beyond the last line");
+    let trim = |sector, sectors| {
+        let sector = Sector(sector);
+        decode(&encoded(&Entry::Trim { sector, sectors }))
+    };
+    assert!(trim(5, u64::MAX - 5).is_some());
+    assert_eq!(trim(5, 0), None);
+    assert_eq!(trim(5, u64::MAX - 4), None);
+}
+
+proptest! {
+    /// Nothing panics, and what is taken in is what would be written.
+    #[test]
+    fn any_bytes_are_an_entry_or_none(bytes in vec(any::<u8>(), 0..40)) {
+        let mut from = Reader(&bytes);
+        if let Some(entry) = Entry::decode(&mut from) {
+            let taken = bytes.len() - from.0.len();
+            prop_assert_eq!(encoded(&entry), bytes[..taken].to_vec());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_checkpoint_or_none(
+        mut bytes in vec(any::<u8>(), 0..5000),
+        magic in any::<bool>(),
+    ) {
+        if magic && bytes.len() > 8 {
+            bytes[..8].copy_from_slice(b"FOREVCP\x01");
+        }
+        if let Some(found) = Checkpoint::decode(&bytes) {
+            prop_assert!(found.table.len() * 12 <= bytes.len());
+        }
+        let _ = TableChunk::decode(&bytes, bytes.len() / 32);
+        let _ = Superblock::decode(&bytes);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_superblock_is_seen(bit in 0..4096usize * 8) {
+        let mut bytes = superblock().encode();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(Superblock::decode(&bytes).is_err());
+    }
+}

@@ -1,0 +1,147 @@
+//! Where things lie on a volume's medium.
+
+use forebay_device::Geometry;
+use forebay_segments::{HEADER_BYTES, Shape};
+use forebay_units::{ByteLen, SECTOR_BYTES};
+
+use crate::format::{
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN, Superblock,
+};
+use crate::place::Place;
+
+/// Where a segment lies: its number on the medium, from 0. What it holds changes; where it lies does not.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Slot(pub u32);
+
+/// Why a device cannot become a volume.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// Too few segments fit.
+    #[error(
+        "the device has {have}; {SEGMENTS_MIN} segments of {segment} and the superblocks need {need} \
+         (use a larger device, or a smaller --segment)"
+    )]
+    TooSmall {
+        /// The device's length.
+        have: ByteLen,
+        /// The segment asked for.
+        segment: ByteLen,
+        /// The least that would do.
+        need: ByteLen,
+    },
+    /// The segment size is out of bounds or no power of two.
+    #[error("a segment of {0} is not a power of two between 128KiB and 64MiB")]
+    Segment(ByteLen),
+    /// The device's atomic block is larger than a header.
+    #[error("the device's block of {0} bytes is larger than the 4096 a volume can use")]
+    Block(u32),
+}
+
+/// The segments of a medium.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Bytes in a segment.
+    pub segment_bytes: u32,
+    /// How many there are.
+    pub segment_count: u32,
+    /// What records are padded to, in bytes.
+    pub block: u32,
+    /// Bytes of the device in use.
+    pub len: u64,
+}
+
+impl Layout {
+    /// The segments that fit a device. Without a size asked for, 1 MiB, or what gives few enough of them.
+    ///
+    /// # Errors
+    /// If the device is too small or the segment size is not one.
+    pub fn for_device(
+        geometry: &Geometry,
+        segment: Option<ByteLen>,
+    ) -> Result<Layout, GeometryError> {
+        let room = geometry.len.saturating_sub(SEGMENTS_AT);
+        let few_enough = |bytes: u64| room / bytes <= u64::from(SEGMENTS_MAX);
+        let mut usual = 1u64 << 20;
+        while !few_enough(usual) && usual < SEGMENT_BYTES_MAX {
+            usual *= 2;
+        }
+        let bytes = segment.map_or(usual, |segment| segment.0);
+        if !bytes.is_power_of_two() || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
+            return Err(GeometryError::Segment(ByteLen(bytes)));
+        }
+        if geometry.block_size as usize > HEADER_BYTES {
+            return Err(GeometryError::Block(geometry.block_size));
+        }
+        let need = SEGMENTS_AT + u64::from(SEGMENTS_MIN) * bytes;
+        if geometry.len < need {
+            return Err(GeometryError::TooSmall {
+                have: ByteLen(geometry.len),
+                segment: ByteLen(bytes),
+                need: ByteLen(need),
+            });
+        }
+        let segment_count = (room / bytes).min(SEGMENTS_MAX.into());
+        Ok(Layout {
+            segment_bytes: bytes as u32,
+            segment_count: segment_count as u32,
+            block: geometry
+                .physical_block_size
+                .clamp(geometry.block_size, HEADER_BYTES as u32),
+            len: SEGMENTS_AT + segment_count * bytes,
+        })
+    }
+
+    /// The segments that a superblock describes.
+    pub fn of(superblock: &Superblock) -> Layout {
+        Layout {
+            segment_bytes: superblock.segment_bytes,
+            segment_count: superblock.segment_count,
+            block: superblock.block,
+            len: superblock.len,
+        }
+    }
+
+    /// The shape of the segments.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            segment_bytes: self.segment_bytes,
+            block: self.block,
+        }
+    }
+
+    /// Sectors in a segment.
+    pub fn segment_sectors(&self) -> u64 {
+        u64::from(self.segment_bytes) / SECTOR_BYTES
+    }
+
+    /// The byte of the device at which a segment begins.
+    pub fn slot_at(&self, slot: Slot) -> u64 {
+        SEGMENTS_AT + u64::from(slot.0) * u64::from(self.segment_bytes)
+    }
+
+    /// The place `offset` bytes into a segment.
+    pub fn place(&self, slot: Slot, offset: u32) -> Place {
+        Place(u64::from(slot.0) * self.segment_sectors() + u64::from(offset) / SECTOR_BYTES)
+    }
+
+    /// The byte of the device at which a place begins.
+    pub fn place_at(&self, place: Place) -> u64 {
+        SEGMENTS_AT + place.bytes()
+    }
+
+    /// The segment a place lies in.
+    pub fn slot_of(&self, place: Place) -> Slot {
+        Slot((place.0 / self.segment_sectors()) as u32)
+    }
+
+    /// How far into its segment a place lies, in bytes.
+    pub fn offset_of(&self, place: Place) -> u32 {
+        (place.0 % self.segment_sectors() * SECTOR_BYTES) as u32
+    }
+
+    /// True if that many sectors from a place on lie in one segment of the medium.
+    pub fn contains(&self, place: Place, sectors: u64) -> bool {
+        let segment = self.segment_sectors();
+        place.0 / segment < u64::from(self.segment_count) && place.0 % segment + sectors <= segment
+    }
+}

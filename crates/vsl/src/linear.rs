@@ -1,0 +1,115 @@
+//! A space as a device: the sectors from 0 up to its length.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
+use forebay_units::{SECTOR_BYTES, Sector};
+
+use crate::batch::Batch;
+use crate::error::SpaceError;
+use crate::space::Space;
+
+/// A space as a device of fixed length. Discards and zeroes that give their room back are trims.
+#[derive(Clone)]
+pub struct Linear {
+    space: Space,
+    geometry: Geometry,
+}
+
+impl Linear {
+    /// All of a space that is addressed in bytes.
+    pub fn new(space: Space) -> Linear {
+        let below = space.inner.device.geometry();
+        let geometry = Geometry {
+            len: space.sectors() * SECTOR_BYTES,
+            block_size: SECTOR_BYTES as u32,
+            physical_block_size: forebay_units::LINE_BYTES as u32,
+            preferred_io: below.preferred_io,
+            volatile: true,
+            discard_granularity: SECTOR_BYTES as u32,
+            zeroes_by_unmapping: true,
+        };
+        Linear { space, geometry }
+    }
+
+    /// The space.
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+
+    async fn trim(&self, range: Range<u64>, op: Op) -> Result<(), DeviceError> {
+        let (sector, sectors) = (Sector(range.start / SECTOR_BYTES), range.end - range.start);
+        let mut batch = Batch::new();
+        batch.trim(sector, sectors / SECTOR_BYTES);
+        let done = self.space.apply(&batch, Durability::Flush).await;
+        done.map_err(|error| as_device_error(error, op, range))
+    }
+}
+
+/// What a program that knows devices is told.
+fn as_device_error(error: SpaceError, op: Op, range: Range<u64>) -> DeviceError {
+    const ENOSPC: i32 = 28;
+    match error {
+        SpaceError::Device(error) => error,
+        SpaceError::Damaged { sector, sectors } => DeviceError::Damaged {
+            range: sector.0 * SECTOR_BYTES..(sector.0 + sectors) * SECTOR_BYTES,
+            detail: "in its segment",
+        },
+        SpaceError::Node(..) => DeviceError::Damaged {
+            range,
+            detail: "where it lies is told by a node of the map that is damaged",
+        },
+        SpaceError::Full { .. } => {
+            DeviceError::io(op, range, std::io::Error::from_raw_os_error(ENOSPC))
+        }
+        SpaceError::Failed(error) => DeviceError::Failed {
+            op,
+            cause: Arc::from(error.to_string()),
+        },
+        SpaceError::Batch(error) => DeviceError::Failed {
+            op,
+            cause: Arc::from(error.to_string()),
+        },
+    }
+}
+
+impl Device for Linear {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(async move {
+            let range = at..at + buf.len() as u64;
+            let read = self.space.read(Sector(at / SECTOR_BYTES), buf).await;
+            read.map_err(|error| as_device_error(error, Op::Read, range))
+        })
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let range = at..at + buf.len() as u64;
+            let batch = Batch::of_write(Sector(at / SECTOR_BYTES), buf);
+            let done = self.space.apply(&batch, durability).await;
+            done.map_err(|error| as_device_error(error, Op::Write, range))
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let done = self.space.flush().await;
+            done.map_err(|error| as_device_error(error, Op::Flush, 0..0))
+        })
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(self.trim(range, Op::Discard))
+    }
+
+    /// Nothing is set aside for a range, so `room` makes no difference.
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        let _ = room;
+        Box::pin(self.trim(range, Op::WriteZeroes))
+    }
+}

@@ -1,0 +1,28 @@
+//! How a volume is to behave.
+
+use std::time::Duration;
+
+/// How a volume is to behave while it is in use.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The longest that appended data waits before it is sent to the device.
+    pub max_delay: Duration,
+    /// Memory for the map, in bytes. What is changed and not yet written may take more for a while.
+    pub map_bytes: u64,
+    /// Pieces of data that recovery may have to take up: a checkpoint is made when there are more. Recovery
+    /// takes about half a second for a million.
+    pub recovery_entries: u64,
+    /// Trims from this length on, in sectors, do not look at all that was mapped there before they are done.
+    pub huge_trim: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            max_delay: Duration::from_millis(50),
+            map_bytes: 256 << 20,
+            recovery_entries: 1 << 20,
+            huge_trim: 1 << 17,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What is done to ranges of the map whose nodes are in memory.
+
+use forebay_units::Sector;
+
+use crate::extent::{Extent, Replaced};
+use crate::map::{Map, Need, Pins};
+
+/// Has the nodes of a range that is to be unmapped stay in memory, as far as [`unmap`] needs them.
+pub(crate) fn prepare_to_unmap(
+    map: &mut Map,
+    sector: Sector,
+    sectors: u64,
+    huge: u64,
+    pins: &mut Pins,
+) -> Result<(), Need> {
+    let range = sector.0..sector.0 + sectors;
+    match sectors >= huge {
+        true => map.prepare_ends(range, pins),
+        false => map.prepare(range, pins),
+    }
+}
+
+/// Unmaps a range. One of `huge` sectors or more is unmapped without looking at all that was mapped there: that is
+/// done later, node by node.
+///
+/// # Panics
+/// If its nodes were not prepared.
+pub(crate) fn unmap(
+    map: &mut Map,
+    sector: Sector,
+    sectors: u64,
+    huge: u64,
+    replaced: &mut Vec<Replaced>,
+) {
+    let range = sector.0..sector.0 + sectors;
+    let done = match sectors >= huge {
+        true => map.detach(range, replaced),
+        false => map.clear(range, replaced),
+    };
+    done.expect("the nodes were prepared");
+}
+
+/// What is mapped of a range, in order.
+///
+/// # Panics
+/// If its nodes were not prepared.
+pub(crate) fn mapped(map: &Map, sector: Sector, sectors: u64) -> Vec<Extent> {
+    let mut extents = Vec::new();
+    let got = map.get(sector.0..sector.0 + sectors, &mut extents);
+    got.expect("the nodes were prepared");
+    extents
+}

@@ -1,0 +1,182 @@
+//! Reading: from memory, from the medium with its checksum, or nothing but zeroes.
+
+use std::rc::Rc;
+
+use forebay_device::BufMut;
+use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector, SegmentSeq, round_down, round_up};
+
+use crate::batch::BatchError;
+use crate::checks::{Pieces, read_contents};
+use crate::error::SpaceError;
+use crate::extent::{Check, Extent};
+use crate::geometry::Slot;
+use crate::prepared::mapped;
+use crate::space::{Inner, Space};
+
+/// A part of what is to be read, that lies on the medium.
+struct Part {
+    extent: Extent,
+    slot: Slot,
+    segment: SegmentSeq,
+}
+
+/// Keeps a segment from being opened while it is read.
+struct Pin<'a> {
+    inner: &'a Inner,
+    slot: Slot,
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.inner.unpin(self.slot);
+    }
+}
+
+impl Space {
+    /// Reads as many whole sectors as `buf` holds, and gives `buf` back.
+    ///
+    /// # Errors
+    /// If a part cannot be read, or does not match its checksum; then nothing is given.
+    pub async fn read(&self, sector: Sector, mut buf: BufMut) -> Result<BufMut, SpaceError> {
+        let sectors = buf.len() as u64 / SECTOR_BYTES;
+        let whole = (buf.len() as u64).is_multiple_of(SECTOR_BYTES) && sectors > 0;
+        if !whole {
+            return Err(BatchError::Sectors(buf.len()).into());
+        }
+        if sector
+            .0
+            .checked_add(sectors)
+            .is_none_or(|end| end > self.sectors())
+        {
+            return Err(BatchError::Beyond { sector, sectors }.into());
+        }
+        let inner = &self.inner;
+        let mut pins = inner.map.borrow().pins();
+        inner.prepare(sector, sectors, &mut pins).await?;
+        let (parts, held) = inner.take_from_memory(sector, &mut buf);
+        drop(pins);
+        for part in &parts {
+            let at = ((part.extent.sector - sector.0) * SECTOR_BYTES) as usize;
+            let len = (part.extent.sectors * SECTOR_BYTES) as usize;
+            inner.read_part(part, &mut buf[at..at + len]).await?;
+        }
+        drop(held);
+        inner
+            .map
+            .borrow_mut()
+            .shrink(inner.options.map_bytes as usize);
+        Ok(buf)
+    }
+}
+
+impl Inner {
+    /// Fills in what is in memory and what is not mapped; says what lies on the medium, and keeps it there.
+    fn take_from_memory(&self, sector: Sector, buf: &mut BufMut) -> (Vec<Part>, Vec<Pin<'_>>) {
+        let (mut parts, mut held) = (Vec::new(), Vec::new());
+        let mut streams = self.commit.composer_mut();
+        let map = self.map.borrow();
+        let end = sector.0 + buf.len() as u64 / SECTOR_BYTES;
+        let mut done = sector.0;
+        let bytes = |from: u64, to: u64| {
+            ((from - sector.0) * SECTOR_BYTES) as usize..((to - sector.0) * SECTOR_BYTES) as usize
+        };
+        for extent in mapped(&map, sector, end - sector.0) {
+            buf[bytes(done, extent.sector)].fill(0);
+            done = extent.sector + extent.sectors;
+            if let Some(data) = streams.in_ram(extent.place, extent.sectors) {
+                buf[bytes(extent.sector, done)].copy_from_slice(data);
+                continue;
+            }
+            let slot = streams.layout.slot_of(extent.place);
+            let segment = streams.usage.get(slot).seq;
+            streams.usage.pin(slot);
+            held.push(Pin { inner: self, slot });
+            parts.push(Part {
+                extent,
+                slot,
+                segment,
+            });
+        }
+        buf[bytes(done, end)].fill(0);
+        (parts, held)
+    }
+
+    /// Reads a part of what lies on the medium, and compares it with its checksums.
+    async fn read_part(&self, part: &Part, out: &mut [u8]) -> Result<(), SpaceError> {
+        let extent = &part.extent;
+        let damaged = || SpaceError::Damaged {
+            sector: Sector(extent.sector),
+            sectors: extent.sectors,
+        };
+        let layout = self.commit.composer().layout;
+        let offset = layout.offset_of(extent.place) / SECTOR_BYTES as u32;
+        let (from, to) = (offset, offset + extent.sectors as u32);
+        let pieces = match extent.check {
+            Check::Segment => Some(self.pieces(part.slot, part.segment).await?),
+            Check::Inline(_) | Check::None => None,
+        };
+        let around = match &pieces {
+            Some(pieces) => around(pieces, from, to).ok_or_else(damaged)?,
+            None => from..to,
+        };
+        let block = u64::from(layout.block) / SECTOR_BYTES;
+        let first = round_down(around.start.into(), block);
+        let last = round_up(around.end.into(), block);
+        let at = layout.slot_at(part.slot) + first * SECTOR_BYTES;
+        let read = BufMut::zeroed(((last - first) * SECTOR_BYTES) as usize);
+        let read = self.device.read(at, read).await?;
+        let bytes = |from: u32, to: u32| {
+            let (from, to) = (u64::from(from) - first, u64::from(to) - first);
+            &read[(from * SECTOR_BYTES) as usize..(to * SECTOR_BYTES) as usize]
+        };
+        let sound = match (&pieces, extent.check) {
+            (Some(pieces), _) => within(pieces, from, to).iter().all(|piece| {
+                crc32c::crc32c(bytes(piece.at, piece.at + piece.sectors)) == piece.crc
+            }),
+            (None, Check::Inline(crc)) => crc32c::crc32c(bytes(from, to)) == crc,
+            (None, _) => true,
+        };
+        if !sound {
+            return Err(damaged());
+        }
+        out.copy_from_slice(bytes(from, to));
+        Ok(())
+    }
+
+    /// The pieces that a segment was written as.
+    pub(crate) async fn pieces(
+        &self,
+        slot: Slot,
+        segment: SegmentSeq,
+    ) -> Result<Pieces, SpaceError> {
+        if let Some(pieces) = self.checks.borrow_mut().get(segment) {
+            return Ok(pieces);
+        }
+        let superblock = self.superblock.borrow().clone();
+        let contents = read_contents(&*self.device, &superblock, slot, segment).await?;
+        let pieces = contents.pieces();
+        self.checks.borrow_mut().keep(segment, &pieces);
+        Ok(pieces)
+    }
+}
+
+/// The pieces that have a part of `from..to`.
+fn within(pieces: &Rc<[crate::checks::Piece]>, from: u32, to: u32) -> &[crate::checks::Piece] {
+    let first = pieces.partition_point(|piece| piece.range().end <= from);
+    let end = pieces.partition_point(|piece| piece.at < to);
+    &pieces[first..end.max(first)]
+}
+
+/// The sectors of the pieces that have a part of `from..to`; none if they do not cover it.
+fn around(pieces: &Pieces, from: u32, to: u32) -> Option<std::ops::Range<u32>> {
+    let within = within(pieces, from, to);
+    let mut covered = within.first().filter(|piece| piece.at <= from)?.range();
+    for piece in &within[1..] {
+        if piece.at != covered.end {
+            return None;
+        }
+        covered.end = piece.range().end;
+    }
+    let most = (to - from) + 2 * LINE_SECTORS as u32;
+    (covered.end >= to && covered.end - covered.start <= most).then_some(covered)
+}

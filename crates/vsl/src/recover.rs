@@ -1,0 +1,269 @@
+//! Making a volume, and taking one up again after a stop or a crash.
+//!
+//! Recovery reads the superblock, the checkpoint it leads to, and the records behind that ([`scan`]), applies them
+//! to map and table, and ends with a checkpoint of a new epoch. Until that counts, nothing on the medium is
+//! changed that this, or another try, would need: it is written to segments of the runway in which nothing
+//! counts. Records of another epoch than the superblock's never count, so what lies beyond the end of the
+//! order is never taken up later.
+
+mod apply;
+mod scan;
+
+use forebay_placement::WriteClock;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use forebay_device::{Device, Room as Keep};
+use forebay_rt::{Event, RangeLock, Rt};
+use forebay_segments::{Commit, CommitWorkers, read_copies};
+use forebay_units::{Epoch, RecordSeq, SegmentSeq};
+
+use crate::checkpoint::{checkpointer, read_checkpoint};
+use crate::checks::Checks;
+use crate::clean::{cleaner, reaper};
+use crate::error::OpenError;
+use crate::format::{Checkpoint, Entry, SEGMENTS_AT, Superblock, VolumeId};
+use crate::geometry::{Layout, Slot};
+use crate::map::{Map, Shape};
+use crate::options::Options;
+use crate::place::Place;
+use crate::space::{Inner, Space, Workers};
+use crate::stats::Stats;
+use crate::streams::{Counts, Resume, Streams};
+use crate::usage::{Segment, SegmentState, Usage};
+use scan::{FoundRecord, scan};
+
+/// What recovery found, for reports.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Recovery {
+    /// Records behind the checkpoint that were taken up.
+    pub records: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Bytes read to find them.
+    pub bytes_read: u64,
+}
+
+/// What a volume is to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Making {
+    /// Whose it is.
+    pub volume: VolumeId,
+    /// Its segments.
+    pub layout: Layout,
+    /// Sectors of the space.
+    pub space_sectors: u64,
+    /// How data is placed.
+    pub placement: u32,
+    /// Sectors of a page.
+    pub page_sectors: u32,
+}
+
+/// Bytes of segments that may have been opened without anything of them being on the medium: what memory holds,
+/// and the largest batch.
+const AHEAD_BYTES: u64 = 256 << 20;
+/// Segments of the runway that are looked at in any case behind the last that shows something.
+const AHEAD_SEGMENTS: usize = 64;
+/// Streams, until placements say how many they want.
+const STREAMS: Counts = Counts { user: 1, moved: 1 };
+
+/// Makes an empty volume on `device`: wipes what other systems would recognise the device by (its first
+/// MiB), and writes a checkpoint of nothing.
+///
+/// # Errors
+/// The device's.
+pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(), OpenError> {
+    device.write_zeroes(0..SEGMENTS_AT, Keep::Keep).await?;
+    device.flush().await?;
+    let layout = making.layout;
+    let superblock = Superblock {
+        volume: making.volume,
+        generation: 0,
+        epoch: Epoch(0),
+        len: layout.len,
+        space_sectors: making.space_sectors,
+        segment_bytes: layout.segment_bytes,
+        segment_count: layout.segment_count,
+        block: layout.block,
+        checkpoint_sectors: 0,
+        checkpoint: Place(0),
+        checkpoint_crc: 0,
+        placement: making.placement,
+        page_sectors: making.page_sectors,
+    };
+    let mut segments = vec![Segment::NEW; layout.segment_count as usize];
+    let used = segments.len().min(AHEAD_SEGMENTS);
+    for segment in &mut segments[..used] {
+        segment.state = SegmentState::Runway;
+    }
+    let runway = (0..used as u32).map(Slot).collect();
+    let resume = Resume {
+        volume: making.volume,
+        epoch: Epoch(0),
+        next_segment: SegmentSeq(0),
+        next_record: RecordSeq(1),
+        clock: WriteClock(0),
+    };
+    let usage = Usage::new(layout, segments, runway);
+    let streams = Streams::new(layout, STREAMS, usage, resume);
+    let map = Map::new(making.volume, Shape::default());
+    let (inner, _workers) = assemble(rt, device, Options::default(), superblock, streams, map);
+    Ok(inner.checkpoint().await?)
+}
+
+/// Whether the volume that `superblock` describes can lie on this device.
+///
+/// # Errors
+/// If the device is too short or has larger blocks.
+pub fn fits_device(superblock: &Superblock, device: &dyn Device) -> Result<(), OpenError> {
+    let geometry = device.geometry();
+    let (have, need) = (geometry.len, superblock.len);
+    if have < need {
+        return Err(OpenError::Truncated { have, need });
+    }
+    let (have, want) = (geometry.block_size, superblock.block);
+    if !want.is_multiple_of(have) {
+        return Err(OpenError::Block { have, want });
+    }
+    Ok(())
+}
+
+/// Takes up the volume on `device`.
+///
+/// # Errors
+/// If the device fails or holds no volume that can be taken up, or something durable is missing and
+/// `accept_loss` is not given.
+pub async fn open(
+    rt: Rt,
+    device: Rc<dyn Device>,
+    options: Options,
+    accept_loss: bool,
+) -> Result<(Space, Workers, Recovery), OpenError> {
+    let copies = read_copies::<Superblock>(&*device).await?;
+    let superblock = match accept_loss {
+        true => copies.newest_readable()?,
+        false => copies.newest()?,
+    };
+    let superblock = superblock.clone();
+    fits_device(&superblock, &*device)?;
+    let layout = Layout::of(&superblock);
+    let (checkpoint, segments, meta) = read_checkpoint(&*device, &superblock).await?;
+    let ahead = (AHEAD_BYTES / u64::from(layout.segment_bytes)) as usize + AHEAD_SEGMENTS;
+    let found = scan(&*device, &superblock, &checkpoint, ahead).await?;
+    if found.is_damaged() && !accept_loss {
+        return Err(OpenError::Damaged {
+            missing: found.last.next(),
+            stable: found.stable,
+        });
+    }
+    let (segments, runway) = take_up(&checkpoint, segments, &found.records);
+    let mut usage = Usage::new(layout, segments, runway);
+    for (place, sectors) in &meta {
+        usage.count(*place, *sectors);
+    }
+    let resume = Resume {
+        volume: superblock.volume,
+        epoch: superblock.epoch.next(),
+        next_segment: checkpoint.next_segment.plus(checkpoint.runway.len() as u64),
+        next_record: found.last.next(),
+        clock: checkpoint.clock,
+    };
+    let map = Map::open(
+        superblock.volume,
+        Shape::default(),
+        checkpoint.root,
+        &checkpoint.detached,
+    );
+    let streams = Streams::new(layout, STREAMS, usage, resume);
+    let (inner, commit) = assemble(rt.clone(), device, options, superblock, streams, map);
+    *inner.meta.borrow_mut() = meta;
+    let entries = apply::apply(&inner, &found.records).await?;
+    inner.checkpoint().await?;
+    let tasks = vec![
+        rt.spawn(checkpointer(Rc::clone(&inner))),
+        rt.spawn(cleaner(Rc::clone(&inner))),
+        rt.spawn(reaper(Rc::clone(&inner))),
+    ];
+    let workers = Workers {
+        _commit: commit,
+        _tasks: tasks,
+    };
+    let recovery = Recovery {
+        records: found.records.len() as u64,
+        entries,
+        bytes_read: found.bytes_read,
+    };
+    Ok((Space { inner }, workers, recovery))
+}
+
+/// The table as it is after the records behind the checkpoint, and the runway that is left: those of its segments in
+/// which nothing counts.
+fn take_up(
+    checkpoint: &Checkpoint,
+    mut segments: Vec<Segment>,
+    records: &[FoundRecord],
+) -> (Vec<Segment>, VecDeque<Slot>) {
+    let mut used = BTreeSet::new();
+    for record in records {
+        let known = &mut segments[record.slot.0 as usize];
+        used.insert(record.slot);
+        if known.seq == record.segment && known.state != SegmentState::Runway {
+            continue;
+        }
+        *known = Segment {
+            state: SegmentState::Open,
+            seq: record.segment,
+            live: 0,
+            wear: known.wear.saturating_add(1),
+            ..*known
+        };
+        if let Some(Entry::Opened { stream, clock }) = record.entries.first() {
+            (known.stream, known.opened, known.closed) = (*stream, *clock, *clock);
+        }
+    }
+    for segment in &mut segments {
+        if segment.state == SegmentState::Open {
+            segment.state = SegmentState::Closed;
+        }
+    }
+    let left = checkpoint.runway.iter().copied().map(Slot);
+    let left = left.filter(|slot| !used.contains(slot));
+    (segments, left.collect())
+}
+
+fn assemble(
+    rt: Rt,
+    device: Rc<dyn Device>,
+    options: Options,
+    superblock: Superblock,
+    streams: Streams,
+    map: Map,
+) -> (Rc<Inner>, CommitWorkers) {
+    let (commit, workers) = Commit::new(
+        rt.clone(),
+        Rc::clone(&device),
+        options.max_delay,
+        streams,
+        (),
+    );
+    let inner = Rc::new(Inner {
+        rt,
+        device,
+        options,
+        commit,
+        map: RefCell::new(map),
+        superblock: RefCell::new(superblock),
+        checks: RefCell::new(Checks::default()),
+        meta: RefCell::new(Vec::new()),
+        admission: Rc::new(RangeLock::new()),
+        checkpoint_turn: Rc::new(RangeLock::new()),
+        checkpoint_wanted: Cell::new(false),
+        checkpoint_asked: Event::new(),
+        clean_asked: Event::new(),
+        reap_asked: Event::new(),
+        entries_since: Cell::new(0),
+        stats: RefCell::new(Stats::default()),
+    });
+    (inner, workers)
+}

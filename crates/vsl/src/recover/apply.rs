@@ -1,0 +1,111 @@
+//! Applying what was found to the map and the table of segments.
+
+use forebay_placement::WriteClock;
+use std::rc::Rc;
+
+use forebay_segments::{Entry as _, HEADER_BYTES};
+use forebay_units::SECTOR_BYTES;
+
+use super::scan::FoundRecord;
+use crate::error::{OpenError, SpaceError};
+use crate::extent::{Check, Extent};
+use crate::format::Entry;
+use crate::place::Place;
+use crate::prepared::unmap;
+use crate::space::Inner;
+
+/// Applies records in their order. Says how many entries they had.
+pub(super) async fn apply(inner: &Rc<Inner>, records: &[FoundRecord]) -> Result<u64, OpenError> {
+    let layout = inner.commit.composer().layout;
+    let mut entries = 0;
+    for record in records {
+        let mut at = record.offset + HEADER_BYTES as u32;
+        for entry in &record.entries {
+            let place = layout.place(record.slot, at);
+            inner
+                .apply_entry(entry, place)
+                .await
+                .map_err(as_open_error)?;
+            at += (entry.payload_sectors() * SECTOR_BYTES) as u32;
+            entries += 1;
+        }
+        inner
+            .map
+            .borrow_mut()
+            .shrink(inner.options.map_bytes as usize);
+    }
+    inner.entries_since.set(entries);
+    Ok(entries)
+}
+
+fn as_open_error(error: SpaceError) -> OpenError {
+    match error {
+        SpaceError::Device(error) => OpenError::Device(error),
+        SpaceError::Node(place, error) => OpenError::Node(place, error),
+        SpaceError::Failed(error) => OpenError::Failed(error),
+        // What is applied was never refused.
+        SpaceError::Batch(_) | SpaceError::Full { .. } | SpaceError::Damaged { .. } => {
+            OpenError::Room("a record cannot be applied")
+        }
+    }
+}
+
+impl Inner {
+    async fn apply_entry(&self, entry: &Entry, place: Place) -> Result<(), SpaceError> {
+        let range = match *entry {
+            Entry::Data {
+                sector, sectors, ..
+            }
+            | Entry::Moved {
+                sector, sectors, ..
+            } => (sector, u64::from(sectors)),
+            Entry::Trim { sector, sectors } => (sector, sectors),
+            Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => return Ok(()),
+        };
+        let mut pins = self.map.borrow().pins();
+        match entry {
+            Entry::Trim { .. } => self.prepare_to_unmap(range.0, range.1, &mut pins).await?,
+            _ => self.prepare(range.0, range.1, &mut pins).await?,
+        }
+        let mut streams = self.commit.composer_mut();
+        let mut map = self.map.borrow_mut();
+        let mut gone = Vec::new();
+        let (sector, sectors) = (range.0.0, range.1);
+        match *entry {
+            Entry::Data { crc, .. } => {
+                let extent = Extent {
+                    sector,
+                    sectors,
+                    place,
+                    check: Check::Inline(crc),
+                };
+                map.set(extent, &mut gone).expect("prepared");
+                streams.usage.count(place, sectors);
+                streams.clock = WriteClock(streams.clock.0 + sectors);
+            }
+            Entry::Moved { crc, from, .. } => {
+                let to = Extent {
+                    sector,
+                    sectors,
+                    place,
+                    check: Check::Inline(crc),
+                };
+                map.replace_if(from, to, &mut gone).expect("prepared");
+                let moved: u64 = gone.iter().map(|gone| gone.sectors).sum();
+                streams.usage.count(place, moved);
+            }
+            Entry::Trim { .. } => unmap(
+                &mut map,
+                range.0,
+                sectors,
+                self.options.huge_trim,
+                &mut gone,
+            ),
+            Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => {}
+        }
+        for gone in gone {
+            streams.usage.discount(gone.place, gone.sectors);
+        }
+        Ok(())
+    }
+}

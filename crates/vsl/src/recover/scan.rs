@@ -1,0 +1,232 @@
+//! Finding the records that were written since the newest checkpoint.
+//!
+//! Read-only, so that `check` and recovery are the same code. The checkpoint says where to look: in the
+//! segments that were open at its cut, and in those of its runway, which are opened in that order and have
+//! the numbers that follow. What is trusted and why:
+//! - Records up to the highest `stable` seen anywhere were durable: a summary, or a header, is enough.
+//! - A record past that is verified, header and payload; the first that is missing or fails ends the order:
+//!   a torn end, which is normal.
+//! - If the record at which the order ends is not past the highest `stable`, something durable is missing:
+//!   that is damage, and the caller decides.
+//! - What cannot be read is not taken for missing: it may be readable at the next try.
+
+use std::collections::BTreeMap;
+
+use forebay_device::{BufMut, Device, DeviceError};
+use forebay_segments::{Next, header_at, payload_is_sound, read_summary, walk};
+use forebay_units::{RecordSeq, SegmentSeq};
+use futures_util::StreamExt;
+use futures_util::stream;
+
+use crate::format::{Checkpoint, Entry, HEADER_BYTES, Record, Superblock, Volume};
+use crate::geometry::{Layout, Slot};
+
+/// Segments looked at at once.
+const LOOKS: usize = 32;
+
+/// A record that was written since the checkpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundRecord {
+    pub(crate) slot: Slot,
+    pub(crate) segment: SegmentSeq,
+    pub(crate) offset: u32,
+    pub(crate) continues: bool,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// What was written since a checkpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct Scan {
+    /// The records that count, in their order, from the one behind the cut.
+    pub(crate) records: Vec<FoundRecord>,
+    /// The last of them.
+    pub(crate) last: RecordSeq,
+    /// The newest record known to have been durable.
+    pub(crate) stable: RecordSeq,
+    /// Bytes read to find out.
+    pub(crate) bytes_read: u64,
+}
+
+impl Scan {
+    /// True if something that was durable is missing.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.last < self.stable
+    }
+}
+
+/// What one segment shows.
+struct Look {
+    records: Vec<(RecordSeq, FoundRecord)>,
+    stable: RecordSeq,
+    bytes_read: u64,
+}
+
+/// Where recovery looks.
+struct Place<'a> {
+    device: &'a dyn Device,
+    superblock: &'a Superblock,
+    layout: Layout,
+}
+
+impl Place<'_> {
+    /// The records in a segment, if it was opened with this number in the superblock's epoch.
+    async fn look(&self, slot: Slot, segment: SegmentSeq) -> Result<Look, DeviceError> {
+        let (layout, volume) = (self.layout, self.superblock.volume);
+        let at = layout.slot_at(slot);
+        let mut look = Look {
+            records: Vec::new(),
+            stable: RecordSeq(0),
+            bytes_read: HEADER_BYTES as u64,
+        };
+        let shape = layout.shape();
+        let summary = read_summary::<Volume>(self.device, at, shape, volume, segment).await?;
+        if let Some(summary) = summary.filter(|summary| summary.epoch == self.superblock.epoch) {
+            look.stable = summary.stable;
+            look.records
+                .extend(summary.records.into_iter().map(|record| {
+                    let found = FoundRecord {
+                        slot,
+                        segment,
+                        offset: record.offset,
+                        continues: record.continues,
+                        entries: record.entries,
+                    };
+                    (record.seq, found)
+                }));
+            return Ok(look);
+        }
+        let first = self.device.read(at, BufMut::zeroed(HEADER_BYTES)).await?;
+        look.bytes_read += HEADER_BYTES as u64;
+        let counts = |record: &Record| record.epoch == self.superblock.epoch;
+        if !header_at::<Volume>(&first, 0, volume, segment).is_some_and(|record| counts(&record)) {
+            return Ok(look);
+        }
+        let whole = BufMut::zeroed(layout.segment_bytes as usize);
+        let whole = self.device.read(at, whole).await?;
+        look.bytes_read += whole.len() as u64;
+        let any = Next::From(RecordSeq(1));
+        for record in walk::<Volume>(&whole, layout.block, volume, segment, any) {
+            look.stable = look.stable.max(record.stable);
+            let found = FoundRecord {
+                slot,
+                segment,
+                offset: record.offset,
+                continues: record.continues,
+                entries: record.entries,
+            };
+            look.records.push((record.seq, found));
+        }
+        Ok(look)
+    }
+
+    /// True if all of a record is there as it was written.
+    async fn is_whole(&self, seq: RecordSeq, record: &FoundRecord) -> Result<bool, DeviceError> {
+        use forebay_segments::Entry as _;
+        let sectors: u64 = record
+            .entries
+            .iter()
+            .map(|entry| entry.payload_sectors())
+            .sum();
+        let len = HEADER_BYTES as u64 + sectors * forebay_units::SECTOR_BYTES;
+        let len = forebay_units::round_up(len, self.layout.block.into());
+        let at = self.layout.slot_at(record.slot) + u64::from(record.offset);
+        let bytes = self.device.read(at, BufMut::zeroed(len as usize)).await?;
+        let header = header_at_offset(&bytes, self.superblock, record);
+        let is_it = |header: Record| {
+            header.seq == seq
+                && header.epoch == self.superblock.epoch
+                && header.entries == record.entries
+        };
+        Ok(header.is_some_and(is_it) && payload_is_sound(&bytes, 0, &record.entries))
+    }
+}
+
+/// The header that `bytes` begin with, if it belongs where `record` lies.
+fn header_at_offset(bytes: &[u8], superblock: &Superblock, record: &FoundRecord) -> Option<Record> {
+    let header = Record::decode(bytes.get(..HEADER_BYTES)?).ok()?;
+    let here = header.volume == superblock.volume
+        && header.segment == record.segment
+        && header.offset == record.offset;
+    here.then_some(header)
+}
+
+/// The records written since `checkpoint`, as far as they count. `ahead` is how many segments of the runway may
+/// have been opened without anything of them being on the medium.
+///
+/// # Errors
+/// The device's: what cannot be read may be needed.
+pub(crate) async fn scan(
+    device: &dyn Device,
+    superblock: &Superblock,
+    checkpoint: &Checkpoint,
+    ahead: usize,
+) -> Result<Scan, DeviceError> {
+    let layout = Layout::of(superblock);
+    let place = Place {
+        device,
+        superblock,
+        layout,
+    };
+    let open = checkpoint
+        .open
+        .iter()
+        .map(|open| (Slot(open.slot), open.seq));
+    let runway = checkpoint.runway.iter().enumerate();
+    let runway = runway.map(|(n, slot)| (Slot(*slot), checkpoint.next_segment.plus(n as u64)));
+    let wanted: Vec<(Slot, SegmentSeq)> = open.chain(runway).collect();
+    let mut found = BTreeMap::new();
+    let (mut stable, mut bytes_read, mut nothing) = (checkpoint.cut, 0, 0);
+    let looks = stream::iter(wanted.iter().enumerate())
+        .map(|(n, (slot, segment))| {
+            let look = place.look(*slot, *segment);
+            async move { (n, look.await) }
+        })
+        .buffered(LOOKS);
+    let mut looks = std::pin::pin!(looks);
+    while nothing <= ahead
+        && let Some((n, look)) = looks.next().await
+    {
+        let look = look?;
+        stable = stable.max(look.stable);
+        bytes_read += look.bytes_read;
+        // Those that were open at the cut may well have got nothing since.
+        nothing = match look.records.is_empty() && n >= checkpoint.open.len() {
+            true => nothing + 1,
+            false => 0,
+        };
+        let new = look.records.into_iter();
+        found.extend(new.filter(|(seq, _)| *seq > checkpoint.cut));
+    }
+    let mut scan = Scan {
+        records: Vec::new(),
+        last: checkpoint.cut,
+        stable,
+        bytes_read,
+    };
+    follow(&place, found, &mut scan).await?;
+    Ok(scan)
+}
+
+/// Takes up records one after the other, until one is missing or not whole; then what belongs to a group that is
+/// not complete is left out.
+async fn follow(
+    place: &Place<'_>,
+    mut found: BTreeMap<RecordSeq, FoundRecord>,
+    scan: &mut Scan,
+) -> Result<(), DeviceError> {
+    let (mut next, mut complete) = (scan.last.next(), 0);
+    while let Some(record) = found.remove(&next) {
+        if next > scan.stable && !place.is_whole(next, &record).await? {
+            break;
+        }
+        let ends = !record.continues;
+        scan.records.push(record);
+        if ends {
+            complete = scan.records.len();
+            scan.last = next;
+        }
+        next = next.next();
+    }
+    scan.records.truncate(complete);
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! How much may be mapped, and who may go on when room is short.
+//!
+//! Three floors lie under what users may take of the runway, and each is kept for those below it: the
+//! cleaner, which makes room, and checkpoints, without which what it made cannot be used. So neither ever
+//! waits for users, and a checkpoint waits for nobody.
+
+use forebay_segments::HEADER_BYTES;
+use forebay_units::{SECTOR_BYTES, Sector};
+
+use crate::batch::{Batch, Op};
+use crate::format::{ENTRY_BYTES_MAX, NODE_SECTORS, TABLE_CHUNK_SEGMENTS};
+use crate::geometry::Layout;
+use crate::map::Map;
+use crate::prepared::mapped;
+use crate::streams::Streams;
+use crate::usage::RUNWAY_MAX;
+
+/// One in so many segments is kept free of users' data, so that the cleaner finds segments with little in them.
+const RESERVE_SHARE: u64 = 16;
+/// Bytes that a checkpoint writes beside nodes, the table and the runway: the rest of its block, and headers.
+const CHECKPOINT_BYTES: u64 = 40 << 10;
+
+/// What there is room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    /// Sectors that may be mapped at most.
+    pub(crate) mappable: u64,
+    /// Segments of the runway that are kept for a checkpoint.
+    pub(crate) for_checkpoint: usize,
+    /// Those and the ones that are kept for the cleaner.
+    pub(crate) for_cleaner: usize,
+}
+
+/// Whether a batch can be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// At once.
+    Now,
+    /// When there is room again; a checkpoint would make some.
+    Wait { checkpoint: bool },
+    /// Not as things are.
+    Never { need: u64, have: u64 },
+}
+
+/// What should be done in the background.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wants {
+    pub(crate) checkpoint: bool,
+    pub(crate) cleaning: bool,
+}
+
+/// Sectors of data in lines that a segment holds at least, whoever wrote them.
+fn dense_sectors(layout: &Layout) -> u64 {
+    let segment = u64::from(layout.segment_bytes);
+    let lines = segment / forebay_units::LINE_BYTES;
+    let entries = lines * ENTRY_BYTES_MAX as u64;
+    let header = HEADER_BYTES as u64;
+    let headers = entries.div_ceil(header - 128) * header;
+    let summary = (entries + 128).next_multiple_of(header);
+    (segment - headers - summary) / SECTOR_BYTES
+}
+
+impl Room {
+    /// As things are.
+    pub(crate) fn of(streams: &Streams, map: &Map) -> Room {
+        let layout = streams.layout;
+        let (segment, count) = (
+            u64::from(layout.segment_bytes),
+            u64::from(layout.segment_count),
+        );
+        let table = count.next_multiple_of(TABLE_CHUNK_SEGMENTS as u64) * 32;
+        let runway = 4 * count.min(RUNWAY_MAX as u64);
+        let checkpoint = map.dirty_bytes() * 9 / 8 + table + runway + CHECKPOINT_BYTES;
+        let for_checkpoint = checkpoint.div_ceil(segment * 7 / 8) as usize + 1;
+        // One that a crash cuts takes room from the one that recovery makes.
+        let for_cleaner = 2 * for_checkpoint + usize::from(streams.counts.moved) + 1;
+        let kept =
+            (count / RESERVE_SHARE).max(2 * for_cleaner as u64 + u64::from(streams.counts.all()));
+        let for_map = 2 * map.nodes() * NODE_SECTORS;
+        let all = count.saturating_sub(kept) * dense_sectors(&layout);
+        Room {
+            mappable: all.saturating_sub(for_map),
+            for_checkpoint,
+            for_cleaner,
+        }
+    }
+
+    /// Whether a batch of these ranges can be done; the map of them is in memory.
+    pub(crate) fn verdict(
+        &self,
+        streams: &Streams,
+        map: &Map,
+        batch: &Batch,
+        ranges: &[(Sector, u64)],
+    ) -> Verdict {
+        let new = batch.bytes() / SECTOR_BYTES;
+        let mapped = map.mapped_sectors();
+        if mapped + new > self.mappable {
+            let grows = growth(map, batch, ranges);
+            let over = grows > 0 && mapped + grows > self.mappable;
+            if over && map.detached() > 0 {
+                // What was trimmed is still being looked at.
+                return Verdict::Wait { checkpoint: false };
+            }
+            if over {
+                return Verdict::Never {
+                    need: grows * SECTOR_BYTES,
+                    have: self.mappable.saturating_sub(mapped) * SECTOR_BYTES,
+                };
+            }
+        }
+        let need = streams.segments_needed(batch.bytes(), batch.entries());
+        let most = streams.layout.segment_count as usize / 4;
+        if need > most {
+            return Verdict::Never {
+                need: batch.bytes(),
+                have: most as u64 / 2 * u64::from(streams.layout.segment_bytes),
+            };
+        }
+        if need > 0 && streams.usage.runway() < need + self.for_cleaner {
+            let checkpoint = streams.usage.reclaimable() > 0;
+            return Verdict::Wait { checkpoint };
+        }
+        match streams.can_open(need) {
+            true => Verdict::Now,
+            false => Verdict::Wait { checkpoint: false },
+        }
+    }
+
+    /// What should be done in the background, with so many entries behind the newest checkpoint.
+    pub(crate) fn wants(&self, streams: &Streams, map: &Map, entries: u64) -> Wants {
+        let _ = (map, entries);
+        let usage = &streams.usage;
+        let low = 2 * self.for_cleaner + streams.layout.segment_count as usize / 64;
+        Wants {
+            checkpoint: usage.runway() < low && usage.reclaimable() > low / 4,
+            cleaning: usage.unused() < 2 * low,
+        }
+    }
+}
+
+/// Sectors that would be mapped more after a batch, at most.
+fn growth(map: &Map, batch: &Batch, ranges: &[(Sector, u64)]) -> u64 {
+    let mut grows = 0;
+    for (op, (sector, sectors)) in batch.ops().iter().zip(ranges) {
+        if matches!(op, Op::Write { .. }) {
+            let mapped = mapped(map, *sector, *sectors);
+            let there: u64 = mapped.iter().map(|extent| extent.sectors).sum();
+            grows += sectors - there;
+        }
+    }
+    grows
+}

@@ -1,0 +1,216 @@
+//! A volume in use: what all its parts share, and what users may ask of it.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{BufMut, Device, Durability};
+use forebay_rt::{Event, RangeLock, Rt, Task};
+use forebay_segments::{Commit, CommitWorkers, Composer as _, LogError, LogStats};
+use forebay_units::{SECTOR_BYTES, Sector};
+
+use crate::checks::Checks;
+use crate::error::SpaceError;
+use crate::format::{NODE_BYTES, Superblock};
+use crate::map::{Map, Need, Pins};
+use crate::options::Options;
+use crate::place::Place;
+use crate::prepared::prepare_to_unmap;
+use crate::room::Room;
+use crate::stats::Stats;
+use crate::streams::Streams;
+
+pub(crate) struct Inner {
+    pub(crate) rt: Rt,
+    pub(crate) device: Rc<dyn Device>,
+    pub(crate) options: Options,
+    pub(crate) commit: Rc<Commit<Streams>>,
+    pub(crate) map: RefCell<Map>,
+    pub(crate) superblock: RefCell<Superblock>,
+    pub(crate) checks: RefCell<Checks>,
+    /// What the newest checkpoint wrote beside nodes: it is live until the next counts.
+    pub(crate) meta: RefCell<Vec<(Place, u64)>>,
+    /// Batches that wait for room stand in line here.
+    pub(crate) admission: Rc<RangeLock>,
+    /// Checkpoints are made one at a time.
+    pub(crate) checkpoint_turn: Rc<RangeLock>,
+    /// Somebody wants a checkpoint.
+    pub(crate) checkpoint_wanted: Cell<bool>,
+    pub(crate) checkpoint_asked: Event,
+    /// Somebody waits for room, or there is less of it than there should be.
+    pub(crate) clean_asked: Event,
+    /// Something was detached from the map, to be looked at.
+    pub(crate) reap_asked: Event,
+    /// Records that the newest checkpoint does not cover.
+    pub(crate) entries_since: Cell<u64>,
+    pub(crate) stats: RefCell<Stats>,
+}
+
+/// A volume in use. Clones are handles on the same one.
+#[derive(Clone)]
+pub struct Space {
+    pub(crate) inner: Rc<Inner>,
+}
+
+/// A volume's background work; stops when dropped.
+pub struct Workers {
+    pub(crate) _commit: CommitWorkers,
+    pub(crate) _tasks: Vec<Task<()>>,
+}
+
+/// How much there is room for, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Capacity {
+    /// The medium's segments.
+    pub total: u64,
+    /// What is mapped.
+    pub mapped: u64,
+    /// What may be mapped at most.
+    pub mappable: u64,
+    /// Segments in which nothing is live.
+    pub unused: u64,
+    /// What is neither live nor in an unused segment: the cleaner can get it back.
+    pub reclaimable: u64,
+}
+
+impl Space {
+    /// How many sectors there are, mapped or not.
+    pub fn sectors(&self) -> u64 {
+        self.inner.superblock.borrow().space_sectors
+    }
+
+    /// The superblock as last written.
+    pub fn superblock(&self) -> Ref<'_, Superblock> {
+        self.inner.superblock.borrow()
+    }
+
+    /// The failure that is latched, if there is one.
+    pub fn failure(&self) -> Option<LogError> {
+        self.inner.commit.failure()
+    }
+
+    /// What was written to the medium so far.
+    pub fn log_stats(&self) -> LogStats {
+        self.inner.commit.stats()
+    }
+
+    /// What was done so far, and for what.
+    pub fn stats(&self) -> Stats {
+        self.inner.stats.borrow().clone()
+    }
+
+    /// How much room there is.
+    pub fn capacity(&self) -> Capacity {
+        let streams = self.inner.commit.composer();
+        let layout = streams.layout;
+        let segment = u64::from(layout.segment_bytes);
+        let total = segment * u64::from(layout.segment_count);
+        let unused = streams.usage.unused() as u64 * segment;
+        let live = streams.usage.live() * SECTOR_BYTES;
+        let map = self.inner.map.borrow();
+        Capacity {
+            total,
+            mapped: map.mapped_sectors() * SECTOR_BYTES,
+            mappable: Room::of(&streams, &map).mappable * SECTOR_BYTES,
+            unused,
+            reclaimable: (total - unused).saturating_sub(live),
+        }
+    }
+
+    /// Makes everything durable that was done before this was called.
+    ///
+    /// # Errors
+    /// If the volume has failed.
+    pub async fn flush(&self) -> Result<(), SpaceError> {
+        let target = {
+            let mut streams = self.inner.commit.composer_mut();
+            match streams.open() {
+                Some(_) => streams.close(),
+                None => streams.last_record(),
+            }
+        };
+        self.inner.commit.has_work();
+        Ok(self.inner.commit.flush(target).await?)
+    }
+
+    /// The first run of mapped sectors in `range`.
+    ///
+    /// # Errors
+    /// If the map cannot be read.
+    pub async fn next_mapped(&self, range: Range<u64>) -> Result<Option<Range<u64>>, SpaceError> {
+        let next = self.inner.loading(|map| map.next_mapped(range.clone()));
+        next.await
+    }
+}
+
+impl Inner {
+    /// Reads a node of the map that is needed.
+    async fn load(&self, need: &Need) -> Result<(), SpaceError> {
+        let (at, slot) = {
+            let mut streams = self.commit.composer_mut();
+            let slot = streams.layout.slot_of(need.place);
+            streams.usage.pin(slot);
+            (streams.layout.place_at(need.place), slot)
+        };
+        let read = self.device.read(at, BufMut::zeroed(NODE_BYTES)).await;
+        self.unpin(slot);
+        self.stats.borrow_mut().node_reads += 1;
+        let loaded = self.map.borrow_mut().load(need, &read?);
+        loaded.map_err(|error| SpaceError::Node(need.place, error))
+    }
+
+    /// Has the nodes of the map in memory that tell where a range lies, and keeps them there.
+    pub(crate) async fn prepare(
+        &self,
+        sector: Sector,
+        sectors: u64,
+        pins: &mut Pins,
+    ) -> Result<(), SpaceError> {
+        let range = sector.0..sector.0 + sectors;
+        self.loading(|map| map.prepare(range.clone(), pins)).await
+    }
+
+    /// The same for a range that is to be unmapped.
+    pub(crate) async fn prepare_to_unmap(
+        &self,
+        sector: Sector,
+        sectors: u64,
+        pins: &mut Pins,
+    ) -> Result<(), SpaceError> {
+        let huge = self.options.huge_trim;
+        self.loading(|map| prepare_to_unmap(map, sector, sectors, huge, pins))
+            .await
+    }
+
+    /// Does something to the map, reading what it needs for that.
+    pub(crate) async fn loading<T>(
+        &self,
+        mut attempt: impl FnMut(&mut Map) -> Result<T, Need>,
+    ) -> Result<T, SpaceError> {
+        loop {
+            let tried = attempt(&mut self.map.borrow_mut());
+            match tried {
+                Ok(done) => return Ok(done),
+                Err(need) => self.load(&need).await?,
+            }
+        }
+    }
+
+    pub(crate) fn unpin(&self, slot: crate::geometry::Slot) {
+        let free = self.commit.composer_mut().usage.unpin(slot);
+        if free {
+            self.commit.notify();
+        }
+    }
+
+    pub(crate) fn ask_for_checkpoint(&self) {
+        if !self.checkpoint_wanted.replace(true) {
+            self.checkpoint_asked.notify_all();
+        }
+    }
+}
+
+/// Whether a write is durable when it completes.
+pub(crate) fn is_durable(durability: Durability) -> bool {
+    durability == Durability::Fua
+}
