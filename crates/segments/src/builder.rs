@@ -207,7 +207,7 @@ impl<L: Layout> Builder<L> {
         ram.unfrozen(record.offset..payload)
             .copy_from_slice(&header.encode());
         ram.unfrozen(record.end..end).fill(0);
-        ram.close(record.offset..end, closing.seq, closing.seq);
+        ram.close(record.offset..end, closing.seq);
         self.at = end;
         self.body += summary_record_bytes::<L>() + record.entry_bytes;
         self.records.push(SummaryRecord {
@@ -244,7 +244,6 @@ impl<L: Layout> Builder<L> {
         let skip = at - self.at > end.fill;
         let from = if skip { at } else { self.at };
         ram.unfrozen(from..at).fill(0);
-        ram.close(from..segment_bytes, last, last);
-        ram.seal(last);
+        ram.seal(from..segment_bytes, last);
     }
 }

@@ -181,7 +181,7 @@ impl Flight {
     /// Every record up to this one is on the device, though perhaps not durable.
     pub fn written(&self) -> RecordSeq {
         let in_flight = self.in_flight.values().min().copied();
-        let waiting = self.ram.iter().filter_map(RamSegment::next_record).min();
+        let waiting = self.ram.iter().filter_map(RamSegment::first_waiting).min();
         let first_missing = in_flight.into_iter().chain(waiting).min();
         first_missing.map_or(self.closed, |first| first.prev())
     }

@@ -12,6 +12,8 @@ struct Closed {
     bytes: Range<u32>,
     first: RecordSeq,
     last: RecordSeq,
+    /// It is nothing but a summary: its records are all in stretches before.
+    summary: bool,
 }
 
 /// A write the device is to do.
@@ -83,14 +85,33 @@ impl RamSegment {
         &buf[within(*at)]
     }
 
-    /// Says that these bytes are composed and hold these records.
-    pub(crate) fn close(&mut self, bytes: Range<u32>, first: RecordSeq, last: RecordSeq) {
+    /// Says that these bytes are composed and hold this record.
+    pub(crate) fn close(&mut self, bytes: Range<u32>, record: RecordSeq) {
         match self.closed.back_mut() {
             Some(back) if back.bytes.end == bytes.start => {
                 back.bytes.end = bytes.end;
-                back.last = last;
+                back.last = record;
             }
-            _ => self.closed.push_back(Closed { bytes, first, last }),
+            _ => self.closed.push_back(Closed {
+                bytes,
+                first: record,
+                last: record,
+                summary: false,
+            }),
+        }
+    }
+
+    /// Says that these bytes end the segment with its summary, and that nothing is added behind `last` any more.
+    pub(crate) fn seal(&mut self, bytes: Range<u32>, last: RecordSeq) {
+        self.sealed = Some(last);
+        match self.closed.back_mut() {
+            Some(back) if back.bytes.end == bytes.start => back.bytes.end = bytes.end,
+            _ => self.closed.push_back(Closed {
+                bytes,
+                first: last,
+                last,
+                summary: true,
+            }),
         }
     }
 
@@ -114,9 +135,11 @@ impl RamSegment {
         self.closed.front().map(|closed| closed.first)
     }
 
-    /// Says that nothing is added behind `last` any more.
-    pub(crate) fn seal(&mut self, last: RecordSeq) {
-        self.sealed = Some(last);
+    /// The first record that is composed and waits to be written. What else waits is a summary, without which
+    /// records are found as well.
+    pub(crate) fn first_waiting(&self) -> Option<RecordSeq> {
+        let waiting = self.closed.iter().find(|closed| !closed.summary)?;
+        Some(waiting.first)
     }
 
     /// A write of it was done.
@@ -126,7 +149,9 @@ impl RamSegment {
 
     /// The next stretch to write, frozen.
     pub(crate) fn take_job(&mut self) -> Option<Job> {
-        let Closed { bytes, first, last } = self.closed.pop_front()?;
+        let Closed {
+            bytes, first, last, ..
+        } = self.closed.pop_front()?;
         let skipped = self.rest.split_to((bytes.start - self.rest_at) as usize);
         drop(skipped);
         let buf = self
