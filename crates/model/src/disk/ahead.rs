@@ -52,6 +52,12 @@ impl Ahead {
         self.block
     }
 
+    /// Whether everything up to the limit is read, after [`Ahead::advance`]. The mechanism is at
+    /// rest then: what is wanted later has to be turned to anew.
+    pub(crate) fn is_done(&self) -> bool {
+        self.block >= self.limit
+    }
+
     /// When `block` will have been read, if nothing interrupts.
     pub(crate) fn when(&self, motor: &Motor, geometry: &Geometry, block: u64) -> u64 {
         if block < self.block {
@@ -71,7 +77,7 @@ impl Ahead {
 
     /// Where the arm is at `now`, after [`Ahead::advance`] to it.
     pub(crate) fn arm(&self, geometry: &Geometry) -> Arm {
-        if self.block >= self.limit {
+        if self.is_done() {
             return self.arm;
         }
         Arm::at(&geometry.piece(self.block, 1))

@@ -243,6 +243,9 @@ impl Disk {
         if let Some(ahead) = &mut self.ahead {
             let reached = ahead.advance(&self.motor, &self.geometry, now);
             self.cache.extend(ahead.segment, reached);
+            if ahead.is_done() {
+                self.stop_ahead();
+            }
         }
         self.finish_flushes(now);
         if self.choice.read_ahead || self.choice.immediate_report {

@@ -162,6 +162,8 @@ pub(crate) enum ReadAhead {
     No,
     /// So many blocks past those asked for.
     Blocks(u32),
+    /// To the end of the track on which the next block is.
+    Track,
     /// To the end of the track; one track more if what was read began on an earlier track.
     TrackThenOn,
 }

@@ -92,6 +92,7 @@ impl Disk {
         let wanted = match spec.read_ahead {
             ReadAhead::No => end,
             ReadAhead::Blocks(n) => end + u64::from(n),
+            ReadAhead::Track => self.geometry.track_of(end).end,
             ReadAhead::TrackThenOn => {
                 let track = self.geometry.track_of(end);
                 if start < track.start && track.end < disk {
@@ -159,7 +160,7 @@ impl Disk {
     fn resume_ahead(&mut self, now: u64, segment: usize, limit: u64) {
         let held = self.cache.segments[segment].held.end;
         if self.choice.read_ahead
-            && self.spec.cache.read_ahead_on_hit
+            && (self.spec.cache.read_ahead_on_hit || self.spec.cache.read_ahead_discards)
             && self.busy.is_none()
             && limit > held
             && !self.cache.segments[segment].is_dirty()
