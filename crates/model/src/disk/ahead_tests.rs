@@ -12,7 +12,7 @@ fn how_far_it_got_and_when_it_gets_there_agree() {
             let transfer = motor.transfer(&geometry, (0, Arm::default()), (first, 8), false, 0);
             let limit = first + 1500;
             let begun = (transfer.end, transfer.arm);
-            let mut ahead = Ahead::new(0, begun, first + 8, limit);
+            let mut ahead = Ahead::new(0, begun, first + 8, limit, None);
             let fresh = ahead.clone();
             let mut last = first + 8;
             for step in 0..400 {

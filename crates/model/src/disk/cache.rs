@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::spec::{CacheSpec, FastWrite};
+use super::spec::{CacheSpec, FastWrite, ReadAhead};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
@@ -49,7 +49,10 @@ pub(crate) fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 /// All segments.
 pub(crate) struct Cache {
     pub(crate) segments: Vec<Segment>,
+    /// Room of a segment for writes.
     segment_blocks: u64,
+    /// Room of a segment for what is read.
+    room: u64,
     dirty_max: usize,
     reads_hit_writes: bool,
     uses: u64,
@@ -59,7 +62,16 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn new(spec: &CacheSpec) -> Cache {
+    /// `track`: how many blocks the largest track has.
+    ///
+    /// A drive that reads on by tracks has room for them. An extracted segment that has not is not
+    /// taken at its word: it is what single reads showed.
+    pub(crate) fn new(spec: &CacheSpec, track: u32) -> Cache {
+        let tracks = match spec.read_ahead {
+            ReadAhead::No | ReadAhead::Blocks(_) => 0,
+            ReadAhead::Track | ReadAhead::TrackThenOn => 1,
+            ReadAhead::TracksInSequence => 2,
+        };
         let dirty_max = match spec.fast_write {
             FastWrite::No | FastWrite::Sequential => 1,
             FastWrite::Yes => spec.write_segments.clamp(1, spec.segments) as usize,
@@ -82,6 +94,7 @@ impl Cache {
         Cache {
             segments,
             segment_blocks: u64::from(spec.segment_blocks),
+            room: u64::from(spec.segment_blocks).max(tracks * u64::from(track)),
             dirty_max,
             reads_hit_writes: spec.reads_hit_writes,
             uses: 0,
@@ -92,6 +105,10 @@ impl Cache {
 
     pub(crate) fn segment_blocks(&self) -> u64 {
         self.segment_blocks
+    }
+
+    pub(crate) fn room(&self) -> u64 {
+        self.room
     }
 
     pub(crate) fn touch(&mut self, index: usize) {
@@ -112,11 +129,6 @@ impl Cache {
     pub(crate) fn holds(&self, index: usize, range: &Range<u64>) -> bool {
         let held = &self.segments[index].held;
         held.start <= range.start && range.end <= held.end
-    }
-
-    /// Whether `block` is past the beginning of the segment.
-    pub(crate) fn will_hold(&self, index: usize, block: u64) -> bool {
-        self.segments[index].held.start <= block
     }
 
     /// Whether part of `range` is only here, and not to be read from here as a whole.
@@ -299,9 +311,17 @@ impl Cache {
 
     /// Notes that `block` and those before it, back to the beginning of the segment, are held.
     pub(crate) fn extend(&mut self, index: usize, end: u64) {
-        let size = self.segment_blocks;
+        let size = self.room;
         let s = &mut self.segments[index];
         s.held.end = s.held.end.max(end);
         s.held.start = s.held.start.max(s.held.end.saturating_sub(size));
+    }
+
+    /// Notes that `block` and those after it, up to the beginning of the segment, are held.
+    pub(crate) fn extend_before(&mut self, index: usize, block: u64) {
+        let size = self.room;
+        let s = &mut self.segments[index];
+        let start = block.max(s.held.end.saturating_sub(size));
+        s.held.start = s.held.start.min(start);
     }
 }

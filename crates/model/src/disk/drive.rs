@@ -9,6 +9,7 @@ mod answer;
 mod task;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use forebay_rt::Instant;
@@ -54,11 +55,13 @@ struct Busy {
 /// What follows when the mechanism is done.
 enum Then {
     Nothing,
-    /// The segment holds everything up to a block, and is to be filled to the limit.
+    /// The segment holds everything up to a block, and is to be filled to the limit; and with
+    /// the blocks before it, which will have come by at an instant.
     Filled {
         segment: usize,
         end: u64,
         limit: u64,
+        before: Option<(Range<u64>, u64)>,
     },
     Destaged(usize),
 }
@@ -88,7 +91,7 @@ impl Disk {
         Disk {
             motor: Motor::new(&spec, options.phase),
             times: Times::new(&spec.controller),
-            cache: Cache::new(&spec.cache),
+            cache: Cache::new(&spec.cache, largest_track(&spec)),
             queue: Queue::new(options.scheduling),
             choice,
             geometry,
@@ -222,10 +225,12 @@ impl Disk {
                 segment,
                 end,
                 limit,
+                before,
             } => {
                 if self.cache.end_fill(segment) {
-                    if limit > end {
-                        self.ahead = Some(Ahead::new(segment, (busy.until, self.arm), end, limit));
+                    if limit > end || before.is_some() {
+                        let from = (busy.until, self.arm);
+                        self.ahead = Some(Ahead::new(segment, from, end, limit, before));
                     }
                     let start = self.cache.segments[segment].held.start;
                     self.queue.wake_reads(&(start..limit));
@@ -243,7 +248,10 @@ impl Disk {
         if let Some(ahead) = &mut self.ahead {
             let reached = ahead.advance(&self.motor, &self.geometry, now);
             self.cache.extend(ahead.segment, reached);
-            if ahead.is_done() {
+            if let Some(start) = ahead.reached_before(now) {
+                self.cache.extend_before(ahead.segment, start);
+            }
+            if ahead.is_done(now) {
                 self.stop_ahead();
             }
         }
@@ -302,4 +310,10 @@ impl Disk {
     fn on_bus(&self, work: &Work) -> u64 {
         self.times.first_block + self.times.block * (work.blocks() - 1)
     }
+}
+
+/// How many blocks the largest track has.
+fn largest_track(spec: &Spec) -> u32 {
+    let sectors = spec.layout.zones.iter().map(|zone| zone.sectors);
+    sectors.max().unwrap_or(0)
 }

@@ -166,6 +166,9 @@ pub(crate) enum ReadAhead {
     Track,
     /// To the end of the track; one track more if what was read began on an earlier track.
     TrackThenOn,
+    /// Nothing, unless the read goes on where one before it ended; then to the end of the track
+    /// after.
+    TracksInSequence,
 }
 
 /// Which writes are reported as done when they are in the cache.
@@ -192,7 +195,19 @@ pub(crate) struct CacheSpec {
     pub(crate) read_ahead_on_hit: bool,
     /// Reading ahead may use the room of the blocks that were asked for.
     pub(crate) read_ahead_discards: bool,
-    /// Blocks that pass under the head before the first one asked for are kept.
+    /// Blocks that pass under the head before the first one asked for are kept. A drive that reads
+    /// on to the end of the track as well has the whole track when it has turned once.
     pub(crate) keeps_passing: bool,
     pub(crate) fast_write: FastWrite,
+}
+
+impl CacheSpec {
+    /// Whether reading ahead takes in the blocks of the track before those asked for, too.
+    pub(crate) fn reads_whole_tracks(&self) -> bool {
+        let by_track = match self.read_ahead {
+            ReadAhead::No | ReadAhead::Blocks(_) => false,
+            ReadAhead::Track | ReadAhead::TrackThenOn | ReadAhead::TracksInSequence => true,
+        };
+        by_track && self.keeps_passing
+    }
 }

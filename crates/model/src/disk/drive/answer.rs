@@ -73,7 +73,7 @@ impl Disk {
             return Source::Medium(Some(i));
         }
         match &self.ahead {
-            Some(a) if self.cache.will_hold(a.segment, range.start) && range.start < a.limit => {
+            Some(a) if a.covers(range.start, &self.cache.segments[a.segment].held) => {
                 Source::Coming
             }
             _ => Source::Medium(None),
@@ -83,7 +83,7 @@ impl Disk {
     /// How far to read on after a read up to `end` that is kept in a segment beginning at `start`.
     pub(super) fn limit(&self, start: u64, range: &Range<u64>) -> u64 {
         let spec = &self.spec.cache;
-        let size = self.cache.segment_blocks();
+        let size = self.cache.room();
         let disk = self.blocks();
         let end = range.end;
         if end >= disk {
@@ -99,6 +99,14 @@ impl Disk {
                     self.geometry.track_of(track.end).end
                 } else {
                     track.end
+                }
+            }
+            ReadAhead::TracksInSequence => {
+                let track = self.geometry.track_of(end - 1);
+                if track.end < disk {
+                    self.geometry.track_of(track.end).end
+                } else {
+                    disk
                 }
             }
         };
@@ -166,7 +174,7 @@ impl Disk {
             && !self.cache.segments[segment].is_dirty()
         {
             self.stop_ahead();
-            self.ahead = Some(Ahead::new(segment, (now, self.arm), held, limit));
+            self.ahead = Some(Ahead::new(segment, (now, self.arm), held, limit, None));
             self.queue.wake_reads(&(held..limit));
         }
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::super::mechanics::{Place, Transfer};
 use super::super::options::{Op, Service};
 use super::super::queue::{Asked, Candidate, Request, Task, Work};
+use super::super::spec::ReadAhead;
 use super::answer::Source;
 use super::{Busy, Disk, Plan, Then, span};
 
@@ -221,9 +222,11 @@ impl Disk {
         let Some(segment) = held.or_else(|| self.cache.take_for_read()) else {
             return Then::Nothing;
         };
+        let cache = &self.spec.cache;
+        let alone = cache.read_ahead == ReadAhead::TracksInSequence && held.is_none();
         if held.is_none() {
             let mut start = work.range.start;
-            if self.spec.cache.keeps_passing {
+            if cache.keeps_passing && !alone {
                 let turned = self.motor.turned_in(transfer.latency);
                 let before = start - self.geometry.track_of(start).start;
                 start -= before.min(turned / self.geometry.piece(start, 1).slot);
@@ -232,10 +235,19 @@ impl Disk {
         }
         self.cache.begin_fill(segment, work.range.end);
         let start = self.cache.segments[segment].held.start;
+        let (mut limit, mut before) = (work.range.end, None);
+        if !alone {
+            limit = self.limit(start, &work.range);
+            let track = self.geometry.track_of(work.range.end - 1);
+            if self.spec.cache.reads_whole_tracks() && track.start < start {
+                before = Some((track.start..start, transfer.arrived + self.motor.rotation()));
+            }
+        }
         Then::Filled {
             segment,
             end: work.range.end,
-            limit: self.limit(start, &work.range),
+            limit,
+            before,
         }
     }
 
