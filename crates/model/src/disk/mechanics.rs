@@ -63,6 +63,11 @@ pub(crate) struct Motor {
     seek: Vec<u32>,
     head_switch: u64,
     write_settle: i64,
+    /// The least that a read takes until the wait for its first block begins, on the track where the
+    /// heads are.
+    least_on_track: u64,
+    /// The same on another track of the cylinder, less the head switch.
+    least_on_cylinder: u64,
     any_order_read: bool,
     any_order_write: bool,
 }
@@ -82,6 +87,8 @@ impl Motor {
             phase: (phase.rem_euclid(1.0) * 2f64.powi(64)) as u64,
             seek: seek_table(&m.seek, spec.layout.cylinders),
             head_switch: ns(head_switch_ms(spec)),
+            least_on_track: ns((m.seek[0].1 - m.head_switch_ms).max(0.0)),
+            least_on_cylinder: ns((head_switch_needed_ms(spec) - head_switch_ms(spec)).max(0.0)),
             write_settle: (m.write_settle_ms * 1e6).round() as i64,
             any_order_read: m.any_order_read,
             any_order_write: m.any_order_write,
@@ -132,6 +139,23 @@ impl Motor {
             time = time.saturating_add_signed(self.write_settle);
         }
         time
+    }
+
+    /// The least that the controller takes before the arm sets out for a read.
+    ///
+    /// A read that needs no seek is not as much faster than one that does as the seek curve would
+    /// have it: the drive works at a request for as long as the shortest seek takes, whether the
+    /// arm moves or not. The extracted time of a head switch is what a request takes longer on
+    /// another track of the cylinder than on the same; so on the same it takes the shortest seek
+    /// less that.
+    pub(crate) fn least_before_read(&self, from: Arm, to: Arm) -> u64 {
+        if from == to {
+            self.least_on_track
+        } else if from.cylinder == to.cylinder {
+            self.least_on_cylinder
+        } else {
+            0
+        }
     }
 
     /// When the first block is under the heads, if the arm sets out at `at` and the block may not
@@ -209,6 +233,17 @@ impl Motor {
 /// needs to settle in addition. On most drives the extracted figure is a small fraction of that
 /// (with it, a drive would waste nearly all of its skew); such a figure is not taken at its word.
 fn head_switch_ms(spec: &Spec) -> f64 {
+    let needed_ms = head_switch_needed_ms(spec);
+    let extracted_ms = spec.mechanics.head_switch_ms;
+    if extracted_ms < needed_ms / 2.0 {
+        needed_ms
+    } else {
+        extracted_ms
+    }
+}
+
+/// As long as a seek to the next cylinder, or the skew if that is less.
+fn head_switch_needed_ms(spec: &Spec) -> f64 {
     let m = &spec.mechanics;
     let rotation_ms = 60_000.0 / m.rpm;
     let skew_ms = spec
@@ -217,13 +252,7 @@ fn head_switch_ms(spec: &Spec) -> f64 {
         .iter()
         .map(|z| z.track_skew / f64::from(z.sectors) * rotation_ms)
         .fold(f64::INFINITY, f64::min);
-    let next_cylinder_ms = m.seek[0].1;
-    let needed_ms = (skew_ms - m.write_settle_ms.max(0.0)).min(next_cylinder_ms);
-    if m.head_switch_ms < needed_ms / 2.0 {
-        needed_ms
-    } else {
-        m.head_switch_ms
-    }
+    (skew_ms - m.write_settle_ms.max(0.0)).min(m.seek[0].1)
 }
 
 /// The seek curve for every distance: linear between the points measured, and on past the last.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::mechanics::{Place, Transfer};
+use super::super::mechanics::{Arm, Place, Transfer};
 use super::super::options::{Op, Service};
 use super::super::queue::{Asked, Candidate, Request, Task, Work};
 use super::super::spec::ReadAhead;
@@ -27,10 +27,7 @@ impl Disk {
         if let [only] = candidates[..] {
             self.start(now, only.task);
         } else if !candidates.is_empty() {
-            let arm = self
-                .ahead
-                .as_ref()
-                .map_or(self.arm, |a| a.arm(&self.geometry));
+            let arm = self.arm_now();
             if let Some(task) = self.queue.choose(&self.motor, arm, &candidates) {
                 self.start(now, task);
             }
@@ -153,11 +150,20 @@ impl Disk {
 
     /// What the controller needs before the arm sets out for a request.
     fn medium_overhead(&self, work: &Work) -> u64 {
-        self.overhead(match work.op {
-            Op::Read => self.times.read_miss,
-            Op::Write if self.choice.immediate_report => self.times.write_hit,
-            Op::Write => self.times.write_miss,
-        })
+        match work.op {
+            Op::Read => {
+                let to = work.place.arm;
+                let least = self.motor.least_before_read(self.arm_now(), to);
+                self.overhead(self.times.read_miss).max(least)
+            }
+            Op::Write if self.choice.immediate_report => self.overhead(self.times.write_hit),
+            Op::Write => self.overhead(self.times.write_miss),
+        }
+    }
+
+    fn arm_now(&self) -> Arm {
+        let ahead = self.ahead.as_ref();
+        ahead.map_or(self.arm, |a| a.arm(&self.geometry))
     }
 
     /// When the medium may begin with a request whose data may be on the bus from `from` on. Where
