@@ -54,6 +54,8 @@ pub(crate) struct Cache {
     /// Room of a segment for what is read.
     room: u64,
     dirty_max: usize,
+    /// Written blocks replace those held as read.
+    updates_tracks: bool,
     reads_hit_writes: bool,
     uses: u64,
     writes: u64,
@@ -96,6 +98,7 @@ impl Cache {
             segment_blocks: u64::from(spec.segment_blocks),
             room: u64::from(spec.segment_blocks).max(tracks * u64::from(track)),
             dirty_max,
+            updates_tracks: spec.reads_whole_tracks(),
             reads_hit_writes: spec.reads_hit_writes,
             uses: 0,
             writes: 0,
@@ -116,14 +119,20 @@ impl Cache {
         self.segments[index].used = self.uses;
     }
 
-    /// The segment that holds `block`, or ends right before it, and may be read from.
-    pub(crate) fn find(&self, block: u64) -> Option<usize> {
-        self.segments.iter().position(|s| {
-            s.filling.is_none()
-                && !s.held.is_empty()
-                && s.held.start <= block
-                && block <= s.held.end
-        })
+    /// The segment that holds `range`, or else one that holds its first block or ends right before
+    /// it; and may be read from.
+    pub(crate) fn find(&self, range: &Range<u64>) -> Option<usize> {
+        let mut some = None;
+        for (i, s) in self.segments.iter().enumerate() {
+            let readable = s.filling.is_none() && !s.held.is_empty();
+            if readable && s.held.start <= range.start && range.start <= s.held.end {
+                if range.end <= s.held.end {
+                    return Some(i);
+                }
+                some = some.or(Some(i));
+            }
+        }
+        some
     }
 
     pub(crate) fn holds(&self, index: usize, range: &Range<u64>) -> bool {
@@ -249,7 +258,8 @@ impl Cache {
     }
 
     /// Drops the segments that hold part of `range`, because it is being written; but not segment
-    /// `except`. A segment is one run of blocks, and goes as a whole.
+    /// `except`. A segment is one run of blocks, and goes as a whole. But a drive that reads whole
+    /// tracks puts what is written into the track it holds.
     pub(crate) fn forget(&mut self, range: &Range<u64>, except: usize) {
         for (i, s) in self.segments.iter_mut().enumerate() {
             if i == except || s.is_dirty() {
@@ -258,7 +268,10 @@ impl Cache {
             if let Some(end) = s.filling {
                 s.spoiled |= overlap(&(s.held.start..end), range);
             } else if overlap(&s.held, range) {
-                s.held = 0..0;
+                let within = s.held.start <= range.start && range.end <= s.held.end;
+                if !(self.updates_tracks && within) {
+                    s.held = 0..0;
+                }
             }
         }
     }

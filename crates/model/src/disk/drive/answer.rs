@@ -56,14 +56,14 @@ impl Disk {
             return Source::Blocked;
         }
         if !self.choice.read_ahead {
-            return match self.cache.find(range.start) {
+            return match self.cache.find(range) {
                 Some(i) if self.choice.immediate_report && self.cache.holds(i, range) => {
                     Source::Held(i)
                 }
                 _ => Source::Medium(None),
             };
         }
-        if let Some(i) = self.cache.find(range.start) {
+        if let Some(i) = self.cache.find(range) {
             if self.cache.holds(i, range) {
                 return Source::Held(i);
             }
