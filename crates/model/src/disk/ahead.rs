@@ -75,7 +75,7 @@ impl Ahead {
         let piece = geometry.piece(self.block, self.limit - self.block);
         let mut since = self.since;
         if let Some((_, at)) = &self.before
-            && Arm::at(&piece) != self.arm
+            && !self.arm.is_over(Arm::at(&piece))
         {
             since = since.max(*at);
         }

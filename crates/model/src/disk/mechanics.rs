@@ -11,6 +11,8 @@ use super::spec::Spec;
 pub(crate) struct Arm {
     pub(crate) cylinder: u32,
     pub(crate) head: u32,
+    /// What it did there last was to write.
+    pub(crate) wrote: bool,
 }
 
 impl Arm {
@@ -18,7 +20,12 @@ impl Arm {
         Arm {
             cylinder: piece.cylinder,
             head: piece.head,
+            wrote: false,
         }
+    }
+
+    pub(crate) fn is_over(self, other: Arm) -> bool {
+        (self.cylinder, self.head) == (other.cylinder, other.head)
     }
 }
 
@@ -63,11 +70,11 @@ pub(crate) struct Motor {
     seek: Vec<u32>,
     head_switch: u64,
     write_settle: i64,
-    /// The least that a read takes until the wait for its first block begins, on the track where the
-    /// heads are.
+    /// What a request takes on the track where the heads are, until its first block may come by.
     least_on_track: u64,
     /// The same on another track of the cylinder, less the head switch.
     least_on_cylinder: u64,
+    overhead_in_seeks: bool,
     any_order_read: bool,
     any_order_write: bool,
 }
@@ -80,6 +87,7 @@ impl Motor {
     /// `phase`: the position at instant 0, as a fraction of a rotation.
     pub(crate) fn new(spec: &Spec, phase: f64) -> Motor {
         let m = &spec.mechanics;
+        let miss = spec.controller.read_miss;
         let rotation_ps = (60e12 / m.rpm).round() as u64;
         Motor {
             angle_per_ns: ((1000u128 << 64) / u128::from(rotation_ps)) as u64,
@@ -88,6 +96,7 @@ impl Motor {
             seek: seek_table(&m.seek, spec.layout.cylinders),
             head_switch: ns(head_switch_ms(spec)),
             least_on_track: ns((m.seek[0].1 - m.head_switch_ms).max(0.0)),
+            overhead_in_seeks: miss.after_read_ms == 0.0 && miss.after_write_ms == 0.0,
             least_on_cylinder: ns((head_switch_needed_ms(spec) - head_switch_ms(spec)).max(0.0)),
             write_settle: (m.write_settle_ms * 1e6).round() as i64,
             any_order_read: m.any_order_read,
@@ -127,7 +136,7 @@ impl Motor {
 
     /// How long the arm takes from one place to another.
     pub(crate) fn seek(&self, from: Arm, to: Arm, write: bool) -> u64 {
-        if from == to {
+        if from.is_over(to) {
             return 0;
         }
         let distance = from.cylinder.abs_diff(to.cylinder) as usize;
@@ -143,16 +152,18 @@ impl Motor {
 
     /// The least that the controller takes before the arm sets out for a read.
     ///
-    /// A read that needs no seek is not as much faster than one that does as the seek curve would
-    /// have it: the drive works at a request for as long as the shortest seek takes, whether the
-    /// arm moves or not. The extracted time of a head switch is what a request takes longer on
-    /// another track of the cylinder than on the same; so on the same it takes the shortest seek
-    /// less that.
+    /// The extracted time of a head switch is what a request takes longer on another track of the
+    /// cylinder than on the same one. So on the same one it takes the shortest seek less that. Two
+    /// sorts of reads do: those after a write, for which the servo has to bring another part of the
+    /// head over the track; and all on a drive whose overhead is in its seek curve, because none was
+    /// extracted.
     pub(crate) fn least_before_read(&self, from: Arm, to: Arm) -> u64 {
-        if from == to {
-            self.least_on_track
-        } else if from.cylinder == to.cylinder {
+        if from.cylinder != to.cylinder {
+            0
+        } else if from.head != to.head {
             self.least_on_cylinder
+        } else if from.wrote || self.overhead_in_seeks {
+            self.least_on_track
         } else {
             0
         }
@@ -218,7 +229,7 @@ impl Motor {
                 result.first_done = first_done;
             }
             result.end = end;
-            result.arm = to;
+            result.arm = Arm { wrote: write, ..to };
             done += u64::from(piece.blocks);
         }
         result
