@@ -127,6 +127,10 @@ fn without_caches_the_same_block_costs_a_rotation_each_time() {
 #[test]
 fn what_was_read_and_what_follows_it_is_answered_from_memory() {
     for (name, _) in names() {
+        if name == "atlas3" {
+            // It waits for a second read in a row: a test of its own, below.
+            continue;
+        }
         let mut disk = disk(name, Caches::Own);
         let miss = alone(&mut disk, 0, Op::Read, 400_000, 8);
         // A long rest, for the read-ahead to get to its end.
@@ -144,6 +148,103 @@ fn what_was_read_and_what_follows_it_is_answered_from_memory() {
             "{name}"
         );
     }
+}
+
+/// Reads 8 blocks after a long rest, and says whether they came from memory.
+fn hits(disk: &mut Disk, now: &mut u64, first: u64) -> bool {
+    *now += SECOND;
+    let done = alone(disk, *now, Op::Read, first, 8);
+    *now = done.at.as_nanos();
+    done.service.seek + done.service.rotation == Duration::ZERO
+}
+
+#[test]
+fn a_drive_that_reads_whole_tracks_has_what_lies_before_too_and_no_more() {
+    // The track is 399795 to 400128.
+    let mut now = 0;
+    let mut disk = disk("atlas10k", Caches::Own);
+    assert!(!hits(&mut disk, &mut now, 400_000), "it was never read");
+    assert!(hits(&mut disk, &mut now, 399_796), "the front of the track");
+    assert!(hits(&mut disk, &mut now, 400_120), "its end");
+    assert!(!hits(&mut disk, &mut now, 399_780), "the track before");
+    assert!(!hits(&mut disk, &mut now, 400_130), "the track after");
+    // What is on its way is waited for, and takes no more than the turn it is part of.
+    let mut disk = self::disk("atlas10k", Caches::Own);
+    let miss = alone(&mut disk, 0, Op::Read, 399_796, 8);
+    let now = miss.at.as_nanos();
+    let coming = alone(&mut disk, now, Op::Read, 400_120, 8);
+    assert_eq!(coming.service.seek, Duration::ZERO);
+    assert!(took(now, coming) < Duration::from_millis(8));
+}
+
+#[test]
+fn a_drive_that_reads_whole_tracks_keeps_one_that_is_written_to() {
+    let mut disk = disk("atlas10k", Caches::Own);
+    let mut now = 0;
+    assert!(!hits(&mut disk, &mut now, 400_000));
+    now += SECOND;
+    now = alone(&mut disk, now, Op::Write, 399_900, 8).at.as_nanos();
+    for first in [399_850, 399_900, 399_908, 400_000] {
+        assert!(hits(&mut disk, &mut now, first), "{first}");
+    }
+}
+
+#[test]
+fn a_drive_that_reads_ahead_in_sequence_waits_for_the_second_read_in_a_row() {
+    // The track is 399871 to 400126, the one after goes to 400382.
+    let mut disk = disk("atlas3", Caches::Own);
+    let mut now = 0;
+    let mut hit = |first| hits(&mut disk, &mut now, first);
+    assert!(!hit(400_000), "it was never read");
+    assert!(hit(400_000), "it is kept");
+    assert!(!hit(400_008), "nothing was read ahead of a read by itself");
+    for first in [400_016, 399_872, 400_118, 400_128, 400_374] {
+        assert!(hit(first), "{first} is on the two tracks that were read");
+    }
+    assert!(!hit(399_860), "the track before");
+    assert!(!hit(400_384), "the track after the two");
+}
+
+#[test]
+fn a_read_ahead_goes_on_after_a_hit_if_it_takes_the_room_of_what_was_handed_over() {
+    let mut now = 0;
+    // 281 blocks from the end of a read on, the room of those handed over among them.
+    let mut disk = disk("barracuda", Caches::Own);
+    assert!(!hits(&mut disk, &mut now, 400_000));
+    assert!(hits(&mut disk, &mut now, 400_100));
+    assert!(hits(&mut disk, &mut now, 400_350), "the hit made room");
+    assert!(!hits(&mut disk, &mut now, 400_100), "which was taken");
+    // 511 blocks with those asked for, and then the drive is at rest.
+    let mut disk = self::disk("ibm18es", Caches::Own);
+    assert!(!hits(&mut disk, &mut now, 400_000));
+    assert!(hits(&mut disk, &mut now, 400_100));
+    assert!(hits(&mut disk, &mut now, 400_500));
+    assert!(
+        !hits(&mut disk, &mut now, 400_508),
+        "in part it is not there"
+    );
+}
+
+#[test]
+fn a_read_on_the_track_where_the_heads_are_takes_the_shortest_seek_less_a_head_switch() {
+    let overhead = |disk: &mut Disk, now: &mut u64, op, first| {
+        *now += SECOND;
+        let done = alone(disk, *now, op, first, 8);
+        *now = done.at.as_nanos();
+        done.service.overhead.as_micros()
+    };
+    let mut now = 0;
+    // After a write: 1.943 - 0.1 ms; after a read what was extracted.
+    let mut barracuda = disk("barracuda", Caches::Off);
+    overhead(&mut barracuda, &mut now, Op::Write, 400_000);
+    let mut read = |first| overhead(&mut barracuda, &mut now, Op::Read, first);
+    assert_eq!([read(400_020), read(400_040)], [1843, 613]);
+    // Always, where no overhead was extracted: 1.663 - 0.999 ms. The seek to block 0 has it.
+    let mut atlas3 = disk("atlas3", Caches::Off);
+    let mut read = |first| overhead(&mut atlas3, &mut now, Op::Read, first);
+    read(400_000);
+    let found = [read(400_020), read(400_200), read(0)];
+    assert_eq!(found, [664, 664, 0], "the track, the one after, elsewhere");
 }
 
 #[test]

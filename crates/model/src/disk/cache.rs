@@ -71,7 +71,7 @@ impl Cache {
     pub(crate) fn new(spec: &CacheSpec, track: u32) -> Cache {
         let tracks = match spec.read_ahead {
             ReadAhead::No | ReadAhead::Blocks(_) => 0,
-            ReadAhead::Track | ReadAhead::TrackThenOn => 1,
+            ReadAhead::TrackThenOn => 1,
             ReadAhead::TracksInSequence => 2,
         };
         let dirty_max = match spec.fast_write {

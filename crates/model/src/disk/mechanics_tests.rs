@@ -118,10 +118,12 @@ fn a_head_switch_takes_longer_than_nothing_and_fits_into_the_skew() {
             Arm {
                 cylinder: 7,
                 head: 0,
+                wrote: false,
             },
             Arm {
                 cylinder: 7,
                 head: 1,
+                wrote: false,
             },
             true,
         );

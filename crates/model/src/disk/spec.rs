@@ -162,8 +162,6 @@ pub(crate) enum ReadAhead {
     No,
     /// So many blocks past those asked for.
     Blocks(u32),
-    /// To the end of the track on which the next block is.
-    Track,
     /// To the end of the track; one track more if what was read began on an earlier track.
     TrackThenOn,
     /// Nothing, unless the read goes on where one before it ended; then to the end of the track
@@ -206,7 +204,7 @@ impl CacheSpec {
     pub(crate) fn reads_whole_tracks(&self) -> bool {
         let by_track = match self.read_ahead {
             ReadAhead::No | ReadAhead::Blocks(_) => false,
-            ReadAhead::Track | ReadAhead::TrackThenOn | ReadAhead::TracksInSequence => true,
+            ReadAhead::TrackThenOn | ReadAhead::TracksInSequence => true,
         };
         by_track && self.keeps_passing
     }

@@ -307,13 +307,10 @@ fn read_ahead(single: &mut Single<'_>) -> Result<ReadAhead, TableError> {
     let words: Vec<&str> = line.rest.split_whitespace().collect();
     match words[..] {
         ["no"] => Ok(ReadAhead::No),
-        ["track"] => Ok(ReadAhead::Track),
         ["track-then-on"] => Ok(ReadAhead::TrackThenOn),
         ["tracks-in-sequence"] => Ok(ReadAhead::TracksInSequence),
         ["blocks", n] => Ok(ReadAhead::Blocks(line.number_of(n)?)),
-        _ => {
-            Err(line.error("read_ahead: no, blocks N, track, track-then-on or tracks-in-sequence"))
-        }
+        _ => Err(line.error("read_ahead: no, blocks N, track-then-on or tracks-in-sequence")),
     }
 }
 

@@ -92,7 +92,6 @@ impl Disk {
         let wanted = match spec.read_ahead {
             ReadAhead::No => end,
             ReadAhead::Blocks(n) => end + u64::from(n),
-            ReadAhead::Track => self.geometry.track_of(end).end,
             ReadAhead::TrackThenOn => {
                 let track = self.geometry.track_of(end);
                 if start < track.start && track.end < disk {

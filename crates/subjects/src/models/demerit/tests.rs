@@ -109,19 +109,23 @@ fn an_unknown_model_is_answered_with_the_known_ones() {
     );
 }
 
-/// What DiskSim comes to on the same trace, in ms: all, reads, writes.
-const BARS: [(&str, f64, f64, f64); 2] = [
-    ("barracuda", 0.348, 0.497, 0.270),
-    ("atlas10k", 0.268, 0.385, 0.175),
+/// The drive, its trace, and what its model comes to there over 32 phases plus a spread, in ms: all,
+/// reads, writes. DiskSim comes to 0.348 (0.497, 0.270), 0.268 (0.385, 0.175), 0.341 (0.273, 1.06)
+/// and 0.378 (0.472, 0.069).
+const BARS: [(&str, &str, [f64; 3]); 4] = [
+    ("barracuda", "barracuda", [0.275, 0.345, 0.090]),
+    ("atlas10k", "atlas10k", [0.095, 0.105, 0.170]),
+    ("dec_rz26", "dec_rz26", [0.525, 0.360, 1.060]),
+    ("atlas3", "atlas_III", [0.280, 0.345, 0.080]),
 ];
 
 #[test]
-fn the_models_are_at_least_as_close_to_the_drives_as_disksim_is() {
-    for (name, all, reads, writes) in BARS {
-        let Some(path) = measured(name) else {
+fn the_models_are_as_close_to_the_drives_as_they_were_found_to_be() {
+    for (name, trace, bars) in BARS {
+        let Some(path) = measured(trace) else {
             let line = format!(
-                "SKIPPED: the_models_are_at_least_as_close_to_the_drives_as_disksim_is: no \
-                 measured trace {name}.trace; set FOREBAY_SHARED to where the data is\n"
+                "SKIPPED: the_models_are_as_close_to_the_drives_as_they_were_found_to_be: no \
+                 measured trace {trace}.trace; set FOREBAY_SHARED to where the data is\n"
             );
             let _ = std::io::stderr().write_all(line.as_bytes());
             continue;
@@ -142,13 +146,14 @@ fn the_models_are_at_least_as_close_to_the_drives_as_disksim_is() {
             .collect();
         let real: Vec<f64> = trace.iter().map(|r| r.service_us / 1000.0).collect();
         let outcome = compare(&Times::new(&trace, &real), &runs);
-        for (what, figure, bar) in [
-            ("all", Some(outcome.all), all),
-            ("reads", outcome.reads, reads),
-            ("writes", outcome.writes, writes),
-        ] {
+        let figures = [
+            ("all", Some(outcome.all)),
+            ("reads", outcome.reads),
+            ("writes", outcome.writes),
+        ];
+        for ((what, figure), bar) in figures.into_iter().zip(bars) {
             let mean = figure.expect("the trace has both").mean;
-            assert!(mean < bar, "{name}, {what}: {mean} ms, DiskSim {bar} ms");
+            assert!(mean < bar, "{name}, {what}: {mean} ms, not under {bar} ms");
         }
     }
 }
