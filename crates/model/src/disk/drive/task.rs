@@ -39,6 +39,7 @@ impl Disk {
     /// else, or something waits for them: then they come where that stands.
     fn collect(&mut self, now: u64, candidates: &mut Vec<Candidate>) {
         candidates.clear();
+        let arm = self.arm_now();
         let dirty = self.cache.is_dirty();
         let mut pressed = false;
         let mut pressed_first = false;
@@ -49,7 +50,7 @@ impl Disk {
             };
             match (need, &waiting.request) {
                 (Need::Medium, Request::Transfer(work)) => {
-                    let from = now + self.medium_overhead(work);
+                    let from = now + self.medium_overhead(work, arm);
                     candidates.push(Candidate {
                         task: Task::Serve(index),
                         place: work.place,
@@ -149,11 +150,10 @@ impl Disk {
     }
 
     /// What the controller needs before the arm sets out for a request.
-    fn medium_overhead(&self, work: &Work) -> u64 {
+    fn medium_overhead(&self, work: &Work, arm: Arm) -> u64 {
         match work.op {
             Op::Read => {
-                let to = work.place.arm;
-                let least = self.motor.least_before_read(self.arm_now(), to);
+                let least = self.motor.least_before_read(arm, work.place.arm);
                 self.overhead(self.times.read_miss).max(least)
             }
             Op::Write if self.choice.immediate_report => self.overhead(self.times.write_hit),
@@ -181,7 +181,7 @@ impl Disk {
 
     /// A read from the medium.
     fn read(&mut self, now: u64, work: &Work) -> Plan {
-        let overhead = self.medium_overhead(work);
+        let overhead = self.medium_overhead(work, self.arm);
         let block = self.times.block;
         let bus = self.on_bus(work);
         let held = match self.source(&work.range) {
@@ -259,7 +259,7 @@ impl Disk {
 
     /// A write that is done when it is on the medium.
     fn write_through(&mut self, now: u64, work: &Work) -> Plan {
-        let overhead = self.medium_overhead(work);
+        let overhead = self.medium_overhead(work, self.arm);
         let bus = self.on_bus(work);
         self.cache.forget(&work.range, usize::MAX);
         let from = (now + overhead).max(self.bus_until);
