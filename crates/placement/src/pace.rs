@@ -296,7 +296,7 @@ impl Pacer {
     /// How many nanoseconds a write of `sectors` has to wait; none while nobody is paced. Asked again until
     /// it says 0: the rate changes meanwhile.
     ///
-    /// A write waits for those before it, for [`WAIT_MAX`] at most, and a large one for itself besides: so
+    /// A write waits for those before it, for `WAIT_MAX` at most, and a large one for itself besides: so
     /// that whoever comes next does not wait for it.
     pub fn wait(&mut self, sectors: u64, multiple: Option<f64>, now: u64) -> u64 {
         let Some(multiple) = multiple else {

@@ -73,9 +73,8 @@ impl Inner {
         let layout = self.commit.composer().layout;
         for (place, sectors) in &gone {
             let live = &mut cut.table[layout.slot_of(*place).0 as usize].live;
-            *live = live
-                .checked_sub(*sectors as u32)
-                .expect("what is given up was counted");
+            // One of which more is given up than was counted is not trusted any more.
+            *live = live.checked_sub(*sectors as u32).unwrap_or(u32::MAX / 2);
         }
         let mut meta = self.write_table(&mut cut).await?;
         let superblock = self.write_block(&mut cut, &mut meta).await?;

@@ -97,7 +97,8 @@ impl Inner {
         let segments = streams.usage.all().iter().enumerate();
         let worth = segments.filter(|(_, segment)| {
             let live = u64::from(segment.live);
-            segment.state == SegmentState::Closed && live > 0 && live < most
+            let hopeless = self.hopeless.borrow().contains(&segment.seq);
+            segment.state == SegmentState::Closed && live > 0 && live < most && !hopeless
         });
         let least = worth.min_by_key(|(n, segment)| (segment.live, *n))?;
         Some((Slot(least.0 as u32), least.1.seq))
@@ -115,6 +116,10 @@ impl Inner {
             Err(error) => Err(error.into()),
         };
         self.unpin(slot);
+        if emptied.is_err() {
+            // Another segment is tried next; this one, when the volume is taken up again.
+            self.hopeless.borrow_mut().insert(segment);
+        }
         self.stats.borrow_mut().segments_cleaned += u64::from(emptied.is_ok());
         emptied
     }

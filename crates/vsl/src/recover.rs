@@ -157,7 +157,12 @@ pub async fn open(
             stable: found.stable,
         });
     }
-    let (segments, runway) = take_up(&checkpoint, segments, &found.records);
+    let (segments, runway) = take_up(
+        &checkpoint,
+        segments,
+        &found.records,
+        &holding(layout, &meta),
+    );
     let mut usage = Usage::new(layout, segments, runway);
     for (place, sectors) in &meta {
         usage.count(*place, *sectors);
@@ -203,8 +208,9 @@ fn take_up(
     checkpoint: &Checkpoint,
     mut segments: Vec<Segment>,
     records: &[FoundRecord],
+    holding: &BTreeSet<Slot>,
 ) -> (Vec<Segment>, VecDeque<Slot>) {
-    let mut used = BTreeSet::new();
+    let mut used = holding.clone();
     for record in records {
         let known = &mut segments[record.slot.0 as usize];
         used.insert(record.slot);
@@ -227,9 +233,20 @@ fn take_up(
             segment.state = SegmentState::Closed;
         }
     }
+    // What holds the checkpoint was opened behind its cut, even if a disk that lies has lost the records that say so.
+    for slot in &used {
+        segments[slot.0 as usize].state = SegmentState::Closed;
+    }
     let left = checkpoint.runway.iter().copied().map(Slot);
     let left = left.filter(|slot| !used.contains(slot));
     (segments, left.collect())
+}
+
+/// The segments that a checkpoint lies in.
+fn holding(layout: Layout, meta: &[(Place, u64)]) -> BTreeSet<Slot> {
+    meta.iter()
+        .map(|(place, _)| layout.slot_of(*place))
+        .collect()
 }
 
 fn assemble(
@@ -261,6 +278,7 @@ fn assemble(
         checkpoint_wanted: Cell::new(false),
         checkpoint_asked: Event::new(),
         clean_asked: Event::new(),
+        hopeless: RefCell::default(),
         reap_asked: Event::new(),
         entries_since: Cell::new(0),
         stats: RefCell::new(Stats::default()),

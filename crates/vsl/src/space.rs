@@ -1,13 +1,14 @@
 //! A volume in use: what all its parts share, and what users may ask of it.
 
 use std::cell::{Cell, Ref, RefCell};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, Durability};
 use forebay_rt::{Event, RangeLock, Rt, Task};
 use forebay_segments::{Commit, CommitWorkers, Composer as _, LogError, LogStats};
-use forebay_units::{SECTOR_BYTES, Sector};
+use forebay_units::{SECTOR_BYTES, Sector, SegmentSeq};
 
 use crate::checks::Checks;
 use crate::error::SpaceError;
@@ -39,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) checkpoint_asked: Event,
     /// Somebody waits for room, or there is less of it than there should be.
     pub(crate) clean_asked: Event,
+    /// Segments that could not be emptied: something in them cannot be read.
+    pub(crate) hopeless: RefCell<BTreeSet<SegmentSeq>>,
     /// Something was detached from the map, to be looked at.
     pub(crate) reap_asked: Event,
     /// Records that the newest checkpoint does not cover.

@@ -202,17 +202,19 @@ impl Usage {
         }
     }
 
-    /// So many sectors at a place are no longer pointed at.
-    ///
-    /// # Panics
-    /// If more are given up than are live.
+    /// So many sectors at a place are no longer pointed at. A segment of which more is given up than was counted, as
+    /// after a crash of a disk that does not do what it is told, is not trusted with its counts any more: it
+    /// passes for full, and is never used again.
     pub(crate) fn discount(&mut self, place: Place, sectors: u64) {
         let slot = self.layout.slot_of(place);
         let segment = self.at(slot);
-        segment.live = segment
-            .live
-            .checked_sub(sectors as u32)
-            .expect("what is given up was counted");
+        let Some(left) = segment.live.checked_sub(sectors as u32) else {
+            let doubtful = std::mem::replace(&mut segment.live, u32::MAX / 2);
+            tracing::error!(?slot, "more is given up in a segment than was counted");
+            self.live += u64::from(u32::MAX / 2 - doubtful);
+            return;
+        };
+        segment.live = left;
         let empty = segment.live == 0 && segment.state == SegmentState::Closed;
         self.live -= sectors;
         if empty {
