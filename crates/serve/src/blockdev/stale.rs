@@ -123,8 +123,9 @@ pub fn cleanup_stale(
     }
     let mut cleaned = Cleaned::default();
     for device in loopdev::in_use().map_err(io_error(&dir))? {
-        if is_over(&device, &file, &mounts) {
-            clear(&device, in_use, &mut cleaned)?;
+        let is_ours = || is_over(&device, &file, &mounts);
+        if is_ours() {
+            clear(&device, is_ours, in_use, &mut cleaned)?;
         }
     }
     for _ in &mounts {
@@ -181,8 +182,19 @@ fn is_over(name: &str, file: &Path, mounts: &[Mount]) -> bool {
     in_mount || status.file_name == loopdev::file_name(file)
 }
 
-fn clear(name: &str, in_use: InUse, cleaned: &mut Cleaned) -> Result<(), CleanupError> {
+fn clear(
+    name: &str,
+    is_ours: impl Fn() -> bool,
+    in_use: InUse,
+    cleaned: &mut Cleaned,
+) -> Result<(), CleanupError> {
     let device = loopdev::node(name);
+    // A device without a file is anybody's, under the same name. While it is open here it keeps its
+    // file; so what is looked at, detached and cleared from here on is what was found.
+    let dev = Loop::open(name, Access::Look).map_err(io_error(&device))?;
+    if !is_ours() {
+        return Ok(());
+    }
     let mut users = match in_use {
         InUse::Refuse => lasting_users(name, |users| users.0.is_empty()),
         InUse::Detach => holders(name),
@@ -205,14 +217,12 @@ fn clear(name: &str, in_use: InUse, cleaned: &mut Cleaned) -> Result<(), Cleanup
             holders: users,
         });
     }
-    Loop::open(name, Access::Look)
-        .and_then(|dev| dev.clear())
-        .map_err(io_error(&device))?;
-    // It is gone with whoever has opened it meanwhile.
-    let is_gone = || loopdev::backing_file(name).is_none();
+    dev.clear().map_err(io_error(&device))?;
+    drop(dev);
+    // It is gone with whoever has opened it meanwhile. Whose it is then is not asked.
     if in_use == InUse::Refuse {
-        let users = lasting_users(name, |_| is_gone());
-        if !is_gone() {
+        let users = lasting_users(name, |_| !is_ours());
+        if is_ours() {
             return Err(CleanupError::InUse {
                 holders: users,
                 device,

@@ -133,6 +133,39 @@ fn who_merely_looks_at_a_dead_device_is_waited_for() {
     looks.join().expect("no panic");
 }
 
+/// The name of a device that was cleared is anybody's at once.
+#[test]
+fn whoever_gets_a_cleared_devices_name_is_not_taken_for_its_user() {
+    if !able(&["losetup"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let other = tempfile::NamedTempFile::new().expect("a file");
+    other.as_file().set_len(1 << 20).expect("set");
+    let mut victim = Victim::start(dir.path());
+    let node = victim.node.clone();
+    let look = File::open(&node).expect("open");
+    victim.kill();
+    let next = std::thread::spawn(move || {
+        // sleeps: the device is to be cleared while it is looked at.
+        std::thread::sleep(Duration::from_millis(200));
+        drop(look);
+        let name = node.clone();
+        let set_up = move || {
+            let mut losetup = Command::new("losetup");
+            losetup.arg(&name).arg(other.path()).stderr(Stdio::null());
+            losetup.status().expect("losetup").success()
+        };
+        // Between the looks of whoever waits for it to be gone.
+        (0..50).any(|_| set_up()).then_some(node)
+    });
+    let cleaned = cleanup_stale(dir.path(), NAME, InUse::Refuse);
+    if let Some(node) = next.join().expect("no panic") {
+        run("losetup", &["--detach", &node]);
+    }
+    assert_eq!(cleaned.expect("gone").loops, [PathBuf::from(&victim.node)]);
+}
+
 #[test]
 fn a_filesystem_still_mounted_on_a_dead_device_is_named_and_detached_only_on_request() {
     if !able(&["mkfs.ext4"]) {
