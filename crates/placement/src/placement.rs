@@ -272,6 +272,23 @@ impl Kind {
         }
     }
 
+    /// The number that it has on a medium; never 0.
+    pub fn code(self) -> u8 {
+        match self {
+            Kind::Lfs => 1,
+            Kind::Wolf => 2,
+            Kind::HyLog => 3,
+            Kind::SepBit => 4,
+            Kind::HyLogSepBit => 5,
+            Kind::Overwrite => 6,
+        }
+    }
+
+    /// The policy that has this number.
+    pub fn from_code(code: u8) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
     /// True if it writes in place, which not every medium can.
     pub fn in_place(self) -> bool {
         matches!(self, Kind::HyLog | Kind::HyLogSepBit | Kind::Overwrite)

@@ -1,4 +1,5 @@
 use forebay_placement::WriteClock;
+use forebay_placement::placement::Kind;
 use forebay_segments::format::envelope::Reader;
 use forebay_segments::{Entry as _, Superblock as _};
 use forebay_units::{Epoch, RecordSeq, Sector, SegmentSeq};
@@ -23,8 +24,10 @@ fn superblock() -> Superblock {
         checkpoint_sectors: 16,
         checkpoint: Place(2048 * 7 + 8),
         checkpoint_crc: 0x4443_4241,
-        placement: 0x5453_5251,
+        placement: Kind::SepBit,
         page_sectors: 0x6463_6261,
+        positioning: 0x7473_7271,
+        bandwidth: 0x0183_8281,
     }
 }
 
@@ -92,7 +95,7 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
     let crc = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes"));
     let fields = forebay_pages::layout(PAGE, "Superblock");
     let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();
-    let values: [(&str, u64); 14] = [
+    let values: [(&str, u64); 16] = [
         ("version", 1),
         ("crc", crc.into()),
         ("generation", superblock.generation),
@@ -105,8 +108,10 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
         ("block", superblock.block.into()),
         ("checkpoint_sectors", superblock.checkpoint_sectors.into()),
         ("checkpoint_crc", superblock.checkpoint_crc.into()),
-        ("placement", superblock.placement.into()),
+        ("placement", superblock.placement.code().into()),
         ("page_sectors", superblock.page_sectors.into()),
+        ("positioning", superblock.positioning.into()),
+        ("bandwidth", superblock.bandwidth.into()),
     ];
     let known: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
     let numbers = names.iter().copied();

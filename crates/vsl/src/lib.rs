@@ -44,6 +44,8 @@ pub use batch::{BATCH_BYTES_MAX, BATCH_PIECES_MAX, Batch, BatchError, Op};
 pub use error::{OpenError, SpaceError};
 pub use extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
 pub use forebay_placement::WriteClock;
+pub use forebay_placement::cost::Disk;
+pub use forebay_placement::placement::{Fact, Kind};
 pub use format::{
     Child, Content, DETACHED_BYTES, DetachedRef, FormatError, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX,
     LEVELS_MAX, NODE_BYTES, Node, ROOT_BYTES, RootRef, Superblock, VERSION, VolumeId,

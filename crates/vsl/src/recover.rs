@@ -10,6 +10,8 @@ mod apply;
 mod scan;
 
 use forebay_placement::WriteClock;
+use forebay_placement::cost::Disk;
+use forebay_placement::placement::Kind;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -55,9 +57,11 @@ pub struct Making {
     /// Sectors of the space.
     pub space_sectors: u64,
     /// How data is placed.
-    pub placement: u32,
-    /// Sectors of a page.
+    pub placement: Kind,
+    /// Sectors of a page, for the placements that go by pages.
     pub page_sectors: u32,
+    /// The medium, if it was measured.
+    pub disk: Option<Disk>,
 }
 
 /// Bytes of segments that may have been opened without anything of them being on the medium: what memory holds,
@@ -91,6 +95,12 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         checkpoint_crc: 0,
         placement: making.placement,
         page_sectors: making.page_sectors,
+        positioning: making
+            .disk
+            .map_or(0, |disk| (disk.positioning * 1e9) as u32),
+        bandwidth: making
+            .disk
+            .map_or(0, |disk| (disk.bandwidth / 1024.0) as u32),
     };
     let mut segments = vec![Segment::NEW; layout.segment_count as usize];
     let used = segments.len().min(AHEAD_SEGMENTS);

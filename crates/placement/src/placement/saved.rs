@@ -18,17 +18,6 @@ const HEAD: usize = 4;
 const NUMBER: usize = 8;
 const CRC: usize = 4;
 
-fn code(kind: Kind) -> u8 {
-    match kind {
-        Kind::Lfs => 1,
-        Kind::Wolf => 2,
-        Kind::HyLog => 3,
-        Kind::SepBit => 4,
-        Kind::HyLogSepBit => 5,
-        Kind::Overwrite => 6,
-    }
-}
-
 /// How many bytes so many numbers take.
 pub(super) const fn len(numbers: usize) -> usize {
     HEAD + numbers * NUMBER + CRC
@@ -37,7 +26,7 @@ pub(super) const fn len(numbers: usize) -> usize {
 /// `numbers` of a policy; those that do not fit are left out.
 pub(super) fn encode(kind: Kind, numbers: &[u64]) -> Vec<u8> {
     let [p, l] = MAGIC;
-    let mut bytes = vec![p, l, code(kind), VERSION];
+    let mut bytes = vec![p, l, kind.code(), VERSION];
     let most = (SAVED_MAX - HEAD - CRC) / NUMBER;
     let numbers = numbers.iter().take(most);
     bytes.extend(numbers.flat_map(|number| number.to_le_bytes()));
@@ -51,7 +40,7 @@ pub(super) fn decode<const N: usize>(kind: Kind, bytes: &[u8]) -> Option<[u64; N
     let (head, numbers) = body.split_first_chunk::<HEAD>()?;
     let [p, l] = MAGIC;
     let sound = u32::from_le_bytes(*crc) == crc32c::crc32c(body)
-        && *head == [p, l, code(kind), VERSION]
+        && *head == [p, l, kind.code(), VERSION]
         && numbers.len() == N * NUMBER;
     let mut chunks = numbers.chunks_exact(NUMBER);
     sound.then(|| {

@@ -11,7 +11,7 @@ use forebay_sim::machine::Machine;
 use forebay_sim::role::Each;
 use forebay_sim::stamp::{BEFORE, stamp};
 use forebay_units::{ByteLen, SECTOR_BYTES};
-use forebay_vsl::{Layout, Linear, Making, OpenError, Options, Recovery, VolumeId, Workers};
+use forebay_vsl::{Kind, Layout, Linear, Making, OpenError, Options, Recovery, VolumeId, Workers};
 
 use super::settings::Role;
 
@@ -96,8 +96,9 @@ pub(super) fn holding(holds: &[u8], block: u32) -> Medium {
         volume: VOLUME,
         layout: layout.expect("it is large enough"),
         space_sectors: holds.len() as u64 / SECTOR_BYTES,
-        placement: 0,
+        placement: Kind::Lfs,
         page_sectors: 16,
+        disk: None,
     };
     let rt = machine.rt.clone();
     let create = async move { forebay_vsl::create(rt, disk, &making).await };

@@ -1,5 +1,7 @@
 //! What a volume says of itself, and where its newest checkpoint lies.
 
+use forebay_placement::cost::Disk;
+use forebay_placement::placement::Kind;
 use forebay_segments::format::envelope::{
     FormatError, HEADER_BYTES, VERSION, VolumeId, begin, finish, open,
 };
@@ -44,13 +46,28 @@ pub struct Superblock {
     pub checkpoint: Place,
     /// CRC32C of the checkpoint.
     pub checkpoint_crc: u32,
-    /// How data is placed: a number of `placement.rs`.
-    pub placement: u32,
+    /// How data is placed.
+    pub placement: Kind,
     /// Sectors of a page, for the placements that go by pages.
     pub page_sectors: u32,
+    /// How long the medium takes to get to a random place, in nanoseconds; 0 if that is not known.
+    pub positioning: u32,
+    /// What it moves in a second in sequence, in KiB; 0 if that is not known.
+    pub bandwidth: u32,
 }
 
 impl Superblock {
+    /// The medium, for what it costs to write in place; if nothing is known, a disk of 2003.
+    pub fn disk(&self) -> Disk {
+        match self.bandwidth {
+            0 => Disk::OF_2003,
+            bandwidth => Disk {
+                positioning: f64::from(self.positioning) / 1e9,
+                bandwidth: f64::from(bandwidth) * 1024.0,
+            },
+        }
+    }
+
     fn is_consistent(&self) -> bool {
         let segments = u64::from(self.segment_bytes).checked_mul(self.segment_count.into());
         let ends = segments.and_then(|bytes| bytes.checked_add(SEGMENTS_AT));
@@ -86,8 +103,10 @@ impl forebay_segments::Superblock for Superblock {
             self.block,
             self.checkpoint_sectors,
             self.checkpoint_crc,
-            self.placement,
+            self.placement.code().into(),
             self.page_sectors,
+            self.positioning,
+            self.bandwidth,
         ] {
             out.extend_from_slice(&n.to_le_bytes());
         }
@@ -115,8 +134,10 @@ impl forebay_segments::Superblock for Superblock {
                 checkpoint_sectors: next()?,
                 checkpoint,
                 checkpoint_crc: next()?,
-                placement: next()?,
+                placement: Kind::from_code(u8::try_from(next()?).ok()?)?,
                 page_sectors: next()?,
+                positioning: next()?,
+                bandwidth: next()?,
             };
             superblock.is_consistent().then_some(superblock)
         })();
