@@ -18,18 +18,17 @@ use crate::format::{
     Checkpoint, ChunkRef, Entry, MetaKind, NODE_BYTES, NODE_SECTORS, OpenSegment, Superblock,
     TABLE_CHUNK_SEGMENTS, TableChunk,
 };
-use crate::geometry::Slot;
 use crate::map::Snapshot;
 use crate::place::Place;
 use crate::space::{Inner, Space};
-use crate::usage::{RUNWAY_MAX, Segment, SegmentState};
+use crate::usage::{DOUBTFUL, Frontier, Segment, SegmentState};
 
 /// What is of the moment of the cut.
 struct Cut {
     checkpoint: Checkpoint,
     snapshot: Snapshot,
     table: Vec<Segment>,
-    extension: Vec<Slot>,
+    frontier: Frontier,
     entries: u64,
 }
 
@@ -60,7 +59,7 @@ pub(crate) async fn checkpointer(inner: Rc<Inner>) {
 }
 
 impl Inner {
-    pub(crate) async fn checkpoint(&self) -> Result<(), LogError> {
+    pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<(), LogError> {
         let _turn = self.checkpoint_turn.lock(0..1).await;
         if let Some(failure) = self.commit.failure() {
             return Err(failure);
@@ -74,7 +73,7 @@ impl Inner {
         for (place, sectors) in &gone {
             let live = &mut cut.table[layout.slot_of(*place).0 as usize].live;
             // One of which more is given up than was counted is not trusted any more.
-            *live = live.checked_sub(*sectors as u32).unwrap_or(u32::MAX / 2);
+            *live = live.checked_sub(*sectors as u32).unwrap_or(DOUBTFUL);
         }
         let mut meta = self.write_table(&mut cut).await?;
         let superblock = self.write_block(&mut cut, &mut meta).await?;
@@ -89,17 +88,11 @@ impl Inner {
     }
 
     /// Everything up to now is composed, and what a checkpoint says of this moment is noted.
-    fn cut(&self) -> Cut {
+    fn cut(self: &Rc<Self>) -> Cut {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
-        streams.end_round();
-        streams.end_inside();
-        let room = RUNWAY_MAX.saturating_sub(streams.usage.runway());
-        let extension = streams.usage.extension(room);
-        let runway = streams
-            .usage
-            .runway_slots()
-            .chain(extension.iter().copied());
+        let cut = streams.end_all();
+        let runway = streams.usage.runway_slots();
         let open = streams
             .open_segments()
             .map(|(stream, slot, seq)| OpenSegment {
@@ -107,28 +100,33 @@ impl Inner {
                 slot: slot.0,
                 seq,
             });
+        let open: Vec<OpenSegment> = open.collect();
+        let frontier = Frontier {
+            next: streams.next_segment,
+            open: open.iter().map(|open| open.seq).collect(),
+        };
         let checkpoint = Checkpoint {
-            cut: streams.last_record(),
+            cut,
             next_segment: streams.next_segment,
             clock: streams.clock,
             root: None,
             detached: Vec::new(),
             table: Vec::new(),
-            open: open.collect(),
+            open,
             runway: runway.map(|slot| slot.0).collect(),
-            placement: Vec::new(),
+            placement: self.placement.borrow().save(),
         };
         Cut {
             checkpoint,
             snapshot: map.freeze(),
             table: streams.usage.all().to_vec(),
-            extension,
+            frontier,
             entries: self.entries_since.get(),
         }
     }
 
     /// Appends something to the stream of checkpoints, when there is room for it. Says where it lies.
-    async fn append_meta(&self, entry: Entry, data: &[u8]) -> Result<Place, LogError> {
+    async fn append_meta(self: &Rc<Self>, entry: Entry, data: &[u8]) -> Result<Place, LogError> {
         loop {
             let progress = self.commit.progress();
             if let Some(failure) = self.commit.failure() {
@@ -136,7 +134,10 @@ impl Inner {
             }
             match self.append_meta_now(entry, data) {
                 Some(place) => return Ok(place),
-                None => progress.await,
+                None => {
+                    self.replenish(0);
+                    progress.await;
+                }
             }
         }
     }
@@ -175,7 +176,7 @@ impl Inner {
         known.live += sectors as u32;
     }
 
-    async fn write_nodes(&self, cut: &mut Cut) -> Result<(), LogError> {
+    async fn write_nodes(self: &Rc<Self>, cut: &mut Cut) -> Result<(), LogError> {
         for n in 0..cut.snapshot.len() {
             let bytes = cut.snapshot.encode(n);
             let (level, key) = cut.snapshot.name(n);
@@ -190,7 +191,7 @@ impl Inner {
     }
 
     /// Writes the table. Says where its chunks lie.
-    async fn write_table(&self, cut: &mut Cut) -> Result<Vec<(Place, u64)>, LogError> {
+    async fn write_table(self: &Rc<Self>, cut: &mut Cut) -> Result<Vec<(Place, u64)>, LogError> {
         let mut meta = Vec::new();
         for n in 0..cut.table.len().div_ceil(TABLE_CHUNK_SEGMENTS) {
             let from = n * TABLE_CHUNK_SEGMENTS;
@@ -205,7 +206,7 @@ impl Inner {
     }
 
     async fn write_meta(
-        &self,
+        self: &Rc<Self>,
         kind: MetaKind,
         index: u32,
         bytes: &[u8],
@@ -230,7 +231,7 @@ impl Inner {
 
     /// Writes the block that the superblock is to point at, and says what that will say.
     async fn write_block(
-        &self,
+        self: &Rc<Self>,
         cut: &mut Cut,
         meta: &mut Vec<(Place, u64)>,
     ) -> Result<Superblock, LogError> {
@@ -258,19 +259,22 @@ impl Inner {
     }
 
     /// The checkpoint counts: what it supersedes is given up, and the runway goes on.
-    fn counts_now(&self, cut: Cut, gone: Vec<(Place, u64)>, meta: Vec<(Place, u64)>) {
+    fn counts_now(self: &Rc<Self>, cut: Cut, gone: Vec<(Place, u64)>, meta: Vec<(Place, u64)>) {
         self.map.borrow_mut().complete(cut.snapshot);
         let mut streams = self.commit.composer_mut();
         for (place, sectors) in gone {
             streams.usage.discount(place, sectors);
         }
-        streams.usage.extend(cut.extension);
+        streams.usage.pass(cut.frontier);
         drop(streams);
         *self.meta.borrow_mut() = meta;
         self.entries_since
             .set(self.entries_since.get() - cut.entries);
         self.stats.borrow_mut().checkpoints += 1;
+        self.may_reuse.set(true);
+        self.replenish(0);
         self.commit.notify();
+        self.clean_asked.notify_all();
     }
 }
 

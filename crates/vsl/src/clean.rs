@@ -1,52 +1,85 @@
 //! The cleaner: empties segments that hold little, so that they can be used again.
 //!
-//! What is live in a segment is appended to a stream of moved data, and the map is told. Nothing is given up by
-//! that alone: a segment is used again only behind a checkpoint, which has the moved copies durable first. A
-//! moved piece counts only where the map still points at where it came from, now and at recovery.
+//! What is live in a few segments is read, put in order, and appended to streams of moved data, and the map is
+//! told. Nothing is given up by that alone: a segment is used again only when the moved copies are durable
+//! (`usage.rs`). A moved piece counts only where the map still points at where it came from, now and at
+//! recovery.
+//!
+//! - `clean/load.rs`: what is live in segments, read and checked.
+//! - `clean/place.rs`: moving it.
+
+mod load;
+mod place;
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use forebay_device::BufMut;
-use forebay_units::{SECTOR_BYTES, Sector, SegmentSeq};
+use forebay_placement::pace::{Decision, Urgency};
+use forebay_placement::placement::{Collected, Order};
+use forebay_segments::Composer as _;
+use forebay_units::SegmentSeq;
 
-use crate::checks::{Contents, read_contents};
 use crate::error::SpaceError;
-use crate::extent::{Check, Extent, Replaced};
-use crate::format::{Entry, Stream};
+use crate::extent::Replaced;
 use crate::geometry::Slot;
-use crate::place::Place;
-use crate::prepared::mapped;
+use crate::pacing::window;
 use crate::room::Room;
-use crate::space::{Inner, Space};
-use crate::usage::SegmentState;
+use crate::space::Inner;
+use load::Piece;
 
-/// A piece of a segment that is live: it is moved.
-struct Live {
-    sector: Sector,
-    sectors: u64,
-    place: Place,
+/// The most bytes of segments that are cleaned together.
+const WINDOW_BYTES: u64 = 32 << 20;
+/// Unless room is short, a segment is cleaned only for this part of it.
+const WORTH_PART: u32 = 4;
+
+/// A segment that is being cleaned.
+struct Chosen {
+    slot: Slot,
+    segment: SegmentSeq,
+    live: u32,
+    gain: u32,
 }
 
 /// Cleans when there is too little room.
 pub(crate) async fn cleaner(inner: Rc<Inner>) {
+    let now = || inner.rt.now().as_nanos();
     loop {
         let asked = inner.clean_asked.listen();
-        if !inner.wants_cleaning() {
-            asked.await;
-            continue;
-        }
+        let progress = inner.commit.progress();
+        let decision = {
+            let (streams, map) = (inner.commit.composer(), inner.map.borrow());
+            let pacing = inner.pacing.borrow();
+            pacing.decide(&streams, &map, inner.rt.now())
+        };
+        let urgency = match decision {
+            Decision::Clean(urgency) => urgency,
+            Decision::Rest => {
+                inner.pacing.borrow_mut().pacer.pause();
+                asked.await;
+                inner.pacing.borrow_mut().pacer.begin(now());
+                continue;
+            }
+            Decision::Wait(nanos) => {
+                let span = Duration::from_nanos(nanos);
+                let _ = inner.rt.timeout(span, asked).await;
+                continue;
+            }
+        };
         drop(asked);
-        match inner.clean_one().await {
+        match inner.clean_window(urgency).await {
             Ok(true) => {}
             // Nothing can be gained before a checkpoint, or at all.
             Ok(false) => {
-                inner.ask_for_checkpoint();
-                inner.commit.progress().await;
+                if urgency == Urgency::Urgent {
+                    inner.ask_for_checkpoint();
+                }
+                progress.await;
             }
             Err(_) if inner.commit.failure().is_some() => return,
             // What cannot be read stays where it is; others may be cleaned.
             Err(error) => tracing::warn!(%error, "a segment cannot be cleaned"),
         }
+        inner.rt.yield_now().await;
     }
 }
 
@@ -72,154 +105,123 @@ pub(crate) async fn reaper(inner: Rc<Inner>) {
     }
 }
 
-impl Space {
-    /// Empties a segment, if one is worth it. Says whether one was.
-    ///
-    /// # Errors
-    /// If what is live in it cannot be read or moved.
-    pub async fn clean(&self) -> Result<bool, SpaceError> {
-        self.inner.clean_one().await
-    }
-}
-
 impl Inner {
-    fn wants_cleaning(&self) -> bool {
-        let (streams, map) = (self.commit.composer(), self.map.borrow());
-        let room = Room::of(&streams, &map);
-        room.wants(&streams, &map, self.entries_since.get())
-            .cleaning
-    }
-
-    /// The closed segment with the least in it, if emptying it gains anything.
-    fn victim(&self) -> Option<(Slot, SegmentSeq)> {
-        let streams = self.commit.composer();
-        let most = streams.layout.segment_sectors() * 15 / 16;
-        let segments = streams.usage.all().iter().enumerate();
-        let worth = segments.filter(|(_, segment)| {
-            let live = u64::from(segment.live);
-            let hopeless = self.hopeless.borrow().contains(&segment.seq);
-            segment.state == SegmentState::Closed && live > 0 && live < most && !hopeless
-        });
-        let least = worth.min_by_key(|(n, segment)| (segment.live, *n))?;
-        Some((Slot(least.0 as u32), least.1.seq))
-    }
-
-    async fn clean_one(self: &Rc<Self>) -> Result<bool, SpaceError> {
-        let Some((slot, segment)) = self.victim() else {
-            return Ok(false);
-        };
-        let superblock = self.superblock.borrow().clone();
-        self.commit.composer_mut().usage.pin(slot);
-        let contents = read_contents(&*self.device, &superblock, slot, segment).await;
-        let emptied = match contents {
-            Ok(contents) => self.empty(slot, &contents).await,
-            Err(error) => Err(error.into()),
-        };
-        self.unpin(slot);
-        if emptied.is_err() {
-            // Another segment is tried next; this one, when the volume is taken up again.
-            self.hopeless.borrow_mut().insert(segment);
-        }
-        self.stats.borrow_mut().segments_cleaned += u64::from(emptied.is_ok());
-        emptied
-    }
-
-    /// Moves what is live in a segment. Says whether there is less of it now.
-    async fn empty(self: &Rc<Self>, slot: Slot, contents: &Contents) -> Result<bool, SpaceError> {
-        let before = self.commit.composer().usage.get(slot).live;
-        let layout = self.commit.composer().layout;
-        let mut nodes = false;
-        for (_, at, entry) in &contents.entries {
-            let place = layout.place(slot, *at);
-            match *entry {
-                Entry::Data {
-                    sector, sectors, ..
-                }
-                | Entry::Moved {
-                    sector, sectors, ..
-                } => {
-                    self.move_piece(sector, sectors.into(), place).await?;
-                }
-                Entry::Node { level, key, .. } => {
-                    nodes |= self.loading(|map| map.redirty(level, key, place)).await?;
-                }
-                Entry::Trim { .. } | Entry::Opened { .. } | Entry::Meta { .. } => {}
+    /// Segments to be cleaned together: as many as gain what a window is to gain, and as can be moved with the room
+    /// that there is. They are not chosen again before the next checkpoint.
+    fn choose(&self, urgency: Urgency) -> Vec<Chosen> {
+        let selection = self.placement.borrow().selection();
+        let mut streams = self.commit.composer_mut();
+        let room = Room::of(&streams, &self.map.borrow());
+        let segment = streams.layout.dense_sectors();
+        let most = (WINDOW_BYTES / u64::from(streams.layout.segment_bytes)).max(1) as usize;
+        let (now, wanted) = (streams.clock, window(&streams));
+        let victims = streams.usage.choose(selection, now, wanted, most);
+        let moved = usize::from(streams.counts.moved);
+        let runway = streams.usage.runway().saturating_sub(room.for_cleaner);
+        let mut budget = (runway + 1).saturating_sub(moved) as u64 * segment;
+        let mut chosen: Vec<Chosen> = Vec::new();
+        for victim in victims {
+            let slot = Slot(victim.segment);
+            let seq = streams.usage.get(slot).seq;
+            let worth = urgency == Urgency::Urgent || victim.gain >= segment as u32 / WORTH_PART;
+            let live = u64::from(victim.live);
+            let affordable = chosen.is_empty() || live <= budget;
+            // What is in memory is not on the medium yet.
+            if !worth || !affordable || streams.flight().segment(seq).is_some() {
+                continue;
             }
+            budget = budget.saturating_sub(live);
+            streams.usage.set_aside(slot);
+            streams.usage.pin(slot);
+            chosen.push(Chosen {
+                slot,
+                segment: seq,
+                live: victim.live,
+                gain: victim.gain,
+            });
+        }
+        chosen
+    }
+
+    /// Empties a few segments, if any are worth it. Says whether some were.
+    async fn clean_window(self: &Rc<Self>, urgency: Urgency) -> Result<bool, SpaceError> {
+        let chosen = self.choose(urgency);
+        if chosen.is_empty() {
+            self.replenish(0);
+            return Ok(false);
+        }
+        let sum = |part: fn(&Chosen) -> u32| chosen.iter().map(|one| u64::from(part(one))).sum();
+        let (gain, live) = (sum(|one| one.gain), sum(|one| one.live));
+        self.pacing.borrow_mut().pacer.begin_window(gain, live);
+        let moved = self.empty(&chosen).await;
+        let pacer = &mut self.pacing.borrow_mut().pacer;
+        pacer.end_window();
+        // What is empty now counts as free.
+        pacer.freed(u64::MAX);
+        moved?;
+        Ok(true)
+    }
+
+    async fn empty(self: &Rc<Self>, chosen: &[Chosen]) -> Result<(), SpaceError> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut worst = Ok(());
+        for one in chosen {
+            let loaded = self.load_live(one.slot, one.segment).await;
+            // It is in memory now: if its segment is used again meanwhile, nothing of it is live any more.
+            self.unpin(one.slot);
+            match loaded {
+                Ok(loaded) => pieces.extend(loaded),
+                Err(error) => {
+                    // Another segment is tried next; this one, when the volume is taken up again.
+                    self.commit.composer_mut().usage.give_up(one.slot);
+                    worst = Err(error);
+                }
+            }
+            let sectors = self.commit.composer().layout.segment_sectors();
+            self.did(sectors);
+        }
+        if self.placement.borrow().needs().order == Order::Age {
+            pieces.sort_by_key(|piece| piece.born);
+        }
+        for piece in pieces {
+            self.move_piece(piece).await?;
         }
         self.send_off();
-        let after = self.commit.composer().usage.get(slot).live;
-        if nodes {
-            // They leave with the next checkpoint.
-            self.ask_for_checkpoint();
+        for one in chosen {
+            self.tell_collected(one);
         }
-        Ok(after < before)
+        self.replenish(0);
+        self.commit.notify();
+        worst
     }
 
-    /// Moves what is still live of a piece that was written at `place`.
-    async fn move_piece(
-        self: &Rc<Self>,
-        sector: Sector,
-        sectors: u64,
-        place: Place,
-    ) -> Result<(), SpaceError> {
-        let mut pins = self.map.borrow().pins();
-        self.prepare(sector, sectors, &mut pins).await?;
-        for live in self.live(sector, sectors, place) {
-            let buf = BufMut::zeroed((live.sectors * SECTOR_BYTES) as usize);
-            let space = Space {
-                inner: Rc::clone(self),
-            };
-            // If its user writes it meanwhile, this may be the new data; then it is no longer live here.
-            let data = space.read(live.sector, buf).await?;
-            self.append_moved(&live, &data).await?;
-        }
-        Ok(())
+    /// So many sectors were read or written to clean.
+    fn did(&self, sectors: u64) {
+        let now = self.rt.now().as_nanos();
+        self.pacing.borrow_mut().pacer.did(sectors, now);
     }
 
-    /// What the map still points at of a piece that was written at `place`.
-    fn live(&self, sector: Sector, sectors: u64, place: Place) -> Vec<Live> {
-        let mut live = Vec::new();
-        for extent in mapped(&self.map.borrow(), sector, sectors) {
-            let here = place.plus(extent.sector - sector.0);
-            if extent.place == here {
-                live.push(Live {
-                    sector: Sector(extent.sector),
-                    sectors: extent.sectors,
-                    place: here,
-                });
-            }
+    /// Tells the placement of a segment that is empty now.
+    fn tell_collected(&self, one: &Chosen) {
+        let streams = self.commit.composer();
+        let segment = *streams.usage.get(one.slot);
+        if segment.seq != one.segment || segment.live > 0 {
+            return;
         }
-        live
-    }
-
-    /// Appends the copy of a piece, when there is room, if it is still live then.
-    async fn append_moved(&self, piece: &Live, data: &[u8]) -> Result<(), SpaceError> {
-        loop {
-            let progress = self.commit.progress();
-            if let Some(failure) = self.commit.failure() {
-                return Err(failure.into());
-            }
-            let still = self.live(piece.sector, piece.sectors, piece.place);
-            let whole = still.len() == 1 && still[0].sectors == piece.sectors;
-            if still.is_empty() {
-                return Ok(());
-            }
-            if whole && self.has_room_to_move(piece.sectors) {
-                self.move_now(piece, data);
-                return Ok(());
-            }
-            if !whole {
-                // A part was written meanwhile. What is left is looked at again with the segment.
-                return Ok(());
-            }
-            self.send_off();
-            self.ask_for_checkpoint();
-            progress.await;
-        }
+        self.stats.borrow_mut().segments_cleaned += 1;
+        let collected = Collected {
+            stream: streams.counts.named(segment.stream),
+            opened: segment.born,
+            closed: segment.closed,
+            now: streams.clock,
+            live: one.live,
+            capacity: streams.layout.dense_sectors() as u32,
+        };
+        self.placement.borrow_mut().collected(&collected);
     }
 
     /// Composes what was moved, so that it is written.
-    fn send_off(&self) {
+    fn send_off(self: &Rc<Self>) {
         let mut streams = self.commit.composer_mut();
         streams.end_inside();
         self.commit.appended(&mut streams, false);
@@ -233,49 +235,5 @@ impl Inner {
         for gone in replaced {
             streams.usage.discount(gone.place, gone.sectors);
         }
-    }
-
-    fn has_room_to_move(&self, sectors: u64) -> bool {
-        let (streams, map) = (self.commit.composer(), self.map.borrow());
-        let stream = Stream(streams.counts.user);
-        if streams.fits(stream, sectors * SECTOR_BYTES) {
-            return true;
-        }
-        let floor = 2 * Room::of(&streams, &map).for_checkpoint;
-        streams.usage.runway() > floor && streams.can_open(1)
-    }
-
-    /// Appends the copy of a piece that is live, and has the map point at it.
-    fn move_now(&self, piece: &Live, data: &[u8]) {
-        let mut streams = self.commit.composer_mut();
-        let mut map = self.map.borrow_mut();
-        let (stream, crc) = (Stream(streams.counts.user), crc32c::crc32c(data));
-        let born = streams
-            .usage
-            .get(streams.layout.slot_of(piece.place))
-            .opened;
-        let entry = Entry::Moved {
-            sector: piece.sector,
-            sectors: piece.sectors as u8,
-            crc,
-            from: piece.place,
-            born,
-        };
-        let place = streams.append(stream, entry, data);
-        let to = Extent {
-            sector: piece.sector.0,
-            sectors: piece.sectors,
-            place,
-            check: Check::Inline(crc),
-        };
-        let mut gone = Vec::new();
-        let moved = map.replace_if(piece.place, to, &mut gone);
-        moved.expect("the nodes were prepared");
-        streams.usage.count(place, piece.sectors);
-        for gone in gone {
-            streams.usage.discount(gone.place, gone.sectors);
-        }
-        self.entries_since.set(self.entries_since.get() + 1);
-        self.stats.borrow_mut().bytes_moved += data.len() as u64;
     }
 }

@@ -11,7 +11,10 @@ mod superblock;
 
 use forebay_segments::Layout;
 
-pub(crate) use checkpoint::{Checkpoint, ChunkRef, OpenSegment, TABLE_CHUNK_SEGMENTS, TableChunk};
+pub(crate) use checkpoint::{
+    Checkpoint, ChunkRef, OpenSegment, TABLE_CHUNK_SEGMENTS, TableChunk, decode_runway,
+    encode_runway,
+};
 pub(crate) use entry::{ENTRY_BYTES_MAX, Entry, MetaKind, Stream};
 pub(crate) use forebay_segments::HEADER_BYTES;
 pub use forebay_segments::{FormatError, VERSION, VolumeId};

@@ -76,7 +76,7 @@ fn segment() -> Segment {
         stream: Stream(0x11),
         live: 0x2423_2221,
         seq: SegmentSeq(0x0137_3635_3433_3231),
-        opened: WriteClock(0x4645_4443_4241),
+        born: WriteClock(0x4645_4443_4241),
         closed: WriteClock(0x5655_5453_5251),
         wear: 0x6463_6261,
     }
@@ -234,7 +234,7 @@ fn the_page_has_every_field_of_a_checkpoint_and_its_table_where_it_stands() {
         ("zeroes", 0),
         ("live", 0x2423_2221),
         ("seq", 0x0137_3635_3433_3231),
-        ("opened", 0x4645_4443_4241),
+        ("born", 0x4645_4443_4241),
         ("closed", 0x5655_5453_5251),
         ("wear", 0x6463_6261),
     ];

@@ -2,10 +2,11 @@
 
 use forebay_device::Geometry;
 use forebay_segments::{HEADER_BYTES, Shape};
-use forebay_units::{ByteLen, SECTOR_BYTES};
+use forebay_units::{ByteLen, LINE_BYTES, SECTOR_BYTES};
 
 use crate::format::{
-    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN, Superblock,
+    ENTRY_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN,
+    Superblock,
 };
 use crate::place::Place;
 
@@ -112,6 +113,17 @@ impl Layout {
     /// Sectors in a segment.
     pub fn segment_sectors(&self) -> u64 {
         u64::from(self.segment_bytes) / SECTOR_BYTES
+    }
+
+    /// Sectors of data in lines that a segment holds at least, whoever wrote them.
+    pub(crate) fn dense_sectors(&self) -> u64 {
+        let segment = u64::from(self.segment_bytes);
+        let lines = segment / LINE_BYTES;
+        let entries = lines * ENTRY_BYTES_MAX as u64;
+        let header = HEADER_BYTES as u64;
+        let headers = entries.div_ceil(header - 128) * header;
+        let summary = (entries + 128).next_multiple_of(header);
+        (segment - headers - summary) / SECTOR_BYTES
     }
 
     /// The byte of the device at which a segment begins.

@@ -11,7 +11,7 @@ mod scan;
 
 use forebay_placement::WriteClock;
 use forebay_placement::cost::Disk;
-use forebay_placement::placement::Kind;
+use forebay_placement::placement::{self, Kind, Placement};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -25,16 +25,17 @@ use crate::checkpoint::{checkpointer, read_checkpoint};
 use crate::checks::Checks;
 use crate::clean::{cleaner, reaper};
 use crate::error::OpenError;
-use crate::format::{Checkpoint, Entry, SEGMENTS_AT, Superblock, VolumeId};
+use crate::format::{Entry, SEGMENTS_AT, Superblock, VolumeId};
 use crate::geometry::{Layout, Slot};
 use crate::map::{Map, Shape};
 use crate::options::Options;
+use crate::pacing::Pacing;
 use crate::place::Place;
 use crate::space::{Inner, Space, Workers};
 use crate::stats::Stats;
 use crate::streams::{Counts, Resume, Streams};
 use crate::usage::{Segment, SegmentState, Usage};
-use scan::{FoundRecord, scan};
+use scan::{Scan, scan};
 
 /// What recovery found, for reports.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -69,8 +70,23 @@ pub struct Making {
 const AHEAD_BYTES: u64 = 256 << 20;
 /// Segments of the runway that are looked at in any case behind the last that shows something.
 const AHEAD_SEGMENTS: usize = 64;
-/// Streams, until placements say how many they want.
-const STREAMS: Counts = Counts { user: 1, moved: 1 };
+
+/// The policy that a superblock names, and its streams.
+fn placement_of(superblock: &Superblock) -> (Box<dyn Placement>, Counts) {
+    let options = placement::Options {
+        page_sectors: superblock.page_sectors,
+        segment_bytes: superblock.segment_bytes.into(),
+        disk: superblock.disk(),
+        ..placement::Options::default()
+    };
+    let placement = superblock.placement.build(&options);
+    let needs = placement.needs();
+    let counts = Counts {
+        user: needs.user,
+        moved: needs.moved,
+    };
+    (placement, counts)
+}
 
 /// Makes an empty volume on `device`: wipes what other systems would recognise the device by (its first
 /// MiB), and writes a checkpoint of nothing.
@@ -116,9 +132,13 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         clock: WriteClock(0),
     };
     let usage = Usage::new(layout, segments, runway);
-    let streams = Streams::new(layout, STREAMS, usage, resume);
-    let map = Map::new(making.volume, Shape::default());
-    let (inner, _workers) = assemble(rt, device, Options::default(), superblock, streams, map);
+    let (placement, counts) = placement_of(&superblock);
+    let parts = Parts {
+        streams: Streams::new(layout, counts, usage, resume),
+        map: Map::new(making.volume, Shape::default()),
+        placement,
+    };
+    let (inner, _workers) = assemble(rt, device, Options::default(), superblock, parts);
     Ok(inner.checkpoint().await?)
 }
 
@@ -167,12 +187,7 @@ pub async fn open(
             stable: found.stable,
         });
     }
-    let (segments, runway) = take_up(
-        &checkpoint,
-        segments,
-        &found.records,
-        &holding(layout, &meta),
-    );
+    let (segments, runway) = take_up(&found, segments, &holding(layout, &meta));
     let mut usage = Usage::new(layout, segments, runway);
     for (place, sectors) in &meta {
         usage.count(*place, *sectors);
@@ -180,7 +195,7 @@ pub async fn open(
     let resume = Resume {
         volume: superblock.volume,
         epoch: superblock.epoch.next(),
-        next_segment: checkpoint.next_segment.plus(checkpoint.runway.len() as u64),
+        next_segment: checkpoint.next_segment.plus(found.runway.len() as u64),
         next_record: found.last.next(),
         clock: checkpoint.clock,
     };
@@ -190,11 +205,18 @@ pub async fn open(
         checkpoint.root,
         &checkpoint.detached,
     );
-    let streams = Streams::new(layout, STREAMS, usage, resume);
-    let (inner, commit) = assemble(rt.clone(), device, options, superblock, streams, map);
+    let (mut placement, counts) = placement_of(&superblock);
+    placement.restore(&checkpoint.placement);
+    let parts = Parts {
+        streams: Streams::new(layout, counts, usage, resume),
+        map,
+        placement,
+    };
+    let (inner, commit) = assemble(rt.clone(), device, options, superblock, parts);
     *inner.meta.borrow_mut() = meta;
     let entries = apply::apply(&inner, &found.records).await?;
     inner.checkpoint().await?;
+    inner.tell_fill();
     let tasks = vec![
         rt.spawn(checkpointer(Rc::clone(&inner))),
         rt.spawn(cleaner(Rc::clone(&inner))),
@@ -212,44 +234,39 @@ pub async fn open(
     Ok((Space { inner }, workers, recovery))
 }
 
-/// The table as it is after the records behind the checkpoint, and the runway that is left: those of its segments in
-/// which nothing counts.
+/// The table as recovery begins with it, and the runway that is left when all records are applied: those of its
+/// segments in which nothing counts.
 fn take_up(
-    checkpoint: &Checkpoint,
+    scan: &Scan,
     mut segments: Vec<Segment>,
-    records: &[FoundRecord],
     holding: &BTreeSet<Slot>,
 ) -> (Vec<Segment>, VecDeque<Slot>) {
     let mut used = holding.clone();
-    for record in records {
-        let known = &mut segments[record.slot.0 as usize];
-        used.insert(record.slot);
-        if known.seq == record.segment && known.state != SegmentState::Runway {
-            continue;
+    used.extend(scan.records.iter().map(|record| record.slot));
+    // What holds the checkpoint was opened behind its cut, even if a disk that lies has lost the records that say so,
+    // and before the checkpoint counted: what is live in it is counted already.
+    for slot in holding {
+        let known = &mut segments[slot.0 as usize];
+        let record = scan.records.iter().find(|record| record.slot == *slot);
+        if let Some(record) = record.filter(|record| record.segment != known.seq) {
+            *known = Segment {
+                seq: record.segment,
+                wear: known.wear.saturating_add(1),
+                ..*known
+            };
+            if let Some(Entry::Opened { stream, clock }) = record.entries.first() {
+                (known.stream, known.born, known.closed) = (*stream, *clock, *clock);
+            }
         }
-        *known = Segment {
-            state: SegmentState::Open,
-            seq: record.segment,
-            live: 0,
-            wear: known.wear.saturating_add(1),
-            ..*known
-        };
-        if let Some(Entry::Opened { stream, clock }) = record.entries.first() {
-            (known.stream, known.opened, known.closed) = (*stream, *clock, *clock);
-        }
+        known.state = SegmentState::Open;
     }
-    for segment in &mut segments {
-        if segment.state == SegmentState::Open {
-            segment.state = SegmentState::Closed;
-        }
+    let runway = scan.runway.iter().copied();
+    let left: VecDeque<Slot> = runway.filter(|slot| !used.contains(slot)).collect();
+    // Some were put there behind the cut.
+    for slot in &left {
+        segments[slot.0 as usize].state = SegmentState::Runway;
     }
-    // What holds the checkpoint was opened behind its cut, even if a disk that lies has lost the records that say so.
-    for slot in &used {
-        segments[slot.0 as usize].state = SegmentState::Closed;
-    }
-    let left = checkpoint.runway.iter().copied().map(Slot);
-    let left = left.filter(|slot| !used.contains(slot));
-    (segments, left.collect())
+    (segments, left)
 }
 
 /// The segments that a checkpoint lies in.
@@ -259,19 +276,26 @@ fn holding(layout: Layout, meta: &[(Place, u64)]) -> BTreeSet<Slot> {
         .collect()
 }
 
+/// What a volume in use is made of.
+struct Parts {
+    streams: Streams,
+    map: Map,
+    placement: Box<dyn Placement>,
+}
+
 fn assemble(
     rt: Rt,
     device: Rc<dyn Device>,
     options: Options,
     superblock: Superblock,
-    streams: Streams,
-    map: Map,
+    parts: Parts,
 ) -> (Rc<Inner>, CommitWorkers) {
+    let disk = superblock.disk();
     let (commit, workers) = Commit::new(
         rt.clone(),
         Rc::clone(&device),
         options.max_delay,
-        streams,
+        parts.streams,
         (),
     );
     let inner = Rc::new(Inner {
@@ -279,7 +303,10 @@ fn assemble(
         device,
         options,
         commit,
-        map: RefCell::new(map),
+        map: RefCell::new(parts.map),
+        placement: RefCell::new(parts.placement),
+        fill_told: Cell::new(None),
+        pacing: RefCell::new(Pacing::new(&disk)),
         superblock: RefCell::new(superblock),
         checks: RefCell::new(Checks::default()),
         meta: RefCell::new(Vec::new()),
@@ -288,7 +315,7 @@ fn assemble(
         checkpoint_wanted: Cell::new(false),
         checkpoint_asked: Event::new(),
         clean_asked: Event::new(),
-        hopeless: RefCell::default(),
+        may_reuse: Cell::new(false),
         reap_asked: Event::new(),
         entries_since: Cell::new(0),
         stats: RefCell::new(Stats::default()),

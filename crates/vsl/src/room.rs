@@ -4,16 +4,14 @@
 //! cleaner, which makes room, and checkpoints, without which what it made cannot be used. So neither ever
 //! waits for users, and a checkpoint waits for nobody.
 
-use forebay_segments::HEADER_BYTES;
 use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::batch::{Batch, Op};
-use crate::format::{ENTRY_BYTES_MAX, NODE_SECTORS, TABLE_CHUNK_SEGMENTS};
-use crate::geometry::Layout;
+use crate::format::{NODE_SECTORS, TABLE_CHUNK_SEGMENTS};
 use crate::map::Map;
 use crate::prepared::mapped;
 use crate::streams::Streams;
-use crate::usage::RUNWAY_MAX;
+use crate::usage::{RUNWAY_MAX, Usage};
 
 /// One in so many segments is kept free of users' data, so that the cleaner finds segments with little in them.
 const RESERVE_SHARE: u64 = 16;
@@ -29,6 +27,8 @@ pub(crate) struct Room {
     pub(crate) for_checkpoint: usize,
     /// Those and the ones that are kept for the cleaner.
     pub(crate) for_cleaner: usize,
+    /// With fewer segments free than this, room is short.
+    pub(crate) low: usize,
 }
 
 /// Whether a batch can be done.
@@ -40,24 +40,6 @@ pub(crate) enum Verdict {
     Wait { checkpoint: bool },
     /// Not as things are.
     Never { need: u64, have: u64 },
-}
-
-/// What should be done in the background.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Wants {
-    pub(crate) checkpoint: bool,
-    pub(crate) cleaning: bool,
-}
-
-/// Sectors of data in lines that a segment holds at least, whoever wrote them.
-fn dense_sectors(layout: &Layout) -> u64 {
-    let segment = u64::from(layout.segment_bytes);
-    let lines = segment / forebay_units::LINE_BYTES;
-    let entries = lines * ENTRY_BYTES_MAX as u64;
-    let header = HEADER_BYTES as u64;
-    let headers = entries.div_ceil(header - 128) * header;
-    let summary = (entries + 128).next_multiple_of(header);
-    (segment - headers - summary) / SECTOR_BYTES
 }
 
 impl Room {
@@ -77,11 +59,12 @@ impl Room {
         let kept =
             (count / RESERVE_SHARE).max(2 * for_cleaner as u64 + u64::from(streams.counts.all()));
         let for_map = 2 * map.nodes() * NODE_SECTORS;
-        let all = count.saturating_sub(kept) * dense_sectors(&layout);
+        let all = count.saturating_sub(kept) * layout.dense_sectors();
         Room {
             mappable: all.saturating_sub(for_map),
             for_checkpoint,
             for_cleaner,
+            low: for_cleaner + (count as usize / 256).clamp(2, 64),
         }
     }
 
@@ -118,7 +101,9 @@ impl Room {
             };
         }
         if need > 0 && streams.usage.runway() < need + self.for_cleaner {
-            let checkpoint = streams.usage.reclaimable() > 0;
+            let usage = &streams.usage;
+            // If there is something to be cleaned, that makes room as well.
+            let checkpoint = usage.usable() == 0 && usage.waiting() > usage.runway();
             return Verdict::Wait { checkpoint };
         }
         match streams.can_open(need) {
@@ -127,15 +112,13 @@ impl Room {
         }
     }
 
-    /// What should be done in the background, with so many entries behind the newest checkpoint.
-    pub(crate) fn wants(&self, streams: &Streams, map: &Map, entries: u64) -> Wants {
-        let _ = (map, entries);
-        let usage = &streams.usage;
-        let low = 2 * self.for_cleaner + streams.layout.segment_count as usize / 64;
-        Wants {
-            checkpoint: usage.runway() < low && usage.reclaimable() > low / 4,
-            cleaning: usage.unused() < 2 * low,
-        }
+    /// Whether a checkpoint should be made, with so many entries behind the newest and recovery to take up at most
+    /// `entries_max`.
+    pub(crate) fn wants_checkpoint(&self, usage: &Usage, entries: u64, entries_max: u64) -> bool {
+        // Each writes all nodes that changed, so as seldom as room allows.
+        let (reusable, waiting) = (usage.runway() + usage.usable(), usage.waiting());
+        let short = reusable < self.low || waiting > 2 * reusable;
+        entries >= entries_max || waiting > 0 && short
     }
 }
 

@@ -1,20 +1,21 @@
 //! A volume in use: what all its parts share, and what users may ask of it.
 
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, Durability};
+use forebay_placement::placement::{Fact, Placement};
 use forebay_rt::{Event, RangeLock, Rt, Task};
 use forebay_segments::{Commit, CommitWorkers, Composer as _, LogError, LogStats};
-use forebay_units::{SECTOR_BYTES, Sector, SegmentSeq};
+use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::checks::Checks;
 use crate::error::SpaceError;
 use crate::format::{NODE_BYTES, Superblock};
 use crate::map::{Map, Need, Pins};
 use crate::options::Options;
+use crate::pacing::Pacing;
 use crate::place::Place;
 use crate::prepared::prepare_to_unmap;
 use crate::room::Room;
@@ -27,6 +28,10 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) commit: Rc<Commit<Streams>>,
     pub(crate) map: RefCell<Map>,
+    pub(crate) placement: RefCell<Box<dyn Placement>>,
+    /// How many sectors were mapped when the placement was last told.
+    pub(crate) fill_told: Cell<Option<u64>>,
+    pub(crate) pacing: RefCell<Pacing>,
     pub(crate) superblock: RefCell<Superblock>,
     pub(crate) checks: RefCell<Checks>,
     /// What the newest checkpoint wrote beside nodes: it is live until the next counts.
@@ -40,8 +45,9 @@ pub(crate) struct Inner {
     pub(crate) checkpoint_asked: Event,
     /// Somebody waits for room, or there is less of it than there should be.
     pub(crate) clean_asked: Event,
-    /// Segments that could not be emptied: something in them cannot be read.
-    pub(crate) hopeless: RefCell<BTreeSet<SegmentSeq>>,
+    /// Segments in which nothing is live may be used again: a checkpoint counts that was made since the volume
+    /// was taken up.
+    pub(crate) may_reuse: Cell<bool>,
     /// Something was detached from the map, to be looked at.
     pub(crate) reap_asked: Event,
     /// Records that the newest checkpoint does not cover.
@@ -95,6 +101,17 @@ impl Space {
     /// What was written to the medium so far.
     pub fn log_stats(&self) -> LogStats {
         self.inner.commit.stats()
+    }
+
+    /// What the placement says of itself.
+    pub fn facts(&self) -> Vec<Fact> {
+        self.inner.placement.borrow().describe()
+    }
+
+    /// How many segments that are full are utilised to how many tenths: the first of less than one, the eleventh
+    /// of all.
+    pub fn histogram(&self) -> [u32; 11] {
+        self.inner.commit.composer().usage.histogram()
     }
 
     /// What was done so far, and for what.

@@ -11,13 +11,13 @@
 //! - A batch is composed in one go, so nothing comes between its records.
 //! - Only users' records are open between two calls from outside.
 
-use forebay_placement::WriteClock;
+use forebay_placement::{WriteClock, placement};
 use std::collections::BTreeMap;
 
 use forebay_segments::{Builder, Closing, Composer, Entry as _, Flight, Sealing, VolumeId};
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
-use crate::format::{ENTRY_BYTES_MAX, Entry, Stream, Volume};
+use crate::format::{ENTRY_BYTES_MAX, Entry, MetaKind, Stream, Volume, encode_runway};
 use crate::geometry::{Layout, Slot};
 use crate::place::Place;
 use crate::usage::Usage;
@@ -34,6 +34,18 @@ const FLUSH_AFTER_SEGMENTS: usize = 8;
 struct Open {
     builder: Builder<Volume>,
     slot: Slot,
+    /// Sectors of moved data in it, and the sum of when they were born.
+    moved: u64,
+    births: u128,
+}
+
+impl Open {
+    /// Moved data was appended. Says when what is moved here was born, on average.
+    fn add_birth(&mut self, sectors: u64, born: WriteClock) -> WriteClock {
+        self.moved += sectors;
+        self.births += u128::from(born.0) * u128::from(sectors);
+        WriteClock((self.births / u128::from(self.moved)) as u64)
+    }
 }
 
 /// Which streams there are.
@@ -49,6 +61,14 @@ impl Counts {
     /// The stream that checkpoints write to, behind all others.
     pub(crate) fn meta(self) -> Stream {
         Stream(self.user + self.moved)
+    }
+
+    /// What placements call a stream. What checkpoints write, they know nothing of.
+    pub(crate) fn named(self, stream: Stream) -> placement::Stream {
+        match stream.0.checked_sub(self.user) {
+            None => placement::Stream::User(stream.0),
+            Some(moved) => placement::Stream::Moved(moved),
+        }
     }
 
     /// All streams.
@@ -177,6 +197,10 @@ impl Streams {
         let open = self.open[usize::from(stream.0)]
             .as_mut()
             .expect("made room");
+        if let Entry::Moved { sectors, born, .. } = entry {
+            let born = open.add_birth(sectors.into(), born);
+            self.usage.set_born(open.slot, born);
+        }
         let offset = open.builder.push(entry, len);
         let ram = self.flight.segment_mut(open.builder.seq());
         ram.unfrozen(offset..offset + len).copy_from_slice(data);
@@ -215,7 +239,12 @@ impl Streams {
         self.flight.begin_segment(seq);
         self.slots.insert(seq, slot);
         let builder = Builder::new(seq, self.layout.shape());
-        self.open[usize::from(stream.0)] = Some(Open { builder, slot });
+        self.open[usize::from(stream.0)] = Some(Open {
+            builder,
+            slot,
+            moved: 0,
+            births: 0,
+        });
         self.open_record(stream);
         let clock = self.clock;
         let open = self.open[usize::from(stream.0)].as_mut().expect("opened");
@@ -299,6 +328,35 @@ impl Streams {
         for n in self.counts.user..self.counts.all() {
             self.compose_inside(n.into());
         }
+    }
+
+    /// Composes all that is open. Says the newest record.
+    pub(crate) fn end_all(&mut self) -> RecordSeq {
+        self.end_round();
+        self.end_inside();
+        self.last_record()
+    }
+
+    /// Puts free segments on the runway, if there is room to say so.
+    pub(crate) fn extend_runway(&mut self, most: usize) {
+        let (meta, bytes) = (self.counts.meta(), (most as u64 + 1) * 4);
+        let fits = self.fits(meta, bytes.next_multiple_of(SECTOR_BYTES)) || self.can_open(1);
+        if !fits || self.usage.free() == 0 {
+            return;
+        }
+        let slots = self.usage.take_free(most);
+        let numbers: Vec<u32> = slots.iter().map(|slot| slot.0).collect();
+        let bytes = encode_runway(&numbers);
+        let entry = Entry::Meta {
+            kind: MetaKind::Runway,
+            index: 0,
+            sectors: (bytes.len() as u64 / SECTOR_BYTES) as u16,
+            crc: crc32c::crc32c(&bytes),
+        };
+        self.append(meta, entry, &bytes);
+        // Before anything that is written to them.
+        self.end_inside();
+        self.usage.extend(slots);
     }
 
     /// Ends the segment that is open in a stream with its summary.

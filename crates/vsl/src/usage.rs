@@ -2,16 +2,19 @@
 //!
 //! Invariants:
 //! - A segment is opened only from the front of the *runway*: the list of free segments, in order, that the
-//!   checkpoint names to which both superblocks lead. So recovery knows where to look for what was
-//!   written since, and nothing that it may need is ever overwritten.
-//! - Only what was free at a checkpoint's cut is put behind that checkpoint's runway, and may be opened once
-//!   both superblocks lead to it.
+//!   newest checkpoint names and records behind its cut go on with. So recovery knows where to look for what
+//!   was written since.
+//! - Nothing that recovery may need is overwritten. A segment that something was written to since the newest
+//!   checkpoint's cut holds records that are to be applied, so it waits for the next checkpoint. Another one
+//!   in which nothing is live may be put on the runway as soon as what superseded its data is durable: it is
+//!   *settling* until then.
 //! - `live` counts the sectors of a segment that the map, or the newest checkpoint, points at.
 
 use forebay_placement::WriteClock;
+use forebay_placement::victim::{Closed, Selection, Victim, Victims};
 use std::collections::{BTreeSet, VecDeque};
 
-use forebay_units::SegmentSeq;
+use forebay_units::{RecordSeq, SegmentSeq};
 
 use crate::format::Stream;
 use crate::geometry::{Layout, Slot};
@@ -19,6 +22,11 @@ use crate::place::Place;
 
 /// The most segments that a runway names.
 pub(crate) const RUNWAY_MAX: usize = 4096;
+
+/// What passes for live in a segment whose counts are not trusted.
+pub(crate) const DOUBTFUL: u32 = u32::MAX / 2;
+/// A segment is not cleaned for less than this part of it.
+const LEAST_GAIN_PART: u32 = 32;
 
 /// What a segment is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,8 +52,8 @@ pub(crate) struct Segment {
     pub(crate) live: u32,
     /// Its number in the order in which segments were opened.
     pub(crate) seq: SegmentSeq,
-    /// When it was opened.
-    pub(crate) opened: WriteClock,
+    /// When its data was written by users: on average where it was moved, or else when the segment was opened.
+    pub(crate) born: WriteClock,
     /// When it was closed.
     pub(crate) closed: WriteClock,
     /// How often it was opened.
@@ -59,10 +67,34 @@ impl Segment {
         stream: Stream(0),
         live: 0,
         seq: SegmentSeq(0),
-        opened: WriteClock(0),
+        born: WriteClock(0),
         closed: WriteClock(0),
         wear: 0,
     };
+}
+
+/// What was on the medium when the newest checkpoint was cut.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Frontier {
+    /// Segments from this one on were opened since.
+    pub(crate) next: SegmentSeq,
+    /// Those that were open then.
+    pub(crate) open: BTreeSet<SegmentSeq>,
+}
+
+impl Frontier {
+    /// Everything is to be kept: while a volume is being taken up.
+    pub(crate) fn before_all() -> Frontier {
+        Frontier {
+            next: SegmentSeq(0),
+            open: BTreeSet::new(),
+        }
+    }
+
+    /// True if no record behind the cut lies in this segment.
+    fn is_past(&self, segment: SegmentSeq) -> bool {
+        segment < self.next && !self.open.contains(&segment)
+    }
 }
 
 /// The table of segments.
@@ -71,13 +103,22 @@ pub(crate) struct Usage {
     segments: Vec<Segment>,
     /// Readers of each segment.
     pins: Vec<u32>,
-    /// Free segments that are not in the runway, least worn first.
+    /// Free segments that may be put on the runway at once, least worn first.
     free: BTreeSet<(u32, Slot)>,
     runway: VecDeque<Slot>,
     /// Closed segments in which nothing is live.
     empty: BTreeSet<Slot>,
+    /// Those of them that are free once this record is durable.
+    settling: VecDeque<(RecordSeq, Vec<Slot>)>,
+    settling_len: usize,
+    frontier: Frontier,
+    /// Closed segments in which something is live, that may be cleaned.
+    victims: Victims,
+    /// Closed segments that are being cleaned, or were since the newest checkpoint.
+    aside: BTreeSet<Slot>,
+    /// Of those, the ones in which something cannot be read.
+    hopeless: BTreeSet<Slot>,
     live: u64,
-    closed: u32,
 }
 
 impl Usage {
@@ -90,26 +131,50 @@ impl Usage {
             free: BTreeSet::new(),
             runway,
             empty: BTreeSet::new(),
+            settling: VecDeque::new(),
+            settling_len: 0,
+            frontier: Frontier::before_all(),
+            victims: Victims::new(),
+            aside: BTreeSet::new(),
+            hopeless: BTreeSet::new(),
             live: 0,
-            closed: 0,
         };
-        for (n, segment) in usage.segments.iter().enumerate() {
-            let slot = Slot(n as u32);
+        for n in 0..usage.segments.len() {
+            let (segment, slot) = (usage.segments[n], Slot(n as u32));
             usage.live += u64::from(segment.live);
             match segment.state {
                 SegmentState::Free => {
                     usage.free.insert((segment.wear, slot));
                 }
-                SegmentState::Closed => {
-                    usage.closed += 1;
-                    if segment.live == 0 {
-                        usage.empty.insert(slot);
-                    }
-                }
+                SegmentState::Closed => usage.sort_closed(slot),
                 SegmentState::Open | SegmentState::Runway => {}
             }
         }
         usage
+    }
+
+    /// Puts a closed segment where it belongs by what is live in it.
+    fn sort_closed(&mut self, slot: Slot) {
+        let segment = self.segments[slot.0 as usize];
+        if segment.live == 0 {
+            self.victims.remove(slot.0);
+            self.empty.insert(slot);
+            return;
+        }
+        self.empty.remove(&slot);
+        if self.aside.contains(&slot) {
+            return;
+        }
+        let capacity = self.layout.dense_sectors() as u32;
+        let (live, closed) = (segment.live, segment.closed);
+        self.victims.add(
+            slot.0,
+            Closed {
+                capacity,
+                live,
+                closed,
+            },
+        );
     }
 
     /// What is known of a segment.
@@ -143,12 +208,18 @@ impl Usage {
 
     /// Segments in which nothing is live, in the runway and beyond it, but for those being filled.
     pub(crate) fn unused(&self) -> usize {
-        self.runway.len() + self.free.len() + self.empty.len()
+        self.runway.len() + self.free.len() + self.empty.len() + self.settling_len
     }
 
-    /// Segments that a checkpoint would add to the runway.
-    pub(crate) fn reclaimable(&self) -> usize {
-        self.free.len() + self.empty.len()
+    /// Segments in which nothing is live and that only the next checkpoint lets be used again.
+    pub(crate) fn waiting(&self) -> usize {
+        let past = |slot: &&Slot| self.frontier.is_past(self.get(**slot).seq);
+        self.empty.iter().filter(|slot| !past(slot)).count()
+    }
+
+    /// Segments that can be put on the runway without another checkpoint, now or soon.
+    pub(crate) fn usable(&self) -> usize {
+        self.free.len() + self.empty.len() - self.waiting() + self.settling_len
     }
 
     /// True if the next `count` segments of the runway are there, and nobody reads what they hold.
@@ -171,11 +242,40 @@ impl Usage {
             stream,
             live: 0,
             seq,
-            opened: now,
+            born: now,
             closed: now,
             wear: segment.wear.saturating_add(1),
         };
+        self.hopeless.remove(&slot);
+        self.aside.remove(&slot);
         slot
+    }
+
+    /// Recovery has come to the first record of a segment that was opened behind the cut.
+    pub(crate) fn reopen(&mut self, slot: Slot, stream: Stream, seq: SegmentSeq, now: WriteClock) {
+        if self.get(slot).live > 0 {
+            // After a crash of a disk that does not do what it is told.
+            tracing::error!(?slot, "a segment was used again in which something is live");
+            self.live -= u64::from(self.get(slot).live);
+        }
+        self.victims.remove(slot.0);
+        self.empty.remove(&slot);
+        let wear = self.get(slot).wear;
+        self.free.remove(&(wear, slot));
+        *self.at(slot) = Segment {
+            state: SegmentState::Open,
+            stream,
+            live: 0,
+            seq,
+            born: now,
+            closed: now,
+            wear: wear.saturating_add(1),
+        };
+    }
+
+    /// What is appended now was written by users then, on average, as far as the segment is filled.
+    pub(crate) fn set_born(&mut self, slot: Slot, born: WriteClock) {
+        self.at(slot).born = born;
     }
 
     /// The segment takes no more.
@@ -184,9 +284,15 @@ impl Usage {
         debug_assert_eq!(segment.state, SegmentState::Open);
         segment.state = SegmentState::Closed;
         segment.closed = now;
-        self.closed += 1;
-        if self.get(slot).live == 0 {
-            self.empty.insert(slot);
+        self.sort_closed(slot);
+    }
+
+    /// No segment takes any more.
+    pub(crate) fn close_all(&mut self) {
+        for n in 0..self.segments.len() {
+            if self.segments[n].state == SegmentState::Open {
+                self.close(Slot(n as u32), self.segments[n].closed);
+            }
         }
     }
 
@@ -198,7 +304,7 @@ impl Usage {
         let closed = segment.state == SegmentState::Closed;
         self.live += sectors;
         if closed {
-            self.empty.remove(&slot);
+            self.sort_closed(slot);
         }
     }
 
@@ -209,42 +315,135 @@ impl Usage {
         let slot = self.layout.slot_of(place);
         let segment = self.at(slot);
         let Some(left) = segment.live.checked_sub(sectors as u32) else {
-            let doubtful = std::mem::replace(&mut segment.live, u32::MAX / 2);
+            let doubtful = std::mem::replace(&mut segment.live, DOUBTFUL);
             tracing::error!(?slot, "more is given up in a segment than was counted");
-            self.live += u64::from(u32::MAX / 2 - doubtful);
+            self.live += u64::from(DOUBTFUL - doubtful);
+            self.victims.remove(slot.0);
             return;
         };
         segment.live = left;
-        let empty = segment.live == 0 && segment.state == SegmentState::Closed;
+        let closed = segment.state == SegmentState::Closed;
         self.live -= sectors;
-        if empty {
-            self.empty.insert(slot);
+        match closed && left == 0 {
+            true => self.sort_closed(slot),
+            false => self.victims.changed(slot.0, left),
         }
     }
 
-    /// What may follow the runway once a checkpoint that is cut now counts: what is free at this moment, least
-    /// worn first, at most `most` of them. They are not in the runway yet.
-    pub(crate) fn extension(&mut self, most: usize) -> Vec<Slot> {
-        for slot in std::mem::take(&mut self.empty) {
-            let segment = self.at(slot);
-            segment.state = SegmentState::Free;
-            let wear = segment.wear;
-            self.closed -= 1;
-            self.free.insert((wear, slot));
+    /// Segments to clean, best first, until they gain `wanted` sectors or there are `most` of them. None that
+    /// would gain next to nothing.
+    pub(crate) fn choose(
+        &self,
+        selection: Selection,
+        now: WriteClock,
+        wanted: u64,
+        most: usize,
+    ) -> Vec<Victim> {
+        let worth = self.layout.dense_sectors() as u32 / LEAST_GAIN_PART;
+        let mut chosen = self.victims.choose(selection, now, wanted, most);
+        chosen.retain(|victim| victim.gain >= worth);
+        chosen
+    }
+
+    /// A segment is being cleaned. It is not chosen again before the next checkpoint counts.
+    pub(crate) fn set_aside(&mut self, slot: Slot) {
+        self.victims.remove(slot.0);
+        self.aside.insert(slot);
+    }
+
+    /// Something in a segment cannot be read, so it cannot be emptied. It is not tried again before the volume is
+    /// taken up anew.
+    pub(crate) fn give_up(&mut self, slot: Slot) {
+        self.hopeless.insert(slot);
+    }
+
+    /// Sectors that cleaning all segments would gain.
+    pub(crate) fn gain(&self) -> u64 {
+        self.victims.reclaimable()
+    }
+
+    /// How many closed segments are utilised to how many tenths.
+    pub(crate) fn histogram(&self) -> [u32; 11] {
+        self.victims.histogram()
+    }
+
+    /// Has those of the empty segments settle that need no checkpoint, until this record is durable. Says whether
+    /// there were any.
+    pub(crate) fn settle(&mut self, until: RecordSeq) -> bool {
+        let past = |slot: &Slot| self.frontier.is_past(self.segments[slot.0 as usize].seq);
+        let settling: Vec<Slot> = self.empty.iter().copied().filter(past).collect();
+        if settling.is_empty() {
+            return false;
         }
-        let mut extension = Vec::new();
-        while extension.len() < most
+        for slot in &settling {
+            self.empty.remove(slot);
+        }
+        self.settling_len += settling.len();
+        self.settling.push_back((until, settling));
+        true
+    }
+
+    /// True if an empty segment may settle.
+    pub(crate) fn can_settle(&self) -> bool {
+        let past = |slot: &Slot| self.frontier.is_past(self.segments[slot.0 as usize].seq);
+        self.empty.iter().any(past)
+    }
+
+    /// The record that the first of those that are settling wait for.
+    pub(crate) fn settles_with(&self) -> Option<RecordSeq> {
+        self.settling.front().map(|(until, _)| *until)
+    }
+
+    /// Every record up to this one is durable: what has settled is free.
+    pub(crate) fn settled(&mut self, stable: RecordSeq) {
+        while let Some((until, _)) = self.settling.front()
+            && *until <= stable
+        {
+            let (_, slots) = self.settling.pop_front().expect("looked at");
+            self.settling_len -= slots.len();
+            for slot in slots {
+                self.aside.remove(&slot);
+                let segment = self.at(slot);
+                debug_assert_eq!(segment.live, 0);
+                segment.state = SegmentState::Free;
+                let wear = segment.wear;
+                self.free.insert((wear, slot));
+            }
+        }
+    }
+
+    /// Takes at most `most` free segments to be put on the runway, least worn first.
+    pub(crate) fn take_free(&mut self, most: usize) -> Vec<Slot> {
+        let mut taken = Vec::new();
+        while taken.len() < most
             && let Some((_, slot)) = self.free.pop_first()
         {
             self.at(slot).state = SegmentState::Runway;
-            extension.push(slot);
+            taken.push(slot);
         }
-        extension
+        taken
     }
 
-    /// The checkpoint that names these behind the runway counts.
-    pub(crate) fn extend(&mut self, extension: Vec<Slot>) {
-        self.runway.extend(extension);
+    /// Free segments that are not on the runway.
+    pub(crate) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// These are opened next, behind what is on the runway.
+    pub(crate) fn extend(&mut self, slots: Vec<Slot>) {
+        self.runway.extend(slots);
+    }
+
+    /// The checkpoint that was cut then counts.
+    pub(crate) fn pass(&mut self, frontier: Frontier) {
+        self.frontier = frontier;
+        for slot in std::mem::take(&mut self.aside) {
+            if self.hopeless.contains(&slot) {
+                self.aside.insert(slot);
+            } else if self.get(slot).state == SegmentState::Closed && self.get(slot).live > 0 {
+                self.sort_closed(slot);
+            }
+        }
     }
 
     /// Keeps a segment from being opened while it is read.

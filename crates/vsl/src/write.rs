@@ -1,7 +1,9 @@
 //! Doing a batch: waiting for room, then all of it in one go.
 
 use forebay_placement::WriteClock;
+use forebay_placement::placement::{Fill, Overwritten, Placement, UserPlace, UserWrite};
 use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_device::{Buf, Durability};
 use forebay_segments::Composer as _;
@@ -58,36 +60,64 @@ impl Inner {
     }
 
     /// Waits until there is room for a batch. In a line: who came first goes first.
-    async fn admit(&self, batch: &Batch, ranges: &[(Sector, u64)]) -> Result<(), SpaceError> {
-        if !self.admission.is_claimed(&(0..1)) && self.has_room(batch, ranges)? {
+    async fn admit(
+        self: &Rc<Self>,
+        batch: &Batch,
+        ranges: &[(Sector, u64)],
+    ) -> Result<(), SpaceError> {
+        let sectors = batch.bytes() / SECTOR_BYTES;
+        let free = !self.admission.is_claimed(&(0..1));
+        if free && self.has_room(batch, ranges)? && self.pace(sectors).is_none() {
             return Ok(());
         }
         let _turn = self.admission.lock(0..1).await;
         loop {
             let progress = self.commit.progress();
-            if self.has_room(batch, ranges)? {
+            let wait = match self.has_room(batch, ranges)? {
+                true => self.pace(sectors),
+                false => {
+                    let _pressing = Pressing::new(self);
+                    progress.await;
+                    continue;
+                }
+            };
+            let Some(wait) = wait else {
                 return Ok(());
-            }
-            self.clean_asked.notify_all();
-            progress.await;
+            };
+            // How long it takes changes with what the cleaner does.
+            let _ = self.rt.timeout(wait, progress).await;
         }
+    }
+
+    /// How long a batch of so many sectors has to wait, so that room is used up smoothly.
+    fn pace(&self, sectors: u64) -> Option<Duration> {
+        let (streams, map) = (self.commit.composer(), self.map.borrow());
+        let mut pacing = self.pacing.borrow_mut();
+        pacing.pace(&streams, &map, self.rt.now(), sectors)
     }
 
     /// Whether a batch can be done now.
     ///
     /// # Errors
     /// If it never can be, as things are, or the volume has failed.
-    fn has_room(&self, batch: &Batch, ranges: &[(Sector, u64)]) -> Result<bool, SpaceError> {
+    fn has_room(
+        self: &Rc<Self>,
+        batch: &Batch,
+        ranges: &[(Sector, u64)],
+    ) -> Result<bool, SpaceError> {
         if let Some(failure) = self.commit.failure() {
             return Err(failure.into());
         }
         let streams = self.commit.composer();
         let map = self.map.borrow();
         let room = Room::of(&streams, &map);
-        match room.verdict(&streams, &map, batch, ranges) {
+        let verdict = room.verdict(&streams, &map, batch, ranges);
+        let need = streams.segments_needed(batch.bytes(), batch.entries()) + room.for_cleaner;
+        drop((streams, map));
+        match verdict {
             Verdict::Now => Ok(true),
             Verdict::Wait { checkpoint } => {
-                drop((streams, map));
+                self.replenish(need);
                 if checkpoint {
                     self.ask_for_checkpoint();
                 }
@@ -101,11 +131,14 @@ impl Inner {
     fn do_all(&self, batch: &Batch) -> forebay_units::RecordSeq {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
+        let placement = &mut self.placement.borrow_mut();
         let mut doing = Doing {
             streams: &mut streams,
             map: &mut map,
             gone: Vec::new(),
             huge: self.options.huge_trim,
+            placement: &mut ***placement,
+            nanos: self.rt.now().as_nanos(),
         };
         for op in batch.ops() {
             match op {
@@ -126,22 +159,55 @@ impl Inner {
 
     /// Has the cleaner and checkpoints look whether there is something to do.
     fn after_batch(self: &Rc<Self>) {
-        let wants = {
+        let wants_checkpoint = {
             let (streams, map) = (self.commit.composer(), self.map.borrow());
-            Room::of(&streams, &map).wants(&streams, &map, self.entries_since.get())
+            let room = Room::of(&streams, &map);
+            let (entries, most) = (self.entries_since.get(), self.options.recovery_entries);
+            room.wants_checkpoint(&streams.usage, entries, most)
         };
-        if wants.checkpoint {
+        if wants_checkpoint {
             self.ask_for_checkpoint();
         }
-        if wants.cleaning {
-            self.clean_asked.notify_all();
-        }
+        self.replenish(0);
+        self.tell_fill();
+        self.clean_asked.notify_all();
         if self.map.borrow().detached() > 0 {
             self.reap_asked.notify_all();
         }
         self.map
             .borrow_mut()
             .shrink(self.options.map_bytes as usize);
+    }
+}
+
+impl Inner {
+    /// Tells the placement how full the medium is, if that has changed by much.
+    pub(crate) fn tell_fill(&self) {
+        let (streams, map) = (self.commit.composer(), self.map.borrow());
+        let (live, told) = (map.mapped_sectors(), self.fill_told.get());
+        let capacity = Room::of(&streams, &map).mappable.max(1);
+        if told.is_some_and(|told| live.abs_diff(told) < capacity / 100) {
+            return;
+        }
+        self.fill_told.set(Some(live));
+        self.placement.borrow_mut().filled(Fill { live, capacity });
+    }
+}
+
+/// Somebody waits for room, as long as this is there.
+struct Pressing<'a>(&'a Rc<Inner>);
+
+impl Pressing<'_> {
+    fn new(inner: &Rc<Inner>) -> Pressing<'_> {
+        inner.pacing.borrow_mut().presses(true);
+        inner.clean_asked.notify_all();
+        Pressing(inner)
+    }
+}
+
+impl Drop for Pressing<'_> {
+    fn drop(&mut self) {
+        self.0.pacing.borrow_mut().presses(false);
     }
 }
 
@@ -152,6 +218,9 @@ struct Doing<'a> {
     gone: Vec<Replaced>,
     /// Trims from this length on do not look at all that was mapped there.
     huge: u64,
+    placement: &'a mut dyn Placement,
+    /// The wall clock, for placements that go by it.
+    nanos: u64,
 }
 
 /// Pieces that lie side by side, in the space and on the medium.
@@ -164,20 +233,47 @@ struct Run {
 }
 
 impl Doing<'_> {
-    /// The stream that a user's write goes to.
-    fn stream_for(&mut self, sector: Sector, sectors: u64) -> Stream {
-        let _ = (sector, sectors);
-        Stream(0)
+    /// The stream that a user's write goes to, and how much of it.
+    fn stream_for(&mut self, at: Sector, sectors: u64) -> (Stream, u64) {
+        let user = self.streams.counts.user;
+        let write = UserWrite {
+            at,
+            sectors: u32::try_from(sectors).unwrap_or(u32::MAX),
+            now: self.streams.clock,
+            nanos: self.nanos,
+            overwrites: if user > 1 { self.overwritten(at) } else { None },
+        };
+        let placed = self.placement.place_user(&write);
+        let (UserPlace::Append(n) | UserPlace::InPlace(n)) = placed.place;
+        let sectors = u64::from(placed.sectors).clamp(1, sectors);
+        (Stream(n.min(user - 1)), sectors)
+    }
+
+    /// What lies at a sector now.
+    fn overwritten(&self, at: Sector) -> Option<Overwritten> {
+        let mapped = mapped(self.map, at, 1);
+        let slot = self.streams.layout.slot_of(mapped.first()?.place);
+        let segment = self.streams.usage.get(slot);
+        Some(Overwritten {
+            born: segment.born,
+            stream: self.streams.counts.named(segment.stream),
+        })
     }
 
     fn write(&mut self, sector: Sector, data: &Buf) {
         let (mut at, mut rest) = (sector, &data[..]);
         let mut run: Option<Run> = None;
+        let (mut stream, mut placed) = (Stream(0), 0);
         while !rest.is_empty() {
+            let left = rest.len() as u64 / SECTOR_BYTES;
+            if placed == 0 {
+                (stream, placed) = self.stream_for(at, left);
+                self.streams.clock = WriteClock(self.streams.clock.0 + placed);
+            }
             let in_line = LINE_SECTORS - u64::from(at.in_line());
-            let sectors = in_line.min(rest.len() as u64 / SECTOR_BYTES);
+            let sectors = in_line.min(placed);
+            placed -= sectors;
             let (piece, more) = rest.split_at((sectors * SECTOR_BYTES) as usize);
-            let stream = self.stream_for(at, sectors);
             if self.streams.counts.user > 1 && self.is_open_elsewhere(at, sectors, stream) {
                 self.streams.end_round();
             }
@@ -206,8 +302,6 @@ impl Doing<'_> {
             (at, rest) = (at.plus(sectors), more);
         }
         run.into_iter().for_each(|run| self.map_to(run));
-        let written = data.len() as u64 / SECTOR_BYTES;
-        self.streams.clock = WriteClock(self.streams.clock.0 + written);
     }
 
     fn map_to(&mut self, run: Run) {

@@ -8,7 +8,7 @@ use forebay_sim::plan::{After, Conditions, Looks, coin, regions};
 use forebay_sim::role::Each;
 use forebay_sim::workload::{Bounds, Script, journal, mix as mixes};
 
-use super::settings::{Kind, Role, Space};
+use super::settings::{Kind, Placing, Role, Space};
 
 /// A world of the virtual storage layer.
 pub(super) type Plan = forebay_sim::plan::Plan<Space>;
@@ -45,6 +45,11 @@ pub(super) fn of_seed(seed: u64) -> Plan {
             recovery_entries: 8 << rng.below(12),
             huge_trim: rng.pick(&[8, 100, 1 << 17]),
             flood,
+            placement: if rng.coin() {
+                Placing::Lfs
+            } else {
+                rng.pick(&Placing::ALL)
+            },
         },
         block,
         len,

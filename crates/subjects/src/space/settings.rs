@@ -4,6 +4,7 @@ use std::fmt::{Display, Formatter};
 use std::time::Duration;
 
 use forebay_sim::plan::Settings;
+pub(super) use forebay_vsl::Kind as Placing;
 
 /// There is one disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +55,8 @@ pub struct Space {
     pub huge_trim: u64,
     /// Much is written at once.
     pub flood: bool,
+    /// How data is placed.
+    pub placement: forebay_vsl::Kind,
 }
 
 impl Space {
@@ -66,6 +69,7 @@ impl Space {
             recovery_entries: 1 << 20,
             huge_trim: 1 << 17,
             flood: false,
+            placement: Placing::Lfs,
         }
     }
 }
@@ -78,7 +82,7 @@ impl Settings for Space {
     }
 
     fn show(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        write!(f, "delay {:?}", self.max_delay)?;
+        write!(f, "{}, delay {:?}", self.placement, self.max_delay)?;
         write!(f, ", a checkpoint after {} entries", self.recovery_entries)?;
         if let Some(bytes) = self.map_bytes {
             write!(f, ", {bytes} bytes of memory for the map")?;
@@ -97,6 +101,7 @@ impl Settings for Space {
     fn plainer() -> &'static [fn(&mut Space)] {
         &[
             |space| space.map_bytes = None,
+            |space| space.placement = Placing::Lfs,
             |space| space.recovery_entries = 1 << 20,
         ]
     }

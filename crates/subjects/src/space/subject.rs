@@ -68,11 +68,11 @@ impl Subject for Space {
     }
 
     fn fresh(plan: &Plan) -> Medium {
-        kept(plan.len, plan.block)
+        kept(plan.len, plan.block, plan.volume.placement)
     }
 
     fn renewed(plan: &Plan, seen: &[u8]) -> Medium {
-        holding(seen, plan.block)
+        holding(seen, plan.block, plan.volume.placement)
     }
 
     fn attach(&self, machine: &Machine<Role>, why: Attach) -> Attaching<Space> {

@@ -15,8 +15,19 @@ use forebay_vsl::{Kind, Layout, Linear, Making, OpenError, Options, Recovery, Vo
 
 use super::settings::Role;
 
-/// Bytes of the disk: the fewest segments of the smallest length.
-const MEDIUM_BYTES: u64 = (1 << 20) + 32 * (128 << 10);
+/// Bytes of a segment: the smallest.
+const SEGMENT_BYTES: u64 = 128 << 10;
+
+/// Bytes of the disk: the fewest segments, or enough for more streams.
+fn medium_bytes(placement: Kind) -> u64 {
+    let segments = match placement {
+        Kind::Lfs | Kind::Overwrite => 32,
+        Kind::Wolf | Kind::HyLog => 40,
+        Kind::SepBit | Kind::HyLogSepBit => 64,
+    };
+    (1 << 20) + segments * SEGMENT_BYTES
+}
+
 /// The volume every world has.
 const VOLUME: VolumeId = VolumeId([9; 16]);
 
@@ -85,18 +96,18 @@ pub(super) fn attaching(
 ///
 /// # Panics
 /// If no volume can be made there.
-pub(super) fn holding(holds: &[u8], block: u32) -> Medium {
+pub(super) fn holding(holds: &[u8], block: u32, placement: Kind) -> Medium {
     let clock = Rc::new(VirtualTime::new());
     let blocks = Each::of(|_| block);
-    let empty = Each::of(|_| Image::new(MEDIUM_BYTES));
+    let empty = Each::of(|_| Image::new(medium_bytes(placement)));
     let machine = Machine::new(0, None, &empty, &blocks, clock);
     let disk: Rc<dyn Device> = Rc::clone(&machine.disks[Role::Medium]) as Rc<dyn Device>;
-    let layout = Layout::for_device(&disk.geometry(), Some(ByteLen::kib(128)));
+    let layout = Layout::for_device(&disk.geometry(), Some(ByteLen(SEGMENT_BYTES)));
     let making = Making {
         volume: VOLUME,
         layout: layout.expect("it is large enough"),
         space_sectors: holds.len() as u64 / SECTOR_BYTES,
-        placement: Kind::Lfs,
+        placement,
         page_sectors: 16,
         disk: None,
     };
@@ -117,20 +128,23 @@ pub(super) fn holding(holds: &[u8], block: u32) -> Medium {
     machine.cut(Coin::Keep)
 }
 
+/// What a fresh disk is made for: the volume's length, the disk's blocks, the placement.
+type Fresh = (u64, u32, Kind);
+
 thread_local! {
     /// Fresh disks: made once, shared by all worlds of a thread.
-    static FRESH: RefCell<Vec<((u64, u32), Medium)>> = const { RefCell::new(Vec::new()) };
+    static FRESH: RefCell<Vec<(Fresh, Medium)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A disk with a volume that holds what every volume holds before, made once on a thread.
-pub(super) fn kept(len: u64, block: u32) -> Medium {
-    let key = (len, block);
+pub(super) fn kept(len: u64, block: u32, placement: Kind) -> Medium {
+    let key = (len, block, placement);
     let known = FRESH.with_borrow(|all| {
         let known = all.iter().find(|(known, _)| *known == key);
         known.map(|(_, medium)| medium.clone())
     });
     known.unwrap_or_else(|| {
-        let medium = holding(&stamp(BEFORE, 0, len), block);
+        let medium = holding(&stamp(BEFORE, 0, len), block, placement);
         FRESH.with_borrow_mut(|all| all.push((key, medium.clone())));
         medium
     })

@@ -6,7 +6,7 @@
 
 use forebay_placement::WriteClock;
 use forebay_segments::format::envelope::{HEADER_BYTES, Reader};
-use forebay_units::{RecordSeq, SegmentSeq};
+use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use super::entry::Stream;
 use super::root::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
@@ -91,7 +91,7 @@ impl TableChunk {
             out.extend_from_slice(&[state, segment.stream.0, 0, 0]);
             put(&mut out, segment.live.into(), 4);
             put(&mut out, segment.seq.0, 8);
-            put(&mut out, segment.opened.0, 6);
+            put(&mut out, segment.born.0, 6);
             put(&mut out, segment.closed.0, 6);
             put(&mut out, segment.wear.into(), 4);
         }
@@ -118,7 +118,7 @@ impl TableChunk {
                 stream,
                 live: from.uint(4)? as u32,
                 seq: SegmentSeq(from.counter()?),
-                opened: WriteClock(from.uint(6)?),
+                born: WriteClock(from.uint(6)?),
                 closed: WriteClock(from.uint(6)?),
                 wear: from.uint(4)? as u32,
             });
@@ -213,6 +213,24 @@ impl Checkpoint {
             placement,
         })
     }
+}
+
+/// How the runway goes on, in whole sectors.
+pub(crate) fn encode_runway(slots: &[u32]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(4 + 4 * slots.len());
+    put(&mut out, slots.len() as u64, 4);
+    for slot in slots {
+        put(&mut out, (*slot).into(), 4);
+    }
+    out.resize(out.len().next_multiple_of(SECTOR_BYTES as usize), 0);
+    out
+}
+
+/// The segments in what [`encode_runway`] has made; none if it is nothing such.
+pub(crate) fn decode_runway(bytes: &[u8]) -> Option<Vec<u32>> {
+    let mut from = Reader(bytes);
+    let len = from.uint(4)? as usize;
+    from.many(len, 4, |from| Some(from.uint(4)? as u32))
 }
 
 /// Lists of a length that is read from the medium.

@@ -33,13 +33,15 @@ const LINES_END: u64 = 1 << 61;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Stream(pub u8);
 
-/// What is written by a checkpoint beside nodes.
+/// What is written beside data and nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MetaKind {
     /// A part of the table of segments.
     Table,
     /// What the superblock points at.
     Checkpoint,
+    /// How the runway goes on. This is not of a checkpoint, and counts in the order of records.
+    Runway,
 }
 
 /// One piece of what a record does to the space.
@@ -90,7 +92,7 @@ pub(crate) enum Entry {
         /// CRC32C of the node.
         crc: u32,
     },
-    /// Something else that a checkpoint wrote. Counts only if the superblock leads to it.
+    /// Something else. Of a checkpoint, it counts only if the superblock leads to it.
     Meta {
         /// What it is.
         kind: MetaKind,
@@ -149,6 +151,7 @@ impl Entry {
                 let kind = match from.uint(1)? {
                     0 => MetaKind::Table,
                     1 => MetaKind::Checkpoint,
+                    2 => MetaKind::Runway,
                     _ => return None,
                 };
                 Some(Entry::Meta {
@@ -223,6 +226,7 @@ impl forebay_segments::Entry for Entry {
                 let kind = match kind {
                     MetaKind::Table => 0,
                     MetaKind::Checkpoint => 1,
+                    MetaKind::Runway => 2,
                 };
                 out.extend_from_slice(&[META, kind]);
                 put(out, index.into(), 4);

@@ -19,6 +19,7 @@ pub(super) async fn apply(inner: &Rc<Inner>, records: &[FoundRecord]) -> Result<
     let layout = inner.commit.composer().layout;
     let mut entries = 0;
     for record in records {
+        inner.come_to(record);
         let mut at = record.offset + HEADER_BYTES as u32;
         for entry in &record.entries {
             let place = layout.place(record.slot, at);
@@ -34,8 +35,25 @@ pub(super) async fn apply(inner: &Rc<Inner>, records: &[FoundRecord]) -> Result<
             .borrow_mut()
             .shrink(inner.options.map_bytes as usize);
     }
+    inner.commit.composer_mut().usage.close_all();
     inner.entries_since.set(entries);
     Ok(entries)
+}
+
+impl Inner {
+    /// The first record of a segment that was opened behind the cut: what was in its place before is no longer live.
+    fn come_to(&self, record: &FoundRecord) {
+        let usage = &mut self.commit.composer_mut().usage;
+        if usage.get(record.slot).seq == record.segment {
+            return;
+        }
+        let clock = usage.get(record.slot).closed;
+        let (stream, clock) = match record.entries.first() {
+            Some(Entry::Opened { stream, clock }) => (*stream, *clock),
+            _ => (usage.get(record.slot).stream, clock),
+        };
+        usage.reopen(record.slot, stream, record.segment, clock);
+    }
 }
 
 fn as_open_error(error: SpaceError) -> OpenError {
@@ -83,7 +101,9 @@ impl Inner {
                 streams.usage.count(place, sectors);
                 streams.clock = WriteClock(streams.clock.0 + sectors);
             }
-            Entry::Moved { crc, from, .. } => {
+            Entry::Moved {
+                crc, from, born, ..
+            } => {
                 let to = Extent {
                     sector,
                     sectors,
@@ -93,6 +113,8 @@ impl Inner {
                 map.replace_if(from, to, &mut gone).expect("prepared");
                 let moved: u64 = gone.iter().map(|gone| gone.sectors).sum();
                 streams.usage.count(place, moved);
+                let slot = streams.layout.slot_of(place);
+                streams.usage.set_born(slot, born);
             }
             Entry::Trim { .. } => unmap(
                 &mut map,

@@ -2,7 +2,7 @@
 //!
 //! Read-only, so that `check` and recovery are the same code. The checkpoint says where to look: in the
 //! segments that were open at its cut, and in those of its runway, which are opened in that order and have
-//! the numbers that follow. What is trusted and why:
+//! the numbers that follow; records say how the runway goes on. What is trusted and why:
 //! - Records up to the highest `stable` seen anywhere were durable: a summary, or a header, is enough.
 //! - A record past that is verified, header and payload; the first that is missing or fails ends the order:
 //!   a torn end, which is normal.
@@ -10,15 +10,17 @@
 //!   that is damage, and the caller decides.
 //! - What cannot be read is not taken for missing: it may be readable at the next try.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_device::{BufMut, Device, DeviceError};
-use forebay_segments::{Next, header_at, payload_is_sound, read_summary, walk};
-use forebay_units::{RecordSeq, SegmentSeq};
+use forebay_segments::{Entry as _, Next, header_at, payload_is_sound, read_summary, walk};
+use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq, round_down, round_up};
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use crate::format::{Checkpoint, Entry, HEADER_BYTES, Record, Superblock, Volume};
+use crate::format::{
+    Checkpoint, Entry, HEADER_BYTES, MetaKind, Record, Superblock, Volume, decode_runway,
+};
 use crate::geometry::{Layout, Slot};
 
 /// Segments looked at at once.
@@ -43,6 +45,8 @@ pub(crate) struct Scan {
     pub(crate) last: RecordSeq,
     /// The newest record known to have been durable.
     pub(crate) stable: RecordSeq,
+    /// The runway from the cut on, opened or not.
+    pub(crate) runway: Vec<Slot>,
     /// Bytes read to find out.
     pub(crate) bytes_read: u64,
 }
@@ -121,14 +125,13 @@ impl Place<'_> {
 
     /// True if all of a record is there as it was written.
     async fn is_whole(&self, seq: RecordSeq, record: &FoundRecord) -> Result<bool, DeviceError> {
-        use forebay_segments::Entry as _;
         let sectors: u64 = record
             .entries
             .iter()
             .map(|entry| entry.payload_sectors())
             .sum();
-        let len = HEADER_BYTES as u64 + sectors * forebay_units::SECTOR_BYTES;
-        let len = forebay_units::round_up(len, self.layout.block.into());
+        let len = HEADER_BYTES as u64 + sectors * SECTOR_BYTES;
+        let len = round_up(len, self.layout.block.into());
         let at = self.layout.slot_at(record.slot) + u64::from(record.offset);
         let bytes = self.device.read(at, BufMut::zeroed(len as usize)).await?;
         let header = header_at_offset(&bytes, self.superblock, record);
@@ -139,6 +142,51 @@ impl Place<'_> {
         };
         Ok(header.is_some_and(is_it) && payload_is_sound(&bytes, 0, &record.entries))
     }
+
+    /// The segments that a record puts on the runway; nothing if what it says of them is not sound.
+    async fn runway_in(
+        &self,
+        record: &FoundRecord,
+        before: &[Slot],
+    ) -> Result<Option<Vec<Slot>>, DeviceError> {
+        let mut at =
+            self.layout.slot_at(record.slot) + u64::from(record.offset) + HEADER_BYTES as u64;
+        let mut slots = Vec::new();
+        for entry in &record.entries {
+            let len = entry.payload_sectors() * SECTOR_BYTES;
+            if let Entry::Meta {
+                kind: MetaKind::Runway,
+                crc,
+                ..
+            } = entry
+            {
+                let Some(more) = self.read_runway(at, len, *crc).await? else {
+                    return Ok(None);
+                };
+                slots.extend(more.into_iter().map(Slot));
+            }
+            at += len;
+        }
+        let mut known: BTreeSet<Slot> = before.iter().copied().collect();
+        let sound = |slot: &Slot| slot.0 < self.layout.segment_count && known.insert(*slot);
+        Ok(slots.iter().all(sound).then_some(slots))
+    }
+
+    async fn read_runway(
+        &self,
+        at: u64,
+        len: u64,
+        crc: u32,
+    ) -> Result<Option<Vec<u32>>, DeviceError> {
+        let block = u64::from(self.layout.block);
+        let (first, last) = (round_down(at, block), round_up(at + len, block));
+        let buf = BufMut::zeroed((last - first) as usize);
+        let bytes = self.device.read(first, buf).await?;
+        let from = (at - first) as usize;
+        let bytes = &bytes[from..from + len as usize];
+        let is_sound = crc32c::crc32c(bytes) == crc;
+        Ok(is_sound.then(|| decode_runway(bytes)).flatten())
+    }
 }
 
 /// The header that `bytes` begin with, if it belongs where `record` lies.
@@ -148,6 +196,13 @@ fn header_at_offset(bytes: &[u8], superblock: &Superblock, record: &FoundRecord)
         && header.segment == record.segment
         && header.offset == record.offset;
     here.then_some(header)
+}
+
+/// How far records were followed.
+struct Tail {
+    next: RecordSeq,
+    /// So many of those that were taken up end with a whole group.
+    complete: usize,
 }
 
 /// The records written since `checkpoint`, as far as they count. `ahead` is how many segments of the runway may
@@ -167,66 +222,75 @@ pub(crate) async fn scan(
         superblock,
         layout,
     };
-    let open = checkpoint
-        .open
-        .iter()
-        .map(|open| (Slot(open.slot), open.seq));
-    let runway = checkpoint.runway.iter().enumerate();
-    let runway = runway.map(|(n, slot)| (Slot(*slot), checkpoint.next_segment.plus(n as u64)));
-    let wanted: Vec<(Slot, SegmentSeq)> = open.chain(runway).collect();
-    let mut found = BTreeMap::new();
-    let (mut stable, mut bytes_read, mut nothing) = (checkpoint.cut, 0, 0);
-    let looks = stream::iter(wanted.iter().enumerate())
-        .map(|(n, (slot, segment))| {
-            let look = place.look(*slot, *segment);
-            async move { (n, look.await) }
-        })
-        .buffered(LOOKS);
-    let mut looks = std::pin::pin!(looks);
-    while nothing <= ahead
-        && let Some((n, look)) = looks.next().await
-    {
-        let look = look?;
-        stable = stable.max(look.stable);
-        bytes_read += look.bytes_read;
-        // Those that were open at the cut may well have got nothing since.
-        nothing = match look.records.is_empty() && n >= checkpoint.open.len() {
-            true => nothing + 1,
-            false => 0,
-        };
-        let new = look.records.into_iter();
-        found.extend(new.filter(|(seq, _)| *seq > checkpoint.cut));
-    }
     let mut scan = Scan {
         records: Vec::new(),
         last: checkpoint.cut,
-        stable,
-        bytes_read,
+        stable: checkpoint.cut,
+        runway: checkpoint.runway.iter().copied().map(Slot).collect(),
+        bytes_read: 0,
     };
-    follow(&place, found, &mut scan).await?;
-    Ok(scan)
+    let mut tail = Tail {
+        next: checkpoint.cut.next(),
+        complete: 0,
+    };
+    let open = checkpoint.open.iter();
+    let mut wanted: Vec<(Slot, SegmentSeq)> =
+        open.map(|open| (Slot(open.slot), open.seq)).collect();
+    let (mut found, mut nothing, mut known) = (BTreeMap::new(), 0, 0);
+    loop {
+        let new = scan.runway.iter().enumerate().skip(known);
+        wanted.extend(new.map(|(n, slot)| (*slot, checkpoint.next_segment.plus(n as u64))));
+        known = scan.runway.len();
+        let looks = stream::iter(wanted.drain(..))
+            .map(|(slot, segment)| place.look(slot, segment))
+            .buffered(LOOKS);
+        let mut looks = std::pin::pin!(looks);
+        while nothing <= ahead
+            && let Some(look) = looks.next().await
+        {
+            let look = look?;
+            scan.stable = scan.stable.max(look.stable);
+            scan.bytes_read += look.bytes_read;
+            // Those that were open at the cut may have got nothing since; they are few.
+            nothing = match look.records.is_empty() {
+                true => nothing + 1,
+                false => 0,
+            };
+            let new = look.records.into_iter();
+            found.extend(new.filter(|(seq, _)| *seq > checkpoint.cut));
+        }
+        follow(&place, &mut found, &mut scan, &mut tail).await?;
+        if scan.runway.len() == known || nothing > ahead {
+            scan.records.truncate(tail.complete);
+            return Ok(scan);
+        }
+    }
 }
 
-/// Takes up records one after the other, until one is missing or not whole; then what belongs to a group that is
-/// not complete is left out.
+/// Takes up records one after the other, until one is missing or not whole. It may be found yet, or be known to
+/// have been durable, when more of the runway was looked at.
 async fn follow(
     place: &Place<'_>,
-    mut found: BTreeMap<RecordSeq, FoundRecord>,
+    found: &mut BTreeMap<RecordSeq, FoundRecord>,
     scan: &mut Scan,
+    tail: &mut Tail,
 ) -> Result<(), DeviceError> {
-    let (mut next, mut complete) = (scan.last.next(), 0);
-    while let Some(record) = found.remove(&next) {
-        if next > scan.stable && !place.is_whole(next, &record).await? {
+    while let Some(record) = found.get(&tail.next) {
+        if tail.next > scan.stable && !place.is_whole(tail.next, record).await? {
             break;
         }
+        let Some(runway) = place.runway_in(record, &scan.runway).await? else {
+            break;
+        };
+        scan.runway.extend(runway);
+        let record = found.remove(&tail.next).expect("looked at");
         let ends = !record.continues;
         scan.records.push(record);
         if ends {
-            complete = scan.records.len();
-            scan.last = next;
+            tail.complete = scan.records.len();
+            scan.last = tail.next;
         }
-        next = next.next();
+        tail.next = tail.next.next();
     }
-    scan.records.truncate(complete);
     Ok(())
 }

@@ -1,0 +1,139 @@
+//! What placements cost at steady state, in the engine as it is, beside what the model says.
+//!
+//! With `--nocapture` each test says what it found.
+
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut, Device, Durability, RamDevice};
+use forebay_placement::cost::{greedy_utilisation, write_amplification};
+use forebay_rng::Rng;
+use forebay_rt::{Executor, VirtualTime};
+use forebay_units::{ByteLen, LINE_BYTES, LINE_SECTORS, Sector};
+use forebay_vsl::{Batch, Kind, Layout, Making, Options, Space, VolumeId, create, open};
+
+const SEGMENT: u64 = 256 << 10;
+const SEGMENTS: u64 = 1024;
+/// Lines that a segment holds: blocks go to the headers of its records, mostly two, and to its summary.
+const PAGES: u64 = SEGMENT / LINE_BYTES - 3;
+
+/// What was written, for what.
+#[derive(Debug)]
+struct Found {
+    /// Of all that is not reserved by the layout of segments, this part is live.
+    utilisation: f64,
+    /// Data moved and data written, for each byte that users wrote.
+    amplification: f64,
+    /// What checkpoints wrote of what users wrote.
+    checkpoints: f64,
+    /// All that was written to the medium, for each byte that users wrote.
+    written: f64,
+}
+
+/// Fills a space to this part of what may be mapped, overwrites it several times, and measures while it is overwritten
+/// `measured` times more.
+fn steady(
+    kind: Kind,
+    part: f64,
+    measured: u64,
+    page: impl Fn(&Rng, u64) -> u64 + 'static,
+) -> Found {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    let device: Rc<dyn Device> = Rc::new(RamDevice::new((1 << 20) + SEGMENTS * SEGMENT, 4096));
+    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
+    let making = Making {
+        volume: VolumeId([7; 16]),
+        layout,
+        space_sectors: 1 << 30,
+        placement: kind,
+        page_sectors: 8,
+        disk: None,
+    };
+    let work = async move {
+        create(rt.clone(), Rc::clone(&device), &making)
+            .await
+            .expect("made");
+        let opened = open(rt.clone(), device, Options::default(), false).await;
+        let (space, _workers, _) = opened.expect("taken up");
+        let pages = (space.capacity().mappable as f64 * part / LINE_BYTES as f64) as u64;
+        let rng = Rng::new(5);
+        let data: Buf = BufMut::zeroed(LINE_BYTES as usize).freeze();
+        let write = async |space: &Space, page: u64| {
+            let batch = Batch::of_write(Sector(page * LINE_SECTORS), data.clone());
+            space.apply(&batch, Durability::Flush).await.expect("done");
+        };
+        for n in 0..pages {
+            write(&space, n).await;
+        }
+        for _ in 0..2 * pages {
+            write(&space, page(&rng, pages)).await;
+        }
+        let (before, log) = (space.stats(), space.log_stats());
+        let (mut unused, mut looks) = (0, 0);
+        for n in 0..measured * pages {
+            write(&space, page(&rng, pages)).await;
+            if n % 64 == 0 {
+                unused += space.capacity().unused;
+                looks += 1;
+            }
+        }
+        let (after, log_after) = (space.stats(), space.log_stats());
+        let users = (after.bytes_written - before.bytes_written) as f64;
+        let moved = (after.bytes_moved - before.bytes_moved) as f64;
+        let checkpoints = (after.bytes_checkpoints - before.bytes_checkpoints) as f64;
+        let unused = unused as f64 / looks as f64 / SEGMENT as f64;
+        println!("{kind} {pages} pages; unused {unused} {:?}", space.facts());
+        Found {
+            utilisation: pages as f64 / ((SEGMENTS as f64 - unused) * PAGES as f64),
+            amplification: (users + moved) / users,
+            checkpoints: checkpoints / users,
+            written: (log_after.bytes_written - log.bytes_written) as f64 / users,
+        }
+    };
+    executor.block_on(work)
+}
+
+fn uniform(rng: &Rng, pages: u64) -> u64 {
+    rng.below(pages)
+}
+
+/// By rank, with an exponent of 0.99; ranks are scattered over the pages.
+fn zipf(pages: u64) -> impl Fn(&Rng, u64) -> u64 {
+    let mut sum = 0.0;
+    let sums = (1..=pages).map(|rank| {
+        sum += (rank as f64).powf(-0.99);
+        sum
+    });
+    let sums: Vec<f64> = sums.collect();
+    let mut scattered: Vec<u64> = (0..pages).collect();
+    Rng::new(3).shuffle(&mut scattered);
+    move |rng, pages| {
+        let unit = (rng.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let at = unit * sums.last().copied().unwrap_or(0.0);
+        let rank = sums.partition_point(|sum| *sum < at);
+        scattered[rank.min(sums.len() - 1)] % pages
+    }
+}
+
+#[test]
+fn uniform_updates_cost_what_the_model_says() {
+    let found = steady(Kind::Lfs, 0.85, 3, uniform);
+    let model = write_amplification(greedy_utilisation(found.utilisation, PAGES as u32));
+    println!("{found:?}, by the model {model:.2}");
+    let ratio = found.amplification / model;
+    assert!((0.9..1.1).contains(&ratio), "{ratio}");
+    // Headers, summaries, checkpoints.
+    let beside = found.written / found.amplification;
+    assert!(beside < 1.0 + found.checkpoints + 0.06, "{beside}");
+}
+
+#[test]
+fn every_placement_goes_on_for_ever_with_skewed_updates() {
+    let pages = SEGMENTS * PAGES;
+    for kind in Kind::ALL {
+        let found = steady(kind, 0.9, 1, zipf(pages));
+        println!("{kind} {found:?}");
+        // One log for all of it writes 3.2 times what users do.
+        assert!(found.amplification < 4.0, "{found:?}");
+    }
+}
