@@ -145,3 +145,20 @@ pub fn constants(page: &str) -> Vec<(String, String)> {
         .filter_map(|(_, row)| Some((plain(row.first()?), plain(row.get(1)?))))
         .collect()
 }
+/// Holds bytes against a structure of a page: each value where the page says that it stands, little-endian, and
+/// no field that only one side knows.
+///
+/// # Panics
+/// If they differ.
+pub fn fields_stand(page: &str, structure: &str, bytes: &[u8], values: &[(&str, u64)]) {
+    let fields = layout(page, structure);
+    let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();
+    let known: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, known, "{structure}");
+    for ((at, size, name), (_, value)) in fields.iter().zip(values) {
+        let mut expected = value.to_le_bytes().to_vec();
+        expected.resize((*size).max(8) as usize, 0);
+        let found = &bytes[*at as usize..(at + size) as usize];
+        assert_eq!(found, &expected[..*size as usize], "{structure}: {name}");
+    }
+}

@@ -15,13 +15,14 @@ use forebay_units::SECTOR_BYTES;
 
 use crate::error::SpaceError;
 use crate::format::{
-    Checkpoint, ChunkRef, Entry, MetaKind, NODE_BYTES, NODE_SECTORS, OpenSegment, Superblock,
-    TABLE_CHUNK_SEGMENTS, TableChunk,
+    Checkpoint, ChunkRef, Entry, MetaKind, OpenSegment, Superblock, TABLE_CHUNK_SEGMENTS,
+    TableChunk,
 };
-use crate::map::Snapshot;
-use crate::place::Place;
 use crate::space::{Inner, Space};
 use crate::usage::{DOUBTFUL, Frontier, Segment, SegmentState};
+use forebay_extents::Place;
+use forebay_extents::Snapshot;
+use forebay_extents::{NODE_BYTES, NODE_SECTORS};
 
 /// What is of the moment of the cut.
 struct Cut {

@@ -20,11 +20,11 @@ use forebay_segments::Composer as _;
 use forebay_units::SegmentSeq;
 
 use crate::error::SpaceError;
-use crate::extent::Replaced;
 use crate::geometry::Slot;
 use crate::pacing::window;
 use crate::room::Room;
 use crate::space::Inner;
+use forebay_extents::Replaced;
 use load::Piece;
 
 /// The most bytes of segments that are cleaned together.

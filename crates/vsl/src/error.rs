@@ -5,8 +5,8 @@ use forebay_segments::{LogError, PairError};
 use forebay_units::{RecordSeq, Sector};
 
 use crate::batch::BatchError;
-use crate::map::LoadError;
-use crate::place::Place;
+use forebay_extents::LoadError;
+use forebay_extents::Place;
 
 /// Why a volume cannot be taken up.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -5,8 +5,6 @@
 
 mod checkpoint;
 mod entry;
-mod node;
-mod root;
 mod superblock;
 
 use forebay_segments::Layout;
@@ -18,9 +16,6 @@ pub(crate) use checkpoint::{
 pub(crate) use entry::{ENTRY_BYTES_MAX, Entry, MetaKind, Stream};
 pub(crate) use forebay_segments::HEADER_BYTES;
 pub use forebay_segments::{FormatError, VERSION, VolumeId};
-pub use node::{Child, Content, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, LEVELS_MAX, NODE_BYTES, Node};
-pub(crate) use node::{NODE_SECTORS, check_of, kind_of};
-pub use root::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
 pub use superblock::Superblock;
 pub(crate) use superblock::{
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN,
@@ -43,7 +38,3 @@ pub(crate) type Record = forebay_segments::Record<Volume>;
 #[cfg(test)]
 #[path = "format_tests.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "format_volume_tests.rs"]
-mod volume_tests;

@@ -8,7 +8,7 @@ use crate::format::{
     ENTRY_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN,
     Superblock,
 };
-use crate::place::Place;
+use forebay_extents::Place;
 
 /// Where a segment lies: its number on the medium, from 0. What it holds changes; where it lies does not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -23,14 +23,11 @@ mod checkpoint;
 mod checks;
 mod clean;
 mod error;
-mod extent;
 mod format;
 mod geometry;
 mod linear;
-mod map;
 mod options;
 mod pacing;
-mod place;
 mod prepared;
 mod read;
 mod recover;
@@ -44,19 +41,14 @@ mod write;
 
 pub use batch::{BATCH_BYTES_MAX, BATCH_PIECES_MAX, Batch, BatchError, Op};
 pub use error::{OpenError, SpaceError};
-pub use extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
+pub use forebay_extents::{LoadError, Place};
 pub use forebay_placement::WriteClock;
 pub use forebay_placement::cost::Disk;
 pub use forebay_placement::placement::{Fact, Kind};
-pub use format::{
-    Child, Content, DETACHED_BYTES, DetachedRef, FormatError, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX,
-    LEVELS_MAX, NODE_BYTES, Node, ROOT_BYTES, RootRef, Superblock, VERSION, VolumeId,
-};
+pub use format::{FormatError, Superblock, VERSION, VolumeId};
 pub use geometry::{GeometryError, Layout, Slot};
 pub use linear::Linear;
-pub use map::{Completed, Flaw, LoadError, Map, Need, Pins, Shape, Snapshot};
 pub use options::Options;
-pub use place::Place;
 pub use recover::{Making, Recovery, create, fits_device, open};
 pub use space::{Capacity, Space, Workers};
 pub use stats::Stats;

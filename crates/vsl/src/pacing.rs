@@ -7,9 +7,9 @@ use forebay_placement::cost::Disk;
 use forebay_placement::pace::{Decision, Observed, Pacer, Room as Spare, assumed_rate, decide};
 use forebay_rt::Instant;
 
-use crate::map::Map;
 use crate::room::Room;
 use crate::streams::Streams;
+use forebay_extents::Map;
 
 /// What cleaning is to gain at a time: this part of all segments, within bounds.
 const WINDOW_PART: u64 = 256;

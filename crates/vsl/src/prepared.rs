@@ -2,8 +2,8 @@
 
 use forebay_units::Sector;
 
-use crate::extent::{Extent, Replaced};
-use crate::map::{Map, Need, Pins};
+use forebay_extents::{Extent, Replaced};
+use forebay_extents::{Map, Need, Pins};
 
 /// Has the nodes of a range that is to be unmapped stay in memory, as far as [`unmap`] needs them.
 pub(crate) fn prepare_to_unmap(

@@ -8,10 +8,10 @@ use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector, SegmentSeq, round_down, 
 use crate::batch::BatchError;
 use crate::checks::{Pieces, read_contents};
 use crate::error::SpaceError;
-use crate::extent::{Check, Extent};
 use crate::geometry::Slot;
 use crate::prepared::mapped;
 use crate::space::{Inner, Space};
+use forebay_extents::{Check, Extent};
 
 /// A part of what is to be read, that lies on the medium.
 struct Part {

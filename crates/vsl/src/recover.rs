@@ -27,14 +27,14 @@ use crate::clean::{cleaner, reaper};
 use crate::error::OpenError;
 use crate::format::{Entry, SEGMENTS_AT, Superblock, VolumeId};
 use crate::geometry::{Layout, Slot};
-use crate::map::{Map, Shape};
 use crate::options::Options;
 use crate::pacing::Pacing;
-use crate::place::Place;
 use crate::space::{Inner, Space, Workers};
 use crate::stats::Stats;
 use crate::streams::{Counts, Resume, Streams};
 use crate::usage::{Segment, SegmentState, Usage};
+use forebay_extents::Place;
+use forebay_extents::{Map, Shape};
 use scan::{Scan, scan};
 
 /// What recovery found, for reports.

@@ -7,11 +7,12 @@
 use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::batch::{Batch, Op};
-use crate::format::{NODE_SECTORS, TABLE_CHUNK_SEGMENTS};
-use crate::map::Map;
+use crate::format::TABLE_CHUNK_SEGMENTS;
 use crate::prepared::mapped;
 use crate::streams::Streams;
 use crate::usage::{RUNWAY_MAX, Usage};
+use forebay_extents::Map;
+use forebay_extents::NODE_SECTORS;
 
 /// One in so many segments is kept free of users' data, so that the cleaner finds segments with little in them.
 const RESERVE_SHARE: u64 = 16;

@@ -12,15 +12,16 @@ use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::checks::Checks;
 use crate::error::SpaceError;
-use crate::format::{NODE_BYTES, Superblock};
-use crate::map::{Map, Need, Pins};
+use crate::format::Superblock;
 use crate::options::Options;
 use crate::pacing::Pacing;
-use crate::place::Place;
 use crate::prepared::prepare_to_unmap;
 use crate::room::Room;
 use crate::stats::Stats;
 use crate::streams::Streams;
+use forebay_extents::NODE_BYTES;
+use forebay_extents::Place;
+use forebay_extents::{Map, Need, Pins};
 
 pub(crate) struct Inner {
     pub(crate) rt: Rt,

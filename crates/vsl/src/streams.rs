@@ -19,8 +19,8 @@ use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use crate::format::{ENTRY_BYTES_MAX, Entry, MetaKind, Stream, Volume, encode_runway};
 use crate::geometry::{Layout, Slot};
-use crate::place::Place;
 use crate::usage::Usage;
+use forebay_extents::Place;
 
 /// A gap between the last record and the summary that is cheaper to write than to skip, in bytes.
 const FILL_BYTES: u32 = 64 << 10;

@@ -18,7 +18,7 @@ use forebay_units::{RecordSeq, SegmentSeq};
 
 use crate::format::Stream;
 use crate::geometry::{Layout, Slot};
-use crate::place::Place;
+use forebay_extents::Place;
 
 /// The most segments that a runway names.
 pub(crate) const RUNWAY_MAX: usize = 4096;

@@ -11,14 +11,14 @@ use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
 
 use crate::batch::{Batch, Op};
 use crate::error::SpaceError;
-use crate::extent::{Check, Extent, Replaced};
 use crate::format::{Entry, Stream};
-use crate::map::Map;
-use crate::place::Place;
 use crate::prepared::{mapped, unmap};
 use crate::room::{Room, Verdict};
 use crate::space::{Inner, Space, is_durable};
 use crate::streams::Streams;
+use forebay_extents::Map;
+use forebay_extents::Place;
+use forebay_extents::{Check, Extent, Replaced};
 
 impl Space {
     /// Does a batch: all of it, in order, or nothing.

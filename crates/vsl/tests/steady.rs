@@ -12,7 +12,7 @@ use forebay_units::{ByteLen, LINE_BYTES, LINE_SECTORS, Sector};
 use forebay_vsl::{Batch, Kind, Layout, Making, Options, Space, VolumeId, create, open};
 
 const SEGMENT: u64 = 256 << 10;
-const SEGMENTS: u64 = 1024;
+const SEGMENTS: u64 = 512;
 /// Lines that a segment holds: blocks go to the headers of its records, mostly two, and to its summary.
 const PAGES: u64 = SEGMENT / LINE_BYTES - 3;
 
@@ -131,9 +131,9 @@ fn uniform_updates_cost_what_the_model_says() {
 fn every_placement_goes_on_for_ever_with_skewed_updates() {
     let pages = SEGMENTS * PAGES;
     for kind in Kind::ALL {
-        let found = steady(kind, 0.9, 1, zipf(pages));
+        let found = steady(kind, 0.8, 1, zipf(pages));
         println!("{kind} {found:?}");
-        // One log for all of it writes 3.2 times what users do.
-        assert!(found.amplification < 4.0, "{found:?}");
+        // One log for all of it writes 2.4 times what users do.
+        assert!(found.amplification < 3.0, "{found:?}");
     }
 }

@@ -9,12 +9,12 @@ use forebay_units::{SECTOR_BYTES, Sector, SegmentSeq, round_down, round_up};
 
 use crate::checks::read_contents;
 use crate::error::SpaceError;
-use crate::extent::Check;
 use crate::format::{Entry, Stream};
 use crate::geometry::Slot;
-use crate::place::Place;
 use crate::prepared::mapped;
 use crate::space::Inner;
+use forebay_extents::Check;
+use forebay_extents::Place;
 
 /// What lies between two live pieces is read with them if it is no longer than this, in bytes.
 const GAP_BYTES: u64 = 128 << 10;

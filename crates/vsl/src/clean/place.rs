@@ -7,11 +7,11 @@ use forebay_units::{SECTOR_BYTES, Sector};
 
 use super::load::Piece;
 use crate::error::SpaceError;
-use crate::extent::{Check, Extent};
 use crate::format::{Entry, Stream};
 use crate::prepared::mapped;
 use crate::room::Room;
 use crate::space::Inner;
+use forebay_extents::{Check, Extent};
 
 impl Inner {
     /// Appends the copy of a piece to where the placement wants it, as far as it is still live then.

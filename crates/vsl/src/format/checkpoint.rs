@@ -9,9 +9,9 @@ use forebay_segments::format::envelope::{HEADER_BYTES, Reader};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use super::entry::Stream;
-use super::root::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
-use crate::place::Place;
 use crate::usage::{Segment, SegmentState};
+use forebay_extents::Place;
+use forebay_extents::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
 
 /// Segments that one chunk of the table tells of.
 pub(crate) const TABLE_CHUNK_SEGMENTS: usize = 512;

@@ -4,7 +4,7 @@ use forebay_placement::WriteClock;
 use forebay_segments::format::envelope::Reader;
 use forebay_units::{LINE_SECTORS, Line, Sector};
 
-use crate::place::Place;
+use forebay_extents::Place;
 
 /// The most bytes that an entry takes in a header.
 pub(crate) const ENTRY_BYTES_MAX: usize = MOVED_BYTES;

@@ -7,7 +7,7 @@ use forebay_segments::format::envelope::{
 };
 use forebay_units::{Epoch, SECTOR_BYTES};
 
-use crate::place::Place;
+use forebay_extents::Place;
 
 const MAGIC: &[u8; 8] = b"FOREVSL\x01";
 /// Where segment 0 begins.

@@ -8,11 +8,11 @@ use forebay_units::SECTOR_BYTES;
 
 use super::scan::FoundRecord;
 use crate::error::{OpenError, SpaceError};
-use crate::extent::{Check, Extent};
 use crate::format::Entry;
-use crate::place::Place;
 use crate::prepared::unmap;
 use crate::space::Inner;
+use forebay_extents::Place;
+use forebay_extents::{Check, Extent};
 
 /// Applies records in their order. Says how many entries they had.
 pub(super) async fn apply(inner: &Rc<Inner>, records: &[FoundRecord]) -> Result<u64, OpenError> {

@@ -17,7 +17,7 @@ const INNER_ENTRY_BYTES: usize = 18;
 /// Length of a node, in bytes.
 pub const NODE_BYTES: usize = HEADER_BYTES;
 /// Length of a node, in sectors.
-pub(crate) const NODE_SECTORS: u64 = NODE_BYTES as u64 / SECTOR_BYTES;
+pub const NODE_SECTORS: u64 = NODE_BYTES as u64 / SECTOR_BYTES;
 /// The most extents that a leaf has room for.
 pub const LEAF_ENTRIES_MAX: usize = (NODE_BYTES - ENTRIES_AT) / LEAF_ENTRY_BYTES;
 /// The most children that an inner node has room for.

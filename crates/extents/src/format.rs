@@ -1,0 +1,15 @@
+//! The bytes of the map's nodes and of its root. `docs/format/vsl.md` is the same in prose and tables.
+
+mod node;
+mod root;
+
+pub(crate) use forebay_segments::{FormatError, VolumeId};
+pub use node::{
+    Child, Content, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, LEVELS_MAX, NODE_BYTES, NODE_SECTORS, Node,
+};
+pub(crate) use node::{check_of, kind_of};
+pub use root::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
+
+#[cfg(test)]
+#[path = "format_tests.rs"]
+mod tests;
