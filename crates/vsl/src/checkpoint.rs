@@ -18,8 +18,9 @@ use crate::format::{
     Checkpoint, ChunkRef, Entry, MetaKind, OpenSegment, Superblock, TABLE_CHUNK_SEGMENTS,
     TableChunk,
 };
+use crate::segment::{Frontier, Segment, SegmentState};
 use crate::space::{Inner, Space};
-use crate::usage::{DOUBTFUL, Frontier, Segment, SegmentState};
+use crate::usage::DOUBTFUL;
 use forebay_extents::Place;
 use forebay_extents::Snapshot;
 use forebay_extents::{NODE_BYTES, NODE_SECTORS};

@@ -130,8 +130,10 @@ impl Inner {
             if !worth || !affordable || streams.flight().segment(seq).is_some() {
                 continue;
             }
+            if !streams.usage.begin_cleaning(slot) {
+                continue;
+            }
             budget = budget.saturating_sub(live);
-            streams.usage.set_aside(slot);
             streams.usage.pin(slot);
             chosen.push(Chosen {
                 slot,
@@ -154,6 +156,9 @@ impl Inner {
         let (gain, live) = (sum(|one| one.gain), sum(|one| one.live));
         self.pacing.borrow_mut().pacer.begin_window(gain, live);
         let moved = self.empty(&chosen).await;
+        for one in &chosen {
+            self.commit.composer_mut().usage.end_cleaning(one.slot);
+        }
         let pacer = &mut self.pacing.borrow_mut().pacer;
         pacer.end_window();
         // What is empty now counts as free.

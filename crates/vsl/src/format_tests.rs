@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::usage::{Segment, SegmentState};
+use crate::segment::{Segment, SegmentState};
 use forebay_extents::{DetachedRef, Place, RootRef};
 
 const PAGE: &str = include_str!("../../../docs/format/vsl.md");
@@ -171,6 +171,18 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("sectors", 0x1817_1615_1413_1211),
     ];
     forebay_pages::fields_stand(PAGE, "Trim entry", &encoded(&trim), &fields);
+    let in_place = Entry::InPlace {
+        sector: Sector(0x0807_0605_0403_0201),
+        sectors: 0x1413_1211,
+        place: Place(0x2625_2423_2221),
+    };
+    let fields = [
+        ("tag", 0x84),
+        ("sector", 0x0807_0605_0403_0201),
+        ("sectors", 0x1413_1211),
+        ("place", 0x2625_2423_2221),
+    ];
+    forebay_pages::fields_stand(PAGE, "In-place entry", &encoded(&in_place), &fields);
     let opened = Entry::Opened {
         stream: Stream(7),
         clock: WriteClock(0x0605_0403_0201),

@@ -53,14 +53,18 @@ impl Space {
         let inner = &self.inner;
         let mut pins = inner.map.borrow().pins();
         inner.prepare(sector, sectors, &mut pins).await?;
-        let (parts, held) = inner.take_from_memory(sector, &mut buf);
-        drop(pins);
-        for part in &parts {
-            let at = ((part.extent.sector - sector.0) * SECTOR_BYTES) as usize;
-            let len = (part.extent.sectors * SECTOR_BYTES) as usize;
-            inner.read_part(part, &mut buf[at..at + len]).await?;
+        loop {
+            let (parts, held) = inner.take_from_memory(sector, &mut buf);
+            let read = inner.read_parts(sector, &parts, &mut buf).await;
+            drop(held);
+            match read {
+                Ok(()) => break,
+                // It was overwritten in its place meanwhile, and is not checked any more.
+                Err(SpaceError::Damaged { .. }) if inner.has_changed(&parts) => {}
+                Err(error) => return Err(error),
+            }
         }
-        drop(held);
+        drop(pins);
         inner
             .map
             .borrow_mut()
@@ -99,6 +103,30 @@ impl Inner {
         }
         buf[bytes(done, end)].fill(0);
         (parts, held)
+    }
+
+    async fn read_parts(
+        &self,
+        sector: Sector,
+        parts: &[Part],
+        buf: &mut BufMut,
+    ) -> Result<(), SpaceError> {
+        for part in parts {
+            let at = ((part.extent.sector - sector.0) * SECTOR_BYTES) as usize;
+            let len = (part.extent.sectors * SECTOR_BYTES) as usize;
+            self.read_part(part, &mut buf[at..at + len]).await?;
+        }
+        Ok(())
+    }
+
+    /// True if the map says something else of these parts than it did.
+    fn has_changed(&self, parts: &[Part]) -> bool {
+        let map = self.map.borrow();
+        let is_same = |part: &Part| {
+            let extent = &part.extent;
+            mapped(&map, Sector(extent.sector), extent.sectors) == [*extent]
+        };
+        !parts.iter().all(is_same)
     }
 
     /// Reads a part of what lies on the medium, and compares it with its checksums.

@@ -29,10 +29,11 @@ use crate::format::{Entry, SEGMENTS_AT, Superblock, VolumeId};
 use crate::geometry::{Layout, Slot};
 use crate::options::Options;
 use crate::pacing::Pacing;
+use crate::segment::{Segment, SegmentState};
 use crate::space::{Inner, Space, Workers};
 use crate::stats::Stats;
 use crate::streams::{Counts, Resume, Streams};
-use crate::usage::{Segment, SegmentState, Usage};
+use crate::usage::Usage;
 use forebay_extents::Place;
 use forebay_extents::{Map, Shape};
 use scan::{Scan, scan};
@@ -290,7 +291,7 @@ fn assemble(
     superblock: Superblock,
     parts: Parts,
 ) -> (Rc<Inner>, CommitWorkers) {
-    let disk = superblock.disk();
+    let (disk, in_place) = (superblock.disk(), superblock.placement.in_place());
     let (commit, workers) = Commit::new(
         rt.clone(),
         Rc::clone(&device),
@@ -306,6 +307,11 @@ fn assemble(
         map: RefCell::new(parts.map),
         placement: RefCell::new(parts.placement),
         fill_told: Cell::new(None),
+        in_place,
+        unchecked: Cell::new(RecordSeq(0)),
+        overwritten: Cell::new(0),
+        overwritten_durable: Cell::new(0),
+        flush_turn: Rc::new(RangeLock::new()),
         pacing: RefCell::new(Pacing::new(&disk)),
         superblock: RefCell::new(superblock),
         checks: RefCell::new(Checks::default()),

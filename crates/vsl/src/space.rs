@@ -8,7 +8,7 @@ use forebay_device::{BufMut, Device, Durability};
 use forebay_placement::placement::{Fact, Placement};
 use forebay_rt::{Event, RangeLock, Rt, Task};
 use forebay_segments::{Commit, CommitWorkers, Composer as _, LogError, LogStats};
-use forebay_units::{SECTOR_BYTES, Sector};
+use forebay_units::{RecordSeq, SECTOR_BYTES, Sector};
 
 use crate::checks::Checks;
 use crate::error::SpaceError;
@@ -33,6 +33,14 @@ pub(crate) struct Inner {
     /// How many sectors were mapped when the placement was last told.
     pub(crate) fill_told: Cell<Option<u64>>,
     pub(crate) pacing: RefCell<Pacing>,
+    /// The placement writes in place, and so may the volume.
+    pub(crate) in_place: bool,
+    /// The newest record that says of something that it is not checked any more.
+    pub(crate) unchecked: Cell<RecordSeq>,
+    /// Writes in place that are done, and how many of them, in the order in which they were done, are durable.
+    pub(crate) overwritten: Cell<u64>,
+    pub(crate) overwritten_durable: Cell<u64>,
+    pub(crate) flush_turn: Rc<RangeLock>,
     pub(crate) superblock: RefCell<Superblock>,
     pub(crate) checks: RefCell<Checks>,
     /// What the newest checkpoint wrote beside nodes: it is live until the next counts.
@@ -151,7 +159,8 @@ impl Space {
             }
         };
         self.inner.commit.has_work();
-        Ok(self.inner.commit.flush(target).await?)
+        self.inner.commit.flush(target).await?;
+        self.inner.flush_in_place().await
     }
 
     /// The first run of mapped sectors in `range`.

@@ -7,6 +7,8 @@ pub struct Stats {
     pub batches: u64,
     /// Bytes of data that users wrote.
     pub bytes_written: u64,
+    /// Of those, bytes that were written in place.
+    pub bytes_in_place: u64,
     /// Bytes of data that the cleaner moved.
     pub bytes_moved: u64,
     /// Bytes that checkpoints wrote: nodes, the table, their block.

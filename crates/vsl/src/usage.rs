@@ -12,12 +12,13 @@
 
 use forebay_placement::WriteClock;
 use forebay_placement::victim::{Closed, Selection, Victim, Victims};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forebay_units::{RecordSeq, SegmentSeq};
 
 use crate::format::Stream;
 use crate::geometry::{Layout, Slot};
+use crate::segment::{Frontier, Segment, SegmentState};
 use forebay_extents::Place;
 
 /// The most segments that a runway names.
@@ -27,75 +28,6 @@ pub(crate) const RUNWAY_MAX: usize = 4096;
 pub(crate) const DOUBTFUL: u32 = u32::MAX / 2;
 /// A segment is not cleaned for less than this part of it.
 const LEAST_GAIN_PART: u32 = 32;
-
-/// What a segment is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SegmentState {
-    /// Nothing in it is needed, and it is not in the runway.
-    Free,
-    /// It is free, and will be opened in its turn.
-    Runway,
-    /// It is being filled.
-    Open,
-    /// It is full, or was being filled when the volume stopped.
-    Closed,
-}
-
-/// What is known of a segment, as the table on the medium has it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Segment {
-    /// What it is doing.
-    pub(crate) state: SegmentState,
-    /// The stream it is of, or was of last.
-    pub(crate) stream: Stream,
-    /// Sectors that are live.
-    pub(crate) live: u32,
-    /// Its number in the order in which segments were opened.
-    pub(crate) seq: SegmentSeq,
-    /// When its data was written by users: on average where it was moved, or else when the segment was opened.
-    pub(crate) born: WriteClock,
-    /// When it was closed.
-    pub(crate) closed: WriteClock,
-    /// How often it was opened.
-    pub(crate) wear: u32,
-}
-
-impl Segment {
-    /// One that was never used.
-    pub(crate) const NEW: Segment = Segment {
-        state: SegmentState::Free,
-        stream: Stream(0),
-        live: 0,
-        seq: SegmentSeq(0),
-        born: WriteClock(0),
-        closed: WriteClock(0),
-        wear: 0,
-    };
-}
-
-/// What was on the medium when the newest checkpoint was cut.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Frontier {
-    /// Segments from this one on were opened since.
-    pub(crate) next: SegmentSeq,
-    /// Those that were open then.
-    pub(crate) open: BTreeSet<SegmentSeq>,
-}
-
-impl Frontier {
-    /// Everything is to be kept: while a volume is being taken up.
-    pub(crate) fn before_all() -> Frontier {
-        Frontier {
-            next: SegmentSeq(0),
-            open: BTreeSet::new(),
-        }
-    }
-
-    /// True if no record behind the cut lies in this segment.
-    fn is_past(&self, segment: SegmentSeq) -> bool {
-        segment < self.next && !self.open.contains(&segment)
-    }
-}
 
 /// The table of segments.
 pub(crate) struct Usage {
@@ -116,7 +48,11 @@ pub(crate) struct Usage {
     victims: Victims,
     /// Closed segments that are being cleaned, or were since the newest checkpoint.
     aside: BTreeSet<Slot>,
-    /// Of those, the ones in which something cannot be read.
+    /// Those that are being cleaned.
+    cleaning: BTreeSet<Slot>,
+    /// How many writes overwrite something in a segment.
+    overwriting: BTreeMap<Slot, u32>,
+    /// Of those set aside, the ones in which something cannot be read.
     hopeless: BTreeSet<Slot>,
     live: u64,
 }
@@ -136,6 +72,8 @@ impl Usage {
             frontier: Frontier::before_all(),
             victims: Victims::new(),
             aside: BTreeSet::new(),
+            cleaning: BTreeSet::new(),
+            overwriting: BTreeMap::new(),
             hopeless: BTreeSet::new(),
             live: 0,
         };
@@ -213,8 +151,8 @@ impl Usage {
 
     /// Segments in which nothing is live and that only the next checkpoint lets be used again.
     pub(crate) fn waiting(&self) -> usize {
-        let past = |slot: &&Slot| self.frontier.is_past(self.get(**slot).seq);
-        self.empty.iter().filter(|slot| !past(slot)).count()
+        let waits = |slot: &&Slot| !self.settles(**slot);
+        self.empty.iter().filter(waits).count()
     }
 
     /// Segments that can be put on the runway without another checkpoint, now or soon.
@@ -345,10 +283,43 @@ impl Usage {
         chosen
     }
 
-    /// A segment is being cleaned. It is not chosen again before the next checkpoint counts.
-    pub(crate) fn set_aside(&mut self, slot: Slot) {
+    /// A segment is being cleaned. It is not chosen again before the next checkpoint counts. Says no if something
+    /// in it is being overwritten, or it is being cleaned.
+    pub(crate) fn begin_cleaning(&mut self, slot: Slot) -> bool {
+        if self.overwriting.contains_key(&slot) || !self.cleaning.insert(slot) {
+            return false;
+        }
         self.victims.remove(slot.0);
         self.aside.insert(slot);
+        true
+    }
+
+    /// It is no longer being cleaned.
+    pub(crate) fn end_cleaning(&mut self, slot: Slot) {
+        self.cleaning.remove(&slot);
+    }
+
+    /// True if what lies in a segment may be overwritten: it is full, and not being cleaned.
+    pub(crate) fn may_overwrite(&self, slot: Slot) -> bool {
+        self.get(slot).state == SegmentState::Closed && !self.cleaning.contains(&slot)
+    }
+
+    /// Something in a segment is going to be overwritten: it is neither cleaned nor opened until
+    /// [`Usage::end_overwriting`].
+    pub(crate) fn begin_overwriting(&mut self, slot: Slot) {
+        *self.overwriting.entry(slot).or_insert(0) += 1;
+        self.pin(slot);
+    }
+
+    /// That is done. Says whether nobody uses the segment any more.
+    pub(crate) fn end_overwriting(&mut self, slot: Slot) -> bool {
+        if let Some(count) = self.overwriting.get_mut(&slot) {
+            *count -= 1;
+            if *count == 0 {
+                self.overwriting.remove(&slot);
+            }
+        }
+        self.unpin(slot)
     }
 
     /// Something in a segment cannot be read, so it cannot be emptied. It is not tried again before the volume is
@@ -370,8 +341,8 @@ impl Usage {
     /// Has those of the empty segments settle that need no checkpoint, until this record is durable. Says whether
     /// there were any.
     pub(crate) fn settle(&mut self, until: RecordSeq) -> bool {
-        let past = |slot: &Slot| self.frontier.is_past(self.segments[slot.0 as usize].seq);
-        let settling: Vec<Slot> = self.empty.iter().copied().filter(past).collect();
+        let settles = |slot: &Slot| self.settles(*slot);
+        let settling: Vec<Slot> = self.empty.iter().copied().filter(settles).collect();
         if settling.is_empty() {
             return false;
         }
@@ -385,8 +356,14 @@ impl Usage {
 
     /// True if an empty segment may settle.
     pub(crate) fn can_settle(&self) -> bool {
-        let past = |slot: &Slot| self.frontier.is_past(self.segments[slot.0 as usize].seq);
-        self.empty.iter().any(past)
+        self.empty.iter().any(|slot| self.settles(*slot))
+    }
+
+    /// Whether an empty segment may settle. Not while something in it is overwritten: that may be waiting for room, and
+    /// nothing behind it on the runway could be opened.
+    fn settles(&self, slot: Slot) -> bool {
+        let past = self.frontier.is_past(self.get(slot).seq);
+        past && !self.overwriting.contains_key(&slot)
     }
 
     /// The record that the first of those that are settling wait for.

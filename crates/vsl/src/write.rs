@@ -2,17 +2,18 @@
 
 use forebay_placement::WriteClock;
 use forebay_placement::placement::{Fill, Overwritten, Placement, UserPlace, UserWrite};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, Durability};
 use forebay_segments::Composer as _;
-use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
+use forebay_units::{LINE_SECTORS, RecordSeq, SECTOR_BYTES, Sector};
 
 use crate::batch::{Batch, Op};
 use crate::error::SpaceError;
 use crate::format::{Entry, Stream};
-use crate::prepared::{mapped, unmap};
+use crate::prepared::{mapped, uncheck, unmap};
 use crate::room::{Room, Verdict};
 use crate::space::{Inner, Space, is_durable};
 use crate::streams::Streams;
@@ -28,6 +29,11 @@ impl Space {
     pub async fn apply(&self, batch: &Batch, durability: Durability) -> Result<(), SpaceError> {
         let inner = &self.inner;
         batch.check(self.sectors())?;
+        if let [Op::Write { sector, data }] = batch.ops()
+            && inner.in_place
+        {
+            return inner.write_somewhere(*sector, data, durability).await;
+        }
         let mut ranges = Vec::with_capacity(batch.ops().len());
         for op in batch.ops() {
             ranges.push(op.range()?);
@@ -43,7 +49,7 @@ impl Space {
         }
         inner.admit(batch, &ranges).await?;
         // From here to the end of the batch nothing waits, so nothing comes between its parts.
-        let target = inner.do_all(batch);
+        let target = inner.do_all(batch, &mut VecDeque::new(), &[]);
         drop(pins);
         inner.after_batch();
         if is_durable(durability) {
@@ -55,12 +61,12 @@ impl Space {
 }
 
 impl Inner {
-    fn close_open(&self) -> forebay_units::RecordSeq {
+    pub(crate) fn close_open(&self) -> RecordSeq {
         self.commit.composer_mut().close()
     }
 
     /// Waits until there is room for a batch. In a line: who came first goes first.
-    async fn admit(
+    pub(crate) async fn admit(
         self: &Rc<Self>,
         batch: &Batch,
         ranges: &[(Sector, u64)],
@@ -127,8 +133,14 @@ impl Inner {
         }
     }
 
-    /// Does all of a batch. Says the newest record that is composed; what is open comes behind it.
-    fn do_all(&self, batch: &Batch) -> forebay_units::RecordSeq {
+    /// Does all of a batch, as planned as far as there is a plan, and has what is going to be overwritten be read
+    /// without being checked. Says the newest record that is composed; what is open comes behind it.
+    pub(crate) fn do_all(
+        &self,
+        batch: &Batch,
+        plan: &mut VecDeque<(Stream, u64)>,
+        unchecked: &[Extent],
+    ) -> RecordSeq {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
         let placement = &mut self.placement.borrow_mut();
@@ -138,8 +150,12 @@ impl Inner {
             gone: Vec::new(),
             huge: self.options.huge_trim,
             placement: &mut ***placement,
+            plan,
             nanos: self.rt.now().as_nanos(),
         };
+        for extent in unchecked {
+            doing.uncheck(extent);
+        }
         for op in batch.ops() {
             match op {
                 Op::Write { sector, data } => doing.write(*sector, data),
@@ -158,7 +174,7 @@ impl Inner {
     }
 
     /// Has the cleaner and checkpoints look whether there is something to do.
-    fn after_batch(self: &Rc<Self>) {
+    pub(crate) fn after_batch(self: &Rc<Self>) {
         let wants_checkpoint = {
             let (streams, map) = (self.commit.composer(), self.map.borrow());
             let room = Room::of(&streams, &map);
@@ -219,6 +235,8 @@ struct Doing<'a> {
     /// Trims from this length on do not look at all that was mapped there.
     huge: u64,
     placement: &'a mut dyn Placement,
+    /// Where to write what comes next, and how many sectors of it, if that was decided before.
+    plan: &'a mut VecDeque<(Stream, u64)>,
     /// The wall clock, for placements that go by it.
     nanos: u64,
 }
@@ -232,9 +250,57 @@ struct Run {
     crc: Option<u32>,
 }
 
+impl Inner {
+    /// Where the placement wants a user's write, part by part.
+    pub(crate) fn ask_placement(&self, sector: Sector, sectors: u64) -> Vec<(UserPlace, u64)> {
+        let mut streams = self.commit.composer_mut();
+        let mut map = self.map.borrow_mut();
+        let placement = &mut self.placement.borrow_mut();
+        let mut doing = Doing {
+            streams: &mut streams,
+            map: &mut map,
+            gone: Vec::new(),
+            huge: self.options.huge_trim,
+            placement: &mut ***placement,
+            plan: &mut VecDeque::new(),
+            nanos: self.rt.now().as_nanos(),
+        };
+        let (mut at, mut left) = (sector, sectors);
+        let mut asked = Vec::new();
+        while left > 0 {
+            let (place, here) = doing.ask(at, left);
+            asked.push((place, here));
+            (at, left) = (at.plus(here), left - here);
+        }
+        asked
+    }
+}
+
 impl Doing<'_> {
     /// The stream that a user's write goes to, and how much of it.
     fn stream_for(&mut self, at: Sector, sectors: u64) -> (Stream, u64) {
+        if let Some(planned) = self.plan.pop_front() {
+            return planned;
+        }
+        let (place, sectors) = self.ask(at, sectors);
+        let (UserPlace::Append(n) | UserPlace::InPlace(n)) = place;
+        (Stream(n), sectors)
+    }
+
+    /// Has what lies there be read without being checked.
+    fn uncheck(&mut self, extent: &Extent) {
+        let (sector, sectors) = (Sector(extent.sector), extent.sectors);
+        let entry = Entry::InPlace {
+            sector,
+            sectors: sectors as u32,
+            place: extent.place,
+        };
+        self.streams.append(Stream(0), entry, &[]);
+        uncheck(self.map, sector, sectors, extent.place);
+    }
+
+    /// Where the placement wants a user's write, and how much of it.
+    fn ask(&mut self, at: Sector, sectors: u64) -> (UserPlace, u64) {
         let user = self.streams.counts.user;
         let write = UserWrite {
             at,
@@ -244,9 +310,13 @@ impl Doing<'_> {
             overwrites: if user > 1 { self.overwritten(at) } else { None },
         };
         let placed = self.placement.place_user(&write);
-        let (UserPlace::Append(n) | UserPlace::InPlace(n)) = placed.place;
+        let place = match placed.place {
+            UserPlace::Append(n) => UserPlace::Append(n.min(user - 1)),
+            UserPlace::InPlace(n) => UserPlace::InPlace(n.min(user - 1)),
+        };
         let sectors = u64::from(placed.sectors).clamp(1, sectors);
-        (Stream(n.min(user - 1)), sectors)
+        self.streams.clock = WriteClock(self.streams.clock.0 + sectors);
+        (place, sectors)
     }
 
     /// What lies at a sector now.
@@ -268,7 +338,6 @@ impl Doing<'_> {
             let left = rest.len() as u64 / SECTOR_BYTES;
             if placed == 0 {
                 (stream, placed) = self.stream_for(at, left);
-                self.streams.clock = WriteClock(self.streams.clock.0 + placed);
             }
             let in_line = LINE_SECTORS - u64::from(at.in_line());
             let sectors = in_line.min(placed);

@@ -45,11 +45,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
             recovery_entries: 8 << rng.below(12),
             huge_trim: rng.pick(&[8, 100, 1 << 17]),
             flood,
-            placement: if rng.coin() {
-                Placing::Lfs
-            } else {
-                rng.pick(&Placing::ALL)
-            },
+            placement: placing(&rng, kind),
         },
         block,
         len,
@@ -64,6 +60,19 @@ pub(super) fn of_seed(seed: u64) -> Plan {
         plan.lives.push(life);
     }
     plan
+}
+
+/// What is written in place has no checksum, so of a disk that harms data nothing can be asked there.
+fn placing(rng: &Rng, kind: Kind) -> Placing {
+    let honest = !matches!(kind, Kind::Rot | Kind::Misdirect | Kind::Lies);
+    let chosen = match rng.coin() {
+        true => Placing::Lfs,
+        false => rng.pick(&Placing::ALL),
+    };
+    match honest || !chosen.in_place() {
+        true => chosen,
+        false => Placing::SepBit,
+    }
 }
 
 fn kind(rng: &Rng) -> Kind {

@@ -98,7 +98,15 @@ impl Subject for Space {
     }
 
     fn promise(&self, _: Known) -> Promise {
-        Promise::Prefix
+        match self.placement.in_place() {
+            true => Promise::Sectors,
+            false => Promise::Prefix,
+        }
+    }
+
+    /// A write in place takes nothing earlier with it.
+    fn fua_covers_earlier(&self) -> bool {
+        !self.placement.in_place()
     }
 
     fn bounds(&self) -> Bounds {

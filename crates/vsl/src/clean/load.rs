@@ -140,7 +140,10 @@ impl Inner {
                     nodes |= self.loading(|map| map.redirty(level, key, place)).await?;
                     continue;
                 }
-                Entry::Trim { .. } | Entry::Opened { .. } | Entry::Meta { .. } => continue,
+                Entry::Trim { .. }
+                | Entry::Opened { .. }
+                | Entry::Meta { .. }
+                | Entry::InPlace { .. } => continue,
             };
             let live = self.live_of(sector, sectors, place).await?;
             let from = u64::from(*at);

@@ -9,7 +9,7 @@ use forebay_segments::format::envelope::{HEADER_BYTES, Reader};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use super::entry::Stream;
-use crate::usage::{Segment, SegmentState};
+use crate::segment::{Segment, SegmentState};
 use forebay_extents::Place;
 use forebay_extents::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
 

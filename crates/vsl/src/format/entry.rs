@@ -15,6 +15,7 @@ const TRIM_BYTES: usize = 17;
 const OPENED_BYTES: usize = 8;
 const NODE_BYTES: usize = 14;
 const META_BYTES: usize = 12;
+const IN_PLACE_BYTES: usize = 19;
 
 /// The two highest bits of a tag, and what the others mean.
 const DATA: u8 = 0;
@@ -23,6 +24,7 @@ const TRIM: u8 = 0x80;
 const OPENED: u8 = 0x81;
 const NODE: u8 = 0x82;
 const META: u8 = 0x83;
+const IN_PLACE: u8 = 0x84;
 /// Sectors in a node of the map.
 const NODE_SECTORS: u64 = 8;
 /// Places and clocks are below this: six bytes.
@@ -75,6 +77,15 @@ pub(crate) enum Entry {
         sector: Sector,
         /// How many sectors, at least one.
         sectors: u64,
+    },
+    /// A range that is mapped to this place is not checked any more: it is going to be overwritten there.
+    InPlace {
+        /// Where it begins.
+        sector: Sector,
+        /// How many sectors, at least one.
+        sectors: u32,
+        /// Where it lies.
+        place: Place,
     },
     /// The first entry of a segment: what it is for.
     Opened {
@@ -161,6 +172,16 @@ impl Entry {
                     crc: from.uint(4)? as u32,
                 })
             }
+            IN_PLACE => {
+                let (sector, sectors) = (Sector(from.uint(8)?), from.uint(4)? as u32);
+                let place = Place(from.uint(6)?);
+                let ends = sector.0.checked_add(sectors.into()).is_some();
+                (sectors > 0 && ends).then_some(Entry::InPlace {
+                    sector,
+                    sectors,
+                    place,
+                })
+            }
             _ => None,
         }
     }
@@ -177,6 +198,7 @@ impl forebay_segments::Entry for Entry {
             Entry::Opened { .. } => OPENED_BYTES,
             Entry::Node { .. } => NODE_BYTES,
             Entry::Meta { .. } => META_BYTES,
+            Entry::InPlace { .. } => IN_PLACE_BYTES,
         }
     }
 
@@ -233,6 +255,17 @@ impl forebay_segments::Entry for Entry {
                 put(out, sectors.into(), 2);
                 put(out, crc.into(), 4);
             }
+            Entry::InPlace {
+                sector,
+                sectors,
+                place,
+            } => {
+                assert!(place.0 < SIX_BYTES, "{place:?}");
+                out.push(IN_PLACE);
+                put(out, sector.0, 8);
+                put(out, sectors.into(), 4);
+                put(out, place.0, 6);
+            }
         }
     }
 
@@ -266,7 +299,7 @@ impl forebay_segments::Entry for Entry {
             Entry::Data { sectors, .. } | Entry::Moved { sectors, .. } => u64::from(*sectors),
             Entry::Node { .. } => NODE_SECTORS,
             Entry::Meta { sectors, .. } => u64::from(*sectors),
-            Entry::Trim { .. } | Entry::Opened { .. } => 0,
+            Entry::Trim { .. } | Entry::Opened { .. } | Entry::InPlace { .. } => 0,
         }
     }
 
@@ -276,7 +309,7 @@ impl forebay_segments::Entry for Entry {
             | Entry::Moved { crc, .. }
             | Entry::Node { crc, .. }
             | Entry::Meta { crc, .. } => crc32c::crc32c(data) == *crc,
-            Entry::Trim { .. } | Entry::Opened { .. } => true,
+            Entry::Trim { .. } | Entry::Opened { .. } | Entry::InPlace { .. } => true,
         }
     }
 }

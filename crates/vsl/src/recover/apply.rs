@@ -9,7 +9,7 @@ use forebay_units::SECTOR_BYTES;
 use super::scan::FoundRecord;
 use crate::error::{OpenError, SpaceError};
 use crate::format::Entry;
-use crate::prepared::unmap;
+use crate::prepared::{uncheck, unmap};
 use crate::space::Inner;
 use forebay_extents::Place;
 use forebay_extents::{Check, Extent};
@@ -78,6 +78,9 @@ impl Inner {
                 sector, sectors, ..
             } => (sector, u64::from(sectors)),
             Entry::Trim { sector, sectors } => (sector, sectors),
+            Entry::InPlace {
+                sector, sectors, ..
+            } => (sector, sectors.into()),
             Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => return Ok(()),
         };
         let mut pins = self.map.borrow().pins();
@@ -123,6 +126,9 @@ impl Inner {
                 self.options.huge_trim,
                 &mut gone,
             ),
+            Entry::InPlace { place, .. } => {
+                uncheck(&mut map, range.0, sectors, place);
+            }
             Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => {}
         }
         for gone in gone {
