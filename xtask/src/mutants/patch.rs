@@ -16,8 +16,10 @@ pub(super) struct Mutant {
     pub(super) name: String,
     /// What is broken, in a line.
     pub(super) broken: String,
-    /// Which invariant or promise of docs/design/dcd.md that breaks.
+    /// Which invariant or promise of the design page of its subject that breaks.
     pub(super) breaks: String,
+    /// The simulator's subject that is to show it; the cache if the patch does not say.
+    pub(super) subject: String,
     diff: String,
 }
 
@@ -42,6 +44,7 @@ impl Mutant {
             name: name.to_owned(),
             broken: field("Broken:")?,
             breaks: field("Breaks:")?,
+            subject: field("Subject:").unwrap_or_else(|_| "cache".to_owned()),
             diff: text[at..].to_owned(),
         })
     }
@@ -117,6 +120,9 @@ mod tests {
     fn a_patch_says_what_it_breaks_and_where() {
         let mutant = Mutant::parse("m", PATCH).unwrap();
         assert_eq!((&*mutant.broken, &*mutant.breaks), ("it", "I1"));
+        assert_eq!(mutant.subject, "cache");
+        let other = format!("Subject: space\n{PATCH}");
+        assert_eq!(Mutant::parse("m", &other).unwrap().subject, "space");
         assert_eq!(mutant.files(), ["x.rs"]);
     }
 

@@ -103,14 +103,16 @@ impl Scratch {
 
     /// Looks for a world, from this seed on, that has a violation with the mutant and none without,
     /// until the simulator has used this much of a processor's time.
-    pub(super) fn hunt(&self, seed: u64, time: Duration) -> Result<Explored> {
+    pub(super) fn hunt(&self, subject: &str, seed: u64, time: Duration) -> Result<Explored> {
         let (began, mut seed) = (Instant::now(), seed);
         let mut out = Explored::default();
         // A machine that is busy with other things gets longer, but not for ever.
         while out.took + Duration::from_secs(1) < time && began.elapsed() < 3 * time {
             let left = (time - out.took).as_secs().to_string();
-            let explore = ["explore", "--seed", &seed.to_string(), "--seconds", &left];
-            let (found, said) = run(&self.program(), &explore)?;
+            let from = seed.to_string();
+            let explore = ["explore", "--seed", &from, "--seconds", &left];
+            let of_subject = ["--subject", subject];
+            let (found, said) = run(&self.program(), &[&explore[..], &of_subject].concat())?;
             let lived = Lived::parse(&said).with_context(|| said.clone())?;
             out.worlds += lived.worlds;
             out.took += lived.processor;
@@ -122,7 +124,8 @@ impl Scratch {
                 out.caught_by = Some("its own end".to_owned());
                 break;
             };
-            let replay = ["replay", &in_world.to_string()];
+            let world = in_world.to_string();
+            let replay = ["replay", &world, "--subject", subject];
             if !run(&self.as_it_is(), &replay)?.0 {
                 out.caught_by = Some(checker);
                 break;
