@@ -10,6 +10,7 @@ use forebay_device::{
     Asked, Buf, BufMut, Device, DeviceError, Durability, Geometry, Hooks, IoFuture, Op, RamDevice,
     Result, Room, Tap,
 };
+use forebay_raid::Parity;
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 
@@ -49,6 +50,7 @@ pub(crate) struct Ways {
     jitter: RefCell<Option<Rng>>,
     fault: RefCell<(Fault, Range<u64>)>,
     volatile: bool,
+    fua: Cell<bool>,
     ram: Rc<RamDevice>,
 }
 
@@ -64,6 +66,11 @@ impl Ways {
     /// What kinds of requests it was asked since this was last called.
     pub(crate) fn ops(&self) -> Vec<Op> {
         self.asked().into_iter().map(|(op, _)| op).collect()
+    }
+
+    /// Whether a write was to be durable at once.
+    pub(crate) fn took_fua(&self) -> bool {
+        self.fua.get()
     }
 
     pub(crate) fn takes(&self, time: Duration) {
@@ -114,6 +121,9 @@ impl Hooks for Ways {
 
     async fn before(&self, asked: &Asked) -> Result<()> {
         self.asked.borrow_mut().push((asked.op(), asked.range()));
+        if let Asked::Write(_, _, Durability::Fua) = asked {
+            self.fua.set(true);
+        }
         let jitter = self.jitter.borrow().as_ref().map(|rng| rng.below(1000));
         let takes = jitter.map_or(self.takes.get(), Duration::from_micros);
         if takes > Duration::ZERO {
@@ -137,6 +147,7 @@ pub(crate) fn member(rt: &Rt, len: u64, volatile: bool) -> Rc<Trial> {
         jitter: RefCell::default(),
         fault: RefCell::new((Fault::Nothing, 0..0)),
         volatile,
+        fua: Cell::new(false),
         ram: Rc::clone(&ram),
     };
     Rc::new(Tap::new(ram, ways))
@@ -181,4 +192,23 @@ impl<F: Fn(Geometry) -> Geometry> Device for Like<F> {
     fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
         self.below.write_zeroes(range, room)
     }
+}
+
+pub(crate) fn parity(rt: &Rt, members: &[Rc<Trial>], unit: u32) -> Parity {
+    let members = devices(members).into_iter().map(Some).collect();
+    Parity::new(rt, members, unit).unwrap()
+}
+
+/// Whether the sum of what members have is zero everywhere.
+pub(crate) fn sum_is_zero(members: &[Rc<Trial>]) -> bool {
+    let len = members[0].below.geometry().len as usize;
+    let mut sum = vec![0; len];
+    for member in members {
+        let mut bytes = vec![0; len];
+        member.below.peek(0, &mut bytes);
+        sum.iter_mut()
+            .zip(bytes)
+            .for_each(|(sum, byte)| *sum ^= byte);
+    }
+    sum.iter().all(|byte| *byte == 0)
 }
