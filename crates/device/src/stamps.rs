@@ -74,9 +74,7 @@ fn word_of(bytes: &[u8]) -> Option<u64> {
 }
 
 fn fill(out: &mut [u8], word: u64) {
-    for bytes in out.chunks_exact_mut(WORD) {
-        bytes.copy_from_slice(&word.to_ne_bytes());
-    }
+    out.as_chunks_mut().0.fill(word.to_ne_bytes());
 }
 
 impl Content<'_> {
