@@ -496,3 +496,54 @@ fn a_member_that_is_replaced_has_nothing_that_was_written_to_the_one_before() {
         assert_eq!(content(&array).await, model);
     });
 }
+
+#[test]
+fn what_is_told_from_the_others_waits_for_a_write_in_the_middle_of_its_row() {
+    run(|rt| async move {
+        let ms = Duration::from_millis;
+        let (members, array, model) = filled_array(&rt).await;
+        array.give_up(0).unwrap();
+        // Row 0 has its parity on member 3, whose write takes longer than that of the data.
+        members[1].takes(ms(5));
+        members[3].takes(ms(20));
+        let write = array.write(UNIT, filled(512, 0x5a), Durability::Flush);
+        let reading = async {
+            rt.sleep(ms(30)).await;
+            members[3].takes(ms(1));
+            assert_eq!(read(&array, 0, 512).await.unwrap(), model[..512]);
+        };
+        let (written, ()) = join(write, reading).await;
+        written.unwrap();
+    });
+}
+
+#[test]
+fn parity_that_is_stale_does_not_stand_in_for_what_a_flush_lost() {
+    run(|rt| async move {
+        let members: Vec<_> = (0..3).map(|_| member(&rt, 32 * KIB, true)).collect();
+        let array = parity(&rt, &members, UNIT as u32);
+        let mut model = vec![0; 64 << 10];
+        write(&array, &mut model, 0, 64 << 10, 1).await;
+        // Row 0 has its parity on member 2, which misses a write.
+        members[2].fails(Fault::Writes, ALL);
+        write(&array, &mut model, 512, 1024, 2).await;
+        members[2].fails(Fault::Nothing, ALL);
+        members[0].fails(Fault::Flushes, ALL);
+        array.flush().await.unwrap_err();
+        assert_eq!(array.stale(2), vec![512..1536]);
+        assert!(!array.stale(0).contains(&(512..1536)));
+        assert_eq!(read(&array, 512, 1024).await.unwrap(), model[512..1536]);
+    });
+}
+
+#[test]
+fn where_the_parity_is_missing_data_is_written_and_nothing_read() {
+    run(|rt| async move {
+        let (members, array, mut model) = filled_array(&rt).await;
+        array.give_up(3).unwrap();
+        write(&array, &mut model, 0, 512, 0x5a).await;
+        let ops: Vec<Vec<Op>> = members.iter().map(|member| member.ops()).collect();
+        assert_eq!(ops, [vec![Op::Write], vec![], vec![], vec![]]);
+        assert_eq!(content(&array).await, model);
+    });
+}
