@@ -3,9 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{
-    Asked, BufMut, Checked, Device, Durability, Hooks, RamDevice, Result, StampStore, Tap,
-};
+use forebay_device::{BufMut, Checked, Device, Durability, RamDevice, StampStore};
 use forebay_model::flash::{Arrangement, Fronted, PlainFlash, named};
 use forebay_model::{Emulated, Even};
 use forebay_raid::{Parity, Striped};
@@ -44,6 +42,7 @@ async fn make(rt: &Rt, device: &Rc<dyn Device>, segment: u64, placement: Kind) {
 async fn take_up(rt: &Rt, device: &Rc<dyn Device>) -> (Linear, Workers) {
     let options = Options {
         recovery_entries: 1000,
+        discard: true,
         ..Options::default()
     };
     let opened = open(rt.clone(), Rc::clone(device), options, false).await;
@@ -163,30 +162,6 @@ fn a_volume_over_parity_notices_nothing_of_a_disk_that_goes_and_is_replaced() {
     });
 }
 
-/// Discards a segment when its first block is written, as whoever opens one over flash has to. It does not wait for
-/// the erase: the chips do what they are asked in order, and a write that waited would be overtaken.
-struct Opens {
-    rt: Rt,
-    segment: u64,
-    flash: Rc<Fronted>,
-}
-
-impl Hooks for Opens {
-    async fn before(&self, asked: &Asked) -> Result<()> {
-        let Asked::Write(at, ..) = asked else {
-            return Ok(());
-        };
-        if *at >= MIB && (at - MIB).is_multiple_of(self.segment) {
-            let (flash, range) = (Rc::clone(&self.flash), *at..at + self.segment);
-            let mut discard = Box::pin(async move { flash.discard(range).await.unwrap() });
-            if futures_util::poll!(&mut discard).is_pending() {
-                self.rt.spawn(discard).detach();
-            }
-        }
-        Ok(())
-    }
-}
-
 /// A volume over flash, to which so many lines are written three times, with restarts in between; gives the chips.
 async fn over_flash(
     rt: Rt,
@@ -206,13 +181,7 @@ async fn over_flash(
     for restart in 0..3 {
         let flash = Rc::clone(&chips) as Rc<dyn Device>;
         let fronted = Rc::new(Fronted::open(flash, segment).await.unwrap());
-        let opens = Opens {
-            rt: rt.clone(),
-            segment,
-            flash: Rc::clone(&fronted),
-        };
-        let tap = Tap::new(Rc::clone(&fronted), opens);
-        let device: Rc<dyn Device> = Rc::new(Checked::new(tap, "flash"));
+        let device: Rc<dyn Device> = Rc::new(Checked::new(fronted, "flash"));
         if restart == 0 {
             make(&rt, &device, segment, placement).await;
         }
