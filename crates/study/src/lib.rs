@@ -1,0 +1,3 @@
+//! The HyLog study: what users do. What is compared follows.
+
+pub mod workload;
