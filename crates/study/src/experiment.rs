@@ -67,13 +67,18 @@ pub struct Results {
 }
 
 impl Results {
+    /// What came of a system at a place, if something did.
+    pub fn outcome(&self, place: usize, under: Under) -> Option<&Outcome> {
+        let systems = self.experiment.systems.iter();
+        let mut all = systems.zip(&self.found[place]);
+        let (_, found) = all.find(|(system, _)| **system == under)?;
+        found.as_ref().ok()
+    }
+
     /// The requests a second of a system at a place; no number if there are none.
     pub fn rate(&self, place: usize, under: Under) -> f64 {
-        let systems = self.experiment.systems.iter();
-        let all = systems.zip(&self.found[place]);
-        let mut of = all.filter(|(system, _)| **system == under);
-        let found = of.next().and_then(|(_, found)| found.as_ref().ok());
-        found.map_or(f64::NAN, Outcome::throughput)
+        let outcome = self.outcome(place, under);
+        outcome.map_or(f64::NAN, Outcome::throughput)
     }
 }
 

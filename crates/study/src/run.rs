@@ -57,6 +57,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// The hot share and whatever else the placement says, over the whole run: seconds, and what it said.
     pub said: Vec<(f64, Vec<Fact>)>,
+    /// True if it was warm when it began to be measured: false of a log that took too many requests.
+    pub warm: bool,
     /// Requests a second in each tenth of what was measured.
     pub tenths: Vec<f64>,
     /// How full the segments were that were in use, in the end, of what they can hold; of a log.
@@ -174,6 +176,7 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
         let warm = enough(effort.turned_over, effort.requests);
         running.work(warm).await?;
         let from = running.mark();
+        let is_warm = !is_log || from.counters.medium() as f64 >= effort.turned_over * bytes;
         running.marks.clear();
         running
             .work(enough(effort.measured, 2 * effort.requests))
@@ -183,6 +186,7 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
             done: to.done.since(&from.done),
             counters: to.counters.since(&from.counters),
             seconds: to.at - from.at,
+            warm: is_warm,
             density: density(running.system.as_ref(), &to.counters),
             tenths: tenths(&from, &running.marks),
             said: running.said,

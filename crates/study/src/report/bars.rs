@@ -7,6 +7,7 @@ use forebay_report::Page;
 use crate::analysis::Compared;
 use crate::experiment::Results;
 use crate::medium::Model;
+use crate::run::Outcome;
 use crate::system::Under;
 
 /// How near the crossovers are to be to the slides': by the model, and simulated.
@@ -116,16 +117,23 @@ pub(super) fn simulated(results: &[Results], model: Model) -> Result<f64, String
     }))
 }
 
-/// How `under` compares with the best of `others`, wherever all of them that the engine has were measured.
+/// The requests a second of a system that was warm; no number if there are none.
+fn warm(results: &Results, place: usize, under: Under) -> f64 {
+    let outcome = results.outcome(place, under);
+    let warm = outcome.filter(|outcome| outcome.warm);
+    warm.map_or(f64::NAN, Outcome::throughput)
+}
+
+/// How `under` compares with the best of those of `others` that were measured, wherever it was itself, warm.
 fn compared(results: &[Results], under: Under, others: &[Under]) -> Vec<(f64, String)> {
     let mut all = Vec::new();
     for results in results {
         for (n, place) in results.experiment.places.iter().enumerate() {
-            let rates = others.iter().map(|other| results.rate(n, *other));
+            let rates = others.iter().map(|other| warm(results, n, *other));
             let best = rates
                 .filter(|rate| rate.is_finite())
                 .fold(f64::NAN, f64::max);
-            let ratio = results.rate(n, under) / best;
+            let ratio = warm(results, n, under) / best;
             if ratio.is_finite() {
                 let (key, axis) = (results.experiment.key, results.experiment.axis);
                 all.push((ratio, format!("{key}, {axis} {}", place.name)));

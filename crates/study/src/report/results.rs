@@ -21,7 +21,8 @@ pub(super) fn write(page: &mut Page, results: &Results) -> Result<()> {
     let mut header = vec![experiment.axis];
     header.extend(experiment.systems.iter().map(|under| under.name()));
     page.paragraph(
-        "Requests a second; in brackets, bytes written to the medium for each that users wrote.",
+        "Requests a second; in brackets, bytes written to the medium for each that users wrote. With a star: of a log \
+         that was not warm yet, for want of time.",
     );
     let mut reasons = Reasons::default();
     let rows: Vec<Vec<String>> = (experiment.places.iter().zip(&results.found))
@@ -111,10 +112,12 @@ impl Reasons {
 fn cell(found: &Found, reasons: &mut Reasons) -> String {
     match found {
         Err(why) => format!("– ({})", reasons.letter(&kind_of(why))),
-        Ok(outcome) => match outcome.amplification() {
-            Some(times) => format!("{:.0} ({times:.1})", outcome.throughput()),
-            None => format!("{:.0}", outcome.throughput()),
-        },
+        Ok(outcome) => {
+            let times = outcome.amplification();
+            let times = times.map_or(String::new(), |times| format!(" ({times:.1})"));
+            let cold = if outcome.warm { "" } else { "\\*" };
+            format!("{:.0}{cold}{times}", outcome.throughput())
+        }
     }
 }
 
