@@ -55,12 +55,14 @@ impl Scale {
         match self {
             Scale::Full => Effort {
                 turned_over: 2.0,
+                rewritten: 2.0,
                 measured: 1.0,
                 requests: 10_000,
-                requests_max: 400_000,
+                requests_max: 1_000_000,
             },
             Scale::Quick => Effort {
                 turned_over: 1.0,
+                rewritten: 0.2,
                 measured: 0.5,
                 requests: 1500,
                 requests_max: 30_000,

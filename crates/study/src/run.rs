@@ -10,7 +10,7 @@ use forebay_rt::{Executor, Rt, VirtualTime};
 use crate::medium::Medium;
 use crate::system::{Counters, System, Under};
 use crate::users::{Done, Users};
-use crate::workload::Workload;
+use crate::workload::{PAGE_BYTES, Workload};
 
 /// How long is slept between two looks at how far a run is.
 const LOOK: Duration = Duration::from_millis(500);
@@ -22,6 +22,8 @@ const STALLED: Duration = Duration::from_secs(300);
 pub struct Effort {
     /// A log is warm when it and what is written in place come to so many times what the medium holds.
     pub turned_over: f64,
+    /// And when users have written so many times as much as there is data: placements learn by what is written again.
+    pub rewritten: f64,
     /// It is measured while it writes so many times that.
     pub measured: f64,
     /// What is no log is warm after so many requests, and measured for twice as many; a log, after no fewer.
@@ -166,20 +168,23 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
         };
         let (effort, is_log) = (self.effort, running.system.is_log());
         let bytes = self.medium.bytes() as f64;
-        let enough = move |times: f64, requests: u64| {
+        let data = f64::from(pages) * PAGE_BYTES as f64;
+        let enough = move |times: f64, rewritten: f64, requests: u64| {
             move |done: &Done, counters: &Counters| {
-                let turned = !is_log || counters.medium() as f64 >= times * bytes;
+                let turned = counters.medium() as f64 >= times * bytes;
+                let rewritten = done.written as f64 >= rewritten * data;
+                let as_wished = !is_log || (turned && rewritten);
                 let done = done.requests();
-                done >= effort.requests_max || (done >= requests && turned)
+                done >= effort.requests_max || (done >= requests && as_wished)
             }
         };
-        let warm = enough(effort.turned_over, effort.requests);
+        let warm = enough(effort.turned_over, effort.rewritten, effort.requests);
         running.work(warm).await?;
         let from = running.mark();
-        let is_warm = !is_log || from.counters.medium() as f64 >= effort.turned_over * bytes;
+        let is_warm = !is_log || from.done.requests() < effort.requests_max;
         running.marks.clear();
         running
-            .work(enough(effort.measured, 2 * effort.requests))
+            .work(enough(effort.measured, 0.0, 2 * effort.requests))
             .await?;
         let to = running.mark();
         let outcome = Outcome {

@@ -14,6 +14,7 @@ use forebay_study::{
 
 const EFFORT: Effort = Effort {
     turned_over: 0.6,
+    rewritten: 0.05,
     measured: 0.3,
     requests: 400,
     requests_max: 4000,
