@@ -131,7 +131,7 @@ fn crossovers(scale: Scale) -> Vec<Experiment> {
                 model,
                 array: Array::One,
                 piece,
-                segments: 4 * scale.segments() * (PIECE_BYTES / piece).min(4),
+                segments: 4 * scale.segments() * (PIECE_BYTES / piece).min(2),
             },
             utilisation: *utilisation,
             what: What::Drawn(Skew::Uniform, 0),
@@ -401,5 +401,26 @@ fn beyond(scale: Scale) -> Experiment {
             .into(),
         places,
         systems: SYSTEMS.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_model::disk::named;
+
+    use super::*;
+
+    #[test]
+    fn every_medium_fits_its_disks() {
+        for scale in [Scale::Full, Scale::Quick] {
+            for experiment in experiments(scale, &[]) {
+                for place in &experiment.places {
+                    let medium = &place.medium;
+                    let used = (medium.segments + 8) * medium.piece;
+                    let blocks = named(medium.model.disk()).unwrap().blocks();
+                    assert!(used <= blocks * 512, "{}: {used}", experiment.key);
+                }
+            }
+        }
     }
 }
