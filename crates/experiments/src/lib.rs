@@ -14,17 +14,15 @@
 //!
 //! Reading order: `disks.rs` (what is compared), `arm.rs` (what a disk's time goes to), `ufs.rs` and
 //! `users.rs` (what is done on it), `paper_cache.rs` (the paper's own cache, to destage in other orders than
-//! ours), then what is asked: `bandwidth.rs`, `speedup.rs`, `effects.rs`; `report.rs` and `plot.rs`.
+//! ours), then what is asked: `bandwidth.rs`, `speedup.rs`, `effects.rs`; `report.rs`.
 
 mod arm;
 mod bandwidth;
-mod circumstances;
 mod disks;
 mod effects;
 mod measured;
 mod office;
 mod paper_cache;
-mod plot;
 mod report;
 mod response;
 mod scale;
@@ -33,7 +31,7 @@ mod tree;
 mod ufs;
 mod users;
 
-pub use circumstances::Circumstances;
+pub use forebay_report::Circumstances;
 pub use measured::{Measured, measure};
 pub use report::{FilesystemRun, write_report};
 pub use scale::Scale;

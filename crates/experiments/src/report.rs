@@ -8,58 +8,15 @@ mod programs;
 mod responses;
 mod speedup;
 
-use std::borrow::Borrow;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use forebay_report::{Circumstances, Page};
 
-use crate::circumstances::Circumstances;
 use crate::measured::Measured;
 use crate::scale::Scale;
 
 pub use filesystems::FilesystemRun;
-
-/// Where the report is being written.
-struct Page<'a> {
-    folder: &'a Path,
-    text: String,
-}
-
-impl Page<'_> {
-    fn figure(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    /// Shows a figure that was drawn.
-    fn show(&mut self, what: &str, name: &str) {
-        self.paragraph(&format!("![{what}]({name})"));
-    }
-
-    fn line(&mut self, text: &str) {
-        self.text.push_str(text);
-        self.text.push('\n');
-    }
-
-    fn heading(&mut self, text: &str) {
-        self.paragraph(&format!("## {text}"));
-    }
-
-    fn paragraph(&mut self, text: &str) {
-        self.line(&format!("{text}\n"));
-    }
-
-    /// A table; all columns but the first are numbers.
-    fn table<S: Borrow<str>>(&mut self, header: &[S], rows: impl IntoIterator<Item = Vec<String>>) {
-        self.line(&format!("| {} |", header.join(" | ")));
-        let numbers = "---:|".repeat(header.len() - 1);
-        self.line(&format!("|---|{numbers}"));
-        for row in rows {
-            self.line(&format!("| {} |", row.join(" | ")));
-        }
-        self.line("");
-    }
-}
 
 /// Writes `report.md` and its figures into a folder, which is made if need be; gives its path.
 ///
@@ -71,11 +28,7 @@ pub fn write_report(
     measured: &Measured,
     filesystems: Result<&[FilesystemRun], &str>,
 ) -> Result<PathBuf> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let mut page = Page {
-        folder,
-        text: String::from("# The experiments of the DCD paper, again\n\n"),
-    };
+    let mut page = Page::begin(folder, "The experiments of the DCD paper, again")?;
     preface(&mut page, circumstances, measured.scale);
     speedup::write(&mut page, measured)?;
     programs::write(&mut page, measured)?;
@@ -83,10 +36,7 @@ pub fn write_report(
     responses::write(&mut page, measured)?;
     effects::write(&mut page, measured)?;
     filesystems::write(&mut page, filesystems);
-    let path = folder.join("report.md");
-    let text = page.text.trim_end().to_owned() + "\n";
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
+    page.end()
 }
 
 /// What the paper had, and what stands for it here.
@@ -143,7 +93,7 @@ const DIFFERENCES: [[&str; 3]; 9] = [
     ],
 ];
 
-fn preface(page: &mut Page<'_>, circumstances: &Circumstances, scale: Scale) {
+fn preface(page: &mut Page, circumstances: &Circumstances, scale: Scale) {
     page.paragraph(
         "*The Design and Implementation of a DCD Device Driver for Unix* (USENIX ATC 1999), section 4, \
          repeated by `forebay bench paper-dcd`. A *logical* DCD has its log on a part of the data's own \

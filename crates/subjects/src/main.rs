@@ -1,7 +1,8 @@
-//! `forebay-sim`: worlds in a seed, and disk models judged against real drives.
+//! `forebay-sim`: worlds in a seed, disk models judged against real drives, and the HyLog study.
 
 mod commands;
 mod models;
+mod study;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,9 @@ enum Command {
     Explore(commands::Explore),
     /// Lives through the world of a seed once more and tells what happens in it.
     Replay(commands::Replay),
+    /// Repeats a paper's experiments on a virtual clock, and writes a report.
+    #[command(subcommand)]
+    Study(study::Study),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -33,5 +37,6 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Speed(args) => models::speed::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Explore(args) => args.run(),
         Command::Replay(args) => args.run(),
+        Command::Study(study) => study.run().map(|()| ExitCode::SUCCESS),
     }
 }

@@ -1,14 +1,14 @@
 //! Figure 10: bandwidth by the size of requests.
 
 use anyhow::Result;
+use forebay_report::Page;
+use forebay_report::plot::{self, Curves, Frame};
 
-use super::Page;
 use crate::bandwidth::{Curve, SEGMENT_KIB, SIZES};
 use crate::disks::Shape;
-use crate::plot::{self, Curves, Frame};
 use crate::speedup::papers_ratio;
 
-pub(super) fn write(page: &mut Page<'_>, curves: &[Curve]) -> Result<()> {
+pub(super) fn write(page: &mut Page, curves: &[Curve]) -> Result<()> {
     page.heading("Bandwidth by the size of requests (figure 10)");
     page.paragraph(
         "Random writes of 20 MB in all, one at a time, until all is durable; MB/s. In brackets: what requests of \
@@ -31,7 +31,7 @@ pub(super) fn write(page: &mut Page<'_>, curves: &[Curve]) -> Result<()> {
     draw(page, curves)
 }
 
-fn draw(page: &mut Page<'_>, curves: &[Curve]) -> Result<()> {
+fn draw(page: &mut Page, curves: &[Curve]) -> Result<()> {
     let most = curves[0].rate(SEGMENT_KIB) / 1e6;
     let papers = SIZES.map(|kib| papers_ratio(kib).map_or(f64::NAN, |ratio| most / ratio));
     let name = "paper's disk, drawn as if equal at 128 KiB".to_owned();

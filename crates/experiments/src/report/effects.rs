@@ -1,14 +1,14 @@
 //! Sizes, orders and thresholds.
 
 use anyhow::Result;
+use forebay_report::Page;
+use forebay_report::plot::{self, Curves, Frame};
 use forebay_units::ByteLen;
 
-use super::Page;
 use crate::effects::{Point, Sweep, USERS, Way};
 use crate::measured::Measured;
-use crate::plot::{self, Curves, Frame};
 
-pub(super) fn write(page: &mut Page<'_>, measured: &Measured) -> Result<()> {
+pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
     page.heading("The log's size");
     page.paragraph(&format!(
         "{USERS} users untar, copy and remove, in segments of 128 KiB, which are the paper's. *Home*: what the \
@@ -47,7 +47,7 @@ pub(super) fn write(page: &mut Page<'_>, measured: &Measured) -> Result<()> {
 }
 
 /// A table and a figure of what was varied.
-fn sweep(page: &mut Page<'_>, sweeps: &[Sweep], file: &str, title: &str) -> Result<()> {
+fn sweep(page: &mut Page, sweeps: &[Sweep], file: &str, title: &str) -> Result<()> {
     let rows = sweeps.iter().flat_map(|sweep| {
         let row = move |(kib, point): &(u64, Point)| {
             let mut row = vec![format!("{}, {}", sweep.name, ByteLen::kib(*kib))];
@@ -83,7 +83,7 @@ fn sweep(page: &mut Page<'_>, sweeps: &[Sweep], file: &str, title: &str) -> Resu
     Ok(())
 }
 
-fn ways(page: &mut Page<'_>, what: &str, ways: &[Way]) {
+fn ways(page: &mut Page, what: &str, ways: &[Way]) {
     let rows = ways.iter().map(|way| {
         let seen = &way.seen;
         let home = &seen.spent.writes;

@@ -1,8 +1,9 @@
 //! What was measured on real filesystems, on a real clock.
 
+use forebay_report::Page;
+
 use std::time::Duration;
 
-use super::Page;
 use crate::users::who;
 
 /// What users took on one real filesystem, on the disk alone and on caches in front of it.
@@ -20,7 +21,7 @@ pub struct FilesystemRun {
     pub notes: Vec<String>,
 }
 
-pub(super) fn write(page: &mut Page<'_>, runs: Result<&[FilesystemRun], &str>) {
+pub(super) fn write(page: &mut Page, runs: Result<&[FilesystemRun], &str>) {
     page.heading("Real filesystems");
     let runs = match runs {
         Ok(runs) => runs,
@@ -37,7 +38,7 @@ pub(super) fn write(page: &mut Page<'_>, runs: Result<&[FilesystemRun], &str>) {
     }
 }
 
-fn one(page: &mut Page<'_>, run: &FilesystemRun) {
+fn one(page: &mut Page, run: &FilesystemRun) {
     let users = who(run.users.into());
     page.paragraph(&format!(
         "### {}: {users}, {} files each",
@@ -68,7 +69,6 @@ fn one(page: &mut Page<'_>, run: &FilesystemRun) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
 
     use super::*;
 
@@ -85,19 +85,17 @@ mod tests {
             ],
             notes: vec!["a note".into()],
         };
-        let mut page = Page {
-            folder: Path::new("."),
-            text: String::new(),
-        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut page = Page::begin(folder.path(), "A title").unwrap();
         write(&mut page, Ok(&[run]));
         for part in [
             "ext4: 4 users, 508 files each",
             "| untar | 9.0 s | 3.0 s: **3.0 ×** |",
             "\n- a note\n",
         ] {
-            assert!(page.text.contains(part), "{part}: {}", page.text);
+            assert!(page.text().contains(part), "{part}: {}", page.text());
         }
         write(&mut page, Err("not root"));
-        assert!(page.text.contains("Not measured: not root."));
+        assert!(page.text().contains("Not measured: not root."));
     }
 }

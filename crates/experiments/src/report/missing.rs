@@ -1,11 +1,11 @@
 //! What of the maximum a logical DCD does not reach, and why.
 
 use anyhow::Result;
+use forebay_report::Page;
+use forebay_report::plot::{self, Curves, Frame};
 
-use super::Page;
 use crate::arm::Part;
 use crate::measured::{DELAYS_MS, Measured, Run};
-use crate::plot::{self, Curves, Frame};
 use crate::users::{PHASES, Phase, who};
 
 /// Users and programs (copy and remove) of which a curve is drawn.
@@ -14,7 +14,7 @@ const DRAWN: [(u64, usize); 4] = [(1, 1), (1, 2), (4, 1), (4, 2)];
 const SHOWN_MS: [u64; 2] = [50, 500];
 
 /// What the disk of a logical DCD did.
-pub(super) fn arm(page: &mut Page<'_>, measured: &Measured) {
+pub(super) fn arm(page: &mut Page, measured: &Measured) {
     page.paragraph("### Where the rest goes");
     page.paragraph(
         "A logical DCD has one arm. Each write to the log takes it away from who reads: for the ways to the log \
@@ -66,7 +66,7 @@ fn arm_row(run: &Run, program: usize, ms: u64, phase: &Phase) -> Vec<String> {
 }
 
 /// What it is worth to let writes wait.
-pub(super) fn delays(page: &mut Page<'_>, measured: &Measured) -> Result<()> {
+pub(super) fn delays(page: &mut Page, measured: &Measured) -> Result<()> {
     page.paragraph("### How long writes may wait");
     page.paragraph(
         "The share of the maximum (writes free) that a logical DCD reaches with each `--max-delay`. The paper's \
@@ -92,7 +92,7 @@ fn shares(run: &Run, program: usize) -> Vec<f64> {
     run.delays.iter().map(share).collect()
 }
 
-fn draw_delays(page: &mut Page<'_>, measured: &Measured) -> Result<()> {
+fn draw_delays(page: &mut Page, measured: &Measured) -> Result<()> {
     let title = "Shares of the maximum by how long writes may wait";
     let few = measured.programs();
     let few = few.filter(|(run, program)| DRAWN.contains(&(run.users, *program)));

@@ -1,10 +1,10 @@
 //! Figures 7 to 9: what the programs take.
 
 use anyhow::Result;
+use forebay_report::Page;
+use forebay_report::plot::{self, Bar, Bars, Frame};
 
-use super::Page;
 use crate::measured::{Column, Measured, Run};
-use crate::plot::{self, Bar, Bars, Frame};
 use crate::users::{PHASES, Phase, who};
 
 /// The paper's figure for each number of users.
@@ -23,7 +23,7 @@ pub(super) fn papers(users: u64, program: usize) -> &'static str {
     }
 }
 
-pub(super) fn write(page: &mut Page<'_>, measured: &Measured) -> Result<()> {
+pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
     page.heading("Execution times (figures 7 to 9)");
     page.paragraph(
         "Seconds until the last user's program ends, and how many times as fast as the plain disk that is; then \
@@ -42,7 +42,7 @@ pub(super) fn write(page: &mut Page<'_>, measured: &Measured) -> Result<()> {
     Ok(())
 }
 
-fn one(page: &mut Page<'_>, run: &Run, figure: &str) -> Result<()> {
+fn one(page: &mut Page, run: &Run, figure: &str) -> Result<()> {
     page.paragraph(&format!("### {} (figure {figure})", who(run.users)));
     let mut header = vec!["on"];
     header.extend(PHASES);

@@ -1,10 +1,10 @@
 //! Figures 11 and 12: response times while four users copy.
 
 use anyhow::Result;
+use forebay_report::Page;
+use forebay_report::plot::{self, Frame};
 
-use super::Page;
 use crate::measured::{Column, Measured};
-use crate::plot::{self, Frame};
 use crate::response::{Of, Responses};
 use crate::users::who;
 
@@ -44,7 +44,7 @@ const PAPERS: [Papers; 2] = [
     },
 ];
 
-pub(super) fn write(page: &mut Page<'_>, measured: &Measured) -> Result<()> {
+pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
     let Some(run) = measured.papers_run() else {
         return Ok(());
     };
@@ -113,7 +113,7 @@ fn rows(papers: &Papers, columns: &[Column]) -> Vec<Vec<String>> {
 }
 
 /// Draws a figure; `n` is the column's place.
-fn draw(page: &mut Page<'_>, papers: &Papers, column: &Column, n: usize) -> Result<()> {
+fn draw(page: &mut Page, papers: &Papers, column: &Column, n: usize) -> Result<()> {
     let times = Responses::of(papers.of, &column.phases[COPY].requests);
     let covers = |most: &f64| times.within(*most) >= NEARLY_ALL;
     let most = SCALES_MS.into_iter().find(covers).unwrap_or(500.0);

@@ -1,8 +1,9 @@
 //! The maximum possible speedup.
 
 use anyhow::Result;
+use forebay_report::Page;
 
-use super::{Page, missing, programs};
+use super::{missing, programs};
 use crate::bandwidth::{Curve, SEGMENT_KIB};
 use crate::measured::{Column, Measured, Run};
 use crate::speedup::{Estimate, Mixture};
@@ -15,7 +16,7 @@ const MAXIMA: [&str; 2] = ["writes free", "the paper's way"];
 /// The share of the maximum that is to be reached.
 const BAR: f64 = 0.9;
 
-pub(super) fn write(page: &mut Page<'_>, measured: &Measured) -> Result<()> {
+pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
     page.heading("The maximum possible speedup, and the share reached");
     page.paragraph(
         "Two maxima. *Writes free*: the same programs on a device that takes writes in no time, and reads from \
@@ -91,7 +92,7 @@ fn verdict(measured: &Measured, which: usize, rate: f64) -> String {
 }
 
 /// The paper's estimate, for its program and its users.
-fn papers_way(page: &mut Page<'_>, measured: &Measured) {
+fn papers_way(page: &mut Page, measured: &Measured) {
     let Some(run) = measured.papers_run() else {
         return;
     };

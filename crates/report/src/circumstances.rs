@@ -16,7 +16,7 @@ impl Circumstances {
     }
 
     /// All of it as Markdown, with how busy the machine is now.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         format!(
             "Machine: Linux {}, {cores} cores. Load averages (1, 5, 15 minutes) at the beginning {}, at \

@@ -11,45 +11,57 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const SIZE: (u32, u32) = (760, 440);
-const COLOURS: [RGBColor; 5] = [
+const COLOURS: [RGBColor; 8] = [
     RGBColor(176, 64, 32),
     RGBColor(32, 96, 160),
     RGBColor(60, 140, 60),
     RGBColor(140, 100, 170),
-    RGBColor(90, 90, 90),
+    GREY,
+    RGBColor(200, 150, 30),
+    RGBColor(30, 150, 150),
+    RGBColor(200, 90, 140),
 ];
+const GREY: RGBColor = RGBColor(90, 90, 90);
 const FONT: &str = "sans-serif";
 /// How much of the height the legend takes, for each line of it.
 const LEGEND_LINE: f64 = 0.065;
 
 /// What a figure says beside what it shows.
-pub(crate) struct Frame<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) x: &'a str,
-    pub(crate) y: &'a str,
+pub struct Frame<'a> {
+    /// Above it.
+    pub title: &'a str,
+    /// Along the axis below.
+    pub x: &'a str,
+    /// Along the axis at the left.
+    pub y: &'a str,
 }
 
 /// Curves over the same places, whose names stand below.
-pub(crate) struct Curves<'a> {
-    pub(crate) places: &'a [String],
+pub struct Curves<'a> {
+    /// The places' names.
+    pub places: &'a [String],
     /// Whether the values are shown by their logarithms.
-    pub(crate) logarithmic: bool,
+    pub logarithmic: bool,
     /// Names, and values at each place; no number where there is none.
-    pub(crate) curves: &'a [(String, Vec<f64>)],
+    pub curves: &'a [(String, Vec<f64>)],
 }
 
 /// A group of bars.
-pub(crate) struct Bars<'a> {
-    pub(crate) name: String,
-    pub(crate) bars: Vec<Bar<'a>>,
+pub struct Bars<'a> {
+    /// What stands above the group.
+    pub name: String,
+    /// From the left.
+    pub bars: Vec<Bar<'a>>,
 }
 
 /// A bar in two parts, one on the other.
-pub(crate) struct Bar<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) parts: [f64; 2],
+pub struct Bar<'a> {
+    /// What stands below it.
+    pub name: &'a str,
+    /// Their heights, from below.
+    pub parts: [f64; 2],
     /// What stands above it.
-    pub(crate) says: String,
+    pub says: String,
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -99,7 +111,7 @@ fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, position: SeriesLabelPosition) 
     chart
         .configure_series_labels()
         .background_style(WHITE)
-        .border_style(COLOURS[4])
+        .border_style(GREY)
         .label_font((FONT, 14))
         .position(position)
         .draw()
@@ -155,7 +167,7 @@ impl Curves<'_> {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(crate) fn lines(path: &Path, frame: &Frame<'_>, lines: &Curves<'_>) -> Result<()> {
+pub fn lines(path: &Path, frame: &Frame<'_>, lines: &Curves<'_>) -> Result<()> {
     let across = -0.3..lines.places.len() as f64 - 0.7;
     let place = |x: &f64| lines.place(*x);
     let said = |y: &f64| lines.said(*y);
@@ -180,12 +192,7 @@ pub(crate) fn lines(path: &Path, frame: &Frame<'_>, lines: &Curves<'_>) -> Resul
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(crate) fn bars(
-    path: &Path,
-    frame: &Frame<'_>,
-    parts: [&str; 2],
-    groups: &[Bars<'_>],
-) -> Result<()> {
+pub fn bars(path: &Path, frame: &Frame<'_>, parts: [&str; 2], groups: &[Bars<'_>]) -> Result<()> {
     let heights = groups.iter().flat_map(|group| &group.bars);
     let top = heights
         .map(|bar| bar.parts[0] + bar.parts[1])
@@ -248,7 +255,7 @@ fn draw_group(chart: &mut Chart<'_, '_>, group: &Bars<'_>, left: f64, top: f64) 
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(crate) fn histogram(path: &Path, frame: &Frame<'_>, width: f64, percent: &[f64]) -> Result<()> {
+pub fn histogram(path: &Path, frame: &Frame<'_>, width: f64, percent: &[f64]) -> Result<()> {
     let top = percent.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let number = |value: &f64| plain(*value);
     on(path, |area| {

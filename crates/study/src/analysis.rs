@@ -1,0 +1,144 @@
+//! What needs no engine: the figures that the slides have from their model, by ours (`forebay_placement::cost`).
+
+use anyhow::Result;
+use forebay_placement::cost::{
+    self, Access, Disk, cleaning_cost, crossover, disk_utilisation, hole_plugging_cost,
+    hybrid_cost, lfs_cost,
+};
+
+use crate::medium::Model;
+use crate::workload::PAGE_BYTES;
+
+/// A disk of the slides' table of crossovers.
+pub(crate) struct Compared {
+    /// Which.
+    pub(crate) model: Model,
+    /// Bytes of a segment by which the slides' figure comes out: 1 MiB, but for the disk of 1991.
+    pub(crate) segment: u64,
+    /// Positioning and bandwidth in the slides, where they give them.
+    pub(crate) slide: Option<Disk>,
+    /// The utilisations of segments when cleaned, and of the disk, at which the slides' LFS costs as much as
+    /// overwriting.
+    pub(crate) slide_crossover: [f64; 2],
+    /// Positioning (seek and half a turn) and bandwidth of our model of the disk.
+    pub(crate) ours: Disk,
+}
+
+impl Compared {
+    /// The three disks.
+    ///
+    /// # Errors
+    /// If there is no model of one.
+    pub(crate) fn all() -> Result<[Compared; 3]> {
+        let one = |model: Model, segment, slide, slide_crossover| -> Result<Compared> {
+            Ok(Compared {
+                model,
+                segment,
+                slide,
+                slide_crossover,
+                ours: model.nominal()?,
+            })
+        };
+        Ok([
+            one(Model::Of1991, 128 << 10, Some(Disk::OF_1991), [0.52, 0.74])?,
+            one(Model::Of1999, 1 << 20, None, [0.88, 0.94])?,
+            one(Model::Of2003, 1 << 20, Some(Disk::OF_2003), [0.94, 0.97])?,
+        ])
+    }
+
+    /// The slides' figures of the disk, or where they have none those of our model.
+    pub(crate) fn disk(&self) -> Disk {
+        self.slide.unwrap_or(self.ours)
+    }
+
+    /// Both utilisations at the crossover of a disk.
+    pub(crate) fn crossover(&self, disk: &Disk) -> [f64; 2] {
+        let u = crossover(disk.efficiency(PAGE_BYTES, self.segment));
+        [u, disk_utilisation(u)]
+    }
+}
+
+/// Sizes of segments that are compared, in bytes.
+pub(crate) fn segment_sizes() -> impl Iterator<Item = u64> {
+    (15..=23).map(|power| 1 << power)
+}
+
+/// Costs of overwriting, cleaning and hole-plugging on a disk where a segment is so much faster than its
+/// pages, by the utilisation of what is cleaned.
+pub(crate) fn costs(efficiency: f64, utilisations: &[f64]) -> [Vec<f64>; 3] {
+    let each = |cost: &dyn Fn(f64) -> f64| utilisations.iter().map(|u| cost(*u)).collect();
+    [
+        each(&|_| efficiency),
+        each(&cleaning_cost),
+        each(&|u| hole_plugging_cost(u, efficiency)),
+    ]
+}
+
+/// HyLog's cost by the hot share, beside those of overwriting and LFS, as shares of overwriting's.
+pub(crate) struct Potential {
+    /// The disk's utilisation.
+    pub(crate) utilisation: f64,
+    /// LFS, for even accesses: what the slides have.
+    pub(crate) lfs: f64,
+    /// HyLog, at each of the shares.
+    pub(crate) hylog: Vec<f64>,
+    /// The share that costs least.
+    pub(crate) best: cost::Hybrid,
+}
+
+/// The slides' accesses: 80 % to 20 % of the pages.
+pub(crate) fn slide_access() -> Access {
+    Access::skewed(0.8, 0.2)
+}
+
+/// HyLog's potential on a disk of such efficiency, for the slides' accesses.
+pub(crate) fn potential(efficiency: f64, utilisation: f64, shares: &[f64]) -> Potential {
+    let access = slide_access();
+    let cost = |share: &f64| {
+        hybrid_cost(*share, access.received(*share), utilisation, efficiency) / efficiency
+    };
+    Potential {
+        utilisation,
+        lfs: lfs_cost(utilisation) / efficiency,
+        hylog: shares.iter().map(cost).collect(),
+        best: cost::best_hot_share(&access, utilisation, efficiency),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_six_crossovers_are_within_two_hundredths_of_the_slides() {
+        for compared in Compared::all().unwrap() {
+            for disk in [compared.disk(), compared.ours] {
+                let found = compared.crossover(&disk);
+                for (found, slide) in found.iter().zip(compared.slide_crossover) {
+                    let name = compared.model.name();
+                    assert!((found - slide).abs() <= 0.02, "{name}: {found}, {slide}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_segment_of_a_mebibyte_is_33_times_as_fast_on_the_slides_disk_of_2003() {
+        let [.., compared] = Compared::all().unwrap();
+        let e = compared.disk().efficiency(PAGE_BYTES, 1 << 20);
+        assert_eq!(e.round(), 33.0);
+    }
+
+    #[test]
+    fn hylog_at_its_best_costs_no_more_than_overwriting_and_lfs() {
+        let shares: Vec<f64> = (0..=20).map(|n| f64::from(n) / 20.0).collect();
+        for utilisation in [0.5, 0.9, 0.98] {
+            let found = potential(33.3, utilisation, &shares);
+            let least = found.hylog.iter().copied().fold(f64::INFINITY, f64::min);
+            assert!(least <= 1.0 && least <= found.lfs + 1e-9, "{least}");
+            assert!(found.best.cost / 33.3 <= least + 1e-9);
+            assert!((found.hylog[0] - 1.0).abs() < 1e-9);
+            assert!((found.hylog[20] - found.lfs).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What is run: places along an axis, and the systems that are compared at each.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::medium::Medium;
+use crate::run::{Config, Effort, Outcome};
+use crate::system::Under;
+use crate::workload::{PAGE_BYTES, Recorded, Skew, Synthetic, TpcC, Traced, Workload};
+
+/// What users do.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Pages drawn with a skew, so many percent of them to be read.
+    Drawn(Skew, u64),
+    /// A workload like TPC-C's.
+    TpcC,
+    /// A recorded one, of which each user has a copy; all of them lie side by side.
+    Recorded(Recorded, Traced),
+}
+
+/// A place along the axis of an experiment.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// What stands at the axis.
+    pub name: String,
+    /// What the data lies on. Of a recorded workload the segments follow from what it touches.
+    pub medium: Medium,
+    /// The share of it that holds data.
+    pub utilisation: f64,
+    /// What users do.
+    pub what: What,
+    /// How many users.
+    pub users: usize,
+}
+
+/// Systems compared at places.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// A short name, for files.
+    pub key: &'static str,
+    /// Its title.
+    pub title: String,
+    /// The axis.
+    pub axis: &'static str,
+    /// What the slides say of it, and how it was done here.
+    pub about: String,
+    /// Along the axis.
+    pub places: Vec<Place>,
+    /// What is compared.
+    pub systems: Vec<Under>,
+}
+
+/// What came of one configuration: or why nothing did.
+pub type Found = Result<Outcome, String>;
+
+/// What came of an experiment.
+pub struct Results {
+    /// Which.
+    pub experiment: Experiment,
+    /// For each place, what came of each system.
+    pub found: Vec<Vec<Found>>,
+}
+
+impl Results {
+    /// What came of a system at a place, if something did.
+    pub fn outcome(&self, place: usize, under: Under) -> Option<&Outcome> {
+        let systems = self.experiment.systems.iter();
+        let mut all = systems.zip(&self.found[place]);
+        let (_, found) = all.find(|(system, _)| **system == under)?;
+        found.as_ref().ok()
+    }
+
+    /// The requests a second of a system at a place; no number if there are none.
+    pub fn rate(&self, place: usize, under: Under) -> f64 {
+        let outcome = self.outcome(place, under);
+        outcome.map_or(f64::NAN, Outcome::throughput)
+    }
+}
+
+impl Place {
+    /// The workload, of pages that fill the medium as is wished.
+    fn workload(&self, seed: u64) -> Result<Box<dyn Workload>> {
+        let bytes = self.utilisation * self.medium.bytes() as f64;
+        let pages = (bytes / PAGE_BYTES as f64) as u32;
+        Ok(match &self.what {
+            What::Drawn(skew, reads) => Box::new(Synthetic::new(*skew, pages, *reads, seed)),
+            What::TpcC => {
+                let tpcc = TpcC::new(pages, seed);
+                Box::new(tpcc.with_context(|| format!("{pages} pages are too few"))?)
+            }
+            What::Recorded(_, traced) => Box::new(traced.clone()),
+        })
+    }
+
+    /// A place for a recorded workload: each user has a copy, or as many have as there is room for, and the medium is
+    /// as large as that needs.
+    pub fn of_trace(self, traced: &Traced, recorded: Recorded) -> Place {
+        let room = (self.utilisation * self.medium.bytes() as f64) as u64 / PAGE_BYTES;
+        let copies = (room / u64::from(traced.pages())).clamp(1, self.users as u64);
+        let copies = traced.copies(copies as u32);
+        let bytes = f64::from(copies.pages()) * PAGE_BYTES as f64 / self.utilisation;
+        let segments = (bytes / self.medium.segment_bytes() as f64).floor() as u64;
+        Place {
+            medium: Medium {
+                segments,
+                ..self.medium
+            },
+            what: What::Recorded(recorded, copies),
+            ..self
+        }
+    }
+
+    fn run(&self, under: Under, effort: Effort, seed: u64) -> Found {
+        let place = self.clone();
+        let config = Config {
+            under,
+            medium: self.medium,
+            workload: move || place.workload(seed),
+            users: self.users,
+            effort,
+            seed,
+        };
+        // An engine that breaks a promise, or waits for ever, panics: that is a result, too.
+        let ran = catch_unwind(AssertUnwindSafe(|| config.run()));
+        let ran = ran.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+            Err(anyhow!("panicked: {}", text.unwrap_or_default()))
+        });
+        ran.map_err(|error| format!("{error:#}"))
+    }
+}
+
+/// Runs all of them, on so many threads. What comes out does not depend on how many those are.
+pub fn run_all(
+    experiments: Vec<Experiment>,
+    effort: Effort,
+    threads: usize,
+    step: &(dyn Fn(&str) + Sync),
+) -> Vec<Results> {
+    let mut todo = Vec::new();
+    for (n, experiment) in experiments.iter().enumerate() {
+        for place in 0..experiment.places.len() {
+            todo.extend((0..experiment.systems.len()).map(|system| (n, place, system)));
+        }
+    }
+    let next = AtomicUsize::new(0);
+    let found: Vec<Mutex<Option<Found>>> = todo.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&(n, place, system)) = todo.get(at) else {
+                return;
+            };
+            let experiment = &experiments[n];
+            let (place, under) = (&experiment.places[place], experiment.systems[system]);
+            // The same work for all that is compared.
+            let result = place.run(under, effort, 1 + n as u64);
+            let rate = match &result {
+                Ok(outcome) => format!("{:.1} requests a second", outcome.throughput()),
+                Err(why) => why.clone(),
+            };
+            let (of, name) = (todo.len(), under.name());
+            step(&format!(
+                "{} of {of}: {}, {} {}, {name}: {rate}",
+                at + 1,
+                experiment.key,
+                experiment.axis,
+                place.name
+            ));
+            *found[at].lock().expect("no panic holds it") = Some(result);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let mut found = found.into_iter().map(|one| {
+        let one = one.into_inner().expect("no panic holds it");
+        one.unwrap_or_else(|| Err("it was not run".into()))
+    });
+    let collect = |experiment: Experiment| Results {
+        found: (experiment.places.iter())
+            .map(|_| found.by_ref().take(experiment.systems.len()).collect())
+            .collect(),
+        experiment,
+    };
+    experiments.into_iter().map(collect).collect()
+}
+
+/// What was recorded, where it is: of each trace the beginning that touches at most so many pages.
+pub fn traces(folder: Option<&Path>, most: usize) -> Vec<(Recorded, Result<Traced, String>)> {
+    let read = |recorded: Recorded| {
+        let read = match folder {
+            Some(folder) => recorded
+                .read(folder, most)
+                .map_err(|error| error.to_string()),
+            None => Err("no folder of traces was given".to_owned()),
+        };
+        (recorded, read)
+    };
+    Recorded::ALL.map(read).into()
+}

@@ -1,0 +1,268 @@
+//! What the data lies on: emulated disks, scaled down, alone or in an array.
+
+use std::num::NonZeroU64;
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use forebay_device::{Device, Slice, StampStore};
+use forebay_model::disk::{CacheChoice, Caches, Disk, Op, Options, Scheduling, Spec, named};
+use forebay_model::{Drive, Emulated};
+use forebay_placement::cost;
+use forebay_raid::{Parity, Striped};
+use forebay_rng::{Rng, mix};
+use forebay_rt::{Instant, Rt};
+use forebay_units::SECTOR_BYTES;
+
+use crate::spread::Spread;
+use crate::workload::PAGE_BYTES;
+
+/// Bytes of a disk's part of a segment, unless said otherwise.
+pub(crate) const PIECE_BYTES: u64 = 1 << 20;
+/// Bytes of an array's unit: so small that a record of a log has a part on every disk, and so large that a page has
+/// not.
+const UNIT_BYTES: u32 = 64 << 10;
+/// Bytes before the first segment of a volume.
+const SUPERBLOCK_BYTES: u64 = 1 << 20;
+/// Requests of each kind by which a disk's figures are measured.
+const MEASURED: u32 = 4000;
+
+/// The disks of the study.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Model {
+    /// DEC RZ26.
+    Of1991,
+    /// Quantum Atlas 10K.
+    Of1999,
+    /// Seagate Cheetah X15 36LP.
+    Of2003,
+    /// What the study looked ahead to.
+    Of2008,
+    /// A disk of a terabyte, of 2012: beyond the study.
+    Terabyte,
+}
+
+impl Model {
+    /// All of them, oldest first.
+    pub const ALL: [Model; 5] = [
+        Model::Of1991,
+        Model::Of1999,
+        Model::Of2003,
+        Model::Of2008,
+        Model::Terabyte,
+    ];
+
+    /// What it is called in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Model::Of1991 => "1991",
+            Model::Of1999 => "1999",
+            Model::Of2003 => "2003",
+            Model::Of2008 => "2008",
+            Model::Terabyte => "1 TB, 2012",
+        }
+    }
+
+    /// The model's name among those of disks.
+    pub fn disk(self) -> &'static str {
+        match self {
+            Model::Of1991 => "dec_rz26",
+            Model::Of1999 => "atlas10k",
+            Model::Of2003 => "cheetah15k5-2003",
+            Model::Of2008 => "hylog-2008",
+            Model::Terabyte => "barracuda1tb-2012",
+        }
+    }
+
+    /// Its table. The disk of 1999 is on the bus that it was made for, of 80 MB/s: that of its table, 5 MB/s, was
+    /// its measurer's.
+    fn spec(self) -> Result<Spec> {
+        let spec = named(self.disk()).with_context(|| format!("no disk {}", self.disk()))?;
+        let bus = NonZeroU64::new(80_000_000);
+        Ok(match bus {
+            Some(bus) if self == Model::Of1999 => spec.on_bus(bus),
+            _ => spec,
+        })
+    }
+
+    /// What writing takes, in the terms of the cost model: from what pages written at random places take, and
+    /// from what pieces do, with all that a write takes beside the arm and the platters.
+    ///
+    /// # Errors
+    /// If there is no such model.
+    pub fn writing(self) -> Result<cost::Disk> {
+        let [page, piece] = self.sampled(Op::Write)?;
+        Ok(figures(page.whole, piece.whole))
+    }
+
+    /// Positioning and bandwidth as makers give them, and the slides: seek and half a turn, before a read.
+    ///
+    /// # Errors
+    /// If there is no such model.
+    pub fn nominal(self) -> Result<cost::Disk> {
+        let [page, piece] = self.sampled(Op::Read)?;
+        let disk = figures(page.whole, piece.whole);
+        Ok(cost::Disk {
+            positioning: page.positioning,
+            ..disk
+        })
+    }
+
+    fn sampled(self, op: Op) -> Result<[Sampled; 2]> {
+        let spec = self.spec()?;
+        Ok([PAGE_BYTES, PIECE_BYTES].map(|bytes| sample(&spec, op, bytes)))
+    }
+}
+
+/// Means of what requests took, in seconds.
+struct Sampled {
+    whole: f64,
+    positioning: f64,
+}
+
+fn figures(page: f64, piece: f64) -> cost::Disk {
+    let pages = (PIECE_BYTES / PAGE_BYTES) as f64;
+    let transfer = (piece - page) / (pages - 1.0);
+    cost::Disk {
+        positioning: page - transfer,
+        bandwidth: PAGE_BYTES as f64 / transfer,
+    }
+}
+
+/// What requests for so many bytes take at random places, one at a time.
+fn sample(spec: &Spec, op: Op, bytes: u64) -> Sampled {
+    let without = Options {
+        caches: Caches::Off,
+        ..Options::default()
+    };
+    let mut disk = Disk::new(spec.clone(), without);
+    let blocks = bytes / SECTOR_BYTES;
+    let places = disk.blocks() / blocks;
+    let rng = Rng::new(11);
+    let (mut now, mut done) = (Instant::default(), Vec::new());
+    let (mut whole, mut positioning) = (0.0, 0.0);
+    for id in 0..u64::from(MEASURED) {
+        let first = rng.below(places) * blocks;
+        disk.submit(now, id, op, first, blocks as u32);
+        while let Some(next) = disk.next_event() {
+            disk.advance(next, &mut done);
+        }
+        for done in done.drain(..) {
+            whole += done.at.since(now).as_secs_f64();
+            positioning += (done.service.seek + done.service.rotation).as_secs_f64();
+            now = done.at;
+        }
+        // So that it is not in step with the platters.
+        now = now.plus(std::time::Duration::from_micros(rng.below(20_000)));
+    }
+    let mean = |sum| sum / f64::from(MEASURED);
+    Sampled {
+        whole: mean(whole),
+        positioning: mean(positioning),
+    }
+}
+
+/// With read-ahead, and without answering writes early: as databases had their disks.
+fn options(phase: f64) -> Options {
+    Options {
+        caches: Caches::Explicit(CacheChoice {
+            immediate_report: false,
+            read_ahead: true,
+        }),
+        scheduling: Scheduling::Elevator,
+        phase,
+    }
+}
+
+/// How disks make one device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Array {
+    /// A disk alone.
+    One,
+    /// Striped over so many.
+    Stripes(u32),
+    /// Striped over so many, of which each stripe's parity takes one.
+    Parity(u32),
+}
+
+impl Array {
+    /// Disks that there are.
+    pub fn disks(self) -> u64 {
+        match self {
+            Array::One => 1,
+            Array::Stripes(disks) | Array::Parity(disks) => disks.into(),
+        }
+    }
+
+    /// Disks' worth of data that it holds.
+    pub fn holds(self) -> u64 {
+        match self {
+            Array::Parity(disks) => u64::from(disks) - 1,
+            _ => self.disks(),
+        }
+    }
+}
+
+/// What the data lies on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Medium {
+    /// The disks.
+    pub model: Model,
+    /// How they make one device.
+    pub array: Array,
+    /// Bytes of a disk's part of a segment, and of the piece of the disk that it lies in.
+    pub piece: u64,
+    /// Segments that there is room for. A part of each is on every disk.
+    pub segments: u64,
+}
+
+impl Medium {
+    /// Bytes of a segment. The engine takes powers of two, so an array has to hold as many disks' worth.
+    pub fn segment_bytes(&self) -> u64 {
+        self.piece * self.array.holds()
+    }
+
+    /// Segments' worth of room that superblocks take.
+    fn before(&self) -> u64 {
+        SUPERBLOCK_BYTES.div_ceil(self.segment_bytes())
+    }
+
+    /// Bytes of all segments.
+    pub fn bytes(&self) -> u64 {
+        self.segments * self.segment_bytes()
+    }
+
+    /// A device of one mebibyte, for superblocks, and the segments, each on a piece of every disk.
+    ///
+    /// # Errors
+    /// If there is no such model, or its disks cannot be an array.
+    pub fn device(&self, rt: &Rt, seed: u64) -> Result<Rc<dyn Device>> {
+        let disks: Result<Vec<Rc<dyn Device>>> = (0..self.array.disks())
+            .map(|number| self.disk(rt, seed, number))
+            .collect();
+        let mut disks = disks?;
+        let whole: Rc<dyn Device> = match self.array {
+            Array::One => disks.remove(0),
+            Array::Stripes(_) => Rc::new(Striped::new(disks, UNIT_BYTES)?),
+            // New disks are all zeroes, of which the parity is right.
+            Array::Parity(_) => {
+                let members = disks.into_iter().map(Some).collect();
+                Rc::new(Parity::new(rt, members, UNIT_BYTES)?)
+            }
+        };
+        // Superblocks end where the first segment begins, so that each segment's part is one piece.
+        let before = self.before() * self.segment_bytes() - SUPERBLOCK_BYTES;
+        let len = whole.geometry().len - before;
+        let used = Slice::new(whole, before, len).context("the disks are too small")?;
+        Ok(Rc::new(used))
+    }
+
+    fn disk(&self, rt: &Rt, seed: u64, number: u64) -> Result<Rc<dyn Device>> {
+        let pieces = self.segments + self.before();
+        // Disks do not turn in step.
+        let phase = (mix(seed, number) >> 11) as f64 / (1u64 << 53) as f64;
+        let drive = Drive::new(self.model.spec()?, options(phase));
+        let spread = Spread::new(drive, self.piece / SECTOR_BYTES, pieces);
+        let memory = Rc::new(StampStore::new(pieces * self.piece, 512));
+        Ok(Rc::new(Emulated::new(rt, memory, spread)?))
+    }
+}

@@ -1,0 +1,185 @@
+//! What was to be reached, and whether it is.
+
+use anyhow::Result;
+use forebay_placement::placement::Kind;
+use forebay_report::Page;
+
+use crate::analysis::Compared;
+use crate::experiment::Results;
+use crate::medium::Model;
+use crate::run::Outcome;
+use crate::system::Under;
+
+/// How near the crossovers are to be to the slides': by the model, and simulated.
+const BY_MODEL: f64 = 0.02;
+const BY_SIMULATION: f64 = 0.05;
+/// HyLog's throughput as a part of the best of the slides' others: everywhere, and somewhere.
+const EVERYWHERE: f64 = 0.97;
+const SOMEWHERE: f64 = 1.2;
+
+/// What HyLog is compared with.
+const OTHERS: [Under; 3] = [
+    Under::Plain,
+    Under::Volume(Kind::Lfs),
+    Under::Volume(Kind::Wolf),
+];
+
+pub(super) fn write(page: &mut Page, results: &[Results]) -> Result<()> {
+    page.heading("What was to be reached");
+    let rows = [
+        by_model()?,
+        by_simulation(results)?,
+        hylog(results),
+        hylog_and_sepbit(results),
+    ];
+    page.line("| | reached | |\n|---|---|---|");
+    for row in rows {
+        page.line(&format!("| {} |", row.join(" | ")));
+    }
+    page.line("");
+    Ok(())
+}
+
+fn verdict(reached: bool) -> String {
+    match reached {
+        true => "yes".into(),
+        false => "**no**".into(),
+    }
+}
+
+fn by_model() -> Result<[String; 3]> {
+    let mut worst: f64 = 0.0;
+    for one in Compared::all()? {
+        let found = one.crossover(&one.disk());
+        for (found, slide) in found.iter().zip(one.slide_crossover) {
+            worst = worst.max((found - slide).abs());
+        }
+    }
+    Ok([
+        format!("the slides' six crossovers by the model within {BY_MODEL}"),
+        verdict(worst <= BY_MODEL),
+        format!("the farthest is {worst:.3} off"),
+    ])
+}
+
+fn by_simulation(results: &[Results]) -> Result<[String; 3]> {
+    let (mut texts, mut reached) = (Vec::new(), true);
+    for one in Compared::all()? {
+        let [_, slide] = one.slide_crossover;
+        let (text, near) = match simulated(results, one.model) {
+            Ok(found) => (
+                format!("{found:.3}"),
+                (found - slide).abs() <= BY_SIMULATION,
+            ),
+            Err(why) => (why, false),
+        };
+        reached &= near;
+        texts.push(format!("{}: {text} (slides {slide})", one.model.name()));
+    }
+    Ok([
+        format!("those of the disk by simulation within {BY_SIMULATION}"),
+        verdict(reached),
+        texts.join("; "),
+    ])
+}
+
+/// The utilisation at which `lfs` falls below overwriting for even updates.
+///
+/// # Errors
+/// If there is none, as far as was measured: what is known instead.
+pub(super) fn simulated(results: &[Results], model: Model) -> Result<f64, String> {
+    let of = |results: &&Results| {
+        let first = results.experiment.places.first();
+        results.experiment.key.starts_with("even-")
+            && first.is_some_and(|place| place.medium.model == model)
+    };
+    let Some(results) = results.iter().find(of) else {
+        return Err("not measured".into());
+    };
+    let mut before: Option<(f64, f64)> = None;
+    for (n, place) in results.experiment.places.iter().enumerate() {
+        let ratio = results.rate(n, Under::Volume(Kind::Lfs)) / results.rate(n, Under::Plain);
+        if !ratio.is_finite() {
+            break;
+        }
+        let here = (place.utilisation, ratio.ln());
+        if ratio < 1.0 {
+            let Some(before) = before else {
+                return Err(format!("below {:.2}", here.0));
+            };
+            let part = before.1 / (before.1 - here.1);
+            return Ok(before.0 + part * (here.0 - before.0));
+        }
+        before = Some(here);
+    }
+    Err(before.map_or("not measured".into(), |(utilisation, _)| {
+        format!("above {utilisation:.2}")
+    }))
+}
+
+/// The requests a second of a system that was warm; no number if there are none.
+fn warm(results: &Results, place: usize, under: Under) -> f64 {
+    let outcome = results.outcome(place, under);
+    let warm = outcome.filter(|outcome| outcome.warm);
+    warm.map_or(f64::NAN, Outcome::throughput)
+}
+
+/// How `under` compares with the best of those of `others` that were measured, wherever it was itself, warm.
+fn compared(results: &[Results], under: Under, others: &[Under]) -> Vec<(f64, String)> {
+    let mut all = Vec::new();
+    for results in results {
+        for (n, place) in results.experiment.places.iter().enumerate() {
+            let rates = others.iter().map(|other| warm(results, n, *other));
+            let best = rates
+                .filter(|rate| rate.is_finite())
+                .fold(f64::NAN, f64::max);
+            let ratio = warm(results, n, under) / best;
+            if ratio.is_finite() {
+                let (key, axis) = (results.experiment.key, results.experiment.axis);
+                all.push((ratio, format!("{key}, {axis} {}", place.name)));
+            }
+        }
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all
+}
+
+fn hylog(results: &[Results]) -> [String; 3] {
+    let what = format!(
+        "HyLog at least {EVERYWHERE} of the best of overwriting, LFS and WOLF everywhere, and {SOMEWHERE} somewhere"
+    );
+    let all = compared(results, Under::Volume(Kind::HyLog), &OTHERS);
+    let [Some(worst), Some(best)] = [all.first(), all.last()] else {
+        return [what, "not judged".into(), "HyLog was not measured".into()];
+    };
+    let below = all.iter().filter(|(ratio, _)| *ratio < EVERYWHERE).count();
+    [
+        what,
+        verdict(worst.0 >= EVERYWHERE && best.0 >= SOMEWHERE),
+        format!(
+            "{:.2} ({}) to {:.2} ({}); below in {below} of {}",
+            worst.0,
+            worst.1,
+            best.0,
+            best.1,
+            all.len()
+        ),
+    ]
+}
+
+fn hylog_and_sepbit(results: &[Results]) -> [String; 3] {
+    let what = "HyLog with SepBIT's classes at least HyLog everywhere".to_owned();
+    let [both, hylog] = [Kind::HyLogSepBit, Kind::HyLog].map(Under::Volume);
+    let all = compared(results, both, &[hylog]);
+    let Some(worst) = all.first() else {
+        return [what, "not judged".into(), "it was not measured".into()];
+    };
+    let below = all.iter().filter(|(ratio, _)| *ratio < 1.0).count();
+    let text = format!(
+        "at worst {:.3} ({}); below in {below} of {}",
+        worst.0,
+        worst.1,
+        all.len()
+    );
+    [what, verdict(worst.0 >= 1.0), text]
+}

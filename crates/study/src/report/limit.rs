@@ -1,0 +1,61 @@
+//! What a log could gain by knowing its pages.
+
+use anyhow::{Context, Result};
+use forebay_report::Page;
+
+use crate::oracle::{Shape, amplification, data, writes};
+use crate::plan::Scale;
+use crate::workload::{Skew, Synthetic, TpcC, Workload};
+
+/// The data is written so many times over.
+const TIMES: usize = 8;
+
+/// What is written, by names.
+const WRITES: [&str; 4] = ["even", "80/20", "Zipf 0.99", "TPC-C"];
+
+pub(super) fn write(page: &mut Page, scale: Scale) -> Result<()> {
+    page.heading("The limit: an oracle (beyond the slides)");
+    page.paragraph(
+        "How often a page is written for each time that users write it, in a simulation of pages without disks: one log for \
+         users and one for what is moved, and logs by when each page is written next, which nobody can know. In both the \
+         segment with the least in it is cleaned.",
+    );
+    let segments = 1024;
+    let bytes = match scale {
+        Scale::Full => 1 << 20,
+        Scale::Quick => 128 << 10,
+    };
+    let mut rows = Vec::new();
+    for name in WRITES {
+        for utilisation in [0.8, 0.9, 0.95] {
+            let mut found = Vec::new();
+            for knows in [false, true] {
+                let shape = Shape::new(segments, bytes, knows);
+                let data = data(&shape, utilisation);
+                let written = writes(workload(name, data)?.as_mut(), TIMES * data as usize);
+                found.push(amplification(shape, data, &written));
+            }
+            rows.push(vec![
+                format!("{name}, {utilisation:.2}"),
+                format!("{:.2}", found[0]),
+                format!("{:.2}", found[1]),
+            ]);
+        }
+    }
+    page.table(&["writes, utilisation", "one log", "oracle"], rows);
+    Ok(())
+}
+
+fn workload(name: &str, pages: u32) -> Result<Box<dyn Workload>> {
+    let hot = Skew::HotCold {
+        writes: 80,
+        pages: 20,
+    };
+    let drawn = |skew| Box::new(Synthetic::new(skew, pages, 0, 1));
+    Ok(match name {
+        "even" => drawn(Skew::Uniform),
+        "80/20" => drawn(hot),
+        "TPC-C" => Box::new(TpcC::new(pages, 1).context("too few pages")?),
+        _ => drawn(Skew::Zipf(0.99)),
+    })
+}

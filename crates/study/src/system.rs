@@ -1,0 +1,192 @@
+//! What is compared: a plain device, and volumes on it that place data one way or another.
+
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use forebay_device::Device;
+use forebay_placement::cost::Disk;
+use forebay_placement::placement::{Fact, Kind};
+use forebay_rt::Rt;
+use forebay_units::{ByteLen, SECTOR_BYTES};
+use forebay_vsl::{Layout, Linear, Making, Options, VolumeId, Workers};
+
+use crate::workload::PAGE_BYTES;
+
+/// What is written where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Under {
+    /// The device itself: every page in its place.
+    Plain,
+    /// A volume that places data so.
+    Volume(Kind),
+}
+
+impl Under {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Under::Plain => "overwrite",
+            Under::Volume(kind) => kind.name(),
+        }
+    }
+}
+
+/// What a system has done, in bytes where not said otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counters {
+    /// Written by users.
+    pub users: u64,
+    /// Moved by the cleaner.
+    pub moved: u64,
+    /// Written by checkpoints.
+    pub checkpoints: u64,
+    /// Of what users wrote, written in place.
+    pub in_place: u64,
+    /// Written to the log in all; 0 of a plain device, which does not count.
+    pub log: u64,
+    /// Segments that the cleaner emptied.
+    pub cleaned: u64,
+}
+
+impl Counters {
+    /// Written to the medium in all, in place and in the log.
+    pub fn medium(&self) -> u64 {
+        self.in_place + self.log
+    }
+
+    /// What was done since then.
+    pub fn since(&self, before: &Counters) -> Counters {
+        Counters {
+            users: self.users - before.users,
+            moved: self.moved - before.moved,
+            checkpoints: self.checkpoints - before.checkpoints,
+            in_place: self.in_place - before.in_place,
+            log: self.log - before.log,
+            cleaned: self.cleaned - before.cleaned,
+        }
+    }
+}
+
+/// A device whose use is measured, and what it says of itself.
+pub trait System {
+    /// The device.
+    fn device(&self) -> Rc<dyn Device>;
+
+    /// What it has done so far.
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+
+    /// How full the segments are that are in use: the utilisation that cleaning has to do with. Nothing where
+    /// there are none.
+    fn density(&self) -> Option<f64> {
+        None
+    }
+
+    /// What is known of it when it answers no more.
+    fn state(&self) -> String {
+        String::new()
+    }
+
+    /// True if what it writes is a log, which has to be cleaned.
+    fn is_log(&self) -> bool {
+        false
+    }
+
+    /// What its placement says of itself.
+    fn facts(&self) -> Vec<Fact> {
+        Vec::new()
+    }
+}
+
+/// A device without anything.
+struct Plain(Rc<dyn Device>);
+
+impl System for Plain {
+    fn device(&self) -> Rc<dyn Device> {
+        Rc::clone(&self.0)
+    }
+}
+
+/// A log-structured volume.
+struct Volume {
+    linear: Linear,
+    _workers: Workers,
+}
+
+impl System for Volume {
+    fn device(&self) -> Rc<dyn Device> {
+        Rc::new(self.linear.clone())
+    }
+
+    fn counters(&self) -> Counters {
+        let space = self.linear.space();
+        let stats = space.stats();
+        Counters {
+            users: stats.bytes_written,
+            moved: stats.bytes_moved,
+            checkpoints: stats.bytes_checkpoints,
+            in_place: stats.bytes_in_place,
+            log: space.log_stats().bytes_written,
+            cleaned: stats.segments_cleaned,
+        }
+    }
+
+    fn is_log(&self) -> bool {
+        true
+    }
+
+    fn density(&self) -> Option<f64> {
+        let capacity = self.linear.space().capacity();
+        let used = capacity.total.checked_sub(capacity.unused)?;
+        Some(capacity.mapped as f64 / used as f64)
+    }
+
+    fn state(&self) -> String {
+        let space = self.linear.space();
+        let (capacity, stats, failure) = (space.capacity(), space.stats(), space.failure());
+        format!(
+            "{capacity:?}, {:?}, {stats:?}, {failure:?}",
+            space.histogram()
+        )
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        self.linear.space().facts()
+    }
+}
+
+impl Under {
+    /// Makes it on `device`, for so many pages.
+    ///
+    /// # Errors
+    /// If the engine refuses.
+    pub async fn make(
+        self,
+        rt: &Rt,
+        device: Rc<dyn Device>,
+        pages: u32,
+        segment: u64,
+        disk: Disk,
+    ) -> Result<Box<dyn System>> {
+        let Under::Volume(placement) = self else {
+            return Ok(Box::new(Plain(device)));
+        };
+        let layout = Layout::for_device(&device.geometry(), Some(ByteLen(segment)))?;
+        let making = Making {
+            volume: VolumeId([3; 16]),
+            layout,
+            space_sectors: u64::from(pages) * PAGE_BYTES / SECTOR_BYTES,
+            placement,
+            page_sectors: (PAGE_BYTES / SECTOR_BYTES) as u32,
+            disk: Some(disk),
+        };
+        forebay_vsl::create(rt.clone(), Rc::clone(&device), &making).await?;
+        let opened = forebay_vsl::open(rt.clone(), device, Options::default(), false).await;
+        let (space, workers, _) = opened.context("what was just made cannot be taken up")?;
+        Ok(Box::new(Volume {
+            linear: Linear::new(space),
+            _workers: workers,
+        }))
+    }
+}

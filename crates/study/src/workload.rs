@@ -1,0 +1,55 @@
+//! What users do: which page is read or written next. Plain state, apart from waiting.
+
+mod pool;
+mod synthetic;
+mod tables;
+mod tpcc;
+mod traced;
+
+pub use pool::{Pool, PoolOptions};
+pub use synthetic::{Skew, Synthetic};
+pub use tables::{Size, Table};
+pub use tpcc::TpcC;
+pub use traced::{Recorded, TraceError, Traced};
+
+/// Bytes of a page: those of the study.
+pub const PAGE_BYTES: u64 = 8 << 10;
+
+/// A request for a run of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// The first page.
+    pub page: u32,
+    /// How many, at least one.
+    pub pages: u32,
+    /// True for a write, false for a read.
+    pub write: bool,
+}
+
+impl Access {
+    /// A write of one page.
+    pub fn write(page: u32) -> Access {
+        Access {
+            page,
+            pages: 1,
+            write: true,
+        }
+    }
+
+    /// A read of one page.
+    pub fn read(page: u32) -> Access {
+        Access {
+            write: false,
+            ..Access::write(page)
+        }
+    }
+}
+
+/// What users do. What comes next depends on nothing but who asked in which order.
+pub trait Workload {
+    /// Pages that there are; all of them hold data.
+    fn pages(&self) -> u32;
+
+    /// What a user does next. It never ends.
+    fn next(&mut self, user: usize) -> Access;
+}

@@ -1,0 +1,217 @@
+//! A database's buffer pool: pages in memory, the least recently used of which makes room for others.
+//!
+//! What reaches the disk is what it lacks and what it writes back. A dirty page is written when it makes room, and
+//! by a page cleaner when it has been dirty for long: databases bound what recovery has to redo by that, and else a
+//! page in constant use would never reach the disk.
+
+use std::collections::VecDeque;
+
+use super::Access;
+
+/// No page.
+const NONE: u32 = u32::MAX;
+
+/// How a pool is to behave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolOptions {
+    /// Pages that it holds, at least two.
+    pub frames: u32,
+    /// A dirty page is written when so many other uses of pages have changed one since it became dirty.
+    pub dirty_for: u64,
+}
+
+/// Of one page.
+#[derive(Clone, Copy)]
+struct Frame {
+    newer: u32,
+    older: u32,
+    held: bool,
+    /// When it became dirty, in changes; it is clean if none.
+    dirty: Option<u64>,
+}
+
+/// A buffer pool over the pages of a database.
+pub struct Pool {
+    options: PoolOptions,
+    pages: Vec<Frame>,
+    newest: u32,
+    oldest: u32,
+    held: u32,
+    /// Changes so far.
+    changes: u64,
+    /// Pages in the order in which they became dirty, with when; some have been written since.
+    dirty: VecDeque<(u64, u32)>,
+}
+
+/// How a page is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// It is looked at.
+    Read,
+    /// It is looked at and changed.
+    Update,
+    /// It is filled anew, whatever it held.
+    Fill,
+}
+
+impl Pool {
+    /// An empty pool over `pages` pages.
+    pub fn new(pages: u32, options: PoolOptions) -> Pool {
+        let frame = Frame {
+            newer: NONE,
+            older: NONE,
+            held: false,
+            dirty: None,
+        };
+        Pool {
+            options: PoolOptions {
+                frames: options.frames.max(2),
+                ..options
+            },
+            pages: vec![frame; pages as usize],
+            newest: NONE,
+            oldest: NONE,
+            held: 0,
+            changes: 0,
+            dirty: VecDeque::new(),
+        }
+    }
+
+    /// Uses a page; adds to `disk` what that takes there.
+    pub fn touch(&mut self, page: u32, how: Use, disk: &mut VecDeque<Access>) {
+        match self.pages[page as usize].held {
+            true => self.unlink(page),
+            false => {
+                self.make_room(disk);
+                self.held += 1;
+                self.pages[page as usize].held = true;
+                if how != Use::Fill {
+                    disk.push_back(Access::read(page));
+                }
+            }
+        }
+        self.link(page);
+        if how != Use::Read {
+            self.change(page, disk);
+        }
+    }
+
+    fn change(&mut self, page: u32, disk: &mut VecDeque<Access>) {
+        self.changes += 1;
+        let frame = &mut self.pages[page as usize];
+        if frame.dirty.is_none() {
+            frame.dirty = Some(self.changes);
+            self.dirty.push_back((self.changes, page));
+        }
+        while let Some(&(since, first)) = self.dirty.front() {
+            let old = self.changes - since >= self.options.dirty_for;
+            let current = self.pages[first as usize].dirty == Some(since);
+            if current && !old {
+                break;
+            }
+            self.dirty.pop_front();
+            if current {
+                self.pages[first as usize].dirty = None;
+                disk.push_back(Access::write(first));
+            }
+        }
+    }
+
+    fn make_room(&mut self, disk: &mut VecDeque<Access>) {
+        if self.held < self.options.frames {
+            return;
+        }
+        let page = self.oldest;
+        self.unlink(page);
+        self.held -= 1;
+        let frame = &mut self.pages[page as usize];
+        frame.held = false;
+        if frame.dirty.take().is_some() {
+            disk.push_back(Access::write(page));
+        }
+    }
+
+    fn unlink(&mut self, page: u32) {
+        let Frame { newer, older, .. } = self.pages[page as usize];
+        match newer {
+            NONE => self.newest = older,
+            newer => self.pages[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.pages[older as usize].newer = newer,
+        }
+    }
+
+    fn link(&mut self, page: u32) {
+        let older = self.newest;
+        self.pages[page as usize].older = older;
+        self.pages[page as usize].newer = NONE;
+        match older {
+            NONE => self.oldest = page,
+            older => self.pages[older as usize].newer = page,
+        }
+        self.newest = page;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(frames: u32, dirty_for: u64) -> Pool {
+        Pool::new(10, PoolOptions { frames, dirty_for })
+    }
+
+    fn touch(pool: &mut Pool, page: u32, how: Use) -> Vec<Access> {
+        let mut disk = VecDeque::new();
+        pool.touch(page, how, &mut disk);
+        disk.into()
+    }
+
+    #[test]
+    fn a_page_that_is_held_takes_nothing_and_the_least_recently_used_goes() {
+        let mut pool = pool(2, u64::MAX);
+        assert_eq!(touch(&mut pool, 1, Use::Read), [Access::read(1)]);
+        assert_eq!(touch(&mut pool, 2, Use::Read), [Access::read(2)]);
+        assert_eq!(touch(&mut pool, 1, Use::Read), []);
+        assert_eq!(touch(&mut pool, 3, Use::Read), [Access::read(3)]);
+        assert_eq!(touch(&mut pool, 1, Use::Read), []);
+        assert_eq!(touch(&mut pool, 2, Use::Read), [Access::read(2)]);
+    }
+
+    #[test]
+    fn what_was_changed_is_written_before_its_room_is_used_and_what_is_filled_is_not_read() {
+        let mut pool = pool(2, u64::MAX);
+        assert_eq!(touch(&mut pool, 1, Use::Fill), []);
+        assert_eq!(touch(&mut pool, 2, Use::Update), [Access::read(2)]);
+        let found = touch(&mut pool, 3, Use::Read);
+        assert_eq!(found, [Access::write(1), Access::read(3)]);
+    }
+
+    #[test]
+    fn a_page_in_constant_use_is_written_when_it_has_been_dirty_for_long() {
+        let mut pool = pool(8, 3);
+        let mut written = 0;
+        for round in 0..30 {
+            let found = touch(&mut pool, 1, Use::Update);
+            written += found.iter().filter(|access| access.write).count();
+            assert!(round > 2 || written == 0);
+        }
+        // Dirty at the first change, written at the fourth, dirty again at the fifth.
+        assert_eq!(written, 7);
+    }
+
+    #[test]
+    fn a_page_that_made_room_and_came_back_is_dirty_from_its_new_change_on() {
+        let mut pool = pool(2, 4);
+        touch(&mut pool, 1, Use::Update);
+        touch(&mut pool, 2, Use::Read);
+        assert_eq!(touch(&mut pool, 3, Use::Read)[0], Access::write(1));
+        touch(&mut pool, 1, Use::Update);
+        for _ in 0..3 {
+            assert_eq!(touch(&mut pool, 1, Use::Update), []);
+        }
+        assert_eq!(touch(&mut pool, 1, Use::Update), [Access::write(1)]);
+    }
+}

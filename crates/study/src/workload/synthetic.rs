@@ -1,0 +1,146 @@
+//! Pages drawn at random, with a given skew.
+
+use forebay_rng::Rng;
+
+use super::{Access, Workload};
+
+/// How unevenly pages are written.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Skew {
+    /// Every page equally often: what the study took for TPC-B.
+    Uniform,
+    /// So many percent of the writes go to so many percent of the pages: 80 to 20, 90 to 10.
+    HotCold {
+        /// Percent of the writes.
+        writes: u64,
+        /// Percent of the pages.
+        pages: u64,
+    },
+    /// The n-th page in proportion to n to the power of minus this.
+    Zipf(f64),
+}
+
+/// Writes of single pages drawn independently, and reads among them. Hot pages are scattered over all.
+pub struct Synthetic {
+    skew: Skew,
+    /// Percent of the requests that read.
+    reads: u64,
+    scattered: Vec<u32>,
+    /// Of Zipf: sums of the terms.
+    sums: Vec<f64>,
+    rng: Rng,
+}
+
+impl Synthetic {
+    /// Requests for `pages` pages, of which `reads` percent read. Reads have the skew of the writes.
+    ///
+    /// # Panics
+    /// If there are fewer than a hundred pages.
+    pub fn new(skew: Skew, pages: u32, reads: u64, seed: u64) -> Synthetic {
+        assert!(pages >= 100, "{pages} pages");
+        let rng = Rng::new(seed);
+        let mut scattered: Vec<u32> = (0..pages).collect();
+        rng.shuffle(&mut scattered);
+        let mut sum = 0.0;
+        let term = |rank: u32| match skew {
+            Skew::Zipf(exponent) => {
+                sum += f64::from(rank).powf(-exponent);
+                Some(sum)
+            }
+            _ => None,
+        };
+        let sums = (1..=pages).map_while(term).collect();
+        Synthetic {
+            skew,
+            reads,
+            scattered,
+            sums,
+            rng,
+        }
+    }
+
+    fn rank(&self) -> usize {
+        let all = self.scattered.len() as u64;
+        match self.skew {
+            Skew::Uniform => self.rng.below(all) as usize,
+            Skew::HotCold { writes, pages } => {
+                let hot = all * pages / 100;
+                match self.rng.below(100) < writes {
+                    true => self.rng.below(hot) as usize,
+                    false => (hot + self.rng.below(all - hot)) as usize,
+                }
+            }
+            Skew::Zipf(_) => {
+                let unit = (self.rng.next() >> 11) as f64 / (1u64 << 53) as f64;
+                let at = unit * self.sums.last().copied().unwrap_or(0.0);
+                let found = self.sums.partition_point(|sum| *sum < at);
+                found.min(self.scattered.len() - 1)
+            }
+        }
+    }
+}
+
+impl Workload for Synthetic {
+    fn pages(&self) -> u32 {
+        self.scattered.len() as u32
+    }
+
+    fn next(&mut self, _user: usize) -> Access {
+        let page = self.scattered[self.rank()];
+        match self.rng.below(100) < self.reads {
+            true => Access::read(page),
+            false => Access::write(page),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often each page is written in `times` requests, most often first.
+    fn counts(skew: Skew, pages: u32, times: u32) -> Vec<u32> {
+        let mut synthetic = Synthetic::new(skew, pages, 0, 3);
+        let mut counts = vec![0; pages as usize];
+        for _ in 0..times {
+            let access = synthetic.next(0);
+            assert!(access.write && access.pages == 1);
+            counts[access.page as usize] += 1;
+        }
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        counts
+    }
+
+    #[test]
+    fn four_fifths_of_the_writes_go_to_a_fifth_of_the_pages() {
+        let skew = Skew::HotCold {
+            writes: 80,
+            pages: 20,
+        };
+        let counts = counts(skew, 1000, 1_000_000);
+        let hot: u32 = counts[..200].iter().sum();
+        assert!((795_000..805_000).contains(&hot), "{hot}");
+        assert!(counts[199] > 2 * counts[200]);
+    }
+
+    #[test]
+    fn the_second_page_of_zipf_is_written_half_as_often_as_the_first() {
+        let counts = counts(Skew::Zipf(1.0), 1000, 1_000_000);
+        let ratio = f64::from(counts[0]) / f64::from(counts[1]);
+        assert!((ratio - 2.0).abs() < 0.05, "{ratio}");
+    }
+
+    #[test]
+    fn of_even_accesses_as_many_read_as_is_asked_for_and_each_page_has_its_turn() {
+        let mut even = Synthetic::new(Skew::Uniform, 100, 25, 3);
+        let mut seen = [false; 100];
+        let mut reads = 0;
+        for _ in 0..10_000 {
+            let access = even.next(0);
+            seen[access.page as usize] = true;
+            reads += u32::from(!access.write);
+        }
+        assert!(seen.iter().all(|seen| *seen));
+        assert!((2400..2600).contains(&reads), "{reads}");
+    }
+}

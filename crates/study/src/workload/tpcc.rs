@@ -1,0 +1,386 @@
+//! A workload like TPC-C's: synthetic, and not the benchmark.
+//!
+//! The standard's tables, its mix of transactions, its distribution of keys (NURand, clause 2.1.6), and a buffer
+//! pool in front, so that what comes out is what a database would ask of its disk. Left out: indexes, the
+//! database's log, the screen and the keyboard, transactions that are rolled back. What a transaction touches is
+//! from clauses 2.4 to 2.8.
+
+use std::collections::VecDeque;
+
+use forebay_rng::{Rng, mix};
+
+use super::pool::{Pool, PoolOptions, Use};
+use super::tables::{DISTRICTS, LINES, Places, Size, Table};
+use super::{Access, Workload};
+
+/// The share of the database that the pool holds, in percent.
+const POOL_PERCENT: u64 = 10;
+/// A page is written when so many changes for each frame of the pool were made since it became dirty.
+const DIRTY_FOR: u64 = 4;
+/// Requests of the disk for each frame of the pool until it is warm.
+const WARM: u64 = 8;
+/// Orders that a stock level looks at.
+const LOOKED_AT: usize = 20;
+
+/// An order in its tables.
+#[derive(Clone, Copy)]
+struct Order {
+    row: u64,
+    new_order: u64,
+    first_line: u64,
+    lines: u64,
+    customer: u64,
+}
+
+/// What is going on in a district.
+#[derive(Default)]
+struct District {
+    undelivered: VecDeque<Order>,
+    /// The last orders: where the lines begin, and the items.
+    latest: VecDeque<(u64, Vec<u64>)>,
+}
+
+/// Rows that tables have had so far: the next one's number.
+struct Rows {
+    orders: u64,
+    new_orders: u64,
+    lines: u64,
+    history: u64,
+}
+
+/// A workload like TPC-C's. Whatever the number of users, they work on the whole of the database: how many they are
+/// says how many transactions are under way, as the replay of a trace would.
+pub struct TpcC {
+    size: Size,
+    pages: u32,
+    places: Places,
+    pool: Pool,
+    rng: Rng,
+    districts: Vec<District>,
+    rows: Rows,
+    /// What each user's transaction asks of the disk, and has not yet got.
+    waiting: Vec<VecDeque<Access>>,
+    /// The constants of NURand, drawn once for a run.
+    constant: u64,
+}
+
+impl TpcC {
+    /// A database of so many pages. None if there are too few for one.
+    pub fn new(pages: u32, seed: u64) -> Option<TpcC> {
+        let size = Size::for_pages(pages.into())?;
+        let frames = u64::from(pages) * POOL_PERCENT / 100;
+        let pool = PoolOptions {
+            frames: frames as u32,
+            dirty_for: DIRTY_FOR * frames,
+        };
+        let districts = size.warehouses * DISTRICTS;
+        let orders = districts * size.customers;
+        let mut tpcc = TpcC {
+            size,
+            pages,
+            places: Places::new(&size, pages.into()),
+            pool: Pool::new(pages, pool),
+            rng: Rng::new(seed),
+            districts: (0..districts).map(|n| District::full(&size, n)).collect(),
+            rows: Rows {
+                orders,
+                new_orders: districts * size.undelivered(),
+                lines: orders * LINES,
+                history: orders,
+            },
+            waiting: Vec::new(),
+            constant: mix(seed, 1),
+        };
+        tpcc.fill_pool(WARM * frames);
+        Some(tpcc)
+    }
+
+    /// Lets users do so much that the pool is as it will be: till it is full, hardly anything is written.
+    fn fill_pool(&mut self, accesses: u64) {
+        let mut made = 0;
+        while made < accesses {
+            made += self.transaction().len() as u64;
+        }
+    }
+
+    /// How large the database is.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// NURand(A, 0, n − 1), with A as large beside n as the standard's is beside its own.
+    fn uneven(&self, n: u64, a: u64, of: u64) -> u64 {
+        let a = (a * n / of).max(1).next_power_of_two() - 1;
+        let c = self.constant % (a + 1);
+        ((self.rng.below(a + 1) | self.rng.below(n)) + c) % n
+    }
+
+    fn any_customer(&self) -> u64 {
+        self.uneven(self.size.customers, 1024, 3000)
+    }
+
+    fn any_item(&self) -> u64 {
+        self.uneven(self.size.items, 8192, 100_000)
+    }
+
+    fn percent(&self, percent: u64) -> bool {
+        self.rng.below(100) < percent
+    }
+
+    fn another_warehouse(&self, home: u64) -> u64 {
+        match self.size.warehouses {
+            1 => home,
+            all => (home + 1 + self.rng.below(all - 1)) % all,
+        }
+    }
+}
+
+impl District {
+    /// With the orders that there are at first; the youngest are not delivered.
+    fn full(size: &Size, number: u64) -> District {
+        let mut district = District::default();
+        let undelivered = size.undelivered();
+        for n in 0..size.customers {
+            let row = number * size.customers + n;
+            let nth = (n + undelivered).checked_sub(size.customers);
+            let order = Order {
+                row,
+                new_order: number * undelivered + nth.unwrap_or(0),
+                first_line: row * LINES,
+                lines: LINES,
+                customer: n,
+            };
+            if nth.is_some() {
+                district.undelivered.push_back(order);
+            }
+        }
+        district
+    }
+
+    fn remember(&mut self, first_line: u64, items: Vec<u64>) {
+        self.latest.push_back((first_line, items));
+        if self.latest.len() > LOOKED_AT {
+            self.latest.pop_front();
+        }
+    }
+}
+
+/// A transaction on its way: what it touches goes through the pool to the disk.
+struct Doing<'a> {
+    of: &'a mut TpcC,
+    disk: VecDeque<Access>,
+}
+
+impl Doing<'_> {
+    fn touch(&mut self, table: Table, row: u64, how: Use) {
+        let page = self.of.places.page(table, row);
+        self.of.pool.touch(page, how, &mut self.disk);
+    }
+
+    /// A row at a table's end. A page that is begun holds nothing that anybody wants.
+    fn add(&mut self, table: Table, row: u64) {
+        let how = match row % table.rows_a_page() {
+            0 => Use::Fill,
+            _ => Use::Update,
+        };
+        self.touch(table, row, how);
+    }
+
+    fn customer(&mut self, district: u64, customer: u64, how: Use) {
+        let row = district * self.of.size.customers + customer;
+        self.touch(Table::Customer, row, how);
+    }
+
+    /// By number in two of five cases; else by name, of which there are three on average: all are looked at, and
+    /// the middle one is meant.
+    fn chosen_customer(&mut self, district: u64, how: Use) {
+        let customer = self.of.any_customer();
+        if self.of.percent(60) {
+            let (all, third) = (self.of.size.customers, self.of.size.customers / 3);
+            self.customer(district, (customer + third) % all, Use::Read);
+            self.customer(district, (customer + 2 * third) % all, Use::Read);
+        }
+        self.customer(district, customer, how);
+    }
+
+    fn new_order(&mut self, warehouse: u64) {
+        let of = &mut *self.of;
+        let district = warehouse * DISTRICTS + of.rng.below(DISTRICTS);
+        let order = Order {
+            row: of.rows.orders,
+            new_order: of.rows.new_orders,
+            first_line: of.rows.lines,
+            lines: 5 + of.rng.below(11),
+            customer: of.any_customer(),
+        };
+        of.rows.orders += 1;
+        of.rows.new_orders += 1;
+        of.rows.lines += order.lines;
+        let items: Vec<u64> = (0..order.lines).map(|_| of.any_item()).collect();
+        let known = &mut of.districts[district as usize];
+        known.undelivered.push_back(order);
+        known.remember(order.first_line, items.clone());
+        self.touch(Table::Warehouse, warehouse, Use::Read);
+        self.touch(Table::District, district, Use::Update);
+        self.customer(district, order.customer, Use::Read);
+        self.add(Table::Orders, order.row);
+        self.add(Table::NewOrder, order.new_order);
+        for (line, item) in (order.first_line..).zip(items) {
+            let supplier = match self.of.percent(1) {
+                true => self.of.another_warehouse(warehouse),
+                false => warehouse,
+            };
+            self.touch(Table::Item, item, Use::Read);
+            let stock = supplier * self.of.size.items + item;
+            self.touch(Table::Stock, stock, Use::Update);
+            self.add(Table::OrderLine, line);
+        }
+    }
+
+    fn payment(&mut self, warehouse: u64) {
+        let district = warehouse * DISTRICTS + self.of.rng.below(DISTRICTS);
+        self.touch(Table::Warehouse, warehouse, Use::Update);
+        self.touch(Table::District, district, Use::Update);
+        let paying = match self.of.percent(15) {
+            true => {
+                let other = self.of.another_warehouse(warehouse);
+                other * DISTRICTS + self.of.rng.below(DISTRICTS)
+            }
+            false => district,
+        };
+        self.chosen_customer(paying, Use::Update);
+        let row = self.of.rows.history;
+        self.of.rows.history += 1;
+        self.add(Table::History, row);
+    }
+
+    /// A customer's last order is taken to be any that there is.
+    fn order_status(&mut self, warehouse: u64) {
+        let district = warehouse * DISTRICTS + self.of.rng.below(DISTRICTS);
+        self.chosen_customer(district, Use::Read);
+        let orders = self.of.places.room(Table::Orders);
+        let row = self.of.rng.below(orders);
+        self.touch(Table::Orders, row, Use::Read);
+        let lines = self.of.places.room(Table::OrderLine);
+        let first = row * lines / orders;
+        for line in first..first + LINES {
+            self.touch(Table::OrderLine, line, Use::Read);
+        }
+    }
+
+    /// The oldest order of each district that has one.
+    fn delivery(&mut self, warehouse: u64) {
+        for district in warehouse * DISTRICTS..(warehouse + 1) * DISTRICTS {
+            let oldest = self.of.districts[district as usize].undelivered.pop_front();
+            let Some(order) = oldest else {
+                continue;
+            };
+            self.touch(Table::NewOrder, order.new_order, Use::Update);
+            self.touch(Table::Orders, order.row, Use::Update);
+            for line in order.first_line..order.first_line + order.lines {
+                self.touch(Table::OrderLine, line, Use::Update);
+            }
+            self.customer(district, order.customer, Use::Update);
+        }
+    }
+
+    fn stock_level(&mut self, warehouse: u64) {
+        let district = warehouse * DISTRICTS + self.of.rng.below(DISTRICTS);
+        self.touch(Table::District, district, Use::Read);
+        let latest = self.of.districts[district as usize].latest.clone();
+        for (first_line, items) in latest {
+            for (line, item) in (first_line..).zip(items) {
+                self.touch(Table::OrderLine, line, Use::Read);
+                let stock = warehouse * self.of.size.items + item;
+                self.touch(Table::Stock, stock, Use::Read);
+            }
+        }
+    }
+}
+
+impl TpcC {
+    /// Does a transaction; gives what it asks of the disk.
+    fn transaction(&mut self) -> VecDeque<Access> {
+        let warehouse = self.rng.below(self.size.warehouses);
+        let drawn = self.rng.below(100);
+        let mut doing = Doing {
+            of: self,
+            disk: VecDeque::new(),
+        };
+        match drawn {
+            0..45 => doing.new_order(warehouse),
+            45..88 => doing.payment(warehouse),
+            88..92 => doing.order_status(warehouse),
+            92..96 => doing.delivery(warehouse),
+            _ => doing.stock_level(warehouse),
+        }
+        doing.disk
+    }
+}
+
+impl Workload for TpcC {
+    fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    fn next(&mut self, user: usize) -> Access {
+        if user >= self.waiting.len() {
+            self.waiting.resize_with(user + 1, VecDeque::new);
+        }
+        loop {
+            if let Some(access) = self.waiting[user].pop_front() {
+                return access;
+            }
+            self.waiting[user] = self.transaction();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGES: u32 = 20_000;
+
+    fn accesses(count: usize) -> Vec<Access> {
+        let mut tpcc = TpcC::new(PAGES, 5).unwrap();
+        (0..count).map(|n| tpcc.next(n % 20)).collect()
+    }
+
+    #[test]
+    fn hot_pages_get_most_of_the_writes_and_none_gets_many() {
+        let mut counts = vec![0u32; PAGES as usize];
+        let accesses = accesses(200_000);
+        for access in accesses.iter().filter(|access| access.write) {
+            counts[access.page as usize] += 1;
+        }
+        let writes: u32 = counts.iter().sum();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let hottest: u32 = counts[..PAGES as usize * 2 / 5].iter().sum();
+        let share = f64::from(hottest) / f64::from(writes);
+        assert!((0.6..0.98).contains(&share), "{share}");
+        // The pool keeps the hottest of all: not even they are written all the time.
+        assert!(counts[0] < writes / 100, "{} of {writes}", counts[0]);
+    }
+
+    #[test]
+    fn reads_and_writes_both_reach_the_disk_and_the_same_seed_gives_the_same() {
+        let first = accesses(50_000);
+        let writes = first.iter().filter(|access| access.write).count();
+        assert!((10_000..30_000).contains(&writes), "{writes}");
+        assert_eq!(first, accesses(50_000));
+    }
+
+    #[test]
+    fn nurand_prefers_some_as_the_standards_does() {
+        let tpcc = TpcC::new(PAGES, 5).unwrap();
+        let mut counts = vec![0u32; tpcc.size().items as usize];
+        for _ in 0..1_000_000 {
+            counts[tpcc.any_item() as usize] += 1;
+        }
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let fifth: u32 = counts[..counts.len() / 5].iter().sum();
+        // Leutenegger and Dias (SIGMOD 1993): 84 % of the accesses of stock go to 20 % of its rows.
+        assert!((780_000..880_000).contains(&fifth), "{fifth}");
+    }
+}
