@@ -176,6 +176,9 @@ pub(crate) struct TryArgs {
     /// Keep the scratch directory.
     #[arg(long)]
     pub(crate) keep: bool,
+    /// What to show: cache, or vsl: a log-structured volume with the placements lfs and hylog.
+    #[arg(long, value_name = "KIND", default_value = "cache")]
+    pub(crate) volume: Kind,
     /// The disk to emulate: MODEL[,OPTION…] as in model:MODEL:PATH, or none for the images as they
     /// are. Without options: with cache=read,queue=elevator.
     #[arg(long, value_name = "MODEL", default_value = "barracuda")]
