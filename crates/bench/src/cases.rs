@@ -18,8 +18,8 @@ pub(crate) struct Bench {
     pub(crate) seconds: f64,
 }
 
-const SMALL: u64 = 4096;
-const LARGE: u64 = 1 << 20;
+pub(crate) const SMALL: u64 = 4096;
+pub(crate) const LARGE: u64 = 1 << 20;
 
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -27,7 +27,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Prints a row: both rates and the median of the ratios round by round.
-fn row(name: &str, ours: &[f64], theirs: &[f64], other: &str) {
+pub(crate) fn row(name: &str, ours: &[f64], theirs: &[f64], other: &str) {
     let ratios = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
     let (a, b) = (median(ours.to_vec()), median(theirs.to_vec()));
     println!(
@@ -37,7 +37,7 @@ fn row(name: &str, ours: &[f64], theirs: &[f64], other: &str) {
 }
 
 impl Bench {
-    fn load(&self, kind: Kind, size: u64, depth: usize) -> Load {
+    pub(crate) fn load(&self, kind: Kind, size: u64, depth: usize) -> Load {
         Load {
             kind,
             size,
@@ -48,7 +48,7 @@ impl Bench {
     }
 
     /// Files for a log and for data, there until the first of the three is dropped.
-    fn files(
+    pub(crate) fn files(
         &self,
         log: ByteLen,
         data: ByteLen,
@@ -61,7 +61,7 @@ impl Bench {
     }
 
     /// One load on a file as it is.
-    fn raw(&self, path: &Path, load: Load) -> anyhow::Result<Outcome> {
+    pub(crate) fn raw(&self, path: &Path, load: Load) -> anyhow::Result<Outcome> {
         let path = path.to_owned();
         on_ring(move |rt, ring| async move {
             let device = open(&ring, &path)?;

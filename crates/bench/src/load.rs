@@ -14,6 +14,7 @@ pub(crate) enum Kind {
     RandomWrite,
     RandomRead,
     SequentialWrite,
+    SequentialRead,
     WriteAndFlush,
 }
 
@@ -131,12 +132,14 @@ impl Running {
             }
             let n = self.next.replace(self.next.get() + 1);
             let block = match self.load.kind {
-                Kind::SequentialWrite => n % blocks,
+                Kind::SequentialWrite | Kind::SequentialRead => n % blocks,
                 _ => random.below(blocks),
             };
             let at = block * self.load.size;
             match self.load.kind {
-                Kind::RandomRead => memory = self.device.read(at, memory).await?,
+                Kind::RandomRead | Kind::SequentialRead => {
+                    memory = self.device.read(at, memory).await?
+                }
                 _ => {
                     let data = data.clone();
                     self.device.write(at, data, Durability::Flush).await?;

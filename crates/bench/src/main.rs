@@ -11,6 +11,7 @@ mod load;
 mod memory;
 mod place;
 mod slow;
+mod space;
 mod waiters;
 
 use std::path::PathBuf;
@@ -59,10 +60,12 @@ enum Case {
     Slow,
     /// What a request costs while 32 or 4,096 others wait, in memory.
     Waiters,
+    /// A log-structured volume: fresh, read, at steady state, its map's memory, taken up after a kill.
+    Space,
 }
 
 impl Case {
-    const ALL: [Case; 10] = [
+    const ALL: [Case; 11] = [
         Case::Writes,
         Case::Sync,
         Case::Misses,
@@ -73,6 +76,7 @@ impl Case {
         Case::Memory,
         Case::Slow,
         Case::Waiters,
+        Case::Space,
     ];
 
     /// Prints the rows of this case.
@@ -88,6 +92,7 @@ impl Case {
             Case::Memory => memory::memory(),
             Case::Slow => slow::slow(),
             Case::Waiters => waiters::waiters(bench.rounds),
+            Case::Space => bench.space(),
         }
     }
 }

@@ -75,7 +75,7 @@ fn identity() -> DataIdentity {
 }
 
 /// An id no earlier log on the same file had.
-fn fresh_id() -> VolumeId {
+pub(crate) fn fresh_id() -> VolumeId {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     VolumeId(now.unwrap_or_default().as_nanos().to_le_bytes())
 }

@@ -17,6 +17,7 @@ mod device;
 mod error;
 mod ram;
 mod slice;
+mod stamps;
 mod tap;
 
 pub use buf::{ALIGN, Buf, BufMut, BufPool};
@@ -26,4 +27,5 @@ pub use device::{Device, Durability, Geometry, IoFuture, Room};
 pub use error::{DeviceError, Op, Result};
 pub use ram::RamDevice;
 pub use slice::Slice;
+pub use stamps::{StampStore, StampUsage};
 pub use tap::{Asked, Hooks, Tap};

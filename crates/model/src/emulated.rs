@@ -14,24 +14,18 @@
 //! know no discard; it goes to the data beneath and takes none of the model's time, and so does what
 //! is zeroed by unmapping, if the data beneath can do that. Other zeroes are written as any data.
 //!
-//! Invariants:
-//! - The model is told of requests in the order of their time, and time passes for it up to a
-//!   request's arrival before it is told of it.
-//! - While the model has an event to come, the clockwork task sleeps no longer than until that event.
+//! How the model is waited for is in `clockwork.rs`.
 
 use std::cell::RefCell;
-use std::future::{Future, poll_fn};
 use std::ops::Range;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Result, Room};
-use forebay_rt::{Instant, Rt, Sleep, Task};
+use forebay_rt::{Instant, Rt};
 use forebay_units::SECTOR_BYTES;
 use futures_util::future::join;
-use slab::Slab;
 
+use crate::clockwork::{Clockwork, Done, Model};
 use crate::disk::{Completion, Op};
 use crate::lateness::{Late, Lateness};
 
@@ -77,36 +71,29 @@ pub enum EmulatedError {
 /// A device with the content of another and the timing of a model. Data shorter than the disk is the
 /// disk's first part.
 pub struct Emulated {
-    shared: Rc<Shared>,
+    clockwork: Clockwork<Timed>,
+    late: RefCell<Late>,
     data: Rc<dyn Device>,
     geometry: Geometry,
-    /// Ends with the device.
-    _clockwork: Task<()>,
 }
 
-struct Shared {
-    rt: Rt,
-    state: RefCell<State>,
-}
-
-struct State {
+/// A model of a disk, and what it said last.
+struct Timed {
     disk: Box<dyn Timing>,
-    waiting: Slab<Waiting>,
-    /// Wakes the clockwork, and until when it sleeps (`None`: until it is woken).
-    clockwork: Option<Waker>,
-    sleeps_until: Option<Instant>,
-    late: Late,
-    /// Kept for their memory.
+    /// Kept for its memory.
     done: Vec<Completion>,
-    woken: Vec<Waker>,
 }
 
-#[derive(Default)]
-struct Waiting {
-    done: Option<Instant>,
-    waker: Option<Waker>,
-    /// Nobody waits any more.
-    orphaned: bool,
+impl Model for Timed {
+    fn next_event(&self) -> Option<Instant> {
+        self.disk.next_event()
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
+        self.disk.advance(now, &mut self.done);
+        let all = self.done.drain(..);
+        done.extend(all.map(|Completion { id, at, .. }| Done { id, at }));
+    }
 }
 
 impl Emulated {
@@ -130,21 +117,13 @@ impl Emulated {
             volatile: disk.has_write_cache(),
             ..below
         };
-        let shared = Rc::new(Shared {
-            rt: rt.clone(),
-            state: RefCell::new(State {
-                disk: Box::new(disk),
-                waiting: Slab::new(),
-                clockwork: None,
-                sleeps_until: None,
-                late: Late::new(),
-                done: Vec::new(),
-                woken: Vec::new(),
-            }),
-        });
+        let timed = Timed {
+            disk: Box::new(disk),
+            done: Vec::new(),
+        };
         Ok(Emulated {
-            _clockwork: rt.spawn(clockwork(Rc::clone(&shared))),
-            shared,
+            clockwork: Clockwork::new(rt, timed),
+            late: RefCell::new(Late::new()),
             data,
             geometry,
         })
@@ -152,7 +131,7 @@ impl Emulated {
 
     /// How late answers have been so far.
     pub fn lateness(&self) -> Lateness {
-        self.shared.state.borrow().late.summary()
+        self.late.borrow().summary()
     }
 
     /// Has the model transfer `range` (bytes); returns when it was done.
@@ -160,8 +139,8 @@ impl Emulated {
         let (mut first, end) = (range.start / SECTOR_BYTES, range.end / SECTOR_BYTES);
         loop {
             let sectors = (end - first).min(COMMAND_SECTORS_MAX);
-            let command = self.shared.command(|disk, now, id| {
-                disk.submit(now, id, op, first, sectors as u32);
+            let command = self.clockwork.command(|timed, now, id| {
+                timed.disk.submit(now, id, op, first, sectors as u32);
             });
             let done = command.await;
             first += sectors;
@@ -181,8 +160,8 @@ impl Emulated {
     }
 
     async fn flush_cache(&self) -> Instant {
-        self.shared
-            .command(|disk, now, id| disk.flush(now, id))
+        self.clockwork
+            .command(|timed, now, id| timed.disk.flush(now, id))
             .await
     }
 
@@ -192,11 +171,10 @@ impl Emulated {
         data: impl Future<Output = Result<T>>,
         timing: impl Future<Output = Instant>,
     ) -> Result<T> {
-        let rt = &self.shared.rt;
-        let data = async { (data.await, rt.now()) };
+        let data = async { (data.await, self.clockwork.now()) };
         let ((result, data_done), model_done) = join(data, timing).await;
-        let mut state = self.shared.state.borrow_mut();
-        state.late.note(model_done, data_done, rt.now());
+        let mut late = self.late.borrow_mut();
+        late.note(model_done, data_done, self.clockwork.now());
         result
     }
 
@@ -252,120 +230,5 @@ impl Device for Emulated {
             return Box::pin(data);
         }
         Box::pin(self.both(data, self.transfer_write(range, Durability::Flush)))
-    }
-}
-
-/// Lets the model's time pass as the clock does, and wakes who waited.
-async fn clockwork(shared: Rc<Shared>) {
-    let mut sleep: Option<(Instant, Sleep)> = None;
-    poll_fn(|cx| {
-        loop {
-            let now = shared.rt.now();
-            let next = shared.pass(now, |state| {
-                let next = state.disk.next_event();
-                state.sleeps_until = next;
-                state.clockwork = Some(cx.waker().clone());
-                next
-            });
-            let Some(at) = next else {
-                sleep = None;
-                return Poll::Pending;
-            };
-            if sleep.as_ref().is_none_or(|(until, _)| *until != at) {
-                sleep = Some((at, shared.rt.sleep_until(at)));
-            }
-            let (_, timer) = sleep.as_mut().expect("just set");
-            if Pin::new(timer).poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            sleep = None;
-        }
-    })
-    .await
-}
-
-impl Shared {
-    /// Lets time pass up to `now`, then does `then`, then wakes whose requests are done.
-    fn pass<T>(&self, now: Instant, then: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.state.borrow_mut();
-        let State {
-            disk,
-            waiting,
-            done,
-            woken,
-            ..
-        } = &mut *state;
-        disk.advance(now, done);
-        for Completion { id, at, .. } in done.drain(..) {
-            let key = id as usize;
-            let entry = &mut waiting[key];
-            entry.done = Some(at);
-            woken.extend(entry.waker.take());
-            if entry.orphaned {
-                waiting.remove(key);
-            }
-        }
-        let result = then(&mut state);
-        // A wake may drop requests, which borrow the state again.
-        let mut woken = std::mem::take(&mut state.woken);
-        drop(state);
-        woken.drain(..).for_each(Waker::wake);
-        self.state.borrow_mut().woken = woken;
-        result
-    }
-
-    /// Gives the model a command, which arrives when the result is first polled; that resolves to
-    /// when it was done.
-    async fn command(self: &Rc<Self>, give: impl FnOnce(&mut dyn Timing, Instant, u64)) -> Instant {
-        let now = self.rt.now();
-        let key = self.pass(now, |state| {
-            let key = state.waiting.insert(Waiting::default());
-            give(&mut *state.disk, now, key as u64);
-            let next = state.disk.next_event();
-            let sleeps_past = |at| state.sleeps_until.is_none_or(|until| at < until);
-            if next.is_some_and(sleeps_past) {
-                state.woken.extend(state.clockwork.take());
-            }
-            key
-        });
-        let command = Command { shared: self, key };
-        command.await
-    }
-}
-
-/// A command that the model has.
-struct Command<'a> {
-    shared: &'a Shared,
-    key: usize,
-}
-
-impl Future for Command<'_> {
-    type Output = Instant;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
-        let mut state = self.shared.state.borrow_mut();
-        let entry = &mut state.waiting[self.key];
-        match entry.done {
-            Some(at) => Poll::Ready(at),
-            None => {
-                entry.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl Drop for Command<'_> {
-    fn drop(&mut self) {
-        let mut state = self.shared.state.borrow_mut();
-        let entry = &mut state.waiting[self.key];
-        let waker = entry.waker.take();
-        match entry.done {
-            Some(_) => drop(state.waiting.remove(self.key)),
-            None => entry.orphaned = true,
-        }
-        // A waker may be the last hold on a task, whose requests borrow the state.
-        drop(state);
-        drop(waker);
     }
 }

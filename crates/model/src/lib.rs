@@ -4,8 +4,10 @@
 //! the instant they are done. It does no waiting and holds no data. [`Emulated`] does the waiting and
 //! has the data: a device that answers as the model says.
 //!
-//! Reading order: `disk`, the mechanical disk; `flash`, plain flash chips; `emulated.rs`.
+//! Reading order: `disk`, the mechanical disk; `flash`, plain flash chips; `emulated.rs`
+//! (which waits by `clockwork.rs`).
 
+mod clockwork;
 pub mod disk;
 mod drive;
 mod emulated;

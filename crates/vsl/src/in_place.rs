@@ -78,6 +78,9 @@ impl Inner {
         data: &Buf,
         durability: Durability,
     ) -> Result<(), SpaceError> {
+        if let Some(failure) = self.commit.failure() {
+            return Err(failure.into());
+        }
         let sectors = data.len() as u64 / SECTOR_BYTES;
         let mut pins = self.map.borrow().pins();
         let (lines, lines_len) = in_lines(sector, sectors);
@@ -123,6 +126,10 @@ impl Inner {
         let _turn = self.flush_turn.lock(0..1).await;
         if self.overwritten_durable.get() >= target {
             return Ok(());
+        }
+        // A flush that failed may have lost what it was for: no later one makes that durable.
+        if let Some(failure) = self.commit.failure() {
+            return Err(failure.into());
         }
         let covered = self.overwritten.get();
         let flushed = self.device.flush().await;

@@ -22,6 +22,7 @@ mod batch;
 mod checkpoint;
 mod checks;
 mod clean;
+mod discard;
 mod error;
 mod format;
 mod geometry;

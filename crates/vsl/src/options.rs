@@ -12,6 +12,8 @@ pub struct Options {
     /// Pieces of data that recovery may have to take up: a checkpoint is made when there are more. Recovery
     /// takes about half a second for a million.
     pub recovery_entries: u64,
+    /// Segments are discarded before they are used again.
+    pub discard: bool,
     /// Trims from this length on, in sectors, do not look at all that was mapped there before they are done.
     pub huge_trim: u64,
 }
@@ -22,6 +24,7 @@ impl Default for Options {
             max_delay: Duration::from_millis(50),
             map_bytes: 256 << 20,
             recovery_entries: 1 << 20,
+            discard: false,
             huge_trim: 1 << 17,
         }
     }

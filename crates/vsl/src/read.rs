@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use forebay_device::BufMut;
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector, SegmentSeq, round_down, round_up};
+use futures_util::future::try_join_all;
 
 use crate::batch::BatchError;
 use crate::checks::{Pieces, read_contents};
@@ -111,11 +112,21 @@ impl Inner {
         parts: &[Part],
         buf: &mut BufMut,
     ) -> Result<(), SpaceError> {
-        for part in parts {
-            let at = ((part.extent.sector - sector.0) * SECTOR_BYTES) as usize;
-            let len = (part.extent.sectors * SECTOR_BYTES) as usize;
-            self.read_part(part, &mut buf[at..at + len]).await?;
+        if let [part] = parts {
+            return self.read_part(part, out_of(part, sector, buf)).await;
         }
+        // All at once: they may lie in different segments, or be records of one.
+        let mut rest = &mut buf[..];
+        let mut reads = Vec::with_capacity(parts.len());
+        let mut done = sector.0;
+        for part in parts {
+            let skip = ((part.extent.sector - done) * SECTOR_BYTES) as usize;
+            let len = (part.extent.sectors * SECTOR_BYTES) as usize;
+            let (out, behind) = rest[skip..].split_at_mut(len);
+            reads.push(self.read_part(part, out));
+            (rest, done) = (behind, part.extent.end());
+        }
+        try_join_all(reads).await?;
         Ok(())
     }
 
@@ -186,6 +197,13 @@ impl Inner {
         self.checks.borrow_mut().keep(segment, &pieces);
         Ok(pieces)
     }
+}
+
+/// Where a part of what is read from `sector` on goes.
+fn out_of<'a>(part: &Part, sector: Sector, buf: &'a mut BufMut) -> &'a mut [u8] {
+    let at = ((part.extent.sector - sector.0) * SECTOR_BYTES) as usize;
+    let len = (part.extent.sectors * SECTOR_BYTES) as usize;
+    &mut buf[at..at + len]
 }
 
 /// The pieces that have a part of `from..to`.

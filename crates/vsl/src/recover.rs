@@ -24,6 +24,7 @@ use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 use crate::checkpoint::{checkpointer, read_checkpoint};
 use crate::checks::Checks;
 use crate::clean::{cleaner, reaper};
+use crate::discard::{discard, discarder};
 use crate::error::OpenError;
 use crate::format::{Entry, SEGMENTS_AT, Superblock, VolumeId};
 use crate::geometry::{Layout, Slot};
@@ -193,7 +194,13 @@ pub async fn open(
         });
     }
     let (segments, runway) = take_up(&found, segments, &holding(layout, &meta));
+    if options.discard {
+        discard_runway(&*device, &layout, &runway).await;
+    }
     let mut usage = Usage::new(layout, segments, runway);
+    if options.discard {
+        usage.discard_first();
+    }
     for (place, sectors) in &meta {
         usage.count(*place, *sectors);
     }
@@ -222,21 +229,36 @@ pub async fn open(
     let entries = apply::apply(&inner, &found.records).await?;
     inner.checkpoint().await?;
     inner.tell_fill();
-    let tasks = vec![
-        rt.spawn(checkpointer(Rc::clone(&inner))),
-        rt.spawn(cleaner(Rc::clone(&inner))),
-        rt.spawn(reaper(Rc::clone(&inner))),
-    ];
-    let workers = Workers {
-        _commit: commit,
-        _tasks: tasks,
-    };
+    let workers = start(&rt, &inner, commit);
     let recovery = Recovery {
         records: found.records.len() as u64,
         entries,
         bytes_read: found.bytes_read,
     };
     Ok((Space { inner }, workers, recovery))
+}
+
+/// Begins what goes on in the background.
+fn start(rt: &Rt, inner: &Rc<Inner>, commit: CommitWorkers) -> Workers {
+    let tasks = vec![
+        rt.spawn(checkpointer(Rc::clone(inner))),
+        rt.spawn(cleaner(Rc::clone(inner))),
+        rt.spawn(reaper(Rc::clone(inner))),
+        rt.spawn(discarder(Rc::clone(inner))),
+    ];
+    Workers {
+        _commit: commit,
+        _tasks: tasks,
+    }
+}
+
+/// Discards segments of the runway: something may have been written there that does not count.
+async fn discard_runway(device: &dyn Device, layout: &Layout, runway: &VecDeque<Slot>) {
+    let mut slots: Vec<Slot> = runway.iter().copied().collect();
+    slots.sort_unstable();
+    if let Err(error) = discard(device, layout, &slots).await {
+        tracing::debug!(%error, "the runway was not discarded");
+    }
 }
 
 /// The table as recovery begins with it, and the runway that is left when all records are applied: those of its
@@ -326,6 +348,7 @@ fn assemble(
         checkpoint_asked: Event::new(),
         clean_asked: Event::new(),
         may_reuse: Cell::new(false),
+        discard_asked: Event::new(),
         reap_asked: Event::new(),
         entries_since: Cell::new(0),
         stats: RefCell::new(Stats::default()),

@@ -24,6 +24,7 @@ impl Inner {
         let low = Room::of(&streams, &self.map.borrow()).low;
         let stable = streams.flight().stable();
         streams.usage.settled(stable);
+        self.discard_asked.notify_all();
         let wanted = (2 * low).max(need);
         let short = wanted.saturating_sub(streams.usage.runway());
         if short == 0 {

@@ -57,6 +57,8 @@ pub(crate) struct Inner {
     /// Segments in which nothing is live may be used again: a checkpoint counts that was made since the volume
     /// was taken up.
     pub(crate) may_reuse: Cell<bool>,
+    /// Segments may be free that are to be discarded.
+    pub(crate) discard_asked: Event,
     /// Something was detached from the map, to be looked at.
     pub(crate) reap_asked: Event,
     /// Records that the newest checkpoint does not cover.
@@ -105,6 +107,11 @@ impl Space {
     /// The failure that is latched, if there is one.
     pub fn failure(&self) -> Option<LogError> {
         self.inner.commit.failure()
+    }
+
+    /// Memory that the map takes, in bytes.
+    pub fn map_memory(&self) -> usize {
+        self.inner.map.borrow().memory()
     }
 
     /// What was written to the medium so far.

@@ -37,6 +37,10 @@ pub(crate) struct Usage {
     pins: Vec<u32>,
     /// Free segments that may be put on the runway at once, least worn first.
     free: BTreeSet<(u32, Slot)>,
+    /// Free segments that are to be discarded before that, and how many are being discarded.
+    stale: BTreeSet<Slot>,
+    discarding: usize,
+    discards: bool,
     runway: VecDeque<Slot>,
     /// Closed segments in which nothing is live.
     empty: BTreeSet<Slot>,
@@ -65,6 +69,9 @@ impl Usage {
             pins: vec![0; segments.len()],
             segments,
             free: BTreeSet::new(),
+            stale: BTreeSet::new(),
+            discarding: 0,
+            discards: false,
             runway,
             empty: BTreeSet::new(),
             settling: VecDeque::new(),
@@ -146,7 +153,12 @@ impl Usage {
 
     /// Segments in which nothing is live, in the runway and beyond it, but for those being filled.
     pub(crate) fn unused(&self) -> usize {
-        self.runway.len() + self.free.len() + self.empty.len() + self.settling_len
+        self.runway.len() + self.empty.len() + self.settling_len + self.all_free()
+    }
+
+    /// Free segments beside those on the runway.
+    fn all_free(&self) -> usize {
+        self.free.len() + self.stale.len() + self.discarding
     }
 
     /// Segments in which nothing is live and that only the next checkpoint lets be used again.
@@ -157,7 +169,7 @@ impl Usage {
 
     /// Segments that can be put on the runway without another checkpoint, now or soon.
     pub(crate) fn usable(&self) -> usize {
-        self.free.len() + self.empty.len() - self.waiting() + self.settling_len
+        self.all_free() + self.empty.len() - self.waiting() + self.settling_len
     }
 
     /// True if the next `count` segments of the runway are there, and nobody reads what they hold.
@@ -384,9 +396,42 @@ impl Usage {
                 debug_assert_eq!(segment.live, 0);
                 segment.state = SegmentState::Free;
                 let wear = segment.wear;
-                self.free.insert((wear, slot));
+                match self.discards {
+                    true => self.stale.insert(slot),
+                    false => self.free.insert((wear, slot)),
+                };
             }
         }
+    }
+
+    /// From now on what gets free is discarded before it is used again.
+    pub(crate) fn discard_first(&mut self) {
+        self.discards = true;
+    }
+
+    /// Takes at most `most` free segments that are to be discarded and that nobody reads, in order.
+    pub(crate) fn take_stale(&mut self, most: usize) -> Vec<Slot> {
+        let unread = |slot: &&Slot| self.pins[slot.0 as usize] == 0;
+        let taken: Vec<Slot> = self
+            .stale
+            .iter()
+            .filter(unread)
+            .take(most)
+            .copied()
+            .collect();
+        for slot in &taken {
+            self.stale.remove(slot);
+        }
+        self.discarding += taken.len();
+        taken
+    }
+
+    /// These are discarded.
+    pub(crate) fn discarded(&mut self, slots: &[Slot]) {
+        self.discarding -= slots.len();
+        let all = slots.iter().map(|slot| (self.get(*slot).wear, *slot));
+        let all: Vec<(u32, Slot)> = all.collect();
+        self.free.extend(all);
     }
 
     /// Takes at most `most` free segments to be put on the runway, least worn first.

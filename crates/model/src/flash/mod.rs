@@ -7,7 +7,7 @@
 //! - The pages of an erase block are programmed in order.
 //!
 //! Both are refused as a [`FlashError`] when asked for, so that a layer that breaks them fails in its
-//! first test and not in the field.
+//! first test and not in the field. Pages may be left out ([`Flash::skip`]), but not made good for.
 //!
 //! How time passes (`timing.rs`): a channel carries one transfer at a time. A die does one array
 //! operation at a time, over one page or block of each of its planes at once if they are of the same
@@ -17,16 +17,24 @@
 //! command cycles, which take well under a microsecond, and the spread of program times within a block.
 //!
 //! State apart from waiting, like the disk: requests go in with [`Flash::submit`], and
-//! [`Flash::advance`] gives the completions out.
+//! [`Flash::advance`] gives the completions out. [`PlainFlash`] does the waiting and has the data: a device
+//! with these rules. [`Fronted`] puts a first MiB before it in which two places can be rewritten, as a
+//! log-structured volume needs for its superblocks.
 
+mod chips;
+mod format;
+mod front;
 mod parts;
+mod plain;
 #[cfg(test)]
 mod tests;
 mod timing;
 
 use forebay_rt::Instant;
 
+pub use front::{Fronted, FrontedError};
 pub use parts::{Part, named, names};
+pub use plain::{FlashUsage, PlainFlash, PlainFlashError};
 
 use timing::Timing;
 
@@ -115,6 +123,18 @@ pub enum FlashError {
         /// The page whose turn it is.
         next: u32,
     },
+    /// A later page of the block is programmed, and this one was left out.
+    #[error(
+        "page {page} of {block:?} was left out; {next} is the next to program until it is erased"
+    )]
+    LeftOut {
+        /// The block.
+        block: Block,
+        /// The page asked for.
+        page: u32,
+        /// The page whose turn it is.
+        next: u32,
+    },
 }
 
 /// How an erase block was used.
@@ -122,9 +142,11 @@ pub enum FlashError {
 pub struct Wear {
     /// Pages programmed in it, ever.
     pub programs: u64,
+    /// Pages read of it, ever.
+    pub reads: u64,
     /// Times it was erased.
     pub erases: u32,
-    /// Pages programmed since, which is also the next page to program.
+    /// The next page to program: those before it are programmed since, or left out.
     pub next_page: u32,
 }
 
@@ -209,7 +231,7 @@ impl Flash {
             {
                 return Err(FlashError::NoSuchPlace(op));
             }
-            Op::Read { .. } => {}
+            Op::Read { .. } => wear.reads += 1,
             Op::Program { block, page } => {
                 let next = wear.next_page;
                 if page < next {
@@ -227,6 +249,23 @@ impl Flash {
             }
         }
         self.timing.submit(now, id, op);
+        Ok(())
+    }
+
+    /// Leaves out the pages of a block that come before `page`, until it is erased. (Chips of one level a cell
+    /// allow that; those of several may want the pages programmed with something.)
+    ///
+    /// # Errors
+    /// If there is no such page, or one that comes behind it is programmed.
+    pub fn skip(&mut self, block: Block, page: u32) -> Result<(), FlashError> {
+        let index = self.index(block);
+        let fits = page < self.part.pages_per_block;
+        let no_place = FlashError::NoSuchPlace(Op::Program { block, page });
+        let wear = &mut self.wear[index.filter(|_| fits).ok_or(no_place)?];
+        if page < wear.next_page {
+            return Err(FlashError::Programmed { block, page });
+        }
+        wear.next_page = page;
         Ok(())
     }
 

@@ -111,6 +111,22 @@ fn a_page_is_programmed_once_and_in_order() {
 }
 
 #[test]
+fn pages_may_be_left_out_and_are_so_until_the_block_is_erased() {
+    let mut flash = flash(1, 1);
+    let at = block(0, 0, 0, 7);
+    flash.submit(Instant::default(), 0, program(at, 0)).unwrap();
+    flash.skip(at, 5).unwrap();
+    flash.submit(Instant::default(), 0, program(at, 5)).unwrap();
+    let passed = FlashError::Programmed { block: at, page: 3 };
+    assert_eq!(flash.skip(at, 3), Err(passed));
+    let none = FlashError::NoSuchPlace(program(at, 64));
+    assert_eq!(flash.skip(at, 64), Err(none));
+    assert_eq!(flash.wear(at).unwrap().programs, 2);
+    flash.submit(Instant::default(), 0, Op::Erase(at)).unwrap();
+    flash.submit(Instant::default(), 0, program(at, 0)).unwrap();
+}
+
+#[test]
 fn a_refused_request_leaves_no_trace() {
     let mut flash = flash(1, 1);
     let at = block(0, 0, 0, 0);
@@ -134,6 +150,7 @@ fn programs_and_erases_are_counted_by_block() {
     let wear = |programs, erases| Wear {
         programs,
         erases,
+        reads: 0,
         next_page: 1,
     };
     assert_eq!(flash.wear(a), Some(wear(3, 1)));

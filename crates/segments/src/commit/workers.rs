@@ -16,22 +16,29 @@ type WaitedFor = bool;
 pub(super) async fn pump<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) {
     loop {
         let work = commit.work.listen();
-        while !commit.has_failed() {
-            let mut composer = commit.composer_mut();
-            if composer.flight().jobs_in_flight() >= JOBS_MAX {
-                break;
+        while !commit.has_failed()
+            && let Some(write) = next_write(&commit)
+        {
+            let writing = write_jobs(Rc::clone(&commit), write, Durability::Flush, false);
+            // Issued now, not when a task of its own gets its turn: a write of records behind these might be
+            // issued before it, and flash takes a segment's only in their order.
+            let mut writing = Box::pin(writing);
+            if futures_util::poll!(&mut writing).is_pending() {
+                commit.rt.spawn(writing).detach();
             }
-            let Some(job) = composer.flight_mut().take_job() else {
-                break;
-            };
-            let write = write_of(&mut *composer, job, None);
-            drop(composer);
-            let durability = Durability::Flush;
-            let writing = write_jobs(Rc::clone(&commit), write, durability, false);
-            commit.rt.spawn(writing).detach();
         }
         work.await;
     }
+}
+
+/// The oldest composed record that is not on its way, if the device is to have more.
+fn next_write<C: Composer, W: Watcher<C>>(commit: &Commit<C, W>) -> Option<Write> {
+    let mut composer = commit.composer_mut();
+    if composer.flight().jobs_in_flight() >= JOBS_MAX {
+        return None;
+    }
+    let job = composer.flight_mut().take_job()?;
+    Some(write_of(&mut *composer, job, None))
 }
 
 async fn write_jobs<C: Composer, W: Watcher<C>>(

@@ -45,6 +45,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
             recovery_entries: 8 << rng.below(12),
             huge_trim: rng.pick(&[8, 100, 1 << 17]),
             flood,
+            discard: rng.one_in(3),
             placement: placing(&rng, kind),
         },
         block,

@@ -55,6 +55,8 @@ pub struct Space {
     pub huge_trim: u64,
     /// Much is written at once.
     pub flood: bool,
+    /// Segments are discarded before they are used again.
+    pub discard: bool,
     /// How data is placed.
     pub placement: forebay_vsl::Kind,
 }
@@ -69,6 +71,7 @@ impl Space {
             recovery_entries: 1 << 20,
             huge_trim: 1 << 17,
             flood: false,
+            discard: false,
             placement: Placing::Lfs,
         }
     }
@@ -84,6 +87,9 @@ impl Settings for Space {
     fn show(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}, delay {:?}", self.placement, self.max_delay)?;
         write!(f, ", a checkpoint after {} entries", self.recovery_entries)?;
+        if self.discard {
+            write!(f, ", segments discarded")?;
+        }
         if let Some(bytes) = self.map_bytes {
             write!(f, ", {bytes} bytes of memory for the map")?;
         }
@@ -101,6 +107,7 @@ impl Settings for Space {
     fn plainer() -> &'static [fn(&mut Space)] {
         &[
             |space| space.map_bytes = None,
+            |space| space.discard = false,
             |space| space.placement = Placing::Lfs,
             |space| space.recovery_entries = 1 << 20,
         ]

@@ -31,6 +31,8 @@ const BOUNDS: Bounds = Bounds {
 pub struct Known {
     /// Something it had to write or flush failed.
     failed: bool,
+    /// So did a flush, where something may have been written in place.
+    in_place_lost: bool,
 }
 
 impl Space {
@@ -40,6 +42,7 @@ impl Space {
             max_delay: self.max_delay,
             map_bytes: self.map_bytes.unwrap_or(common.map_bytes),
             recovery_entries: self.recovery_entries,
+            discard: self.discard,
             huge_trim: self.huge_trim,
         }
     }
@@ -109,6 +112,11 @@ impl Subject for Space {
         !self.placement.in_place()
     }
 
+    /// What was written in place and not flushed is nowhere else.
+    fn may_lose_unflushed(known: Known) -> bool {
+        known.in_place_lost
+    }
+
     fn bounds(&self) -> Bounds {
         BOUNDS
     }
@@ -123,6 +131,7 @@ impl Subject for Space {
 
     fn ended(&self, known: &mut Known, attached: bool, _: Role, request: &Request, failed: bool) {
         known.failed |= failed && attached && request.op != Op::Read;
+        known.in_place_lost |= failed && request.op == Op::Flush && self.placement.in_place();
     }
 
     /// What is known of what the process left is only what was flushed.

@@ -1,0 +1,229 @@
+//! A log-structured volume beside the disk that it is on.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Instant;
+
+use forebay_device::Device;
+use forebay_rt::Rt;
+use forebay_units::ByteLen;
+use forebay_vsl::{Kind as Placing, Layout, Linear, Making, Options, Space, Workers};
+
+use crate::cases::{Bench, LARGE, SMALL, median, resident, row};
+use crate::load::{Kind, Load, Outcome, run};
+use crate::place::{fresh_id, on_ring, open};
+
+/// What a volume that is used for one measurement is like.
+#[derive(Clone, Copy)]
+struct Made {
+    placement: Placing,
+    /// The part of what may be mapped that the space has.
+    part: f64,
+}
+
+/// What was done, and what that took of the medium.
+struct Done {
+    outcome: Outcome,
+    stats: forebay_vsl::Stats,
+}
+
+/// Makes a volume and takes it up.
+async fn fresh(rt: &Rt, device: Rc<dyn Device>, made: Made) -> anyhow::Result<(Space, Workers)> {
+    let layout = Layout::for_device(&device.geometry(), None)?;
+    let segments = u64::from(layout.segment_bytes) * u64::from(layout.segment_count);
+    let making = Making {
+        volume: fresh_id(),
+        layout,
+        space_sectors: (segments as f64 * made.part) as u64 / LARGE * (LARGE / 512),
+        placement: made.placement,
+        page_sectors: 16,
+        disk: None,
+    };
+    forebay_vsl::create(rt.clone(), Rc::clone(&device), &making).await?;
+    let opened = forebay_vsl::open(rt.clone(), device, Options::default(), false).await?;
+    Ok((opened.0, opened.1))
+}
+
+/// Fills a fresh volume in a row, if that is wanted, and puts loads on it; says what came of the last.
+fn on_volume(path: &Path, made: Made, loads: Vec<Load>) -> anyhow::Result<Done> {
+    let path = path.to_owned();
+    on_ring(move |rt, ring| async move {
+        let (space, _workers) = fresh(&rt, open(&ring, &path)?, made).await?;
+        let device: Rc<dyn Device> = Rc::new(Linear::new(space.clone()));
+        let mut done = None;
+        for load in loads {
+            let before = space.stats();
+            let outcome = run(&rt, Rc::clone(&device), load).await?;
+            let mut stats = space.stats();
+            stats.bytes_written -= before.bytes_written;
+            stats.bytes_moved -= before.bytes_moved;
+            stats.bytes_checkpoints -= before.bytes_checkpoints;
+            done = Some(Done { outcome, stats });
+        }
+        device.flush().await?;
+        done.ok_or_else(|| anyhow::anyhow!("no load"))
+    })
+}
+
+impl Bench {
+    /// Loads of a kind, until so many bytes are done.
+    fn all_of(&self, kind: Kind, size: u64, depth: usize, bytes: u64) -> Load {
+        Load {
+            most: bytes / size,
+            seconds: 600.0,
+            ..self.load(kind, size, depth)
+        }
+    }
+
+    pub(crate) fn space(&self) -> anyhow::Result<()> {
+        let (_scratch, path, raw) = self.files(ByteLen::gib(4), ByteLen::gib(2), false)?;
+        self.fresh_space(&path, &raw)?;
+        self.space_reads(&path, &raw)?;
+        self.steady_space(&path)?;
+        space_memory(&path)
+    }
+
+    fn fresh_space(&self, path: &Path, raw: &Path) -> anyhow::Result<()> {
+        let made = Made {
+            placement: Placing::Lfs,
+            part: 0.8,
+        };
+        let small = self.load(Kind::RandomWrite, SMALL, 32);
+        let load = Load {
+            // Before anything has to be cleaned.
+            most: ByteLen::gib(3).0 / SMALL,
+            ..small
+        };
+        let (mut ours, mut sequential, mut cpu) = (vec![], vec![], vec![]);
+        for _ in 0..self.rounds {
+            let done = on_volume(path, made, vec![load])?;
+            ours.push(done.outcome.rate);
+            cpu.push(done.outcome.cpu_us);
+            let large = self.raw(raw, self.load(Kind::SequentialWrite, LARGE, 4))?;
+            sequential.push(large.rate * (LARGE / SMALL) as f64);
+        }
+        let name = "volume: random 4 KiB writes, fresh";
+        row(name, &ours, &sequential, "sequential 1 MiB writes as 4 KiB");
+        println!(
+            "| volume: processor time a write | {:.2} µs | 3 µs | |",
+            median(cpu)
+        );
+        Ok(())
+    }
+
+    fn space_reads(&self, path: &Path, raw: &Path) -> anyhow::Result<()> {
+        let made = Made {
+            placement: Placing::Lfs,
+            part: 0.5,
+        };
+        let bytes = ByteLen::gib(2).0;
+        let cases = [
+            (
+                "sequential 1 MiB reads of what was so written",
+                Kind::SequentialRead,
+                LARGE,
+                4,
+            ),
+            (
+                "random 4 KiB reads of it, depth 32",
+                Kind::RandomRead,
+                SMALL,
+                32,
+            ),
+        ];
+        for (name, kind, size, depth) in cases {
+            let (mut ours, mut theirs) = (vec![], vec![]);
+            for _ in 0..self.rounds {
+                let fill = self.all_of(Kind::SequentialWrite, LARGE, 4, bytes);
+                let load = self.load(kind, size, depth);
+                ours.push(on_volume(path, made, vec![fill, load])?.outcome.rate);
+                theirs.push(self.raw(raw, load)?.rate);
+            }
+            row(&format!("volume: {name}"), &ours, &theirs, "the disk's");
+        }
+        Ok(())
+    }
+
+    /// Filled, and written at random for a long time.
+    fn steady_space(&self, path: &Path) -> anyhow::Result<()> {
+        let made = Made {
+            placement: Placing::Lfs,
+            part: 0.75,
+        };
+        let fill = self.all_of(Kind::SequentialWrite, LARGE, 4, ByteLen::gib(3).0);
+        let small = self.load(Kind::RandomWrite, SMALL, 32);
+        let load = Load {
+            seconds: self.seconds * 30.0,
+            ..small
+        };
+        let done = on_volume(path, made, vec![fill, load])?;
+        let whole = &done.outcome.by_second[..done.outcome.by_second.len().saturating_sub(1)];
+        // The first seconds use up what is free.
+        let steady: Vec<f64> = whole
+            .iter()
+            .skip(whole.len() / 3)
+            .map(|n| *n as f64)
+            .collect();
+        let worst = steady.iter().copied().fold(f64::INFINITY, f64::min);
+        let middle = median(steady);
+        row(
+            "volume: worst second at steady state",
+            &[worst],
+            &[middle],
+            "its median second",
+        );
+        let (stats, users) = (&done.stats, done.stats.bytes_written as f64);
+        println!(
+            "| volume: written for each byte of users', moved and by checkpoints | {:.2} + {:.3} | | |",
+            (users + stats.bytes_moved as f64) / users,
+            stats.bytes_checkpoints as f64 / users
+        );
+        eprintln!("by second: {:?}", done.outcome.by_second);
+        Ok(())
+    }
+}
+
+/// Memory of the map, and how long it takes to take a volume up again after a kill.
+fn space_memory(path: &Path) -> anyhow::Result<()> {
+    let made = Made {
+        placement: Placing::Lfs,
+        part: 0.7,
+    };
+    for (name, kind, size) in [
+        ("random 4 KiB", Kind::RandomWrite, SMALL),
+        ("sequential 1 MiB", Kind::SequentialWrite, LARGE),
+    ] {
+        let before = resident();
+        let load = Load {
+            kind,
+            size,
+            depth: 4,
+            seconds: 600.0,
+            most: ByteLen::gib(2).0 / size,
+        };
+        let path: PathBuf = path.to_owned();
+        let again = path.clone();
+        let (map, mapped) = on_ring(move |rt, ring| async move {
+            let (space, _workers) = fresh(&rt, open(&ring, &path)?, made).await?;
+            let device: Rc<dyn Device> = Rc::new(Linear::new(space.clone()));
+            run(&rt, Rc::clone(&device), load).await?;
+            device.flush().await?;
+            // Dropped without being closed, as by a kill.
+            Ok((space.map_memory(), space.capacity().mapped))
+        })?;
+        let gib = mapped as f64 / (1u64 << 30) as f64;
+        let map = map as f64 / gib / (1 << 20) as f64;
+        let grown = resident().saturating_sub(before);
+        println!(
+            "| volume: map memory, {name} | {map:.2} MiB/GiB (process grew by {grown} MiB) | | |"
+        );
+        let seconds = on_ring(move |rt, ring| async move {
+            let device = open(&ring, &again)?;
+            let began = Instant::now();
+            forebay_vsl::open(rt, device, Options::default(), false).await?;
+            Ok(began.elapsed().as_secs_f64())
+        })?;
+        println!("| volume: taken up after a kill, {name} | {seconds:.2} s | 1 s | |");
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Plain flash as a row of erase units: which page is where, which may be programmed, and when requests for
+//! many pages are done.
+//!
+//! A *lane* is a plane of a die; lanes are numbered by channel first, then die, then plane, so that neighbours
+//! share as little as possible. An erase unit is one block of each of so many neighbouring lanes as are ganged:
+//! its pages go round them. The next unit is on the next lanes.
+
+use std::ops::Range;
+
+use forebay_rt::Instant;
+use slab::Slab;
+
+use super::{Block, Completion, Flash, FlashError, Op, Wear};
+use crate::clockwork::{Done, Model};
+
+/// The chips and what they were asked.
+pub(super) struct Chips {
+    flash: Flash,
+    gang: u64,
+    /// A bit for each page: whether it was programmed since its block was erased.
+    programmed: Vec<u64>,
+    requests: Slab<Request>,
+    /// Kept for its memory.
+    done: Vec<Completion>,
+}
+
+struct Request {
+    id: u64,
+    /// Pages and blocks that are not done.
+    left: usize,
+}
+
+impl Chips {
+    /// The chips, with `gang` lanes in an erase unit, which all lanes are a multiple of.
+    pub(super) fn new(flash: Flash, gang: u32) -> Chips {
+        let pages = flash.bytes() / u64::from(flash.part().page_bytes);
+        Chips {
+            flash,
+            gang: gang.into(),
+            programmed: vec![0; pages.div_ceil(64) as usize],
+            requests: Slab::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Pages of an erase unit.
+    fn unit_pages(&self) -> u64 {
+        self.gang * u64::from(self.flash.part().pages_per_block)
+    }
+
+    /// The block that is an erase unit's on one of its lanes.
+    fn block(&self, unit: u64, lane: u64) -> Block {
+        let (part, arrangement) = (self.flash.part(), self.flash.arrangement());
+        let channels = u64::from(arrangement.channels);
+        let dies = channels * u64::from(arrangement.dies_per_channel);
+        let gangs = dies * u64::from(part.planes_per_die) / self.gang;
+        let lane = unit % gangs * self.gang + lane;
+        Block {
+            channel: (lane % channels) as u32,
+            die: (lane % dies / channels) as u32,
+            plane: (lane / dies) as u32,
+            block: (unit / gangs) as u32,
+        }
+    }
+
+    /// The block that a page is in, and which of that it is.
+    fn place(&self, page: u64) -> (Block, u32) {
+        let (unit, within) = (page / self.unit_pages(), page % self.unit_pages());
+        let block = self.block(unit, within % self.gang);
+        (block, (within / self.gang) as u32)
+    }
+
+    pub(super) fn is_programmed(&self, page: u64) -> bool {
+        self.programmed[(page / 64) as usize] >> (page % 64) & 1 == 1
+    }
+
+    /// Whether pages may be programmed.
+    pub(super) fn may_program(&self, pages: Range<u64>) -> Result<(), FlashError> {
+        for number in pages {
+            let (block, page) = self.place(number);
+            let no_place = FlashError::NoSuchPlace(Op::Program { block, page });
+            let next = self.flash.wear(block).ok_or(no_place)?.next_page;
+            if self.is_programmed(number) {
+                return Err(FlashError::Programmed { block, page });
+            }
+            if page < next {
+                return Err(FlashError::LeftOut { block, page, next });
+            }
+        }
+        Ok(())
+    }
+
+    /// Programs pages, of which that they may be was asked just before.
+    pub(super) fn program(&mut self, now: Instant, id: u64, pages: Range<u64>) {
+        let request = self.request(id);
+        for number in pages {
+            let (block, page) = self.place(number);
+            self.flash.skip(block, page).expect("it may be programmed");
+            self.submit(now, request, Op::Program { block, page });
+            self.programmed[(number / 64) as usize] |= 1 << (number % 64);
+        }
+    }
+
+    pub(super) fn read(&mut self, now: Instant, id: u64, pages: Range<u64>) {
+        let request = self.request(id);
+        for number in pages {
+            let (block, page) = self.place(number);
+            self.submit(now, request, Op::Read { block, page });
+        }
+    }
+
+    /// How the blocks of erase units were used.
+    pub(super) fn wear(&self, units: Range<u64>) -> Vec<Wear> {
+        let of_unit = |unit| (0..self.gang).map(move |lane| self.block(unit, lane));
+        let wear = |block| self.flash.wear(block).unwrap_or_default();
+        units.flat_map(of_unit).map(wear).collect()
+    }
+
+    /// The blocks of erase units in which something was programmed.
+    pub(super) fn to_erase(&self, units: Range<u64>) -> Vec<Block> {
+        let of_unit = |unit| (0..self.gang).map(move |lane| self.block(unit, lane));
+        let used = |block: &Block| {
+            self.flash
+                .wear(*block)
+                .is_some_and(|wear| wear.next_page > 0)
+        };
+        units.flat_map(of_unit).filter(used).collect()
+    }
+
+    /// Erases blocks, which are all of `units` that are not erased.
+    pub(super) fn erase(&mut self, now: Instant, id: u64, units: Range<u64>, blocks: &[Block]) {
+        let request = self.request(id);
+        for block in blocks {
+            self.submit(now, request, Op::Erase(*block));
+        }
+        for number in units.start * self.unit_pages()..units.end * self.unit_pages() {
+            self.programmed[(number / 64) as usize] &= !(1 << (number % 64));
+        }
+    }
+
+    fn request(&mut self, id: u64) -> usize {
+        self.requests.insert(Request { id, left: 0 })
+    }
+
+    fn submit(&mut self, now: Instant, request: usize, op: Op) {
+        let taken = self.flash.submit(now, request as u64, op);
+        taken.expect("it is on the flash and in order");
+        self.requests[request].left += 1;
+    }
+}
+
+impl Model for Chips {
+    fn next_event(&self) -> Option<Instant> {
+        self.flash.next_event()
+    }
+
+    fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
+        self.flash.advance(now, &mut self.done);
+        for Completion { id, at } in self.done.drain(..) {
+            let request = &mut self.requests[id as usize];
+            request.left -= 1;
+            if request.left == 0 {
+                let Request { id, .. } = self.requests.remove(id as usize);
+                done.push(Done { id, at });
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The bytes of what is written to flash in place of two blocks that are rewritten.
+
+/// Bytes of an entry's head.
+pub(super) const HEAD_BYTES: usize = 4096;
+/// Of this format.
+pub(super) const VERSION: u32 = 1;
+/// Begins every head.
+pub(super) const MAGIC: [u8; 8] = *b"FOREFRO\x01";
+
+const CRC_AT: usize = 12;
+
+/// What stands before one copy of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    /// Grows by one with each entry written.
+    pub(super) sequence: u64,
+    /// Which of the two blocks, from 0.
+    pub(super) place: u32,
+    /// CRC32C of the copy.
+    pub(super) data_crc: u32,
+}
+
+impl Head {
+    pub(super) fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut out = [0; HEAD_BYTES];
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        out[24..28].copy_from_slice(&self.place.to_le_bytes());
+        out[28..32].copy_from_slice(&self.data_crc.to_le_bytes());
+        let crc = crc32c::crc32c(&out);
+        out[CRC_AT..16].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The head in `bytes`; `None` if there is none, whole and of this version.
+    pub(super) fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<Head> {
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+        let mut copy = *bytes;
+        copy[CRC_AT..16].fill(0);
+        let sound = bytes[..8] == MAGIC && word(8) == VERSION;
+        let sound = sound && word(CRC_AT) == crc32c::crc32c(&copy);
+        sound.then(|| Head {
+            sequence: u64::from(word(16)) | u64::from(word(20)) << 32,
+            place: word(24),
+            data_crc: word(28),
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "format_tests.rs"]
+mod tests;

@@ -1,0 +1,238 @@
+//! Plain flash as a device, without a translation layer: what may not be done with a page is an error.
+
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{
+    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room,
+};
+use forebay_rt::Rt;
+use futures_util::future::join;
+
+use super::chips::Chips;
+use super::{Arrangement, Flash, Part, Wear};
+use crate::clockwork::Clockwork;
+
+/// Bytes of a page.
+pub(super) const PAGE: u64 = 4096;
+/// Zeroes that are written at a time, in bytes.
+const ZEROES: u64 = 1 << 20;
+
+/// Why flash cannot be a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PlainFlashError {
+    /// A page is not what devices call a block.
+    #[error("a page of {0} bytes; only parts with pages of 4096 can be a device")]
+    Page(u32),
+    /// The planes are not a multiple of those that an erase unit is to be on.
+    #[error("{lanes} planes cannot be ganged by {gang}, or make erase units of 4 GiB or more")]
+    Gang {
+        /// Planes in an erase unit.
+        gang: u32,
+        /// Planes of all dies.
+        lanes: u32,
+    },
+    /// What holds the data is shorter than an erase unit.
+    #[error("{have} bytes for the data; an erase unit has {need}")]
+    TooShort {
+        /// Its length, in bytes.
+        have: u64,
+        /// Bytes of an erase unit.
+        need: u64,
+    },
+}
+
+/// What the chips of a [`PlainFlash`] did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FlashUsage {
+    /// Pages programmed. Beside the pages that users wrote, this is the write amplification.
+    pub programs: u64,
+    /// Pages read.
+    pub reads: u64,
+    /// Blocks erased.
+    pub erases: u64,
+    /// Erases of the block that was erased least, of those within the device.
+    pub erases_min: u32,
+    /// Erases of the block that was erased most.
+    pub erases_max: u32,
+}
+
+/// Flash chips as a device.
+///
+/// - Its *erase units* are as long as its [`Geometry::discard_granularity`] says, and are erased by discarding
+///   them. Of a discard, only whole units count, and of these only blocks in which something was programmed
+///   are erased.
+/// - A page, 4096 bytes, is programmed by writing it, once until its unit is erased, and in the order of the pages
+///   in its block, of which some may be left out. A write against this is refused as a whole; the error's source is
+///   a [`super::FlashError`] that names the page.
+/// - A page that is not programmed reads as ones.
+/// - What has completed is on the medium. A flush has nothing to do.
+///
+/// Content is held by another device. Requests take the time of the chips, or that device's if it is longer.
+pub struct PlainFlash {
+    clockwork: Clockwork<Chips>,
+    data: Rc<dyn Device>,
+    geometry: Geometry,
+}
+
+impl PlainFlash {
+    /// New flash, all of it erased, with one block of each of `gang` planes in an erase unit. As much of it as
+    /// `data` has room for is the device. `data` must hold nothing.
+    ///
+    /// # Errors
+    /// If the part or the gang do not make a device, or `data` is too short for one.
+    pub fn new(
+        rt: &Rt,
+        part: Part,
+        arrangement: Arrangement,
+        gang: u32,
+        data: Rc<dyn Device>,
+    ) -> Result<PlainFlash, PlainFlashError> {
+        if u64::from(part.page_bytes) != PAGE {
+            return Err(PlainFlashError::Page(part.page_bytes));
+        }
+        let Arrangement {
+            channels,
+            dies_per_channel,
+        } = arrangement;
+        let lanes = channels * dies_per_channel * part.planes_per_die;
+        let pages = gang.checked_mul(part.pages_per_block);
+        let unit = pages.and_then(|pages| pages.checked_mul(PAGE as u32));
+        let fits = gang > 0 && lanes.is_multiple_of(gang);
+        let unit = unit.filter(|_| fits);
+        let unit = unit.ok_or(PlainFlashError::Gang { gang, lanes })?;
+        let (flash, have, need) = (
+            Flash::new(part, arrangement),
+            data.geometry().len,
+            u64::from(unit),
+        );
+        if have < need {
+            return Err(PlainFlashError::TooShort { have, need });
+        }
+        let len = have.min(flash.bytes());
+        let geometry = Geometry {
+            len: len - len % need,
+            block_size: PAGE as u32,
+            physical_block_size: PAGE as u32,
+            preferred_io: gang * PAGE as u32,
+            volatile: false,
+            discard_granularity: unit,
+            zeroes_by_unmapping: false,
+        };
+        Ok(PlainFlash {
+            clockwork: Clockwork::new(rt, Chips::new(flash, gang)),
+            data,
+            geometry,
+        })
+    }
+
+    /// What was done so far.
+    pub fn usage(&self) -> FlashUsage {
+        self.clockwork.look(|chips| {
+            let wear = self.wear_of(chips);
+            FlashUsage {
+                programs: wear.iter().map(|wear| wear.programs).sum(),
+                reads: wear.iter().map(|wear| wear.reads).sum(),
+                erases: wear.iter().map(|wear| u64::from(wear.erases)).sum(),
+                erases_min: wear.iter().map(|wear| wear.erases).min().unwrap_or(0),
+                erases_max: wear.iter().map(|wear| wear.erases).max().unwrap_or(0),
+            }
+        })
+    }
+
+    /// How each block within the device was used, erase unit by erase unit.
+    pub fn wear(&self) -> Vec<Wear> {
+        self.clockwork.look(|chips| self.wear_of(chips))
+    }
+
+    fn wear_of(&self, chips: &Chips) -> Vec<Wear> {
+        let units = self.geometry.len / u64::from(self.geometry.discard_granularity);
+        chips.wear(0..units)
+    }
+
+    /// Programs pages with `data`, if they may be.
+    async fn program(&self, op: Op, at: u64, data: Buf) -> Result<()> {
+        let range = at..at + data.len() as u64;
+        let pages = range.start / PAGE..range.end / PAGE;
+        let may = self
+            .clockwork
+            .look(|chips| chips.may_program(pages.clone()));
+        may.map_err(|error| {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, error);
+            DeviceError::io(op, range, source)
+        })?;
+        let chips = self
+            .clockwork
+            .command(|chips, now, id| chips.program(now, id, pages));
+        join(self.data.write(at, data, Durability::Fua), chips)
+            .await
+            .0
+    }
+}
+
+impl Device for PlainFlash {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(async move {
+            let pages = at / PAGE..(at + buf.len() as u64) / PAGE;
+            let erased = self.clockwork.look(|chips| {
+                let erased = pages.clone().filter(|page| !chips.is_programmed(*page));
+                erased.collect::<Vec<u64>>()
+            });
+            let chips = self
+                .clockwork
+                .command(|chips, now, id| chips.read(now, id, pages));
+            let mut buf = join(self.data.read(at, buf), chips).await.0?;
+            for page in erased {
+                let from = (page * PAGE - at) as usize;
+                buf[from..from + PAGE as usize].fill(0xff);
+            }
+            Ok(buf)
+        })
+    }
+
+    fn write(&self, at: u64, buf: Buf, _durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(self.program(Op::Write, at, buf))
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let unit = u64::from(self.geometry.discard_granularity);
+            let units = range.start.div_ceil(unit)..range.end / unit;
+            let blocks = match units.is_empty() {
+                true => Vec::new(),
+                false => self.clockwork.look(|chips| chips.to_erase(units.clone())),
+            };
+            if blocks.is_empty() {
+                return Ok(());
+            }
+            let range = units.start * unit..units.end * unit;
+            let chips = self
+                .clockwork
+                .command(|chips, now, id| chips.erase(now, id, units, &blocks));
+            join(self.data.discard(range), chips).await.0
+        })
+    }
+
+    /// Programs pages with zeroes, by the rules for writes.
+    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let mut at = range.start;
+            while at < range.end {
+                let len = (range.end - at).min(ZEROES);
+                let zeroes = BufMut::zeroed(len as usize).freeze();
+                self.program(Op::WriteZeroes, at, zeroes).await?;
+                at += len;
+            }
+            Ok(())
+        })
+    }
+}

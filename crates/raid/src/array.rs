@@ -1,0 +1,66 @@
+//! The state of an array with parity.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use forebay_device::Geometry;
+use forebay_rt::{RangeLock, Rt, Task};
+
+use crate::member::Member;
+use crate::rotation::Rotation;
+use crate::stats::ParityStats;
+
+pub(crate) struct Inner {
+    pub(crate) rt: Rt,
+    pub(crate) rotation: Rotation,
+    pub(crate) geometry: Geometry,
+    /// Bytes of the members, in which those who write, or read from all, take turns.
+    pub(crate) lock: Rc<RangeLock>,
+    pub(crate) members: RefCell<Vec<Member>>,
+    pub(crate) stats: RefCell<ParityStats>,
+}
+
+impl Inner {
+    pub(crate) fn count(&self, count: impl FnOnce(&mut ParityStats)) {
+        count(&mut self.stats.borrow_mut());
+    }
+}
+
+/// A task that goes on when nobody waits for it any more.
+struct Driven<T>(Option<Task<T>>);
+
+impl<T> Future for Driven<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let task = self.0.as_mut().expect("polled until it is done");
+        let result = Pin::new(task).poll(cx);
+        if result.is_ready() {
+            self.0 = None;
+        }
+        result
+    }
+}
+
+impl<T> Drop for Driven<T> {
+    fn drop(&mut self) {
+        if let Some(task) = self.0.take() {
+            task.detach();
+        }
+    }
+}
+
+impl Inner {
+    /// Does `work` in a task of its own, from when this is first awaited: a row that is written by half, and
+    /// nobody to write the rest, has parity that does not fit.
+    pub(crate) async fn driven<T: 'static, F: Future<Output = T> + 'static>(
+        self: &Rc<Self>,
+        work: impl FnOnce(Rc<Inner>) -> F,
+    ) -> T {
+        let work = work(Rc::clone(self));
+        Driven(Some(self.rt.spawn(work))).await
+    }
+}

@@ -1,0 +1,176 @@
+//! What the kinds of array have in common: the geometry, and which part of a request is whose.
+
+use std::ops::Range;
+
+use forebay_device::{Buf, BufMut, Geometry};
+
+use crate::ArrayError;
+
+/// Most members of an array: their sets are words.
+pub(crate) const MEMBERS_MAX: usize = 64;
+
+/// An array's geometry, and how many rows of stripe units it has. `data` units of a row are data.
+pub(crate) fn geometry(
+    members: &[Geometry],
+    unit: u32,
+    data: usize,
+) -> Result<(Geometry, u64), ArrayError> {
+    let of = |field: fn(&Geometry) -> u32| members.iter().map(field);
+    let block = of(|g| g.block_size).max().unwrap_or(0);
+    let physical = of(|g| g.physical_block_size).min().unwrap_or(0);
+    let widest = of(|g| g.physical_block_size).max().unwrap_or(0);
+    if physical < block {
+        return Err(ArrayError::Unlike { physical, block });
+    }
+    let row = unit.checked_mul(data as u32);
+    let Some(row) = row.filter(|_| unit > 0 && unit.is_multiple_of(widest)) else {
+        let block = widest;
+        return Err(ArrayError::Unit { unit, block });
+    };
+    let have = members.iter().map(|g| g.len).min().unwrap_or(0);
+    let rows = have / u64::from(unit);
+    if rows == 0 {
+        let need = unit.into();
+        return Err(ArrayError::TooShort { have, need });
+    }
+    let geometry = Geometry {
+        len: rows * u64::from(row),
+        block_size: block,
+        physical_block_size: physical,
+        preferred_io: row,
+        volatile: members.iter().any(|g| g.volatile),
+        discard_granularity: 0,
+        zeroes_by_unmapping: false,
+    };
+    Ok((geometry, rows))
+}
+
+/// The unit in which discards take effect on all members, in bytes of a member; 0 if there is none.
+pub(crate) fn discard_unit(members: &[Geometry]) -> u64 {
+    let units = members.iter().map(|g| u64::from(g.discard_granularity));
+    units.reduce(common_multiple).unwrap_or(0)
+}
+
+/// The least multiple of both; 0 if one of them is 0.
+pub(crate) fn common_multiple(a: u64, b: u64) -> u64 {
+    let (mut divisor, mut rest) = (a, b);
+    while rest != 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    match divisor {
+        0 => 0,
+        _ => a / divisor * b,
+    }
+}
+
+/// One member's share in a request: a range of it, and the parts of the request's buffer that it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Share {
+    pub(crate) member: usize,
+    /// Bytes of the member.
+    pub(crate) range: Range<u64>,
+    /// In the order of the member's bytes.
+    pub(crate) pieces: Vec<Range<usize>>,
+}
+
+impl Share {
+    pub(crate) fn len(&self) -> usize {
+        (self.range.end - self.range.start) as usize
+    }
+
+    /// The bytes of the array that it lies within, in a request that begins at `at`.
+    pub(crate) fn hull(&self, at: u64) -> Range<u64> {
+        let first = self.pieces.first().map_or(0, |piece| piece.start);
+        let last = self.pieces.last().map_or(0, |piece| piece.end);
+        at + first as u64..at + last as u64
+    }
+
+    /// Its part of what is written.
+    pub(crate) fn gather(&self, data: &Buf) -> Buf {
+        if let [piece] = &self.pieces[..] {
+            return data.slice(piece.clone());
+        }
+        let (mut out, mut at) = (BufMut::zeroed(self.len()), 0);
+        for piece in &self.pieces {
+            out[at..at + piece.len()].copy_from_slice(&data[piece.clone()]);
+            at += piece.len();
+        }
+        out.freeze()
+    }
+
+    /// Puts what was read where it belongs.
+    pub(crate) fn scatter(&self, read: &[u8], out: &mut [u8]) {
+        let mut at = 0;
+        for piece in &self.pieces {
+            out[piece.clone()].copy_from_slice(&read[at..at + piece.len()]);
+            at += piece.len();
+        }
+    }
+}
+
+/// The shares in a request for `len` bytes from `at` on, where `place` says on which member, and there in
+/// which row, a unit of the array lies. What follows on a member is one share.
+pub(crate) fn shares(
+    unit: u64,
+    at: u64,
+    len: usize,
+    place: impl Fn(u64) -> (usize, u64),
+) -> Vec<Share> {
+    let mut shares: Vec<Share> = Vec::new();
+    let mut last_of = [None; MEMBERS_MAX];
+    let mut done = 0;
+    while done < len {
+        let pos = at + done as u64;
+        let within = pos % unit;
+        let n = (unit - within).min((len - done) as u64);
+        let (member, row) = place(pos / unit);
+        let start = row * unit + within;
+        let piece = done..done + n as usize;
+        done += n as usize;
+        let last = last_of[member].map(|index: usize| &mut shares[index]);
+        match last.filter(|share| share.range.end == start) {
+            Some(share) => {
+                share.range.end += n;
+                share.pieces.push(piece);
+            }
+            None => {
+                last_of[member] = Some(shares.len());
+                shares.push(Share {
+                    member,
+                    range: start..start + n,
+                    pieces: vec![piece],
+                });
+            }
+        }
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_common_multiple_is_the_least_and_nothing_has_none() {
+        assert_eq!(common_multiple(4096, 512), 4096);
+        assert_eq!(common_multiple(6, 4), 12);
+        assert_eq!(common_multiple(0, 4), 0);
+        assert_eq!(common_multiple(0, 0), 0);
+    }
+
+    #[test]
+    fn what_follows_on_a_member_is_one_share() {
+        // Two members in turns, units of 10.
+        let found = shares(10, 5, 30, |unit| ((unit % 2) as usize, unit / 2));
+        let expected = [
+            (0, 5..20, vec![0..5, 15..25]),
+            (1, 0..15, vec![5..15, 25..30]),
+        ];
+        let expected = expected.map(|(member, range, pieces)| Share {
+            member,
+            range,
+            pieces,
+        });
+        assert_eq!(found, expected);
+    }
+}

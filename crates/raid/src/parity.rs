@@ -1,0 +1,141 @@
+//! RAID-5: stripe units on one member after the other, with a row's parity on another one in each row.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Result, Room};
+use forebay_rt::Rt;
+use futures_util::future::join_all;
+
+use crate::ArrayError;
+use crate::array::Inner;
+use crate::common::{self, MEMBERS_MAX, common_multiple};
+use crate::error::located;
+use crate::member::Member;
+use crate::rotation::Rotation;
+use crate::stats::ParityStats;
+
+/// Devices as one that goes on without any one of them.
+///
+/// What it does when members fail, what it cannot do, and what has to be done about it is in
+/// `docs/design/raid.md`. Writes go on to their end when nobody waits for them any more.
+pub struct Parity {
+    pub(crate) inner: Rc<Inner>,
+}
+
+impl Inner {
+    async fn flush(&self) -> Result<()> {
+        let all = 0..self.rotation.members;
+        let flushes = all.clone().map(|member| self.flush_member(member));
+        let (mut lost, mut errors) = (Vec::new(), Vec::new());
+        for (member, flushed) in all.zip(join_all(flushes).await) {
+            if let Err((written, error)) = flushed {
+                lost.push((member, written));
+                errors.push(error);
+            }
+        }
+        if self.settle_lost(&lost) && errors.len() <= 1 {
+            return Ok(());
+        }
+        let error = errors.into_iter().next();
+        error.map_or(Ok(()), |error| Err(located(error, Op::Flush, &(0..0))))
+    }
+}
+
+impl Parity {
+    /// An array of `members`, of which the shortest decides the length, in stripe units of `unit` bytes. One
+    /// of them may be missing. Parity must be right: on members that were not in this array before, call
+    /// [`Parity::resync`] for all of it, unless they are all zeroes.
+    ///
+    /// # Errors
+    /// If these cannot be an array.
+    pub fn new(
+        rt: &Rt,
+        members: Vec<Option<Rc<dyn Device>>>,
+        unit: u32,
+    ) -> Result<Parity, ArrayError> {
+        let have = members.len();
+        if !(3..=MEMBERS_MAX).contains(&have) {
+            let (least, most) = (3, MEMBERS_MAX);
+            return Err(ArrayError::Members { have, least, most });
+        }
+        let there = members.iter().flatten();
+        let all: Vec<Geometry> = there.map(|member| member.geometry()).collect();
+        if all.len() + 1 < have {
+            return Err(ArrayError::Missing(have - all.len()));
+        }
+        let (whole, rows) = common::geometry(&all, unit, have - 1)?;
+        let rotation = Rotation {
+            members: have,
+            unit: unit.into(),
+            rows,
+        };
+        let geometry = with_discards(whole, &rotation, &all);
+        Ok(Parity {
+            inner: Rc::new(Inner {
+                rt: rt.clone(),
+                rotation,
+                geometry,
+                lock: Rc::default(),
+                members: RefCell::new(members.into_iter().map(Member::new).collect()),
+                stats: RefCell::default(),
+            }),
+        })
+    }
+
+    /// How requests were done so far.
+    pub fn stats(&self) -> ParityStats {
+        *self.inner.stats.borrow()
+    }
+}
+
+/// Discards are passed on as zeroing, and only where that costs little: what a discarded range holds is
+/// unspecified, and parity would not fit it.
+fn with_discards(geometry: Geometry, rotation: &Rotation, members: &[Geometry]) -> Geometry {
+    let each = common_multiple(common::discard_unit(members), rotation.unit);
+    let rows = each / rotation.unit;
+    let unmaps = members.iter().all(|g| g.zeroes_by_unmapping);
+    let discards = match unmaps {
+        true => u32::try_from(rows * rotation.row_bytes()).unwrap_or(0),
+        false => 0,
+    };
+    Geometry {
+        discard_granularity: discards,
+        zeroes_by_unmapping: discards > 0,
+        ..geometry
+    }
+}
+
+impl Device for Parity {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(self.inner.read(at, buf))
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        let write = move |inner: Rc<Inner>| async move { inner.write(at, buf, durability).await };
+        Box::pin(self.inner.driven(write))
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        let flush = |inner: Rc<Inner>| async move { inner.flush().await };
+        Box::pin(self.inner.driven(flush))
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        if self.inner.geometry.discard_granularity == 0 {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let discard = |inner: Rc<Inner>| async move { inner.discard(range).await };
+        Box::pin(self.inner.driven(discard))
+    }
+
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        let zero = move |inner: Rc<Inner>| async move { inner.write_zeroes(range, room).await };
+        Box::pin(self.inner.driven(zero))
+    }
+}

@@ -1,0 +1,88 @@
+//! Where data and parity lie: the left-symmetric layout.
+//!
+//! Parity is on the last member in the first row, and one member further left in each row that follows.
+//! The row's data begins right behind its parity and goes round. So units that follow each other in the
+//! array are on different members, as many as there are (Lee and Katz, "Performance Consequences of Parity
+//! Placement in Disk Arrays", ASPLOS 1991).
+
+use std::ops::Range;
+
+/// The layout of an array with parity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rotation {
+    pub(crate) members: usize,
+    /// Bytes of a stripe unit.
+    pub(crate) unit: u64,
+    pub(crate) rows: u64,
+}
+
+impl Rotation {
+    /// Bytes of data in a row.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        (self.members as u64 - 1) * self.unit
+    }
+
+    /// Bytes of each member that are in use.
+    pub(crate) fn member_bytes(&self) -> u64 {
+        self.rows * self.unit
+    }
+
+    /// The member that has a row's parity.
+    pub(crate) fn parity(&self, row: u64) -> usize {
+        self.members - 1 - (row % self.members as u64) as usize
+    }
+
+    /// The member that has a row's data unit of that number.
+    pub(crate) fn data(&self, row: u64, number: usize) -> usize {
+        (self.parity(row) + 1 + number) % self.members
+    }
+
+    /// The member and the row of a unit of the array.
+    pub(crate) fn place(&self, unit: u64) -> (usize, u64) {
+        let data = self.members as u64 - 1;
+        let row = unit / data;
+        (self.data(row, (unit % data) as usize), row)
+    }
+
+    /// The bytes of each member that a row is.
+    pub(crate) fn columns(&self, row: u64) -> Range<u64> {
+        row * self.unit..(row + 1) * self.unit
+    }
+
+    /// The row that a byte of a member is in.
+    pub(crate) fn row_of(&self, column: u64) -> u64 {
+        column / self.unit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_of_five_members_is_the_left_symmetric_one() {
+        let rotation = Rotation {
+            members: 5,
+            unit: 4096,
+            rows: 6,
+        };
+        // Lee and Katz, figure 2: each row's units by member; P is parity.
+        const P: u64 = u64::MAX;
+        let expected = [
+            [0, 1, 2, 3, P],
+            [5, 6, 7, P, 4],
+            [10, 11, P, 8, 9],
+            [15, P, 12, 13, 14],
+            [P, 16, 17, 18, 19],
+            [20, 21, 22, 23, P],
+        ];
+        let mut found = [[P; 5]; 6];
+        for unit in 0..24 {
+            let (member, row) = rotation.place(unit);
+            found[row as usize][member] = unit;
+        }
+        assert_eq!(found, expected);
+        let parity: Vec<usize> = (0..6).map(|row| rotation.parity(row)).collect();
+        assert_eq!(parity, [4, 3, 2, 1, 0, 4]);
+    }
+}

@@ -1,0 +1,214 @@
+//! Members that note what they are asked, take time and fail.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{
+    Asked, Buf, BufMut, Device, DeviceError, Durability, Geometry, Hooks, IoFuture, Op, RamDevice,
+    Result, Room, Tap,
+};
+use forebay_raid::Parity;
+use forebay_rng::Rng;
+use forebay_rt::{Executor, Rt, VirtualTime};
+
+pub(crate) fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) -> T {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    executor.block_on(test(executor.rt()))
+}
+
+pub(crate) fn buf(bytes: &[u8]) -> Buf {
+    BufMut::copy_of(bytes).freeze()
+}
+
+pub(crate) fn filled(len: usize, byte: u8) -> Buf {
+    buf(&vec![byte; len])
+}
+
+pub(crate) async fn read(device: &dyn Device, at: u64, len: usize) -> Result<Vec<u8>> {
+    Ok(device.read(at, BufMut::zeroed(len)).await?.to_vec())
+}
+
+/// What of a member fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    Nothing,
+    Reads,
+    /// A write that fails has written the first half of its blocks.
+    Writes,
+    Flushes,
+    All,
+}
+
+/// What a member's requests come to.
+pub(crate) struct Ways {
+    rt: Rt,
+    asked: RefCell<Vec<(Op, Range<u64>)>>,
+    takes: Cell<Duration>,
+    jitter: RefCell<Option<Rng>>,
+    fault: RefCell<(Fault, Range<u64>)>,
+    volatile: bool,
+    fua: Cell<bool>,
+    ram: Rc<RamDevice>,
+}
+
+/// A member.
+pub(crate) type Trial = Tap<Rc<RamDevice>, Ways>;
+
+impl Ways {
+    /// What it was asked since this was last called.
+    pub(crate) fn asked(&self) -> Vec<(Op, Range<u64>)> {
+        self.asked.take()
+    }
+
+    /// What kinds of requests it was asked since this was last called.
+    pub(crate) fn ops(&self) -> Vec<Op> {
+        self.asked().into_iter().map(|(op, _)| op).collect()
+    }
+
+    /// Whether a write was to be durable at once.
+    pub(crate) fn took_fua(&self) -> bool {
+        self.fua.get()
+    }
+
+    pub(crate) fn takes(&self, time: Duration) {
+        self.takes.set(time);
+    }
+
+    /// From now on each request takes another time.
+    pub(crate) fn takes_any(&self, seed: u64) {
+        self.jitter.replace(Some(Rng::new(seed)));
+    }
+
+    pub(crate) fn fails(&self, fault: Fault, within: Range<u64>) {
+        self.fault.replace((fault, within));
+    }
+
+    fn fault_of(&self, asked: &Asked) -> bool {
+        let (fault, within) = self.fault.borrow().clone();
+        let range = asked.range();
+        let hit = range.start < within.end && within.start < range.end;
+        match (fault, asked.op()) {
+            (Fault::Nothing, _) => false,
+            (Fault::Flushes | Fault::All, Op::Flush) => true,
+            (Fault::Reads | Fault::All, Op::Read) => hit,
+            (Fault::Writes | Fault::All, Op::Write | Op::WriteZeroes | Op::Discard) => hit,
+            _ => false,
+        }
+    }
+
+    /// The first half of what a failing request would have changed.
+    fn half_done(&self, asked: &Asked) {
+        let range = asked.range();
+        let half = (range.end - range.start) / 1024 * 512;
+        match asked {
+            Asked::Write(at, data, _) => self.ram.poke(*at, &data[..half as usize]),
+            Asked::WriteZeroes(..) => self.ram.poke(range.start, &vec![0; half as usize]),
+            _ => {}
+        }
+    }
+}
+
+impl Hooks for Ways {
+    fn geometry(&self, below: Geometry) -> Geometry {
+        Geometry {
+            volatile: self.volatile,
+            ..below
+        }
+    }
+
+    async fn before(&self, asked: &Asked) -> Result<()> {
+        self.asked.borrow_mut().push((asked.op(), asked.range()));
+        if let Asked::Write(_, _, Durability::Fua) = asked {
+            self.fua.set(true);
+        }
+        let jitter = self.jitter.borrow().as_ref().map(|rng| rng.below(1000));
+        let takes = jitter.map_or(self.takes.get(), Duration::from_micros);
+        if takes > Duration::ZERO {
+            self.rt.sleep(takes).await;
+        }
+        if self.fault_of(asked) {
+            self.half_done(asked);
+            let error = std::io::Error::other("as the test asks");
+            return Err(DeviceError::io(asked.op(), asked.range(), error));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn member(rt: &Rt, len: u64, volatile: bool) -> Rc<Trial> {
+    let ram = Rc::new(RamDevice::new(len, 512));
+    let ways = Ways {
+        rt: rt.clone(),
+        asked: RefCell::default(),
+        takes: Cell::new(Duration::ZERO),
+        jitter: RefCell::default(),
+        fault: RefCell::new((Fault::Nothing, 0..0)),
+        volatile,
+        fua: Cell::new(false),
+        ram: Rc::clone(&ram),
+    };
+    Rc::new(Tap::new(ram, ways))
+}
+
+pub(crate) fn members(rt: &Rt, count: usize, len: u64) -> Vec<Rc<Trial>> {
+    (0..count).map(|_| member(rt, len, false)).collect()
+}
+
+pub(crate) fn devices(members: &[Rc<Trial>]) -> Vec<Rc<dyn Device>> {
+    let device = |member: &Rc<Trial>| Rc::clone(member) as Rc<dyn Device>;
+    members.iter().map(device).collect()
+}
+
+/// A device that says it is like something else.
+pub(crate) struct Like<F> {
+    pub(crate) below: RamDevice,
+    pub(crate) change: F,
+}
+
+impl<F: Fn(Geometry) -> Geometry> Device for Like<F> {
+    fn geometry(&self) -> Geometry {
+        (self.change)(self.below.geometry())
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        self.below.read(at, buf)
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        self.below.write(at, buf, durability)
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        self.below.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
+        self.below.discard(range)
+    }
+
+    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+        self.below.write_zeroes(range, room)
+    }
+}
+
+pub(crate) fn parity(rt: &Rt, members: &[Rc<Trial>], unit: u32) -> Parity {
+    let members = devices(members).into_iter().map(Some).collect();
+    Parity::new(rt, members, unit).unwrap()
+}
+
+/// Whether the sum of what members have is zero everywhere.
+pub(crate) fn sum_is_zero(members: &[Rc<Trial>]) -> bool {
+    let len = members[0].below.geometry().len as usize;
+    let mut sum = vec![0; len];
+    for member in members {
+        let mut bytes = vec![0; len];
+        member.below.peek(0, &mut bytes);
+        sum.iter_mut()
+            .zip(bytes)
+            .for_each(|(sum, byte)| *sum ^= byte);
+    }
+    sum.iter().all(|byte| *byte == 0)
+}

@@ -1,0 +1,549 @@
+//! The array with parity when members fail: for a request, for a while, for good.
+
+mod common;
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use common::{Fault, Trial, buf, filled, member, members, parity, read, run, sum_is_zero};
+use forebay_device::{Device, DeviceError, Durability, Op, RamDevice, Room};
+use forebay_raid::{ArrayError, Parity, Rebuilt};
+use forebay_rng::Rng;
+use forebay_rt::Rt;
+use futures_util::future::{join, join_all};
+
+const KIB: u64 = 1024;
+const UNIT: u64 = 4096;
+const ALL: Range<u64> = 0..u64::MAX;
+
+/// An array of four with random content, and that content.
+async fn filled_array(rt: &Rt) -> (Vec<Rc<Trial>>, Parity, Vec<u8>) {
+    let members = members(rt, 4, 32 * KIB);
+    let array = parity(rt, &members, UNIT as u32);
+    let content = Rng::new(1).bytes(array.geometry().len as usize);
+    let whole = array.write(0, buf(&content), Durability::Flush);
+    whole.await.unwrap();
+    members.iter().for_each(|member| drop(member.asked()));
+    (members, array, content)
+}
+
+async fn write(array: &Parity, model: &mut [u8], at: u64, len: usize, byte: u8) {
+    let data = filled(len, byte);
+    array.write(at, data, Durability::Flush).await.unwrap();
+    model[at as usize..at as usize + len].fill(byte);
+}
+
+async fn content(array: &Parity) -> Vec<u8> {
+    let len = array.geometry().len as usize;
+    read(array, 0, len).await.unwrap()
+}
+
+#[test]
+fn what_a_member_cannot_read_is_told_from_the_others() {
+    run(|rt| async move {
+        let (members, array, expected) = filled_array(&rt).await;
+        for (failing, member) in members.iter().enumerate() {
+            member.fails(Fault::Reads, 5000..6000);
+            assert_eq!(content(&array).await, expected);
+            member.fails(Fault::Nothing, ALL);
+            // Nothing was written, and nothing is held against it.
+            assert!(array.stale(failing).is_empty());
+        }
+        let changes = |m: &Rc<Trial>| m.ops().contains(&Op::Write);
+        assert!(!members.iter().any(changes));
+    });
+}
+
+#[test]
+fn where_two_cannot_be_read_the_error_is_that_of_the_device_and_passes() {
+    run(|rt| async move {
+        let (members, array, expected) = filled_array(&rt).await;
+        members[0].fails(Fault::Reads, 0..UNIT);
+        members[1].fails(Fault::Reads, 512..1024);
+        let error = read(&array, 512, 512).await.unwrap_err();
+        assert!(
+            matches!(error, DeviceError::Io { op: Op::Read, range, .. } if range == (512..1024))
+        );
+        // Another column of the same units.
+        assert_eq!(read(&array, 1024, 512).await.unwrap(), expected[1024..1536]);
+        members[0].fails(Fault::Nothing, ALL);
+        assert_eq!(content(&array).await, expected);
+    });
+}
+
+#[test]
+fn what_a_member_missed_is_never_read_from_it_until_it_has_it() {
+    run(|rt| async move {
+        for failing in 0..4 {
+            let (members, array, mut model) = filled_array(&rt).await;
+            let len = model.len() as u64;
+            members[failing].fails(Fault::Writes, ALL);
+            // Small, most of a row, whole rows, and all of them crossing units.
+            for (at, len) in [(512, 1024), (14_000 / 512 * 512, 10_240), (24_576, 36_864)] {
+                write(&array, &mut model, at, len, 0x5a).await;
+                assert_eq!(content(&array).await, model, "member {failing}");
+            }
+            members[failing].fails(Fault::Nothing, ALL);
+            assert!(!array.stale(failing).is_empty());
+            assert_eq!(content(&array).await, model, "member {failing}");
+            // It has what is written to it now, and the rest when it is rebuilt.
+            write(&array, &mut model, 512, 512, 0xa5).await;
+            assert_eq!(content(&array).await, model, "member {failing}");
+            let Rebuilt { written, lost } = array.rebuild(failing).await.unwrap();
+            assert!(written > 0 && lost == 0);
+            assert!(array.stale(failing).is_empty() && sum_is_zero(&members));
+            members[(failing + 1) % 4].fails(Fault::Reads, ALL);
+            assert_eq!(read(&array, 0, len as usize).await.unwrap(), model);
+        }
+    });
+}
+
+#[test]
+fn a_missing_member_is_written_and_read_without_and_replaced() {
+    run(|rt| async move {
+        for missing in 0..4 {
+            let (members, array, mut model) = filled_array(&rt).await;
+            array.give_up(missing).unwrap();
+            let other = (missing + 1) % 4;
+            assert_eq!(array.give_up(other), Err(ArrayError::Missing(2)));
+            members[missing].asked();
+            for (at, len) in [(512, 1024), (14_000 / 512 * 512, 10_240), (24_576, 36_864)] {
+                write(&array, &mut model, at, len, 0x5a).await;
+            }
+            assert_eq!(content(&array).await, model);
+            array.flush().await.unwrap();
+            assert!(members[missing].asked().is_empty());
+            let short: Rc<dyn Device> = Rc::new(RamDevice::new(16 * KIB, 512));
+            let (have, need) = (16 * KIB, 32 * KIB);
+            let refused = array.replace(missing, short).await;
+            assert_eq!(refused, Err(ArrayError::TooShort { have, need }));
+            let fresh = member(&rt, 40 * KIB, false);
+            let device = || Rc::clone(&fresh) as Rc<dyn Device>;
+            let refused = array.replace(other, device()).await;
+            assert_eq!(refused, Err(ArrayError::NoSuchMember(other)));
+            array.replace(missing, device()).await.unwrap();
+            assert_eq!(content(&array).await, model);
+            let rebuilt = array.rebuild(missing).await.unwrap();
+            assert_eq!((rebuilt.written, rebuilt.lost), (32 * KIB, 0));
+            members[other].fails(Fault::All, ALL);
+            assert_eq!(content(&array).await, model);
+        }
+    });
+}
+
+#[test]
+fn a_small_write_goes_round_what_cannot_be_read() {
+    run(|rt| async move {
+        for unreadable in 0..4 {
+            let (members, array, mut model) = filled_array(&rt).await;
+            members[unreadable].fails(Fault::Reads, ALL);
+            write(&array, &mut model, 512, 512, 0x5a).await;
+            write(&array, &mut model, UNIT + 512, 5120, 0x5b).await;
+            members[unreadable].fails(Fault::Nothing, ALL);
+            assert!(sum_is_zero(&members));
+            assert_eq!(content(&array).await, model);
+        }
+    });
+}
+
+#[test]
+fn a_write_for_which_two_cannot_be_read_is_refused_and_changes_nothing() {
+    run(|rt| async move {
+        let (members, array, model) = filled_array(&rt).await;
+        members[0].fails(Fault::Reads, ALL);
+        members[1].fails(Fault::Reads, ALL);
+        let refused = array.write(512, filled(512, 1), Durability::Flush).await;
+        assert!(matches!(
+            refused,
+            Err(DeviceError::Io { op: Op::Write, .. })
+        ));
+        members[0].fails(Fault::Nothing, ALL);
+        members[1].fails(Fault::Nothing, ALL);
+        assert!(sum_is_zero(&members));
+        assert_eq!(content(&array).await, model);
+    });
+}
+
+#[test]
+fn a_write_that_two_refuse_fails_and_loses_nothing_else() {
+    run(|rt| async move {
+        let (members, array, model) = filled_array(&rt).await;
+        members[0].fails(Fault::Writes, ALL);
+        members[3].fails(Fault::Writes, ALL);
+        // Unit 0 of row 0 is on member 0, its parity on member 3.
+        let refused = array.write(0, filled(2048, 1), Durability::Flush).await;
+        assert!(matches!(
+            refused,
+            Err(DeviceError::Io { op: Op::Write, .. })
+        ));
+        members[0].fails(Fault::Nothing, ALL);
+        members[3].fails(Fault::Nothing, ALL);
+        // Old or new, block by block; and the rest as it was.
+        let found = content(&array).await;
+        assert_eq!(found[..1024], [1; 1024]);
+        assert_eq!(found[1024..], model[1024..]);
+        // Parity does not fit and is known not to: a write tells it anew.
+        assert_eq!(array.stale(3), vec![0..2048]);
+        assert!(array.stale(0).is_empty());
+        array
+            .write(UNIT, filled(2048, 2), Durability::Flush)
+            .await
+            .unwrap();
+        assert!(array.stale(3).is_empty() && sum_is_zero(&members));
+    });
+}
+
+#[test]
+fn what_nobody_has_is_refused_until_it_is_written_and_never_made_up() {
+    run(|rt| async move {
+        let (members, array, mut model) = filled_array(&rt).await;
+        // Member 0 misses a write, and then the parity of what it missed is not written.
+        members[0].fails(Fault::Writes, ALL);
+        write(&array, &mut model, 0, 512, 0x5a).await;
+        members[0].fails(Fault::Nothing, ALL);
+        members[3].fails(Fault::Writes, ALL);
+        let beside = array.write(UNIT, filled(512, 3), Durability::Flush).await;
+        beside.unwrap_err();
+        members[3].fails(Fault::Nothing, ALL);
+        let lost = read(&array, 0, 512).await.unwrap_err();
+        assert!(matches!(lost, DeviceError::Damaged { range, .. } if range == (0..512)));
+        assert_eq!(array.rebuild(0).await.unwrap().lost, 512);
+        assert_eq!(array.resync(0..512).await.unwrap().left, 512);
+        // The others are there, and can be written.
+        model[4096..4608].fill(3);
+        assert_eq!(
+            read(&array, 512, 9000 / 512 * 512).await.unwrap(),
+            model[512..512 + 8704]
+        );
+        write(&array, &mut model, UNIT, 512, 0x11).await;
+        assert!(read(&array, 0, 512).await.is_err());
+        // What is written anew is there, and parity with it.
+        write(&array, &mut model, 0, 1024, 0x22).await;
+        assert_eq!(content(&array).await, model);
+        assert!(sum_is_zero(&members) && array.stale(0).is_empty() && array.stale(3).is_empty());
+    });
+}
+
+#[test]
+fn a_member_whose_flush_fails_may_have_lost_what_was_not_flushed() {
+    run(|rt| async move {
+        let members: Vec<_> = (0..3).map(|_| member(&rt, 32 * KIB, true)).collect();
+        let array = parity(&rt, &members, UNIT as u32);
+        let mut model = vec![0; 64 << 10];
+        write(&array, &mut model, 0, 64 << 10, 1).await;
+        array.flush().await.unwrap();
+        write(&array, &mut model, 512, 1024, 2).await;
+        array
+            .write(4096, filled(512, 3), Durability::Fua)
+            .await
+            .unwrap();
+        model[4096..4608].fill(3);
+        // Row 0: member 0 has unit 0, and member 2 parity.
+        members[0].fails(Fault::Flushes, ALL);
+        array.flush().await.unwrap();
+        assert_eq!(array.stale(0), vec![512..1536]);
+        members[0].below.poke(512, &[9; 1024]);
+        assert_eq!(content(&array).await, model);
+        members[0].fails(Fault::Nothing, ALL);
+        array.rebuild(0).await.unwrap();
+        assert!(sum_is_zero(&members));
+        // Two of them: what they have counts, and the flush failed.
+        write(&array, &mut model, 512, 1024, 4).await;
+        members[0].fails(Fault::Flushes, ALL);
+        members[2].fails(Fault::Flushes, ALL);
+        array.flush().await.unwrap_err();
+        assert!(array.stale(0).is_empty());
+        assert_eq!(array.stale(2), vec![512..1536]);
+        members[0].below.poke(512, &[9; 512]);
+        assert_eq!(read(&array, 512, 512).await.unwrap(), [9; 512]);
+        assert_eq!(read(&array, 4096, 512).await.unwrap(), [3; 512]);
+    });
+}
+
+#[test]
+fn what_was_known_to_be_stale_can_be_told_when_the_array_is_put_together_again() {
+    run(|rt| async move {
+        let (members, array, mut model) = filled_array(&rt).await;
+        members[1].fails(Fault::Writes, ALL);
+        write(&array, &mut model, UNIT + 512, 1024, 0x5a).await;
+        let stale = array.stale(1);
+        assert_eq!(stale, vec![512..1536]);
+        drop(array);
+        members[1].fails(Fault::Nothing, ALL);
+        let array = parity(&rt, &members, UNIT as u32);
+        stale
+            .into_iter()
+            .for_each(|range| array.mark_stale(1, range));
+        assert_eq!(content(&array).await, model);
+        assert_eq!(array.resync(0..UNIT).await.unwrap().members, 1024);
+        assert!(sum_is_zero(&members));
+    });
+}
+
+#[test]
+fn a_cut_write_leaves_parity_that_does_not_fit_until_it_is_resynced() {
+    run(|rt| async move {
+        let (members, array, mut model) = filled_array(&rt).await;
+        // The power goes when the data is written and the parity is not: the write hole.
+        members[0].below.poke(512, &[0x5a; 512]);
+        model[512..1024].fill(0x5a);
+        assert!(!sum_is_zero(&members));
+        let found = array.resync(0..array.geometry().len).await.unwrap();
+        assert_eq!((found.parity, found.members, found.left), (UNIT, 0, 0));
+        array.give_up(0).unwrap();
+        assert_eq!(content(&array).await, model);
+    });
+}
+
+/// What the members' troubles of a run are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Trouble {
+    /// One member at a time fails for a while, and is rebuilt before the next one does.
+    Passing,
+    /// One is given up and replaced.
+    Replaced,
+    /// Two fail at a time: errors, but nothing wrong.
+    Two,
+}
+
+/// What a sector may hold: what was last acknowledged, and what failed writes since then may have left.
+type Sector = Vec<u64>;
+
+/// Sectors with one word each, written at once in ranges apart, and which of the writes were done.
+struct Users {
+    rng: Rng,
+    sectors: Vec<Sector>,
+    stamps: u64,
+}
+
+impl Users {
+    async fn act(&mut self, array: &Parity) -> usize {
+        let mut ends: Vec<u64> = (0..12)
+            .map(|_| self.rng.below(self.sectors.len() as u64 + 1))
+            .collect();
+        ends.sort_unstable();
+        let ranges = ends.chunks_exact(2).filter(|ends| ends[0] < ends[1]);
+        let jobs: Vec<_> = ranges
+            .map(|ends| {
+                self.stamps += 1;
+                (ends[0]..ends[1], self.stamps, self.rng.one_in(5))
+            })
+            .collect();
+        let writes = jobs.iter().map(async |(range, stamp, zeroes)| {
+            let len = (range.end - range.start) * 512;
+            let at = range.start * 512;
+            match zeroes {
+                true => array.write_zeroes(at..at + len, Room::Keep).await,
+                false => {
+                    let data: Vec<u8> = stamp.to_le_bytes().repeat(len as usize / 8);
+                    array.write(at, buf(&data), Durability::Flush).await
+                }
+            }
+        });
+        let mut failed = 0;
+        for ((range, stamp, zeroes), done) in jobs.iter().zip(join_all(writes).await) {
+            for sector in range.clone() {
+                let sector = &mut self.sectors[sector as usize];
+                if done.is_ok() {
+                    sector.clear();
+                }
+                sector.push(if *zeroes { 0 } else { *stamp });
+            }
+            failed += usize::from(done.is_err());
+        }
+        failed
+    }
+
+    /// Reads all, sector by sector; says how many could not be read.
+    async fn look(&self, array: &Parity, what: &str) -> usize {
+        let mut unreadable = 0;
+        for (n, sector) in self.sectors.iter().enumerate() {
+            let Ok(found) = read(array, n as u64 * 512, 512).await else {
+                unreadable += 1;
+                continue;
+            };
+            let words = found.as_chunks::<8>().0;
+            let word = u64::from_le_bytes(words[0]);
+            assert!(
+                words.iter().all(|w| *w == words[0]),
+                "{what}, sector {n}: torn"
+            );
+            assert!(
+                sector.contains(&word),
+                "{what}, sector {n}: {word} of {sector:?}"
+            );
+        }
+        unreadable
+    }
+}
+
+async fn live_through(rt: Rt, seed: u64, trouble: Trouble) -> usize {
+    let rng = Rng::new(seed);
+    let count = 3 + rng.below(4) as usize;
+    let unit = 512 << rng.below(4);
+    let mut members = members(&rt, count, 16 * KIB);
+    members
+        .iter()
+        .for_each(|member| member.takes_any(rng.next()));
+    let array = parity(&rt, &members, unit);
+    let sectors = array.geometry().len as usize / 512;
+    let mut users = Users {
+        rng: Rng::new(seed + 1),
+        sectors: vec![vec![0]; sectors],
+        stamps: 0,
+    };
+    let (mut troubles, what) = (0, format!("seed {seed}, {trouble:?}"));
+    for _ in 0..6 {
+        let failing = rng.below(count as u64) as usize;
+        let faults = [Fault::Reads, Fault::Writes, Fault::All];
+        let within = rng.below(8 * KIB)..rng.below(32 * KIB);
+        match trouble {
+            Trouble::Replaced => array.give_up(failing).unwrap(),
+            Trouble::Two => {
+                let other = (failing + 1) % count;
+                members[other].fails(rng.pick(&faults), within.clone());
+                members[failing].fails(rng.pick(&faults), within);
+            }
+            Trouble::Passing => members[failing].fails(rng.pick(&faults), within),
+        }
+        for _ in 0..3 {
+            troubles += users.act(&array).await;
+        }
+        if trouble != Trouble::Two {
+            assert_eq!(users.look(&array, &what).await, 0, "{what}");
+        }
+        members
+            .iter()
+            .for_each(|member| member.fails(Fault::Nothing, ALL));
+        if trouble == Trouble::Replaced {
+            members[failing] = member(&rt, 16 * KIB, false);
+            members[failing].below.poke(0, &rng.bytes(16 << 10));
+            let device = Rc::clone(&members[failing]) as Rc<dyn Device>;
+            array.replace(failing, device).await.unwrap();
+        }
+        troubles += users.look(&array, &what).await;
+        // Beside requests.
+        let rebuilding = async {
+            for member in 0..count {
+                array.rebuild(member).await.unwrap();
+            }
+        };
+        let (_, failed) = join(rebuilding, users.act(&array)).await;
+        troubles += failed;
+        for member in 0..count {
+            array.rebuild(member).await.unwrap();
+        }
+        let found = array.resync(0..array.geometry().len).await.unwrap();
+        if trouble != Trouble::Two {
+            assert_eq!(
+                (found.parity, found.members, found.left),
+                (0, 0, 0),
+                "{what}"
+            );
+            assert!(sum_is_zero(&members), "{what}");
+        }
+        troubles += users.look(&array, &what).await;
+        users.act(&array).await;
+    }
+    // Nothing was read that is not so: with any one member gone it is the same.
+    let gone = rng.below(count as u64) as usize;
+    if trouble != Trouble::Two {
+        members[gone].fails(Fault::All, ALL);
+        assert_eq!(users.look(&array, &what).await, 0, "{what}");
+    }
+    troubles
+}
+
+#[test]
+fn with_one_member_failing_for_a_while_users_notice_nothing() {
+    for seed in 0..60 {
+        let troubles = run(move |rt| live_through(rt, seed, Trouble::Passing));
+        assert_eq!(troubles, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn with_one_member_replaced_after_another_users_notice_nothing() {
+    for seed in 0..60 {
+        let troubles = run(move |rt| live_through(rt, seed, Trouble::Replaced));
+        assert_eq!(troubles, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn with_two_members_failing_there_are_errors_and_nothing_wrong() {
+    let troubles = (0..100).map(|seed| run(move |rt| live_through(rt, seed, Trouble::Two)));
+    assert!(troubles.sum::<usize>() > 0);
+}
+
+#[test]
+fn a_member_that_is_replaced_has_nothing_that_was_written_to_the_one_before() {
+    run(|rt| async move {
+        let (members, array, mut model) = filled_array(&rt).await;
+        members
+            .iter()
+            .for_each(|m| m.takes(Duration::from_millis(5)));
+        let late = array.write(512, filled(512, 0x5a), Durability::Flush);
+        let replacing = async {
+            rt.sleep(Duration::from_millis(7)).await;
+            array.give_up(0).unwrap();
+            let fresh: Rc<dyn Device> = Rc::new(RamDevice::new(32 * KIB, 512));
+            array.replace(0, fresh).await.unwrap();
+        };
+        join(async { late.await.unwrap() }, replacing).await;
+        model[512..1024].fill(0x5a);
+        assert_eq!(content(&array).await, model);
+    });
+}
+
+#[test]
+fn what_is_told_from_the_others_waits_for_a_write_in_the_middle_of_its_row() {
+    run(|rt| async move {
+        let ms = Duration::from_millis;
+        let (members, array, model) = filled_array(&rt).await;
+        array.give_up(0).unwrap();
+        // Row 0 has its parity on member 3, whose write takes longer than that of the data.
+        members[1].takes(ms(5));
+        members[3].takes(ms(20));
+        let write = array.write(UNIT, filled(512, 0x5a), Durability::Flush);
+        let reading = async {
+            rt.sleep(ms(30)).await;
+            members[3].takes(ms(1));
+            assert_eq!(read(&array, 0, 512).await.unwrap(), model[..512]);
+        };
+        let (written, ()) = join(write, reading).await;
+        written.unwrap();
+    });
+}
+
+#[test]
+fn parity_that_is_stale_does_not_stand_in_for_what_a_flush_lost() {
+    run(|rt| async move {
+        let members: Vec<_> = (0..3).map(|_| member(&rt, 32 * KIB, true)).collect();
+        let array = parity(&rt, &members, UNIT as u32);
+        let mut model = vec![0; 64 << 10];
+        write(&array, &mut model, 0, 64 << 10, 1).await;
+        // Row 0 has its parity on member 2, which misses a write.
+        members[2].fails(Fault::Writes, ALL);
+        write(&array, &mut model, 512, 1024, 2).await;
+        members[2].fails(Fault::Nothing, ALL);
+        members[0].fails(Fault::Flushes, ALL);
+        array.flush().await.unwrap_err();
+        assert_eq!(array.stale(2), vec![512..1536]);
+        assert!(!array.stale(0).contains(&(512..1536)));
+        assert_eq!(read(&array, 512, 1024).await.unwrap(), model[512..1536]);
+    });
+}
+
+#[test]
+fn where_the_parity_is_missing_data_is_written_and_nothing_read() {
+    run(|rt| async move {
+        let (members, array, mut model) = filled_array(&rt).await;
+        array.give_up(3).unwrap();
+        write(&array, &mut model, 0, 512, 0x5a).await;
+        let ops: Vec<Vec<Op>> = members.iter().map(|member| member.ops()).collect();
+        assert_eq!(ops, [vec![Op::Write], vec![], vec![], vec![]]);
+        assert_eq!(content(&array).await, model);
+    });
+}

@@ -1,0 +1,252 @@
+//! The virtual storage layer over arrays of emulated disks and over plain flash.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{
+    Asked, BufMut, Checked, Device, Durability, Hooks, RamDevice, Result, StampStore, Tap,
+};
+use forebay_model::flash::{Arrangement, Fronted, PlainFlash, named};
+use forebay_model::{Emulated, Even};
+use forebay_raid::{Parity, Striped};
+use forebay_rng::Rng;
+use forebay_rt::{Executor, Rt, VirtualTime};
+use forebay_units::{ByteLen, LINE_BYTES, SECTOR_BYTES};
+use forebay_vsl::{Kind, Layout, Linear, Making, Options, VolumeId, Workers, create, open};
+use futures_util::future::join_all;
+
+const MIB: u64 = 1 << 20;
+/// Bytes of the volume that users see.
+const LEN: u64 = 6 * MIB;
+const LINES: u64 = LEN / LINE_BYTES;
+
+fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) -> T {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    executor.block_on(test(executor.rt()))
+}
+
+/// Makes a volume in segments of that length.
+async fn make(rt: &Rt, device: &Rc<dyn Device>, segment: u64, placement: Kind) {
+    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(segment)));
+    let making = Making {
+        volume: VolumeId([5; 16]),
+        layout: layout.unwrap(),
+        space_sectors: LEN / SECTOR_BYTES,
+        placement,
+        page_sectors: 8,
+        disk: None,
+    };
+    create(rt.clone(), Rc::clone(device), &making)
+        .await
+        .unwrap();
+}
+
+async fn take_up(rt: &Rt, device: &Rc<dyn Device>) -> (Linear, Workers) {
+    let options = Options {
+        recovery_entries: 1000,
+        ..Options::default()
+    };
+    let opened = open(rt.clone(), Rc::clone(device), options, false).await;
+    let (space, workers, _) = opened.unwrap();
+    (Linear::new(space), workers)
+}
+
+/// Users who write lines of one word, several at once, and remember them.
+struct Users {
+    rng: Rng,
+    lines: Vec<u64>,
+    writes: u64,
+}
+
+impl Users {
+    fn new(seed: u64) -> Users {
+        Users {
+            rng: Rng::new(seed),
+            lines: vec![0; LINES as usize],
+            writes: 0,
+        }
+    }
+
+    /// Writes so many lines, eight at a time, most of them among few, and flushes now and then.
+    async fn write(&mut self, volume: &Linear, count: u64) {
+        for _ in 0..count / 8 {
+            let mut at_once = Vec::new();
+            for _ in 0..8 {
+                let hot = !self.rng.one_in(4);
+                let line = self.rng.below(if hot { LINES / 8 } else { LINES });
+                if at_once.iter().any(|(other, _)| *other == line) {
+                    continue;
+                }
+                self.writes += 1;
+                self.lines[line as usize] = self.writes;
+                at_once.push((line, self.writes));
+            }
+            let writes = at_once.into_iter().map(async |(line, word)| {
+                let data = BufMut::copy_of(&word.to_le_bytes().repeat(512)).freeze();
+                volume
+                    .write(line * LINE_BYTES, data, Durability::Flush)
+                    .await
+            });
+            join_all(writes)
+                .await
+                .into_iter()
+                .for_each(|done| done.unwrap());
+            if self.rng.one_in(6) {
+                volume.flush().await.unwrap();
+            }
+        }
+        volume.flush().await.unwrap();
+    }
+
+    async fn look(&self, volume: &Linear) {
+        for (line, word) in self.lines.iter().enumerate() {
+            let buf = BufMut::zeroed(LINE_BYTES as usize);
+            let found = volume.read(line as u64 * LINE_BYTES, buf).await.unwrap();
+            assert_eq!(found[..], word.to_le_bytes().repeat(512), "line {line}");
+        }
+    }
+}
+
+/// Disks that take 5 ms for a request and hold stamps.
+fn disks(rt: &Rt, count: u64, len: u64) -> Vec<Rc<dyn Device>> {
+    let disk = |_| -> Rc<dyn Device> {
+        let data = Rc::new(StampStore::new(len, 4096));
+        let timing = Even::new(len / SECTOR_BYTES, Duration::from_millis(5));
+        Rc::new(Emulated::new(rt, data, timing).unwrap())
+    };
+    (0..count).map(disk).collect()
+}
+
+#[test]
+fn a_volume_over_stripes_holds_what_it_was_told_over_restarts() {
+    run(|rt| async move {
+        let array = Striped::new(disks(&rt, 4, 4 * MIB), 64 << 10).unwrap();
+        let device: Rc<dyn Device> = Rc::new(Checked::new(array, "stripes"));
+        make(&rt, &device, 256 << 10, Kind::Lfs).await;
+        let mut users = Users::new(1);
+        for _ in 0..3 {
+            let (volume, workers) = take_up(&rt, &device).await;
+            users.look(&volume).await;
+            users.write(&volume, 2000).await;
+            users.look(&volume).await;
+            drop((volume, workers));
+        }
+    });
+}
+
+#[test]
+fn a_volume_over_parity_notices_nothing_of_a_disk_that_goes_and_is_replaced() {
+    run(|rt| async move {
+        let members = disks(&rt, 5, 4 * MIB).into_iter().map(Some).collect();
+        let array = Rc::new(Parity::new(&rt, members, 64 << 10).unwrap());
+        let device: Rc<dyn Device> = Rc::new(Checked::new(Rc::clone(&array), "parity"));
+        make(&rt, &device, 256 << 10, Kind::Lfs).await;
+        let mut users = Users::new(2);
+        let (volume, workers) = take_up(&rt, &device).await;
+        users.write(&volume, 2000).await;
+        array.give_up(2).unwrap();
+        users.write(&volume, 1000).await;
+        users.look(&volume).await;
+        drop((volume, workers));
+        let (volume, _workers) = take_up(&rt, &device).await;
+        users.look(&volume).await;
+        let disk = disks(&rt, 1, 4 * MIB).remove(0);
+        array.replace(2, disk).await.unwrap();
+        let lost = array.rebuild(2).await.unwrap().lost;
+        users.write(&volume, 1000).await;
+        let found = array.resync(0..array.geometry().len).await.unwrap();
+        assert_eq!((lost, found.parity, found.left), (0, 0, 0));
+        array.give_up(0).unwrap();
+        users.look(&volume).await;
+        // Segments are two and a quarter rows of 256 KiB: most rows are written a part at a time.
+        assert!(array.stats().row_writes > 0 && array.stats().reconstructions > 0);
+    });
+}
+
+/// Discards a segment when its first block is written, as whoever opens one over flash has to. It does not wait for
+/// the erase: the chips do what they are asked in order, and a write that waited would be overtaken.
+struct Opens {
+    rt: Rt,
+    segment: u64,
+    flash: Rc<Fronted>,
+}
+
+impl Hooks for Opens {
+    async fn before(&self, asked: &Asked) -> Result<()> {
+        let Asked::Write(at, ..) = asked else {
+            return Ok(());
+        };
+        if *at >= MIB && (at - MIB).is_multiple_of(self.segment) {
+            let (flash, range) = (Rc::clone(&self.flash), *at..at + self.segment);
+            let mut discard = Box::pin(async move { flash.discard(range).await.unwrap() });
+            if futures_util::poll!(&mut discard).is_pending() {
+                self.rt.spawn(discard).detach();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A volume over flash, to which so many lines are written three times, with restarts in between; gives the chips.
+async fn over_flash(
+    rt: Rt,
+    placement: Kind,
+    segment: u64,
+    gang: u32,
+    lines: u64,
+) -> Rc<PlainFlash> {
+    let data = Rc::new(RamDevice::new(u64::from(gang) * 14 * MIB, 4096));
+    let arrangement = Arrangement {
+        channels: 2,
+        dies_per_channel: 1,
+    };
+    let part = named("k9xxg08uxm").unwrap();
+    let chips = Rc::new(PlainFlash::new(&rt, part, arrangement, gang, data).unwrap());
+    let mut users = Users::new(3);
+    for restart in 0..3 {
+        let flash = Rc::clone(&chips) as Rc<dyn Device>;
+        let fronted = Rc::new(Fronted::open(flash, segment).await.unwrap());
+        let opens = Opens {
+            rt: rt.clone(),
+            segment,
+            flash: Rc::clone(&fronted),
+        };
+        let tap = Tap::new(Rc::clone(&fronted), opens);
+        let device: Rc<dyn Device> = Rc::new(Checked::new(tap, "flash"));
+        if restart == 0 {
+            make(&rt, &device, segment, placement).await;
+        }
+        let (volume, _workers) = take_up(&rt, &device).await;
+        users.look(&volume).await;
+        users.write(&volume, lines).await;
+        users.look(&volume).await;
+    }
+    chips
+}
+
+#[test]
+fn a_volume_over_flash_writes_no_page_twice_in_its_first_lap() {
+    run(|rt| async move {
+        let chips = over_flash(rt, Kind::Lfs, 256 << 10, 1, 400).await;
+        let usage = chips.usage();
+        assert!(usage.programs > 1200 && usage.erases_max <= 1, "{usage:?}");
+    });
+}
+
+#[test]
+fn a_volume_over_flash_goes_round_and_round() {
+    for (placement, gang) in [(Kind::Lfs, 1), (Kind::SepBit, 1), (Kind::Lfs, 2)] {
+        run(move |rt| async move {
+            let lines = 4000 * u64::from(gang);
+            let segment = u64::from(gang) << 18;
+            let chips = over_flash(rt, placement, segment, gang, lines).await;
+            let usage = chips.usage();
+            println!(
+                "{placement:?}, {gang} ganged: {usage:?}, {} lines written",
+                3 * lines
+            );
+            // The block that is erased least has been, too.
+            assert!(usage.erases_max > 2 && usage.erases_min > 0, "{usage:?}");
+        });
+    }
+}
