@@ -101,3 +101,36 @@ impl Device for Overlay {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_device::RamDevice;
+    use forebay_rt::{Executor, VirtualTime};
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_the_device_stays_as_it_is() {
+        let below = Rc::new(RamDevice::new(3 * PIECE + 512, 512));
+        let old: Vec<u8> = (0..3 * PIECE + 512).map(|n| (n / 512) as u8 + 1).collect();
+        below.poke(0, &old);
+        let overlay = Overlay::new(Rc::clone(&below) as Rc<dyn Device>);
+        let (len, mut new) = (old.len(), old.clone());
+        new[3584..8704].fill(0xee);
+        new[11776..12800].fill(0);
+        let read = Executor::new(Rc::new(VirtualTime::new())).block_on(async move {
+            let written = BufMut::copy_of(&[0xee; 5120]).freeze();
+            let flush = Durability::Flush;
+            overlay.write(3584, written, flush).await.unwrap();
+            overlay
+                .write_zeroes(11776..12800, Room::Keep)
+                .await
+                .unwrap();
+            overlay.read(0, BufMut::zeroed(len)).await.unwrap()
+        });
+        assert!(read[..] == new[..]);
+        let mut kept = vec![0; old.len()];
+        below.peek(0, &mut kept);
+        assert!(kept == old);
+    }
+}
