@@ -5,7 +5,8 @@ use std::str::FromStr;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use forebay_stack::{
-    Acknowledge, Bypass, Http, Listen, Memory, Metrics, Model, ModelError, Name, Spec, Via,
+    Acknowledge, Bypass, Http, Kind, Listen, Memory, Metrics, Model, ModelError, Name, Placing,
+    Spec, Via,
 };
 use forebay_units::{ByteLen, TimeSpan};
 
@@ -85,9 +86,10 @@ pub(crate) enum Command {
     Try(TryArgs),
     /// Measure what is gained, on this machine.
     Bench(BenchArgs),
-    /// Make a volume of a data device and a log device.
+    /// Make a volume of a data device and a log device, or a log-structured one of a data device alone.
     ///
-    /// Formats the log device only; nothing is written to the data device. Writes the volume's
+    /// Of a write cache, formats the log device only; nothing is written to the data device. A
+    /// log-structured volume (--volume vsl) overwrites its data device. Writes the volume's
     /// description, which `attach` reads and an administrator may edit.
     Create(CreateArgs),
     /// Recover a volume if need be, and serve it.
@@ -120,6 +122,8 @@ pub(crate) enum Command {
     /// Print every structure of a log.
     Dump(DumpArgs),
     /// Drain a volume that is not attached, then erase its log and its description.
+    ///
+    /// What a log-structured volume holds is nowhere else: removing it loses that, and needs --force.
     Remove(RemoveArgs),
     /// Print completions for a shell.
     Completions {
@@ -172,6 +176,9 @@ pub(crate) struct TryArgs {
     /// Keep the scratch directory.
     #[arg(long)]
     pub(crate) keep: bool,
+    /// What to show: cache, or vsl: a log-structured volume with the placements lfs and hylog.
+    #[arg(long, value_name = "KIND", default_value = "cache")]
+    pub(crate) volume: Kind,
     /// The disk to emulate: MODEL[,OPTION…] as in model:MODEL:PATH, or none for the images as they
     /// are. Without options: with cache=read,queue=elevator.
     #[arg(long, value_name = "MODEL", default_value = "barracuda")]
@@ -224,20 +231,37 @@ pub(crate) struct CreateArgs {
     pub(crate) data: Spec,
     /// The log device, which is overwritten.
     #[arg(long, value_name = "PATH")]
-    pub(crate) log: Spec,
+    pub(crate) log: Option<Spec>,
+    /// What kind of volume: cache (a write cache: the log in front of the data device) or vsl (a
+    /// log-structured volume on the data device alone, which is overwritten).
+    #[arg(long, value_name = "KIND", default_value = "cache")]
+    pub(crate) volume: Kind,
+    /// The length of a vsl volume, which may be more than there is room for: room is taken where data
+    /// is written, and given back by discards [default: what there is room for].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<ByteLen>,
+    /// How a vsl volume places data: lfs, wolf, hylog, sepbit, hylog+sepbit or overwrite; auto: as is
+    /// expected to cost least on the device, which is measured [default: auto].
+    #[arg(long, value_name = "HOW")]
+    pub(crate) placement: Option<Placing>,
+    /// The page by which hylog and wolf go: a power of two from 4KiB to 64KiB [default: 8KiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) page: Option<ByteLen>,
     /// The volume's name (default: made from the data device's).
     #[arg(long)]
     pub(crate) name: Option<Name>,
-    /// The size of a log segment: a power of two from 128KiB to 64MiB.
-    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
-    pub(crate) segment: ByteLen,
+    /// The size of a segment: a power of two from 128KiB to 64MiB [default: 1MiB, more on a vsl volume of
+    /// more than 256GiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) segment: Option<ByteLen>,
     /// Create the log as a file of this size, if there is none.
     #[arg(long, value_name = "SIZE")]
     pub(crate) log_size: Option<ByteLen>,
     /// Leave a log file sparse. Quicker now; slower, and able to run out of room, later.
     #[arg(long)]
     pub(crate) sparse: bool,
-    /// Overwrite what the log device holds, and an existing description.
+    /// Overwrite what the log device (of a vsl volume: the data device) holds, and an existing
+    /// description.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -311,8 +335,9 @@ pub(crate) struct TargetArgs {
     /// Its log device, where there is no description.
     #[arg(long, value_name = "PATH", conflicts_with = "name")]
     pub(crate) log: Option<Spec>,
-    /// The data device, if it is not where the log remembers it.
-    #[arg(long, value_name = "PATH", conflicts_with = "name", requires = "log")]
+    /// With --log: the data device, if it is not where the log remembers it. Alone: the device of a
+    /// log-structured volume.
+    #[arg(long, value_name = "PATH", conflicts_with = "name")]
     pub(crate) data: Option<Spec>,
 }
 
@@ -412,4 +437,7 @@ pub(crate) struct RemoveArgs {
     pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) accept: AcceptArgs,
+    /// Lose what a log-structured volume holds.
+    #[arg(long)]
+    pub(crate) force: bool,
 }

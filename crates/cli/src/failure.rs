@@ -69,6 +69,7 @@ impl From<StackError> for Failure {
                     "{error}; see `forebay check`, or give up what is lost with --accept-loss"
                 ));
             }
+            Cause::General => Code::General,
             Cause::Usage => Code::Usage,
             Cause::NotFound => Code::NotFound,
             Cause::Refused => Code::Refused,

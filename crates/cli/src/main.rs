@@ -20,7 +20,6 @@ mod dirs;
 mod failure;
 mod lock;
 mod output;
-mod probe;
 mod progress;
 mod report;
 mod run;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
-use forebay_stack::{Below, Name, Options, Spec, Tree, open_one};
+use forebay_stack::{Below, Kind, Name, Options, Own, Spec, Tree, named_by};
 
 use crate::args::TargetArgs;
 use crate::dirs::Dirs;
@@ -41,38 +41,35 @@ impl Target {
                 described: true,
             });
         }
-        let log = args
-            .log
-            .clone()
-            .ok_or_else(|| Failure::usage("say which volume: its name, or --log PATH"))?;
-        let part = open_one(rt, ring, &log, OpenOptions::existing().for_reading())?;
-        let info = forebay_stack::inspect(&part).await?;
-        let data = match &args.data {
-            Some(data) => data.clone(),
-            None => info.data.path.parse().map_err(|error| {
-                Failure::general(format!(
-                    "the log {log} remembers its data device as {}, which is no path ({error}); \
-                     say where it is with --data PATH",
-                    info.data.path
-                ))
-            })?,
-        };
+        let own = own(args)?;
+        let existing = OpenOptions::existing().for_reading();
+        let own = Own::open(rt, ring, own, existing)?;
+        let (info, tree) = own.tree(args.data.as_ref()).await?;
         Ok(Target {
             name: info.name.parse()?,
-            tree: Tree::cache(log, data),
+            tree,
             options: Options::default(),
             volume: Some(info.volume),
             described: false,
         })
     }
 
-    /// The log device.
-    pub(crate) fn log(&self) -> &Spec {
+    /// The device that says what the volume is.
+    pub(crate) fn own(&self) -> &Spec {
         self.tree.own()
     }
 
     /// What the data is on.
-    pub(crate) fn data(&self) -> &Below {
+    pub(crate) fn data(&self) -> Below {
         self.tree.data()
     }
+}
+
+/// The device that says what a volume is that is named by its devices, and what is expected there.
+pub(crate) fn own(args: &TargetArgs) -> Outcome<(Kind, &Spec)> {
+    named_by(args.log.as_ref(), args.data.as_ref()).ok_or_else(|| {
+        Failure::usage(
+            "say which volume: its name, or --log PATH (or --data PATH of one without a log)",
+        )
+    })
 }

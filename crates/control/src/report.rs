@@ -19,7 +19,7 @@ described! {
         Fact pid: u32 = "The daemon",
         Gauge uptime_s: f64 = "Time the volume has been attached, in seconds",
         Fact data: String = "The data device, as it was named",
-        Fact log: String = "The log device, as it was named",
+        Fact log: Option<String> = "The log device, as it was named; none of a volume without one",
         Fact via: String = "What makes the block device: `ublk`, `loop`, `nbd`, `none`",
         Fact device: Option<String> = "The block device",
         Fact nbd_uri: String = "Where NBD clients connect",

@@ -62,6 +62,6 @@ pub use inspect::{
 pub use options::{Acknowledge, AttachOptions, ParseAcknowledgeError};
 pub use recover::{AttachError, AttachReport, CreateError, CreateOptions, VolumeInfo, create};
 pub use salvage::{SalvageError, SalvageReport, salvage, salvageable};
-pub use stats::{Destaging, Latency, Mode, Status};
+pub use stats::{Destaging, Latencies, Latency, Mode, Status};
 pub use volume::{DrainError, Place, PlaceExtent, StaleLog, Volume};
 pub use witness::{Testimony, Witness};

@@ -152,21 +152,30 @@ described! {
 }
 
 /// A histogram of latencies.
-pub(crate) struct Latencies(Histogram<u32>);
+pub struct Latencies(Histogram<u32>);
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        Latencies::new()
+    }
+}
 
 impl Latencies {
     /// A minute is as long as it tells apart, in nanoseconds with two digits.
     const MAX_NS: u64 = 60_000_000_000;
 
-    pub(crate) fn new() -> Latencies {
+    /// One without any.
+    pub fn new() -> Latencies {
         Latencies(Histogram::new_with_max(Self::MAX_NS, 2).expect("constant bounds"))
     }
 
-    pub(crate) fn record(&mut self, ns: u64) {
+    /// Counts a request that took `ns` nanoseconds.
+    pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
 
-    pub(crate) fn summary(&self) -> Latency {
+    /// How they are distributed.
+    pub fn summary(&self) -> Latency {
         let us = |ns: u64| ns / 1000;
         let at = |q: f64| us(self.0.value_at_quantile(q));
         Latency {

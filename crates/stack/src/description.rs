@@ -10,6 +10,7 @@ use std::str::FromStr;
 use forebay_units::{ByteLen, TimeSpan};
 use serde::Deserialize;
 
+use crate::space::NOT_OF_A_SPACE;
 use crate::text::{self, exact};
 use crate::tree::{self, Below, DEPTH_MAX, Kind, Tree};
 use crate::{Acknowledge, Bypass, CacheOptions, Http, Listen, Memory, Metrics, Options, Spec, Via};
@@ -224,18 +225,20 @@ impl Description {
         };
         let mut out = format!(
             "# The volume \"{name}\" of Forebay: read by `forebay attach {name}`.\n\
-             # Only the log device was formatted. While the log is dirty, do not mount or change the\n\
-             # data device other than through Forebay.\n\n\
+             {}\n\
              name = {}\n{volume}\n\
              # What it is made of. Devices are block devices, regular files, or parts of them\n\
              # (PATH@OFFSET+LENGTH). Paths under /dev/disk/by-id stay the same when disks are numbered\n\
              # differently.\n",
+            caution(&self.tree),
             quoted(self.name.as_str()),
             name = self.name,
         );
-        let Tree::Cache(cache) = &self.tree;
         out.push_str(&children(&self.tree));
-        for (key, value, default, comment) in option_lines(&self.options, &cache.options) {
+        let known = |key: &str| self.tree.kind() == Kind::Cache || !NOT_OF_A_SPACE.contains(&key);
+        let set = set(&self.tree);
+        let lines = option_lines(&self.options, &set);
+        for (key, value, default, comment) in lines.filter(|(key, ..)| known(key)) {
             let line = match value {
                 Some(value) => format!("{key} = {}", quoted(&value)),
                 None => format!("#{key} = {}", quoted(default)),
@@ -247,31 +250,54 @@ impl Description {
     }
 }
 
+/// What to know of the devices of a volume.
+fn caution(tree: &Tree) -> &'static str {
+    match tree {
+        Tree::Cache(_) => {
+            "# Only the log device was formatted. While the log is dirty, do not mount or change the\n\
+             # data device other than through Forebay.\n"
+        }
+        Tree::Space(_) => {
+            "# The data device holds a log-structured volume: do not mount or change it other than\n\
+             # through Forebay.\n"
+        }
+    }
+}
+
+/// How the uppermost layer of a tree is set.
+fn set(tree: &Tree) -> CacheOptions {
+    match tree {
+        Tree::Cache(cache) => cache.options.clone(),
+        Tree::Space(space) => space.options.clone().into(),
+    }
+}
+
 /// The kind of a layer and its devices, as keys of its table.
 fn children(tree: &Tree) -> String {
-    let Tree::Cache(cache) = tree;
-    let data = match &cache.data {
+    let kind = quoted(&tree.kind().to_string());
+    let data = match tree.data() {
         Below::Device(spec) => format!("data = {}\n", quoted(&spec.to_string())),
         Below::Layer(_) => String::new(),
     };
-    let (kind, log) = (Kind::Cache.to_string(), cache.log.to_string());
-    format!("kind = {}\n{data}log = {}\n", quoted(&kind), quoted(&log))
+    let log = match tree.log() {
+        Some(log) => format!("log = {}\n", quoted(&log.to_string())),
+        None => String::new(),
+    };
+    format!("kind = {kind}\n{data}{log}")
 }
 
 /// The tables of the layers below, of which the first is that of `key`.
 fn tables(tree: &Tree, key: &str, out: &mut String) {
-    let Tree::Cache(cache) = tree;
-    let Below::Layer(layer) = &cache.data else {
+    let Below::Layer(layer) = tree.data() else {
         return;
     };
-    let Tree::Cache(below) = &**layer;
-    out.push_str(&format!("\n[{key}]\n{}", children(layer)));
-    for (key, value, ..) in option_lines(&Options::default(), &below.options) {
+    out.push_str(&format!("\n[{key}]\n{}", children(&layer)));
+    for (key, value, ..) in option_lines(&Options::default(), &set(&layer)) {
         if let Some(value) = value {
             out.push_str(&format!("{key} = {}\n", quoted(&value)));
         }
     }
-    tables(layer, &format!("{key}.data"), out);
+    tables(&layer, &format!("{key}.data"), out);
 }
 
 /// Whether a tree means the same wherever the program is started, and is one that can be worked with.
@@ -441,7 +467,9 @@ mod tests {
             bypass: Some(Bypass::Off),
             map_memory: Some(ByteLen((1 << 30) + 1)),
         };
-        let Tree::Cache(cache) = &mut description.tree;
+        let Tree::Cache(cache) = &mut description.tree else {
+            panic!("{:?}", description.tree);
+        };
         cache.data = Below::Device("/tmp/a \"b\"\\c@1MiB+1GiB".parse().unwrap());
         cache.options = options.clone();
         description.options = Options {
@@ -456,7 +484,9 @@ mod tests {
         for _ in 1..DEPTH_MAX {
             let below = Box::new(description.tree.clone());
             let mut tree = Tree::cache("/dev/sdc".parse().unwrap(), "/dev/sdb".parse().unwrap());
-            let Tree::Cache(cache) = &mut tree;
+            let Tree::Cache(cache) = &mut tree else {
+                panic!("{tree:?}");
+            };
             cache.data = Below::Layer(below);
             cache.options = options.clone();
             description.tree = tree;
@@ -488,12 +518,16 @@ mod tests {
             ["data.data /b@1GiB+9GiB", "data.log /b@0+1GiB", "log /a"]
         );
         assert_eq!(nested.to_string(), "((/b@1GiB+9GiB < /b@0+1GiB) < /a)");
-        let Tree::Cache(cache) = nested;
+        let Tree::Cache(cache) = nested else {
+            panic!("{nested:?}");
+        };
         assert_eq!(cache.options.durability, Some(Acknowledge::Write));
         let Below::Layer(below) = cache.data else {
             panic!("{:?}", cache.data);
         };
-        let Tree::Cache(below) = *below;
+        let Tree::Cache(below) = *below else {
+            panic!("{below:?}");
+        };
         assert_eq!(below.options.durability, None);
         assert_eq!(below.options.bypass, Some(Bypass::From(ByteLen::kib(64))));
     }
@@ -502,12 +536,16 @@ mod tests {
     fn what_is_said_of_durability_wins_over_what_would_survive_a_kill() {
         let nested = "name = 'archive'\nlog = '/a'\n[data]\nkind = 'cache'\nlog = '/b'\n\
                       data = '/c'\ndurability = 'write'\nmax-delay = '5ms'\n";
-        let Tree::Cache(cache) = parse(nested).unwrap().tree.surviving_kill();
+        let Tree::Cache(cache) = parse(nested).unwrap().tree.surviving_kill() else {
+            panic!("{nested}");
+        };
         assert_eq!(cache.options.durability, Some(Acknowledge::Handover));
         let Below::Layer(below) = cache.data else {
             panic!("{:?}", cache.data);
         };
-        let Tree::Cache(below) = *below;
+        let Tree::Cache(below) = *below else {
+            panic!("{below:?}");
+        };
         assert_eq!(below.options.durability, Some(Acknowledge::Write));
         assert!(below.options.max_delay.is_some());
     }
@@ -523,7 +561,7 @@ mod tests {
             ),
             (
                 over("kind = 'raid'\n"),
-                ["line 4", "key \"kind\"", "there are: cache"],
+                ["line 4", "key \"kind\"", "there are: cache, vsl"],
             ),
             (
                 over("log = '/b'\ndata = '/c'\n"),
@@ -564,6 +602,35 @@ mod tests {
             }
             assert!(!error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn a_log_structured_volume_has_one_device_and_no_option_of_a_cache() {
+        let least = "name = 'archive'\nkind = 'vsl'\ndata = '/dev/sdb'\n";
+        let mut description = parse(least).unwrap();
+        assert_eq!(description.tree, Tree::space("/dev/sdb".parse().unwrap()));
+        let options = CacheOptions {
+            durability: Some(Acknowledge::Write),
+            max_delay: Some("5ms".parse().unwrap()),
+            map_memory: Some(ByteLen::mib(64)),
+            ..CacheOptions::default()
+        };
+        description.tree = description.tree.with(options).unwrap();
+        let text = description.to_toml();
+        assert!(!text.contains("bypass"), "{text}");
+        assert_eq!(parse(&text).unwrap(), description);
+        for (more, part) in [
+            ("log = '/dev/sdc'\n", "`data` only"),
+            ("bypass = '64KiB'\n", "no `bypass`"),
+            ("patience = '1s'\n", "no `patience`"),
+        ] {
+            let error = parse(&format!("{least}{more}")).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        let below = format!("name = 'archive'\nlog = '/a'\n[data]\n{}", &least[17..]);
+        let below = parse(&below).unwrap();
+        assert_eq!(below.tree.to_string(), "(/dev/sdb < /a)");
+        assert_eq!(parse(&below.to_toml()).unwrap(), below);
     }
 
     #[test]

@@ -5,7 +5,12 @@ use std::path::PathBuf;
 use forebay_dcd::{AttachError, InspectError, SalvageError};
 use forebay_log::{OpenError as LogError, PairError};
 use forebay_os::OpenError;
+use forebay_segments::PairError as CopiesError;
 use forebay_units::ByteLen;
+use forebay_vsl::OpenError as SpaceError;
+
+use crate::SpecError;
+use crate::space::{NoSuchOption, hint};
 
 /// Why a volume cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +99,72 @@ pub enum StackError {
         /// Why.
         error: SalvageError,
     },
+    /// What was taken for a log-structured volume is none, or cannot be looked at.
+    #[error("cannot use {data} as a log-structured volume: {error}{}", hint(error))]
+    NotASpace {
+        /// The device, as given.
+        data: String,
+        /// Why.
+        error: forebay_vsl::OpenError,
+    },
+    /// The log-structured volume cannot be taken up.
+    #[error("cannot attach {data}: {error}{}", hint(error))]
+    AttachSpace {
+        /// The device, as given.
+        data: String,
+        /// Why.
+        error: forebay_vsl::OpenError,
+    },
+    /// A layer has no such option.
+    #[error(transparent)]
+    NoSuchOption(#[from] NoSuchOption),
+    /// Only a write cache has something to salvage.
+    #[error("{0} is no write cache: only the log of one can be salvaged")]
+    NothingToSalvage(String),
+    /// A log remembers its data by what is no path.
+    #[error(
+        "the log {log} remembers its data device as {path}, which is no path ({error}); say where it is \
+         with --data PATH"
+    )]
+    Remembered {
+        /// The log, as given.
+        log: String,
+        /// What it remembers.
+        path: String,
+        /// Why that is no path.
+        error: SpecError,
+    },
+    /// What is to be made does not go together.
+    #[error("{0}")]
+    Wanted(String),
+    /// A volume of that kind cannot be on that device.
+    #[error("cannot use {path} as {what}: {why}")]
+    Unfit {
+        /// The device, as given.
+        path: String,
+        /// As what.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// A device cannot be read.
+    #[error("cannot read {path}: {error}")]
+    Read {
+        /// The device, as given.
+        path: String,
+        /// Why.
+        error: forebay_device::DeviceError,
+    },
+    /// A volume cannot be made.
+    #[error("cannot make {what} of {path}: {why}")]
+    Make {
+        /// The device, as given.
+        path: String,
+        /// What was to be made.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
     /// The write cache refuses.
     #[error("cannot attach {log} (data {data}): {error}")]
     Attach {
@@ -109,6 +180,8 @@ pub enum StackError {
 /// What stands in the way, as far as programs tell it apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
+    /// None of the others.
+    General,
     /// What was asked for cannot be.
     Usage,
     /// What was named is not there, or not what it should be.
@@ -130,7 +203,15 @@ impl StackError {
             | StackError::Unaligned { .. }
             | StackError::TooLarge { .. }
             | StackError::TwoModels { .. }
-            | StackError::LayerBelow(_) => Cause::Usage,
+            | StackError::LayerBelow(_)
+            | StackError::NoSuchOption(_)
+            | StackError::Wanted(_)
+            | StackError::Unfit { .. } => Cause::Usage,
+            StackError::NothingToSalvage(_) => Cause::NotFound,
+            StackError::Remembered { .. } => Cause::General,
+            StackError::Make { .. } | StackError::Read { .. } => Cause::Device,
+            StackError::NotASpace { .. } => Cause::NotFound,
+            StackError::AttachSpace { error, .. } => cause_in_space(error),
             StackError::SameDevice { .. } => Cause::Refused,
             StackError::NotALog { .. } => Cause::NotFound,
             StackError::Salvage { error, .. } => match error {
@@ -155,6 +236,16 @@ fn cause_in_opening(error: &OpenError) -> Cause {
             Cause::Refused
         }
         _ => Cause::Device,
+    }
+}
+
+/// Of a log-structured volume that cannot be taken up.
+fn cause_in_space(error: &SpaceError) -> Cause {
+    match error {
+        SpaceError::Damaged { .. } => Cause::Loss,
+        SpaceError::Device(_) | SpaceError::Failed(_) => Cause::Device,
+        SpaceError::Superblocks(CopiesError::NoSuperblock { .. }) => Cause::NotFound,
+        _ => Cause::Refused,
     }
 }
 

@@ -4,47 +4,54 @@
 //! [`Description`] of a [`Tree`] of layers; both are only text until [`open`] opens the devices with
 //! all the checks that keep the two from being mixed up, and [`attach`] puts the layers on
 //! them. What comes of that is a [`Layer`]: commands and daemons ask it, and know none by name. Nor do
-//! they where a volume is looked at that is not in use ([`inspect`], [`check`], [`dump`]…); so far all are
-//! write caches ([`cache`]).
+//! they where a volume is made ([`Wanted`]), or looked at while it is not in use ([`Own`]). The layers are
+//! write caches (`cache/`) and log-structured volumes (`space/`).
 //!
 //! This crate reads no files but devices: the text of a description comes from the program and goes
 //! back to it.
 //!
-//! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `options.rs`, `tree.rs`, `description.rs`, `open.rs`; `layer.rs`,
-//! `status.rs`, `vitals.rs`, `cache/`.
+//! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `options.rs`, `tree.rs`, `description.rs`, `open.rs`,
+//! `volume.rs`, `make.rs`, `content.rs`; `layer.rs`, `status.rs`, `vitals.rs`, `cache/`, `space/`.
 
 mod backend;
-pub mod cache;
+mod cache;
+mod content;
 mod description;
 mod error;
 mod layer;
 mod lines;
+mod make;
 mod model;
 mod open;
 mod options;
+mod space;
 mod spec;
 mod status;
 mod text;
 mod tree;
 mod vitals;
+mod volume;
 
 pub use backend::{Backend, Identity};
-pub use cache::{
-    Accept, Attached, Held, Testimony, VolumeId, VolumeInfo, Witness, attach, check, dump, erase,
-    held, inspect, salvage,
-};
+pub use cache::{Accept, Attached, Held, Testimony, VolumeId, Witness};
+pub use content::{Content, probe};
 pub use description::{Description, DescriptionError, Name, NameError};
 pub use error::{Cause, StackError};
 pub use forebay_dcd::Acknowledge;
 pub use layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent};
 pub use lines::{Around, Lines};
+pub use make::{Blank, Made, Wanted};
 pub use model::{Model, ModelError};
-pub use open::{Pair, Part, open, open_one, open_pair};
+pub use open::{Pair, Part, open_one, open_pair};
 pub use options::{
     Bypass, CacheOptions, Http, Listen, ListenError, Memory, Metrics, Options, ParseBypassError,
     ParseChoiceError, ParseMemoryError, Via,
 };
+pub use space::{
+    NoSuchOption, Placing, SpaceCheck, SpaceMode, SpaceOptions, SpaceStatus, SpaceVerdict,
+};
 pub use spec::{Spec, SpecError};
 pub use status::{CheckReport, DumpItem, SalvageReport, Status, Verdict};
-pub use tree::{Below, CacheTree, DEPTH_MAX, Kind, Tree};
+pub use tree::{Below, CacheTree, DEPTH_MAX, Kind, SpaceTree, Tree};
 pub use vitals::{Flow, Latency, Room, Vitals};
+pub use volume::{Info, Opened, Own, attach, named_by, open, salvage};

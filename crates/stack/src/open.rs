@@ -8,7 +8,7 @@ use forebay_model::{Drive, Emulated, EmulatedError};
 use forebay_os::{DeviceIdentity, Disks, OpenOptions, Ring};
 use forebay_rt::Rt;
 
-use crate::{Below, CacheOptions, Model, Spec, StackError, Tree};
+use crate::{Below, CacheOptions, CacheTree, Model, Spec, StackError};
 
 /// An opened device, or a part of one.
 #[derive(Clone)]
@@ -60,17 +60,16 @@ pub fn open_one(
     part_of(&open_whole(rt, ring, spec, spec.model(), options)?, spec)
 }
 
-/// Opens what a volume is made of.
+/// Opens what a write cache is made of.
 ///
 /// # Errors
-/// As [`open_pair`], and if a layer is over another layer.
-pub fn open(
+/// As [`open_pair`], and if it is over another layer.
+pub(crate) fn open_cache(
     rt: &Rt,
     ring: &Rc<Ring>,
-    tree: &Tree,
+    cache: &CacheTree,
     options: OpenOptions,
 ) -> Result<Pair, StackError> {
-    let Tree::Cache(cache) = tree;
     match &cache.data {
         Below::Device(data) => Ok(Pair {
             options: cache.options.clone(),

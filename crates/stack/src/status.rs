@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::{vitals, words};
 use crate::lines::{Around, Lines};
+use crate::space::words as of_space;
+use crate::space::{SpaceCheck, SpaceItem, SpaceMode, SpaceStatus, SpaceVerdict};
 use crate::vitals::Vitals;
 
 /// A volume at a glance, as its uppermost layer sees it. In JSON it is the layer's fields.
@@ -14,6 +16,8 @@ use crate::vitals::Vitals;
 pub enum Status {
     /// A write cache's.
     Cache(forebay_dcd::Status),
+    /// A log-structured volume's.
+    Space(SpaceStatus),
 }
 
 impl Status {
@@ -21,6 +25,7 @@ impl Status {
     pub fn fields(&self) -> &'static [Field] {
         match self {
             Status::Cache(_) => forebay_dcd::Status::FIELDS,
+            Status::Space(_) => SpaceStatus::FIELDS,
         }
     }
 
@@ -28,6 +33,7 @@ impl Status {
     pub fn mode(&self) -> &'static str {
         match self {
             Status::Cache(status) => status.mode.name(),
+            Status::Space(status) => status.mode.name(),
         }
     }
 
@@ -35,6 +41,7 @@ impl Status {
     pub fn modes(&self) -> Vec<&'static str> {
         match self {
             Status::Cache(_) => forebay_dcd::Mode::ALL.map(forebay_dcd::Mode::name).into(),
+            Status::Space(_) => SpaceMode::ALL.map(SpaceMode::name).into(),
         }
     }
 
@@ -42,6 +49,7 @@ impl Status {
     pub fn mode_detail(&self) -> Option<&str> {
         match self {
             Status::Cache(status) => status.mode_detail.as_deref(),
+            Status::Space(status) => status.mode_detail.as_deref(),
         }
     }
 
@@ -49,6 +57,7 @@ impl Status {
     pub fn len_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.len,
+            Status::Space(status) => status.len,
         }
     }
 
@@ -56,6 +65,7 @@ impl Status {
     pub fn dirty_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.dirty_bytes,
+            Status::Space(_) => 0,
         }
     }
 
@@ -63,6 +73,7 @@ impl Status {
     pub fn homeward_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.homeward_bytes,
+            Status::Space(_) => 0,
         }
     }
 
@@ -70,6 +81,7 @@ impl Status {
     pub fn marked_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.marked_bytes,
+            Status::Space(_) => 0,
         }
     }
 
@@ -77,6 +89,7 @@ impl Status {
     pub fn doing(&self) -> &'static str {
         match self {
             Status::Cache(status) => status.destaging.name(),
+            Status::Space(_) => "resting",
         }
     }
 
@@ -84,6 +97,7 @@ impl Status {
     pub fn is_resting(&self) -> bool {
         match self {
             Status::Cache(status) => status.destaging == forebay_dcd::Destaging::Resting,
+            Status::Space(_) => true,
         }
     }
 
@@ -91,6 +105,7 @@ impl Status {
     pub fn lost_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.damaged_bytes,
+            Status::Space(_) => 0,
         }
     }
 
@@ -98,6 +113,7 @@ impl Status {
     pub fn unreadable_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.unreadable_bytes,
+            Status::Space(_) => 0,
         }
     }
 
@@ -105,6 +121,7 @@ impl Status {
     pub fn drain_fails(&self) -> bool {
         match self {
             Status::Cache(status) => status.mode == forebay_dcd::Mode::DataFailing,
+            Status::Space(status) => status.mode == SpaceMode::Failed,
         }
     }
 
@@ -112,6 +129,7 @@ impl Status {
     pub fn to_give_up(&self) -> Option<String> {
         match self {
             Status::Cache(status) => words::to_give_up(status),
+            Status::Space(_) => None,
         }
     }
 
@@ -119,6 +137,7 @@ impl Status {
     pub fn vitals(&self) -> Vitals {
         match self {
             Status::Cache(status) => vitals::of(status),
+            Status::Space(status) => of_space::vitals(status),
         }
     }
 
@@ -126,8 +145,18 @@ impl Status {
     pub fn lines(&self, earlier: Option<(&Status, f64)>, around: &Around<'_>) -> Lines {
         match self {
             Status::Cache(status) => {
-                let earlier = earlier.map(|(Status::Cache(earlier), ago)| (earlier, ago));
+                let earlier = earlier.and_then(|(earlier, ago)| match earlier {
+                    Status::Cache(earlier) => Some((earlier, ago)),
+                    Status::Space(_) => None,
+                });
                 words::status(status, earlier, around)
+            }
+            Status::Space(status) => {
+                let earlier = earlier.and_then(|(earlier, ago)| match earlier {
+                    Status::Space(earlier) => Some((earlier, ago)),
+                    Status::Cache(_) => None,
+                });
+                of_space::status(status, earlier, around)
             }
         }
     }
@@ -150,6 +179,8 @@ pub enum Verdict {
 pub enum CheckReport {
     /// On a write cache's log.
     Cache(forebay_dcd::CheckReport),
+    /// On a log-structured volume's device.
+    Space(SpaceCheck),
 }
 
 impl CheckReport {
@@ -161,6 +192,11 @@ impl CheckReport {
                 forebay_dcd::CheckVerdict::Dirty => Verdict::Dirty,
                 forebay_dcd::CheckVerdict::Damaged => Verdict::Damaged,
             },
+            CheckReport::Space(report) => match report.verdict {
+                SpaceVerdict::Clean => Verdict::Clean,
+                SpaceVerdict::Dirty => Verdict::Dirty,
+                SpaceVerdict::Damaged => Verdict::Damaged,
+            },
         }
     }
 
@@ -168,6 +204,7 @@ impl CheckReport {
     pub fn lines(&self) -> Vec<String> {
         match self {
             CheckReport::Cache(report) => words::check(report),
+            CheckReport::Space(report) => of_space::check(report),
         }
     }
 }
@@ -202,4 +239,6 @@ impl SalvageReport {
 pub enum DumpItem {
     /// Of a write cache's log.
     Cache(forebay_dcd::DumpItem),
+    /// Of a log-structured volume.
+    Space(SpaceItem),
 }

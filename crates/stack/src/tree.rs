@@ -11,6 +11,8 @@
 //! log = "/dev/sdb@0+1GiB"
 //! data = "/dev/sdb@1GiB+100GiB"
 //! ```
+//!
+//! A log-structured volume (`kind = "vsl"`) has `data` only, which is a device.
 
 use std::fmt;
 
@@ -21,6 +23,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::options::{Bypass, CacheOptions, choice};
+use crate::space::{NoSuchOption, SpaceOptions};
 use crate::spec::Spec;
 use crate::text::{optional, required};
 
@@ -32,9 +35,11 @@ choice!(
     Kind {
         /// A write cache: a `log` in front of `data`.
         #[default]
-        Cache = "cache"
+        Cache = "cache",
+        /// A log-structured volume on `data`.
+        Space = "vsl"
     }
-    "the kinds of layers there are: cache"
+    "the kinds of layers there are: cache, vsl"
 );
 
 /// A layer with all below it.
@@ -42,6 +47,8 @@ choice!(
 pub enum Tree {
     /// A write cache.
     Cache(CacheTree),
+    /// A log-structured volume.
+    Space(SpaceTree),
 }
 
 /// A write cache, and what it is made of.
@@ -53,6 +60,15 @@ pub struct CacheTree {
     pub data: Below,
     /// How it is set.
     pub options: CacheOptions,
+}
+
+/// A log-structured volume, and what it is on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpaceTree {
+    /// The device that it is divided into segments.
+    pub data: Spec,
+    /// How it is set.
+    pub options: SpaceOptions,
 }
 
 /// What a layer is over.
@@ -74,25 +90,61 @@ impl Tree {
         })
     }
 
-    /// The device that the uppermost layer formatted, and that says what the volume is: a cache's log.
+    /// A log-structured volume on a device, as it is set by default.
+    pub fn space(data: Spec) -> Tree {
+        Tree::Space(SpaceTree {
+            data,
+            options: SpaceOptions::default(),
+        })
+    }
+
+    /// What the uppermost layer does.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Tree::Cache(_) => Kind::Cache,
+            Tree::Space(_) => Kind::Space,
+        }
+    }
+
+    /// The device that the uppermost layer formatted, and that says what the volume is: a cache's log, a
+    /// log-structured volume's only one.
     pub fn own(&self) -> &Spec {
-        let Tree::Cache(cache) = self;
-        &cache.log
+        match self {
+            Tree::Cache(cache) => &cache.log,
+            Tree::Space(space) => &space.data,
+        }
+    }
+
+    /// The log of the uppermost layer, if it has one beside its data.
+    pub fn log(&self) -> Option<&Spec> {
+        match self {
+            Tree::Cache(cache) => Some(&cache.log),
+            Tree::Space(_) => None,
+        }
     }
 
     /// What users' data is on in the end, as far as this layer knows.
-    pub fn data(&self) -> &Below {
-        let Tree::Cache(cache) = self;
-        &cache.data
+    pub fn data(&self) -> Below {
+        match self {
+            Tree::Cache(cache) => cache.data.clone(),
+            Tree::Space(space) => Below::Device(space.data.clone()),
+        }
     }
 
     /// The same with the uppermost layer set as `options` say, as far as they say it.
-    #[must_use]
-    pub fn with(self, options: CacheOptions) -> Tree {
-        let Tree::Cache(cache) = self;
-        Tree::Cache(CacheTree {
-            options: options.or(cache.options),
-            ..cache
+    ///
+    /// # Errors
+    /// With the key of an option that this layer has not.
+    pub fn with(self, options: CacheOptions) -> Result<Tree, NoSuchOption> {
+        Ok(match self {
+            Tree::Cache(cache) => Tree::Cache(CacheTree {
+                options: options.or(cache.options),
+                ..cache
+            }),
+            Tree::Space(space) => Tree::Space(SpaceTree {
+                options: SpaceOptions::of(options)?.or(space.options),
+                ..space
+            }),
         })
     }
 
@@ -100,26 +152,57 @@ impl Tree {
     /// ([`crate::Layer::survives_kill`]), where nothing is said of when that is.
     #[must_use]
     pub fn surviving_kill(self) -> Tree {
-        let Tree::Cache(cache) = self;
-        let data = match cache.data {
-            Below::Device(spec) => Below::Device(spec),
-            Below::Layer(layer) => Below::Layer(Box::new(layer.surviving_kill())),
-        };
         let survives = CacheOptions {
             durability: Some(Acknowledge::Handover),
             ..CacheOptions::default()
         };
-        Tree::Cache(CacheTree {
-            log: cache.log,
-            data,
-            options: cache.options.or(survives),
+        match self {
+            Tree::Cache(cache) => Tree::Cache(CacheTree {
+                log: cache.log,
+                data: match cache.data {
+                    Below::Device(spec) => Below::Device(spec),
+                    Below::Layer(layer) => Below::Layer(Box::new(layer.surviving_kill())),
+                },
+                options: cache.options.or(survives),
+            }),
+            Tree::Space(mut space) => {
+                space
+                    .options
+                    .durability
+                    .get_or_insert(Acknowledge::Handover);
+                Tree::Space(space)
+            }
+        }
+    }
+
+    /// The same on other devices.
+    ///
+    /// # Errors
+    /// The first that `other` gives.
+    pub fn on<E>(self, other: &mut dyn FnMut(&Spec) -> Result<Spec, E>) -> Result<Tree, E> {
+        Ok(match self {
+            Tree::Cache(cache) => Tree::Cache(CacheTree {
+                log: other(&cache.log)?,
+                data: match cache.data {
+                    Below::Device(spec) => Below::Device(other(&spec)?),
+                    Below::Layer(layer) => Below::Layer(Box::new(layer.on(other)?)),
+                },
+                options: cache.options,
+            }),
+            Tree::Space(space) => Tree::Space(SpaceTree {
+                data: other(&space.data)?,
+                options: space.options,
+            }),
         })
     }
 
     /// The devices that it ends in, each with its role, written as keys of the description are:
     /// `data.log` is the log of what is the data.
     pub fn devices(&self) -> Vec<(String, &Spec)> {
-        let Tree::Cache(cache) = self;
+        let cache = match self {
+            Tree::Cache(cache) => cache,
+            Tree::Space(space) => return vec![("data".into(), &space.data)],
+        };
         let mut devices = match &cache.data {
             Below::Device(spec) => vec![("data".into(), spec)],
             Below::Layer(layer) => {
@@ -135,8 +218,7 @@ impl Tree {
 
     /// How many layers are above each other.
     pub(crate) fn depth(&self) -> usize {
-        let Tree::Cache(cache) = self;
-        match &cache.data {
+        match self.data() {
             Below::Device(_) => 1,
             Below::Layer(layer) => 1 + layer.depth(),
         }
@@ -145,8 +227,10 @@ impl Tree {
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tree::Cache(cache) = self;
-        write!(f, "({} < {})", cache.data, cache.log)
+        match self {
+            Tree::Cache(cache) => write!(f, "({} < {})", cache.data, cache.log),
+            Tree::Space(space) => space.data.fmt(f),
+        }
     }
 }
 
@@ -169,13 +253,27 @@ pub(crate) fn layer(
     (data, log): (Option<Below>, Option<Spec>),
     options: CacheOptions,
 ) -> Result<Tree, String> {
-    let missing = |role: &str| format!("missing field `{role}`: a {kind} has `data` and `log`");
+    let missing = |role: &str, has: &str| format!("missing field `{role}`: a {kind} has {has}");
     match kind {
-        Kind::Cache => Ok(Tree::Cache(CacheTree {
-            data: data.ok_or_else(|| missing("data"))?,
-            log: log.ok_or_else(|| missing("log"))?,
-            options,
-        })),
+        Kind::Cache => {
+            let missing = |role| missing(role, "`data` and `log`");
+            Ok(Tree::Cache(CacheTree {
+                data: data.ok_or_else(|| missing("data"))?,
+                log: log.ok_or_else(|| missing("log"))?,
+                options,
+            }))
+        }
+        Kind::Space => match (data, log) {
+            (_, Some(_)) => Err("unknown field `log`: a vsl has `data` only".into()),
+            (Some(Below::Layer(_)), _) => {
+                Err("the `data` of a vsl is a device, as a string".into())
+            }
+            (None, _) => Err(missing("data", "`data`")),
+            (Some(Below::Device(data)), None) => Ok(Tree::Space(SpaceTree {
+                data,
+                options: SpaceOptions::of(options).map_err(|error| error.to_string())?,
+            })),
+        },
     }
 }
 

@@ -7,7 +7,7 @@
 //! order is never taken up later.
 
 mod apply;
-mod scan;
+pub(crate) mod scan;
 
 use forebay_placement::WriteClock;
 use forebay_placement::cost::Disk;
@@ -72,6 +72,11 @@ pub struct Making {
 const AHEAD_BYTES: u64 = 256 << 20;
 /// Segments of the runway that are looked at in any case behind the last that shows something.
 const AHEAD_SEGMENTS: usize = 64;
+
+/// How many segments of the runway may have been opened without anything of them being on the medium.
+pub(crate) fn ahead(layout: &Layout) -> usize {
+    (AHEAD_BYTES / u64::from(layout.segment_bytes)) as usize + AHEAD_SEGMENTS
+}
 
 /// The policy that a superblock names, and its streams.
 fn placement_of(superblock: &Superblock) -> (Box<dyn Placement>, Counts) {
@@ -181,8 +186,7 @@ pub async fn open(
     fits_device(&superblock, &*device)?;
     let layout = Layout::of(&superblock);
     let (checkpoint, segments, meta) = read_checkpoint(&*device, &superblock).await?;
-    let ahead = (AHEAD_BYTES / u64::from(layout.segment_bytes)) as usize + AHEAD_SEGMENTS;
-    let found = scan(&*device, &superblock, &checkpoint, ahead).await?;
+    let found = scan(&*device, &superblock, &checkpoint, ahead(&layout)).await?;
     if found.is_damaged() && !accept_loss {
         return Err(OpenError::Damaged {
             missing: found.last.next(),

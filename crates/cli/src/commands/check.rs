@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
-use forebay_stack::{CheckReport, SalvageReport, Verdict, open, open_one};
+use forebay_stack::{CheckReport, Opened, Own, SalvageReport, Verdict, open};
 use serde::Serialize;
 
 use crate::args::CheckArgs;
@@ -15,7 +15,7 @@ use crate::lock::NameLock;
 use crate::output::result_line;
 use crate::progress::Progress;
 use crate::run::on_ring;
-use crate::target::Target;
+use crate::target::{Target, own};
 
 /// The exit code for what is no log, or cannot be looked at.
 const UNUSABLE: u8 = 3;
@@ -95,28 +95,31 @@ async fn salvage(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<SalvageRepo
         let existing = OpenOptions::existing();
         Ok(open(&rt, &ring, &target.tree, existing)?)
     };
-    let pair = lock.patiently(&rt, all).await?;
-    Ok(forebay_stack::salvage(&pair).await?)
+    let opened = lock.patiently(&rt, all).await?;
+    Ok(forebay_stack::salvage(&opened).await?)
 }
 
 async fn check(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<CheckReport> {
     let read_only = OpenOptions::existing().for_reading();
     let target = &args.target;
-    // The data device is looked at only if it is named: without it the log alone can be checked.
-    let (log, data) = if target.name.is_some() || target.data.is_some() {
-        let found = Target::find(target, &Dirs::new()?, &rt, &ring).await?;
-        let pair = open(&rt, &ring, &found.tree, read_only)?;
-        (pair.log, Some(pair.data))
-    } else {
-        let Some(spec) = target.log.clone() else {
-            return Err(Failure::usage("say which volume: its name, or --log PATH"));
-        };
-        (open_one(&rt, &ring, &spec, read_only)?, None)
+    // Another data device is looked at only if it is named: without it the log alone can be checked.
+    let by_own_alone = target.name.is_none() && (target.log.is_none() || target.data.is_none());
+    let opened = match by_own_alone {
+        true => None,
+        false => {
+            let found = Target::find(target, &Dirs::new()?, &rt, &ring).await?;
+            Some(open(&rt, &ring, &found.tree, read_only)?)
+        }
     };
-    let mut progress = Progress::new(format!("checking {}", log.spec));
+    let looked_at = match &opened {
+        Some(opened) => opened.own(),
+        None => Own::open(&rt, &ring, own(target)?, read_only)?,
+    };
+    let data = opened.as_ref().and_then(Opened::data);
+    let mut progress = Progress::new(format!("checking {}", looked_at.spec()));
     let checked = {
         let mut set = |done, total| progress.set(done, total);
-        forebay_stack::check(&log, data.as_ref(), &mut set).await
+        looked_at.check(&rt, data, &mut set).await
     };
     progress.finish();
     Ok(checked?)

@@ -1,16 +1,12 @@
-//! `forebay create`: a volume of a data device and a log device.
+//! `forebay create`: a volume of its devices.
 
 use std::fs::{self, File};
 use std::path::Path;
 use std::rc::Rc;
 
-use forebay_os::{DeviceKind, OpenOptions, Ring};
+use forebay_os::{DeviceKind, Ring};
 use forebay_rt::Rt;
-use forebay_stack::cache::{self, New};
-use forebay_stack::{
-    Description, Held, Name, Options, Pair, Part, Spec, StackError, Tree, VolumeInfo, open_pair,
-};
-use forebay_units::ByteLen;
+use forebay_stack::{Blank, Description, Name, Options, Part, Spec, Wanted};
 use rustix::fs::SeekFrom;
 
 use crate::args::CreateArgs;
@@ -18,7 +14,6 @@ use crate::dirs::{Dirs, NewDescription};
 use crate::failure::{Failure, Outcome};
 use crate::lock::NameLock;
 use crate::output::result_line;
-use crate::probe::{Content, probe};
 use crate::progress::Progress;
 use crate::run::on_ring;
 use crate::witness::StateDir;
@@ -35,6 +30,7 @@ pub(crate) fn run(args: CreateArgs) -> Outcome {
             file.display()
         )));
     }
+    wanted(&args).own()?;
     // Before anything is formatted, so that a volume is never made and then not described.
     let description = dirs.new_description(&name)?;
     let made = make_log_file(&args)?;
@@ -69,7 +65,10 @@ fn name_of(args: &CreateArgs) -> Outcome<Name> {
 
 /// Makes the log's file, if that is asked for and there is none; returns its path then.
 fn make_log_file(args: &CreateArgs) -> Outcome<Option<std::path::PathBuf>> {
-    let path = args.log.path();
+    let Some(log) = &args.log else {
+        return Ok(None);
+    };
+    let path = log.path();
     let missing = matches!(fs::metadata(path), Err(e) if e.kind() == std::io::ErrorKind::NotFound);
     match (missing, args.log_size) {
         (false, None) => Ok(None),
@@ -82,9 +81,8 @@ fn make_log_file(args: &CreateArgs) -> Outcome<Option<std::path::PathBuf>> {
              --log-size 1GiB",
             path.display()
         ))),
-        (true, Some(_)) if args.log.part().is_some() => Err(Failure::usage(format!(
-            "{} is a part of a device that does not exist; --log-size makes whole files only",
-            args.log
+        (true, Some(_)) if log.part().is_some() => Err(Failure::usage(format!(
+            "{log} is a part of a device that does not exist; --log-size makes whole files only"
         ))),
         (true, Some(size)) => {
             // The data device first: nothing is made for a volume that cannot be.
@@ -106,85 +104,57 @@ async fn create(
     (rt, ring): (Rt, Rc<Ring>),
     (dirs, description): (Dirs, NewDescription),
 ) -> Outcome<String> {
-    let pair = open_pair(&rt, &ring, &args.log, &args.data, OpenOptions::default())?;
-    let geometry = pair.log.device.geometry();
-    cache::room_for_log(&geometry, args.segment)
-        .map_err(|error| Failure::usage(format!("cannot use {} as a log: {error}", args.log)))?;
-    refuse_if_in_use(&pair, args.force).await?;
-    if !args.sparse && has_holes(&pair.log)? {
-        zero(&pair.log).await?;
+    let blank = wanted(&args).open(&rt, &ring)?;
+    refuse_if_in_use(&blank, args.force).await?;
+    if let Some(log) = blank.to_fill().filter(|_| !args.sparse)
+        && has_holes(log)?
+    {
+        zero(log).await?;
     }
-    let before = forebay_stack::inspect(&pair.log).await.ok();
-    let info = format(&args, &name, &pair).await?;
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|e| Failure::io(format!("no random numbers: {e}")))?;
+    let before = blank.replaces().await;
+    let made = blank.make(&rt, &name, id).await?;
     if let (Some(before), Ok(state)) = (before, dirs.state()) {
-        StateDir::new(&rt, state).forget(&before.volume).await;
+        StateDir::new(&rt, state).forget(&before).await;
     }
     let file = description.write(&Description {
         name: name.clone(),
-        volume: Some(info.volume.clone()),
-        tree: Tree::cache(stable(&args.log)?, stable(&args.data)?),
+        volume: Some(made.volume),
+        tree: made.tree.on(&mut stable)?,
         options: Options::default(),
     })?;
     Ok(format!(
-        "created volume {name}: {} in front of {}, {} segments of {}; described in {}\n\
-         attach it with: forebay attach {name}",
-        args.log,
-        args.data,
-        info.segment_count,
-        ByteLen(info.segment_bytes.into()),
+        "created volume {name}: {}; described in {}\nattach it with: forebay attach {name}",
+        made.said,
         file.display()
     ))
 }
 
-async fn refuse_if_in_use(pair: &Pair, force: bool) -> Outcome {
-    let log = &pair.log;
-    let content = probe(&log.device)
-        .await
-        .map_err(|error| Failure::io(format!("cannot read {}: {error}", log.spec)))?;
-    let Some(content) = content else {
-        return Ok(());
-    };
-    if force {
-        eprintln!(
-            "forebay: {} holds {content}: overwriting it (--force)",
-            log.spec
-        );
-        return Ok(());
-    }
-    Err(Failure::refused(match content {
-        Content::Ours(Held::DirtyLog { volume }) => format!(
-            "{} HOLDS UNSAVED DATA of the Forebay volume {volume} ({}): making a new log of it loses \
-             that data for ever; attach and drain that volume first, or give it up with --force",
-            log.spec,
-            described(log).await
-        ),
-        content => format!(
-            "{} holds {content}, which would be lost; give another log device, or overwrite it \
-             with --force",
-            log.spec
-        ),
-    }))
-}
-
-/// Which volume a log is of, in words.
-async fn described(log: &Part) -> String {
-    match forebay_stack::inspect(log).await {
-        Ok(info) => format!("named {}, data device {}", info.name, info.data.path),
-        Err(StackError::NotALog { error, .. }) => error.to_string(),
-        Err(error) => error.to_string(),
-    }
-}
-
-async fn format(args: &CreateArgs, name: &Name, pair: &Pair) -> Outcome<VolumeInfo> {
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|e| Failure::io(format!("no random numbers: {e}")))?;
-    let new = New {
-        name: name.to_string(),
-        volume: id,
+fn wanted(args: &CreateArgs) -> Wanted {
+    Wanted {
+        kind: args.volume,
+        data: args.data.clone(),
+        log: args.log.clone(),
         segment: args.segment,
+        size: args.size,
+        placement: args.placement,
+        page: args.page,
+    }
+}
+
+async fn refuse_if_in_use(blank: &Blank, force: bool) -> Outcome {
+    let Some((content, why)) = blank.holds().await? else {
+        return Ok(());
     };
-    let created = cache::create(pair, new).await;
-    created.map_err(|error| Failure::io(format!("cannot make a log of {}: {error}", args.log)))
+    if !force {
+        return Err(Failure::refused(why));
+    }
+    eprintln!(
+        "forebay: {} holds {content}: overwriting it (--force)",
+        blank.own().spec
+    );
+    Ok(())
 }
 
 /// Whether a log file has parts that are not allocated, or allocated and never written: its

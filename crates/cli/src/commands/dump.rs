@@ -5,30 +5,37 @@ use std::rc::Rc;
 
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
-use forebay_stack::{DumpItem, open_one};
+use forebay_stack::{DumpItem, Own};
 use serde_json::Value;
 
 use crate::args::DumpArgs;
 use crate::dirs::Dirs;
 use crate::failure::{Failure, Outcome};
 use crate::run::on_ring;
+use crate::target::own;
 
 pub(crate) fn run(args: DumpArgs) -> Outcome {
     on_ring(move |rt, ring| dump(args, rt, ring))
 }
 
 async fn dump(args: DumpArgs, rt: Rt, ring: Rc<Ring>) -> Outcome {
-    let spec = match (&args.target.name, &args.target.log) {
-        (Some(name), _) => Dirs::new()?.description(name)?.tree.own().clone(),
-        (None, Some(log)) => log.clone(),
-        (None, None) => return Err(Failure::usage("say which volume: its name, or --log PATH")),
+    let read_only = OpenOptions::existing().for_reading();
+    let own = match &args.target.name {
+        Some(name) => {
+            let tree = Dirs::new()?.description(name)?.tree;
+            Own::open(&rt, &ring, (tree.kind(), tree.own()), read_only)?
+        }
+        None => Own::open(&rt, &ring, own(&args.target)?, read_only)?,
     };
-    let part = open_one(&rt, &ring, &spec, OpenOptions::existing().for_reading())?;
+    print(&own, args.json).await
+}
+
+async fn print(own: &Own, json: bool) -> Outcome {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
     let mut write = |item: DumpItem| {
         let value = serde_json::to_value(item).unwrap_or_default();
-        let line = if args.json {
+        let line = if json {
             value.to_string()
         } else {
             text(&value)
@@ -37,7 +44,7 @@ async fn dump(args: DumpArgs, rt: Rt, ring: Rc<Ring>) -> Outcome {
             written = writeln!(out, "{line}");
         }
     };
-    let dumped = forebay_stack::dump(&part, &mut write).await;
+    let dumped = own.dump(&mut write).await;
     let flushed = out.flush();
     dumped?;
     match written.and(flushed) {

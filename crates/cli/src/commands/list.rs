@@ -62,7 +62,10 @@ pub(crate) fn run(args: &JsonArgs) -> Outcome {
             .or(item.nbd_uri.as_ref().map(|_| "nbd".into()));
         let detail = match item.detail {
             Some(detail) => detail,
-            None => format!("{} < {}", or_dash(item.data), or_dash(item.log)),
+            None => match item.log {
+                Some(log) => format!("{} < {log}", or_dash(item.data)),
+                None => or_dash(item.data),
+            },
         };
         result_line!(
             "{:width$}  {:8}  {:12}  {:>9}  {detail}",
@@ -91,7 +94,7 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
         Ok(description) => {
             volume = description.volume;
             item.data = Some(description.tree.data().to_string());
-            item.log = Some(description.tree.own().to_string());
+            item.log = description.tree.log().map(ToString::to_string);
         }
         Err(failure) if dirs.description_file(name).exists() => {
             item.state = "unusable";
@@ -107,7 +110,7 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
                 item.detail = None;
                 item.dirty_bytes = Some(report.status.dirty_bytes());
                 item.data = Some(report.service.data);
-                item.log = Some(report.service.log);
+                item.log = report.service.log;
                 item.device = report.service.device;
                 item.nbd_uri = Some(report.service.nbd_uri);
             }

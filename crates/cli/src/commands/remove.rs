@@ -1,4 +1,5 @@
-//! `forebay remove`: everything to the data device, then no trace of the volume but that.
+//! `forebay remove`: everything to the data device, then no trace of the volume but that; or, where there is no
+//! such device, no trace at all.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use forebay_os::{OpenOptions, Ring, Signals};
 use forebay_rt::Rt;
-use forebay_stack::{Accept, CacheOptions, Layer, Pair, Part, Witness, open};
+use forebay_stack::{Accept, Layer, Opened, Own, Witness, open};
 use futures_util::future::{Either, select};
 
 use crate::args::RemoveArgs;
@@ -34,16 +35,19 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
     let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
     let all = async || {
-        let pair = open(&rt, &ring, &target.tree, OpenOptions::existing())?;
         // As it is by default, however it is to be served.
-        Ok(Pair {
-            options: CacheOptions::default(),
-            ..pair
-        })
+        Ok(open(&rt, &ring, &target.tree, OpenOptions::existing())?.by_default())
     };
-    let pair = lock.patiently(&rt, all).await?;
-    let log = pair.log.clone();
-    let info = forebay_stack::inspect(&log).await?;
+    let opened = lock.patiently(&rt, all).await?;
+    let own = opened.own();
+    let info = own.inspect().await?;
+    let loses = opened.loses();
+    if let Some(lost) = loses.as_ref().filter(|_| !args.force) {
+        return Err(Failure::refused(format!(
+            "removing {} LOSES {lost}; do it with --force",
+            target.name
+        )));
+    }
     if let Some(device) = waiting::device(&info.volume) {
         let (device, name) = (device.display(), &target.name);
         return Err(Failure::refused(format!(
@@ -51,17 +55,23 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
         )));
     }
     let witness = Rc::new(StateDir::new(&rt, dirs.state()?));
-    drain_home(&rt, &signals, pair, (&target, Rc::clone(&witness)), &args).await?;
-    erase(&log).await?;
+    if loses.is_none() {
+        let to = (&target, Rc::clone(&witness));
+        drain_home(&rt, &signals, opened, to, &args).await?;
+    }
+    erase(&own).await?;
     witness.forget(&info.volume).await;
     if is_described(&dirs, &target) {
         dirs.remove_description(&target.name)?;
     }
+    let complete = match loses {
+        Some(_) => String::new(),
+        None => format!("{} is complete by itself, ", target.data()),
+    };
     result_line!(
-        "removed volume {}: {} is complete by itself, {} is free",
+        "removed volume {}: {complete}{} is free",
         target.name,
-        target.data(),
-        target.log()
+        target.own()
     );
     Ok(())
 }
@@ -69,7 +79,7 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
 async fn drain_home(
     rt: &Rt,
     signals: &Signals,
-    pair: Pair,
+    opened: Opened,
     (target, witness): (&Target, Rc<StateDir>),
     args: &RemoveArgs,
 ) -> Outcome {
@@ -78,7 +88,8 @@ async fn drain_home(
         changed: args.accept.accept_changed,
     };
     let witness: Option<Rc<dyn Witness>> = Some(witness);
-    let attached = forebay_stack::attach(rt.clone(), pair, accept, witness).await?;
+    let attached = forebay_stack::attach(rt.clone(), opened, target.name.as_str(), accept, witness);
+    let attached = attached.await?;
     let drained = drain(rt, signals, &*attached.layer, target.name.as_str()).await;
     let closed = attached.layer.close().await;
     drained?;
@@ -115,16 +126,16 @@ async fn drain(rt: &Rt, signals: &Signals, volume: &dyn Layer, name: &str) -> Ou
     drained
 }
 
-async fn erase(log: &Part) -> Outcome {
-    let erased = forebay_stack::erase(log).await;
-    erased.map_err(|error| Failure::io(format!("cannot erase {}: {error}", log.spec)))
+async fn erase(own: &Own) -> Outcome {
+    let erased = own.erase().await;
+    erased.map_err(|error| Failure::io(format!("cannot erase {}: {error}", own.spec())))
 }
 
-/// Whether the description of that name, if there is one, is of this very log.
+/// Whether the description of that name, if there is one, is of this very volume.
 fn is_described(dirs: &Dirs, target: &Target) -> bool {
     target.described
         || dirs.description(&target.name).is_ok_and(|description| {
-            let identities = (description.tree.own().identity(), target.log().identity());
-            matches!(identities, (Ok(described), Ok(log)) if described == log)
+            let identities = (description.tree.own().identity(), target.own().identity());
+            matches!(identities, (Ok(described), Ok(own)) if described == own)
         })
 }

@@ -107,7 +107,7 @@ fn text(report: &Report, earlier: Option<&Report>) -> String {
         (&earlier.status, seconds.max(0.001))
     });
     let around = Around {
-        log: &service.log,
+        log: service.log.as_deref().unwrap_or_default(),
         requests: (service.request_bytes, service.request_bytes_max),
     };
     for (key, value) in report.status.lines(earlier, &around) {

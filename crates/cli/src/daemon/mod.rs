@@ -25,7 +25,7 @@ use forebay_os::{Ring, Signals};
 use forebay_rt::{Event, Instant, Rt};
 use forebay_serve::Memory;
 use forebay_serve::nbd::Server;
-use forebay_stack::{CacheOptions, Layer, Options, Via};
+use forebay_stack::{CacheOptions, Layer, Options, StackError, Via};
 
 use crate::args::AttachArgs;
 use crate::dirs::Dirs;
@@ -75,7 +75,7 @@ impl Daemon {
             pid: std::process::id(),
             uptime_s: self.rt.now().since(self.started).as_secs_f64(),
             data: self.target.data().to_string(),
-            log: self.target.log().to_string(),
+            log: self.target.tree.log().map(ToString::to_string),
             via: self.via.clone(),
             device: self.block_device.clone(),
             nbd_uri: self.nbd_uri.clone(),
@@ -136,7 +136,7 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) 
     let lock = NameLock::take(&dirs, &target.name)?;
     let (options, cache) = options(&args);
     let options = options.or(target.options.clone());
-    target.tree = target.tree.with(cache);
+    target.tree = target.tree.with(cache).map_err(StackError::from)?;
     let (via, choice) = front::choose(options.via.unwrap_or_default())?;
     if matches!(via, Via::Ublk | Via::Nbd) {
         // Its users do not notice that a daemon dies, and must miss nothing then.

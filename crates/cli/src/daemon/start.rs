@@ -153,17 +153,17 @@ fn uri(name: &str, address: &Address) -> String {
 async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> Outcome<Attached> {
     let Setting { rt, ring, lock, .. } = *setting;
     let all = async || {
-        let pair = open(rt, ring, &target.tree, OpenOptions::existing())?;
-        Ok(pair)
+        let opened = open(rt, ring, &target.tree, OpenOptions::existing())?;
+        Ok(opened)
     };
-    let pair = lock.patiently(rt, all).await?;
-    let info = forebay_stack::inspect(&pair.log).await?;
+    let opened = lock.patiently(rt, all).await?;
+    let info = opened.own().inspect().await?;
     match &target.volume {
         Some(expected) if *expected != info.volume => {
             return Err(Failure::refused(format!(
-                "{} is the log of volume {} (named {}), but {} is described with volume {expected}; \
-                 correct the description, or attach that log with --log",
-                target.log(),
+                "{} belongs to volume {} (named {}), but {} is described with volume {expected}; \
+                 correct the description, or attach what is there by that device",
+                target.own(),
                 info.volume,
                 info.name,
                 target.name
@@ -177,7 +177,8 @@ async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> O
     };
     let witness = Rc::new(StateDir::new(rt, setting.dirs.state()?));
     let witness: Option<Rc<dyn Witness>> = Some(witness);
-    Ok(forebay_stack::attach(rt.clone(), pair, accept, witness).await?)
+    let name = target.name.as_str();
+    Ok(forebay_stack::attach(rt.clone(), opened, name, accept, witness).await?)
 }
 
 async fn serve(

@@ -24,14 +24,20 @@ pub(super) struct Volume {
 }
 
 impl Volume {
-    /// Formats the log and describes the volume.
-    pub(super) fn create(scratch: &Scratch, name: &str, data: &str, log: &str) -> Outcome<Volume> {
+    /// Makes and describes the volume; `more` says what else there is to say to `create`.
+    pub(super) fn create(
+        scratch: &Scratch,
+        name: &str,
+        data: &str,
+        more: &[&str],
+    ) -> Outcome<Volume> {
         let volume = Volume {
             name: name.parse()?,
             config: scratch.subdir("etc")?,
             runtime: scratch.subdir("run")?,
         };
-        volume.forebay(&["create", "--name", name, "--data", data, "--log", log])?;
+        let create = ["create", "--name", name, "--data", data];
+        volume.forebay(&[&create[..], more].concat())?;
         Ok(volume)
     }
 
@@ -73,6 +79,11 @@ impl Volume {
         let started = Instant::now();
         self.forebay(&["detach", self.name.as_str()])?;
         Ok(started.elapsed())
+    }
+
+    /// Whether the program's own check finds nothing wrong and nothing to recover.
+    pub(super) fn check(&self) -> Outcome {
+        self.forebay(&["check", self.name.as_str()]).map(drop)
     }
 
     fn client(&self) -> Outcome<Client> {

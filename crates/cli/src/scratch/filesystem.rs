@@ -15,7 +15,7 @@ use super::drive::Volume;
 use super::raw_server::{Access, RawServer};
 use super::report::{Report, Times};
 use super::setup::{Setup, Shape, move_home};
-use super::system::{Loop, Mount, add_journal, check_filesystem};
+use super::system::{Image, Loop, Mount, add_journal, check_filesystem, make_filesystem};
 use super::tree::{Tree, digests};
 use super::writers::{Promised, write_and_fsync, write_durably};
 use crate::failure::{Failure, Outcome};
@@ -32,9 +32,9 @@ pub(super) const SYNCHRONOUS: &str = "dirsync";
 /// ... or as ext4 does it by itself.
 pub(super) const USUAL: &str = "defaults";
 
-pub(super) fn run(context: &Context, report: &mut Report) -> Outcome {
+pub(super) fn run(context: &Context, shapes: &[Shape], report: &mut Report) -> Outcome {
     let at = context.scratch.subdir("mnt")?;
-    for shape in Shape::ALL {
+    for shape in shapes.iter().copied() {
         result_line!("{}: {} users work on it", shape.name(), context.users);
         let setup = Setup::new(context, shape, true)?;
         let times = match setup.volume(context, shape)? {
@@ -66,14 +66,22 @@ fn cached(
     at: &Path,
 ) -> Outcome<Times> {
     let device = volume.attach("loop")?;
+    if !shape.is_in_front() {
+        let len = volume.status()?.status.len_bytes();
+        let whole = Image {
+            path: device.clone().into(),
+            part: None,
+        };
+        make_filesystem(&whole, len, context.journal)?;
+    }
     let times = work(context, &device, at)?;
-    if shape == Shape::Physical {
+    if shape.is_killed() {
         if context.disk.is_some() {
             add_journal(&device)?;
         }
         let mount = Mount::new(&device, at.to_owned(), USUAL)?;
         let promised = crash(context, volume, mount)?;
-        recover(context, report, (setup, volume), at, &promised)?;
+        recover(context, report, (shape, setup, volume), at, &promised)?;
     } else {
         move_home(report, shape, volume)?;
         let alone = Loop::over(&setup.data)?;
@@ -186,7 +194,7 @@ fn crash(context: &Context, volume: &Volume, mount: Mount) -> Outcome<Promised> 
 fn recover(
     context: &Context,
     report: &mut Report,
-    (setup, volume): (&Setup, &Volume),
+    (shape, setup, volume): (Shape, &Setup, &Volume),
     at: &Path,
     promised: &Promised,
 ) -> Outcome {
@@ -204,7 +212,11 @@ fn recover(
     mount.unmount()?;
     report.check("fsck finds the filesystem clean", check_filesystem(&device));
     context.stop.check()?;
-    move_home(report, Shape::Physical, volume)?;
+    move_home(report, shape, volume)?;
+    if !shape.is_in_front() {
+        report.check("`forebay check` finds the volume clean", volume.check());
+        return Ok(());
+    }
     result_line!("mounting the data image alone");
     let alone = Loop::over(&setup.data)?;
     report.check(

@@ -2,7 +2,7 @@
 //!
 //! As root with a filesystem on a loop device (`filesystem.rs`), otherwise the same steps at block
 //! level over NBD (`blocks.rs`). Both measure the same work on a disk alone and on the write cache in
-//! its two shapes (`setup.rs`), kill the daemon in the middle of writing, recover, and check that
+//! its two shapes, or on a log-structured volume with two placements (`setup.rs`), kill the daemon in the middle of writing, recover, and check that
 //! nothing that was flushed is missing, neither in the volume nor, after a detach, on the data image
 //! alone. The disks are emulated ones, unless told otherwise.
 //!
@@ -169,7 +169,8 @@ fn work(args: TryArgs, stop: Stop) -> Outcome<bool> {
     };
     let (data_bytes, log_bytes) = (data_bytes(args.users), log_bytes(disk.as_ref()));
     // The images of one shape go before those of the next are made.
-    let sets = if args.keep { Shape::ALL.len() } else { 1 };
+    let shapes = Shape::of(args.volume);
+    let sets = if args.keep { shapes.len() } else { 1 };
     let need = sets as u64 * (data_bytes + log_bytes);
     let mut context = Context {
         users: args.users,
@@ -191,8 +192,8 @@ fn work(args: TryArgs, stop: Stop) -> Outcome<bool> {
     setup::introduce(&context);
     let mut report = Report::default();
     match as_root {
-        Ok(()) => filesystem::run(&context, &mut report)?,
-        Err(_) => blocks::run(&context, &mut report)?,
+        Ok(()) => filesystem::run(&context, &shapes, &mut report)?,
+        Err(_) => blocks::run(&context, &shapes, &mut report)?,
     }
     report.print(args.users);
     if !report.all_passed() {

@@ -1,8 +1,9 @@
-//! The three things that are compared: a disk alone, and the write cache in the paper's two shapes.
+//! What is compared: a disk alone; and the write cache in the paper's two shapes, or a log-structured volume with two
+//! placements.
 
 use std::path::PathBuf;
 
-use forebay_stack::Model;
+use forebay_stack::{Kind, Model};
 use forebay_units::ByteLen;
 
 use super::Context;
@@ -21,16 +22,40 @@ pub(super) enum Shape {
     Logical,
     /// A cache whose log is a disk of its own, of the same kind.
     Physical,
+    /// A volume that overwrites the disk, and places data like this.
+    Placed(&'static str),
 }
 
 impl Shape {
+    /// A disk, and caches.
     pub(super) const ALL: [Shape; 3] = [Shape::Plain, Shape::Logical, Shape::Physical];
+    /// A disk, and log-structured volumes.
+    const PLACED: [Shape; 3] = [Shape::Plain, Shape::Placed("lfs"), Shape::Placed("hylog")];
+
+    /// Those that are compared to show a kind of volume.
+    pub(super) fn of(kind: Kind) -> [Shape; 3] {
+        match kind {
+            Kind::Cache => Shape::ALL,
+            Kind::Space => Shape::PLACED,
+        }
+    }
+
+    /// Whether it is put in front of a disk, which can be used without it afterwards.
+    pub(super) fn is_in_front(self) -> bool {
+        !matches!(self, Shape::Placed(_))
+    }
+
+    /// Whether its daemon is killed and it is recovered.
+    pub(super) fn is_killed(self) -> bool {
+        matches!(self, Shape::Physical | Shape::Placed(_))
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Shape::Plain => "plain disk",
             Shape::Logical => "logical DCD",
             Shape::Physical => "physical DCD",
+            Shape::Placed(how) => how,
         }
     }
 
@@ -39,6 +64,7 @@ impl Shape {
             Shape::Plain => "plain.img",
             Shape::Logical => "logical.img",
             Shape::Physical => "data.img",
+            Shape::Placed(_) => "placed.img",
         }
     }
 
@@ -46,7 +72,7 @@ impl Shape {
     fn data_at(self, context: &Context) -> u64 {
         match self {
             Shape::Logical => context.log_bytes,
-            Shape::Plain | Shape::Physical => 0,
+            Shape::Plain | Shape::Physical | Shape::Placed(_) => 0,
         }
     }
 }
@@ -69,8 +95,8 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Makes the images, with a filesystem where the data is if `filesystem` is set: the cache is put
-    /// in front of what is there.
+    /// Makes the images, with a filesystem where the data is if `filesystem` is set and it can stay there: a
+    /// cache is put in front of what is there.
     pub(super) fn new(context: &Context, shape: Shape, filesystem: bool) -> Outcome<Setup> {
         let (at, len) = (shape.data_at(context), context.data_bytes);
         let path = context
@@ -80,12 +106,12 @@ impl Setup {
             path: path.clone(),
             part: (at > 0).then_some(at..at + len),
         };
-        if filesystem {
+        if filesystem && shape.is_in_front() {
             make_filesystem(&data, len, context.journal)?;
         }
         let model = context.disk.as_ref();
         let log = match shape {
-            Shape::Plain => None,
+            Shape::Plain | Shape::Placed(_) => None,
             Shape::Logical => {
                 let log = Image {
                     path: path.clone(),
@@ -112,17 +138,24 @@ impl Setup {
         })
     }
 
-    /// Makes a volume of it, if it has a log.
+    /// Makes a volume of it, if it is one.
     pub(super) fn volume(&self, context: &Context, shape: Shape) -> Outcome<Option<Volume>> {
+        let spec = self.spec.as_str();
+        if let Shape::Placed(how) = shape {
+            result_line!("{spec}, placed by {how}");
+            let kind = Kind::Space.to_string();
+            let more = ["--volume", &kind, "--placement", how, "--force"];
+            return Volume::create(&context.scratch, how, spec, &more).map(Some);
+        }
         let Some((_, log)) = &self.log else {
             return Ok(None);
         };
         let name = match shape {
             Shape::Logical => "logical",
-            Shape::Plain | Shape::Physical => "physical",
+            _ => "physical",
         };
-        result_line!("{log} in front of {}", self.spec);
-        Volume::create(&context.scratch, name, &self.spec, log).map(Some)
+        result_line!("{log} in front of {spec}");
+        Volume::create(&context.scratch, name, spec, &["--log", log]).map(Some)
     }
 
     /// Removes the images, which are no longer needed, unless they are to be kept.
@@ -146,8 +179,18 @@ fn another(model: &Model) -> Model {
 
 /// Drains and detaches a volume, and says how long that took.
 pub(super) fn move_home(report: &mut Report, shape: Shape, volume: &Volume) -> Outcome {
-    let dirty = volume.status()?.status.dirty_bytes();
+    let status = volume.status()?.status;
     let took = volume.detach()?;
+    if !shape.is_in_front() {
+        let said = format!(
+            "{}: detaching took {:.3} s",
+            shape.name(),
+            took.as_secs_f64()
+        );
+        report.note(said);
+        return Ok(());
+    }
+    let dirty = status.dirty_bytes();
     report.note(format!(
         "{}: moving {} home and detaching took {:.3} s",
         shape.name(),
@@ -166,7 +209,7 @@ pub(super) fn introduce(context: &Context) {
             ByteLen(context.log_bytes)
         ),
         None => {
-            result_line!("no disk is emulated; on a fast disk, expect little gain from the cache")
+            result_line!("no disk is emulated; on a fast disk, expect little gain")
         }
     }
 }

@@ -95,6 +95,8 @@ fn draw_head(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
     let mode = match (volume.gone, status.mode()) {
         (true, _) => "not attached any more".red(),
         (false, mode @ "caching") => mode.green(),
+        (false, mode @ "serving") => mode.green(),
+        (false, mode @ "nearly_full") => mode.yellow(),
         (false, mode @ "draining") => mode.cyan(),
         (false, mode) => mode.red().bold(),
     };
@@ -106,10 +108,15 @@ fn draw_head(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
     let more = Span::raw(device).dark_gray();
     rows.line(frame, Line::from(vec![name, "  ".into(), mode, more]));
     let data = format!("{}, {}", service.data, ByteLen(status.len_bytes()));
-    let both = format!("{data} < {}", service.log);
-    let below = match both.chars().count() <= rows.0.width.into() {
-        true => vec![both],
-        false => vec![data, format!("< {}", service.log)],
+    let below = match &service.log {
+        None => vec![data],
+        Some(log) => {
+            let both = format!("{data} < {log}");
+            match both.chars().count() <= rows.0.width.into() {
+                true => vec![both],
+                false => vec![data, format!("< {log}")],
+            }
+        }
     };
     for line in below {
         rows.line(frame, Line::raw(line).dark_gray());
@@ -140,7 +147,7 @@ fn draw_wrong(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
 fn words(volume: &VolumeHistory) -> forebay_stack::Lines {
     let service = &volume.report.service;
     let around = Around {
-        log: &service.log,
+        log: service.log.as_deref().unwrap_or_default(),
         requests: (service.request_bytes, service.request_bytes_max),
     };
     volume.report.status.lines(None, &around)

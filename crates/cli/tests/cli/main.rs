@@ -16,6 +16,7 @@ mod logs;
 mod memory;
 mod pairs;
 mod service;
+mod spaces;
 mod system;
 mod watch;
 mod web;

@@ -6,32 +6,42 @@ use std::process::Command;
 use crate::system::root;
 use crate::world::{skip, texts};
 
-#[test]
-fn try_shows_all_shapes_and_leaves_nothing_behind() {
+/// Runs it with `more`; what it prints has all of `parts`.
+fn shows(more: &[&str], parts: &[&str]) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let output = Command::new(env!("CARGO_BIN_EXE_forebay"))
         .args(["try", "--users", "1", "--disk", "none", "--dir"])
         .arg(dir.path())
+        .args(more)
         .output()
         .expect("the program runs");
     let (out, err) = texts(&output);
     if err.contains("are needed") {
-        return skip("try_shows_all_shapes", "no room for its images");
+        return skip("try", "no room for its images");
     }
     assert!(output.status.success(), "{out}{err}");
     let way = match root() {
         true => "an ext4 filesystem on a loop device",
         false => "at block level over NBD",
     };
-    for part in [
-        way,
-        "plain disk",
-        "logical DCD",
-        "physical DCD",
-        "recovery took",
-        "checks, 0 failed",
-    ] {
+    for part in parts
+        .iter()
+        .chain(&[way, "plain disk", "recovery took", "checks, 0 failed"])
+    {
         assert!(out.contains(part), "\"{part}\" is not in: {out}{err}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{out}{err}");
+}
+
+#[test]
+fn try_shows_all_shapes_and_leaves_nothing_behind() {
+    shows(&[], &["logical DCD", "physical DCD"]);
+}
+
+#[test]
+fn try_shows_log_structured_volumes_and_leaves_nothing_behind() {
+    shows(
+        &["--volume", "vsl"],
+        &["lfs", "hylog", "finds the volume clean"],
+    );
 }

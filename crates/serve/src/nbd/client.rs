@@ -279,6 +279,11 @@ impl BlockingClient {
         self.call(command::WRITE, at, data.len() as u32, data)
     }
 
+    /// Gives up `len` bytes from byte `at`.
+    pub fn trim(&mut self, at: u64, len: u32) -> io::Result<()> {
+        self.call(command::TRIM, at, len, &[])
+    }
+
     /// Makes durable what was written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.call(command::FLUSH, 0, 0, &[])

@@ -33,7 +33,7 @@ pub struct Attached {
 ///
 /// # Errors
 /// What [`Volume::attach_witnessed`] says.
-pub async fn attach(
+pub(crate) async fn attach(
     rt: Rt,
     pair: Pair,
     accept: Accept,

@@ -10,6 +10,10 @@ mod offline;
 pub(crate) mod vitals;
 pub(crate) mod words;
 
-pub use attach::{Accept, Attached, attach};
-pub use forebay_dcd::{Testimony, VolumeId, VolumeInfo, Witness};
-pub use offline::{Held, New, check, create, dump, erase, held, inspect, room_for_log, salvage};
+pub(crate) use attach::attach;
+pub use attach::{Accept, Attached};
+pub use forebay_dcd::{Testimony, VolumeId, Witness};
+pub use offline::Held;
+pub(crate) use offline::{
+    New, cache_of, check, create, dump, erase, held, inspect, room_for_log, salvage,
+};

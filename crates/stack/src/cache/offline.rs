@@ -8,11 +8,11 @@ use forebay_log::{FormatError, RingError, RingGeometry, read_superblocks};
 use forebay_units::ByteLen;
 
 use crate::status::{CheckReport, DumpItem, SalvageReport};
-use crate::{Pair, Part, Spec, StackError};
+use crate::{Pair, Part, Spec, StackError, Tree};
 
 /// A write cache to be made.
 #[derive(Clone, Debug)]
-pub struct New {
+pub(crate) struct New {
     /// The volume's name.
     pub name: String,
     /// Its id: 16 random bytes.
@@ -25,7 +25,7 @@ pub struct New {
 ///
 /// # Errors
 /// If not, and why.
-pub fn room_for_log(device: &Geometry, segment: ByteLen) -> Result<(), RingError> {
+pub(crate) fn room_for_log(device: &Geometry, segment: ByteLen) -> Result<(), RingError> {
     RingGeometry::for_device(device, segment).map(|_| ())
 }
 
@@ -33,7 +33,7 @@ pub fn room_for_log(device: &Geometry, segment: ByteLen) -> Result<(), RingError
 ///
 /// # Errors
 /// If the devices do not do, or one fails.
-pub async fn create(pair: &Pair, new: New) -> Result<VolumeInfo, CreateError> {
+pub(crate) async fn create(pair: &Pair, new: New) -> Result<VolumeInfo, CreateError> {
     let options = CreateOptions {
         name: new.name,
         volume: VolumeId(new.volume),
@@ -62,7 +62,7 @@ pub enum Held {
 }
 
 /// Looks whether a device holds something of ours.
-pub async fn held(device: &dyn Device) -> Option<Held> {
+pub(crate) async fn held(device: &dyn Device) -> Option<Held> {
     let copies = read_superblocks(device).await.ok()?;
     if let Ok(newest) = copies.newest() {
         let volume = newest.volume.to_string();
@@ -89,7 +89,7 @@ pub async fn held(device: &dyn Device) -> Option<Held> {
 ///
 /// # Errors
 /// If it is no write cache's log.
-pub async fn inspect(log: &Part) -> Result<VolumeInfo, StackError> {
+pub(crate) async fn inspect(log: &Part) -> Result<VolumeInfo, StackError> {
     let inspected = forebay_dcd::inspect(Rc::clone(&log.device)).await;
     inspected.map_err(|error| not_a_log(&log.spec, error))
 }
@@ -99,7 +99,7 @@ pub async fn inspect(log: &Part) -> Result<VolumeInfo, StackError> {
 ///
 /// # Errors
 /// If it is no write cache's log, or cannot be read.
-pub async fn check(
+pub(crate) async fn check(
     log: &Part,
     data: Option<&Part>,
     progress: &mut dyn FnMut(u64, u64),
@@ -114,7 +114,7 @@ pub async fn check(
 ///
 /// # Errors
 /// If it is not such a log, is not this data device's, or a device fails.
-pub async fn salvage(pair: &Pair) -> Result<SalvageReport, StackError> {
+pub(crate) async fn salvage(pair: &Pair) -> Result<SalvageReport, StackError> {
     let (log, data) = (Rc::clone(&pair.log.device), Rc::clone(&pair.data.device));
     let salvaged = forebay_dcd::salvage(log, data, &pair.data.identity).await;
     let report = salvaged.map_err(|error| StackError::Salvage {
@@ -129,7 +129,7 @@ pub async fn salvage(pair: &Pair) -> Result<SalvageReport, StackError> {
 ///
 /// # Errors
 /// If it is no log, or cannot be read; after the superblocks have been given.
-pub async fn dump(log: &Part, out: &mut dyn FnMut(DumpItem)) -> Result<(), StackError> {
+pub(crate) async fn dump(log: &Part, out: &mut dyn FnMut(DumpItem)) -> Result<(), StackError> {
     let mut out = |item| out(DumpItem::Cache(item));
     let dumped = forebay_dcd::dump(Rc::clone(&log.device), &mut out).await;
     dumped.map_err(|error| not_a_log(&log.spec, error))
@@ -139,7 +139,7 @@ pub async fn dump(log: &Part, out: &mut dyn FnMut(DumpItem)) -> Result<(), Stack
 ///
 /// # Errors
 /// The device's.
-pub async fn erase(log: &Part) -> Result<(), DeviceError> {
+pub(crate) async fn erase(log: &Part) -> Result<(), DeviceError> {
     forebay_dcd::erase(Rc::clone(&log.device)).await
 }
 
@@ -149,4 +149,28 @@ fn not_a_log(log: &Spec, error: InspectError) -> StackError {
         log: log.to_string(),
         error,
     }
+}
+
+/// The tree of a cache whose log is `log`, as far as that knows; its data is on `data`, if that is said.
+///
+/// # Errors
+/// If it does not know.
+pub(crate) fn cache_of(
+    log: Spec,
+    info: &VolumeInfo,
+    data: Option<&Spec>,
+) -> Result<Tree, StackError> {
+    let data = match data {
+        Some(data) => data.clone(),
+        None => info
+            .data
+            .path
+            .parse()
+            .map_err(|error| StackError::Remembered {
+                log: log.to_string(),
+                path: info.data.path.clone(),
+                error,
+            })?,
+    };
+    Ok(Tree::cache(log, data))
 }

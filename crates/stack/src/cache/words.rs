@@ -162,7 +162,7 @@ fn share(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole as f64)
 }
 
-fn latencies(of: &Latency) -> String {
+pub(crate) fn latencies(of: &Latency) -> String {
     if of.count == 0 {
         return String::new();
     }

@@ -1,4 +1,4 @@
-//! What a device holds already: asked before a log is made of it, since that erases it.
+//! What a device holds already: asked before something is made of it, since that erases it.
 //!
 //! A table of signatures (as `blkid` and `file` know them), for what is near the start, and a few
 //! that need more than a look at one place. Nothing found means only that nothing known is there.
@@ -7,7 +7,10 @@ use std::fmt;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError};
-use forebay_stack::Held;
+use forebay_segments::FormatError;
+
+use crate::cache::{Held, held};
+use crate::space;
 
 /// Bytes read from the start: as far as the furthest signature.
 const HEAD_BYTES: u64 = 1 << 20;
@@ -16,28 +19,44 @@ const TAIL_BYTES: u64 = 128 << 10;
 
 /// What was recognised.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Content {
+pub enum Content {
     /// Something of another system.
     Foreign(&'static str),
-    /// Something of ours.
-    Ours(Held),
+    /// The log of a write cache.
+    Log(Held),
+    /// A log-structured volume with this id.
+    Space(String),
+    /// One that cannot be read, and why: broken, or of another version.
+    UnknownSpace(FormatError),
 }
 
 impl fmt::Display for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Content::Foreign(what) => f.write_str(what),
-            Content::Ours(Held::CleanLog { volume }) => {
+            Content::Log(Held::CleanLog { volume }) => {
                 write!(f, "the log of the Forebay volume {volume}")
             }
-            Content::Ours(Held::DirtyLog { volume }) => {
+            Content::Log(Held::DirtyLog { volume }) => {
                 write!(
                     f,
                     "the log of the Forebay volume {volume}, with unsaved data in it"
                 )
             }
-            Content::Ours(Held::UnknownLog(why)) => {
+            Content::Log(Held::UnknownLog(why)) => {
                 write!(f, "a Forebay log that cannot be read ({why})")
+            }
+            Content::Space(volume) => {
+                write!(
+                    f,
+                    "the log-structured Forebay volume {volume} with all its data"
+                )
+            }
+            Content::UnknownSpace(why) => {
+                write!(
+                    f,
+                    "a log-structured Forebay volume that cannot be read ({why})"
+                )
             }
         }
     }
@@ -107,15 +126,33 @@ const ZFS_MAGIC: u64 = 0x00ba_b10c;
 ///
 /// # Errors
 /// If it cannot be read.
-pub(crate) async fn probe(device: &Rc<dyn Device>) -> Result<Option<Content>, DeviceError> {
-    if let Some(held) = forebay_stack::held(&**device).await {
-        return Ok(Some(Content::Ours(held)));
+pub async fn probe(device: &Rc<dyn Device>) -> Result<Option<Content>, DeviceError> {
+    if let Some(held) = held(&**device).await {
+        return Ok(Some(Content::Log(held)));
+    }
+    if let Some(content) = space_on(&**device).await {
+        return Ok(Some(content));
     }
     let len = device.geometry().len;
     let head = read(device, 0..len.min(HEAD_BYTES)).await?;
     let tail_from = len.saturating_sub(TAIL_BYTES);
     let tail = read(device, tail_from..len).await?;
     Ok(foreign(&head, &tail, len).map(Content::Foreign))
+}
+
+/// The log-structured volume on a device, if there is one.
+async fn space_on(device: &dyn Device) -> Option<Content> {
+    let copies = space::superblocks(device).await.ok()?;
+    let broken = [&copies.a, &copies.b]
+        .into_iter()
+        .find_map(|copy| match copy {
+            Ok(superblock) => Some(Content::Space(superblock.volume.to_string())),
+            Err(FormatError::Magic(_)) => None,
+            Err(error) => Some(Content::UnknownSpace(*error)),
+        });
+    let sound = copies.newest_readable().ok();
+    let sound = sound.map(|newest| Content::Space(newest.volume.to_string()));
+    sound.or(broken)
 }
 
 async fn read(device: &Rc<dyn Device>, range: std::ops::Range<u64>) -> Result<BufMut, DeviceError> {

@@ -1,0 +1,369 @@
+//! Log-structured volumes, from `create` to `remove`, and what is done with bad input.
+
+use std::fs;
+
+use crate::world::{Failed, MIB, World, failed, texts, wait_until};
+
+/// Where the superblocks lie.
+const SUPERBLOCKS: [u64; 2] = [0, 512 << 10];
+
+fn create(world: &World, more: &[&str]) -> String {
+    let args = [
+        "create", "--volume", "vsl", "--name", "v", "--data", "data.img",
+    ];
+    world.ok(&[&args[..], more].concat())
+}
+
+/// One with the volume `v` on `data.img` of 64 MiB.
+fn world() -> World {
+    let world = World::new();
+    world.image("data.img", 64 * MIB);
+    create(&world, &["--placement", "lfs"]);
+    world
+}
+
+fn status(world: &World) -> serde_json::Value {
+    serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
+}
+
+/// Runs `check`; gives its exit code and what it printed.
+fn check(world: &World) -> (i32, String) {
+    let output = world.run(&["check", "--data", "data.img"]);
+    let (out, err) = texts(&output);
+    (output.status.code().unwrap_or(-1), out + &err)
+}
+
+/// What an attach is refused with, though that may change the device's superblocks.
+fn not_attached(world: &World) -> Failed {
+    let args = ["attach", "v", "--via", "none"];
+    failed(&args, &world.run(&args))
+}
+
+#[test]
+fn a_volume_is_made_and_keeps_what_is_written_through_detach_kill_and_remove() {
+    let world = World::new();
+    world.image("data.img", 64 * MIB);
+    let out = create(&world, &["--size", "1GiB"]);
+    for part in [
+        "created volume v",
+        "1GiB long",
+        "thin",
+        "placement",
+        "since",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(
+        fs::read_to_string(world.path("etc/v.toml"))
+            .unwrap()
+            .contains("kind = \"vsl\"")
+    );
+    assert_eq!(check(&world).0, 0);
+    world.attach();
+    {
+        let mut client = world.client();
+        assert_eq!(client.len(), 1024 * MIB);
+        client.write(700 * MIB, &[7; 4096]).unwrap();
+        client.flush().unwrap();
+        assert_eq!(client.read(700 * MIB, 8192).unwrap()[4095..4097], [7, 0]);
+    }
+    world.ok(&["drain", "v"]);
+    assert!(world.ok(&["list"]).contains("attached"));
+    let text = world.ok(&["status"]);
+    assert!(
+        text.contains("mapped") && text.contains("serving"),
+        "{text}"
+    );
+    assert_eq!(status(&world)["mapped_bytes"], 4096);
+    assert_eq!(check(&world).0, 3);
+    world.kill("v");
+    world.attach();
+    assert_eq!(world.client().read(700 * MIB, 4096).unwrap(), [7; 4096]);
+    let said = world.detach();
+    assert!(said.contains("v is detached"), "{said}");
+    let (code, said) = check(&world);
+    assert_eq!(code, 0, "{said}");
+    world
+        .refused(&["remove", "v"])
+        .with(4, &["LOSES all that is on", "data.img", "--force"]);
+    world.ok(&["remove", "v", "--force"]);
+    assert!(!world.path("etc/v.toml").exists());
+    assert_eq!(check(&world).0, 3);
+}
+
+#[test]
+fn what_was_flushed_before_a_kill_is_found_by_check_and_recovered() {
+    let world = world();
+    world.dirty(5 * MIB, 9, 1 << 20);
+    let (code, said) = check(&world);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("dirty") && said.contains("1MiB"), "{said}");
+    let before = world.content("data.img");
+    assert_eq!(check(&world).0, 1);
+    assert!(
+        world.content("data.img") == before,
+        "check changed the device"
+    );
+    world.attach();
+    assert_eq!(
+        world.client().read(5 * MIB, 1 << 20).unwrap(),
+        vec![9; 1 << 20]
+    );
+    world.detach();
+    assert_eq!(check(&world).0, 0);
+}
+
+#[test]
+fn a_full_volume_refuses_writes_and_goes_on_with_reads_and_trims() {
+    let world = World::new();
+    world.image("data.img", 40 * MIB);
+    create(
+        &world,
+        &[
+            "--size",
+            "1GiB",
+            "--placement",
+            "lfs",
+            "--segment",
+            "256KiB",
+        ],
+    );
+    world.attach();
+    let mut client = world.client();
+    let mappable = status(&world)["mappable_bytes"].as_u64().unwrap();
+    let mut at = 0;
+    while client.write(at, &vec![3; 1 << 20]).is_ok() {
+        at += MIB;
+        assert!(at < 40 * MIB, "it takes more than there is room for");
+    }
+    assert!(at > mappable / 2, "{at} of {mappable}");
+    let now = status(&world);
+    assert!(
+        ["nearly_full", "full"].contains(&now["mode"].as_str().unwrap()),
+        "{now}"
+    );
+    assert!(now["full_errors"].as_u64() > Some(0), "{now}");
+    let text = world.ok(&["status", "v"]);
+    assert!(text.contains("FULL") && text.contains("fstrim"), "{text}");
+    wait_until("the daemon says it is full", || {
+        fs::read_to_string(world.path("run/v.log")).is_ok_and(|log| log.contains("the volume is "))
+    });
+    assert_eq!(client.read(0, 4096).unwrap(), [3; 4096]);
+    client.trim(0, 8 << 20).unwrap();
+    client.flush().unwrap();
+    assert_eq!(client.read(0, 4096).unwrap(), [0; 4096]);
+    client.write(900 * MIB, &vec![4; 1 << 20]).unwrap();
+    drop(client);
+    world.detach();
+    assert_eq!(check(&world).0, 0);
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_before_anything_is_touched() {
+    let world = World::new();
+    world.image("data.img", 64 * MIB);
+    world.image("small.img", 20 * MIB);
+    let vsl = ["create", "--volume", "vsl", "--name", "v", "--data"];
+    for (more, code, parts) in [
+        (
+            &["small.img"][..],
+            2,
+            &["small.img", "32 segments of 1MiB"][..],
+        ),
+        (&["data.img", "--segment", "3MiB"], 2, &["power of two"]),
+        (
+            &["data.img", "--page", "5KiB"],
+            2,
+            &["--page", "4KiB to 64KiB"],
+        ),
+        (&["data.img", "--size", "4KiB"], 2, &["too small"]),
+        (&["data.img", "--placement", "best"], 2, &["hylog+sepbit"]),
+        (&["nowhere.img"], 3, &["nowhere.img"]),
+    ] {
+        world.refused(&[&vsl[..], more].concat()).with(code, parts);
+    }
+    world
+        .refused(&["create", "--name", "v", "--data", "data.img"])
+        .with(2, &["--log", "--volume vsl"]);
+    world.poke("data.img", 0x438, b"\x53\xef");
+    let args = [&vsl[..], &["data.img"]].concat();
+    world
+        .refused(&args)
+        .with(4, &["ext4", "another data device", "--force"]);
+    world.ok(&[&args[..], &["--force"]].concat());
+    world
+        .refused(&args)
+        .with(4, &["there is a volume v already"]);
+    let another = [
+        "create", "--volume", "vsl", "--name", "w", "--data", "data.img",
+    ];
+    world
+        .refused(&another)
+        .with(4, &["log-structured Forebay volume", "which would be lost"]);
+}
+
+#[test]
+fn one_superblock_is_enough_and_is_said_and_none_is_not() {
+    for at in SUPERBLOCKS {
+        let world = world();
+        world.dirty(MIB, 5, 4096);
+        world.poke("data.img", at, &[0xff; 4096]);
+        let (code, said) = check(&world);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("of the superblock is damaged"), "{said}");
+        world.attach();
+        assert_eq!(world.client().read(MIB, 4096).unwrap(), [5; 4096]);
+        world.detach();
+        let (code, said) = check(&world);
+        assert_eq!(code, 0, "{said}");
+        assert!(!said.contains("is damaged"), "{said}");
+    }
+    let world = world();
+    for at in SUPERBLOCKS {
+        world.poke("data.img", at, &[0xff; 4096]);
+    }
+    world
+        .refused(&["attach", "v", "--via", "none"])
+        .with(3, &["data.img", "no usable superblock", "right device"]);
+    assert_eq!(check(&world).0, 3);
+}
+
+#[test]
+fn a_device_that_was_cut_short_is_refused() {
+    let world = world();
+    let file = fs::File::options()
+        .write(true)
+        .open(world.path("data.img"))
+        .unwrap();
+    file.set_len(48 * MIB).unwrap();
+    world
+        .refused(&["attach", "v", "--via", "none"])
+        .with(4, &["data.img", "cut short", "length"]);
+    let (code, said) = check(&world);
+    assert_eq!(code, 3, "{said}");
+}
+
+#[test]
+fn another_volume_in_its_place_or_another_version_is_refused() {
+    let world = world();
+    fs::copy(world.path("data.img"), world.path("mine.img")).unwrap();
+    world.ok(&[
+        "create", "--volume", "vsl", "--name", "w", "--data", "data.img", "--force",
+    ]);
+    world.refused(&["attach", "v", "--via", "none"]).with(
+        4,
+        &["data.img", "belongs to volume", "described with volume"],
+    );
+    // A version to come, with a checksum that is right.
+    let mut block = world.peek("mine.img", 0, 4096);
+    let version = u32::from_le_bytes(block[8..12].try_into().unwrap());
+    block[8..12].copy_from_slice(&(version + 1).to_le_bytes());
+    for at in SUPERBLOCKS {
+        world.poke("mine.img", at, &block);
+    }
+    let refused = world.refused(&["attach", "--data", "mine.img", "--via", "none"]);
+    refused.with(3, &["mine.img", "superblock"]);
+}
+
+#[test]
+fn a_volume_in_use_is_refused_to_others() {
+    let world = world();
+    world.attach();
+    for args in [
+        &["remove", "--data", "data.img", "--force"][..],
+        &["attach", "--data", "data.img", "--via", "none"],
+        &[
+            "create", "--volume", "vsl", "--name", "w", "--data", "data.img", "--force",
+        ],
+    ] {
+        let failed = failed(args, &world.run(args));
+        assert_eq!(failed.code, 4, "{}", failed.said);
+    }
+    world.detach();
+}
+
+#[test]
+fn garbage_anywhere_gives_the_right_data_an_error_or_a_refusal() {
+    let whole = world();
+    let data: Vec<u8> = (0..8 * MIB).map(|n| (n / 4096 % 251) as u8 + 1).collect();
+    whole.attach();
+    {
+        let mut client = whole.client();
+        for (n, part) in data.chunks(1 << 20).enumerate() {
+            client.write(n as u64 * MIB, part).unwrap();
+        }
+        client.flush().unwrap();
+    }
+    whole.detach();
+    let (mut wrong, mut refused) = (0, 0);
+    for n in 0..16 {
+        let world = World::new();
+        fs::create_dir(world.path("etc")).unwrap();
+        for file in ["data.img", "etc/v.toml"] {
+            let text = fs::read(whole.path(file)).unwrap();
+            fs::write(world.path(file), text).unwrap();
+        }
+        let description = fs::read_to_string(world.path("etc/v.toml")).unwrap();
+        let (from, to) = (whole.dir(), world.dir());
+        let moved = description.replace(from.to_str().unwrap(), to.to_str().unwrap());
+        fs::write(world.path("etc/v.toml"), moved).unwrap();
+        world.poke("data.img", MIB + n * 700_000, &[0x5a; 5000]);
+        let (code, said) = check(&world);
+        assert!((0..=2).contains(&code), "{n}: {code} {said}");
+        let output = world.run(&["attach", "v", "--via", "none"]);
+        if !output.status.success() {
+            not_attached(&world);
+            assert_eq!(code, 2, "{n}: {said}");
+            refused += 1;
+            continue;
+        }
+        let mut client = world.client();
+        let mut bad = 0;
+        for (at, part) in (0..).step_by(4096).zip(data.chunks(4096)) {
+            match client.read(at, 4096) {
+                Ok(read) => assert_eq!(read, part, "{n}: at {at}"),
+                Err(_) => bad += 1,
+            }
+        }
+        assert_eq!(code == 2, bad > 0, "{n}: {bad} {said}");
+        wrong += bad;
+    }
+    assert!(wrong > 0, "nothing was hit: {wrong} {refused}");
+}
+
+#[test]
+fn dump_says_what_is_on_the_device() {
+    let world = world();
+    world.dirty(0, 1, 8192);
+    world.attach();
+    world.detach();
+    world.dirty(0, 2, 8192);
+    let text = world.ok(&["dump", "--data", "data.img", "--json"]);
+    let kinds: Vec<String> = text
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|item| item["kind"].as_str().unwrap().to_owned())
+        .collect();
+    for kind in ["superblock", "checkpoint", "segment", "record"] {
+        assert!(kinds.iter().any(|is| is == kind), "{kind}: {text}");
+    }
+    let text = world.ok(&["dump", "v"]);
+    assert!(text.contains("copy=A") && text.contains("Data"), "{text}");
+}
+
+#[test]
+fn options_of_a_cache_are_refused_and_those_of_a_volume_are_taken() {
+    let world = world();
+    world
+        .refused(&["attach", "v", "--via", "none", "--bypass", "64KiB"])
+        .with(2, &["no `bypass`"]);
+    world
+        .refused(&["check", "v", "--salvage"])
+        .with(3, &["no write cache"]);
+    world.ok(&["attach", "v", "--via", "none", "--durability", "handover"]);
+    world.client().write(MIB, &[6; 4096]).unwrap();
+    world.kill("v");
+    world.attach();
+    assert_eq!(world.client().read(MIB, 4096).unwrap(), [6; 4096]);
+    world.detach();
+}

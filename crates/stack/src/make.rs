@@ -1,0 +1,285 @@
+//! Making a volume of devices, whatever its layers.
+
+use std::rc::Rc;
+
+use forebay_os::{OpenOptions, Ring};
+use forebay_rt::Rt;
+use forebay_units::ByteLen;
+
+use crate::cache::{self, Held, New};
+use crate::content::{Content, probe};
+use crate::space::{self, NewSpace, Placing, layout_on};
+use crate::{Kind, Name, Pair, Part, Spec, StackError, Tree, open_one, open_pair};
+
+/// A segment of a cache's log where nothing is said.
+const LOG_SEGMENT: ByteLen = ByteLen::mib(1);
+
+/// A volume as it is to be made.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// What it does.
+    pub kind: Kind,
+    /// The data device.
+    pub data: Spec,
+    /// The log device of a cache.
+    pub log: Option<Spec>,
+    /// Bytes in a segment.
+    pub segment: Option<ByteLen>,
+    /// Of a log-structured volume: its length.
+    pub size: Option<ByteLen>,
+    /// Of a log-structured volume: how data is placed.
+    pub placement: Option<Placing>,
+    /// Of a log-structured volume: bytes of a page, for placements that go by pages.
+    pub page: Option<ByteLen>,
+}
+
+/// The devices for a volume to be made, opened; none of them is changed yet.
+pub struct Blank {
+    wanted: Wanted,
+    devices: Devices,
+}
+
+enum Devices {
+    Cache(Box<Pair>),
+    Space(Box<Part>),
+}
+
+/// A volume that was made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Its id.
+    pub volume: String,
+    /// What it is made of.
+    pub tree: Tree,
+    /// The same for people.
+    pub said: String,
+}
+
+impl Wanted {
+    /// The device that is formatted.
+    ///
+    /// # Errors
+    /// If none is named, or something is said that does not go with the kind.
+    pub fn own(&self) -> Result<&Spec, StackError> {
+        let refuse = |text: &str| Err(StackError::Wanted(text.into()));
+        match (self.kind, &self.log) {
+            (Kind::Cache, None) => refuse(
+                "a write cache needs a log device: name it with --log PATH (or make a log-structured \
+                 volume, which needs none, with --volume vsl)",
+            ),
+            (Kind::Cache, Some(_))
+                if self.size.is_some() || self.placement.is_some() || self.page.is_some() =>
+            {
+                refuse(
+                    "--size, --placement and --page are of log-structured volumes: add --volume vsl",
+                )
+            }
+            (Kind::Cache, Some(log)) => Ok(log),
+            (Kind::Space, Some(_)) => {
+                refuse("a log-structured volume has no log beside its data device: leave out --log")
+            }
+            (Kind::Space, None) => self.sizes().map(|()| &self.data),
+        }
+    }
+
+    /// Whether a log-structured volume can have these sizes.
+    fn sizes(&self) -> Result<(), StackError> {
+        let refuse = |text: String| Err(StackError::Wanted(text));
+        let pages = ByteLen::kib(4)..=ByteLen::kib(64);
+        match (self.size, self.page) {
+            (Some(size), _) if size < ByteLen::mib(1) => refuse(format!(
+                "a volume of --size {size} is too small: give 1MiB or more"
+            )),
+            (Some(size), _) if size.0 > i64::MAX as u64 => refuse(format!(
+                "a volume of --size {size} is too large: give less than 8EiB"
+            )),
+            (_, Some(page)) if !(pages.contains(&page) && page.0.is_power_of_two()) => refuse(
+                format!("a --page of {page} cannot be: give a power of two from 4KiB to 64KiB"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the devices.
+    ///
+    /// # Errors
+    /// If one cannot be opened, two do not go together, or the one that is to be formatted does not do.
+    pub fn open(self, rt: &Rt, ring: &Rc<Ring>) -> Result<Blank, StackError> {
+        let own = self.own()?.clone();
+        let devices = match self.kind {
+            Kind::Cache => {
+                let pair = open_pair(rt, ring, &own, &self.data, OpenOptions::default())?;
+                let room = cache::room_for_log(&pair.log.device.geometry(), self.log_segment());
+                room.map_err(|error| unfit(&own, "a log", &error))?;
+                Devices::Cache(Box::new(pair))
+            }
+            Kind::Space => {
+                let data = open_one(rt, ring, &own, OpenOptions::default())?;
+                let layout = layout_on(&data.device.geometry(), &self.space());
+                layout.map_err(|error| unfit(&own, "a log-structured volume", &error))?;
+                Devices::Space(Box::new(data))
+            }
+        };
+        let wanted = self;
+        Ok(Blank { wanted, devices })
+    }
+
+    fn log_segment(&self) -> ByteLen {
+        self.segment.unwrap_or(LOG_SEGMENT)
+    }
+
+    fn space(&self) -> NewSpace {
+        NewSpace {
+            size: self.size,
+            segment: self.segment,
+            placement: self.placement.unwrap_or_default(),
+            page: self.page,
+        }
+    }
+}
+
+fn unfit(spec: &Spec, what: &'static str, why: &dyn std::fmt::Display) -> StackError {
+    StackError::Unfit {
+        path: spec.to_string(),
+        what,
+        why: why.to_string(),
+    }
+}
+
+impl Blank {
+    /// The device that is to be formatted.
+    pub fn own(&self) -> &Part {
+        match &self.devices {
+            Devices::Cache(pair) => &pair.log,
+            Devices::Space(data) => data,
+        }
+    }
+
+    /// The device that should have no holes, if it is a file: what is written to a log is acknowledged when it is
+    /// durable, which takes longer where room must be found first.
+    pub fn to_fill(&self) -> Option<&Part> {
+        match &self.devices {
+            Devices::Cache(pair) => Some(&pair.log),
+            Devices::Space(_) => None,
+        }
+    }
+
+    /// What the device that is to be formatted holds, and why it should not be overwritten.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn holds(&self) -> Result<Option<(Content, String)>, StackError> {
+        let own = self.own();
+        let probed = probe(&own.device).await;
+        let content = probed.map_err(|error| StackError::Read {
+            path: own.spec.to_string(),
+            error,
+        })?;
+        let Some(content) = content else {
+            return Ok(None);
+        };
+        let why = match &content {
+            Content::Log(Held::DirtyLog { volume }) => format!(
+                "{} HOLDS UNSAVED DATA of the Forebay volume {volume} ({}): making a new log of it loses \
+                 that data for ever; attach and drain that volume first, or give it up with --force",
+                own.spec,
+                described(own).await
+            ),
+            content => format!(
+                "{} holds {content}, which would be lost; give another {} device, or overwrite it with \
+                 --force",
+                own.spec,
+                match self.devices {
+                    Devices::Cache(_) => "log",
+                    Devices::Space(_) => "data",
+                }
+            ),
+        };
+        Ok(Some((content, why)))
+    }
+
+    /// The id of the volume that is on the device that is to be formatted, if there is one.
+    pub async fn replaces(&self) -> Option<String> {
+        let log = cache::inspect(self.own()).await.ok();
+        log.map(|info| info.volume)
+    }
+
+    /// Makes the volume.
+    ///
+    /// # Errors
+    /// If a device fails.
+    pub async fn make(&self, rt: &Rt, name: &Name, id: [u8; 16]) -> Result<Made, StackError> {
+        let wanted = &self.wanted;
+        match &self.devices {
+            Devices::Cache(pair) => {
+                let new = New {
+                    name: name.to_string(),
+                    volume: id,
+                    segment: wanted.log_segment(),
+                };
+                let (log, data) = (pair.log.spec.clone(), pair.data.spec.clone());
+                let created = cache::create(pair, new).await;
+                let info = created.map_err(|error| cannot_make(&log, "a log", &error))?;
+                let segment = ByteLen(info.segment_bytes.into());
+                Ok(Made {
+                    said: format!(
+                        "{log} in front of {data}, {} segments of {segment}",
+                        info.segment_count
+                    ),
+                    volume: info.volume,
+                    tree: Tree::cache(log, data),
+                })
+            }
+            Devices::Space(data) => make_space(rt, data, &wanted.space(), id).await,
+        }
+    }
+}
+
+async fn make_space(
+    rt: &Rt,
+    data: &Part,
+    new: &NewSpace,
+    id: [u8; 16],
+) -> Result<Made, StackError> {
+    let what = "a log-structured volume";
+    let layout = layout_on(&data.device.geometry(), new);
+    let layout = layout.map_err(|error| unfit(&data.spec, what, &error))?;
+    let made = space::make(rt, &data.device, layout, id, new).await;
+    let made = made.map_err(|error| cannot_make(&data.spec, what, &error))?;
+    let thin = match made.len > made.mappable {
+        true => format!(
+            " (thin: {} of it can hold data at a time)",
+            ByteLen(made.mappable)
+        ),
+        false => String::new(),
+    };
+    Ok(Made {
+        volume: forebay_vsl::VolumeId(id).to_string(),
+        tree: Tree::space(data.spec.clone()),
+        said: format!(
+            "{} long{thin}, log-structured on {}, {} segments of {}; placement: {}",
+            ByteLen(made.len),
+            data.spec,
+            made.layout.segment_count,
+            ByteLen(made.layout.segment_bytes.into()),
+            made.placement.trim_end_matches('.')
+        ),
+    })
+}
+
+fn cannot_make(spec: &Spec, what: &'static str, why: &dyn std::fmt::Display) -> StackError {
+    StackError::Make {
+        path: spec.to_string(),
+        what,
+        why: why.to_string(),
+    }
+}
+
+/// Which volume a log is of, in words.
+async fn described(log: &Part) -> String {
+    match cache::inspect(log).await {
+        Ok(info) => format!("named {}, data device {}", info.name, info.data.path),
+        Err(StackError::NotALog { error, .. }) => error.to_string(),
+        Err(error) => error.to_string(),
+    }
+}

@@ -1,0 +1,58 @@
+//! Taking a log-structured volume into use.
+
+use std::rc::Rc;
+
+use forebay_rt::Rt;
+use forebay_segments::read_copies;
+use forebay_vsl::{Options, Recovery, Superblock, open};
+
+use super::SpaceOptions;
+use super::hint::damaged_copy;
+use super::in_use::InUse;
+use crate::cache::Attached;
+use crate::{Part, StackError};
+
+/// Recovers the volume on `data`, and takes it into use.
+///
+/// # Errors
+/// If it cannot be taken up, or something that was durable is missing and that is not accepted.
+pub(crate) async fn attach(
+    rt: Rt,
+    data: Part,
+    options: &SpaceOptions,
+    name: &str,
+    accept_loss: bool,
+) -> Result<Attached, StackError> {
+    let failed = |error| StackError::AttachSpace {
+        data: data.spec.to_string(),
+        error,
+    };
+    let defaults = Options::default();
+    let settings = Options {
+        max_delay: options.max_delay.map_or(defaults.max_delay, |span| span.0),
+        map_bytes: options.map_memory.map_or(defaults.map_bytes, |size| size.0),
+        ..defaults
+    };
+    let copies = read_copies::<Superblock>(&*data.device).await;
+    let device = Rc::clone(&data.device);
+    let opened = open(rt.clone(), device, settings, accept_loss).await;
+    let (space, workers, recovery) = opened.map_err(failed)?;
+    let mut notes = found(recovery);
+    notes.extend(copies.ok().and_then(|copies| damaged_copy(&copies)));
+    let acknowledge = options.durability.unwrap_or_default();
+    Ok(Attached {
+        layer: Rc::new(InUse::new(&rt, name, (space, workers), acknowledge)),
+        notes,
+    })
+}
+
+/// What an administrator should know of how the volume was found.
+fn found(recovery: Recovery) -> Vec<String> {
+    // What the last checkpoint wrote is behind its own cut.
+    match recovery.records {
+        0 | 1 => Vec::new(),
+        records => vec![format!(
+            "recovered the volume from its newest checkpoint and {records} records behind it"
+        )],
+    }
+}

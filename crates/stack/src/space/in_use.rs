@@ -1,0 +1,167 @@
+//! A log-structured volume in use, as a layer.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_dcd::Acknowledge;
+use forebay_device::{Checked, Device, DeviceError, Op};
+use forebay_rt::{Rt, Task};
+use forebay_vsl::{Space, SpaceError, Workers};
+
+use super::served::Served;
+use super::status::{self, SpaceMode};
+use super::words;
+use crate::Status;
+use crate::layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent};
+
+/// How often it is looked how full the volume is.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How long requests that are under way may take to end when the volume is closed, and then what they wrote to
+/// become durable.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A log-structured volume in use.
+pub(super) struct InUse {
+    rt: Rt,
+    name: String,
+    id: String,
+    served: Rc<Served>,
+    device: Rc<Checked<Rc<Served>>>,
+    survives_kill: bool,
+    work: RefCell<Option<(Workers, Task<()>)>>,
+}
+
+impl InUse {
+    pub(super) fn new(
+        rt: &Rt,
+        name: &str,
+        (space, workers): (Space, Workers),
+        acknowledge: Acknowledge,
+    ) -> InUse {
+        let id = space.superblock().volume.to_string();
+        let linear = forebay_vsl::Linear::new(space);
+        let served = Rc::new(Served::new(rt.clone(), linear, acknowledge));
+        let watching = rt.spawn(watch(rt.clone(), Rc::clone(&served)));
+        InUse {
+            rt: rt.clone(),
+            name: name.into(),
+            id,
+            device: Rc::new(Checked::new(Rc::clone(&served), "volume")),
+            served,
+            survives_kill: acknowledge != Acknowledge::Flush,
+            work: RefCell::new(Some((workers, watching))),
+        }
+    }
+
+    fn space(&self) -> &Space {
+        self.served.linear().space()
+    }
+
+    async fn end(&self) -> Result<(), DeviceError> {
+        let ended = self.rt.timeout(PATIENCE, self.served.close()).await;
+        if ended.is_err() {
+            tracing::warn!("requests do not end; closing the volume without them");
+        }
+        let kept = self.rt.timeout(PATIENCE, self.space().checkpoint()).await;
+        self.work.take();
+        let op = Op::Flush;
+        match kept {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(DeviceError::Failed {
+                op,
+                cause: error.to_string().into(),
+            }),
+            Err(_) => Err(DeviceError::Failed {
+                op,
+                cause: "the device takes too long".into(),
+            }),
+        }
+    }
+}
+
+/// Says when the volume comes to be nearly full, and full, and when it no longer is.
+async fn watch(rt: Rt, served: Rc<Served>) {
+    let mut before = SpaceMode::Serving;
+    loop {
+        let capacity = served.linear().space().capacity();
+        let now = SpaceMode::at(status::share(&capacity));
+        if now != before {
+            let filled = words::filled(&status::of(&served));
+            match now {
+                SpaceMode::NearlyFull => tracing::warn!("the volume is nearly full: {filled}"),
+                SpaceMode::Full => {
+                    tracing::error!(
+                        "the volume is full, and refuses writes to new places: {filled}"
+                    );
+                }
+                SpaceMode::Serving | SpaceMode::Failed => {
+                    tracing::info!("the volume has room again: {filled}");
+                }
+            }
+            before = now;
+        }
+        rt.sleep(LOOK_EVERY).await;
+    }
+}
+
+fn not_drained(error: &SpaceError) -> NotDrained {
+    NotDrained(error.to_string())
+}
+
+impl Layer for InUse {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn id(&self) -> String {
+        self.id.clone()
+    }
+
+    fn device(&self) -> Rc<dyn Device> {
+        Rc::clone(&self.device) as Rc<dyn Device>
+    }
+
+    /// They are an entry in a record.
+    fn fast_zeroes(&self) -> bool {
+        true
+    }
+
+    fn survives_kill(&self) -> bool {
+        self.survives_kill
+    }
+
+    fn status(&self) -> Status {
+        Status::Space(status::of(&self.served))
+    }
+
+    /// All of it is on the one device there is.
+    fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
+        vec![PlaceExtent {
+            range,
+            place: Place::Home,
+        }]
+    }
+
+    /// A checkpoint: all is durable, and there is nothing to recover.
+    fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
+        Box::pin(async {
+            let kept = self.space().checkpoint().await;
+            kept.map_err(|error| not_drained(&error))
+        })
+    }
+
+    fn what_is_left(&self) -> Option<NotDrained> {
+        let failure = self.space().failure()?;
+        Some(NotDrained(failure.to_string()))
+    }
+
+    fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
+        Box::pin(self.end())
+    }
+
+    fn what_holds_up(&self) -> String {
+        words::what_holds_up(&status::of(&self.served))
+    }
+}

@@ -1,0 +1,121 @@
+//! Making a log-structured volume.
+
+use std::rc::Rc;
+
+use forebay_device::{Device, Geometry};
+use forebay_placement::cost::{Access, Disk};
+use forebay_placement::placement::{Kind, Medium, choose};
+use forebay_rt::Rt;
+use forebay_units::{ByteLen, SECTOR_BYTES, round_down};
+use forebay_vsl::{
+    Capacity, GeometryError, Layout, Making, OpenError, Options, VolumeId, create, open,
+};
+
+use super::Placing;
+use super::measure::measure;
+use super::overlay::Overlay;
+
+/// A volume without a length of its own has this share of what can be mapped, in sixteenths: the rest is for a map
+/// that grows as data is scattered.
+const MAPPABLE_SIXTEENTHS: u64 = 15;
+/// How full a volume is taken to become, when a placement is chosen.
+const EXPECTED_FILL: f64 = 0.8;
+/// The page where none is asked for.
+const PAGE: ByteLen = ByteLen::kib(8);
+
+/// A log-structured volume to be made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NewSpace {
+    /// Its length as users see it; all that can be mapped, if none.
+    pub(crate) size: Option<ByteLen>,
+    /// Bytes in a segment.
+    pub(crate) segment: Option<ByteLen>,
+    /// How data is placed.
+    pub(crate) placement: Placing,
+    /// Bytes of a page, for placements that go by pages.
+    pub(crate) page: Option<ByteLen>,
+}
+
+/// What was made.
+#[derive(Clone, Debug)]
+pub(crate) struct MadeSpace {
+    /// Its length, in bytes.
+    pub(crate) len: u64,
+    /// What may be mapped of it, in bytes, while nothing is.
+    pub(crate) mappable: u64,
+    /// Its segments.
+    pub(crate) layout: Layout,
+    /// How data is placed, and why.
+    pub(crate) placement: String,
+}
+
+/// The segments of a volume on a device.
+///
+/// # Errors
+/// If there can be none.
+pub(crate) fn layout_on(device: &Geometry, new: &NewSpace) -> Result<Layout, GeometryError> {
+    Layout::for_device(device, new.segment)
+}
+
+/// Makes an empty volume.
+///
+/// # Errors
+/// If the device fails, or is too small.
+pub(crate) async fn make(
+    rt: &Rt,
+    device: &Rc<dyn Device>,
+    layout: Layout,
+    id: [u8; 16],
+    new: &NewSpace,
+) -> Result<MadeSpace, OpenError> {
+    let disk = measure(rt, &**device).await?;
+    let page = new.page.unwrap_or(PAGE);
+    let (kind, why) = placement(new.placement, disk, page, &layout);
+    let mut making = Making {
+        volume: VolumeId(id),
+        layout,
+        space_sectors: layout.len / SECTOR_BYTES,
+        placement: kind,
+        page_sectors: (page.0 / SECTOR_BYTES) as u32,
+        disk: Some(disk),
+    };
+    let mappable = capacity(rt, device, &making).await?.mappable;
+    let usual = mappable / 16 * MAPPABLE_SIXTEENTHS;
+    let len = round_down(new.size.map_or(usual, |size| size.0), 1 << 20);
+    making.space_sectors = len / SECTOR_BYTES;
+    create(rt.clone(), Rc::clone(device), &making).await?;
+    Ok(MadeSpace {
+        len,
+        mappable,
+        layout,
+        placement: why,
+    })
+}
+
+fn placement(asked: Placing, disk: Disk, page: ByteLen, layout: &Layout) -> (Kind, String) {
+    match asked {
+        Placing::As(kind) => (kind, format!("{kind}, as asked for")),
+        Placing::Auto => {
+            let medium = Medium {
+                disk,
+                in_place: true,
+                page_bytes: page.0,
+                segment_bytes: layout.segment_bytes.into(),
+            };
+            let chosen = choose(&medium, EXPECTED_FILL, &Access::skewed(0.8, 0.2));
+            (chosen.kind, chosen.why)
+        }
+    }
+}
+
+/// How much there would be room for on a volume that is made like this. The device is not changed.
+async fn capacity(
+    rt: &Rt,
+    device: &Rc<dyn Device>,
+    making: &Making,
+) -> Result<Capacity, OpenError> {
+    let trial: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(device)));
+    create(rt.clone(), Rc::clone(&trial), making).await?;
+    let (space, _workers, _) = open(rt.clone(), trial, Options::default(), false).await?;
+    Ok(space.capacity())
+}

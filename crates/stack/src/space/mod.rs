@@ -1,0 +1,28 @@
+//! The log-structured volume as a layer. Who is above knows no more of it than its variant in `tree.rs`, `status.rs`
+//! and `error.rs`.
+//!
+//! `make.rs` makes one (`measure.rs` tells how fast a device is), `attach.rs` takes it into use: `in_use.rs`, over
+//! `served.rs`, which counts requests; `offline.rs` looks at one that is not in use, through `overlay.rs`, which
+//! keeps what recovery writes in memory. `hint.rs` says what to do about one that is refused. `status.rs` is what it says of itself, `words.rs` for people.
+
+mod attach;
+mod hint;
+mod in_use;
+mod make;
+mod measure;
+mod offline;
+mod options;
+mod overlay;
+mod served;
+mod status;
+pub(crate) mod words;
+
+pub(crate) use attach::attach;
+pub(crate) use forebay_vsl::{DumpItem as SpaceItem, dump};
+pub(crate) use hint::hint;
+pub(crate) use make::{NewSpace, layout_on, make};
+pub use offline::{SpaceCheck, SpaceVerdict};
+pub(crate) use offline::{check, erase, inspect, superblocks};
+pub(crate) use options::NOT_OF_A_SPACE;
+pub use options::{NoSuchOption, Placing, SpaceOptions};
+pub use status::{SpaceMode, SpaceStatus};

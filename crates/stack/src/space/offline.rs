@@ -1,0 +1,232 @@
+//! A log-structured volume that is not in use: what it says of itself, and a check of all of it.
+//!
+//! The check is a recovery on a device whose changes stay in memory, and then everything is read. So what it
+//! finds is what an attach would find.
+
+use std::rc::Rc;
+
+use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_rt::Rt;
+use forebay_segments::{Copies, PLACES, PairError, read_copies};
+use forebay_units::{SECTOR_BYTES, Sector};
+use forebay_vsl::{OpenError, Options, Space, SpaceError, Superblock, fits_device, open, pending};
+use serde::Serialize;
+
+use super::hint::damaged_copy;
+use super::overlay::Overlay;
+
+/// Bytes read at a time.
+const READ_BYTES: u64 = 1 << 20;
+/// Ranges that are listed at most.
+const RANGES_MAX: usize = 64;
+/// Bytes wiped at each superblock.
+const SUPERBLOCK_BYTES: usize = 4096;
+
+/// What a check came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpaceVerdict {
+    /// There is nothing to recover.
+    Clean,
+    /// Attaching recovers something.
+    Dirty,
+    /// Something is missing or damaged.
+    Damaged,
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SpaceCheck {
+    /// In a word.
+    pub verdict: SpaceVerdict,
+    /// The volume's id.
+    pub volume: String,
+    /// How data is placed.
+    pub placement: String,
+    /// The volume's length, in bytes.
+    pub len: u64,
+    /// Bytes in a segment.
+    pub segment_bytes: u64,
+    /// Segments on the device.
+    pub segment_count: u64,
+    /// How often it has been taken up.
+    pub epoch: u64,
+    /// Records behind the newest checkpoint that recovery would take up.
+    pub records: u64,
+    /// What they change, in bytes.
+    pub dirty_bytes: u64,
+    /// What holds data, in bytes.
+    pub mapped_bytes: u64,
+    /// What may, in bytes.
+    pub mappable_bytes: u64,
+    /// Bytes read and compared with their checksums.
+    pub bytes_checked: u64,
+    /// The first ranges that cannot be read: first byte and length.
+    pub damaged_ranges: Vec<(u64, u64)>,
+    /// What is wrong, in words.
+    pub problems: Vec<String>,
+}
+
+/// Both superblocks, as found.
+///
+/// # Errors
+/// If the device is too short for them.
+pub(crate) async fn superblocks(device: &dyn Device) -> Result<Copies<Superblock>, PairError> {
+    read_copies(device).await
+}
+
+/// The superblock that counts.
+///
+/// # Errors
+/// If there is none, or the device cannot hold its volume.
+pub(crate) async fn inspect(device: &dyn Device) -> Result<Superblock, OpenError> {
+    let copies = superblocks(device).await?;
+    let superblock = copies.newest_readable()?.clone();
+    Ok(superblock)
+}
+
+/// Checks a volume: superblocks, checkpoint, records, map and data. Changes nothing. `progress` is told bytes done
+/// and bytes in all.
+///
+/// # Errors
+/// If it is no volume, or the device fails.
+pub(crate) async fn check(
+    rt: &Rt,
+    device: &Rc<dyn Device>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<SpaceCheck, OpenError> {
+    let copies = superblocks(&**device).await?;
+    let superblock = copies.newest_readable()?.clone();
+    let mut report = blank(&superblock);
+    report.problems.extend(damaged_copy(&copies));
+    fits_device(&superblock, &**device)?;
+    let overlay: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(device)));
+    let looked = async {
+        let pending = pending(&*overlay, &superblock).await?;
+        report.records = pending.records;
+        report.dirty_bytes = pending.bytes;
+        if pending.entries > 0 {
+            report.verdict = SpaceVerdict::Dirty;
+        }
+        // Without what works in the background: nothing is cleaned here.
+        let (space, _, _) =
+            open(rt.clone(), Rc::clone(&overlay), Options::default(), false).await?;
+        read_all(&space, &mut report, progress).await
+    };
+    match looked.await {
+        Ok(()) => {}
+        Err(OpenError::Device(error)) => return Err(OpenError::Device(error)),
+        Err(error) => {
+            report.verdict = SpaceVerdict::Damaged;
+            report.problems.push(error.to_string());
+        }
+    }
+    if !report.damaged_ranges.is_empty() {
+        report.verdict = SpaceVerdict::Damaged;
+    }
+    Ok(report)
+}
+
+fn blank(superblock: &Superblock) -> SpaceCheck {
+    SpaceCheck {
+        verdict: SpaceVerdict::Clean,
+        volume: superblock.volume.to_string(),
+        placement: superblock.placement.to_string(),
+        len: superblock.space_sectors * SECTOR_BYTES,
+        segment_bytes: superblock.segment_bytes.into(),
+        segment_count: superblock.segment_count.into(),
+        epoch: superblock.epoch.0,
+        records: 0,
+        dirty_bytes: 0,
+        mapped_bytes: 0,
+        mappable_bytes: 0,
+        bytes_checked: 0,
+        damaged_ranges: Vec::new(),
+        problems: Vec::new(),
+    }
+}
+
+/// Reads everything that is mapped.
+async fn read_all(
+    space: &Space,
+    report: &mut SpaceCheck,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), OpenError> {
+    let capacity = space.capacity();
+    report.mapped_bytes = capacity.mapped;
+    report.mappable_bytes = capacity.mappable;
+    let (mut at, end) = (0, space.sectors());
+    while at < end {
+        let next = space.next_mapped(at..end).await;
+        let run = match next {
+            Ok(Some(run)) => run,
+            Ok(None) => break,
+            Err(SpaceError::Node(place, error)) => return Err(OpenError::Node(place, error)),
+            Err(SpaceError::Device(error)) => return Err(OpenError::Device(error)),
+            Err(error) => {
+                report.problems.push(error.to_string());
+                report.verdict = SpaceVerdict::Damaged;
+                break;
+            }
+        };
+        at = run.start;
+        while at < run.end {
+            let sectors = (run.end - at).min(READ_BYTES / SECTOR_BYTES);
+            read_run(space, at, sectors, report).await?;
+            at += sectors;
+            progress(report.bytes_checked, capacity.mapped);
+        }
+    }
+    Ok(())
+}
+
+/// Reads a run; of one that is damaged somewhere, line by line.
+async fn read_run(
+    space: &Space,
+    at: u64,
+    sectors: u64,
+    report: &mut SpaceCheck,
+) -> Result<(), OpenError> {
+    let read = async |at: u64, sectors: u64| {
+        let buf = BufMut::zeroed((sectors * SECTOR_BYTES) as usize);
+        space.read(Sector(at), buf).await.map(|_| ())
+    };
+    report.bytes_checked += sectors * SECTOR_BYTES;
+    match read(at, sectors).await {
+        Ok(()) => return Ok(()),
+        Err(SpaceError::Node(place, error)) => return Err(OpenError::Node(place, error)),
+        Err(_) => {}
+    }
+    let mut one = at;
+    while one < at + sectors {
+        let line = (8 - one % 8).min(at + sectors - one);
+        if read(one, line).await.is_err() {
+            damaged(report, one * SECTOR_BYTES, line * SECTOR_BYTES);
+        }
+        one += line;
+    }
+    Ok(())
+}
+
+/// Notes a range that cannot be read, together with the one before if they touch.
+fn damaged(report: &mut SpaceCheck, at: u64, len: u64) {
+    let ranges = &mut report.damaged_ranges;
+    let listed = ranges.len();
+    match ranges.last_mut() {
+        Some((before, so_far)) if *before + *so_far == at => *so_far += len,
+        _ if listed < RANGES_MAX => ranges.push((at, len)),
+        _ => {}
+    }
+}
+
+/// Makes a volume unrecognisable as one.
+///
+/// # Errors
+/// The device's.
+pub(crate) async fn erase(device: &dyn Device) -> Result<(), DeviceError> {
+    for at in PLACES {
+        let zeroes = BufMut::zeroed(SUPERBLOCK_BYTES).freeze();
+        device.write(at, zeroes, Durability::Fua).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! How a log-structured volume is set.
+
+use std::fmt;
+use std::str::FromStr;
+
+use forebay_dcd::Acknowledge;
+use forebay_placement::placement::{Kind, UnknownKind};
+use forebay_units::{ByteLen, TimeSpan};
+
+use crate::CacheOptions;
+
+/// Options of a cache that a log-structured volume has not.
+pub(crate) const NOT_OF_A_SPACE: [&str; 2] = ["patience", "bypass"];
+
+/// An option was given to a layer that has none of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a log-structured volume has no `{0}`: leave it out")]
+pub struct NoSuchOption(pub &'static str);
+
+/// How a log-structured volume is set. What is not said is left to it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SpaceOptions {
+    /// When writes are acknowledged.
+    pub durability: Option<Acknowledge>,
+    /// How long data that nobody flushed may wait before it is written.
+    pub max_delay: Option<TimeSpan>,
+    /// How much memory the map may take.
+    pub map_memory: Option<ByteLen>,
+}
+
+impl SpaceOptions {
+    /// Those among a cache's that a log-structured volume has, too.
+    ///
+    /// # Errors
+    /// If others are said.
+    pub fn of(options: CacheOptions) -> Result<SpaceOptions, NoSuchOption> {
+        let [patience, bypass] = NOT_OF_A_SPACE;
+        let others = [
+            (patience, options.patience.is_some()),
+            (bypass, options.bypass.is_some()),
+        ];
+        if let Some((key, _)) = others.iter().find(|(_, said)| *said) {
+            return Err(NoSuchOption(key));
+        }
+        Ok(SpaceOptions {
+            durability: options.durability,
+            max_delay: options.max_delay,
+            map_memory: options.map_memory,
+        })
+    }
+
+    /// These options, with what they leave open taken from `others`.
+    #[must_use]
+    pub fn or(self, others: SpaceOptions) -> SpaceOptions {
+        SpaceOptions {
+            durability: self.durability.or(others.durability),
+            max_delay: self.max_delay.or(others.max_delay),
+            map_memory: self.map_memory.or(others.map_memory),
+        }
+    }
+}
+
+impl From<SpaceOptions> for CacheOptions {
+    fn from(options: SpaceOptions) -> CacheOptions {
+        CacheOptions {
+            durability: options.durability,
+            max_delay: options.max_delay,
+            map_memory: options.map_memory,
+            ..CacheOptions::default()
+        }
+    }
+}
+
+/// How a new volume is to place data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Placing {
+    /// As is expected to cost least on the device.
+    #[default]
+    Auto,
+    /// Like this.
+    As(Kind),
+}
+
+impl FromStr for Placing {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Placing, UnknownKind> {
+        match text {
+            "auto" => Ok(Placing::Auto),
+            kind => kind.parse().map(Placing::As),
+        }
+    }
+}
+
+impl fmt::Display for Placing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Placing::Auto => f.write_str("auto"),
+            Placing::As(kind) => kind.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A device that is not changed: what is written stays in memory, in front of what is read.
+//!
+//! So recovery can be tried on a device without a trace.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
+
+/// Bytes of a piece of memory.
+const PIECE: u64 = 4096;
+
+/// A device with what was written to it in memory.
+pub(super) struct Overlay {
+    below: Rc<dyn Device>,
+    /// What was written, by the number of its piece.
+    pieces: RefCell<BTreeMap<u64, Vec<u8>>>,
+}
+
+impl Overlay {
+    pub(super) fn new(below: Rc<dyn Device>) -> Overlay {
+        Overlay {
+            below,
+            pieces: RefCell::default(),
+        }
+    }
+
+    /// Reads a range of `below`, whatever is in memory.
+    async fn original(&self, range: Range<u64>) -> Result<BufMut, forebay_device::DeviceError> {
+        let len = (range.end - range.start) as usize;
+        self.below.read(range.start, BufMut::zeroed(len)).await
+    }
+
+    /// Notes what is written; of pieces that are written in part, the rest is read first.
+    async fn put(&self, at: u64, bytes: &[u8]) -> Result<(), forebay_device::DeviceError> {
+        let end = at + bytes.len() as u64;
+        let (first, last) = (at / PIECE, end.div_ceil(PIECE));
+        for piece in first..last {
+            let start = piece * PIECE;
+            let stop = (start + PIECE).min(self.below.geometry().len);
+            let whole = at <= start && stop <= end;
+            if !whole && !self.pieces.borrow().contains_key(&piece) {
+                let read = self.original(start..stop).await?;
+                let mut pieces = self.pieces.borrow_mut();
+                pieces.entry(piece).or_insert_with(|| read.to_vec());
+            }
+            let mut pieces = self.pieces.borrow_mut();
+            let kept = pieces.entry(piece);
+            let kept = kept.or_insert_with(|| vec![0; (stop - start) as usize]);
+            let (from, to) = (at.max(start), end.min(stop));
+            let new = &bytes[(from - at) as usize..(to - at) as usize];
+            kept[(from - start) as usize..(to - start) as usize].copy_from_slice(new);
+        }
+        Ok(())
+    }
+
+    /// Puts what is in memory over what was read at `at`.
+    fn cover(&self, at: u64, buf: &mut [u8]) {
+        let end = at + buf.len() as u64;
+        let pieces = self.pieces.borrow();
+        for (piece, kept) in pieces.range(at / PIECE..end.div_ceil(PIECE)) {
+            let start = piece * PIECE;
+            let (from, to) = (at.max(start), end.min(start + kept.len() as u64));
+            let kept = &kept[(from - start) as usize..(to - start) as usize];
+            buf[(from - at) as usize..(to - at) as usize].copy_from_slice(kept);
+        }
+    }
+}
+
+impl Device for Overlay {
+    fn geometry(&self) -> Geometry {
+        self.below.geometry()
+    }
+
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        Box::pin(async move {
+            let mut read = self.below.read(at, buf).await?;
+            self.cover(at, &mut read);
+            Ok(read)
+        })
+    }
+
+    fn write(&self, at: u64, buf: Buf, _durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(async move { self.put(at, &buf).await })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn discard(&self, _range: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let zeroes = vec![0; (range.end - range.start) as usize];
+            self.put(range.start, &zeroes).await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_device::RamDevice;
+    use forebay_rt::{Executor, VirtualTime};
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_the_device_stays_as_it_is() {
+        let below = Rc::new(RamDevice::new(3 * PIECE + 512, 512));
+        let old: Vec<u8> = (0..3 * PIECE + 512).map(|n| (n / 512) as u8 + 1).collect();
+        below.poke(0, &old);
+        let overlay = Overlay::new(Rc::clone(&below) as Rc<dyn Device>);
+        let (len, mut new) = (old.len(), old.clone());
+        new[3584..8704].fill(0xee);
+        new[11776..12800].fill(0);
+        let read = Executor::new(Rc::new(VirtualTime::new())).block_on(async move {
+            let written = BufMut::copy_of(&[0xee; 5120]).freeze();
+            let flush = Durability::Flush;
+            overlay.write(3584, written, flush).await.unwrap();
+            overlay
+                .write_zeroes(11776..12800, Room::Keep)
+                .await
+                .unwrap();
+            overlay.read(0, BufMut::zeroed(len)).await.unwrap()
+        });
+        assert!(read[..] == new[..]);
+        let mut kept = vec![0; old.len()];
+        below.peek(0, &mut kept);
+        assert!(kept == old);
+    }
+}

@@ -1,0 +1,169 @@
+//! What a user can see of a log-structured volume. Names here are the names in JSON and in metrics.
+
+use forebay_dcd::Latency;
+use forebay_device::described;
+use forebay_vsl::{Capacity, Space};
+use serde::{Deserialize, Serialize};
+
+use super::served::Served;
+
+/// From this share of what may be mapped on, it is said.
+pub(super) const NEARLY_FULL: f64 = 0.9;
+/// From this share on, the next larger write may find no room.
+const FULL: f64 = 0.995;
+
+/// What the volume is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpaceMode {
+    /// The ordinary state.
+    #[default]
+    Serving,
+    /// Little more can be mapped.
+    NearlyFull,
+    /// Nothing more can be mapped: writes to new places are refused.
+    Full,
+    /// The device failed: nothing is written any more.
+    Failed,
+}
+
+impl SpaceMode {
+    /// All there are.
+    pub const ALL: [SpaceMode; 4] = [
+        SpaceMode::Serving,
+        SpaceMode::NearlyFull,
+        SpaceMode::Full,
+        SpaceMode::Failed,
+    ];
+
+    /// Its name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            SpaceMode::Serving => "serving",
+            SpaceMode::NearlyFull => "nearly_full",
+            SpaceMode::Full => "full",
+            SpaceMode::Failed => "failed",
+        }
+    }
+
+    /// Of a volume with so much mapped, as a share of what may be.
+    pub(super) fn at(share: f64) -> SpaceMode {
+        match share {
+            share if share >= FULL => SpaceMode::Full,
+            share if share >= NEARLY_FULL => SpaceMode::NearlyFull,
+            _ => SpaceMode::Serving,
+        }
+    }
+}
+
+/// Something that the placement says of itself.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PlacementFact {
+    /// What: `hot share`.
+    pub name: String,
+    /// How much.
+    pub value: f64,
+    /// Of what: `of pages`.
+    pub unit: String,
+}
+
+described! {
+    /// A log-structured volume at a glance. Counters count from when it was attached.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    pub struct SpaceStatus {
+        Fact mode: SpaceMode = "`serving`; `nearly_full`: 90 % of what may be mapped is; `full`: all of it; `failed`: the device failed",
+        Fact mode_detail: Option<String> = "What failed, or what to do",
+        Fact placement: String = "How data is placed",
+        Fact placement_facts: Vec<PlacementFact> = "What the placement says of itself: `name`, `value`, `unit`",
+        Gauge len: u64 = "Length of the volume in bytes",
+        Gauge block_size: u32 = "Block size of the volume in bytes",
+        Gauge epoch: u64 = "How often the volume has been taken up",
+        Gauge mapped_bytes: u64 = "What holds data, in bytes",
+        Gauge mappable_bytes: u64 = "What may hold data at most, in bytes",
+        Gauge mapped_share: f64 = "The share of that which does, 0 to 1",
+        Gauge medium_bytes: u64 = "Length of the segments on the device, in bytes",
+        Gauge unused_bytes: u64 = "Segments in which nothing is live, in bytes",
+        Gauge reclaimable_bytes: u64 = "What is dead in the others, for the cleaner to get back, in bytes",
+        Counter reads: u64 = "Reads",
+        Counter read_bytes: u64 = "Bytes read",
+        Counter writes: u64 = "Writes",
+        Counter write_bytes: u64 = "Bytes written",
+        Counter flushes: u64 = "Flushes",
+        Counter trims: u64 = "Discards and zeroes, which give room back",
+        Counter trim_bytes: u64 = "Bytes trimmed by them",
+        Counter medium_written_bytes: u64 = "Bytes written to the device",
+        Counter moved_bytes: u64 = "Bytes moved by the cleaner",
+        Counter checkpoint_bytes: u64 = "Bytes written by checkpoints",
+        Counter checkpoints: u64 = "Checkpoints",
+        Counter segments_cleaned: u64 = "Segments emptied by the cleaner",
+        Counter full_errors: u64 = "Writes refused since the volume was full",
+        Counter errors: u64 = "Requests that failed otherwise",
+        Latency read_latency: Latency = "Latencies of reads",
+        Latency write_latency: Latency = "Latencies of writes",
+        Latency flush_latency: Latency = "Latencies of flushes",
+    }
+}
+
+/// How much of what may be mapped is, 0 to 1.
+pub(super) fn share(capacity: &Capacity) -> f64 {
+    capacity.mapped as f64 / capacity.mappable.max(1) as f64
+}
+
+/// A volume as it is now.
+pub(super) fn of(served: &Served) -> SpaceStatus {
+    use forebay_device::Device as _;
+    let space: &Space = served.linear().space();
+    let (capacity, stats, counted) = (space.capacity(), space.stats(), served.counted());
+    let share = share(&capacity);
+    let failure = space.failure().map(|failure| failure.to_string());
+    let mode = match &failure {
+        Some(_) => SpaceMode::Failed,
+        None => SpaceMode::at(share),
+    };
+    let advice = match mode {
+        SpaceMode::NearlyFull | SpaceMode::Full => Some(
+            "delete what is not needed and run fstrim, or copy the volume to a larger device"
+                .into(),
+        ),
+        _ => None,
+    };
+    let facts = space.facts().into_iter().map(|fact| PlacementFact {
+        name: fact.name.into(),
+        value: fact.value,
+        unit: fact.unit.into(),
+    });
+    let geometry = served.geometry();
+    let [read_latency, write_latency, flush_latency] = served.latencies();
+    SpaceStatus {
+        mode,
+        mode_detail: failure.or(advice),
+        placement: space.superblock().placement.to_string(),
+        placement_facts: facts.collect(),
+        len: geometry.len,
+        block_size: geometry.block_size,
+        epoch: space.superblock().epoch.0,
+        mapped_bytes: capacity.mapped,
+        mappable_bytes: capacity.mappable,
+        mapped_share: share,
+        medium_bytes: capacity.total,
+        unused_bytes: capacity.unused,
+        reclaimable_bytes: capacity.reclaimable,
+        reads: counted.reads,
+        read_bytes: counted.read_bytes,
+        writes: counted.writes,
+        write_bytes: counted.write_bytes,
+        flushes: counted.flushes,
+        trims: counted.trims,
+        trim_bytes: counted.trim_bytes,
+        medium_written_bytes: space.log_stats().bytes_written,
+        moved_bytes: stats.bytes_moved,
+        checkpoint_bytes: stats.bytes_checkpoints,
+        checkpoints: stats.checkpoints,
+        segments_cleaned: stats.segments_cleaned,
+        full_errors: counted.full,
+        errors: counted.errors,
+        read_latency,
+        write_latency,
+        flush_latency,
+    }
+}

@@ -1,0 +1,247 @@
+//! What a log-structured volume's reports say, for people; and what of them is worth watching.
+
+use forebay_units::ByteLen;
+
+use super::{SpaceCheck, SpaceMode, SpaceStatus, SpaceVerdict};
+use crate::cache::words::latencies;
+use crate::lines::{Around, Lines};
+use crate::vitals::{Flow, Latency, Room, Vitals};
+
+/// What requests may be waiting for.
+pub(super) fn what_holds_up(status: &SpaceStatus) -> String {
+    match (status.mode, &status.mode_detail) {
+        (SpaceMode::Failed, Some(why)) => format!("the device failed: {why}"),
+        _ => filled(status),
+    }
+}
+
+/// How full it is.
+pub(super) fn filled(status: &SpaceStatus) -> String {
+    format!(
+        "{} of {} that may be mapped are ({:.0} %)",
+        ByteLen(status.mapped_bytes),
+        ByteLen(status.mappable_bytes),
+        status.mapped_share * 100.0
+    )
+}
+
+pub(crate) fn status(
+    status: &SpaceStatus,
+    earlier: Option<(&SpaceStatus, f64)>,
+    around: &Around<'_>,
+) -> Lines {
+    let facts = status.placement_facts.iter();
+    let facts: String = facts
+        .map(|fact| format!(", {} {:.2} {}", fact.name, fact.value, fact.unit))
+        .collect();
+    let mut lines = vec![
+        ("mapped", filled(status)),
+        ("placement", format!("{}{facts}", status.placement)),
+        ("segments", segments(status)),
+    ];
+    requests(status, &mut lines);
+    if let Some((earlier, seconds)) = earlier {
+        lines.push(("now", rates(status, earlier, seconds)));
+    }
+    let (requests, bound) = around.requests;
+    let memory = format!("{} of {} for requests", ByteLen(requests), ByteLen(bound));
+    lines.push(("memory", memory));
+    what_is_wrong(status, &mut lines);
+    lines
+}
+
+fn segments(status: &SpaceStatus) -> String {
+    let amplified = match status.write_bytes {
+        0 => String::new(),
+        bytes => format!(
+            ", {:.2} bytes written for each of data",
+            status.medium_written_bytes as f64 / bytes as f64
+        ),
+    };
+    format!(
+        "{}, {} unused, {} to be cleaned{amplified}",
+        ByteLen(status.medium_bytes),
+        ByteLen(status.unused_bytes),
+        ByteLen(status.reclaimable_bytes)
+    )
+}
+
+fn requests(status: &SpaceStatus, lines: &mut Lines) {
+    let counted = |count: u64, bytes: u64, latency: &Latency| {
+        format!("{count}, {}{}", ByteLen(bytes), latencies(latency))
+    };
+    lines.push((
+        "reads",
+        counted(status.reads, status.read_bytes, &status.read_latency),
+    ));
+    lines.push((
+        "writes",
+        counted(status.writes, status.write_bytes, &status.write_latency),
+    ));
+    let took = latencies(&status.flush_latency);
+    lines.push(("flushes", format!("{}{took}", status.flushes)));
+    let trims = format!("{}, {}", status.trims, ByteLen(status.trim_bytes));
+    lines.push(("trims", trims));
+    lines.push((
+        "moved",
+        format!(
+            "{} by the cleaner from {} segments, {} written by {} checkpoints",
+            ByteLen(status.moved_bytes),
+            status.segments_cleaned,
+            ByteLen(status.checkpoint_bytes),
+            status.checkpoints
+        ),
+    ));
+}
+
+fn what_is_wrong(status: &SpaceStatus, lines: &mut Lines) {
+    let refused = match status.full_errors {
+        0 => String::new(),
+        count => format!("; {count} writes were refused"),
+    };
+    match status.mode {
+        SpaceMode::NearlyFull => {
+            lines.push(("FULL", format!("nearly: {}{refused}", filled(status))))
+        }
+        SpaceMode::Full => lines.push((
+            "FULL",
+            format!("writes to new places are refused, reads and trims go on{refused}"),
+        )),
+        SpaceMode::Serving | SpaceMode::Failed => {}
+    }
+    if status.errors > 0 {
+        let errors = format!("{} requests failed, see the daemon's log", status.errors);
+        lines.push(("ERRORS", errors));
+    }
+}
+
+fn rates(now: &SpaceStatus, earlier: &SpaceStatus, seconds: f64) -> String {
+    let rate = |of: fn(&SpaceStatus) -> u64| of(now).saturating_sub(of(earlier)) as f64 / seconds;
+    let bytes = |of: fn(&SpaceStatus) -> u64| ByteLen(rate(of) as u64);
+    format!(
+        "{:.0} reads/s ({}/s), {:.0} writes/s ({}/s), {:.0} flushes/s, {}/s to the device, {}/s moved",
+        rate(|s| s.reads),
+        bytes(|s| s.read_bytes),
+        rate(|s| s.writes),
+        bytes(|s| s.write_bytes),
+        rate(|s| s.flushes),
+        bytes(|s| s.medium_written_bytes),
+        bytes(|s| s.moved_bytes),
+    )
+}
+
+/// A volume's vital signs: how full it is, users' requests, and what else is written.
+pub(crate) fn vitals(status: &SpaceStatus) -> Vitals {
+    let requests = |name, count: u64, bytes: Option<u64>, latency: Option<Latency>| Flow {
+        name,
+        count: Some(count),
+        bytes,
+        latency,
+    };
+    let written = |name, bytes: u64| Flow {
+        name,
+        bytes: Some(bytes),
+        ..Flow::default()
+    };
+    let SpaceStatus {
+        read_latency,
+        write_latency,
+        flush_latency,
+        ..
+    } = *status;
+    Vitals {
+        room: Room {
+            name: "mapped",
+            bytes: status.mappable_bytes,
+            used_bytes: status.mapped_bytes,
+            head_bytes: status.mapped_bytes.min(status.mappable_bytes),
+        },
+        flows: vec![
+            requests(
+                "reads",
+                status.reads,
+                Some(status.read_bytes),
+                Some(read_latency),
+            ),
+            requests(
+                "writes",
+                status.writes,
+                Some(status.write_bytes),
+                Some(write_latency),
+            ),
+            requests("flushes", status.flushes, None, Some(flush_latency)),
+            requests("trims", status.trims, Some(status.trim_bytes), None),
+            written("to the device", status.medium_written_bytes),
+            written("moved", status.moved_bytes),
+            written("by checkpoints", status.checkpoint_bytes),
+        ],
+    }
+}
+
+pub(crate) fn check(report: &SpaceCheck) -> Vec<String> {
+    let mut lines = vec![
+        format!(
+            "log-structured volume {}, {} long, placed by {}",
+            report.volume,
+            ByteLen(report.len),
+            report.placement
+        ),
+        format!(
+            "{} segments of {}, epoch {}",
+            report.segment_count,
+            ByteLen(report.segment_bytes),
+            report.epoch
+        ),
+    ];
+    let recovers = format!(
+        "{} records behind the newest checkpoint change {}",
+        report.records,
+        ByteLen(report.dirty_bytes)
+    );
+    lines.push(match report.verdict {
+        SpaceVerdict::Clean => "clean: there is nothing to recover".into(),
+        SpaceVerdict::Dirty => format!("dirty: {recovers}; attaching recovers them"),
+        SpaceVerdict::Damaged => "DAMAGED:".into(),
+    });
+    lines.extend(report.problems.iter().map(|problem| format!("  {problem}")));
+    for (at, len) in &report.damaged_ranges {
+        lines.push(format!(
+            "  {len} bytes at {at} of the volume cannot be read"
+        ));
+    }
+    lines.push(format!(
+        "{} of {} that may be mapped are; {} were read and compared with their checksums",
+        ByteLen(report.mapped_bytes),
+        ByteLen(report.mappable_bytes),
+        ByteLen(report.bytes_checked)
+    ));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_nearly_full_says_so_and_how_full() {
+        let at = |mapped_bytes: u64| SpaceStatus {
+            mode: SpaceMode::at(mapped_bytes as f64 / 1000.0),
+            mapped_bytes,
+            mappable_bytes: 1000,
+            mapped_share: mapped_bytes as f64 / 1000.0,
+            ..SpaceStatus::default()
+        };
+        let around = Around {
+            log: "",
+            requests: (0, 0),
+        };
+        let keys = |status_at: &SpaceStatus| -> Vec<&str> {
+            let lines = status(status_at, None, &around);
+            lines.into_iter().map(|(key, _)| key).collect()
+        };
+        assert!(!keys(&at(899)).contains(&"FULL"));
+        assert!(keys(&at(900)).contains(&"FULL"));
+        assert!(keys(&at(1000)).contains(&"FULL"));
+        assert!(what_holds_up(&at(900)).contains("90 %"));
+    }
+}

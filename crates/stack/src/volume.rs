@@ -1,0 +1,252 @@
+//! A volume whose devices are open, whatever its layers: taking it into use, and looking at it.
+
+use std::rc::Rc;
+
+use forebay_dcd::Witness;
+use forebay_device::DeviceError;
+use forebay_os::{OpenOptions, Ring};
+use forebay_rt::Rt;
+
+use crate::cache::{Accept, Attached, cache_of};
+use crate::open::open_cache;
+use crate::space::{self, SpaceOptions};
+use crate::status::{CheckReport, DumpItem, SalvageReport};
+use crate::{CacheOptions, Kind, Name, Pair, Part, Spec, StackError, Tree, cache, open_one};
+
+/// What a volume is made of, opened.
+pub enum Opened {
+    /// A write cache's two devices.
+    Cache(Box<Pair>),
+    /// A log-structured volume's device, and how it is set.
+    Space(Box<Part>, SpaceOptions),
+}
+
+/// Opens what a volume is made of.
+///
+/// # Errors
+/// If a device cannot be opened, or two do not go together.
+pub fn open(
+    rt: &Rt,
+    ring: &Rc<Ring>,
+    tree: &Tree,
+    options: OpenOptions,
+) -> Result<Opened, StackError> {
+    Ok(match tree {
+        Tree::Cache(cache) => Opened::Cache(Box::new(open_cache(rt, ring, cache, options)?)),
+        Tree::Space(space) => {
+            let data = open_one(rt, ring, &space.data, options)?;
+            Opened::Space(Box::new(data), space.options.clone())
+        }
+    })
+}
+
+impl Opened {
+    /// The device that says what the volume is.
+    pub fn own(&self) -> Own {
+        match self {
+            Opened::Cache(pair) => Own {
+                kind: Kind::Cache,
+                part: pair.log.clone(),
+            },
+            Opened::Space(data, _) => Own {
+                kind: Kind::Space,
+                part: (**data).clone(),
+            },
+        }
+    }
+
+    /// The data device, where that is another.
+    pub fn data(&self) -> Option<&Part> {
+        match self {
+            Opened::Cache(pair) => Some(&pair.data),
+            Opened::Space(..) => None,
+        }
+    }
+
+    /// The same, set as by default.
+    #[must_use]
+    pub fn by_default(self) -> Opened {
+        match self {
+            Opened::Cache(mut pair) => {
+                pair.options = CacheOptions::default();
+                Opened::Cache(pair)
+            }
+            Opened::Space(data, _) => Opened::Space(data, SpaceOptions::default()),
+        }
+    }
+
+    /// What is lost when the volume is removed, in words; nothing if all of it stays on its data device.
+    pub fn loses(&self) -> Option<String> {
+        match self {
+            Opened::Cache(_) => None,
+            Opened::Space(data, _) => Some(format!("all that is on {}", data.spec)),
+        }
+    }
+}
+
+/// Recovers a volume, and takes it into use under a name. `witness` remembers, on a third device, logs
+/// that failed and could not be told so.
+///
+/// # Errors
+/// If it cannot be taken up, or going on could lose something that is not accepted.
+pub async fn attach(
+    rt: Rt,
+    opened: Opened,
+    name: &str,
+    accept: Accept,
+    witness: Option<Rc<dyn Witness>>,
+) -> Result<Attached, StackError> {
+    match opened {
+        Opened::Cache(pair) => cache::attach(rt, *pair, accept, witness).await,
+        Opened::Space(data, options) => space::attach(rt, *data, &options, name, accept.loss).await,
+    }
+}
+
+/// Brings home what was lost with a log that was given up, as far as it can be read from it now.
+///
+/// # Errors
+/// If it is not such a log, is not this data device's, or a device fails.
+pub async fn salvage(opened: &Opened) -> Result<SalvageReport, StackError> {
+    match opened {
+        Opened::Cache(pair) => cache::salvage(pair).await,
+        Opened::Space(data, _) => Err(StackError::NothingToSalvage(data.spec.to_string())),
+    }
+}
+
+/// Who a volume is, as its device says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Info {
+    /// Its name; of a volume that does not know it, one made from its device's.
+    pub name: String,
+    /// Its id.
+    pub volume: String,
+}
+
+/// The device that says what a volume is: a cache's log, a log-structured volume's only one.
+#[derive(Clone)]
+pub struct Own {
+    kind: Kind,
+    part: Part,
+}
+
+/// Which device says what a volume is that is named by its devices: the log if one is named, else the data.
+pub fn named_by<'a>(log: Option<&'a Spec>, data: Option<&'a Spec>) -> Option<(Kind, &'a Spec)> {
+    let log = log.map(|log| (Kind::Cache, log));
+    log.or(data.map(|data| (Kind::Space, data)))
+}
+
+impl Own {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open(
+        rt: &Rt,
+        ring: &Rc<Ring>,
+        (kind, spec): (Kind, &Spec),
+        options: OpenOptions,
+    ) -> Result<Own, StackError> {
+        let part = open_one(rt, ring, spec, options)?;
+        Ok(Own { kind, part })
+    }
+
+    /// As it was named.
+    pub fn spec(&self) -> &Spec {
+        &self.part.spec
+    }
+
+    /// Who the volume is.
+    ///
+    /// # Errors
+    /// If it is none, or cannot be read.
+    pub async fn inspect(&self) -> Result<Info, StackError> {
+        match self.kind {
+            Kind::Cache => {
+                let info = cache::inspect(&self.part).await?;
+                Ok(Info {
+                    name: info.name,
+                    volume: info.volume,
+                })
+            }
+            Kind::Space => {
+                let inspected = space::inspect(&*self.part.device).await;
+                let superblock = inspected.map_err(|error| self.not_a_space(error))?;
+                let volume = superblock.volume.to_string();
+                let name = Name::from_path(self.part.spec.path());
+                Ok(Info {
+                    name: name.map_or_else(|| volume.clone(), |name| name.to_string()),
+                    volume,
+                })
+            }
+        }
+    }
+
+    /// Who the volume is, and what it is made of as far as this device knows; its data is on `data`, if that
+    /// is said.
+    ///
+    /// # Errors
+    /// If it is none, cannot be read, or does not know where its data is.
+    pub async fn tree(&self, data: Option<&Spec>) -> Result<(Info, Tree), StackError> {
+        let info = self.inspect().await?;
+        let own = self.part.spec.clone();
+        let tree = match self.kind {
+            Kind::Cache => cache_of(own, &cache::inspect(&self.part).await?, data)?,
+            Kind::Space => Tree::space(own),
+        };
+        Ok((info, tree))
+    }
+
+    /// Checks it, and whether it belongs to a data device if one is given. Changes nothing. `progress` is
+    /// told bytes done and bytes in all.
+    ///
+    /// # Errors
+    /// If it is none of ours, or cannot be read.
+    pub async fn check(
+        &self,
+        rt: &Rt,
+        data: Option<&Part>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<CheckReport, StackError> {
+        match self.kind {
+            Kind::Cache => cache::check(&self.part, data, progress).await,
+            Kind::Space => {
+                let checked = space::check(rt, &self.part.device, progress).await;
+                let report = checked.map_err(|error| self.not_a_space(error))?;
+                Ok(CheckReport::Space(report))
+            }
+        }
+    }
+
+    /// Gives every structure that counts to `out`. Changes nothing.
+    ///
+    /// # Errors
+    /// If it is none of ours, or cannot be read; after the superblocks have been given.
+    pub async fn dump(&self, out: &mut dyn FnMut(DumpItem)) -> Result<(), StackError> {
+        match self.kind {
+            Kind::Cache => cache::dump(&self.part, out).await,
+            Kind::Space => {
+                let mut out = |item| out(DumpItem::Space(item));
+                let dumped = space::dump(&*self.part.device, &mut out).await;
+                dumped.map_err(|error| self.not_a_space(error))
+            }
+        }
+    }
+
+    /// Makes it unrecognisable.
+    ///
+    /// # Errors
+    /// The device's.
+    pub async fn erase(&self) -> Result<(), DeviceError> {
+        match self.kind {
+            Kind::Cache => cache::erase(&self.part).await,
+            Kind::Space => space::erase(&*self.part.device).await,
+        }
+    }
+
+    fn not_a_space(&self, error: forebay_vsl::OpenError) -> StackError {
+        StackError::NotASpace {
+            data: self.part.spec.to_string(),
+            error,
+        }
+    }
+}
