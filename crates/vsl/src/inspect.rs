@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::checkpoint::read_checkpoint;
 use crate::error::OpenError;
-use crate::format::{Checkpoint, Entry, FormatError, Superblock};
+use crate::format::{Checkpoint, FormatError, Superblock};
 use crate::geometry::Layout;
 use crate::recover::ahead;
 use crate::recover::scan::{Scan, scan};
@@ -15,7 +15,7 @@ use crate::recover::scan::{Scan, scan};
 /// What recovery would take up behind the newest checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Pending {
-    /// Records.
+    /// Records that change what is mapped.
     pub records: u64,
     /// Entries in them that change what is mapped.
     pub entries: u64,
@@ -36,18 +36,18 @@ pub async fn pending(device: &dyn Device, superblock: &Superblock) -> Result<Pen
             stable: found.stable,
         });
     }
-    let mut pending = Pending {
-        records: found.records.len() as u64,
-        ..Pending::default()
-    };
-    for entry in found.records.iter().flat_map(|record| &record.entries) {
-        if matches!(
-            entry,
-            Entry::Data { .. } | Entry::Moved { .. } | Entry::Trim { .. }
-        ) {
+    let mut pending = Pending::default();
+    for record in &found.records {
+        let before = pending.entries;
+        for entry in record
+            .entries
+            .iter()
+            .filter(|entry| entry.changes_the_map())
+        {
             pending.entries += 1;
             pending.bytes += entry.payload_sectors() * SECTOR_BYTES;
         }
+        pending.records += u64::from(pending.entries > before);
     }
     Ok(pending)
 }

@@ -42,9 +42,9 @@ use scan::{Scan, scan};
 /// What recovery found, for reports.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Recovery {
-    /// Records behind the checkpoint that were taken up.
+    /// Records behind the checkpoint that changed what is mapped.
     pub records: u64,
-    /// Entries in them.
+    /// Entries in them that did.
     pub entries: u64,
     /// Bytes read to find them.
     pub bytes_read: u64,
@@ -226,12 +226,12 @@ pub async fn open(
     };
     let (inner, commit) = assemble(rt.clone(), device, options, superblock, parts);
     *inner.meta.borrow_mut() = meta;
-    let entries = apply::apply(&inner, &found.records).await?;
+    let (records, entries) = apply::apply(&inner, &found.records).await?;
     inner.checkpoint().await?;
     inner.tell_fill();
     let workers = start(&rt, &inner, commit);
     let recovery = Recovery {
-        records: found.records.len() as u64,
+        records,
         entries,
         bytes_read: found.bytes_read,
     };

@@ -254,7 +254,7 @@ fn another_volume_in_its_place_or_another_version_is_refused() {
         4,
         &["data.img", "belongs to volume", "described with volume"],
     );
-    // A version to come, with a checksum that is right.
+    // A version to come.
     let mut block = world.peek("mine.img", 0, 4096);
     let version = u32::from_le_bytes(block[8..12].try_into().unwrap());
     block[8..12].copy_from_slice(&(version + 1).to_le_bytes());

@@ -48,9 +48,8 @@ pub(crate) async fn attach(
 
 /// What an administrator should know of how the volume was found.
 fn found(recovery: Recovery) -> Vec<String> {
-    // What the last checkpoint wrote is behind its own cut.
     match recovery.records {
-        0 | 1 => Vec::new(),
+        0 => Vec::new(),
         records => vec![format!(
             "recovered the volume from its newest checkpoint and {records} records behind it"
         )],

@@ -125,6 +125,14 @@ fn put(out: &mut Vec<u8>, n: u64, bytes: usize) {
 }
 
 impl Entry {
+    /// True if it changes where something lies.
+    pub(crate) fn changes_the_map(&self) -> bool {
+        matches!(
+            self,
+            Entry::Data { .. } | Entry::Moved { .. } | Entry::Trim { .. }
+        )
+    }
+
     fn put_piece(out: &mut Vec<u8>, kind: u8, sector: Sector, sectors: u8, crc: u32) {
         out.push(piece_tag(kind, sector, sectors));
         put(out, sector.line().0, 8);

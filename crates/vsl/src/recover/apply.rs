@@ -14,11 +14,21 @@ use crate::space::Inner;
 use forebay_extents::Place;
 use forebay_extents::{Check, Extent};
 
-/// Applies records in their order. Says how many entries they had.
-pub(super) async fn apply(inner: &Rc<Inner>, records: &[FoundRecord]) -> Result<u64, OpenError> {
+/// Applies records in their order. Says how many of them changed what is mapped, and in how many entries.
+pub(super) async fn apply(
+    inner: &Rc<Inner>,
+    records: &[FoundRecord],
+) -> Result<(u64, u64), OpenError> {
     let layout = inner.commit.composer().layout;
-    let mut entries = 0;
+    let (mut entries, mut changed, mut changes) = (0, 0, 0);
     for record in records {
+        let here = record
+            .entries
+            .iter()
+            .filter(|entry| entry.changes_the_map());
+        let here = here.count() as u64;
+        changes += here;
+        changed += u64::from(here > 0);
         inner.come_to(record);
         let mut at = record.offset + HEADER_BYTES as u32;
         for entry in &record.entries {
@@ -37,7 +47,7 @@ pub(super) async fn apply(inner: &Rc<Inner>, records: &[FoundRecord]) -> Result<
     }
     inner.commit.composer_mut().usage.close_all();
     inner.entries_since.set(entries);
-    Ok(entries)
+    Ok((changed, changes))
 }
 
 impl Inner {
