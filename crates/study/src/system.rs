@@ -67,6 +67,9 @@ impl Counters {
     }
 }
 
+/// One in so many segments is kept free of data beside what cleaning needs.
+const SPARE_PART: u64 = 512;
+
 /// A device whose use is measured, and what it says of itself.
 pub trait System {
     /// The device.
@@ -182,7 +185,12 @@ impl Under {
             disk: Some(disk),
         };
         forebay_vsl::create(rt.clone(), Rc::clone(&device), &making).await?;
-        let opened = forebay_vsl::open(rt.clone(), device, Options::default(), false).await;
+        // The slides fill disks to 98 %.
+        let options = Options {
+            spare_part: SPARE_PART,
+            ..Options::default()
+        };
+        let opened = forebay_vsl::open(rt.clone(), device, options, false).await;
         let (space, workers, _) = opened.context("what was just made cannot be taken up")?;
         Ok(Box::new(Volume {
             linear: Linear::new(space),

@@ -170,7 +170,7 @@ async fn over_flash(
     gang: u32,
     lines: u64,
 ) -> Rc<PlainFlash> {
-    let data = Rc::new(RamDevice::new(u64::from(gang) * 14 * MIB, 4096));
+    let data = Rc::new(RamDevice::new(u64::from(gang) * 17 * MIB, 4096));
     let arrangement = Arrangement {
         channels: 2,
         dies_per_channel: 1,

@@ -11,12 +11,12 @@
 //! - **Nothing wrong is read**: data and map are checked against checksums.
 //! - **A full volume refuses** a batch before any of it is done; nothing else is refused for lack of room.
 //!
-//! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes), `geometry.rs` and `usage.rs` (segments
-//! and what is known of them), `streams.rs` (what is being filled), `map.rs`, `space.rs`, `write.rs`, `read.rs`, `room.rs` (who may
-//! go on when room is short), `checkpoint.rs`, `recover.rs`, `clean.rs`, `linear.rs` (as a device).
+//! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes); `geometry.rs`, `segment.rs`,
+//! `free.rs` and `usage.rs` (segments and what is known of them); `streams.rs` (what is being filled) and `runway.rs` (what
+//! comes next); `space.rs`, `write.rs`, `in_place.rs`, `read.rs`; `room.rs` and `pacing.rs` (who may go on when room is
+//! short); `checkpoint.rs`, `recover.rs`, `clean.rs`; `linear.rs` (as a device). The map is in `forebay-extents`.
 //!
-//! Where data is placed, what is cleaned and at what pace is to be decided by `forebay-placement`. So far there is one
-//! stream for users, and what has the least in it is cleaned.
+//! Where data is placed, what is cleaned and at what pace `forebay-placement` decides.
 
 mod batch;
 mod checkpoint;
@@ -25,6 +25,7 @@ mod clean;
 mod discard;
 mod error;
 mod format;
+mod free;
 mod geometry;
 mod hand_over;
 mod in_place;

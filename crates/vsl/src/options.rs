@@ -14,6 +14,9 @@ pub struct Options {
     pub recovery_entries: u64,
     /// Segments are discarded before they are used again.
     pub discard: bool,
+    /// One in so many segments is kept free of what is mapped, beside what the cleaner and checkpoints need: 2 at
+    /// least. The more there are, the less cleaning costs on a full volume.
+    pub spare_part: u64,
     /// Trims from this length on, in sectors, do not look at all that was mapped there before they are done.
     pub huge_trim: u64,
 }
@@ -25,6 +28,7 @@ impl Default for Options {
             map_bytes: 256 << 20,
             recovery_entries: 1 << 20,
             discard: false,
+            spare_part: 16,
             huge_trim: 1 << 17,
         }
     }

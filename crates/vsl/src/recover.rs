@@ -198,6 +198,7 @@ pub async fn open(
         discard_runway(&*device, &layout, &runway).await;
     }
     let mut usage = Usage::new(layout, segments, runway);
+    usage.spare_one_in(options.spare_part);
     if options.discard {
         usage.discard_first();
     }

@@ -14,17 +14,19 @@ use crate::usage::{RUNWAY_MAX, Usage};
 use forebay_extents::Map;
 use forebay_extents::NODE_SECTORS;
 
-/// One in so many segments is kept free of users' data, so that the cleaner finds segments with little in them.
-const RESERVE_SHARE: u64 = 16;
+/// A checkpoint that is made for room gives back so many times what it writes, if there is a choice.
+const CHECKPOINT_GAIN: f64 = 2.0;
 /// Bytes that a checkpoint writes beside nodes, the table and the runway: the rest of its block, and headers.
 const CHECKPOINT_BYTES: u64 = 40 << 10;
 
 /// What there is room for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Room {
     /// Sectors that may be mapped at most.
     pub(crate) mappable: u64,
-    /// Segments of the runway that are kept for a checkpoint.
+    /// What a checkpoint would write, in segments.
+    checkpoint: f64,
+    /// Segments of the runway that are kept for it.
     pub(crate) for_checkpoint: usize,
     /// Those and the ones that are kept for the cleaner.
     pub(crate) for_cleaner: usize,
@@ -57,12 +59,14 @@ impl Room {
         let for_checkpoint = checkpoint.div_ceil(segment * 7 / 8) as usize + 1;
         // One that a crash cuts takes room from the one that recovery makes.
         let for_cleaner = 2 * for_checkpoint + usize::from(streams.counts.moved) + 1;
-        let kept =
-            (count / RESERVE_SHARE).max(2 * for_cleaner as u64 + u64::from(streams.counts.all()));
+        // What the cleaner and the streams hold is never free, so what makes cleaning cheap comes on top.
+        let held = 2 * for_cleaner as u64 + u64::from(streams.counts.all());
+        let kept = held + streams.usage.spare();
         let for_map = 2 * map.nodes() * NODE_SECTORS;
         let all = count.saturating_sub(kept) * layout.dense_sectors();
         Room {
             mappable: all.saturating_sub(for_map),
+            checkpoint: checkpoint as f64 / segment as f64,
             for_checkpoint,
             for_cleaner,
             low: for_cleaner + (count as usize / 256).clamp(2, 64),
@@ -116,10 +120,15 @@ impl Room {
     /// Whether a checkpoint should be made, with so many entries behind the newest and recovery to take up at most
     /// `entries_max`.
     pub(crate) fn wants_checkpoint(&self, usage: &Usage, entries: u64, entries_max: u64) -> bool {
-        // Each writes all nodes that changed, so as seldom as room allows.
+        // Each writes all nodes that changed, so as seldom as room allows: where it gives back more than it
+        // takes, or before writers have nothing but what only it gives back.
         let (reusable, waiting) = (usage.runway() + usage.usable(), usage.waiting());
-        let short = reusable < self.low || waiting > 2 * reusable;
-        entries >= entries_max || waiting > 0 && short
+        let short = reusable < 2 * self.low && {
+            let gain = waiting + usage.held_by_nodes();
+            let pays = gain as f64 >= CHECKPOINT_GAIN * self.checkpoint;
+            gain > 0 && pays || reusable < self.low && gain >= reusable
+        };
+        entries >= entries_max || short || waiting > 2 * reusable
     }
 }
 

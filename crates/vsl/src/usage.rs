@@ -17,17 +17,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use forebay_units::{RecordSeq, SegmentSeq};
 
 use crate::format::Stream;
+use crate::free::Free;
 use crate::geometry::{Layout, Slot};
+use crate::options::Options;
 use crate::segment::{Frontier, Segment, SegmentState};
 use forebay_extents::Place;
 
 /// The most segments that a runway names.
 pub(crate) const RUNWAY_MAX: usize = 4096;
 
+/// With fewer free segments than one in so many, cleaning would gain nothing worth having.
+const SPARE_PART_MAX: u64 = 1024;
 /// What passes for live in a segment whose counts are not trusted.
 pub(crate) const DOUBTFUL: u32 = u32::MAX / 2;
-/// A segment is not cleaned for less than this part of it.
-const LEAST_GAIN_PART: u32 = 32;
 
 /// The table of segments.
 pub(crate) struct Usage {
@@ -35,12 +37,8 @@ pub(crate) struct Usage {
     segments: Vec<Segment>,
     /// Readers of each segment.
     pins: Vec<u32>,
-    /// Free segments that may be put on the runway at once, least worn first.
-    free: BTreeSet<(u32, Slot)>,
-    /// Free segments that are to be discarded before that, and how many are being discarded.
-    stale: BTreeSet<Slot>,
-    discarding: usize,
-    discards: bool,
+    /// Free segments that are not on the runway.
+    free: Free,
     runway: VecDeque<Slot>,
     /// Closed segments in which nothing is live.
     empty: BTreeSet<Slot>,
@@ -59,6 +57,8 @@ pub(crate) struct Usage {
     /// Of those set aside, the ones in which something cannot be read.
     hopeless: BTreeSet<Slot>,
     live: u64,
+    /// One in so many segments is kept free of what is mapped.
+    spare_part: u64,
 }
 
 impl Usage {
@@ -68,10 +68,7 @@ impl Usage {
             layout,
             pins: vec![0; segments.len()],
             segments,
-            free: BTreeSet::new(),
-            stale: BTreeSet::new(),
-            discarding: 0,
-            discards: false,
+            free: Free::default(),
             runway,
             empty: BTreeSet::new(),
             settling: VecDeque::new(),
@@ -83,13 +80,14 @@ impl Usage {
             overwriting: BTreeMap::new(),
             hopeless: BTreeSet::new(),
             live: 0,
+            spare_part: Options::default().spare_part,
         };
         for n in 0..usage.segments.len() {
             let (segment, slot) = (usage.segments[n], Slot(n as u32));
             usage.live += u64::from(segment.live);
             match segment.state {
                 SegmentState::Free => {
-                    usage.free.insert((segment.wear, slot));
+                    usage.free.add_usable(segment.wear, slot);
                 }
                 SegmentState::Closed => usage.sort_closed(slot),
                 SegmentState::Open | SegmentState::Runway => {}
@@ -120,6 +118,16 @@ impl Usage {
                 closed,
             },
         );
+    }
+
+    /// From now on one in so many segments is kept free of what is mapped.
+    pub(crate) fn spare_one_in(&mut self, part: u64) {
+        self.spare_part = part.clamp(2, SPARE_PART_MAX);
+    }
+
+    /// Segments that are kept free of what is mapped, so that there are some with little in them.
+    pub(crate) fn spare(&self) -> u64 {
+        (self.segments.len() as u64).div_ceil(self.spare_part)
     }
 
     /// What is known of a segment.
@@ -153,12 +161,7 @@ impl Usage {
 
     /// Segments in which nothing is live, in the runway and beyond it, but for those being filled.
     pub(crate) fn unused(&self) -> usize {
-        self.runway.len() + self.empty.len() + self.settling_len + self.all_free()
-    }
-
-    /// Free segments beside those on the runway.
-    fn all_free(&self) -> usize {
-        self.free.len() + self.stale.len() + self.discarding
+        self.runway.len() + self.empty.len() + self.settling_len + self.free.len()
     }
 
     /// Segments in which nothing is live and that only the next checkpoint lets be used again.
@@ -167,9 +170,18 @@ impl Usage {
         self.empty.iter().filter(waits).count()
     }
 
+    /// Segments that were cleaned, and in which nodes are live that leave with the next checkpoint.
+    pub(crate) fn held_by_nodes(&self) -> usize {
+        let held = |slot: &&Slot| {
+            let done = !self.cleaning.contains(slot) && !self.hopeless.contains(slot);
+            done && self.get(**slot).live > 0
+        };
+        self.aside.iter().filter(held).count()
+    }
+
     /// Segments that can be put on the runway without another checkpoint, now or soon.
     pub(crate) fn usable(&self) -> usize {
-        self.all_free() + self.empty.len() - self.waiting() + self.settling_len
+        self.free.len() + self.empty.len() - self.waiting() + self.settling_len
     }
 
     /// True if the next `count` segments of the runway are there, and nobody reads what they hold.
@@ -211,7 +223,7 @@ impl Usage {
         self.victims.remove(slot.0);
         self.empty.remove(&slot);
         let wear = self.get(slot).wear;
-        self.free.remove(&(wear, slot));
+        self.free.remove(wear, slot);
         *self.at(slot) = Segment {
             state: SegmentState::Open,
             stream,
@@ -289,7 +301,8 @@ impl Usage {
         wanted: u64,
         most: usize,
     ) -> Vec<Victim> {
-        let worth = self.layout.dense_sectors() as u32 / LEAST_GAIN_PART;
+        // Half of what all of them gain on average where as much is mapped as may be: so there always is one.
+        let worth = (self.layout.dense_sectors() / (2 * self.spare_part)) as u32;
         let mut chosen = self.victims.choose(selection, now, wanted, most);
         chosen.retain(|victim| victim.gain >= worth);
         chosen
@@ -396,59 +409,42 @@ impl Usage {
                 debug_assert_eq!(segment.live, 0);
                 segment.state = SegmentState::Free;
                 let wear = segment.wear;
-                match self.discards {
-                    true => self.stale.insert(slot),
-                    false => self.free.insert((wear, slot)),
-                };
+                self.free.add(wear, slot);
             }
         }
     }
 
     /// From now on what gets free is discarded before it is used again.
     pub(crate) fn discard_first(&mut self) {
-        self.discards = true;
+        self.free.discard_first();
     }
 
     /// Takes at most `most` free segments that are to be discarded and that nobody reads, in order.
     pub(crate) fn take_stale(&mut self, most: usize) -> Vec<Slot> {
-        let unread = |slot: &&Slot| self.pins[slot.0 as usize] == 0;
-        let taken: Vec<Slot> = self
-            .stale
-            .iter()
-            .filter(unread)
-            .take(most)
-            .copied()
-            .collect();
-        for slot in &taken {
-            self.stale.remove(slot);
-        }
-        self.discarding += taken.len();
-        taken
+        let pins = &self.pins;
+        self.free
+            .take_stale(most, |slot| pins[slot.0 as usize] == 0)
     }
 
     /// These are discarded.
     pub(crate) fn discarded(&mut self, slots: &[Slot]) {
-        self.discarding -= slots.len();
-        let all = slots.iter().map(|slot| (self.get(*slot).wear, *slot));
-        let all: Vec<(u32, Slot)> = all.collect();
-        self.free.extend(all);
+        let segments = &self.segments;
+        self.free
+            .discarded(slots, |slot| segments[slot.0 as usize].wear);
     }
 
     /// Takes at most `most` free segments to be put on the runway, least worn first.
     pub(crate) fn take_free(&mut self, most: usize) -> Vec<Slot> {
-        let mut taken = Vec::new();
-        while taken.len() < most
-            && let Some((_, slot)) = self.free.pop_first()
-        {
-            self.at(slot).state = SegmentState::Runway;
-            taken.push(slot);
+        let taken = self.free.take(most);
+        for slot in &taken {
+            self.at(*slot).state = SegmentState::Runway;
         }
         taken
     }
 
-    /// Free segments that are not on the runway.
+    /// Free segments that may be put on the runway at once.
     pub(crate) fn free(&self) -> usize {
-        self.free.len()
+        self.free.usable()
     }
 
     /// These are opened next, behind what is on the runway.

@@ -57,6 +57,8 @@ pub struct Space {
     pub flood: bool,
     /// Segments are discarded before they are used again.
     pub discard: bool,
+    /// One in so many segments is kept free of what is mapped.
+    pub spare_part: u64,
     /// How data is placed.
     pub placement: forebay_vsl::Kind,
 }
@@ -72,6 +74,7 @@ impl Space {
             huge_trim: 1 << 17,
             flood: false,
             discard: false,
+            spare_part: forebay_vsl::Options::default().spare_part,
             placement: Placing::Lfs,
         }
     }
@@ -87,6 +90,7 @@ impl Settings for Space {
     fn show(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}, delay {:?}", self.placement, self.max_delay)?;
         write!(f, ", a checkpoint after {} entries", self.recovery_entries)?;
+        write!(f, ", 1/{} spare", self.spare_part)?;
         if self.discard {
             write!(f, ", segments discarded")?;
         }

@@ -43,6 +43,7 @@ impl Space {
             map_bytes: self.map_bytes.unwrap_or(common.map_bytes),
             recovery_entries: self.recovery_entries,
             discard: self.discard,
+            spare_part: self.spare_part,
             huge_trim: self.huge_trim,
         }
     }

@@ -120,7 +120,7 @@ impl Inner {
             let streams = self.commit.composer();
             (streams.layout, streams.usage.get(slot).born)
         };
-        let (mut written, mut nodes) = (Vec::new(), false);
+        let mut written = Vec::new();
         for (_, at, entry) in &contents.entries {
             let place = layout.place(slot, *at);
             let (sector, sectors, crc, born) = match *entry {
@@ -137,7 +137,8 @@ impl Inner {
                     ..
                 } => (sector, u64::from(sectors), crc, born),
                 Entry::Node { level, key, .. } => {
-                    nodes |= self.loading(|map| map.redirty(level, key, place)).await?;
+                    // It leaves with the next checkpoint, for which there is no hurry.
+                    self.loading(|map| map.redirty(level, key, place)).await?;
                     continue;
                 }
                 Entry::Trim { .. }
@@ -156,9 +157,6 @@ impl Inner {
                     live,
                 });
             }
-        }
-        if nodes {
-            self.ask_for_checkpoint();
         }
         Ok(written)
     }
