@@ -1,10 +1,13 @@
 //! How worn segments are: which free one to take, and when to move what lies still.
 //!
-//! A segment's count says how often it was erased, or discarded. The free segment that is least worn is
+//! A segment's count says how often it was erased, or begun anew. The free segment that is least worn is
 //! taken first. That alone leaves those unworn in which data never changes: so once the counts differ by
-//! more than a bound, the contents of the least worn segment are to move to the most worn free one (*static
-//! wear levelling*; Chang, Hsieh and Kuo, "Endurance enhancement of flash-memory storage systems", DAC
-//! 2007). Not more often than once in so many erases, which bounds what it costs.
+//! more than a bound, the contents of the least worn segment are to move elsewhere (*static wear levelling*; Chang,
+//! Hsieh and Kuo, "Endurance enhancement of flash-memory storage systems", DAC 2007). Not more often than once
+//! in so many erases, which bounds what it costs.
+//!
+//! They move to whatever is filled next, not to the most worn free segment, as in that paper: segments are used in
+//! an order that is settled before. What lies still is moved a little more often for that.
 
 use std::collections::BTreeSet;
 
@@ -17,6 +20,14 @@ pub struct Levelling {
     pub every: u32,
 }
 
+impl Levelling {
+    /// Nothing moves for wear.
+    pub const NEVER: Levelling = Levelling {
+        bound: u32::MAX,
+        every: u32::MAX,
+    };
+}
+
 impl Default for Levelling {
     /// A difference of 64, and one erase in 32 for wear: write amplification by a thirty-second at most,
     /// as long as counts differ too much.
@@ -26,15 +37,6 @@ impl Default for Levelling {
             every: 32,
         }
     }
-}
-
-/// What a free segment is wanted for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Purpose {
-    /// What users write, or what cleaning moves: the least worn.
-    Data,
-    /// What has lain in the least worn segment, and is expected to lie: the most worn.
-    Still,
 }
 
 /// Counts of erases, and which segments are free.
@@ -88,12 +90,9 @@ impl Wear {
         self.free.insert((count, segment));
     }
 
-    /// Takes a free segment; nothing if there is none.
-    pub fn take(&mut self, purpose: Purpose) -> Option<u32> {
-        let taken = match purpose {
-            Purpose::Data => self.free.pop_first(),
-            Purpose::Still => self.free.pop_last(),
-        }?;
+    /// Takes the least worn free segment; nothing if there is none.
+    pub fn take(&mut self) -> Option<u32> {
+        let taken = self.free.pop_first()?;
         self.used.insert(taken);
         Some(taken.1)
     }
@@ -127,8 +126,7 @@ impl Wear {
         Some((low.0, high.0))
     }
 
-    /// The segment whose contents are to be moved for wear now, to one taken as [`Purpose::Still`]: the
-    /// least worn that `may_move` allows (closed, and not being cleaned), if the counts differ by more than
+    /// The segment whose contents are to be moved for wear now: the least worn that `may_move` allows (closed, and not being cleaned), if the counts differ by more than
     /// the bound and the last such move is long enough ago.
     pub fn to_move(&self, may_move: impl Fn(u32) -> bool) -> Option<u32> {
         let (_, high) = self.extremes()?;
@@ -155,18 +153,18 @@ mod tests {
     const STRICT: Levelling = Levelling { bound: 4, every: 0 };
 
     #[test]
-    fn the_least_worn_free_segment_is_taken_and_the_most_worn_for_what_lies_still() {
+    fn the_least_worn_free_segment_is_taken() {
         let mut wear = Wear::new(vec![5, 2, 9, 2, 0], STRICT);
-        assert_eq!(wear.take(Purpose::Data), None);
+        assert_eq!(wear.take(), None);
         for segment in [0, 1, 2, 3, 77] {
             wear.freed(segment);
         }
         assert_eq!(wear.free(), 4);
-        assert_eq!(wear.take(Purpose::Data), Some(1));
-        assert_eq!(wear.take(Purpose::Still), Some(2));
+        assert_eq!(wear.take(), Some(1));
         assert!(wear.take_this(3) && !wear.take_this(3) && !wear.take_this(99));
-        assert_eq!(wear.take(Purpose::Data), Some(0));
-        assert_eq!(wear.take(Purpose::Data), None);
+        assert_eq!(wear.take(), Some(0));
+        assert_eq!(wear.take(), Some(2));
+        assert_eq!(wear.take(), None);
     }
 
     #[test]
@@ -207,16 +205,16 @@ mod tests {
         let (segments, rng) = (64, Rng::new(3));
         let mut wear = Wear::new(vec![0; segments as usize], levelling);
         (48..segments).for_each(|segment| wear.freed(segment));
-        let mut hot: Vec<u32> = (0..8).filter_map(|_| wear.take(Purpose::Data)).collect();
+        let mut hot: Vec<u32> = (0..8).filter_map(|_| wear.take()).collect();
         let mut moves = 0;
         for _ in 0..20_000 {
             let old = hot.swap_remove(rng.below(hot.len() as u64) as usize);
             wear.erased(old);
             wear.freed(old);
-            hot.extend(wear.take(Purpose::Data));
+            hot.extend(wear.take());
             if let Some(still) = wear.to_move(|segment| !hot.contains(&segment)) {
                 wear.moving();
-                assert!(wear.take(Purpose::Still).is_some());
+                assert!(wear.take().is_some());
                 wear.erased(still);
                 wear.freed(still);
                 moves += 1;
@@ -228,11 +226,7 @@ mod tests {
 
     #[test]
     fn data_that_never_changes_does_not_keep_its_segments_unworn() {
-        let never = Levelling {
-            bound: u32::MAX,
-            every: 0,
-        };
-        let (spread, moves) = worn_by_hot_data(never);
+        let (spread, moves) = worn_by_hot_data(Levelling::NEVER);
         assert!(spread > 1000 && moves == 0, "{spread}");
         let (spread, moves) = worn_by_hot_data(Levelling::default());
         assert!(spread <= 66, "{spread}");

@@ -46,6 +46,12 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
     loop {
         let asked = inner.clean_asked.listen();
         let progress = inner.commit.progress();
+        match inner.level_wear().await {
+            Ok(false) => {}
+            Ok(true) => continue,
+            Err(_) if inner.commit.failure().is_some() => return,
+            Err(error) => tracing::warn!(%error, "a segment that is worn little cannot be emptied"),
+        }
         let decision = {
             let (streams, map) = (inner.commit.composer(), inner.map.borrow());
             let pacing = inner.pacing.borrow();
@@ -165,6 +171,42 @@ impl Inner {
         pacer.freed(u64::MAX);
         moved?;
         Ok(true)
+    }
+
+    /// Empties a segment that is worn less than others, so that it is used. Says whether there was one.
+    async fn level_wear(self: &Rc<Self>) -> Result<bool, SpaceError> {
+        let Some(unworn) = self.choose_unworn() else {
+            return Ok(false);
+        };
+        let before = self.stats.borrow().bytes_moved;
+        let slot = unworn.slot;
+        let moved = self.empty(&[unworn]).await;
+        self.commit.composer_mut().usage.end_cleaning(slot);
+        let stats = &mut self.stats.borrow_mut();
+        stats.bytes_levelled += stats.bytes_moved - before;
+        moved.map(|()| true)
+    }
+
+    /// The segment that is to be emptied because it is worn less than others, if there is room for that.
+    fn choose_unworn(&self) -> Option<Chosen> {
+        let mut streams = self.commit.composer_mut();
+        let room = Room::of(&streams, &self.map.borrow());
+        if streams.usage.runway() < room.low {
+            return None;
+        }
+        let slot = streams.usage.unworn()?;
+        let known = *streams.usage.get(slot);
+        let in_memory = streams.flight().segment(known.seq).is_some();
+        if in_memory || !streams.usage.begin_cleaning(slot) {
+            return None;
+        }
+        streams.usage.pin(slot);
+        Some(Chosen {
+            slot,
+            segment: known.seq,
+            live: known.live,
+            gain: 0,
+        })
     }
 
     async fn empty(self: &Rc<Self>, chosen: &[Chosen]) -> Result<(), SpaceError> {

@@ -51,6 +51,7 @@ pub use forebay_extents::{LoadError, Place};
 pub use forebay_placement::WriteClock;
 pub use forebay_placement::cost::Disk;
 pub use forebay_placement::placement::{Fact, Kind};
+pub use forebay_placement::wear::Levelling;
 pub use format::{FormatError, Superblock, VERSION, VolumeId};
 pub use geometry::{GeometryError, Layout, Slot};
 pub use inspect::{DumpItem, Pending, dump, pending};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use forebay_placement::wear::Levelling;
+
 /// How a volume is to behave while it is in use.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -14,6 +16,9 @@ pub struct Options {
     pub recovery_entries: u64,
     /// Segments are discarded before they are used again.
     pub discard: bool,
+    /// When what lies in segments that are worn less than others is moved for that. Media that see to their wear
+    /// themselves do not need it.
+    pub levelling: Levelling,
     /// One in so many segments is kept free of what is mapped, beside what the cleaner and checkpoints need: 2 at
     /// least. The more there are, the less cleaning costs on a full volume.
     pub spare_part: u64,
@@ -28,6 +33,7 @@ impl Default for Options {
             map_bytes: 256 << 20,
             recovery_entries: 1 << 20,
             discard: false,
+            levelling: Levelling::NEVER,
             spare_part: 16,
             huge_trim: 1 << 17,
         }

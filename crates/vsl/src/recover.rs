@@ -138,7 +138,7 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         next_record: RecordSeq(1),
         clock: WriteClock(0),
     };
-    let usage = Usage::new(layout, segments, runway);
+    let usage = Usage::new(layout, segments, runway, &Options::default());
     let (placement, counts) = placement_of(&superblock);
     let parts = Parts {
         streams: Streams::new(layout, counts, usage, resume),
@@ -197,11 +197,7 @@ pub async fn open(
     if options.discard {
         discard_runway(&*device, &layout, &runway).await;
     }
-    let mut usage = Usage::new(layout, segments, runway);
-    usage.spare_one_in(options.spare_part);
-    if options.discard {
-        usage.discard_first();
-    }
+    let mut usage = Usage::new(layout, segments, runway, &options);
     for (place, sectors) in &meta {
         usage.count(*place, *sectors);
     }

@@ -130,6 +130,11 @@ impl Space {
         self.inner.commit.composer().usage.histogram()
     }
 
+    /// How often the least and the most worn segment were begun anew.
+    pub fn wear(&self) -> (u32, u32) {
+        self.inner.commit.composer().usage.wear()
+    }
+
     /// What was done so far, and for what.
     pub fn stats(&self) -> Stats {
         self.inner.stats.borrow().clone()

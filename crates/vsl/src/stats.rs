@@ -11,6 +11,8 @@ pub struct Stats {
     pub bytes_in_place: u64,
     /// Bytes of data that the cleaner moved.
     pub bytes_moved: u64,
+    /// Of those, bytes that were moved because their segments were worn less than others.
+    pub bytes_levelled: u64,
     /// Bytes that checkpoints wrote: nodes, the table, their block.
     pub bytes_checkpoints: u64,
     /// Checkpoints that came to count.

@@ -63,12 +63,18 @@ pub(crate) struct Usage {
 
 impl Usage {
     /// Of these segments, with what is to be used first.
-    pub(crate) fn new(layout: Layout, segments: Vec<Segment>, runway: VecDeque<Slot>) -> Usage {
+    pub(crate) fn new(
+        layout: Layout,
+        segments: Vec<Segment>,
+        runway: VecDeque<Slot>,
+        options: &Options,
+    ) -> Usage {
+        let wear = segments.iter().map(|segment| segment.wear).collect();
         let mut usage = Usage {
             layout,
             pins: vec![0; segments.len()],
             segments,
-            free: Free::default(),
+            free: Free::new(wear, options),
             runway,
             empty: BTreeSet::new(),
             settling: VecDeque::new(),
@@ -80,14 +86,14 @@ impl Usage {
             overwriting: BTreeMap::new(),
             hopeless: BTreeSet::new(),
             live: 0,
-            spare_part: Options::default().spare_part,
+            spare_part: options.spare_part.clamp(2, SPARE_PART_MAX),
         };
         for n in 0..usage.segments.len() {
             let (segment, slot) = (usage.segments[n], Slot(n as u32));
             usage.live += u64::from(segment.live);
             match segment.state {
                 SegmentState::Free => {
-                    usage.free.add_usable(segment.wear, slot);
+                    usage.free.add_usable(slot);
                 }
                 SegmentState::Closed => usage.sort_closed(slot),
                 SegmentState::Open | SegmentState::Runway => {}
@@ -118,11 +124,6 @@ impl Usage {
                 closed,
             },
         );
-    }
-
-    /// From now on one in so many segments is kept free of what is mapped.
-    pub(crate) fn spare_one_in(&mut self, part: u64) {
-        self.spare_part = part.clamp(2, SPARE_PART_MAX);
     }
 
     /// Segments that are kept free of what is mapped, so that there are some with little in them.
@@ -196,6 +197,7 @@ impl Usage {
     /// If there is none, or somebody reads it.
     pub(crate) fn open(&mut self, stream: Stream, seq: SegmentSeq, now: WriteClock) -> Slot {
         let slot = self.runway.pop_front().expect("asked whether there is one");
+        self.free.opened(slot);
         assert_eq!(self.pins[slot.0 as usize], 0, "reused a segment being read");
         let segment = self.at(slot);
         debug_assert_eq!(segment.live, 0);
@@ -223,7 +225,8 @@ impl Usage {
         self.victims.remove(slot.0);
         self.empty.remove(&slot);
         let wear = self.get(slot).wear;
-        self.free.remove(wear, slot);
+        self.free.remove(slot);
+        self.free.opened(slot);
         *self.at(slot) = Segment {
             state: SegmentState::Open,
             stream,
@@ -319,6 +322,21 @@ impl Usage {
         true
     }
 
+    /// A full segment that is worn so little that what lies there should move, if there is one and it is time for
+    /// that.
+    pub(crate) fn unworn(&mut self) -> Option<Slot> {
+        let (segments, aside) = (&self.segments, &self.aside);
+        self.free.unworn(|slot| {
+            let segment = &segments[slot.0 as usize];
+            segment.state == SegmentState::Closed && segment.live > 0 && !aside.contains(&slot)
+        })
+    }
+
+    /// How often the least and the most worn segment were opened.
+    pub(crate) fn wear(&self) -> (u32, u32) {
+        self.free.extremes()
+    }
+
     /// It is no longer being cleaned.
     pub(crate) fn end_cleaning(&mut self, slot: Slot) {
         self.cleaning.remove(&slot);
@@ -408,15 +426,9 @@ impl Usage {
                 let segment = self.at(slot);
                 debug_assert_eq!(segment.live, 0);
                 segment.state = SegmentState::Free;
-                let wear = segment.wear;
-                self.free.add(wear, slot);
+                self.free.add(slot);
             }
         }
-    }
-
-    /// From now on what gets free is discarded before it is used again.
-    pub(crate) fn discard_first(&mut self) {
-        self.free.discard_first();
     }
 
     /// Takes at most `most` free segments that are to be discarded and that nobody reads, in order.
@@ -428,9 +440,7 @@ impl Usage {
 
     /// These are discarded.
     pub(crate) fn discarded(&mut self, slots: &[Slot]) {
-        let segments = &self.segments;
-        self.free
-            .discarded(slots, |slot| segments[slot.0 as usize].wear);
+        self.free.discarded(slots);
     }
 
     /// Takes at most `most` free segments to be put on the runway, least worn first.

@@ -9,7 +9,7 @@ use forebay_placement::cost::{greedy_utilisation, write_amplification};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, VirtualTime};
 use forebay_units::{ByteLen, LINE_BYTES, LINE_SECTORS, Sector};
-use forebay_vsl::{Batch, Kind, Layout, Making, Options, Space, VolumeId, create, open};
+use forebay_vsl::{Batch, Kind, Layout, Levelling, Making, Options, Space, VolumeId, create, open};
 
 const SEGMENT: u64 = 256 << 10;
 const SEGMENTS: u64 = 512;
@@ -206,4 +206,67 @@ fn a_volume_that_keeps_next_to_nothing_free_goes_on_as_well() {
         let written = overfull(kind, 128, 512 << 10, 128, 0.5);
         assert!(written < 40.0, "{kind}: {written}");
     }
+}
+
+/// Fills four fifths of a space with what never changes, and overwrites the rest again and again. Says how often the
+/// least and the most worn segment were begun, and what part of all that was written was moved for wear.
+fn worn(levelling: Levelling) -> ((u32, u32), f64) {
+    const SEGMENT: u64 = 128 << 10;
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    let device: Rc<dyn Device> = Rc::new(RamDevice::new((1 << 20) + 64 * SEGMENT, 4096));
+    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
+    let making = Making {
+        volume: VolumeId([7; 16]),
+        layout,
+        space_sectors: 1 << 30,
+        placement: Kind::Lfs,
+        page_sectors: 8,
+        disk: None,
+    };
+    let work = async move {
+        create(rt.clone(), Rc::clone(&device), &making)
+            .await
+            .expect("made");
+        let options = Options {
+            levelling,
+            ..Options::default()
+        };
+        let opened = open(rt.clone(), Rc::clone(&device), options, false).await;
+        let (space, workers, _) = opened.expect("taken up");
+        let pages = space.capacity().mappable * 9 / 10 / LINE_BYTES;
+        let data: Buf = BufMut::zeroed(LINE_BYTES as usize).freeze();
+        let write = async |space: &Space, page: u64| {
+            let batch = Batch::of_write(Sector(page * LINE_SECTORS), data.clone());
+            space.apply(&batch, Durability::Flush).await.expect("done");
+        };
+        for n in 0..pages {
+            write(&space, n).await;
+        }
+        let rng = Rng::new(5);
+        for _ in 0..200 * pages {
+            write(&space, rng.below(pages / 5)).await;
+        }
+        let (stats, log, wear) = (space.stats(), space.log_stats(), space.wear());
+        println!("{wear:?} {stats:?}");
+        // What is known of wear is kept over a restart.
+        space.flush().await.expect("flushed");
+        drop((space, workers));
+        let opened = open(rt, device, options, false).await;
+        let (space, _workers, _) = opened.expect("taken up");
+        let after = space.wear();
+        assert!(after.0 >= wear.0 && after.1 >= wear.1, "{wear:?} {after:?}");
+        (wear, stats.bytes_levelled as f64 / log.bytes_written as f64)
+    };
+    executor.block_on(work)
+}
+
+#[test]
+fn data_that_never_changes_does_not_keep_its_segments_unworn() {
+    let ((least, most), moved) = worn(Levelling::NEVER);
+    assert!(most - least > 300 && moved == 0.0, "{least} {most}");
+    let levelling = Levelling::default();
+    let ((least, most), moved) = worn(levelling);
+    assert!(most - least < 2 * levelling.bound, "{least} {most}");
+    assert!(moved > 0.0 && moved < 1.0 / 30.0, "{moved}");
 }

@@ -46,6 +46,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
             huge_trim: rng.pick(&[8, 100, 1 << 17]),
             flood,
             discard: rng.one_in(3),
+            levelled: rng.one_in(4),
             spare_part: rng.pick(&[16, 128]),
             placement: placing(&rng, kind),
         },

@@ -59,6 +59,8 @@ pub struct Space {
     pub discard: bool,
     /// One in so many segments is kept free of what is mapped.
     pub spare_part: u64,
+    /// What lies in segments that are hardly worn is moved at every turn.
+    pub levelled: bool,
     /// How data is placed.
     pub placement: forebay_vsl::Kind,
 }
@@ -74,6 +76,7 @@ impl Space {
             huge_trim: 1 << 17,
             flood: false,
             discard: false,
+            levelled: false,
             spare_part: forebay_vsl::Options::default().spare_part,
             placement: Placing::Lfs,
         }
@@ -91,6 +94,9 @@ impl Settings for Space {
         write!(f, "{}, delay {:?}", self.placement, self.max_delay)?;
         write!(f, ", a checkpoint after {} entries", self.recovery_entries)?;
         write!(f, ", 1/{} spare", self.spare_part)?;
+        if self.levelled {
+            write!(f, ", worn evenly")?;
+        }
         if self.discard {
             write!(f, ", segments discarded")?;
         }
@@ -112,6 +118,7 @@ impl Settings for Space {
         &[
             |space| space.map_bytes = None,
             |space| space.discard = false,
+            |space| space.levelled = false,
             |space| space.placement = Placing::Lfs,
             |space| space.recovery_entries = 1 << 20,
         ]

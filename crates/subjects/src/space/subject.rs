@@ -11,7 +11,7 @@ use forebay_sim::lanes::{Lanes, Promise};
 use forebay_sim::machine::Machine;
 use forebay_sim::role::Each;
 use forebay_sim::subject::{Attach, Attaching, Bounds, Refused, Subject, Watcher};
-use forebay_vsl::{OpenError, Options, Recovery};
+use forebay_vsl::{Levelling, OpenError, Options, Recovery};
 
 use super::plan::{Plan, of_seed};
 use super::settings::{Kind, Role, Space};
@@ -43,6 +43,10 @@ impl Space {
             map_bytes: self.map_bytes.unwrap_or(common.map_bytes),
             recovery_entries: self.recovery_entries,
             discard: self.discard,
+            levelling: match self.levelled {
+                true => Levelling { bound: 1, every: 1 },
+                false => common.levelling,
+            },
             spare_part: self.spare_part,
             huge_trim: self.huge_trim,
         }
