@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Device, DeviceError, Geometry, Op, Result};
-use forebay_log::{Log, RangeKind};
-use forebay_rt::{Event, Instant, RangeLock, Rt};
+use forebay_log::{Log, PORTION_BYTES, RangeKind};
+use forebay_rt::{Event, Instant, Lock, Portions, RangeLock, Rt};
 use forebay_units::{LINE_BYTES, SECTOR_BYTES};
 
 use crate::format::Payload;
@@ -29,9 +29,9 @@ pub(crate) struct Engine {
     pub(crate) payload: RefCell<Payload>,
     pub(crate) counters: RefCell<Counters>,
     /// Turns of writers that wait for room.
-    pub(crate) queue: Rc<RangeLock>,
-    /// Bytes written to the log since a writer let everybody else have a turn.
-    pub(crate) since_turn: Cell<u64>,
+    pub(crate) queue: Rc<Lock>,
+    /// Bytes written to the log between turns of everybody else.
+    pub(crate) portions: Portions,
     /// Who is being served, and who waits.
     pub(crate) activity: RefCell<Activity>,
     /// What still goes on, while the volume is being closed.
@@ -155,7 +155,7 @@ impl Engine {
             payload: RefCell::new(payload),
             counters: RefCell::new(Counters::new()),
             queue: Rc::default(),
-            since_turn: Cell::new(0),
+            portions: Portions::of(PORTION_BYTES),
             service: RefCell::default(),
             doing: RefCell::default(),
             speed: RefCell::new(Speed::new()),

@@ -18,8 +18,6 @@ use crate::room::{ATOMIC_BYTES, entries_of};
 use crate::state::Wanted;
 
 /// So many bytes are written to the log before anybody else gets a turn: who waits for nothing would fill all the
-/// buffers while the device that empties them is given nothing to do.
-const TURN_BYTES: u64 = 64 << 10;
 
 /// Where a request goes.
 enum Admitted {
@@ -72,22 +70,13 @@ impl Engine {
                 Admitted::ToLog => {
                     self.append(at, &buf[part], when);
                     if when == Acknowledge::Flush {
-                        self.take_turns(n as u64).await;
+                        self.portions.did(&self.rt, n as u64).await;
                     }
                 }
                 Admitted::Home => Box::pin(self.write_home(at, buf.slice(part), when)).await?,
             }
         }
         self.settle(Op::Write, when).await
-    }
-
-    /// Lets everybody else have a turn after so much that was written without one.
-    async fn take_turns(&self, bytes: u64) {
-        let since = self.since_turn.get() + bytes;
-        self.since_turn.set(since % TURN_BYTES);
-        if since >= TURN_BYTES {
-            self.rt.yield_now().await;
-        }
     }
 
     /// Returns when what was appended may be acknowledged.
@@ -128,7 +117,7 @@ impl Engine {
         let began = self.rt.now();
         self.activity.borrow_mut().queue(wanted);
         let _queued = Queued(self, wanted);
-        let _turn = self.queue.lock(0..1).await;
+        let _turn = self.queue.lock().await;
         self.keep_pace().await;
         let admitted = loop {
             let progress = self.log.progress();

@@ -21,7 +21,7 @@ use std::time::Duration;
 use forebay_device::{
     Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Result, Room,
 };
-use forebay_rt::{Event, RangeGuard, RangeLock, Rt, Task};
+use forebay_rt::{Event, Lock, LockGuard, Rt, Task};
 
 use crate::disks::{Disks, Opened, Setup};
 
@@ -98,7 +98,7 @@ struct Shared {
     failed: RefCell<Option<DeviceError>>,
     /// Something changed that somebody may wait for.
     changed: Event,
-    turn: Rc<RangeLock>,
+    turn: Rc<Lock>,
 }
 
 /// A request under way.
@@ -248,9 +248,9 @@ impl Shared {
         self.data.flush().await
     }
 
-    async fn take_turn(&self) -> Option<RangeGuard> {
+    async fn take_turn(&self) -> Option<LockGuard> {
         match self.rules.lock {
-            true => Some(self.turn.lock(0..1).await),
+            true => Some(self.turn.lock().await),
             false => None,
         }
     }

@@ -34,7 +34,7 @@ mod superblocks;
 mod write;
 
 pub use error::OpenError;
-pub use forebay_segments::{LogError, LogStats, PairError};
+pub use forebay_segments::{LogError, LogStats, PORTION_BYTES, PairError};
 pub use format::{
     Entry, FormatError, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary,

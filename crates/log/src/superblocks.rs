@@ -57,7 +57,7 @@ impl Log {
         &self,
         change: impl FnOnce(&mut Superblock),
     ) -> Result<(), LogError> {
-        let _turn = self.inner.superblock_turn.lock(0..1).await;
+        let _turn = self.inner.superblock_turn.lock().await;
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
@@ -70,7 +70,7 @@ impl Log {
     /// takes that: true once either copy says so, and then for ever, since a copy that does is not
     /// written again. Each call tries the copies that do not. `change` may set what else they say.
     pub async fn abandon(&self, change: impl FnOnce(&mut Superblock)) -> Result<(), DeviceError> {
-        let _turn = self.inner.superblock_turn.lock(0..1).await;
+        let _turn = self.inner.superblock_turn.lock().await;
         let next = self.given_up(change);
         let mut failed = None;
         for copy in self.inner.copies.order() {
@@ -97,7 +97,7 @@ impl Log {
         &self,
         change: impl FnOnce(&mut Superblock),
     ) -> Result<(), DeviceError> {
-        let _turn = self.inner.superblock_turn.lock(0..1).await;
+        let _turn = self.inner.superblock_turn.lock().await;
         let copies = &self.inner.copies;
         if ![0, 1].iter().all(|copy| copies.says_abandoned(*copy)) {
             return Ok(());

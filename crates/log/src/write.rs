@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::Device;
-use forebay_rt::{RangeLock, Rt, Task};
+use forebay_rt::{Lock, Rt, Task};
 use forebay_segments::{Commit, CommitWorkers, Composer, LogError, LogStats};
 use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
@@ -43,7 +43,7 @@ impl Default for LogOptions {
 pub(crate) struct Inner {
     pub(crate) commit: Rc<Commit<State, Placing>>,
     pub(crate) superblock: RefCell<Superblock>,
-    pub(crate) superblock_turn: Rc<RangeLock>,
+    pub(crate) superblock_turn: Rc<Lock>,
     pub(crate) copies: CopyStates,
 }
 

@@ -12,12 +12,14 @@
 //! - Time comes from [`Rt::now`] alone, and never goes backwards.
 //!
 //! Reading order: [`Driver`] in `driver.rs`, [`Executor::block_on`] in `executor.rs`, then the
-//! waiting tools [`Event`], [`RangeLock`] and [`Budget`].
+//! waiting tools [`Event`], [`Lock`], [`RangeLock`], [`Portions`] and [`Budget`].
 
 mod budget;
 mod driver;
 mod event;
 mod executor;
+mod lock;
+mod portions;
 mod range_lock;
 mod time;
 
@@ -25,5 +27,7 @@ pub use budget::{Account, Budget, Lease};
 pub use driver::{Driver, Turn, Unpark, VirtualTime, Wait};
 pub use event::{Event, Listener};
 pub use executor::{Executor, Rt, Sleep, Task};
+pub use lock::{Lock, LockGuard};
+pub use portions::Portions;
 pub use range_lock::{RangeGuard, RangeLock};
 pub use time::{Elapsed, Instant};

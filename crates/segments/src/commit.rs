@@ -28,6 +28,10 @@ pub use composer::{Composer, Watcher};
 use workers::{hand_over, pump, round, ticker};
 pub use write::Write;
 
+/// So many bytes are appended by users before anybody else gets a turn: who waits for nothing would fill all the
+/// buffers while the device that empties them is given nothing to do.
+pub const PORTION_BYTES: u64 = 64 << 10;
+
 /// Writes kept on the device at once: enough that it never waits for us, few enough that records
 /// grow while it works.
 const JOBS_MAX: usize = 4;

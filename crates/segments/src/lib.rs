@@ -19,7 +19,7 @@ mod ram;
 mod shape;
 
 pub use builder::{Builder, Closing, Sealing};
-pub use commit::{Commit, CommitWorkers, Composer, LogError, LogStats, Watcher};
+pub use commit::{Commit, CommitWorkers, Composer, LogError, LogStats, PORTION_BYTES, Watcher};
 pub use flight::Flight;
 pub use format::{
     Entry, FormatError, HEADER_BYTES, Layout, RECORD_ENTRY_BYTES_MAX, Record, Summary,

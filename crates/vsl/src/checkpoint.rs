@@ -62,7 +62,7 @@ pub(crate) async fn checkpointer(inner: Rc<Inner>) {
 
 impl Inner {
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<(), LogError> {
-        let _turn = self.checkpoint_turn.lock(0..1).await;
+        let _turn = self.checkpoint_turn.lock().await;
         if let Some(failure) = self.commit.failure() {
             return Err(failure);
         }

@@ -112,6 +112,8 @@ impl Inner {
         if is_durable(durability) && !parts.append.is_empty() {
             let target = target.max(self.close_open());
             self.commit.flush(target).await?;
+        } else if parts.overwrite.is_empty() {
+            self.portions.did(&self.rt, data.len() as u64).await;
         }
         Ok(())
     }
@@ -123,7 +125,7 @@ impl Inner {
             return Ok(());
         }
         // One flush for all who wait for their turn.
-        let _turn = self.flush_turn.lock(0..1).await;
+        let _turn = self.flush_turn.lock().await;
         if self.overwritten_durable.get() >= target {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use forebay_placement::cost::Disk;
 use forebay_placement::pace::{Decision, Observed, Pacer, Room as Spare, assumed_rate, decide};
 use forebay_rt::Instant;
 
-use crate::room::Room;
+use crate::room::{Room, Wanted};
 use crate::streams::Streams;
 use forebay_extents::Map;
 
@@ -22,6 +22,8 @@ pub(crate) struct Pacing {
     last: Instant,
     /// Batches that wait for room.
     waiting: usize,
+    /// What batches in line want.
+    queued: Wanted,
 }
 
 impl Pacing {
@@ -33,6 +35,7 @@ impl Pacing {
             pacer: Pacer::new(assumed_rate(sectors, 0.9)),
             last: Instant::default(),
             waiting: 0,
+            queued: Wanted::default(),
         }
     }
 }
@@ -88,6 +91,21 @@ impl Pacing {
         }
         self.pacer.take(sectors);
         None
+    }
+
+    /// What batches in line want.
+    pub(crate) fn queued(&self) -> Wanted {
+        self.queued
+    }
+
+    /// A batch gets in line.
+    pub(crate) fn queue(&mut self, wanted: Wanted) {
+        self.queued = self.queued.plus(wanted);
+    }
+
+    /// It leaves the line.
+    pub(crate) fn unqueue(&mut self, wanted: Wanted) {
+        self.queued = self.queued.less(wanted);
     }
 
     /// Somebody waits for room from now on, or no longer.

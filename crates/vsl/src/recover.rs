@@ -17,8 +17,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use forebay_device::{Device, Room as Keep};
-use forebay_rt::{Event, RangeLock, Rt};
-use forebay_segments::{Commit, CommitWorkers, read_copies};
+use forebay_rt::{Event, Lock, Portions, Rt};
+use forebay_segments::{Commit, CommitWorkers, PORTION_BYTES, read_copies};
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use crate::checkpoint::{checkpointer, read_checkpoint};
@@ -334,13 +334,14 @@ fn assemble(
         unchecked: Cell::new(RecordSeq(0)),
         overwritten: Cell::new(0),
         overwritten_durable: Cell::new(0),
-        flush_turn: Rc::new(RangeLock::new()),
+        flush_turn: Rc::new(Lock::new()),
         pacing: RefCell::new(Pacing::new(&disk)),
         superblock: RefCell::new(superblock),
         checks: RefCell::new(Checks::default()),
         meta: RefCell::new(Vec::new()),
-        admission: Rc::new(RangeLock::new()),
-        checkpoint_turn: Rc::new(RangeLock::new()),
+        admission: Rc::new(Lock::new()),
+        portions: Portions::of(PORTION_BYTES),
+        checkpoint_turn: Rc::new(Lock::new()),
         checkpoint_wanted: Cell::new(false),
         checkpoint_asked: Event::new(),
         clean_asked: Event::new(),

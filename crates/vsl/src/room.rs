@@ -34,15 +34,56 @@ pub(crate) struct Room {
     pub(crate) low: usize,
 }
 
+/// What a batch waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lack {
+    /// What was trimmed is still being looked at, or what is ahead in line may take the last room.
+    Others,
+    /// Memory for segments: the device has to take what is there, or nobody to read what is used next.
+    Memory,
+    /// Free segments. A checkpoint would make some if there is nothing to be cleaned.
+    Segments { checkpoint: bool },
+}
+
 /// Whether a batch can be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// At once.
     Now,
-    /// When there is room again; a checkpoint would make some.
-    Wait { checkpoint: bool },
+    /// When something has changed.
+    Wait(Lack),
     /// Not as things are.
     Never { need: u64, have: u64 },
+}
+
+/// What a batch takes of segments.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Wanted {
+    bytes: u64,
+    entries: u64,
+}
+
+impl Wanted {
+    pub(crate) fn of(batch: &Batch) -> Wanted {
+        Wanted {
+            bytes: batch.bytes(),
+            entries: batch.entries(),
+        }
+    }
+
+    pub(crate) fn plus(self, other: Wanted) -> Wanted {
+        Wanted {
+            bytes: self.bytes + other.bytes,
+            entries: self.entries + other.entries,
+        }
+    }
+
+    pub(crate) fn less(self, other: Wanted) -> Wanted {
+        Wanted {
+            bytes: self.bytes - other.bytes,
+            entries: self.entries - other.entries,
+        }
+    }
 }
 
 impl Room {
@@ -73,22 +114,26 @@ impl Room {
         }
     }
 
-    /// Whether a batch of these ranges can be done; the map of them is in memory.
+    /// Whether a batch of these ranges can be done, and what is ahead of it in line as well; the map of them is in
+    /// memory.
     pub(crate) fn verdict(
         &self,
         streams: &Streams,
         map: &Map,
         batch: &Batch,
         ranges: &[(Sector, u64)],
+        ahead: Wanted,
     ) -> Verdict {
         let new = batch.bytes() / SECTOR_BYTES;
         let mapped = map.mapped_sectors();
-        if mapped + new > self.mappable {
+        if mapped + new + ahead.bytes / SECTOR_BYTES > self.mappable {
+            if ahead != Wanted::default() {
+                return Verdict::Wait(Lack::Others);
+            }
             let grows = growth(map, batch, ranges);
             let over = grows > 0 && mapped + grows > self.mappable;
             if over && map.detached() > 0 {
-                // What was trimmed is still being looked at.
-                return Verdict::Wait { checkpoint: false };
+                return Verdict::Wait(Lack::Others);
             }
             if over {
                 return Verdict::Never {
@@ -97,23 +142,25 @@ impl Room {
                 };
             }
         }
-        let need = streams.segments_needed(batch.bytes(), batch.entries());
+        let own = streams.segments_needed(batch.bytes(), batch.entries());
         let most = streams.layout.segment_count as usize / 4;
-        if need > most {
+        if own > most {
             return Verdict::Never {
                 need: batch.bytes(),
                 have: most as u64 / 2 * u64::from(streams.layout.segment_bytes),
             };
         }
+        let all = Wanted::of(batch).plus(ahead);
+        let need = streams.segments_needed(all.bytes, all.entries);
         if need > 0 && streams.usage.runway() < need + self.for_cleaner {
             let usage = &streams.usage;
             // If there is something to be cleaned, that makes room as well.
             let checkpoint = usage.usable() == 0 && usage.waiting() > usage.runway();
-            return Verdict::Wait { checkpoint };
+            return Verdict::Wait(Lack::Segments { checkpoint });
         }
         match streams.can_open(need) {
             true => Verdict::Now,
-            false => Verdict::Wait { checkpoint: false },
+            false => Verdict::Wait(Lack::Memory),
         }
     }
 

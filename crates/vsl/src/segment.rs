@@ -50,6 +50,19 @@ impl Segment {
         closed: WriteClock(0),
         wear: 0,
     };
+
+    /// The same when it begins to be filled anew.
+    pub(crate) fn opened(&self, stream: Stream, seq: SegmentSeq, now: WriteClock) -> Segment {
+        Segment {
+            state: SegmentState::Open,
+            stream,
+            live: 0,
+            seq,
+            born: now,
+            closed: now,
+            wear: self.wear.saturating_add(1),
+        }
+    }
 }
 
 /// What was on the medium when the newest checkpoint was cut.

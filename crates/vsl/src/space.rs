@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, Durability};
 use forebay_placement::placement::{Fact, Placement};
-use forebay_rt::{Event, RangeLock, Rt, Task};
+use forebay_rt::{Event, Lock, Portions, Rt, Task};
 use forebay_segments::{Commit, CommitWorkers, Composer as _, LogError, LogStats};
 use forebay_units::{RecordSeq, SECTOR_BYTES, Sector};
 
@@ -40,15 +40,17 @@ pub(crate) struct Inner {
     /// Writes in place that are done, and how many of them, in the order in which they were done, are durable.
     pub(crate) overwritten: Cell<u64>,
     pub(crate) overwritten_durable: Cell<u64>,
-    pub(crate) flush_turn: Rc<RangeLock>,
+    pub(crate) flush_turn: Rc<Lock>,
     pub(crate) superblock: RefCell<Superblock>,
     pub(crate) checks: RefCell<Checks>,
     /// What the newest checkpoint wrote beside nodes: it is live until the next counts.
     pub(crate) meta: RefCell<Vec<(Place, u64)>>,
     /// Batches that wait for room stand in line here.
-    pub(crate) admission: Rc<RangeLock>,
+    pub(crate) admission: Rc<Lock>,
+    /// Bytes appended between turns of everybody else.
+    pub(crate) portions: Portions,
     /// Checkpoints are made one at a time.
-    pub(crate) checkpoint_turn: Rc<RangeLock>,
+    pub(crate) checkpoint_turn: Rc<Lock>,
     /// Somebody wants a checkpoint.
     pub(crate) checkpoint_wanted: Cell<bool>,
     pub(crate) checkpoint_asked: Event,

@@ -439,7 +439,7 @@ impl Composer for Streams {
 
     fn wants_flush(&self) -> bool {
         let segments = self.flight.segments().count();
-        let open = usize::from(self.counts.all());
+        let open = self.open.iter().flatten().count();
         let others = (self.flight.room_max() - open) / 2;
         segments > open + FLUSH_AFTER_SEGMENTS.min(others)
     }

@@ -12,6 +12,7 @@
 
 use forebay_placement::WriteClock;
 use forebay_placement::victim::{Closed, Selection, Victim, Victims};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use forebay_units::{RecordSeq, SegmentSeq};
@@ -59,6 +60,8 @@ pub(crate) struct Usage {
     live: u64,
     /// One in so many segments is kept free of what is mapped.
     spare_part: u64,
+    /// How many of the empty segments wait for a checkpoint, if that is known.
+    waiting: Cell<Option<usize>>,
 }
 
 impl Usage {
@@ -86,6 +89,7 @@ impl Usage {
             overwriting: BTreeMap::new(),
             hopeless: BTreeSet::new(),
             live: 0,
+            waiting: Cell::new(None),
             spare_part: options.spare_part.clamp(2, SPARE_PART_MAX),
         };
         for n in 0..usage.segments.len() {
@@ -108,9 +112,12 @@ impl Usage {
         if segment.live == 0 {
             self.victims.remove(slot.0);
             self.empty.insert(slot);
+            self.waiting.set(None);
             return;
         }
-        self.empty.remove(&slot);
+        if self.empty.remove(&slot) {
+            self.waiting.set(None);
+        }
         if self.aside.contains(&slot) {
             return;
         }
@@ -131,14 +138,14 @@ impl Usage {
         (self.segments.len() as u64).div_ceil(self.spare_part)
     }
 
-    /// What is known of a segment.
-    pub(crate) fn get(&self, slot: Slot) -> &Segment {
-        &self.segments[slot.0 as usize]
-    }
-
     /// All segments, by their slots.
     pub(crate) fn all(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// What is known of a segment.
+    pub(crate) fn get(&self, slot: Slot) -> &Segment {
+        &self.segments[slot.0 as usize]
     }
 
     fn at(&mut self, slot: Slot) -> &mut Segment {
@@ -168,7 +175,10 @@ impl Usage {
     /// Segments in which nothing is live and that only the next checkpoint lets be used again.
     pub(crate) fn waiting(&self) -> usize {
         let waits = |slot: &&Slot| !self.settles(**slot);
-        self.empty.iter().filter(waits).count()
+        let count = || self.empty.iter().filter(waits).count();
+        let waiting = self.waiting.get().unwrap_or_else(count);
+        self.waiting.set(Some(waiting));
+        waiting
     }
 
     /// Segments that were cleaned, and in which nodes are live that leave with the next checkpoint.
@@ -201,15 +211,7 @@ impl Usage {
         assert_eq!(self.pins[slot.0 as usize], 0, "reused a segment being read");
         let segment = self.at(slot);
         debug_assert_eq!(segment.live, 0);
-        *segment = Segment {
-            state: SegmentState::Open,
-            stream,
-            live: 0,
-            seq,
-            born: now,
-            closed: now,
-            wear: segment.wear.saturating_add(1),
-        };
+        *segment = segment.opened(stream, seq, now);
         self.hopeless.remove(&slot);
         self.aside.remove(&slot);
         slot
@@ -224,18 +226,10 @@ impl Usage {
         }
         self.victims.remove(slot.0);
         self.empty.remove(&slot);
-        let wear = self.get(slot).wear;
+        self.waiting.set(None);
         self.free.remove(slot);
         self.free.opened(slot);
-        *self.at(slot) = Segment {
-            state: SegmentState::Open,
-            stream,
-            live: 0,
-            seq,
-            born: now,
-            closed: now,
-            wear: wear.saturating_add(1),
-        };
+        *self.at(slot) = self.get(slot).opened(stream, seq, now);
     }
 
     /// What is appended now was written by users then, on average, as far as the segment is filled.
@@ -351,6 +345,7 @@ impl Usage {
     /// [`Usage::end_overwriting`].
     pub(crate) fn begin_overwriting(&mut self, slot: Slot) {
         *self.overwriting.entry(slot).or_insert(0) += 1;
+        self.waiting.set(None);
         self.pin(slot);
     }
 
@@ -360,6 +355,7 @@ impl Usage {
             *count -= 1;
             if *count == 0 {
                 self.overwriting.remove(&slot);
+                self.waiting.set(None);
             }
         }
         self.unpin(slot)
@@ -392,6 +388,7 @@ impl Usage {
         for slot in &settling {
             self.empty.remove(slot);
         }
+        self.waiting.set(None);
         self.settling_len += settling.len();
         self.settling.push_back((until, settling));
         true
@@ -465,6 +462,7 @@ impl Usage {
     /// The checkpoint that was cut then counts.
     pub(crate) fn pass(&mut self, frontier: Frontier) {
         self.frontier = frontier;
+        self.waiting.set(None);
         for slot in std::mem::take(&mut self.aside) {
             if self.hopeless.contains(&slot) {
                 self.aside.insert(slot);

@@ -14,7 +14,7 @@ use crate::batch::{Batch, Op};
 use crate::error::SpaceError;
 use crate::format::{Entry, Stream};
 use crate::prepared::{mapped, uncheck, unmap};
-use crate::room::{Room, Verdict};
+use crate::room::{Lack, Room, Verdict, Wanted};
 use crate::space::{Inner, Space, is_durable};
 use crate::streams::Streams;
 use forebay_extents::Map;
@@ -55,6 +55,8 @@ impl Space {
         if is_durable(durability) {
             let target = target.max(inner.close_open());
             inner.commit.flush(target).await?;
+        } else {
+            inner.portions.did(&inner.rt, batch.bytes()).await;
         }
         Ok(())
     }
@@ -65,29 +67,30 @@ impl Inner {
         self.commit.composer_mut().close()
     }
 
-    /// Waits until there is room for a batch. In a line: who came first goes first.
+    /// Waits until there is room for a batch, in a line. Who comes when there is room for all that wait, and for
+    /// what is new, need not wait behind them.
     pub(crate) async fn admit(
         self: &Rc<Self>,
         batch: &Batch,
         ranges: &[(Sector, u64)],
     ) -> Result<(), SpaceError> {
         let sectors = batch.bytes() / SECTOR_BYTES;
-        let free = !self.admission.is_claimed(&(0..1));
-        if free && self.has_room(batch, ranges)? && self.pace(sectors).is_none() {
+        let ahead = self.pacing.borrow().queued();
+        let lack = self.lack(batch, ranges, ahead)?;
+        if lack.is_none() && self.pace(sectors).is_none() {
             return Ok(());
         }
-        let _turn = self.admission.lock(0..1).await;
+        let _queued = Queued::new(self, batch);
+        let _turn = self.admission.lock().await;
         loop {
             let progress = self.commit.progress();
-            let wait = match self.has_room(batch, ranges)? {
-                true => self.pace(sectors),
-                false => {
-                    let _pressing = Pressing::new(self);
-                    progress.await;
-                    continue;
-                }
-            };
-            let Some(wait) = wait else {
+            if let Some(lack) = self.lack(batch, ranges, Wanted::default())? {
+                let short = matches!(lack, Lack::Segments { .. });
+                let _pressing = short.then(|| Pressing::new(self));
+                progress.await;
+                continue;
+            }
+            let Some(wait) = self.pace(sectors) else {
                 return Ok(());
             };
             // How long it takes changes with what the cleaner does.
@@ -102,32 +105,33 @@ impl Inner {
         pacing.pace(&streams, &map, self.rt.now(), sectors)
     }
 
-    /// Whether a batch can be done now.
+    /// What a batch waits for, and what is ahead of it in line as well, if they cannot be done now.
     ///
     /// # Errors
     /// If it never can be, as things are, or the volume has failed.
-    fn has_room(
+    fn lack(
         self: &Rc<Self>,
         batch: &Batch,
         ranges: &[(Sector, u64)],
-    ) -> Result<bool, SpaceError> {
+        ahead: Wanted,
+    ) -> Result<Option<Lack>, SpaceError> {
         if let Some(failure) = self.commit.failure() {
             return Err(failure.into());
         }
         let streams = self.commit.composer();
         let map = self.map.borrow();
         let room = Room::of(&streams, &map);
-        let verdict = room.verdict(&streams, &map, batch, ranges);
+        let verdict = room.verdict(&streams, &map, batch, ranges, ahead);
         let need = streams.segments_needed(batch.bytes(), batch.entries()) + room.for_cleaner;
         drop((streams, map));
         match verdict {
-            Verdict::Now => Ok(true),
-            Verdict::Wait { checkpoint } => {
+            Verdict::Now => Ok(None),
+            Verdict::Wait(lack) => {
                 self.replenish(need);
-                if checkpoint {
+                if lack == (Lack::Segments { checkpoint: true }) {
                     self.ask_for_checkpoint();
                 }
-                Ok(false)
+                Ok(Some(lack))
             }
             Verdict::Never { need, have } => Err(SpaceError::Full { need, have }),
         }
@@ -207,6 +211,23 @@ impl Inner {
         }
         self.fill_told.set(Some(live));
         self.placement.borrow_mut().filled(Fill { live, capacity });
+    }
+}
+
+/// A batch waits in line, as long as this is there.
+struct Queued<'a>(&'a Rc<Inner>, Wanted);
+
+impl Queued<'_> {
+    fn new<'a>(inner: &'a Rc<Inner>, batch: &Batch) -> Queued<'a> {
+        let wanted = Wanted::of(batch);
+        inner.pacing.borrow_mut().queue(wanted);
+        Queued(inner, wanted)
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.pacing.borrow_mut().unqueue(self.1);
     }
 }
 

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use forebay_device::{
     Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room,
 };
-use forebay_rt::RangeLock;
+use forebay_rt::Lock;
 
 use super::format::{HEAD_BYTES, Head};
 
@@ -76,7 +76,7 @@ pub struct Fronted {
     last_sequence: Cell<u64>,
     last_unit: Cell<u64>,
     /// Entries are written one after the other.
-    turn: Rc<RangeLock>,
+    turn: Rc<Lock>,
 }
 
 /// A block's copy.
@@ -166,7 +166,7 @@ impl Fronted {
 
     /// Writes one of the two blocks.
     async fn rewrite(&self, place: usize, data: Buf) -> Result<()> {
-        let _turn = self.turn.lock(0..1).await;
+        let _turn = self.turn.lock().await;
         // Only an entry that was written has another one behind it.
         let at = match self.next.take() {
             Some(at) => at,

@@ -1,0 +1,164 @@
+//! Taking turns.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// A lock: its holders take turns, in the order they came. To come and to go costs the same however many wait. For
+/// ranges of a space there is [`crate::RangeLock`].
+#[derive(Default)]
+pub struct Lock {
+    line: RefCell<Line>,
+}
+
+/// Who holds it, and who waits behind.
+#[derive(Default)]
+struct Line {
+    /// Who came before the first.
+    passed: u64,
+    /// In the order they came. The first holds it.
+    claims: VecDeque<Claim>,
+}
+
+enum Claim {
+    /// Held, or waited for.
+    There(Option<Waker>),
+    /// Given up before its turn came.
+    GivenUp,
+}
+
+impl Line {
+    fn at(&mut self, number: u64) -> &mut Claim {
+        &mut self.claims[(number - self.passed) as usize]
+    }
+
+    /// Takes a claim out. Gives its own waker, and that of who comes next if it was the first.
+    fn leave(&mut self, number: u64) -> (Claim, Option<Waker>) {
+        let own = std::mem::replace(self.at(number), Claim::GivenUp);
+        if number != self.passed {
+            return (own, None);
+        }
+        while let Some(Claim::GivenUp) = self.claims.front() {
+            self.claims.pop_front();
+            self.passed += 1;
+        }
+        match self.claims.front_mut() {
+            Some(Claim::There(waker)) => (own, waker.take()),
+            _ => (own, None),
+        }
+    }
+}
+
+impl Lock {
+    /// A lock nobody holds.
+    pub fn new() -> Lock {
+        Lock::default()
+    }
+
+    /// Waits for everybody who came earlier, then holds the lock until the guard is dropped. In line from when it is
+    /// first awaited; if it is dropped while it waits, it leaves the line.
+    pub async fn lock(self: &Rc<Self>) -> LockGuard {
+        let guard = {
+            let mut line = self.line.borrow_mut();
+            let number = line.passed + line.claims.len() as u64;
+            line.claims.push_back(Claim::There(None));
+            LockGuard {
+                lock: Rc::clone(self),
+                number,
+            }
+        };
+        Turn(&guard).await;
+        guard
+    }
+
+    /// True if somebody holds it.
+    pub fn is_held(&self) -> bool {
+        !self.line.borrow().claims.is_empty()
+    }
+}
+
+/// Waits until nobody is before a claim.
+struct Turn<'a>(&'a LockGuard);
+
+impl Future for Turn<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let LockGuard { lock, number } = self.0;
+        let mut line = lock.line.borrow_mut();
+        if line.passed == *number {
+            return Poll::Ready(());
+        }
+        let old = std::mem::replace(line.at(*number), Claim::There(Some(cx.waker().clone())));
+        // It may be the last of a task, whose drop must not find this borrowed.
+        drop(line);
+        drop(old);
+        Poll::Pending
+    }
+}
+
+/// Holds a [`Lock`] until dropped.
+pub struct LockGuard {
+    lock: Rc<Lock>,
+    number: u64,
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        // The borrow ends before wakers are used and dropped, which may drop another claim.
+        let (_own, next) = self.lock.line.borrow_mut().leave(self.number);
+        if let Some(next) = next {
+            next.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Executor, VirtualTime};
+    use std::time::Duration;
+
+    #[test]
+    fn holders_take_turns_in_the_order_they_came_and_who_gives_up_is_passed_over() {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let rt = executor.rt();
+        let work = async move {
+            let (lock, order) = (Rc::new(Lock::new()), Rc::new(RefCell::new(Vec::new())));
+            let first = lock.lock().await;
+            let tasks: Vec<_> = (0..6)
+                .map(|n| {
+                    let (lock, order, rt2) = (Rc::clone(&lock), Rc::clone(&order), rt.clone());
+                    rt.spawn(async move {
+                        let _turn = lock.lock().await;
+                        order.borrow_mut().push(n);
+                        rt2.sleep(Duration::from_millis(10 - n)).await;
+                    })
+                })
+                .collect();
+            rt.yield_now().await;
+            assert!(lock.is_held() && order.borrow().is_empty());
+            let mut tasks = tasks.into_iter().enumerate();
+            // The next, one in the middle and the last give up.
+            let mut kept = Vec::new();
+            for (n, task) in &mut tasks {
+                match n {
+                    0 | 3 | 5 => drop(task),
+                    _ => kept.push(task),
+                }
+            }
+            drop(first);
+            for task in kept {
+                task.await;
+            }
+            assert_eq!(*order.borrow(), [1, 2, 4]);
+            assert!(!lock.is_held());
+            let _again = lock.lock().await;
+            assert!(lock.is_held());
+        };
+        executor.block_on(work);
+    }
+}
