@@ -17,8 +17,6 @@ use crate::ranges::Mark;
 use crate::room::{ATOMIC_BYTES, entries_of};
 use crate::state::Wanted;
 
-/// So many bytes are written to the log before anybody else gets a turn: who waits for nothing would fill all the
-
 /// Where a request goes.
 enum Admitted {
     ToLog,
