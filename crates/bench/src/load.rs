@@ -7,6 +7,7 @@ use std::time::Duration;
 use forebay_device::{Buf, BufMut, Device, Durability};
 use forebay_rng::Rng;
 use forebay_rt::{Instant, Rt};
+use hdrhistogram::Histogram;
 
 /// What each user of a load does, over and over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub(crate) struct Outcome {
     pub(crate) cpu_us: f64,
     /// Requests in each whole second.
     pub(crate) by_second: Vec<u64>,
+    /// What requests took, in nanoseconds.
+    pub(crate) latency: Histogram<u64>,
 }
 
 /// Data that does not compress and differs by buffer.
@@ -89,6 +92,7 @@ pub(crate) async fn run(
         end: began.plus(Duration::from_secs_f64(load.seconds)),
         next: Cell::new(0),
         by_second: RefCell::default(),
+        latency: RefCell::new(histogram()),
     });
     users(rt, load.depth as u64, |user| {
         let running = Rc::clone(&running);
@@ -97,12 +101,19 @@ pub(crate) async fn run(
     .await?;
     let elapsed = rt.now().since(began).as_secs_f64();
     let by_second = running.by_second.take();
+    let latency = running.latency.borrow().clone();
     let count = by_second.iter().sum::<u64>().max(1) as f64;
     Ok(Outcome {
         rate: count / elapsed,
         cpu_us: (cpu_time() - cpu).as_secs_f64() * 1e6 / count,
         by_second,
+        latency,
     })
+}
+
+/// Of what takes a minute at most, in nanoseconds; what takes longer counts as that.
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds and digits are in order")
 }
 
 /// A load that is under way.
@@ -116,6 +127,7 @@ struct Running {
     next: Cell<u64>,
     /// Requests done, by the second they began in.
     by_second: RefCell<Vec<u64>>,
+    latency: RefCell<Histogram<u64>>,
 }
 
 impl Running {
@@ -125,8 +137,13 @@ impl Running {
         let data = noise(user + 1, self.load.size as usize);
         let blocks = self.device.geometry().len / self.load.size;
         let mut memory = BufMut::zeroed(self.load.size as usize);
+        let mut before = None;
         loop {
             let now = self.rt.now();
+            if let Some(before) = before.replace(now) {
+                let took = now.since(before).as_nanos() as u64;
+                self.latency.borrow_mut().saturating_record(took);
+            }
             if now >= self.end || self.next.get() >= self.load.most {
                 return Ok(());
             }

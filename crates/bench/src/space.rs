@@ -79,7 +79,7 @@ impl Bench {
         let (_scratch, path, raw) = self.files(ByteLen::gib(4), ByteLen::gib(2), false)?;
         self.fresh_space(&path, &raw)?;
         self.space_reads(&path, &raw)?;
-        self.steady_space(&path)?;
+        self.steady_space(&path, &raw)?;
         space_memory(&path)
     }
 
@@ -145,7 +145,7 @@ impl Bench {
     }
 
     /// Filled, and written at random for a long time.
-    fn steady_space(&self, path: &Path) -> anyhow::Result<()> {
+    fn steady_space(&self, path: &Path, raw: &Path) -> anyhow::Result<()> {
         let made = Made {
             placement: Placing::Lfs,
             part: 0.75,
@@ -157,6 +157,7 @@ impl Bench {
             ..small
         };
         let done = on_volume(path, made, vec![fill, load])?;
+        let late = done.outcome.latency.value_at_quantile(0.999) as f64 / 1e6;
         let whole = &done.outcome.by_second[..done.outcome.by_second.len().saturating_sub(1)];
         // The first seconds use up what is free.
         let steady: Vec<f64> = whole
@@ -171,6 +172,12 @@ impl Bench {
             &[worst],
             &[middle],
             "its median second",
+        );
+        let alone = self.raw(raw, small)?.latency.value_at_quantile(0.999) as f64 / 1e6;
+        println!(
+            "| volume: 99.9th percentile of latency at steady state | {late:.1} ms | {alone:.1} ms (the disk's random \
+             4 KiB writes) | {:.2} |",
+            late / alone
         );
         let (stats, users) = (&done.stats, done.stats.bytes_written as f64);
         println!(
