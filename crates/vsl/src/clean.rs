@@ -277,7 +277,7 @@ impl Inner {
     }
 
     /// What was mapped is no longer.
-    fn discount(&self, replaced: &[Replaced]) {
+    pub(crate) fn discount(&self, replaced: &[Replaced]) {
         let mut streams = self.commit.composer_mut();
         for gone in replaced {
             streams.usage.discount(gone.place, gone.sectors);

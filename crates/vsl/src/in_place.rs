@@ -248,7 +248,7 @@ impl Inner {
             batch.write(*at, data.slice(from..from + len));
             plan.push_back((*stream, *sectors));
         }
-        self.do_all(&batch, &mut plan, &parts.unchecked())
+        self.do_all(&batch, u64::MAX, &mut plan, &parts.unchecked())
     }
 
     /// Overwrites what is still mapped as it was.

@@ -24,6 +24,9 @@ pub struct Options {
     pub spare_part: u64,
     /// Trims from this length on, in sectors, do not look at all that was mapped there before they are done.
     pub huge_trim: u64,
+    /// What such trims cut out of the map and nobody has looked at yet is at most about so many subtrees; with more, trims
+    /// look at all. A checkpoint names them, in 24 bytes each.
+    pub detached_max: usize,
 }
 
 impl Default for Options {
@@ -36,6 +39,7 @@ impl Default for Options {
             levelling: Levelling::NEVER,
             spare_part: 16,
             huge_trim: 1 << 17,
+            detached_max: 1024,
         }
     }
 }

@@ -219,11 +219,20 @@ impl Inner {
         &self,
         sector: Sector,
         sectors: u64,
+        huge: u64,
         pins: &mut Pins,
     ) -> Result<(), SpaceError> {
-        let huge = self.options.huge_trim;
         self.loading(|map| prepare_to_unmap(map, sector, sectors, huge, pins))
             .await
+    }
+
+    /// From which length on trims do not look at all that was mapped there. A checkpoint names each subtree that was
+    /// cut out of the map, so where there are many already, none do.
+    pub(crate) fn huge(&self) -> u64 {
+        match self.map.borrow().detached() < self.options.detached_max {
+            true => self.options.huge_trim,
+            false => u64::MAX,
+        }
     }
 
     /// Does something to the map, reading what it needs for that.

@@ -38,18 +38,20 @@ impl Space {
         for op in batch.ops() {
             ranges.push(op.range()?);
         }
+        let huge = inner.huge();
         let mut pins = inner.map.borrow().pins();
         for (op, (sector, sectors)) in batch.ops().iter().zip(&ranges) {
             match op {
                 Op::Write { .. } => inner.prepare(*sector, *sectors, &mut pins).await?,
                 Op::Trim { .. } => {
-                    inner.prepare_to_unmap(*sector, *sectors, &mut pins).await?;
+                    let prepared = inner.prepare_to_unmap(*sector, *sectors, huge, &mut pins);
+                    prepared.await?;
                 }
             }
         }
         inner.admit(batch, &ranges).await?;
         // From here to the end of the batch nothing waits, so nothing comes between its parts.
-        let target = inner.do_all(batch, &mut VecDeque::new(), &[]);
+        let target = inner.do_all(batch, huge, &mut VecDeque::new(), &[]);
         drop(pins);
         inner.after_batch();
         if is_durable(durability) {
@@ -142,6 +144,7 @@ impl Inner {
     pub(crate) fn do_all(
         &self,
         batch: &Batch,
+        huge: u64,
         plan: &mut VecDeque<(Stream, u64)>,
         unchecked: &[Extent],
     ) -> RecordSeq {
@@ -152,7 +155,7 @@ impl Inner {
             streams: &mut streams,
             map: &mut map,
             gone: Vec::new(),
-            huge: self.options.huge_trim,
+            huge,
             placement: &mut ***placement,
             plan,
             nanos: self.rt.now().as_nanos(),
@@ -281,7 +284,7 @@ impl Inner {
             streams: &mut streams,
             map: &mut map,
             gone: Vec::new(),
-            huge: self.options.huge_trim,
+            huge: u64::MAX,
             placement: &mut ***placement,
             plan: &mut VecDeque::new(),
             nanos: self.rt.now().as_nanos(),

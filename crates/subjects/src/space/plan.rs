@@ -44,6 +44,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
             map_bytes: rng.one_in(3).then(|| 8192 << rng.below(4)),
             recovery_entries: 8 << rng.below(12),
             huge_trim: rng.pick(&[8, 100, 1 << 17]),
+            detached_max: rng.pick(&[1, 3, 1024]),
             flood,
             discard: rng.one_in(3),
             levelled: rng.one_in(4),

@@ -53,6 +53,8 @@ pub struct Space {
     pub recovery_entries: u64,
     /// Trims from this length on, in sectors, do not look at all that was mapped there.
     pub huge_trim: u64,
+    /// How many subtrees may be cut out of the map and not looked at.
+    pub detached_max: usize,
     /// Much is written at once.
     pub flood: bool,
     /// Segments are discarded before they are used again.
@@ -74,6 +76,7 @@ impl Space {
             map_bytes: None,
             recovery_entries: 1 << 20,
             huge_trim: 1 << 17,
+            detached_max: 1024,
             flood: false,
             discard: false,
             levelled: false,

@@ -49,6 +49,7 @@ impl Space {
             },
             spare_part: self.spare_part,
             huge_trim: self.huge_trim,
+            detached_max: self.detached_max,
         }
     }
 }

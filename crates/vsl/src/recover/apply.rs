@@ -79,6 +79,18 @@ fn as_open_error(error: SpaceError) -> OpenError {
 }
 
 impl Inner {
+    /// Looks at what is detached from the map until a checkpoint can name the rest. What cannot be read is left.
+    async fn reap_to_bound(&self) {
+        while self.map.borrow().detached() >= self.options.detached_max {
+            let mut replaced = Vec::new();
+            let reaped = self.loading(|map| map.reap(&mut replaced)).await;
+            self.discount(&replaced);
+            if !matches!(reaped, Ok(true)) {
+                return;
+            }
+        }
+    }
+
     async fn apply_entry(&self, entry: &Entry, place: Place) -> Result<(), SpaceError> {
         let range = match *entry {
             Entry::Data {
@@ -93,9 +105,14 @@ impl Inner {
             } => (sector, sectors.into()),
             Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => return Ok(()),
         };
+        let huge = self.options.huge_trim;
         let mut pins = self.map.borrow().pins();
         match entry {
-            Entry::Trim { .. } => self.prepare_to_unmap(range.0, range.1, &mut pins).await?,
+            Entry::Trim { .. } => {
+                self.reap_to_bound().await;
+                self.prepare_to_unmap(range.0, range.1, huge, &mut pins)
+                    .await?;
+            }
             _ => self.prepare(range.0, range.1, &mut pins).await?,
         }
         let mut streams = self.commit.composer_mut();
@@ -129,13 +146,7 @@ impl Inner {
                 let slot = streams.layout.slot_of(place);
                 streams.usage.set_born(slot, born);
             }
-            Entry::Trim { .. } => unmap(
-                &mut map,
-                range.0,
-                sectors,
-                self.options.huge_trim,
-                &mut gone,
-            ),
+            Entry::Trim { .. } => unmap(&mut map, range.0, sectors, huge, &mut gone),
             Entry::InPlace { place, .. } => {
                 uncheck(&mut map, range.0, sectors, place);
             }
