@@ -91,6 +91,28 @@ fn a_volume_is_made_and_keeps_what_is_written_through_detach_kill_and_remove() {
     assert_eq!(check(&world).0, 3);
 }
 
+/// Found with `sepbit`, which does not know at first what is short-lived: its status was no status.
+#[test]
+fn every_placement_has_a_status_from_the_beginning() {
+    for placement in [
+        "lfs",
+        "wolf",
+        "hylog",
+        "sepbit",
+        "hylog+sepbit",
+        "overwrite",
+    ] {
+        let world = World::new();
+        world.image("data.img", 64 * MIB);
+        create(&world, &["--placement", placement, "--segment", "256KiB"]);
+        world.attach();
+        let now = status(&world);
+        assert_eq!(now["placement"], placement, "{now}");
+        assert!(world.ok(&["status", "v"]).contains(placement));
+        world.detach();
+    }
+}
+
 #[test]
 fn what_was_flushed_before_a_kill_is_found_by_check_and_recovered() {
     let world = world();

@@ -3,7 +3,7 @@
 //! After each kill: the dead device is unmounted, the volume attached again (sometimes after another
 //! kill in the middle of recovery), the filesystem mounted (which replays its own journal), checked,
 //! and every promise of `fsync` held against what is there. At the end the same is done with the data
-//! image alone.
+//! image alone, unless it is a log-structured volume.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,16 @@ use crate::world::{MIB, World, output, signal, texts, wait_for_end};
 
 const USERS: u64 = 3;
 const ROUNDS: u64 = 20;
+/// On a log-structured volume, one placement after the other.
+const VOLUME_ROUNDS: u64 = 6;
+const PLACEMENTS: [&str; 6] = [
+    "lfs",
+    "hylog",
+    "wolf",
+    "sepbit",
+    "hylog+sepbit",
+    "overwrite",
+];
 /// Nobody gets anything done for so long: it hangs.
 const HANGS: Duration = Duration::from_secs(60);
 /// A round on a slow machine ends after this time, whatever was done by then.
@@ -51,37 +61,96 @@ fn from_env(name: &str) -> Option<u64> {
 #[test]
 fn ext4_keeps_what_fsync_promised_when_the_daemon_is_killed() {
     // The smallest log there is, so that it goes around often.
-    survives("ext4_keeps_what_fsync_promised", &EXT4, "128KiB", 5 * MIB);
+    let below = Below::Cache("128KiB", 5 * MIB);
+    survives("ext4_keeps_what_fsync_promised", &EXT4, below);
 }
 
 #[test]
 fn xfs_keeps_what_fsync_promised_when_the_daemon_is_killed() {
-    survives("xfs_keeps_what_fsync_promised", &XFS, "1MiB", 40 * MIB);
+    let below = Below::Cache("1MiB", 40 * MIB);
+    survives("xfs_keeps_what_fsync_promised", &XFS, below);
 }
 
 #[test]
 fn btrfs_keeps_what_fsync_promised_when_the_daemon_is_killed() {
-    survives(
-        "btrfs_keeps_what_fsync_promised",
-        &BTRFS,
-        "256KiB",
-        16 * MIB,
-    );
+    let below = Below::Cache("256KiB", 16 * MIB);
+    survives("btrfs_keeps_what_fsync_promised", &BTRFS, below);
 }
 
-fn survives(test: &str, kind: &Kind, segment: &str, log_bytes: u64) {
+#[test]
+fn ext4_on_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
+    on_volumes("ext4_on_a_volume_keeps_what_fsync_promised", &EXT4);
+}
+
+#[test]
+fn xfs_on_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
+    on_volumes("xfs_on_a_volume_keeps_what_fsync_promised", &XFS);
+}
+
+#[test]
+fn btrfs_on_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
+    on_volumes("btrfs_on_a_volume_keeps_what_fsync_promised", &BTRFS);
+}
+
+/// What the filesystem is on.
+#[derive(Clone, Copy)]
+enum Below {
+    /// The cache, with segments of this length and so many bytes of log.
+    Cache(&'static str, u64),
+    /// A log-structured volume, with this placement, and so many rounds.
+    Volume(&'static str, u64),
+}
+
+impl Below {
+    fn rounds(self) -> u64 {
+        match self {
+            Below::Cache(..) => from_env("FOREBAY_ROUNDS").unwrap_or(ROUNDS),
+            Below::Volume(_, rounds) => rounds,
+        }
+    }
+
+    fn create(self, world: &World, kind: &Kind) {
+        let create = ["create", "--name", "v", "--data", "data.img"];
+        let len = kind.data_bytes.to_string();
+        match self {
+            Below::Cache(segment, log_bytes) => {
+                world.image("data.img", kind.data_bytes);
+                world.image("log.img", log_bytes);
+                let log = ["--log", "log.img", "--segment", segment];
+                world.ok(&[&create[..], &log].concat());
+            }
+            Below::Volume(placement, _) => {
+                // Little more than the filesystem, so that there soon is something to clean.
+                world.image("data.img", kind.data_bytes / 4 * 5);
+                let volume = ["--volume", "vsl", "--placement", placement, "--size", &len];
+                let segment = ["--segment", "256KiB"];
+                world.ok(&[&create[..], &volume, &segment].concat());
+            }
+        }
+    }
+}
+
+/// The rounds are shared among the placements.
+fn on_volumes(test: &str, kind: &Kind) {
+    let rounds = from_env("FOREBAY_ROUNDS").unwrap_or(VOLUME_ROUNDS);
+    let placements = PLACEMENTS.into_iter().zip(0..);
+    for (placement, n) in placements {
+        let here = (rounds + PLACEMENTS.len() as u64 - 1 - n) / PLACEMENTS.len() as u64;
+        if here > 0 {
+            let name = format!("{test}, {placement}");
+            survives(&name, kind, Below::Volume(placement, here));
+        }
+    }
+}
+
+fn survives(test: &str, kind: &Kind, below: Below) {
     if !kind.can_test(test) {
         return;
     }
     let seed = seed(test);
     let numbers = Rng::new(seed);
     let world = World::new();
-    world.image("data.img", kind.data_bytes);
-    world.image("log.img", log_bytes);
-    let create = [
-        "create", "--name", "v", "--data", "data.img", "--log", "log.img",
-    ];
-    world.ok(&[&create[..], &["--segment", segment]].concat());
+    below.create(&world, kind);
     let at = world.path("mnt");
     let device = world.attach_loop();
     kind.make(&device);
@@ -89,7 +158,7 @@ fn survives(test: &str, kind: &Kind, segment: &str, log_bytes: u64) {
     let mut users: Vec<User> = (0..USERS)
         .map(|n| User::new(kind, at.join(format!("user{n}")), numbers.next()))
         .collect();
-    for round in 0..from_env("FOREBAY_ROUNDS").unwrap_or(ROUNDS) {
+    for round in 0..below.rounds() {
         let killed = Arc::new(AtomicBool::new(false));
         for user in &mut users {
             user.begin(&killed).expect("a healthy filesystem works");
@@ -114,7 +183,10 @@ fn survives(test: &str, kind: &Kind, segment: &str, log_bytes: u64) {
     }
     mount.unmount().expect("it unmounts");
     world.detach();
-    alone(&world, kind, &users, seed);
+    match below {
+        Below::Cache(..) => alone(&world, kind, &users, seed),
+        Below::Volume(..) => _ = world.ok(&["check", "v"]),
+    }
 }
 
 #[track_caller]

@@ -127,7 +127,10 @@ pub(super) fn of(served: &Served) -> SpaceStatus {
         ),
         _ => None,
     };
-    let facts = space.facts().into_iter().map(|fact| PlacementFact {
+    // What is not known yet is not told: JSON has no number for it.
+    let known = space.facts().into_iter();
+    let known = known.filter(|fact| fact.value.is_finite());
+    let facts = known.map(|fact| PlacementFact {
         name: fact.name.into(),
         value: fact.value,
         unit: fact.unit.into(),
