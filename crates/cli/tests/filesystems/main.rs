@@ -6,7 +6,7 @@
 //! after recovery against what `fsync` promised (`users.rs`). `drop_in.rs` takes an image that was
 //! there before, and looks at it alone afterwards. `stops.rs` ends the daemon in other ways, `limits.rs`
 //! gives it and the writers little memory. `discards.rs` looks at what is left of an image when a
-//! filesystem gives its room up.
+//! filesystem gives its room up, and `volumes.rs` fills log-structured volumes, empties them, and fills them again.
 //! `clients.rs` has the usual NBD clients, `tries.rs` the demonstration.
 //!
 //! `FOREBAY_ROUNDS` sets how often the daemon is killed under each filesystem. The choices are always
@@ -21,6 +21,7 @@ mod limits;
 mod stops;
 mod tries;
 mod users;
+mod volumes;
 
 #[path = "../cli/system.rs"]
 mod system;

@@ -1,0 +1,146 @@
+//! Log-structured volumes that get full under a filesystem.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use forebay_rng::Rng;
+
+use crate::system::{Mount, can_serve_loop, installed, try_tool};
+use crate::world::{MIB, World};
+
+fn status(world: &World, what: &str) -> u64 {
+    let text = world.ok(&["status", "v", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&text).unwrap();
+    status[what]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{what}: {status}"))
+}
+
+fn sync(at: &Path) -> Result<String, String> {
+    try_tool("sync", &["-f", at.to_str().unwrap()])
+}
+
+/// What file `n` holds.
+fn content(n: u64) -> Vec<u8> {
+    Rng::new(n).bytes(MIB as usize)
+}
+
+/// Writes files of a mebibyte, numbered from `first`, until no more fit. Says how many there are.
+fn fill(at: &Path, first: u64) -> u64 {
+    for n in first.. {
+        let path = at.join(n.to_string());
+        let written = File::create_new(&path).and_then(|mut file| {
+            file.write_all(&content(n))?;
+            file.sync_all()
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&path);
+            return n - first;
+        }
+    }
+    unreachable!("a disk has an end")
+}
+
+fn holds(at: &Path, files: std::ops::Range<u64>) {
+    for n in files {
+        let found = fs::read(at.join(n.to_string())).unwrap();
+        assert!(found == content(n), "file {n}");
+    }
+}
+
+fn empty(at: &Path, files: std::ops::Range<u64>) {
+    for n in files {
+        fs::remove_file(at.join(n.to_string())).unwrap();
+    }
+    // What is freed in a transaction that is not committed is not trimmed.
+    sync(at).unwrap();
+    try_tool("fstrim", &[at.to_str().unwrap()]).unwrap();
+    sync(at).unwrap();
+}
+
+fn create(world: &World, placement: &str, size: &[&str]) -> String {
+    world.image("data.img", 96 * MIB);
+    let create = [
+        "create", "--name", "v", "--data", "data.img", "--volume", "vsl",
+    ];
+    let how = ["--segment", "256KiB", "--placement", placement];
+    world.ok(&[&create[..], &how, size].concat());
+    let device = world.attach_loop();
+    try_tool("mkfs.ext4", &["-q", "-m", "0", &device]).unwrap();
+    device
+}
+
+/// Fills it, empties it, three times over, and kills the daemon when it is full.
+#[test]
+fn a_volume_is_filled_to_the_last_block_emptied_and_filled_again() {
+    let test = "a_volume_is_filled_to_the_last_block";
+    if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "fstrim"]) {
+        return;
+    }
+    for placement in ["lfs", "hylog+sepbit"] {
+        let world = World::new();
+        let mut device = create(&world, placement, &[]);
+        let at = world.path("mnt");
+        let mut first = 0;
+        for round in 0..3 {
+            let mount = Mount::new(&device, &at, "rw").expect("it mounts");
+            let files = fill(&at, first);
+            println!("{placement}, round {round}: {files} files");
+            assert!(files > 40, "{files} files fit");
+            assert_eq!(status(&world, "full_errors"), 0);
+            let full = status(&world, "mapped_bytes");
+            assert!(
+                full > files * MIB,
+                "{full} bytes are mapped of {files} files"
+            );
+            let _ = mount.unmount();
+            world.kill("v");
+            device = world.attach_loop();
+            let mount = Mount::new(&device, &at, "rw").expect("it mounts");
+            holds(&at, first..first + files);
+            empty(&at, first..first + files);
+            let left = status(&world, "mapped_bytes");
+            assert!(left < 16 * MIB, "{left} bytes of {full} are still mapped");
+            mount.unmount().expect("it unmounts");
+            try_tool("e2fsck", &["-f", "-n", &device]).expect("it is in order");
+            first += files;
+        }
+        world.detach();
+        world.ok(&["check", "v"]);
+    }
+}
+
+/// What a filesystem has in its journal and cannot write to where it belongs it may lose, as on any thin device. But
+/// nothing wrong is found, and room that is given back is used.
+#[test]
+fn a_thin_volume_that_is_full_fails_writes_and_is_used_again_when_it_was_discarded() {
+    let test = "a_thin_volume_that_is_full";
+    if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "fstrim"]) {
+        return;
+    }
+    let world = World::new();
+    let device = create(&world, "lfs", &["--size", "1GiB"]);
+    let at = world.path("mnt");
+    for first in [0, 1000] {
+        let mount = Mount::new(&device, &at, "rw").expect("it mounts");
+        let errors = status(&world, "full_errors");
+        let files = fill(&at, first);
+        assert!(files > 40, "{files} files fit");
+        assert!(status(&world, "full_errors") > errors);
+        let _ = mount.unmount();
+        let _ = try_tool("e2fsck", &["-f", "-y", &device]);
+        let mount = Mount::new(&device, &at, "rw").expect("it mounts");
+        let there = |n: &u64| at.join(n.to_string()).exists();
+        for n in (first..first + files).filter(there) {
+            holds(&at, n..n + 1);
+        }
+        mount.unmount().expect("it unmounts");
+        // That discards all there is first.
+        try_tool("mkfs.ext4", &["-q", "-m", "0", &device]).unwrap();
+        let left = status(&world, "mapped_bytes");
+        assert!(left < 16 * MIB, "{left} bytes are still mapped");
+    }
+    world.detach();
+    world.ok(&["check", "v"]);
+}
