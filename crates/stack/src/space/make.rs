@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use forebay_device::{Device, Geometry};
+use forebay_device::{Device, Geometry, Overlay};
 use forebay_placement::cost::{Access, Disk};
 use forebay_placement::placement::{Kind, Medium, choose};
 use forebay_rt::Rt;
@@ -13,7 +13,6 @@ use forebay_vsl::{
 
 use super::Placing;
 use super::measure::measure;
-use super::overlay::Overlay;
 
 /// A volume without a length of its own has this share of what can be mapped, in sixteenths: the rest is for a map
 /// that grows as data is scattered.

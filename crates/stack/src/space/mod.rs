@@ -2,7 +2,7 @@
 //! and `error.rs`.
 //!
 //! `make.rs` makes one (`measure.rs` tells how fast a device is), `attach.rs` takes it into use: `in_use.rs`, over
-//! `served.rs`, which counts requests; `offline.rs` looks at one that is not in use, through `overlay.rs`, which
+//! `served.rs`, which counts requests; `offline.rs` looks at one that is not in use, through an overlay, which
 //! keeps what recovery writes in memory. `hint.rs` says what to do about one that is refused. `status.rs` is what it says of itself, `words.rs` for people.
 
 mod attach;
@@ -12,7 +12,6 @@ mod make;
 mod measure;
 mod offline;
 mod options;
-mod overlay;
 mod served;
 mod status;
 pub(crate) mod words;

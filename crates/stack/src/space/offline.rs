@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_device::{BufMut, Device, DeviceError, Durability, Overlay};
 use forebay_rt::Rt;
 use forebay_segments::{Copies, PLACES, PairError, read_copies};
 use forebay_units::{SECTOR_BYTES, Sector};
@@ -13,7 +13,6 @@ use forebay_vsl::{OpenError, Options, Space, SpaceError, Superblock, fits_device
 use serde::Serialize;
 
 use super::hint::damaged_copy;
-use super::overlay::Overlay;
 
 /// Bytes read at a time.
 const READ_BYTES: u64 = 1 << 20;

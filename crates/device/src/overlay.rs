@@ -7,34 +7,40 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
+use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Result, Room};
 
 /// Bytes of a piece of memory.
 const PIECE: u64 = 4096;
 
 /// A device with what was written to it in memory.
-pub(super) struct Overlay {
+pub struct Overlay {
     below: Rc<dyn Device>,
     /// What was written, by the number of its piece.
     pieces: RefCell<BTreeMap<u64, Vec<u8>>>,
 }
 
 impl Overlay {
-    pub(super) fn new(below: Rc<dyn Device>) -> Overlay {
+    /// Nothing is written yet.
+    pub fn new(below: Rc<dyn Device>) -> Overlay {
         Overlay {
             below,
             pieces: RefCell::default(),
         }
     }
 
+    /// True if anything was written.
+    pub fn is_changed(&self) -> bool {
+        !self.pieces.borrow().is_empty()
+    }
+
     /// Reads a range of `below`, whatever is in memory.
-    async fn original(&self, range: Range<u64>) -> Result<BufMut, forebay_device::DeviceError> {
+    async fn original(&self, range: Range<u64>) -> Result<BufMut> {
         let len = (range.end - range.start) as usize;
         self.below.read(range.start, BufMut::zeroed(len)).await
     }
 
     /// Notes what is written; of pieces that are written in part, the rest is read first.
-    async fn put(&self, at: u64, bytes: &[u8]) -> Result<(), forebay_device::DeviceError> {
+    async fn put(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let end = at + bytes.len() as u64;
         let (first, last) = (at / PIECE, end.div_ceil(PIECE));
         for piece in first..last {
@@ -104,7 +110,7 @@ impl Device for Overlay {
 
 #[cfg(test)]
 mod tests {
-    use forebay_device::RamDevice;
+    use crate::RamDevice;
     use forebay_rt::{Executor, VirtualTime};
 
     use super::*;

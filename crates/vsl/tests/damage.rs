@@ -1,0 +1,276 @@
+//! Damage to a volume's device: single bytes that change.
+//!
+//! Whatever it is: right data, an error on the sectors it hit, or a refusal that says why and changes nothing. Never
+//! wrong data, never a panic. Only what was flushed last, and nothing written since says so, may go missing unsaid:
+//! where its last record is damaged, that looks like the end of what was written.
+//!
+//! `FOREBAY_CASES` sets how many bytes are changed in each volume; `all` changes each that recovery reads.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{
+    Asked, BufMut, Device, DeviceError, Durability, Hooks, Overlay, RamDevice, Tap,
+};
+use forebay_rng::Rng;
+use forebay_rt::{Executor, Rt, VirtualTime};
+use forebay_units::{ByteLen, SECTOR_BYTES};
+use forebay_vsl::{Kind, Layout, Linear, Making, Options, VolumeId, create, open};
+
+const SEGMENT: u64 = 128 << 10;
+/// Sectors of the space.
+const SECTORS: u64 = 2048;
+const BLOCK: u64 = 4096;
+/// Bytes that are changed in each volume.
+const CASES: u64 = 1500;
+
+/// What each sector holds: the number of the write that wrote it, and 0 where nothing is mapped.
+type State = Vec<u64>;
+
+/// A volume as a kill left it.
+struct Case {
+    device: Rc<RamDevice>,
+    /// What the space held after each action that may be the last one to be found.
+    states: Vec<State>,
+    /// The first of them that may be found without being told that something is lost.
+    flushed: usize,
+}
+
+fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) -> T {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    executor.block_on(test(executor.rt()))
+}
+
+fn content(number: u64, sectors: u64) -> BufMut {
+    BufMut::copy_of(
+        &number
+            .to_le_bytes()
+            .repeat((sectors * SECTOR_BYTES / 8) as usize),
+    )
+}
+
+/// Overwrites, trims and flushes until the log has gone around a few times, makes a checkpoint, and goes on for a
+/// while.
+fn used(kind: Kind) -> Case {
+    let segments = if kind == Kind::Lfs { 32 } else { 40 };
+    let device = Rc::new(RamDevice::new((1 << 20) + segments * SEGMENT, 4096));
+    let medium = Rc::clone(&device);
+    let (states, flushed) = run(move |rt| async move {
+        let layout = Layout::for_device(&medium.geometry(), Some(ByteLen(SEGMENT)));
+        let making = Making {
+            volume: VolumeId([3; 16]),
+            layout: layout.unwrap(),
+            space_sectors: SECTORS,
+            placement: kind,
+            page_sectors: 16,
+            disk: None,
+        };
+        let medium: Rc<dyn Device> = medium;
+        create(rt.clone(), Rc::clone(&medium), &making)
+            .await
+            .unwrap();
+        let opened = open(rt, medium, Options::default(), false).await.unwrap();
+        let volume = Linear::new(opened.0);
+        let rng = Rng::new(11);
+        let mut now = vec![0; SECTORS as usize];
+        let act = async |number: u64, now: &mut State| {
+            let at = rng.below(SECTORS);
+            let sectors = (1 + rng.below(24)).min(SECTORS - at);
+            let range = at as usize..(at + sectors) as usize;
+            if number.is_multiple_of(9) {
+                let bytes = at * SECTOR_BYTES..(at + sectors) * SECTOR_BYTES;
+                volume.discard(bytes).await.unwrap();
+                now[range].fill(0);
+                return;
+            }
+            let data = content(number, sectors).freeze();
+            let how = [Durability::Flush, Durability::Fua][usize::from(number.is_multiple_of(31))];
+            volume.write(at * SECTOR_BYTES, data, how).await.unwrap();
+            now[range].fill(number);
+        };
+        for number in 1..2500 {
+            act(number, &mut now).await;
+        }
+        assert!(volume.space().stats().segments_cleaned > 0);
+        volume.space().checkpoint().await.unwrap();
+        let (mut states, mut flushed) = (vec![now.clone()], 0);
+        for number in 2500..2580 {
+            act(number, &mut now).await;
+            states.push(now.clone());
+            if number == 2560 {
+                flushed = states.len() - 1;
+            }
+            if number.is_multiple_of(20) {
+                volume.flush().await.unwrap();
+            }
+        }
+        // That all before it is durable, the next record says.
+        volume.flush().await.unwrap();
+        (states, flushed)
+    });
+    Case {
+        device,
+        states,
+        flushed,
+    }
+}
+
+/// Notes what is read.
+#[derive(Clone, Default)]
+struct Noted(Rc<RefCell<Vec<Range<u64>>>>);
+
+impl Hooks for Noted {
+    async fn before(&self, asked: &Asked) -> Result<(), DeviceError> {
+        if let Asked::Read(range) = asked {
+            self.0.borrow_mut().push(range.clone());
+        }
+        Ok(())
+    }
+}
+
+/// The blocks that taking the volume up reads.
+fn read_by_recovery(case: &Case) -> Vec<u64> {
+    let noted = Noted::default();
+    let below: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(&case.device) as Rc<dyn Device>));
+    let device: Rc<dyn Device> = Rc::new(Tap::new(below, noted.clone()));
+    run(|rt| async move {
+        open(rt, device, Options::default(), false).await.unwrap();
+    });
+    let ranges = noted.0.take();
+    let blocks = ranges
+        .iter()
+        .flat_map(|range| range.start / BLOCK..range.end.div_ceil(BLOCK));
+    blocks.collect::<BTreeSet<u64>>().into_iter().collect()
+}
+
+/// What came of a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Right,
+    Errors,
+    Refused,
+}
+
+/// What each sector holds, as far as it can be read.
+async fn read(volume: &Linear) -> Vec<Option<u64>> {
+    let mut found = Vec::new();
+    for line in (0..SECTORS).step_by(8) {
+        let at = line * SECTOR_BYTES;
+        let parts = match volume.read(at, BufMut::zeroed(BLOCK as usize)).await {
+            Ok(read) => vec![(Ok(read), 8)],
+            Err(_) => {
+                let mut parts = Vec::new();
+                for n in 0..8 {
+                    let buf = BufMut::zeroed(SECTOR_BYTES as usize);
+                    parts.push((volume.read(at + n * SECTOR_BYTES, buf).await, 1));
+                }
+                parts
+            }
+        };
+        for (read, sectors) in parts {
+            match read {
+                Ok(read) => found.extend(read.chunks_exact(512).map(|sector| {
+                    let number = u64::from_le_bytes(sector[..8].try_into().unwrap());
+                    assert!(sector == &content(number, 1)[..], "a sector of two writes");
+                    Some(number)
+                })),
+                Err(DeviceError::Damaged { .. }) => found.extend(vec![None; sectors]),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    found
+}
+
+/// Takes the volume up with a byte of it changed, and holds what is found against what may be.
+fn try_with(case: &Case, at: u64, with: u8) -> Outcome {
+    let mut byte = [0];
+    case.device.peek(at, &mut byte);
+    case.device.poke(at, &[byte[0] ^ with]);
+    let overlay = Rc::new(Overlay::new(Rc::clone(&case.device) as Rc<dyn Device>));
+    let device = Rc::clone(&overlay) as Rc<dyn Device>;
+    let found = run(|rt| async move {
+        let opened = open(rt, device, Options::default(), false).await;
+        match opened {
+            Ok((space, _workers, _)) => Ok(read(&Linear::new(space)).await),
+            Err(error) => Err(error.to_string()),
+        }
+    });
+    case.device.poke(at, &byte);
+    let found = match found {
+        Ok(found) => found,
+        Err(why) => {
+            assert!(!why.is_empty() && !overlay.is_changed(), "byte {at}: {why}");
+            return Outcome::Refused;
+        }
+    };
+    let fits = |state: &State| {
+        let mut pairs = found.iter().zip(state);
+        pairs.all(|(found, there)| found.is_none_or(|found| found == *there))
+    };
+    let newest = case.states.iter().rposition(fits);
+    let Some(newest) = newest else {
+        panic!("byte {at} ^ {with:#x}: what is found was never there");
+    };
+    assert!(
+        newest >= case.flushed,
+        "byte {at} ^ {with:#x}: {newest} of {}",
+        case.states.len()
+    );
+    match found.iter().any(Option::is_none) {
+        true => Outcome::Errors,
+        false => Outcome::Right,
+    }
+}
+
+/// The bytes to be changed: most of them among what recovery reads.
+fn bytes(case: &Case, rng: &Rng) -> Vec<u64> {
+    let blocks = read_by_recovery(case);
+    let asked = std::env::var("FOREBAY_CASES").unwrap_or_default();
+    if asked == "all" {
+        return blocks
+            .iter()
+            .flat_map(|block| block * BLOCK..(block + 1) * BLOCK)
+            .collect();
+    }
+    let cases = asked.parse().unwrap_or(CASES);
+    let len = case.device.geometry().len;
+    let one = |n| match n % 4 {
+        0 => rng.below(len),
+        1 => rng.pick(&blocks) * BLOCK + rng.below(128),
+        _ => rng.pick(&blocks) * BLOCK + rng.below(BLOCK),
+    };
+    (0..cases).map(one).collect()
+}
+
+#[test]
+fn a_changed_byte_gives_the_right_data_an_error_or_a_refusal() {
+    for kind in [Kind::Lfs, Kind::Wolf] {
+        let case = used(kind);
+        let rng = Rng::new(5);
+        let mut outcomes = [0; 3];
+        for at in bytes(&case, &rng) {
+            let outcome = try_with(&case, at, 1 << rng.below(8));
+            outcomes[outcome as usize] += 1;
+        }
+        let [right, errors, refused] = outcomes;
+        println!("{kind}: {right} right, {errors} with errors, {refused} refused");
+        assert!(right > 0 && errors > 0 && refused > 0, "{outcomes:?}");
+    }
+}
+
+#[test]
+fn a_volume_that_nothing_happened_to_is_found_as_it_was_left() {
+    let case = used(Kind::Lfs);
+    assert_eq!(try_with(&case, 0, 0), Outcome::Right);
+}
+
+#[test]
+#[should_panic(expected = "what is found was never there")]
+fn what_was_never_written_is_seen() {
+    let mut case = used(Kind::Lfs);
+    case.states.iter_mut().for_each(|state| state[0] += 1);
+    try_with(&case, 0, 0);
+}
