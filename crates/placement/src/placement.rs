@@ -347,6 +347,9 @@ pub struct Options {
     pub memory: usize,
     /// Write buffers (`wolf`), 2 to 8: streams that pages are sorted into.
     pub buffers: u8,
+    /// Moved data is written into holes where that is asked for ([`MovedPlace::Plug`]); else only cleaning gets room
+    /// back that lies in holes between cold pages (`hylog`).
+    pub plugs: bool,
 }
 
 impl Default for Options {
@@ -358,6 +361,7 @@ impl Default for Options {
             disk: Disk::OF_2003,
             memory: 4 << 20,
             buffers: 2,
+            plugs: false,
         }
     }
 }

@@ -231,6 +231,30 @@ impl Medium {
         self.segments * self.segment_bytes()
     }
 
+    /// What writing takes, in the terms of the cost model: those of one disk that does what the array does. Its disks
+    /// write pages at the same time, each others, and a segment's parts together; so with more of them, pages gain as
+    /// much as segments. A page of a stripe with parity takes four accesses.
+    ///
+    /// # Errors
+    /// If there is no such model.
+    pub fn writing(&self) -> Result<cost::Disk> {
+        let disk = self.model.writing()?;
+        let transfer = PAGE_BYTES as f64 / disk.bandwidth;
+        let alone = disk.positioning + transfer;
+        let page = match self.array {
+            Array::One => alone,
+            Array::Stripes(disks) => alone / f64::from(disks),
+            Array::Parity(disks) => 4.0 * alone / f64::from(disks),
+        };
+        let segment = disk.positioning + (self.piece / PAGE_BYTES) as f64 * transfer;
+        let pages = (self.segment_bytes() / PAGE_BYTES) as f64;
+        let transfer = (segment - page) / (pages - 1.0);
+        Ok(cost::Disk {
+            positioning: page - transfer,
+            bandwidth: PAGE_BYTES as f64 / transfer,
+        })
+    }
+
     /// A device of one mebibyte, for superblocks, and the segments, each on a piece of every disk.
     ///
     /// # Errors
@@ -264,5 +288,34 @@ impl Medium {
         let spread = Spread::new(drive, self.piece / SECTOR_BYTES, pieces);
         let memory = Rc::new(StampStore::new(pieces * self.piece, 512));
         Ok(Rc::new(Emulated::new(rt, memory, spread)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stripes_gain_pages_as_much_as_segments_and_parity_costs_pages_four_accesses() {
+        let with = |array| Medium {
+            model: Model::Of2003,
+            array,
+            piece: PIECE_BYTES,
+            segments: 512,
+        };
+        let efficiency = |array| {
+            let medium = with(array);
+            let disk = medium.writing().unwrap();
+            disk.efficiency(PAGE_BYTES, medium.segment_bytes())
+        };
+        let one = efficiency(Array::One);
+        assert!((20.0..60.0).contains(&one), "{one}");
+        let striped = efficiency(Array::Stripes(4));
+        assert!((striped / one - 1.0).abs() < 1e-6, "{striped} {one}");
+        let parity = efficiency(Array::Parity(9));
+        assert!(
+            (parity / one - 8.0 * 4.0 / 9.0).abs() < 1e-6,
+            "{parity} {one}"
+        );
     }
 }

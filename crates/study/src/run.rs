@@ -154,7 +154,7 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
     async fn measure(self, rt: Rt) -> Result<Outcome> {
         let workload = (self.workload)()?;
         let device = self.medium.device(&rt, self.seed)?;
-        let disk = self.medium.model.writing()?;
+        let disk = self.medium.writing()?;
         let segment = self.medium.segment_bytes();
         let pages = workload.pages();
         let system = self.under.make(&rt, device, pages, segment, disk).await?;

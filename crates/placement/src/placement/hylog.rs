@@ -21,6 +21,7 @@ pub(super) struct HyLog<L> {
     kind: Kind,
     heat: Heat,
     log: L,
+    plugs: bool,
     /// Sectors that users wrote, and that cleaning found, hot and cold.
     written: [u64; 2],
     found: [u64; 2],
@@ -32,6 +33,7 @@ impl<L: Placement> HyLog<L> {
             kind,
             heat: Heat::new(options),
             log,
+            plugs: options.plugs,
             written: [0; 2],
             found: [0; 2],
         }
@@ -93,10 +95,10 @@ impl<L: Placement> Placement for HyLog<L> {
         placed
     }
 
-    /// Where all is logged, as its log's policy has it. Where cold pages lie in place, they would be moved
-    /// for nothing but their age.
+    /// As its log's policy has it. But where holes between cold pages are plugged, those would be moved for nothing
+    /// but their age; where they are not, it is age that brings the room in them back to the log.
     fn selection(&self) -> Selection {
-        match self.heat.divides() {
+        match self.plugs && self.heat.divides() {
             true => Selection::Greedy,
             false => self.log.selection(),
         }

@@ -45,6 +45,7 @@ impl Config {
             together: 1,
             options: Options {
                 segment_bytes: u64::from(pages) * PAGE * 512,
+                plugs: true,
                 ..Options::default()
             },
         }
