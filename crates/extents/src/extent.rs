@@ -18,7 +18,9 @@ pub enum Check {
     /// The checksums stand on the medium, and are found there by place. So parts can be checked, and
     /// what was joined.
     Segment,
-    /// Not at all: it was written in place.
+    /// The same, but what stands on the medium is of something else that lay there before: so parts cannot be checked.
+    Own(u32),
+    /// Not at all: it is a part of such a piece.
     None,
 }
 
@@ -28,16 +30,18 @@ impl Check {
     pub fn of_part(self) -> Check {
         match self {
             Check::Inline(_) => Check::Segment,
+            Check::Own(_) => Check::None,
             other => other,
         }
     }
 
-    /// For two extents in one; nothing if one is checked and the other is not.
+    /// For two extents in one; nothing if one is not checked on the medium.
     fn joined(self, other: Check) -> Option<Check> {
         match (self, other) {
-            (Check::None, Check::None) => Some(Check::None),
-            (Check::None, _) | (_, Check::None) => None,
-            _ => Some(Check::Segment),
+            (Check::Inline(_) | Check::Segment, Check::Inline(_) | Check::Segment) => {
+                Some(Check::Segment)
+            }
+            _ => None,
         }
     }
 }
@@ -61,7 +65,8 @@ impl Extent {
         self.sector + self.sectors
     }
 
-    /// What of it lies in `range`, if anything. A part of an inline piece is checked on the medium.
+    /// What of it lies in `range`, if anything. A part of an inline piece is checked on the medium; one of a piece
+    /// with a checksum of its own is not.
     pub fn part(&self, range: Range<u64>) -> Option<Extent> {
         let sector = self.sector.max(range.start);
         let end = self.end().min(range.end);

@@ -12,6 +12,7 @@ fn check() -> impl Strategy<Value = Check> {
     prop_oneof![
         any::<u32>().prop_map(Check::Inline),
         Just(Check::Segment),
+        any::<u32>().prop_map(Check::Own),
         Just(Check::None)
     ]
 }
@@ -24,7 +25,7 @@ fn leaf() -> impl Strategy<Value = Node> {
         let mut at = base;
         let extents = parts.into_iter().map(|(gap, sectors, place, check)| {
             let sectors = match check {
-                Check::Inline(_) => sectors % 8 + 1,
+                Check::Inline(_) | Check::Own(_) => sectors % 8 + 1,
                 _ => sectors,
             };
             let extent = Extent {
@@ -156,7 +157,7 @@ proptest! {
 
 fn is_possible(extent: &Extent, base: u64) -> bool {
     let most = match extent.check {
-        Check::Inline(_) => 8,
+        Check::Inline(_) | Check::Own(_) => 8,
         _ => 16_383,
     };
     (1..=most).contains(&extent.sectors)
@@ -248,10 +249,10 @@ fn nodes_that_contradict_themselves_are_refused() {
     // The second extent begins within the first, and the first within the second.
     refused(&leaf, 64, &7u32.to_le_bytes());
     refused(&leaf, 48, &20u32.to_le_bytes());
-    // It is of no length, of no known kind, inline and too long, past the last place.
+    // It is of no length, inline and too long, with a checksum of its own and too long, past the last place.
     refused(&leaf, 58, &0u16.to_le_bytes());
-    refused(&leaf, 58, &(8u16 | 3 << 14).to_le_bytes());
     refused(&leaf, 58, &9u16.to_le_bytes());
+    refused(&leaf, 58, &(9u16 | 3 << 14).to_le_bytes());
     refused(&leaf, 52, &[0xff; 6]);
     // The last sector has no address.
     refused(&leaf, 32, &(u64::MAX - 0x1_000f).to_le_bytes());

@@ -418,7 +418,7 @@ fn demand_possible(extent: &Extent) {
     assert!(extent.sectors > 0 && end.is_some(), "{extent:?}");
     let room = Place::END.checked_sub(extent.place.0);
     assert!(room >= Some(extent.sectors), "{extent:?}");
-    let inline = matches!(extent.check, Check::Inline(_));
+    let inline = matches!(extent.check, Check::Inline(_) | Check::Own(_));
     assert!(
         !inline || extent.sectors <= INLINE_SECTORS_MAX,
         "{extent:?}"

@@ -125,12 +125,13 @@ impl World {
     }
 
     fn some_extent(&mut self) -> Extent {
-        let check = match self.rng.below(4) {
+        let check = match self.rng.below(5) {
             0 => Check::None,
             1 => Check::Segment,
+            2 => Check::Own(self.rng.next() as u32),
             _ => Check::Inline(self.rng.next() as u32),
         };
-        let inline = matches!(check, Check::Inline(_));
+        let inline = matches!(check, Check::Inline(_) | Check::Own(_));
         let range = self.some_range(if inline { 8 } else { 60 });
         // Sometimes it goes on where something ends, in the space and on the medium.
         if !self.rng.one_in(3) {
@@ -289,12 +290,18 @@ impl World {
             let cells = self.model.range(extent.sector..extent.end());
             for (_, cell) in cells {
                 match extent.check {
-                    Check::Inline(_) => {
+                    Check::Inline(_) | Check::Own(_) => {
                         assert_eq!(cell.check, extent.check);
                         assert_eq!(cell.piece, (extent.sector, extent.sectors));
                     }
-                    Check::Segment => assert_ne!(cell.check, Check::None),
-                    Check::None => assert_eq!(cell.check, Check::None),
+                    Check::Segment => {
+                        assert!(matches!(cell.check, Check::Segment | Check::Inline(_)));
+                    }
+                    Check::None => {
+                        let whole = cell.piece == (extent.sector, extent.sectors);
+                        assert!(cell.check == Check::None || !whole);
+                        assert!(matches!(cell.check, Check::None | Check::Own(_)));
+                    }
                 }
             }
         }

@@ -108,6 +108,21 @@ fn a_page_written_at_random_is_one_inline_entry_and_its_neighbours_keep_what_the
 }
 
 #[test]
+fn what_is_left_of_a_piece_with_a_checksum_of_its_own_is_not_checked() {
+    let mut map = Map::new(VOLUME, Shape::default());
+    set(&mut map, extent(0, 8, 100, Check::Own(1)));
+    set(&mut map, extent(8, 8, 108, Check::Own(2)));
+    set(&mut map, inline(2, 3, 200, 3));
+    let expected = [
+        extent(0, 2, 100, Check::None),
+        inline(2, 3, 200, 3),
+        extent(5, 3, 105, Check::None),
+        extent(8, 8, 108, Check::Own(2)),
+    ];
+    assert_eq!(all(&map), expected);
+}
+
+#[test]
 fn what_is_left_of_an_inline_piece_is_checked_on_the_medium() {
     let mut map = Map::new(VOLUME, Shape::default());
     set(&mut map, inline(0, 8, 100, 1));
@@ -135,13 +150,14 @@ fn what_continues_in_the_space_and_on_the_medium_is_one_entry_and_what_only_does
     set(&mut map, inline(16, 8, 116, 3));
     set(&mut map, inline(8, 8, 108, 2));
     assert_eq!(all(&map), [extent(0, 24, 100, Check::Segment)]);
-    // On the medium only, in the space only, and in both but written in place.
+    // On the medium only, in the space only, and in both but not checked there.
     set(&mut map, inline(32, 8, 124, 4));
     set(&mut map, inline(24, 8, 300, 5));
     set(&mut map, extent(40, 8, 132, Check::None));
     assert_eq!(map.entries(), 4);
     set(&mut map, extent(48, 8, 140, Check::None));
-    assert_eq!(all(&map)[3], extent(40, 16, 132, Check::None));
+    set(&mut map, extent(56, 8, 148, Check::Own(6)));
+    assert_eq!(map.entries(), 6);
 }
 
 #[test]

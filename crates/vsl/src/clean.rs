@@ -268,7 +268,7 @@ impl Inner {
     }
 
     /// Composes what was moved, so that it is written.
-    fn send_off(self: &Rc<Self>) {
+    pub(crate) fn send_off(self: &Rc<Self>) {
         let mut streams = self.commit.composer_mut();
         streams.end_inside();
         self.commit.appended(&mut streams, false);

@@ -2,7 +2,7 @@ use forebay_placement::WriteClock;
 use forebay_placement::placement::Kind;
 use forebay_segments::format::envelope::Reader;
 use forebay_segments::{Entry as _, Superblock as _};
-use forebay_units::{Epoch, RecordSeq, Sector, SegmentSeq};
+use forebay_units::{Epoch, Line, RecordSeq, Sector, SegmentSeq};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -171,18 +171,20 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("sectors", 0x1817_1615_1413_1211),
     ];
     forebay_pages::fields_stand(PAGE, "Trim entry", &encoded(&trim), &fields);
-    let in_place = Entry::InPlace {
-        sector: Sector(0x0807_0605_0403_0201),
-        sectors: 0x1413_1211,
-        place: Place(0x2625_2423_2221),
+    let home = Entry::Home {
+        line: Line(0x0807_0605_0403_0201),
+        crc,
+        from: Place(0x2625_2423_2221),
+        place: Place(0x3635_3433_3231),
     };
     let fields = [
         ("tag", 0x84),
-        ("sector", 0x0807_0605_0403_0201),
-        ("sectors", 0x1413_1211),
-        ("place", 0x2625_2423_2221),
+        ("line", 0x0807_0605_0403_0201),
+        ("data_crc", crc.into()),
+        ("from", 0x2625_2423_2221),
+        ("place", 0x3635_3433_3231),
     ];
-    forebay_pages::fields_stand(PAGE, "In-place entry", &encoded(&in_place), &fields);
+    forebay_pages::fields_stand(PAGE, "Home entry", &encoded(&home), &fields);
     let opened = Entry::Opened {
         stream: Stream(7),
         clock: WriteClock(0x0605_0403_0201),

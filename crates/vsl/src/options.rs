@@ -14,6 +14,9 @@ pub struct Options {
     /// Pieces of data that recovery may have to take up: a checkpoint is made when there are more. Recovery
     /// takes about half a second for a million.
     pub recovery_entries: u64,
+    /// Bytes that are kept in memory of what was appended and is to be written where it lay before: with more, writers
+    /// wait. Of small media less is used, since till then it takes room in the log.
+    pub home_bytes: u64,
     /// Segments are discarded before they are used again.
     pub discard: bool,
     /// When what lies in segments that are worn less than others is moved for that. Media that see to their wear
@@ -35,6 +38,7 @@ impl Default for Options {
             max_delay: Duration::from_millis(50),
             map_bytes: 256 << 20,
             recovery_entries: 1 << 20,
+            home_bytes: 8 << 20,
             discard: false,
             levelling: Levelling::NEVER,
             spare_part: 16,

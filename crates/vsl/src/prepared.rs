@@ -2,7 +2,7 @@
 
 use forebay_units::Sector;
 
-use forebay_extents::{Check, Extent, Place, Replaced};
+use forebay_extents::{Extent, Replaced};
 use forebay_extents::{Map, Need, Pins};
 
 /// Has the nodes of a range that is to be unmapped stay in memory, as far as [`unmap`] needs them.
@@ -38,28 +38,6 @@ pub(crate) fn unmap(
         false => map.clear(range, replaced),
     };
     done.expect("the nodes were prepared");
-}
-
-/// Has what of a range is mapped to `place` and on be read without being checked. Says how much that is.
-///
-/// # Panics
-/// If its nodes were not prepared.
-pub(crate) fn uncheck(map: &mut Map, sector: Sector, sectors: u64, place: Place) -> u64 {
-    let mut unchecked = 0;
-    for extent in mapped(map, sector, sectors) {
-        let here = place.plus(extent.sector - sector.0);
-        if extent.place != here || extent.check == Check::None {
-            continue;
-        }
-        let to = Extent {
-            check: Check::None,
-            ..extent
-        };
-        let set = map.set(to, &mut Vec::new());
-        set.expect("the nodes were prepared");
-        unchecked += extent.sectors;
-    }
-    unchecked
 }
 
 /// What is mapped of a range, in order.

@@ -1,5 +1,6 @@
 //! Reading: from memory, from the medium with its checksum, or nothing but zeroes.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::BufMut;
@@ -16,6 +17,9 @@ use forebay_extents::{Check, Extent};
 
 /// A part of what is to be read, that lies on the medium.
 struct Part {
+    /// What is read of it.
+    wanted: Range<u64>,
+    /// What is checked with it: the same, or the whole piece, if only that has a checksum.
     extent: Extent,
     slot: Slot,
     segment: SegmentSeq,
@@ -53,14 +57,15 @@ impl Space {
         }
         let inner = &self.inner;
         let mut pins = inner.map.borrow().pins();
-        inner.prepare(sector, sectors, &mut pins).await?;
+        let (lines, lines_len) = in_lines(sector, sectors);
+        inner.prepare(lines, lines_len, &mut pins).await?;
         loop {
             let (parts, held) = inner.take_from_memory(sector, &mut buf);
             let read = inner.read_parts(sector, &parts, &mut buf).await;
             drop(held);
             match read {
                 Ok(()) => break,
-                // It was overwritten in its place meanwhile, and is not checked any more.
+                // It was overwritten meanwhile, and what is new was brought home.
                 Err(SpaceError::Damaged { .. }) if inner.has_changed(&parts) => {}
                 Err(error) => return Err(error),
             }
@@ -85,19 +90,25 @@ impl Inner {
         let bytes = |from: u64, to: u64| {
             ((from - sector.0) * SECTOR_BYTES) as usize..((to - sector.0) * SECTOR_BYTES) as usize
         };
-        for extent in mapped(&map, sector, end - sector.0) {
-            buf[bytes(done, extent.sector)].fill(0);
-            done = extent.sector + extent.sectors;
-            if let Some(data) = streams.in_ram(extent.place, extent.sectors) {
-                buf[bytes(extent.sector, done)].copy_from_slice(data);
+        let (lines, lines_len) = in_lines(sector, end - sector.0);
+        for whole in mapped(&map, lines, lines_len) {
+            let Some(part) = whole.part(sector.0..end) else {
+                continue;
+            };
+            buf[bytes(done, part.sector)].fill(0);
+            done = part.end();
+            if let Some(data) = streams.in_ram(part.place, part.sectors) {
+                buf[bytes(part.sector, done)].copy_from_slice(data);
                 continue;
             }
-            let slot = streams.layout.slot_of(extent.place);
+            let slot = streams.layout.slot_of(part.place);
             let segment = streams.usage.get(slot).seq;
             streams.usage.pin(slot);
             held.push(Pin { inner: self, slot });
+            let own = matches!(whole.check, Check::Own(_));
             parts.push(Part {
-                extent,
+                wanted: part.sector..part.end(),
+                extent: if own { whole } else { part },
                 slot,
                 segment,
             });
@@ -120,11 +131,12 @@ impl Inner {
         let mut reads = Vec::with_capacity(parts.len());
         let mut done = sector.0;
         for part in parts {
-            let skip = ((part.extent.sector - done) * SECTOR_BYTES) as usize;
-            let len = (part.extent.sectors * SECTOR_BYTES) as usize;
+            let wanted = &part.wanted;
+            let skip = ((wanted.start - done) * SECTOR_BYTES) as usize;
+            let len = ((wanted.end - wanted.start) * SECTOR_BYTES) as usize;
             let (out, behind) = rest[skip..].split_at_mut(len);
             reads.push(self.read_part(part, out));
-            (rest, done) = (behind, part.extent.end());
+            (rest, done) = (behind, wanted.end);
         }
         try_join_all(reads).await?;
         Ok(())
@@ -152,7 +164,7 @@ impl Inner {
         let (from, to) = (offset, offset + extent.sectors as u32);
         let pieces = match extent.check {
             Check::Segment => Some(self.pieces(part.slot, part.segment).await?),
-            Check::Inline(_) | Check::None => None,
+            Check::Inline(_) | Check::Own(_) | Check::None => None,
         };
         let around = match &pieces {
             Some(pieces) => around(pieces, from, to).ok_or_else(damaged)?,
@@ -172,13 +184,15 @@ impl Inner {
             (Some(pieces), _) => within(pieces, from, to).iter().all(|piece| {
                 crc32c::crc32c(bytes(piece.at, piece.at + piece.sectors)) == piece.crc
             }),
-            (None, Check::Inline(crc)) => crc32c::crc32c(bytes(from, to)) == crc,
+            (None, Check::Inline(crc) | Check::Own(crc)) => crc32c::crc32c(bytes(from, to)) == crc,
             (None, _) => true,
         };
         if !sound {
             return Err(damaged());
         }
-        out.copy_from_slice(bytes(from, to));
+        let skip = (part.wanted.start - extent.sector) as u32;
+        let len = (part.wanted.end - part.wanted.start) as u32;
+        out.copy_from_slice(bytes(from + skip, from + skip + len));
         Ok(())
     }
 
@@ -199,11 +213,17 @@ impl Inner {
     }
 }
 
+/// The lines that have a part of a range.
+fn in_lines(sector: Sector, sectors: u64) -> (Sector, u64) {
+    let from = round_down(sector.0, LINE_SECTORS);
+    let to = round_up(sector.0 + sectors, LINE_SECTORS);
+    (Sector(from), to - from)
+}
+
 /// Where a part of what is read from `sector` on goes.
 fn out_of<'a>(part: &Part, sector: Sector, buf: &'a mut BufMut) -> &'a mut [u8] {
-    let at = ((part.extent.sector - sector.0) * SECTOR_BYTES) as usize;
-    let len = (part.extent.sectors * SECTOR_BYTES) as usize;
-    &mut buf[at..at + len]
+    let bytes = |sector_at: u64| ((sector_at - sector.0) * SECTOR_BYTES) as usize;
+    &mut buf[bytes(part.wanted.start)..bytes(part.wanted.end)]
 }
 
 /// The pieces that have a part of `from..to`.

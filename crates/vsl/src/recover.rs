@@ -28,6 +28,7 @@ use crate::discard::{discard, discarder};
 use crate::error::OpenError;
 use crate::format::{Entry, SEGMENTS_AT, Superblock, VolumeId};
 use crate::geometry::{Layout, Slot};
+use crate::home::{Homes, homeward};
 use crate::options::Options;
 use crate::pacing::Pacing;
 use crate::segment::{Segment, SegmentState};
@@ -241,6 +242,7 @@ fn start(rt: &Rt, inner: &Rc<Inner>, commit: CommitWorkers) -> Workers {
         rt.spawn(checkpointer(Rc::clone(inner))),
         rt.spawn(cleaner(Rc::clone(inner))),
         rt.spawn(reaper(Rc::clone(inner))),
+        rt.spawn(homeward(Rc::clone(inner))),
         rt.spawn(discarder(Rc::clone(inner))),
     ];
     Workers {
@@ -314,7 +316,9 @@ fn assemble(
     superblock: Superblock,
     parts: Parts,
 ) -> (Rc<Inner>, CommitWorkers) {
-    let (disk, in_place) = (superblock.disk(), superblock.placement.in_place());
+    let disk = superblock.disk();
+    let layout = parts.streams.layout;
+    let medium = u64::from(layout.segment_bytes) * u64::from(layout.segment_count);
     let (commit, workers) = Commit::new(
         rt.clone(),
         Rc::clone(&device),
@@ -330,11 +334,8 @@ fn assemble(
         map: RefCell::new(parts.map),
         placement: RefCell::new(parts.placement),
         fill_told: Cell::new(None),
-        in_place,
-        unchecked: Cell::new(RecordSeq(0)),
-        overwritten: Cell::new(0),
-        overwritten_durable: Cell::new(0),
-        flush_turn: Rc::new(Lock::new()),
+        homes: RefCell::new(Homes::new(&options, medium)),
+        home_asked: Event::new(),
         pacing: RefCell::new(Pacing::new(&disk)),
         superblock: RefCell::new(superblock),
         checks: RefCell::new(Checks::default()),

@@ -8,11 +8,12 @@ use forebay_device::{BufMut, Device, Durability};
 use forebay_placement::placement::{Fact, Placement};
 use forebay_rt::{Event, Lock, Portions, Rt, Task};
 use forebay_segments::{Commit, CommitWorkers, Composer as _, LogError, LogStats};
-use forebay_units::{RecordSeq, SECTOR_BYTES, Sector};
+use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::checks::Checks;
 use crate::error::SpaceError;
 use crate::format::Superblock;
+use crate::home::Homes;
 use crate::options::Options;
 use crate::pacing::Pacing;
 use crate::prepared::prepare_to_unmap;
@@ -33,14 +34,9 @@ pub(crate) struct Inner {
     /// How many sectors were mapped when the placement was last told.
     pub(crate) fill_told: Cell<Option<u64>>,
     pub(crate) pacing: RefCell<Pacing>,
-    /// The placement writes in place, and so may the volume.
-    pub(crate) in_place: bool,
-    /// The newest record that says of something that it is not checked any more.
-    pub(crate) unchecked: Cell<RecordSeq>,
-    /// Writes in place that are done, and how many of them, in the order in which they were done, are durable.
-    pub(crate) overwritten: Cell<u64>,
-    pub(crate) overwritten_durable: Cell<u64>,
-    pub(crate) flush_turn: Rc<Lock>,
+    /// What is to be written where it lay before.
+    pub(crate) homes: RefCell<Homes>,
+    pub(crate) home_asked: Event,
     pub(crate) superblock: RefCell<Superblock>,
     pub(crate) checks: RefCell<Checks>,
     /// What the newest checkpoint wrote beside nodes: it is live until the next counts.
@@ -173,8 +169,7 @@ impl Space {
             }
         };
         self.inner.commit.has_work();
-        self.inner.commit.flush(target).await?;
-        self.inner.flush_in_place().await
+        Ok(self.inner.commit.flush(target).await?)
     }
 
     /// The first run of mapped sectors in `range`.

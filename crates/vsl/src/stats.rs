@@ -7,7 +7,7 @@ pub struct Stats {
     pub batches: u64,
     /// Bytes of data that users wrote.
     pub bytes_written: u64,
-    /// Of those, bytes that were written in place.
+    /// Of those, bytes that were written home, to where they lay before.
     pub bytes_in_place: u64,
     /// Bytes of data that the cleaner moved.
     pub bytes_moved: u64,

@@ -53,7 +53,7 @@ pub(crate) struct Usage {
     aside: BTreeSet<Slot>,
     /// Those that are being cleaned.
     cleaning: BTreeSet<Slot>,
-    /// How many writes overwrite something in a segment.
+    /// Segments in which something is overwritten, by how many.
     overwriting: BTreeMap<Slot, u32>,
     /// Of those set aside, the ones in which something cannot be read.
     hopeless: BTreeSet<Slot>,
@@ -336,12 +336,15 @@ impl Usage {
         self.cleaning.remove(&slot);
     }
 
-    /// True if what lies in a segment may be overwritten: it is full, and not being cleaned.
-    pub(crate) fn may_overwrite(&self, slot: Slot) -> bool {
-        self.get(slot).state == SegmentState::Closed && !self.cleaning.contains(&slot)
+    /// True if what is dead in a segment may be overwritten: it is still that one, full, and not being cleaned, and
+    /// something in it is live, so that it is not about to be used again.
+    pub(crate) fn may_overwrite(&self, slot: Slot, seq: SegmentSeq) -> bool {
+        let segment = self.get(slot);
+        let full = segment.state == SegmentState::Closed && segment.live > 0;
+        segment.seq == seq && full && !self.cleaning.contains(&slot)
     }
 
-    /// Something in a segment is going to be overwritten: it is neither cleaned nor opened until
+    /// Something dead in a segment is going to be overwritten: it is neither cleaned nor opened until
     /// [`Usage::end_overwriting`].
     pub(crate) fn begin_overwriting(&mut self, slot: Slot) {
         *self.overwriting.entry(slot).or_insert(0) += 1;

@@ -2,18 +2,19 @@
 
 use forebay_placement::WriteClock;
 use forebay_placement::placement::{Fill, Overwritten, Placement, UserPlace, UserWrite};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, Durability};
+use forebay_rt::Instant;
 use forebay_segments::Composer as _;
 use forebay_units::{LINE_SECTORS, RecordSeq, SECTOR_BYTES, Sector};
 
 use crate::batch::{Batch, Op};
 use crate::error::SpaceError;
 use crate::format::{Entry, Stream};
-use crate::prepared::{mapped, uncheck, unmap};
+use crate::home::{Home, Homes};
+use crate::prepared::{mapped, unmap};
 use crate::room::{Lack, Room, Verdict, Wanted};
 use crate::space::{Inner, Space, is_durable};
 use crate::streams::Streams;
@@ -29,11 +30,6 @@ impl Space {
     pub async fn apply(&self, batch: &Batch, durability: Durability) -> Result<(), SpaceError> {
         let inner = &self.inner;
         batch.check(self.sectors())?;
-        if let [Op::Write { sector, data }] = batch.ops()
-            && inner.in_place
-        {
-            return inner.write_somewhere(*sector, data, durability).await;
-        }
         let mut ranges = Vec::with_capacity(batch.ops().len());
         for op in batch.ops() {
             ranges.push(op.range()?);
@@ -51,7 +47,7 @@ impl Space {
         }
         inner.admit(batch, &ranges).await?;
         // From here to the end of the batch nothing waits, so nothing comes between its parts.
-        let target = inner.do_all(batch, huge, &mut VecDeque::new(), &[]);
+        let target = inner.do_all(batch, huge);
         drop(pins);
         inner.after_batch();
         if is_durable(durability) {
@@ -60,6 +56,7 @@ impl Space {
         } else {
             inner.portions.did(&inner.rt, batch.bytes()).await;
         }
+        inner.wait_for_homes().await;
         Ok(())
     }
 }
@@ -139,15 +136,8 @@ impl Inner {
         }
     }
 
-    /// Does all of a batch, as planned as far as there is a plan, and has what is going to be overwritten be read
-    /// without being checked. Says the newest record that is composed; what is open comes behind it.
-    pub(crate) fn do_all(
-        &self,
-        batch: &Batch,
-        huge: u64,
-        plan: &mut VecDeque<(Stream, u64)>,
-        unchecked: &[Extent],
-    ) -> RecordSeq {
+    /// Does all of a batch. Says the newest record that is composed; what is open comes behind it.
+    fn do_all(&self, batch: &Batch, huge: u64) -> RecordSeq {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
         let placement = &mut self.placement.borrow_mut();
@@ -157,12 +147,10 @@ impl Inner {
             gone: Vec::new(),
             huge,
             placement: &mut ***placement,
-            plan,
-            nanos: self.rt.now().as_nanos(),
+            homes: &mut self.homes.borrow_mut(),
+            block: self.device.geometry().block_size.into(),
+            now: self.rt.now(),
         };
-        for extent in unchecked {
-            doing.uncheck(extent);
-        }
         for op in batch.ops() {
             match op {
                 Op::Write { sector, data } => doing.write(*sector, data),
@@ -259,10 +247,11 @@ struct Doing<'a> {
     /// Trims from this length on do not look at all that was mapped there.
     huge: u64,
     placement: &'a mut dyn Placement,
-    /// Where to write what comes next, and how many sectors of it, if that was decided before.
-    plan: &'a mut VecDeque<(Stream, u64)>,
+    homes: &'a mut Homes,
+    /// The device's.
+    block: u64,
     /// The wall clock, for placements that go by it.
-    nanos: u64,
+    now: Instant,
 }
 
 /// Pieces that lie side by side, in the space and on the medium.
@@ -274,55 +263,7 @@ struct Run {
     crc: Option<u32>,
 }
 
-impl Inner {
-    /// Where the placement wants a user's write, part by part.
-    pub(crate) fn ask_placement(&self, sector: Sector, sectors: u64) -> Vec<(UserPlace, u64)> {
-        let mut streams = self.commit.composer_mut();
-        let mut map = self.map.borrow_mut();
-        let placement = &mut self.placement.borrow_mut();
-        let mut doing = Doing {
-            streams: &mut streams,
-            map: &mut map,
-            gone: Vec::new(),
-            huge: u64::MAX,
-            placement: &mut ***placement,
-            plan: &mut VecDeque::new(),
-            nanos: self.rt.now().as_nanos(),
-        };
-        let (mut at, mut left) = (sector, sectors);
-        let mut asked = Vec::new();
-        while left > 0 {
-            let (place, here) = doing.ask(at, left);
-            asked.push((place, here));
-            (at, left) = (at.plus(here), left - here);
-        }
-        asked
-    }
-}
-
 impl Doing<'_> {
-    /// The stream that a user's write goes to, and how much of it.
-    fn stream_for(&mut self, at: Sector, sectors: u64) -> (Stream, u64) {
-        if let Some(planned) = self.plan.pop_front() {
-            return planned;
-        }
-        let (place, sectors) = self.ask(at, sectors);
-        let (UserPlace::Append(n) | UserPlace::InPlace(n)) = place;
-        (Stream(n), sectors)
-    }
-
-    /// Has what lies there be read without being checked.
-    fn uncheck(&mut self, extent: &Extent) {
-        let (sector, sectors) = (Sector(extent.sector), extent.sectors);
-        let entry = Entry::InPlace {
-            sector,
-            sectors: sectors as u32,
-            place: extent.place,
-        };
-        self.streams.append(Stream(0), entry, &[]);
-        uncheck(self.map, sector, sectors, extent.place);
-    }
-
     /// Where the placement wants a user's write, and how much of it.
     fn ask(&mut self, at: Sector, sectors: u64) -> (UserPlace, u64) {
         let user = self.streams.counts.user;
@@ -330,7 +271,7 @@ impl Doing<'_> {
             at,
             sectors: u32::try_from(sectors).unwrap_or(u32::MAX),
             now: self.streams.clock,
-            nanos: self.nanos,
+            nanos: self.now.as_nanos(),
             overwrites: if user > 1 { self.overwritten(at) } else { None },
         };
         let placed = self.placement.place_user(&write);
@@ -355,18 +296,22 @@ impl Doing<'_> {
     }
 
     fn write(&mut self, sector: Sector, data: &Buf) {
-        let (mut at, mut rest) = (sector, &data[..]);
+        let (mut at, mut done) = (sector, 0);
         let mut run: Option<Run> = None;
-        let (mut stream, mut placed) = (Stream(0), 0);
-        while !rest.is_empty() {
-            let left = rest.len() as u64 / SECTOR_BYTES;
+        let (mut wanted, mut placed) = (UserPlace::Append(0), 0);
+        while done < data.len() {
+            let left = (data.len() - done) as u64 / SECTOR_BYTES;
             if placed == 0 {
-                (stream, placed) = self.stream_for(at, left);
+                (wanted, placed) = self.ask(at, left);
             }
+            let (UserPlace::Append(n) | UserPlace::InPlace(n)) = wanted;
+            let stream = Stream(n);
             let in_line = LINE_SECTORS - u64::from(at.in_line());
             let sectors = in_line.min(placed);
             placed -= sectors;
-            let (piece, more) = rest.split_at((sectors * SECTOR_BYTES) as usize);
+            let len = (sectors * SECTOR_BYTES) as usize;
+            let piece = &data[done..done + len];
+            let home = self.home_of(at, sectors, wanted);
             if self.streams.counts.user > 1 && self.is_open_elsewhere(at, sectors, stream) {
                 self.streams.end_round();
             }
@@ -377,6 +322,11 @@ impl Doing<'_> {
                 crc,
             };
             let place = self.streams.append(stream, entry, piece);
+            if let Some(home) = home {
+                let data = data.slice(done..done + len);
+                self.homes
+                    .add(at.line(), home, (place, crc), data, self.now);
+            }
             match &mut run {
                 Some(run) if run.place.plus(run.sectors) == place => {
                     run.sectors += sectors;
@@ -392,9 +342,19 @@ impl Doing<'_> {
                     ended.into_iter().for_each(|ended| self.map_to(ended));
                 }
             }
-            (at, rest) = (at.plus(sectors), more);
+            (at, done) = (at.plus(sectors), done + len);
         }
         run.into_iter().for_each(|run| self.map_to(run));
+    }
+
+    /// Where a piece is to be brought home to, if it is.
+    fn home_of(&mut self, at: Sector, sectors: u64, wanted: UserPlace) -> Option<Home> {
+        let stays = matches!(wanted, UserPlace::Append(_)) || sectors < LINE_SECTORS;
+        if stays {
+            self.homes.forget(at);
+            return None;
+        }
+        self.homes.of(at.line(), self.map, self.streams, self.block)
     }
 
     fn map_to(&mut self, run: Run) {

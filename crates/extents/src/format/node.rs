@@ -29,6 +29,7 @@ const SECTORS_BITS: u16 = 14;
 const KIND_INLINE: u16 = 0;
 const KIND_SEGMENT: u16 = 1;
 const KIND_NONE: u16 = 2;
+const KIND_OWN: u16 = 3;
 
 /// One child of an inner node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +71,7 @@ pub(crate) fn kind_of(check: Check) -> (u16, u32) {
         Check::Inline(crc) => (KIND_INLINE, crc),
         Check::Segment => (KIND_SEGMENT, 0),
         Check::None => (KIND_NONE, 0),
+        Check::Own(crc) => (KIND_OWN, crc),
     }
 }
 
@@ -79,6 +81,7 @@ pub(crate) fn check_of(kind: u16, crc: u32) -> Option<Check> {
         KIND_INLINE => Some(Check::Inline(crc)),
         KIND_SEGMENT => Some(Check::Segment),
         KIND_NONE => Some(Check::None),
+        KIND_OWN => Some(Check::Own(crc)),
         _ => None,
     }
 }
@@ -182,7 +185,7 @@ fn extent(from: &mut Reader<'_>, base: u64) -> Option<Extent> {
     let sectors = u64::from(tail & ((1 << SECTORS_BITS) - 1));
     let check = check_of(tail >> SECTORS_BITS, crc)?;
     let most = match check {
-        Check::Inline(_) => INLINE_SECTORS_MAX,
+        Check::Inline(_) | Check::Own(_) => INLINE_SECTORS_MAX,
         _ => u64::MAX,
     };
     sector.checked_add(sectors)?;

@@ -15,8 +15,9 @@
 //! it is done.
 //!
 //! Until two epochs have passed, and after a restart, which loses the counts, a page is hot if what it
-//! overwrites lived shorter than a bar: that which the threshold amounted to before the restart; or, for a
-//! new volume, one by the model for four fifths of the writes to one fifth of the pages.
+//! overwrites lived shorter than a bar: that which the threshold amounted to before the restart. On a new volume all is
+//! logged as long as even accesses would cost less so than in place, since what that costs is then measured; if not, the
+//! bar is by the model for four fifths of the writes to one fifth of the pages.
 
 use super::counts::{ByCount, COUNT_MAX, Counts, EPOCHS, Sample};
 use super::pages::{alike, pages, spread};
@@ -30,6 +31,8 @@ const PAGES_PER_WRITE: u64 = 2;
 const EPOCH_MIN: u64 = 1024;
 /// Counts up to this are told apart one by one; beyond, four to each doubling, as few pages have them.
 const SINGLE: u8 = 16;
+/// What is to lie in place is appended first, which costs so much more.
+const APPENDED: f64 = 1.0;
 /// What a division must cost at most, of what all or nothing in the log does, to take the place of that;
 /// and to keep it.
 const WORTH: f64 = 0.95;
@@ -56,8 +59,6 @@ struct Epoch {
     writes: u64,
     sectors: u64,
     requests: u64,
-    /// Sectors of the segments collected, those of them that were gained, and how many they were.
-    collected: (u64, u64, u64),
     /// Page writes by the count from before of the page.
     by_count: [u64; COUNT_MAX as usize + 1],
 }
@@ -68,7 +69,6 @@ impl Default for Epoch {
             writes: 0,
             sectors: 0,
             requests: 0,
-            collected: (0, 0, 0),
             by_count: [0; COUNT_MAX as usize + 1],
         }
     }
@@ -92,7 +92,10 @@ pub(super) struct Heat {
     /// E, for writes as long as they were.
     efficiency: f64,
     /// What cleaning costs while all is logged, as measured, in terms of what the model says.
-    measured: f64,
+    measured: Option<f64>,
+    /// Sectors of the segments collected while all was logged, those of them that were gained, and how many they were,
+    /// since that was measured last.
+    collected: (u64, u64, u64),
     best: Hybrid,
 }
 
@@ -115,7 +118,8 @@ impl Heat {
             lifetime: u64::MAX,
             restored: false,
             efficiency: options.disk.efficiency(page_bytes, options.segment_bytes),
-            measured: 1.0,
+            measured: None,
+            collected: (0, 0, 0),
             best,
         }
     }
@@ -158,7 +162,10 @@ impl Heat {
 
     /// A segment was collected that had so many sectors live.
     pub(super) fn collected(&mut self, live: u32, capacity: u32) {
-        let (sum, gained, count) = &mut self.epoch.collected;
+        if self.best.share < 1.0 {
+            return;
+        }
+        let (sum, gained, count) = &mut self.collected;
         *sum += u64::from(capacity);
         *gained += u64::from(capacity.saturating_sub(live));
         *count += 1;
@@ -185,7 +192,8 @@ impl Heat {
         }
     }
 
-    /// A user writes so many sectors.
+    /// A user writes so many sectors that were written before. What is written for the first time tells nothing of how
+    /// often things are.
     pub(super) fn wrote(&mut self, at: Sector, sectors: u32) {
         for page in pages(at, sectors, self.options.page()) {
             let count = self.counts.before(page);
@@ -226,7 +234,12 @@ impl Heat {
             .options
             .disk
             .efficiency(bytes, self.options.segment_bytes);
-        self.measure(&epoch);
+        self.measure();
+        if self.best.share >= 1.0 && self.measured.is_none() {
+            // Room has not been short, so nothing is known of what it costs to get some back.
+            self.set_threshold(&epoch);
+            return;
+        }
         let pages = self.with_unwritten(before);
         let access = Access::of(classes(&pages, &epoch.by_count));
         let best = self.best_share(&access);
@@ -245,10 +258,11 @@ impl Heat {
     /// The hot share that is expected to cost least. All or nothing is taken if that costs little more: pages
     /// pass to and fro over a threshold, which costs as well; and so does it to change from one to the other.
     fn best_share(&self, access: &Access) -> Hybrid {
-        let (d, e) = (self.fill.utilisation(), self.efficiency);
+        let (d, e) = (self.fill.utilisation(), self.efficiency + APPENDED);
         let cleaned = |_, dense| greedy_utilisation(dense, self.segment_pages());
         let best = best_hot_share_by(access, d, e, cleaned);
-        let ends = [(1.0, self.log_cost() * self.measured), (0.0, e)];
+        let logged = self.log_cost() * self.measured.unwrap_or(1.0);
+        let ends = [(1.0, logged), (0.0, e)];
         let ends = ends.map(|(share, cost)| Hybrid {
             share,
             received: share,
@@ -272,17 +286,19 @@ impl Heat {
         (self.options.segment_bytes / page_bytes).clamp(1, SEGMENT_PAGES_MAX) as u32
     }
 
-    /// What cleaning cost in an epoch in which all was logged: skewed accesses, and victims chosen by age,
+    /// What cleaning cost while all was logged: skewed accesses, and victims chosen by age,
     /// make it cheaper than the model for even ones says.
-    fn measure(&mut self, epoch: &Epoch) {
-        let (sum, gained, count) = epoch.collected;
+    fn measure(&mut self) {
+        let (sum, gained, count) = self.collected;
         let model = self.log_cost();
-        if self.best.share < 1.0 || count < COLLECTED_MIN || gained == 0 || !model.is_finite() {
+        if count < COLLECTED_MIN || gained == 0 || !model.is_finite() {
             return;
         }
+        self.collected = (0, 0, 0);
         let cost = 2.0 * sum as f64 / gained as f64;
-        let ratio = (cost / model).clamp(0.25, 2.0);
-        self.measured += NEWEST * (ratio - self.measured);
+        let ratio = (cost / model).min(2.0);
+        let before = self.measured.unwrap_or(ratio);
+        self.measured = Some(before + NEWEST * (ratio - before));
     }
 
     /// How many pages have which count, with those that were never written.
@@ -320,8 +336,14 @@ impl Heat {
     /// A bar for a volume of which nothing is known: a page of the fifth that gets four fifths of the writes
     /// is written anew before all of the data was written once; another is not.
     fn by_the_model(&mut self) {
-        let access = Access::skewed(0.8, 0.2);
-        self.best = self.best_share(&access);
+        self.best = match self.log_cost() < self.efficiency {
+            true => Hybrid {
+                share: 1.0,
+                received: 1.0,
+                cost: self.log_cost(),
+            },
+            false => self.best_share(&Access::skewed(0.8, 0.2)),
+        };
         self.lifetime = match self.best.share {
             share if share >= 1.0 => u64::MAX,
             share if share <= 0.0 => 0,

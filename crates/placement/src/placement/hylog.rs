@@ -76,7 +76,9 @@ impl<L: Placement> Placement for HyLog<L> {
             },
         };
         add(&mut self.written, hot, placed.sectors);
-        self.heat.wrote(write.at, placed.sectors);
+        if age.is_some() {
+            self.heat.wrote(write.at, placed.sectors);
+        }
         placed
     }
 

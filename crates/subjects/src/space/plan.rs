@@ -45,6 +45,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
             recovery_entries: 8 << rng.below(12),
             huge_trim: rng.pick(&[8, 100, 1 << 17]),
             detached_max: rng.pick(&[1, 3, 1024]),
+            home_bytes: rng.pick(&[4096, 16 << 10, 64 << 10, 8 << 20]),
             flood,
             discard: rng.one_in(3),
             levelled: rng.one_in(4),
@@ -66,7 +67,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
     plan
 }
 
-/// What is written in place has no checksum, so of a disk that harms data nothing can be asked there.
+/// Parts of what was brought home have no checksum, so of a disk that harms data nothing can be asked there.
 fn placing(rng: &Rng, kind: Kind) -> Placing {
     let honest = !matches!(kind, Kind::Rot | Kind::Misdirect | Kind::Lies);
     let chosen = match rng.coin() {

@@ -55,6 +55,8 @@ pub struct Space {
     pub huge_trim: u64,
     /// How many subtrees may be cut out of the map and not looked at.
     pub detached_max: usize,
+    /// Bytes that may be on their way home.
+    pub home_bytes: u64,
     /// Much is written at once.
     pub flood: bool,
     /// Segments are discarded before they are used again.
@@ -77,6 +79,7 @@ impl Space {
             recovery_entries: 1 << 20,
             huge_trim: 1 << 17,
             detached_max: 1024,
+            home_bytes: forebay_vsl::Options::default().home_bytes,
             flood: false,
             discard: false,
             levelled: false,
@@ -97,6 +100,9 @@ impl Settings for Space {
         write!(f, "{}, delay {:?}", self.placement, self.max_delay)?;
         write!(f, ", a checkpoint after {} entries", self.recovery_entries)?;
         write!(f, ", 1/{} spare", self.spare_part)?;
+        if self.placement.in_place() {
+            write!(f, ", {} bytes on their way home", self.home_bytes)?;
+        }
         if self.levelled {
             write!(f, ", worn evenly")?;
         }

@@ -31,8 +31,6 @@ const BOUNDS: Bounds = Bounds {
 pub struct Known {
     /// Something it had to write or flush failed.
     failed: bool,
-    /// So did a flush, where something may have been written in place.
-    in_place_lost: bool,
 }
 
 impl Space {
@@ -42,6 +40,7 @@ impl Space {
             max_delay: self.max_delay,
             map_bytes: self.map_bytes.unwrap_or(common.map_bytes),
             recovery_entries: self.recovery_entries,
+            home_bytes: self.home_bytes,
             discard: self.discard,
             levelling: match self.levelled {
                 true => Levelling { bound: 1, every: 1 },
@@ -107,20 +106,11 @@ impl Subject for Space {
     }
 
     fn promise(&self, _: Known) -> Promise {
-        match self.placement.in_place() {
-            true => Promise::Sectors,
-            false => Promise::Prefix,
-        }
+        Promise::Prefix
     }
 
-    /// A write in place takes nothing earlier with it.
     fn fua_covers_earlier(&self) -> bool {
-        !self.placement.in_place()
-    }
-
-    /// What was written in place and not flushed is nowhere else.
-    fn may_lose_unflushed(known: Known) -> bool {
-        known.in_place_lost
+        true
     }
 
     fn bounds(&self) -> Bounds {
@@ -137,7 +127,6 @@ impl Subject for Space {
 
     fn ended(&self, known: &mut Known, attached: bool, _: Role, request: &Request, failed: bool) {
         known.failed |= failed && attached && request.op != Op::Read;
-        known.in_place_lost |= failed && request.op == Op::Flush && self.placement.in_place();
     }
 
     /// What is known of what the process left is only what was flushed.

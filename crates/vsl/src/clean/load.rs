@@ -47,17 +47,29 @@ struct Written {
 }
 
 impl Written {
-    /// Compares what was read with its checksum, if it has one.
+    /// Compares what was read with its checksums.
     fn check(&self, data: &[u8]) -> Result<(), SpaceError> {
-        let checked = self.live.iter().find(|(_, _, check)| *check != Check::None);
-        let sound = || crc32c::crc32c(data) == self.crc;
-        match checked {
-            Some((sector, sectors, _)) if !sound() => Err(SpaceError::Damaged {
-                sector: *sector,
-                sectors: *sectors,
-            }),
-            _ => Ok(()),
+        let crc_of = |sector: Sector, sectors: u64| {
+            let from = ((sector.0 - self.sector.0) * SECTOR_BYTES) as usize;
+            crc32c::crc32c(&data[from..from + (sectors * SECTOR_BYTES) as usize])
+        };
+        let whole = self.at.end - self.at.start;
+        for (sector, sectors, check) in &self.live {
+            let sound = match *check {
+                Check::Inline(_) | Check::Segment => {
+                    crc_of(self.sector, whole / SECTOR_BYTES) == self.crc
+                }
+                Check::Own(crc) => crc_of(*sector, *sectors) == crc,
+                Check::None => true,
+            };
+            if !sound {
+                return Err(SpaceError::Damaged {
+                    sector: *sector,
+                    sectors: *sectors,
+                });
+            }
         }
+        Ok(())
     }
 }
 
@@ -144,7 +156,7 @@ impl Inner {
                 Entry::Trim { .. }
                 | Entry::Opened { .. }
                 | Entry::Meta { .. }
-                | Entry::InPlace { .. } => continue,
+                | Entry::Home { .. } => continue,
             };
             let live = self.live_of(sector, sectors, place).await?;
             let from = u64::from(*at);

@@ -77,7 +77,7 @@ impl Inner {
     }
 
     /// Sends off what was moved, and has what is empty be used again.
-    fn make_way(self: &Rc<Self>) {
+    pub(crate) fn make_way(self: &Rc<Self>) {
         self.send_off();
         let need = Room::of(&self.commit.composer(), &self.map.borrow()).for_cleaner;
         self.replenish(need);
@@ -87,7 +87,8 @@ impl Inner {
         }
     }
 
-    fn has_room_to_move(&self, stream: Stream, sectors: u64) -> bool {
+    /// True if there is room for an entry of moved data.
+    pub(crate) fn has_room_to_move(&self, stream: Stream, sectors: u64) -> bool {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
         if streams.fits(stream, sectors * SECTOR_BYTES) {
             return true;

@@ -15,7 +15,7 @@ const TRIM_BYTES: usize = 17;
 const OPENED_BYTES: usize = 8;
 const NODE_BYTES: usize = 14;
 const META_BYTES: usize = 12;
-const IN_PLACE_BYTES: usize = 19;
+const HOME_BYTES: usize = 25;
 
 /// The two highest bits of a tag, and what the others mean.
 const DATA: u8 = 0;
@@ -24,7 +24,7 @@ const TRIM: u8 = 0x80;
 const OPENED: u8 = 0x81;
 const NODE: u8 = 0x82;
 const META: u8 = 0x83;
-const IN_PLACE: u8 = 0x84;
+const HOME: u8 = 0x84;
 /// Sectors in a node of the map.
 const NODE_SECTORS: u64 = 8;
 /// Places and clocks are below this: six bytes.
@@ -78,13 +78,15 @@ pub(crate) enum Entry {
         /// How many sectors, at least one.
         sectors: u64,
     },
-    /// A range that is mapped to this place is not checked any more: it is going to be overwritten there.
-    InPlace {
-        /// Where it begins.
-        sector: Sector,
-        /// How many sectors, at least one.
-        sectors: u32,
-        /// Where it lies.
+    /// A line was written home, over what it superseded there. It counts where the space still lies at its source.
+    Home {
+        /// Which line.
+        line: Line,
+        /// CRC32C of the data.
+        crc: u32,
+        /// Where it lay.
+        from: Place,
+        /// Where it lies now.
         place: Place,
     },
     /// The first entry of a segment: what it is for.
@@ -129,7 +131,7 @@ impl Entry {
     pub(crate) fn changes_the_map(&self) -> bool {
         matches!(
             self,
-            Entry::Data { .. } | Entry::Moved { .. } | Entry::Trim { .. }
+            Entry::Data { .. } | Entry::Moved { .. } | Entry::Trim { .. } | Entry::Home { .. }
         )
     }
 
@@ -180,14 +182,16 @@ impl Entry {
                     crc: from.uint(4)? as u32,
                 })
             }
-            IN_PLACE => {
-                let (sector, sectors) = (Sector(from.uint(8)?), from.uint(4)? as u32);
-                let place = Place(from.uint(6)?);
-                let ends = sector.0.checked_add(sectors.into()).is_some();
-                (sectors > 0 && ends).then_some(Entry::InPlace {
-                    sector,
-                    sectors,
-                    place,
+            HOME => {
+                let line = Line(from.uint(8)?);
+                let end = (line.0 < LINES_END).then(|| line.first_sector().0);
+                // The very last sector has no end that could be told.
+                end?.checked_add(LINE_SECTORS)?;
+                Some(Entry::Home {
+                    line,
+                    crc: from.uint(4)? as u32,
+                    from: Place(from.uint(6)?),
+                    place: Place(from.uint(6)?),
                 })
             }
             _ => None,
@@ -206,7 +210,7 @@ impl forebay_segments::Entry for Entry {
             Entry::Opened { .. } => OPENED_BYTES,
             Entry::Node { .. } => NODE_BYTES,
             Entry::Meta { .. } => META_BYTES,
-            Entry::InPlace { .. } => IN_PLACE_BYTES,
+            Entry::Home { .. } => HOME_BYTES,
         }
     }
 
@@ -263,15 +267,20 @@ impl forebay_segments::Entry for Entry {
                 put(out, sectors.into(), 2);
                 put(out, crc.into(), 4);
             }
-            Entry::InPlace {
-                sector,
-                sectors,
+            Entry::Home {
+                line,
+                crc,
+                from,
                 place,
             } => {
-                assert!(place.0 < SIX_BYTES, "{place:?}");
-                out.push(IN_PLACE);
-                put(out, sector.0, 8);
-                put(out, sectors.into(), 4);
+                assert!(
+                    from.0 < SIX_BYTES && place.0 < SIX_BYTES,
+                    "{from:?}, {place:?}"
+                );
+                out.push(HOME);
+                put(out, line.0, 8);
+                put(out, crc.into(), 4);
+                put(out, from.0, 6);
                 put(out, place.0, 6);
             }
         }
@@ -307,7 +316,7 @@ impl forebay_segments::Entry for Entry {
             Entry::Data { sectors, .. } | Entry::Moved { sectors, .. } => u64::from(*sectors),
             Entry::Node { .. } => NODE_SECTORS,
             Entry::Meta { sectors, .. } => u64::from(*sectors),
-            Entry::Trim { .. } | Entry::Opened { .. } | Entry::InPlace { .. } => 0,
+            Entry::Trim { .. } | Entry::Opened { .. } | Entry::Home { .. } => 0,
         }
     }
 
@@ -317,7 +326,7 @@ impl forebay_segments::Entry for Entry {
             | Entry::Moved { crc, .. }
             | Entry::Node { crc, .. }
             | Entry::Meta { crc, .. } => crc32c::crc32c(data) == *crc,
-            Entry::Trim { .. } | Entry::Opened { .. } | Entry::InPlace { .. } => true,
+            Entry::Trim { .. } | Entry::Opened { .. } | Entry::Home { .. } => true,
         }
     }
 }

@@ -4,12 +4,13 @@ use forebay_placement::WriteClock;
 use std::rc::Rc;
 
 use forebay_segments::{Entry as _, HEADER_BYTES};
-use forebay_units::SECTOR_BYTES;
+use forebay_units::{LINE_SECTORS, SECTOR_BYTES};
 
 use super::scan::FoundRecord;
 use crate::error::{OpenError, SpaceError};
 use crate::format::Entry;
-use crate::prepared::{uncheck, unmap};
+use crate::home::at_home;
+use crate::prepared::unmap;
 use crate::space::Inner;
 use forebay_extents::Place;
 use forebay_extents::{Check, Extent};
@@ -100,9 +101,7 @@ impl Inner {
                 sector, sectors, ..
             } => (sector, u64::from(sectors)),
             Entry::Trim { sector, sectors } => (sector, sectors),
-            Entry::InPlace {
-                sector, sectors, ..
-            } => (sector, sectors.into()),
+            Entry::Home { line, .. } => (line.first_sector(), LINE_SECTORS),
             Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => return Ok(()),
         };
         let huge = self.options.huge_trim;
@@ -147,8 +146,16 @@ impl Inner {
                 streams.usage.set_born(slot, born);
             }
             Entry::Trim { .. } => unmap(&mut map, range.0, sectors, huge, &mut gone),
-            Entry::InPlace { place, .. } => {
-                uncheck(&mut map, range.0, sectors, place);
+            Entry::Home {
+                line,
+                crc,
+                from,
+                place,
+            } => {
+                let to = at_home(line, place, crc);
+                map.replace_if(from, to, &mut gone).expect("prepared");
+                let home: u64 = gone.iter().map(|gone| gone.sectors).sum();
+                streams.usage.count(place, home);
             }
             Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => {}
         }
