@@ -229,11 +229,12 @@ pub(crate) struct CreateArgs {
     /// model:MODEL: as slow as that disk.
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Spec,
-    /// The log device, which is overwritten.
+    /// The log device, which is overwritten. With --volume vsl: of a write cache in front of the volume.
+    /// Without, and where the data device holds a vsl volume, the cache is in front of that, which stays as it is.
     #[arg(long, value_name = "PATH")]
     pub(crate) log: Option<Spec>,
     /// What kind of volume: cache (a write cache: the log in front of the data device) or vsl (a
-    /// log-structured volume on the data device alone, which is overwritten).
+    /// log-structured volume on the data device, which is overwritten; with --log, a write cache in front of it).
     #[arg(long, value_name = "KIND", default_value = "cache")]
     pub(crate) volume: Kind,
     /// The length of a vsl volume, which may be more than there is room for: room is taken where data
@@ -250,7 +251,7 @@ pub(crate) struct CreateArgs {
     /// The volume's name (default: made from the data device's).
     #[arg(long)]
     pub(crate) name: Option<Name>,
-    /// The size of a segment: a power of two from 128KiB to 64MiB [default: 1MiB, more on a vsl volume of
+    /// The size of a segment of the log, or of a vsl volume: a power of two from 128KiB to 64MiB [default: 1MiB, more on a vsl volume of
     /// more than 256GiB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) segment: Option<ByteLen>,

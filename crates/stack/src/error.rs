@@ -18,12 +18,26 @@ pub enum StackError {
     /// A device cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A layer is described that is over another one.
+    /// A cache is described that is over another one.
     #[error(
-        "the data {0} is a layer itself; a volume of layers over layers can be described, and not be \
-         opened yet: name a device"
+        "the data {0} is a write cache itself; a cache over a cache can be described, and not be opened \
+         yet: name a device, or a log-structured volume"
     )]
     LayerBelow(String),
+    /// The log is not that of a cache over this log-structured volume.
+    #[error(
+        "the log {log} belongs to {want}, and the data {data} is {have}; name the right devices"
+    )]
+    OtherBelow {
+        /// The log, as given.
+        log: String,
+        /// The data, as given.
+        data: String,
+        /// What the log is in front of.
+        want: String,
+        /// What the data device is taken for.
+        have: String,
+    },
     /// Log and data are one.
     #[error(
         "the log {log} and the data {data} are the same device{}; give another log, or parts that \
@@ -121,6 +135,9 @@ pub enum StackError {
     /// Only a write cache has something to salvage.
     #[error("{0} is no write cache: only the log of one can be salvaged")]
     NothingToSalvage(String),
+    /// What was lost with a log over a log-structured volume is not brought back.
+    #[error("{0} is the log of a cache over a log-structured volume, which cannot be salvaged yet")]
+    SalvageOver(String),
     /// A log remembers its data by what is no path.
     #[error(
         "the log {log} remembers its data device as {path}, which is no path ({error}); say where it is \
@@ -207,12 +224,12 @@ impl StackError {
             | StackError::NoSuchOption(_)
             | StackError::Wanted(_)
             | StackError::Unfit { .. } => Cause::Usage,
-            StackError::NothingToSalvage(_) => Cause::NotFound,
+            StackError::NothingToSalvage(_) | StackError::SalvageOver(_) => Cause::NotFound,
             StackError::Remembered { .. } => Cause::General,
             StackError::Make { .. } | StackError::Read { .. } => Cause::Device,
             StackError::NotASpace { .. } => Cause::NotFound,
             StackError::AttachSpace { error, .. } => cause_in_space(error),
-            StackError::SameDevice { .. } => Cause::Refused,
+            StackError::SameDevice { .. } | StackError::OtherBelow { .. } => Cause::Refused,
             StackError::NotALog { .. } => Cause::NotFound,
             StackError::Salvage { error, .. } => match error {
                 SalvageError::Device(_) => Cause::Device,

@@ -30,6 +30,11 @@ pub trait Layer {
     /// The volume, to be served.
     fn device(&self) -> Rc<dyn Device>;
 
+    /// How much more data there is room for where none is yet, in bytes; none if there is room for all of it.
+    fn room(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether zeroes cost the same whatever their length.
     fn fast_zeroes(&self) -> bool {
         false

@@ -5,13 +5,13 @@
 //! all the checks that keep the two from being mixed up, and [`attach`] puts the layers on
 //! them. What comes of that is a [`Layer`]: commands and daemons ask it, and know none by name. Nor do
 //! they where a volume is made ([`Wanted`]), or looked at while it is not in use ([`Own`]). The layers are
-//! write caches (`cache/`) and log-structured volumes (`space/`).
+//! write caches (`cache/`) and log-structured volumes (`space/`); a cache may be over one of these (`over/`).
 //!
 //! This crate reads no files but devices: the text of a description comes from the program and goes
 //! back to it.
 //!
 //! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `options.rs`, `tree.rs`, `description.rs`, `open.rs`,
-//! `volume.rs`, `make.rs`, `content.rs`; `layer.rs`, `status.rs`, `vitals.rs`, `cache/`, `space/`.
+//! `volume.rs`, `make.rs`, `content.rs`; `layer.rs`, `status.rs`, `vitals.rs`, `cache/`, `space/`, `over/`.
 
 mod backend;
 mod cache;
@@ -24,6 +24,7 @@ mod make;
 mod model;
 mod open;
 mod options;
+mod over;
 mod space;
 mod spec;
 mod status;
@@ -51,7 +52,7 @@ pub use space::{
     NoSuchOption, Placing, SpaceCheck, SpaceMode, SpaceOptions, SpaceStatus, SpaceVerdict,
 };
 pub use spec::{Spec, SpecError};
-pub use status::{CheckReport, DumpItem, SalvageReport, Status, Verdict};
+pub use status::{CacheCheck, CacheStatus, CheckReport, DumpItem, SalvageReport, Status, Verdict};
 pub use tree::{Below, CacheTree, DEPTH_MAX, Kind, SpaceTree, Tree};
 pub use vitals::{Flow, Latency, Room, Vitals};
 pub use volume::{Info, Opened, Own, attach, named_by, open, salvage};

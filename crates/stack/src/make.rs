@@ -2,17 +2,22 @@
 
 use std::rc::Rc;
 
+use forebay_dcd::VolumeInfo;
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
 
 use crate::cache::{self, Held, New};
 use crate::content::{Content, probe};
+use crate::over::{self, is_space, is_under_cache};
 use crate::space::{self, NewSpace, Placing, layout_on};
 use crate::{Kind, Name, Pair, Part, Spec, StackError, Tree, open_one, open_pair};
 
 /// A segment of a cache's log where nothing is said.
 const LOG_SEGMENT: ByteLen = ByteLen::mib(1);
+
+/// The longest volume that a cache can be in front of.
+const CACHED_MAX: ByteLen = ByteLen::gib(4095 << 10);
 
 /// A volume as it is to be made.
 #[derive(Clone, Debug)]
@@ -21,7 +26,7 @@ pub struct Wanted {
     pub kind: Kind,
     /// The data device.
     pub data: Spec,
-    /// The log device of a cache.
+    /// The log device of a cache, or of one in front of a log-structured volume.
     pub log: Option<Spec>,
     /// Bytes in a segment.
     pub segment: Option<ByteLen>,
@@ -42,6 +47,8 @@ pub struct Blank {
 enum Devices {
     Cache(Box<Pair>),
     Space(Box<Part>),
+    /// A cache over a log-structured volume, both to be made.
+    Over(Box<Pair>),
 }
 
 /// A volume that was made.
@@ -56,7 +63,7 @@ pub struct Made {
 }
 
 impl Wanted {
-    /// The device that is formatted.
+    /// The device that is formatted, with the log beside it of a log-structured volume that has one.
     ///
     /// # Errors
     /// If none is named, or something is said that does not go with the kind.
@@ -75,10 +82,7 @@ impl Wanted {
                 )
             }
             (Kind::Cache, Some(log)) => Ok(log),
-            (Kind::Space, Some(_)) => {
-                refuse("a log-structured volume has no log beside its data device: leave out --log")
-            }
-            (Kind::Space, None) => self.sizes().map(|()| &self.data),
+            (Kind::Space, _) => self.sizes().map(|()| &self.data),
         }
     }
 
@@ -93,6 +97,9 @@ impl Wanted {
             (Some(size), _) if size.0 > i64::MAX as u64 => refuse(format!(
                 "a volume of --size {size} is too large: give less than 8EiB"
             )),
+            (Some(size), _) if self.log.is_some() && size > CACHED_MAX => refuse(format!(
+                "a volume of --size {size} is too large for a cache: give {CACHED_MAX} or less, or no --log"
+            )),
             (_, Some(page)) if !(pages.contains(&page) && page.0.is_power_of_two()) => refuse(
                 format!("a --page of {page} cannot be: give a power of two from 4KiB to 64KiB"),
             ),
@@ -106,26 +113,37 @@ impl Wanted {
     /// If one cannot be opened, two do not go together, or the one that is to be formatted does not do.
     pub fn open(self, rt: &Rt, ring: &Rc<Ring>) -> Result<Blank, StackError> {
         let own = self.own()?.clone();
-        let devices = match self.kind {
-            Kind::Cache => {
-                let pair = open_pair(rt, ring, &own, &self.data, OpenOptions::default())?;
-                let room = cache::room_for_log(&pair.log.device.geometry(), self.log_segment());
-                room.map_err(|error| unfit(&own, "a log", &error))?;
-                Devices::Cache(Box::new(pair))
-            }
-            Kind::Space => {
+        let pair = |log| -> Result<Pair, StackError> {
+            let pair = open_pair(rt, ring, log, &self.data, OpenOptions::default())?;
+            let room = cache::room_for_log(&pair.log.device.geometry(), self.log_segment());
+            room.map_err(|error| unfit(log, "a log", &error))?;
+            Ok(pair)
+        };
+        let fits = |data: &Part| match layout_on(&data.device.geometry(), &self.space()) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(unfit(&own, "a log-structured volume", &error)),
+        };
+        let devices = match (self.kind, &self.log) {
+            (Kind::Cache, _) => Devices::Cache(Box::new(pair(&own)?)),
+            (Kind::Space, None) => {
                 let data = open_one(rt, ring, &own, OpenOptions::default())?;
-                let layout = layout_on(&data.device.geometry(), &self.space());
-                layout.map_err(|error| unfit(&own, "a log-structured volume", &error))?;
+                fits(&data)?;
                 Devices::Space(Box::new(data))
+            }
+            (Kind::Space, Some(log)) => {
+                let pair = pair(log)?;
+                fits(&pair.data)?;
+                Devices::Over(Box::new(pair))
             }
         };
         let wanted = self;
         Ok(Blank { wanted, devices })
     }
 
+    /// Of a log-structured volume, what is said of segments is said of its own.
     fn log_segment(&self) -> ByteLen {
-        self.segment.unwrap_or(LOG_SEGMENT)
+        let said = self.segment.filter(|_| self.kind == Kind::Cache);
+        said.unwrap_or(LOG_SEGMENT)
     }
 
     fn space(&self) -> NewSpace {
@@ -147,29 +165,48 @@ fn unfit(spec: &Spec, what: &'static str, why: &dyn std::fmt::Display) -> StackE
 }
 
 impl Blank {
-    /// The device that is to be formatted.
-    pub fn own(&self) -> &Part {
+    /// The devices that are to be formatted, and what they are to be.
+    fn formatted(&self) -> Vec<(&Part, &'static str)> {
         match &self.devices {
-            Devices::Cache(pair) => &pair.log,
-            Devices::Space(data) => data,
+            Devices::Cache(pair) => vec![(&pair.log, "log")],
+            Devices::Space(data) => vec![(data, "data")],
+            Devices::Over(pair) => vec![(&pair.log, "log"), (&pair.data, "data")],
+        }
+    }
+
+    /// The log among them.
+    fn log(&self) -> Option<&Part> {
+        match &self.devices {
+            Devices::Cache(pair) | Devices::Over(pair) => Some(&pair.log),
+            Devices::Space(_) => None,
         }
     }
 
     /// The device that should have no holes, if it is a file: what is written to a log is acknowledged when it is
     /// durable, which takes longer where room must be found first.
     pub fn to_fill(&self) -> Option<&Part> {
-        match &self.devices {
-            Devices::Cache(pair) => Some(&pair.log),
-            Devices::Space(_) => None,
-        }
+        self.log()
     }
 
-    /// What the device that is to be formatted holds, and why it should not be overwritten.
+    /// What the devices that are to be formatted hold, each with its name, and why it should not be overwritten.
     ///
     /// # Errors
-    /// If it cannot be read.
-    pub async fn holds(&self) -> Result<Option<(Content, String)>, StackError> {
-        let own = self.own();
+    /// If one cannot be read.
+    pub async fn holds(&self) -> Result<Vec<(Spec, Content, String)>, StackError> {
+        let mut held = Vec::new();
+        for (part, role) in self.formatted() {
+            if let Some((content, why)) = self.held_on(part, role).await? {
+                held.push((part.spec.clone(), content, why));
+            }
+        }
+        Ok(held)
+    }
+
+    async fn held_on(
+        &self,
+        own: &Part,
+        role: &str,
+    ) -> Result<Option<(Content, String)>, StackError> {
         let probed = probe(&own.device).await;
         let content = probed.map_err(|error| StackError::Read {
             path: own.spec.to_string(),
@@ -186,13 +223,9 @@ impl Blank {
                 described(own).await
             ),
             content => format!(
-                "{} holds {content}, which would be lost; give another {} device, or overwrite it with \
+                "{} holds {content}, which would be lost; give another {role} device, or overwrite it with \
                  --force",
                 own.spec,
-                match self.devices {
-                    Devices::Cache(_) => "log",
-                    Devices::Space(_) => "data",
-                }
             ),
         };
         Ok(Some((content, why)))
@@ -200,7 +233,8 @@ impl Blank {
 
     /// The id of the volume that is on the device that is to be formatted, if there is one.
     pub async fn replaces(&self) -> Option<String> {
-        let log = cache::inspect(self.own()).await.ok();
+        let (own, _) = *self.formatted().first()?;
+        let log = cache::inspect(own).await.ok();
         log.map(|info| info.volume)
     }
 
@@ -210,28 +244,53 @@ impl Blank {
     /// If a device fails.
     pub async fn make(&self, rt: &Rt, name: &Name, id: [u8; 16]) -> Result<Made, StackError> {
         let wanted = &self.wanted;
+        let new = New {
+            name: name.to_string(),
+            volume: id,
+            segment: wanted.log_segment(),
+        };
         match &self.devices {
+            Devices::Cache(pair) if is_under_cache(&pair.data).await => {
+                let info = over::create(rt, pair, new).await?;
+                Ok(made_cache(pair, &info, "the log-structured volume on "))
+            }
             Devices::Cache(pair) => {
-                let new = New {
-                    name: name.to_string(),
-                    volume: id,
-                    segment: wanted.log_segment(),
-                };
-                let (log, data) = (pair.log.spec.clone(), pair.data.spec.clone());
-                let created = cache::create(pair, new).await;
-                let info = created.map_err(|error| cannot_make(&log, "a log", &error))?;
-                let segment = ByteLen(info.segment_bytes.into());
-                Ok(Made {
-                    said: format!(
-                        "{log} in front of {data}, {} segments of {segment}",
-                        info.segment_count
-                    ),
-                    volume: info.volume,
-                    tree: Tree::cache(log, data),
-                })
+                let created = cache::create(&pair.log, &pair.data, new).await;
+                let log = &pair.log.spec;
+                let info = created.map_err(|error| cannot_make(log, "a log", &error))?;
+                Ok(made_cache(pair, &info, ""))
             }
             Devices::Space(data) => make_space(rt, data, &wanted.space(), id).await,
+            Devices::Over(pair) => {
+                // Two volumes, each with an id.
+                let mut below = id;
+                below[15] ^= 0xff;
+                let below = make_space(rt, &pair.data, &wanted.space(), below).await?;
+                let info = over::create(rt, pair, new).await?;
+                let made = made_cache(pair, &info, "");
+                Ok(Made {
+                    said: format!("{}; {}", made.said, below.said),
+                    ..made
+                })
+            }
         }
+    }
+}
+
+/// A cache that was made in front of a device or of what lies there, in words.
+fn made_cache(pair: &Pair, info: &VolumeInfo, of: &str) -> Made {
+    let (log, data) = (pair.log.spec.clone(), pair.data.spec.clone());
+    let segment = ByteLen(info.segment_bytes.into());
+    Made {
+        said: format!(
+            "{log} in front of {of}{data}, {} segments of {segment}",
+            info.segment_count
+        ),
+        volume: info.volume.clone(),
+        tree: match info.data.names.iter().any(|name| is_space(name)) {
+            true => Tree::over(log, data),
+            false => Tree::cache(log, data),
+        },
     }
 }
 

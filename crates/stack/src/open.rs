@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::DataIdentity;
+use forebay_dcd::{Acknowledge, DataIdentity};
 use forebay_device::{Device, Slice};
 use forebay_model::{Drive, Emulated, EmulatedError};
 use forebay_os::{DeviceIdentity, Disks, OpenOptions, Ring};
 use forebay_rt::Rt;
 
-use crate::{Below, CacheOptions, CacheTree, Model, Spec, StackError};
+use crate::{Below, CacheOptions, CacheTree, Model, SpaceOptions, Spec, StackError, Tree};
 
 /// An opened device, or a part of one.
 #[derive(Clone)]
@@ -38,6 +38,8 @@ pub struct Pair {
     pub same_disk: Option<String>,
     /// How the cache over them is set.
     pub options: CacheOptions,
+    /// How the log-structured volume is set that is on the data device, if the cache is over one.
+    pub below: Option<SpaceOptions>,
 }
 
 /// What is at a path, opened once, however many parts of it are used.
@@ -63,20 +65,38 @@ pub fn open_one(
 /// Opens what a write cache is made of.
 ///
 /// # Errors
-/// As [`open_pair`], and if it is over another layer.
+/// As [`open_pair`], and if it is over another cache.
 pub(crate) fn open_cache(
     rt: &Rt,
     ring: &Rc<Ring>,
     cache: &CacheTree,
     options: OpenOptions,
 ) -> Result<Pair, StackError> {
-    match &cache.data {
-        Below::Device(data) => Ok(Pair {
-            options: cache.options.clone(),
-            ..open_pair(rt, ring, &cache.log, data, options)?
-        }),
-        Below::Layer(layer) => Err(StackError::LayerBelow(layer.to_string())),
+    let (data, below) = match &cache.data {
+        Below::Device(data) => (data, None),
+        Below::Layer(layer) => match &**layer {
+            Tree::Space(space) => (&space.data, Some(under(&cache.options, &space.options))),
+            Tree::Cache(_) => return Err(StackError::LayerBelow(layer.to_string())),
+        },
+    };
+    Ok(Pair {
+        options: cache.options.clone(),
+        below,
+        ..open_pair(rt, ring, &cache.log, data, options)?
+    })
+}
+
+/// How a log-structured volume under a cache is set: what goes past the log is to outlive the process where what
+/// goes there does.
+fn under(cache: &CacheOptions, space: &SpaceOptions) -> SpaceOptions {
+    let mut options = space.clone();
+    if cache
+        .durability
+        .is_some_and(|when| when != Acknowledge::Flush)
+    {
+        options.durability.get_or_insert(Acknowledge::Handover);
     }
+    options
 }
 
 /// Opens a log and its data. If both are parts of one device, it is opened once. That device is then
@@ -104,6 +124,7 @@ pub fn open_pair(
             shared,
             same_disk,
             options: CacheOptions::default(),
+            below: None,
         });
     }
     if overlap {
@@ -129,6 +150,7 @@ pub fn open_pair(
         shared,
         same_disk: None,
         options: CacheOptions::default(),
+        below: None,
     })
 }
 

@@ -15,12 +15,42 @@ use crate::vitals::Vitals;
 #[serde(untagged)]
 pub enum Status {
     /// A write cache's.
-    Cache(forebay_dcd::Status),
+    Cache(CacheStatus),
     /// A log-structured volume's.
     Space(SpaceStatus),
 }
 
+/// A write cache at a glance, with what it is over.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CacheStatus {
+    /// The cache.
+    #[serde(flatten)]
+    pub cache: forebay_dcd::Status,
+    /// The layer that its data is on, if that is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub below: Option<Box<Status>>,
+}
+
 impl Status {
+    /// The layer below, if there is one.
+    pub fn below(&self) -> Option<&Status> {
+        match self {
+            Status::Cache(status) => status.below.as_deref(),
+            Status::Space(_) => None,
+        }
+    }
+
+    /// What to know of a volume that was drained and detached, in words.
+    pub fn when_drained(&self) -> &'static str {
+        match self {
+            Status::Cache(CacheStatus { below: None, .. }) => "the data device is complete",
+            Status::Cache(_) => {
+                "its log holds nothing, and there is nothing to recover on its data device"
+            }
+            Status::Space(_) => "there is nothing to recover on its device",
+        }
+    }
+
     /// What each field is.
     pub fn fields(&self) -> &'static [Field] {
         match self {
@@ -32,7 +62,7 @@ impl Status {
     /// What the volume is doing, in a word.
     pub fn mode(&self) -> &'static str {
         match self {
-            Status::Cache(status) => status.mode.name(),
+            Status::Cache(status) => status.cache.mode.name(),
             Status::Space(status) => status.mode.name(),
         }
     }
@@ -48,7 +78,10 @@ impl Status {
     /// Why it does that, where that needs saying.
     pub fn mode_detail(&self) -> Option<&str> {
         match self {
-            Status::Cache(status) => status.mode_detail.as_deref(),
+            Status::Cache(status) => {
+                let below = || status.below.as_ref()?.mode_detail();
+                status.cache.mode_detail.as_deref().or_else(below)
+            }
             Status::Space(status) => status.mode_detail.as_deref(),
         }
     }
@@ -56,7 +89,7 @@ impl Status {
     /// The volume's length in bytes.
     pub fn len_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.len,
+            Status::Cache(status) => status.cache.len,
             Status::Space(status) => status.len,
         }
     }
@@ -64,7 +97,7 @@ impl Status {
     /// What is not where it is to stay yet, in bytes.
     pub fn dirty_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.dirty_bytes,
+            Status::Cache(status) => status.cache.dirty_bytes,
             Status::Space(_) => 0,
         }
     }
@@ -72,7 +105,7 @@ impl Status {
     /// The part of it that was written there, and is not durable there yet, in bytes.
     pub fn homeward_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.homeward_bytes,
+            Status::Cache(status) => status.cache.homeward_bytes,
             Status::Space(_) => 0,
         }
     }
@@ -80,7 +113,7 @@ impl Status {
     /// What is still to be zeroed or discarded there, in bytes.
     pub fn marked_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.marked_bytes,
+            Status::Cache(status) => status.cache.marked_bytes,
             Status::Space(_) => 0,
         }
     }
@@ -88,7 +121,7 @@ impl Status {
     /// What is being done to bring all that there, in a word.
     pub fn doing(&self) -> &'static str {
         match self {
-            Status::Cache(status) => status.destaging.name(),
+            Status::Cache(status) => status.cache.destaging.name(),
             Status::Space(_) => "resting",
         }
     }
@@ -96,7 +129,7 @@ impl Status {
     /// True if nothing is done just now to bring anything there.
     pub fn is_resting(&self) -> bool {
         match self {
-            Status::Cache(status) => status.destaging == forebay_dcd::Destaging::Resting,
+            Status::Cache(status) => status.cache.destaging == forebay_dcd::Destaging::Resting,
             Status::Space(_) => true,
         }
     }
@@ -104,7 +137,7 @@ impl Status {
     /// What is lost, in bytes.
     pub fn lost_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.damaged_bytes,
+            Status::Cache(status) => status.cache.damaged_bytes,
             Status::Space(_) => 0,
         }
     }
@@ -112,7 +145,7 @@ impl Status {
     /// What cannot be read now and is not lost, in bytes.
     pub fn unreadable_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.unreadable_bytes,
+            Status::Cache(status) => status.cache.unreadable_bytes,
             Status::Space(_) => 0,
         }
     }
@@ -120,7 +153,7 @@ impl Status {
     /// True while the device that things are to be brought to fails.
     pub fn drain_fails(&self) -> bool {
         match self {
-            Status::Cache(status) => status.mode == forebay_dcd::Mode::DataFailing,
+            Status::Cache(status) => status.cache.mode == forebay_dcd::Mode::DataFailing,
             Status::Space(status) => status.mode == SpaceMode::Failed,
         }
     }
@@ -128,7 +161,7 @@ impl Status {
     /// What giving up would be about, in words; none if there is nothing to give up.
     pub fn to_give_up(&self) -> Option<String> {
         match self {
-            Status::Cache(status) => words::to_give_up(status),
+            Status::Cache(status) => words::to_give_up(&status.cache),
             Status::Space(_) => None,
         }
     }
@@ -136,7 +169,7 @@ impl Status {
     /// What of it is worth watching as time goes by.
     pub fn vitals(&self) -> Vitals {
         match self {
-            Status::Cache(status) => vitals::of(status),
+            Status::Cache(status) => vitals::of(&status.cache),
             Status::Space(status) => of_space::vitals(status),
         }
     }
@@ -146,10 +179,14 @@ impl Status {
         match self {
             Status::Cache(status) => {
                 let earlier = earlier.and_then(|(earlier, ago)| match earlier {
-                    Status::Cache(earlier) => Some((earlier, ago)),
+                    Status::Cache(earlier) => Some((&earlier.cache, ago)),
                     Status::Space(_) => None,
                 });
-                words::status(status, earlier, around)
+                let mut lines = words::status(&status.cache, earlier, around);
+                if let Some(Status::Space(below)) = status.below.as_deref() {
+                    lines.extend(of_space::below(below));
+                }
+                lines
             }
             Status::Space(status) => {
                 let earlier = earlier.and_then(|(earlier, ago)| match earlier {
@@ -163,7 +200,7 @@ impl Status {
 }
 
 /// What looking at a volume that is not in use came to, in a word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// There is nothing to recover.
     Clean,
@@ -178,34 +215,58 @@ pub enum Verdict {
 #[serde(untagged)]
 pub enum CheckReport {
     /// On a write cache's log.
-    Cache(forebay_dcd::CheckReport),
+    Cache(CacheCheck),
     /// On a log-structured volume's device.
     Space(SpaceCheck),
+}
+
+/// What a check of a write cache found, and of what it is over.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct CacheCheck {
+    /// On its log.
+    #[serde(flatten)]
+    pub cache: forebay_dcd::CheckReport,
+    /// On the device of the log-structured volume below, if it was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub below: Option<Box<SpaceCheck>>,
 }
 
 impl CheckReport {
     /// In a word.
     pub fn verdict(&self) -> Verdict {
         match self {
-            CheckReport::Cache(report) => match report.verdict {
-                forebay_dcd::CheckVerdict::Clean => Verdict::Clean,
-                forebay_dcd::CheckVerdict::Dirty => Verdict::Dirty,
-                forebay_dcd::CheckVerdict::Damaged => Verdict::Damaged,
-            },
-            CheckReport::Space(report) => match report.verdict {
-                SpaceVerdict::Clean => Verdict::Clean,
-                SpaceVerdict::Dirty => Verdict::Dirty,
-                SpaceVerdict::Damaged => Verdict::Damaged,
-            },
+            CheckReport::Cache(report) => {
+                let cache = match report.cache.verdict {
+                    forebay_dcd::CheckVerdict::Clean => Verdict::Clean,
+                    forebay_dcd::CheckVerdict::Dirty => Verdict::Dirty,
+                    forebay_dcd::CheckVerdict::Damaged => Verdict::Damaged,
+                };
+                let below = report.below.as_ref().map(|below| of(below.verdict));
+                below.map_or(cache, |below| cache.max(below))
+            }
+            CheckReport::Space(report) => of(report.verdict),
         }
     }
 
     /// For people, line by line.
     pub fn lines(&self) -> Vec<String> {
         match self {
-            CheckReport::Cache(report) => words::check(report),
+            CheckReport::Cache(report) => {
+                let mut lines = words::check(&report.cache);
+                lines.extend(report.below.iter().flat_map(|below| of_space::check(below)));
+                lines
+            }
             CheckReport::Space(report) => of_space::check(report),
         }
+    }
+}
+
+/// The verdict on a log-structured volume.
+fn of(verdict: SpaceVerdict) -> Verdict {
+    match verdict {
+        SpaceVerdict::Clean => Verdict::Clean,
+        SpaceVerdict::Dirty => Verdict::Dirty,
+        SpaceVerdict::Damaged => Verdict::Damaged,
     }
 }
 

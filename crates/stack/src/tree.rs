@@ -12,7 +12,7 @@
 //! data = "/dev/sdb@1GiB+100GiB"
 //! ```
 //!
-//! A log-structured volume (`kind = "vsl"`) has `data` only, which is a device.
+//! A log-structured volume (`kind = "vsl"`) has `data` only, which is a device. A cache may be over one.
 
 use std::fmt;
 
@@ -95,6 +95,15 @@ impl Tree {
         Tree::Space(SpaceTree {
             data,
             options: SpaceOptions::default(),
+        })
+    }
+
+    /// A write cache over a log-structured volume on a device, both as they are set by default.
+    pub fn over(log: Spec, data: Spec) -> Tree {
+        Tree::Cache(CacheTree {
+            log,
+            data: Below::Layer(Box::new(Tree::space(data))),
+            options: CacheOptions::default(),
         })
     }
 

@@ -11,7 +11,7 @@ use crate::cache::{Accept, Attached, cache_of};
 use crate::open::open_cache;
 use crate::space::{self, SpaceOptions};
 use crate::status::{CheckReport, DumpItem, SalvageReport};
-use crate::{CacheOptions, Kind, Name, Pair, Part, Spec, StackError, Tree, cache, open_one};
+use crate::{CacheOptions, Kind, Name, Pair, Part, Spec, StackError, Tree, cache, open_one, over};
 
 /// What a volume is made of, opened.
 pub enum Opened {
@@ -56,7 +56,7 @@ impl Opened {
     }
 
     /// The data device, where that is another.
-    pub fn data(&self) -> Option<&Part> {
+    fn data(&self) -> Option<&Part> {
         match self {
             Opened::Cache(pair) => Some(&pair.data),
             Opened::Space(..) => None,
@@ -69,9 +69,40 @@ impl Opened {
         match self {
             Opened::Cache(mut pair) => {
                 pair.options = CacheOptions::default();
+                pair.below = pair.below.map(|_| SpaceOptions::default());
                 Opened::Cache(pair)
             }
             Opened::Space(data, _) => Opened::Space(data, SpaceOptions::default()),
+        }
+    }
+
+    /// Checks all of it, and whether it belongs together. Changes nothing. `progress` is told bytes done and bytes in
+    /// all.
+    ///
+    /// # Errors
+    /// If something is none of ours, or cannot be read.
+    pub async fn check(
+        &self,
+        rt: &Rt,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<CheckReport, StackError> {
+        match self {
+            Opened::Cache(pair) if pair.below.is_some() => over::check(rt, pair, progress).await,
+            _ => self.own().look(rt, self.data(), progress).await,
+        }
+    }
+
+    /// What is there when the volume is removed, in words; nothing if that is lost.
+    pub fn stays(&self) -> Option<String> {
+        match self {
+            Opened::Cache(pair) => Some(match pair.below {
+                None => format!("{} is complete by itself", pair.data.spec),
+                Some(_) => format!(
+                    "the log-structured volume on {0} is complete by itself (forebay attach --data {0})",
+                    pair.data.spec
+                ),
+            }),
+            Opened::Space(..) => None,
         }
     }
 
@@ -97,7 +128,10 @@ pub async fn attach(
     witness: Option<Rc<dyn Witness>>,
 ) -> Result<Attached, StackError> {
     match opened {
-        Opened::Cache(pair) => cache::attach(rt, *pair, accept, witness).await,
+        Opened::Cache(pair) => match pair.below.clone() {
+            Some(below) => over::attach(rt, *pair, &below, name, accept, witness).await,
+            None => cache::attach(rt, *pair, accept, witness).await,
+        },
         Opened::Space(data, options) => space::attach(rt, *data, &options, name, accept.loss).await,
     }
 }
@@ -108,6 +142,9 @@ pub async fn attach(
 /// If it is not such a log, is not this data device's, or a device fails.
 pub async fn salvage(opened: &Opened) -> Result<SalvageReport, StackError> {
     match opened {
+        Opened::Cache(pair) if pair.below.is_some() => {
+            Err(StackError::SalvageOver(pair.log.spec.to_string()))
+        }
         Opened::Cache(pair) => cache::salvage(pair).await,
         Opened::Space(data, _) => Err(StackError::NothingToSalvage(data.spec.to_string())),
     }
@@ -196,12 +233,19 @@ impl Own {
         Ok((info, tree))
     }
 
-    /// Checks it, and whether it belongs to a data device if one is given. Changes nothing. `progress` is
-    /// told bytes done and bytes in all.
+    /// Checks it by itself. Changes nothing. `progress` is told bytes done and bytes in all.
     ///
     /// # Errors
     /// If it is none of ours, or cannot be read.
     pub async fn check(
+        &self,
+        rt: &Rt,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<CheckReport, StackError> {
+        self.look(rt, None, progress).await
+    }
+
+    async fn look(
         &self,
         rt: &Rt,
         data: Option<&Part>,

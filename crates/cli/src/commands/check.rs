@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
-use forebay_stack::{CheckReport, Opened, Own, SalvageReport, Verdict, open};
+use forebay_stack::{CheckReport, Own, SalvageReport, Verdict, open};
 use serde::Serialize;
 
 use crate::args::CheckArgs;
@@ -115,11 +115,13 @@ async fn check(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<CheckReport> 
         Some(opened) => opened.own(),
         None => Own::open(&rt, &ring, own(target)?, read_only)?,
     };
-    let data = opened.as_ref().and_then(Opened::data);
     let mut progress = Progress::new(format!("checking {}", looked_at.spec()));
     let checked = {
         let mut set = |done, total| progress.set(done, total);
-        looked_at.check(&rt, data, &mut set).await
+        match &opened {
+            Some(opened) => opened.check(&rt, &mut set).await,
+            None => looked_at.check(&rt, &mut set).await,
+        }
     };
     progress.finish();
     Ok(checked?)

@@ -144,16 +144,12 @@ fn wanted(args: &CreateArgs) -> Wanted {
 }
 
 async fn refuse_if_in_use(blank: &Blank, force: bool) -> Outcome {
-    let Some((content, why)) = blank.holds().await? else {
-        return Ok(());
-    };
-    if !force {
-        return Err(Failure::refused(why));
+    for (spec, content, why) in blank.holds().await? {
+        if !force {
+            return Err(Failure::refused(why));
+        }
+        eprintln!("forebay: {spec} holds {content}: overwriting it (--force)");
     }
-    eprintln!(
-        "forebay: {} holds {content}: overwriting it (--force)",
-        blank.own().spec
-    );
     Ok(())
 }
 

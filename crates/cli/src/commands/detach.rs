@@ -20,6 +20,7 @@ pub(crate) fn run(args: &DetachArgs) -> Outcome {
     let mut client = Client::connect(&Dirs::new()?, name)?;
     let pid = client.pid()?;
     let process = Process::open(pid);
+    let whole = client.status()?.status.when_drained();
     let request = match args.hand_over {
         true => Request::HandOver {},
         false => Request::Detach {
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &DetachArgs) -> Outcome {
             "{name} is left to the next daemon, and whoever uses it waits for that; attach it with: \
              forebay attach {name}"
         ),
-        0 => result_line!("{name} is detached; the data device is complete"),
+        0 => result_line!("{name} is detached; {whole}"),
         left => result_line!(
             "{name} is detached with {} left in the log: do not use the data device alone; attach \
              it again with: forebay attach {name}",

@@ -41,7 +41,7 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
     let opened = lock.patiently(&rt, all).await?;
     let own = opened.own();
     let info = own.inspect().await?;
-    let loses = opened.loses();
+    let (loses, stays) = (opened.loses(), opened.stays());
     if let Some(lost) = loses.as_ref().filter(|_| !args.force) {
         return Err(Failure::refused(format!(
             "removing {} LOSES {lost}; do it with --force",
@@ -64,10 +64,7 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
     if is_described(&dirs, &target) {
         dirs.remove_description(&target.name)?;
     }
-    let complete = match loses {
-        Some(_) => String::new(),
-        None => format!("{} is complete by itself, ", target.data()),
-    };
+    let complete = stays.map_or_else(String::new, |stays| format!("{stays}, "));
     result_line!(
         "removed volume {}: {complete}{} is free",
         target.name,

@@ -39,26 +39,46 @@ impl Collector for Snapshot {
         let volume = ("volume", self.0.service.name.as_str());
         let status = &self.0.status;
         for field in Service::FIELDS.iter().chain(status.fields()) {
-            let value = &values[field.name];
-            match field.kind {
-                Kind::Fact => {}
-                Kind::Gauge | Kind::Counter => {
-                    if let Some(value) = value.as_f64() {
-                        let name = format!("forebay_{}", field.name);
-                        let samples = [(&[volume][..], value)];
-                        sample(&mut to, &name, field.help, field.kind, &samples)?;
-                    }
-                }
-                Kind::Latency => latency(&mut to, field, volume, value)?,
-            }
+            metric(&mut to, "forebay", field, volume, &values[field.name])?;
         }
-        modes(&mut to, volume, status)
+        modes(&mut to, "forebay", volume, status)?;
+        if let Some(below) = status.below() {
+            for field in below.fields() {
+                let value = &values["below"][field.name];
+                metric(&mut to, "forebay_below", field, volume, value)?;
+            }
+            modes(&mut to, "forebay_below", volume, below)?;
+        }
+        Ok(())
+    }
+}
+
+/// A number of a report; `of` is whose.
+fn metric(
+    to: &mut DescriptorEncoder<'_>,
+    of: &str,
+    field: &Field,
+    volume: Label<'_>,
+    value: &Value,
+) -> Result<(), fmt::Error> {
+    match field.kind {
+        Kind::Fact => Ok(()),
+        Kind::Gauge | Kind::Counter => match value.as_f64() {
+            Some(value) => {
+                let name = format!("{of}_{}", field.name);
+                let samples = [(&[volume][..], value)];
+                sample(to, &name, field.help, field.kind, &samples)
+            }
+            None => Ok(()),
+        },
+        Kind::Latency => latency(to, of, field, volume, value),
     }
 }
 
 /// One sample for each mode there is.
 fn modes(
     to: &mut DescriptorEncoder<'_>,
+    of: &str,
     volume: Label<'_>,
     status: &Status,
 ) -> Result<(), fmt::Error> {
@@ -72,7 +92,7 @@ fn modes(
         .map(|(labels, is)| (&labels[..], *is))
         .collect();
     let help = "1 for the current mode";
-    sample(to, "forebay_mode", help, Kind::Gauge, &modes)
+    sample(to, &format!("{of}_mode"), help, Kind::Gauge, &modes)
 }
 
 /// The quantiles of a latency, and how many there were.
@@ -86,6 +106,7 @@ const QUANTILES: [(&str, &str); 5] = [
 
 fn latency(
     to: &mut DescriptorEncoder<'_>,
+    of: &str,
     field: &Field,
     volume: Label<'_>,
     latency: &Value,
@@ -96,11 +117,11 @@ fn latency(
         .iter()
         .map(|(labels, v)| (&labels[..], *v))
         .collect();
-    let name = format!("forebay_{}_us", field.name);
+    let name = format!("{of}_{}_us", field.name);
     let help = "Latency in microseconds";
     sample(to, &name, help, Kind::Gauge, &samples)?;
     let count = [(&[volume][..], value("count"))];
-    let name = format!("forebay_{}_count", field.name);
+    let name = format!("{of}_{}_count", field.name);
     sample(to, &name, "Requests measured", Kind::Counter, &count)
 }
 

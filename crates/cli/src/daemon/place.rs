@@ -41,9 +41,11 @@ impl BlockStatus for Places {
     fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent> {
         let range = range.start..range.end.min(range.start + RANGE_BYTES_MAX);
         let places = self.volume.place(range);
+        // Where room is taken as data is written, what is nowhere takes none.
+        let thin = self.volume.room().is_some();
         let extents = places.into_iter().map(|extent| Extent {
             len: extent.range.end - extent.range.start,
-            hole: false,
+            hole: thin && extent.place == Place::Zero,
             zero: extent.place == Place::Zero,
             value: value(extent.place),
         });

@@ -188,7 +188,7 @@ fn options_come_from_the_description_and_the_command_line_wins() {
 }
 
 #[test]
-fn a_volume_of_layers_over_layers_is_refused_until_there_are_some() {
+fn a_cache_over_a_cache_is_refused_until_there_are_some() {
     let world = World::with_volume();
     let path = |name: &str| world.path(name).display().to_string();
     let (log, data) = (path("log.img"), path("data.img"));
@@ -200,7 +200,7 @@ fn a_volume_of_layers_over_layers_is_refused_until_there_are_some() {
     let attach = ["attach", "v", "--via", "none"];
     world
         .refused(&attach)
-        .with(2, &["layers over layers", "name a device"]);
+        .with(2, &["write cache itself", "name a device"]);
     assert!(
         world
             .ok(&["list"])

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::system::{installed, tool};
 use crate::world::{Failed, MIB, World, failed, texts, wait_until};
 
 /// Where the superblocks lie.
@@ -387,5 +388,29 @@ fn options_of_a_cache_are_refused_and_those_of_a_volume_are_taken() {
     world.kill("v");
     world.attach();
     assert_eq!(world.client().read(MIB, 4096).unwrap(), [6; 4096]);
+    world.detach();
+}
+
+#[test]
+fn what_holds_nothing_is_a_hole_for_nbd_clients() {
+    if !installed("what_holds_nothing_is_a_hole", &["nbdinfo"]) {
+        return;
+    }
+    let world = world();
+    world.attach();
+    world.client().write(3 * MIB, &vec![1; 2 << 20]).unwrap();
+    let socket = world.path("run/v.nbd.sock");
+    let uri = format!("nbd+unix:///v?socket={}", socket.display());
+    let map = tool("nbdinfo", &["--map", &uri]).expect("nbdinfo answers");
+    let fields = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let extents: Vec<_> = map.lines().map(fields).collect();
+    let (hole, data) = (extents[0].as_slice(), extents[1].as_slice());
+    assert_eq!(hole, ["0", "3145728", "3", "hole,zero"], "{map}");
+    assert_eq!(data, ["3145728", "2097152", "0", "data"], "{map}");
+    assert_eq!(extents[2][3], "hole,zero", "{map}");
     world.detach();
 }

@@ -78,6 +78,12 @@ fn btrfs_keeps_what_fsync_promised_when_the_daemon_is_killed() {
 }
 
 #[test]
+fn ext4_on_a_cache_over_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
+    let test = "ext4_on_a_cache_over_a_volume_keeps_what_fsync_promised";
+    survives(test, &EXT4, Below::Both(33 * MIB));
+}
+
+#[test]
 fn ext4_on_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
     on_volumes("ext4_on_a_volume_keeps_what_fsync_promised", &EXT4);
 }
@@ -97,6 +103,8 @@ fn btrfs_on_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
 enum Below {
     /// The cache, with segments of this length and so many bytes of log.
     Cache(&'static str, u64),
+    /// The cache over a log-structured volume, with so many bytes of log.
+    Both(u64),
     /// A log-structured volume, with this placement, and so many rounds.
     Volume(&'static str, u64),
 }
@@ -104,7 +112,7 @@ enum Below {
 impl Below {
     fn rounds(self) -> u64 {
         match self {
-            Below::Cache(..) => from_env("FOREBAY_ROUNDS").unwrap_or(ROUNDS),
+            Below::Cache(..) | Below::Both(_) => from_env("FOREBAY_ROUNDS").unwrap_or(ROUNDS),
             Below::Volume(_, rounds) => rounds,
         }
     }
@@ -118,6 +126,13 @@ impl Below {
                 world.image("log.img", log_bytes);
                 let log = ["--log", "log.img", "--segment", segment];
                 world.ok(&[&create[..], &log].concat());
+            }
+            Below::Both(log_bytes) => {
+                world.image("data.img", kind.data_bytes / 4 * 5);
+                world.image("log.img", log_bytes);
+                let volume = ["--volume", "vsl", "--size", &len, "--log", "log.img"];
+                let segment = ["--segment", "256KiB"];
+                world.ok(&[&create[..], &volume, &segment].concat());
             }
             Below::Volume(placement, _) => {
                 // Little more than the filesystem, so that there soon is something to clean.
@@ -185,7 +200,7 @@ fn survives(test: &str, kind: &Kind, below: Below) {
     world.detach();
     match below {
         Below::Cache(..) => alone(&world, kind, &users, seed),
-        Below::Volume(..) => _ = world.ok(&["check", "v"]),
+        Below::Both(_) | Below::Volume(..) => _ = world.ok(&["check", "v"]),
     }
 }
 

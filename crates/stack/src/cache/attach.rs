@@ -7,7 +7,9 @@ use forebay_rt::Rt;
 use forebay_units::ByteLen;
 
 use super::in_use::Cache;
+use super::offline::inspect;
 use crate::layer::Layer;
+use crate::over::{in_words, is_space};
 use crate::{Bypass, CacheOptions, Pair, StackError};
 
 /// What to put up with when attaching.
@@ -39,6 +41,9 @@ pub(crate) async fn attach(
     accept: Accept,
     witness: Option<Rc<dyn Witness>>,
 ) -> Result<Attached, StackError> {
+    if !pair.data.identity.names.iter().any(|name| is_space(name)) {
+        over_device(&pair).await?;
+    }
     let settings = settings(&pair.options, pair.shared, accept);
     let acknowledge = settings.acknowledge;
     let Pair {
@@ -67,6 +72,24 @@ pub(crate) async fn attach(
         layer: Rc::new(Cache::new(volume, log.spec.to_string(), acknowledge)),
         notes,
     })
+}
+
+/// Refuses the log of a cache over a log-structured volume, which would be written over here.
+async fn over_device(pair: &Pair) -> Result<(), StackError> {
+    let Ok(info) = inspect(&pair.log).await else {
+        // What is wrong with it is said when it is taken up.
+        return Ok(());
+    };
+    let names = &info.data.names;
+    match names.iter().any(|name| is_space(name)) {
+        false => Ok(()),
+        true => Err(StackError::OtherBelow {
+            log: pair.log.spec.to_string(),
+            data: pair.data.spec.to_string(),
+            want: in_words(names, &pair.data.spec),
+            have: in_words(&[], &pair.data.spec),
+        }),
+    }
 }
 
 fn found(report: AttachReport) -> Vec<String> {

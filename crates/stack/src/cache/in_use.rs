@@ -7,8 +7,8 @@ use forebay_dcd::{Acknowledge, Volume};
 use forebay_device::{Checked, Device, DeviceError};
 
 use super::words;
-use crate::Status;
 use crate::layer::{Layer, LayerFuture, NotDrained, PlaceExtent};
+use crate::{CacheStatus, Status};
 
 /// A write cache in use.
 pub(super) struct Cache {
@@ -53,7 +53,10 @@ impl Layer for Cache {
     }
 
     fn status(&self) -> Status {
-        Status::Cache(self.volume.status())
+        Status::Cache(CacheStatus {
+            cache: self.volume.status(),
+            below: None,
+        })
     }
 
     fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {

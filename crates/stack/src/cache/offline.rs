@@ -7,7 +7,8 @@ use forebay_device::{Device, DeviceError, Geometry};
 use forebay_log::{FormatError, RingError, RingGeometry, read_superblocks};
 use forebay_units::ByteLen;
 
-use crate::status::{CheckReport, DumpItem, SalvageReport};
+use crate::over::is_space;
+use crate::status::{CacheCheck, CheckReport, DumpItem, SalvageReport};
 use crate::{Pair, Part, Spec, StackError, Tree};
 
 /// A write cache to be made.
@@ -29,18 +30,18 @@ pub(crate) fn room_for_log(device: &Geometry, segment: ByteLen) -> Result<(), Ri
     RingGeometry::for_device(device, segment).map(|_| ())
 }
 
-/// Formats the log of `pair`.
+/// Formats the log of a new cache in front of `data`.
 ///
 /// # Errors
 /// If the devices do not do, or one fails.
-pub(crate) async fn create(pair: &Pair, new: New) -> Result<VolumeInfo, CreateError> {
+pub(crate) async fn create(log: &Part, data: &Part, new: New) -> Result<VolumeInfo, CreateError> {
     let options = CreateOptions {
         name: new.name,
         volume: VolumeId(new.volume),
         segment: new.segment,
-        data: pair.data.identity.clone(),
+        data: data.identity.clone(),
     };
-    let (log, data) = (Rc::clone(&pair.log.device), Rc::clone(&pair.data.device));
+    let (log, data) = (Rc::clone(&log.device), Rc::clone(&data.device));
     forebay_dcd::create(log, data, options).await
 }
 
@@ -107,7 +108,10 @@ pub(crate) async fn check(
     let data = data.map(|data| (Rc::clone(&data.device), data.identity.clone()));
     let checked = forebay_dcd::check(Rc::clone(&log.device), data, progress).await;
     let report = checked.map_err(|error| not_a_log(&log.spec, error))?;
-    Ok(CheckReport::Cache(report))
+    Ok(CheckReport::Cache(CacheCheck {
+        cache: report,
+        below: None,
+    }))
 }
 
 /// Brings home what was lost with a log that was given up, as far as it can be read from it now.
@@ -172,5 +176,8 @@ pub(crate) fn cache_of(
                 error,
             })?,
     };
-    Ok(Tree::cache(log, data))
+    Ok(match info.data.names.iter().any(|name| is_space(name)) {
+        true => Tree::over(log, data),
+        false => Tree::cache(log, data),
+    })
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use forebay_dcd::Acknowledge;
 use forebay_device::{Checked, Device, DeviceError, Op};
 use forebay_rt::{Rt, Task};
+use forebay_units::SECTOR_BYTES;
 use forebay_vsl::{Space, SpaceError, Workers};
 
 use super::served::Served;
@@ -123,6 +124,11 @@ impl Layer for InUse {
         Rc::clone(&self.device) as Rc<dyn Device>
     }
 
+    fn room(&self) -> Option<u64> {
+        let capacity = self.space().capacity();
+        Some(capacity.mappable.saturating_sub(capacity.mapped))
+    }
+
     /// They are an entry in a record.
     fn fast_zeroes(&self) -> bool {
         true
@@ -136,12 +142,30 @@ impl Layer for InUse {
         Status::Space(status::of(&self.served))
     }
 
-    /// All of it is on the one device there is.
+    /// What is mapped, or may be as far as is known without reading, is on the one device there is; all else is
+    /// nowhere.
     fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
-        vec![PlaceExtent {
-            range,
-            place: Place::Home,
-        }]
+        let extent = |range, place| PlaceExtent { range, place };
+        let (mut at, mut places) = (range.start, Vec::new());
+        while at < range.end {
+            let sectors = at / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
+            let run = match self.space().mapped_now(sectors) {
+                Some(None) => range.end..range.end,
+                Some(Some(run)) => run.start * SECTOR_BYTES..run.end * SECTOR_BYTES,
+                None => at..range.end,
+            };
+            let (start, end) = (run.start.clamp(at, range.end), run.end.min(range.end));
+            if start > at {
+                places.push(extent(at..start, Place::Zero));
+            }
+            match places.last_mut() {
+                Some(last) if last.place == Place::Home && start < end => last.range.end = end,
+                _ if start < end => places.push(extent(start..end, Place::Home)),
+                _ => {}
+            }
+            at = end;
+        }
+        places
     }
 
     /// A checkpoint: all is durable, and there is nothing to recover.

@@ -21,7 +21,7 @@ pub(crate) use forebay_vsl::{DumpItem as SpaceItem, dump};
 pub(crate) use hint::hint;
 pub(crate) use make::{NewSpace, layout_on, make};
 pub use offline::{SpaceCheck, SpaceVerdict};
-pub(crate) use offline::{check, erase, inspect, superblocks};
+pub(crate) use offline::{check, erase, in_memory, inspect, superblocks};
 pub(crate) use options::NOT_OF_A_SPACE;
 pub use options::{NoSuchOption, Placing, SpaceOptions};
 pub use status::{SpaceMode, SpaceStatus};

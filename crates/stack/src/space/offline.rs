@@ -145,6 +145,16 @@ fn blank(superblock: &Superblock) -> SpaceCheck {
     }
 }
 
+/// A volume to be read, recovered on a copy whose changes stay in memory.
+///
+/// # Errors
+/// If it cannot be taken up.
+pub(crate) async fn in_memory(rt: &Rt, device: &Rc<dyn Device>) -> Result<Space, OpenError> {
+    let overlay: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(device)));
+    let (space, _, _) = open(rt.clone(), overlay, Options::default(), false).await?;
+    Ok(space)
+}
+
 /// Reads everything that is mapped.
 async fn read_all(
     space: &Space,

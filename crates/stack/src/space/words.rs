@@ -50,6 +50,22 @@ pub(crate) fn status(
     lines
 }
 
+/// What there is to say of a volume below a cache.
+pub(crate) fn below(status: &SpaceStatus) -> Lines {
+    let mode = match &status.mode_detail {
+        Some(detail) => format!("log-structured, {}: {detail}", status.mode.name()),
+        None => format!("log-structured, {}", status.mode.name()),
+    };
+    let around = Around {
+        log: "",
+        requests: (0, 0),
+    };
+    let users = ["memory", "reads", "writes", "flushes", "trims"];
+    let lines = self::status(status, None, &around).into_iter();
+    let own = lines.filter(|(key, _)| !users.contains(key));
+    [("below", mode)].into_iter().chain(own).collect()
+}
+
 fn segments(status: &SpaceStatus) -> String {
     let amplified = match status.write_bytes {
         0 => String::new(),

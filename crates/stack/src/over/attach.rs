@@ -1,0 +1,70 @@
+//! Taking a cache over a log-structured volume into use.
+
+use std::rc::Rc;
+
+use forebay_dcd::{DataIdentity, Witness};
+use forebay_rt::Rt;
+
+use super::in_use::Over;
+use super::{as_data, in_words};
+use crate::cache::{self, Accept, Attached};
+use crate::{Pair, SpaceOptions, StackError, space};
+
+/// Recovers the volume on the pair's data device, and then the cache over it, and takes both into use.
+///
+/// # Errors
+/// If one cannot be taken up, or they do not belong together.
+pub(crate) async fn attach(
+    rt: Rt,
+    pair: Pair,
+    options: &SpaceOptions,
+    name: &str,
+    accept: Accept,
+    witness: Option<Rc<dyn Witness>>,
+) -> Result<Attached, StackError> {
+    let info = cache::inspect(&pair.log).await?;
+    let data = pair.data.clone();
+    let below = space::attach(rt.clone(), data, options, name, accept.loss).await?;
+    let data = as_data(&pair.data, &below.layer.id(), below.layer.device());
+    let together = match accept.changed {
+        true => Ok(()),
+        false => belong_together(&pair, &info.data, &data.identity),
+    };
+    let over = Pair { data, ..pair };
+    let attached = match together {
+        Ok(()) => cache::attach(rt.clone(), over, accept, witness).await,
+        Err(error) => Err(error),
+    };
+    match attached {
+        Ok(above) => {
+            let notes = below.notes.into_iter().chain(above.notes);
+            Ok(Attached {
+                notes: notes.collect(),
+                layer: Rc::new(Over::new(rt, above.layer, below.layer)),
+            })
+        }
+        Err(error) => {
+            if let Err(error) = below.layer.close().await {
+                tracing::warn!(%error, "cannot close the volume below a cache that is refused");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Whether the log is that of a cache over this volume.
+fn belong_together(
+    pair: &Pair,
+    known: &DataIdentity,
+    found: &DataIdentity,
+) -> Result<(), StackError> {
+    match found.names.iter().any(|name| known.names.contains(name)) {
+        true => Ok(()),
+        false => Err(StackError::OtherBelow {
+            log: pair.log.spec.to_string(),
+            data: pair.data.spec.to_string(),
+            want: in_words(&known.names, &pair.data.spec),
+            have: in_words(&found.names, &pair.data.spec),
+        }),
+    }
+}

@@ -1,0 +1,120 @@
+//! A cache over a log-structured volume in use, as one layer.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{Device, DeviceError};
+use forebay_rt::Rt;
+
+use super::admission::Admission;
+use crate::layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent};
+use crate::{CacheStatus, Status};
+
+/// A cache over another layer.
+pub(super) struct Over {
+    above: Rc<dyn Layer>,
+    below: Rc<dyn Layer>,
+    device: Rc<Admission>,
+}
+
+impl Over {
+    pub(super) fn new(rt: Rt, above: Rc<dyn Layer>, below: Rc<dyn Layer>) -> Over {
+        let device = Admission::new(rt, Rc::clone(&above), Rc::clone(&below));
+        Over {
+            above,
+            below,
+            device: Rc::new(device),
+        }
+    }
+
+    async fn end(&self) -> Result<(), DeviceError> {
+        // What the cache could not close does not keep the volume below from being closed.
+        let above = self.above.close().await;
+        let below = self.below.close().await;
+        above.and(below)
+    }
+}
+
+impl Layer for Over {
+    fn name(&self) -> String {
+        self.above.name()
+    }
+
+    fn id(&self) -> String {
+        self.above.id()
+    }
+
+    fn device(&self) -> Rc<dyn Device> {
+        Rc::clone(&self.device) as Rc<dyn Device>
+    }
+
+    fn room(&self) -> Option<u64> {
+        self.below.room()
+    }
+
+    fn fast_zeroes(&self) -> bool {
+        self.above.fast_zeroes()
+    }
+
+    /// What goes past the log is kept by the volume below.
+    fn survives_kill(&self) -> bool {
+        self.above.survives_kill() && self.below.survives_kill()
+    }
+
+    fn status(&self) -> Status {
+        match self.above.status() {
+            Status::Cache(status) => Status::Cache(CacheStatus {
+                below: Some(Box::new(self.below.status())),
+                ..status
+            }),
+            other => other,
+        }
+    }
+
+    fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
+        let places = self.above.place(range).into_iter();
+        let below = |extent: PlaceExtent| match extent.place {
+            Place::Home => self.below.place(extent.range),
+            _ => vec![extent],
+        };
+        places.flat_map(below).collect()
+    }
+
+    fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
+        Box::pin(async {
+            self.above.drain().await?;
+            self.below.drain().await
+        })
+    }
+
+    fn what_is_left(&self) -> Option<NotDrained> {
+        self.above
+            .what_is_left()
+            .or_else(|| self.below.what_is_left())
+    }
+
+    fn has_to_give_up(&self) -> bool {
+        self.above.has_to_give_up()
+    }
+
+    fn give_up(&self) {
+        self.above.give_up();
+    }
+
+    fn gives_up(&self) -> bool {
+        self.above.gives_up()
+    }
+
+    fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
+        Box::pin(self.end())
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.above.warning()
+    }
+
+    fn what_holds_up(&self) -> String {
+        let (above, below) = (self.above.what_holds_up(), self.below.what_holds_up());
+        format!("{above}; below it, {below}")
+    }
+}

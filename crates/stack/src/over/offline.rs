@@ -1,0 +1,70 @@
+//! A cache over a log-structured volume that is not in use: making one, and a check of both.
+//!
+//! The volume below is recovered in memory for that, so that what the cache is held against is what an attach would find.
+
+use std::rc::Rc;
+
+use forebay_dcd::VolumeInfo;
+use forebay_rt::Rt;
+use forebay_vsl::{Linear, OpenError};
+
+use super::as_data;
+use crate::cache::{self, New};
+use crate::status::CheckReport;
+use crate::{Pair, Part, StackError, space};
+
+/// Whether a device holds a log-structured volume that a cache can be put in front of: one that nothing was written
+/// over.
+pub(crate) async fn is_under_cache(data: &Part) -> bool {
+    let copies = space::superblocks(&*data.device).await;
+    copies.is_ok_and(|copies| copies.a.is_ok() && copies.b.is_ok())
+}
+
+/// Makes the log of a new cache over the volume on the pair's data device, which stays as it is.
+///
+/// # Errors
+/// If the volume cannot be taken up, the devices do not do, or one fails.
+pub(crate) async fn create(rt: &Rt, pair: &Pair, new: New) -> Result<VolumeInfo, StackError> {
+    let data = looked_at(rt, &pair.data).await;
+    let data = data.map_err(|error| not_a_space(&pair.data, error))?;
+    let made = cache::create(&pair.log, &data, new).await;
+    made.map_err(|error| StackError::Make {
+        path: pair.log.spec.to_string(),
+        what: "a log",
+        why: error.to_string(),
+    })
+}
+
+/// Checks a cache and the volume that it is over. Changes nothing.
+///
+/// # Errors
+/// If one is none of ours, or cannot be read.
+pub(crate) async fn check(
+    rt: &Rt,
+    pair: &Pair,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<CheckReport, StackError> {
+    let below = space::check(rt, &pair.data.device, progress).await;
+    let below = below.map_err(|error| not_a_space(&pair.data, error))?;
+    // What is wrong with it was found out just now.
+    let data = looked_at(rt, &pair.data).await.ok();
+    let mut report = cache::check(&pair.log, data.as_ref(), progress).await?;
+    if let CheckReport::Cache(report) = &mut report {
+        report.below = Some(Box::new(below));
+    }
+    Ok(report)
+}
+
+/// The volume on a device as the data of a cache; nothing is changed on the device.
+async fn looked_at(rt: &Rt, on: &Part) -> Result<Part, OpenError> {
+    let space = space::in_memory(rt, &on.device).await?;
+    let id = space.superblock().volume.to_string();
+    Ok(as_data(on, &id, Rc::new(Linear::new(space))))
+}
+
+fn not_a_space(data: &Part, error: OpenError) -> StackError {
+    StackError::NotASpace {
+        data: data.spec.to_string(),
+        error,
+    }
+}
