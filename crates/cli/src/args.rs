@@ -5,8 +5,8 @@ use std::str::FromStr;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use forebay_stack::{
-    Acknowledge, Bypass, Http, Kind, Listen, Memory, Metrics, Model, ModelError, Name, Placing,
-    Spec, Via,
+    Acknowledge, Bypass, Discard, Http, Kind, Listen, Memory, Metrics, Model, ModelError, Name,
+    Placing, Spec, Via,
 };
 use forebay_units::{ByteLen, TimeSpan};
 
@@ -258,6 +258,9 @@ pub(crate) struct CreateArgs {
     /// Create the log as a file of this size, if there is none.
     #[arg(long, value_name = "SIZE")]
     pub(crate) log_size: Option<ByteLen>,
+    /// Whether a vsl volume discards what is free, as with attach; noted in the description.
+    #[arg(long, value_name = "on|off")]
+    pub(crate) discard: Option<Discard>,
     /// Leave a log file sparse. Quicker now; slower, and able to run out of room, later.
     #[arg(long)]
     pub(crate) sparse: bool,
@@ -299,6 +302,10 @@ pub(crate) struct ServeArgs {
     /// [default: 1GiB, enough for 200 GiB in pieces of 4 KiB or 25 GiB in pieces of 512 bytes].
     #[arg(long, value_name = "SIZE")]
     pub(crate) map_memory: Option<ByteLen>,
+    /// Whether a vsl volume discards segments before it uses them again: on or off [default: on for a block
+    /// device that can discard; off for files, whose room would have to be found again].
+    #[arg(long, value_name = "on|off")]
+    pub(crate) discard: Option<Discard>,
     /// How much memory the data of requests may take up, over all clients and the block device: 64MiB
     /// or more [default: 256MiB].
     #[arg(long, value_name = "SIZE")]

@@ -10,10 +10,12 @@ use std::str::FromStr;
 use forebay_units::{ByteLen, TimeSpan};
 use serde::Deserialize;
 
-use crate::space::NOT_OF_A_SPACE;
+use crate::space::{NOT_OF_A_SPACE, OF_A_SPACE};
 use crate::text::{self, exact};
 use crate::tree::{self, Below, DEPTH_MAX, Kind, Tree};
-use crate::{Acknowledge, Bypass, CacheOptions, Http, Listen, Memory, Metrics, Options, Spec, Via};
+use crate::{
+    Acknowledge, Bypass, CacheOptions, Discard, Http, Listen, Memory, Metrics, Options, Spec, Via,
+};
 
 /// A volume's name: 1 to 64 letters, digits, `_`, `.` and `-`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -161,6 +163,8 @@ struct Keys {
     #[serde(default, deserialize_with = "text::optional")]
     map_memory: Option<ByteLen>,
     #[serde(default, deserialize_with = "text::optional")]
+    discard: Option<Discard>,
+    #[serde(default, deserialize_with = "text::optional")]
     metrics: Option<Metrics>,
     #[serde(default, deserialize_with = "text::optional")]
     http: Option<Http>,
@@ -193,6 +197,7 @@ impl Description {
             patience: keys.patience,
             bypass: keys.bypass,
             map_memory: keys.map_memory,
+            discard: keys.discard,
         };
         let children = (keys.data, keys.log);
         let tree = tree::layer(keys.kind.unwrap_or_default(), children, options);
@@ -235,7 +240,10 @@ impl Description {
             name = self.name,
         );
         out.push_str(&children(&self.tree));
-        let known = |key: &str| self.tree.kind() == Kind::Cache || !NOT_OF_A_SPACE.contains(&key);
+        let known = |key: &str| match self.tree.kind() {
+            Kind::Cache => key != OF_A_SPACE,
+            Kind::Space => !NOT_OF_A_SPACE.contains(&key),
+        };
         let set = set(&self.tree);
         let lines = option_lines(&self.options, &set);
         for (key, value, default, comment) in lines.filter(|(key, ..)| known(key)) {
@@ -320,7 +328,7 @@ fn usable(tree: &Tree, file: &Path) -> Result<(), DescriptionError> {
 }
 
 /// What a description says of an option: its key, what to show where there is no value, a comment.
-const OPTIONS: [(&str, &str, &str); 10] = [
+const OPTIONS: [(&str, &str, &str); 11] = [
     (
         "via",
         "auto",
@@ -365,6 +373,12 @@ const OPTIONS: [(&str, &str, &str); 10] = [
          # the log. 1GiB is enough for 200 GiB in pieces of 4 KiB, and for 25 GiB in pieces of 512 bytes.",
     ),
     (
+        "discard",
+        "on",
+        "# Whether segments are discarded before they are used again: on or off. Default: on for a block\n\
+         # device that can discard; off for files, whose room would have to be found again.",
+    ),
+    (
         "metrics",
         "127.0.0.1:9420",
         "# Where Prometheus metrics are given out over HTTP (ADDRESS:PORT, path /metrics).",
@@ -401,6 +415,7 @@ fn option_lines(
         patience,
         bypass,
         map_memory,
+        discard,
     } = cache;
     let values = [
         text_of(via),
@@ -410,6 +425,7 @@ fn option_lines(
         text_of(patience),
         text_of(bypass),
         map_memory.map(|size| exact(size.0)),
+        text_of(discard),
         text_of(metrics),
         text_of(http),
         text_of(memory),
@@ -466,6 +482,7 @@ mod tests {
             patience: Some("90s".parse().unwrap()),
             bypass: Some(Bypass::Off),
             map_memory: Some(ByteLen((1 << 30) + 1)),
+            discard: None,
         };
         let Tree::Cache(cache) = &mut description.tree else {
             panic!("{:?}", description.tree);

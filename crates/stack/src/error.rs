@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use forebay_dcd::{AttachError, InspectError, SalvageError};
 use forebay_log::{OpenError as LogError, PairError};
 use forebay_os::OpenError;
-use forebay_segments::PairError as CopiesError;
+use forebay_segments::{FormatError, PairError as CopiesError};
 use forebay_units::ByteLen;
 use forebay_vsl::OpenError as SpaceError;
 
-use crate::SpecError;
 use crate::space::{NoSuchOption, hint};
+use crate::{Spec, SpecError};
 
 /// Why a volume cannot be put together.
 #[derive(Debug, thiserror::Error)]
@@ -212,6 +212,15 @@ pub enum Cause {
 }
 
 impl StackError {
+    /// Why what should be a log-structured volume cannot be looked at: it is none, or its device fails.
+    pub(crate) fn not_a_space(data: &Spec, error: SpaceError) -> StackError {
+        let path = data.to_string();
+        match error {
+            SpaceError::Device(error) => StackError::Read { path, error },
+            error => StackError::NotASpace { data: path, error },
+        }
+    }
+
     /// What stands in the way.
     pub fn cause(&self) -> Cause {
         match self {
@@ -227,7 +236,13 @@ impl StackError {
             StackError::NothingToSalvage(_) | StackError::SalvageOver(_) => Cause::NotFound,
             StackError::Remembered { .. } => Cause::General,
             StackError::Make { .. } | StackError::Read { .. } => Cause::Device,
-            StackError::NotASpace { .. } => Cause::NotFound,
+            StackError::NotASpace { error, .. } => match error {
+                SpaceError::Superblocks(CopiesError::NoSuperblock {
+                    a: FormatError::Unreadable(_),
+                    ..
+                }) => Cause::Device,
+                _ => Cause::NotFound,
+            },
             StackError::AttachSpace { error, .. } => cause_in_space(error),
             StackError::SameDevice { .. } | StackError::OtherBelow { .. } => Cause::Refused,
             StackError::NotALog { .. } => Cause::NotFound,

@@ -45,8 +45,8 @@ pub use make::{Blank, Made, Wanted};
 pub use model::{Model, ModelError};
 pub use open::{Pair, Part, open_one, open_pair};
 pub use options::{
-    Bypass, CacheOptions, Http, Listen, ListenError, Memory, Metrics, Options, ParseBypassError,
-    ParseChoiceError, ParseMemoryError, Via,
+    Bypass, CacheOptions, Discard, Http, Listen, ListenError, Memory, Metrics, Options,
+    ParseBypassError, ParseChoiceError, ParseMemoryError, Via,
 };
 pub use space::{
     NoSuchOption, Placing, SpaceCheck, SpaceMode, SpaceOptions, SpaceStatus, SpaceVerdict,

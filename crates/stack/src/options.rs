@@ -63,6 +63,18 @@ choice!(
     "auto, ublk, nbd, loop, none"
 );
 
+choice!(
+    /// Whether segments of a log-structured volume are discarded before they are used again.
+    Discard {
+        /// They are.
+        #[default]
+        On = "on",
+        /// They are not.
+        Off = "off"
+    }
+    "on, off"
+);
+
 /// Which requests go to the data device directly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bypass {
@@ -271,6 +283,8 @@ pub struct CacheOptions {
     pub bypass: Option<Bypass>,
     /// How much memory the map may take.
     pub map_memory: Option<ByteLen>,
+    /// Of a log-structured volume alone: whether what is free is discarded.
+    pub discard: Option<Discard>,
 }
 
 impl CacheOptions {
@@ -283,6 +297,7 @@ impl CacheOptions {
             patience: self.patience.or(others.patience),
             bypass: self.bypass.or(others.bypass),
             map_memory: self.map_memory.or(others.map_memory),
+            discard: self.discard.or(others.discard),
         }
     }
 }

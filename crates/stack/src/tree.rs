@@ -22,8 +22,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::options::{Bypass, CacheOptions, choice};
-use crate::space::{NoSuchOption, SpaceOptions};
+use crate::options::{Bypass, CacheOptions, Discard, choice};
+use crate::space::{NoSuchOption, OF_A_SPACE, SpaceOptions};
 use crate::spec::Spec;
 use crate::text::{optional, required};
 
@@ -140,16 +140,25 @@ impl Tree {
         }
     }
 
-    /// The same with the uppermost layer set as `options` say, as far as they say it.
+    /// The same with the uppermost layer set as `options` say, as far as they say it; what is said of discarding is for
+    /// the log-structured volume that a cache is over.
     ///
     /// # Errors
     /// With the key of an option that this layer has not.
     pub fn with(self, options: CacheOptions) -> Result<Tree, NoSuchOption> {
         Ok(match self {
-            Tree::Cache(cache) => Tree::Cache(CacheTree {
-                options: options.or(cache.options),
-                ..cache
-            }),
+            Tree::Cache(cache) => {
+                let data = discarding(cache.data, options.discard)?;
+                let options = CacheOptions {
+                    discard: None,
+                    ..options
+                };
+                Tree::Cache(CacheTree {
+                    options: options.or(cache.options),
+                    data,
+                    ..cache
+                })
+            }
             Tree::Space(space) => Tree::Space(SpaceTree {
                 options: SpaceOptions::of(options)?.or(space.options),
                 ..space
@@ -234,6 +243,21 @@ impl Tree {
     }
 }
 
+/// What a cache is over, with discarding set there if anything is said of that.
+fn discarding(below: Below, discard: Option<Discard>) -> Result<Below, NoSuchOption> {
+    match (below, discard) {
+        (Below::Layer(layer), Some(discard)) => {
+            let options = CacheOptions {
+                discard: Some(discard),
+                ..CacheOptions::default()
+            };
+            Ok(Below::Layer(Box::new(layer.with(options)?)))
+        }
+        (Below::Device(_), Some(_)) => Err(NoSuchOption(OF_A_SPACE)),
+        (below, None) => Ok(below),
+    }
+}
+
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -266,6 +290,9 @@ pub(crate) fn layer(
     match kind {
         Kind::Cache => {
             let missing = |role| missing(role, "`data` and `log`");
+            if options.discard.is_some() {
+                return Err(NoSuchOption(OF_A_SPACE).to_string());
+            }
             Ok(Tree::Cache(CacheTree {
                 data: data.ok_or_else(|| missing("data"))?,
                 log: log.ok_or_else(|| missing("log"))?,
@@ -305,6 +332,8 @@ struct Keys {
     bypass: Option<Bypass>,
     #[serde(default, deserialize_with = "optional")]
     map_memory: Option<ByteLen>,
+    #[serde(default, deserialize_with = "optional")]
+    discard: Option<Discard>,
 }
 
 impl<'de> Deserialize<'de> for Below {
@@ -334,6 +363,7 @@ impl<'de> Visitor<'de> for Child {
             patience: keys.patience,
             bypass: keys.bypass,
             map_memory: keys.map_memory,
+            discard: keys.discard,
         };
         let tree = layer(keys.kind, (keys.data, keys.log), options);
         let tree = tree.map_err(A::Error::custom)?;

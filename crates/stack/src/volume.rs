@@ -288,9 +288,6 @@ impl Own {
     }
 
     fn not_a_space(&self, error: forebay_vsl::OpenError) -> StackError {
-        StackError::NotASpace {
-            data: self.part.spec.to_string(),
-            error,
-        }
+        StackError::not_a_space(&self.part.spec, error)
     }
 }

@@ -275,6 +275,9 @@ impl Inner {
         self.stats.borrow_mut().checkpoints += 1;
         self.may_reuse.set(true);
         self.replenish(0);
+        if self.options.discard {
+            self.settle_all();
+        }
         self.commit.notify();
         self.clean_asked.notify_all();
     }

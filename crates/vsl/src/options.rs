@@ -17,7 +17,7 @@ pub struct Options {
     /// Bytes that are kept in memory of what was appended and is to be written where it lay before: with more, writers
     /// wait. Of small media less is used, since till then it takes room in the log.
     pub home_bytes: u64,
-    /// Segments are discarded before they are used again.
+    /// Segments are discarded before they are used again, all that are free when a checkpoint is made.
     pub discard: bool,
     /// When what lies in segments that are worn less than others is moved for that. Media that see to their wear
     /// themselves do not need it.

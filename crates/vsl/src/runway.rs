@@ -7,9 +7,11 @@
 use std::rc::Rc;
 
 use forebay_segments::Composer as _;
+use forebay_units::RecordSeq;
 
 use crate::room::Room;
 use crate::space::Inner;
+use crate::streams::Streams;
 
 /// The most segments that one record puts on the runway.
 const AT_ONCE: usize = 127;
@@ -44,19 +46,35 @@ impl Inner {
         drop(streams);
         self.commit.has_work();
         if let Some(until) = until {
-            let inner = Rc::clone(self);
-            let settling = async move {
-                if inner.commit.flush(until).await.is_ok() {
-                    inner.replenish(0);
-                    inner.commit.notify();
-                }
-            };
-            self.rt.spawn(settling).detach();
+            self.settled_with(until);
         }
     }
 
+    /// Has all that is empty get free, so that it is discarded, whether it is needed or not.
+    pub(crate) fn settle_all(self: &Rc<Self>) {
+        let mut streams = self.commit.composer_mut();
+        let until = self.settle(&mut streams);
+        self.commit.appended(&mut streams, false);
+        drop(streams);
+        if let Some(until) = until {
+            self.settled_with(until);
+        }
+    }
+
+    /// What waits for this record is free when that is durable.
+    fn settled_with(self: &Rc<Self>, until: RecordSeq) {
+        let inner = Rc::clone(self);
+        let settling = async move {
+            if inner.commit.flush(until).await.is_ok() {
+                inner.replenish(0);
+                inner.commit.notify();
+            }
+        };
+        self.rt.spawn(settling).detach();
+    }
+
     /// Has what is empty settle. Says the record that it waits for.
-    fn settle(&self, streams: &mut crate::streams::Streams) -> Option<forebay_units::RecordSeq> {
+    fn settle(&self, streams: &mut Streams) -> Option<RecordSeq> {
         if !streams.usage.can_settle() {
             return None;
         }

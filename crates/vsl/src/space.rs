@@ -107,6 +107,11 @@ impl Space {
         self.inner.commit.failure()
     }
 
+    /// How it is to behave.
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
     /// Memory that the map takes, in bytes.
     pub fn map_memory(&self) -> usize {
         self.inner.map.borrow().memory()

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::CheckArgs;
 use crate::dirs::Dirs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Code, Failure, Outcome};
 use crate::lock::NameLock;
 use crate::output::result_line;
 use crate::progress::Progress;
@@ -74,7 +74,10 @@ fn reported<R: Serialize>(
         Err(failure) => {
             if json {
                 let unusable = Unusable {
-                    verdict: "unusable",
+                    verdict: match failure.code {
+                        Code::Io => "failing",
+                        _ => "unusable",
+                    },
                     problems: vec![failure.text.clone()],
                 };
                 let text = serde_json::to_string_pretty(&unusable).map_err(Failure::general)?;

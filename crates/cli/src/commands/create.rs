@@ -6,7 +6,10 @@ use std::rc::Rc;
 
 use forebay_os::{DeviceKind, Ring};
 use forebay_rt::Rt;
-use forebay_stack::{Blank, Description, Name, Options, Part, Spec, Wanted};
+use forebay_stack::{
+    Blank, CacheOptions, Description, Discard, Kind, Name, Options, Part, Spec, StackError, Tree,
+    Wanted,
+};
 use rustix::fs::SeekFrom;
 
 use crate::args::CreateArgs;
@@ -31,6 +34,11 @@ pub(crate) fn run(args: CreateArgs) -> Outcome {
         )));
     }
     wanted(&args).own()?;
+    if args.discard.is_some() && args.volume == Kind::Cache {
+        return Err(Failure::usage(
+            "--discard is of log-structured volumes: add --volume vsl",
+        ));
+    }
     // Before anything is formatted, so that a volume is never made and then not described.
     let description = dirs.new_description(&name)?;
     let made = make_log_file(&args)?;
@@ -121,7 +129,7 @@ async fn create(
     let file = description.write(&Description {
         name: name.clone(),
         volume: Some(made.volume),
-        tree: made.tree.on(&mut stable)?,
+        tree: set(made.tree, args.discard)?.on(&mut stable)?,
         options: Options::default(),
     })?;
     Ok(format!(
@@ -129,6 +137,14 @@ async fn create(
         made.said,
         file.display()
     ))
+}
+
+fn set(tree: Tree, discard: Option<Discard>) -> Outcome<Tree> {
+    let options = CacheOptions {
+        discard,
+        ..CacheOptions::default()
+    };
+    Ok(tree.with(options).map_err(StackError::from)?)
 }
 
 fn wanted(args: &CreateArgs) -> Wanted {

@@ -187,6 +187,7 @@ fn options(args: &AttachArgs) -> (Options, CacheOptions) {
         patience: serve.patience,
         bypass: serve.bypass,
         map_memory: serve.map_memory,
+        discard: serve.discard,
     };
     (options, cache)
 }

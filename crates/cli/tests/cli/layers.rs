@@ -54,12 +54,21 @@ fn a_cache_over_a_log_structured_volume_keeps_what_was_flushed_through_kill_deta
     assert!(said.contains("log-structured volume"), "{said}");
     assert_eq!(check(&world, &["--log", "log.img"]).0, 1);
     // By its devices alone: the log knows what it is over.
-    world.ok(&["attach", "--log", "log.img", "--via", "none"]);
+    world.ok(&[
+        "attach",
+        "--log",
+        "log.img",
+        "--via",
+        "none",
+        "--discard",
+        "on",
+    ]);
     assert_eq!(
         world.client().read(700 * MIB, 1 << 20).unwrap(),
         [7; 1 << 20]
     );
     assert!(world.ok(&["list"]).contains("log.img"));
+    assert_eq!(status(&world)["below"]["discards"], true);
     let text = world.ok(&["status"]);
     assert!(text.contains("below") && text.contains("mapped"), "{text}");
     world.ok(&["drain", "v"]);

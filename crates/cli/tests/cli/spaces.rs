@@ -1,6 +1,7 @@
 //! Log-structured volumes, from `create` to `remove`, and what is done with bad input.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use crate::system::{installed, tool};
 use crate::world::{Failed, MIB, World, failed, texts, wait_until};
@@ -383,6 +384,9 @@ fn options_of_a_cache_are_refused_and_those_of_a_volume_are_taken() {
     world
         .refused(&["check", "v", "--salvage"])
         .with(3, &["no write cache"]);
+    World::with_volume()
+        .refused(&["attach", "v", "--via", "none", "--discard", "on"])
+        .with(2, &["write cache", "no `discard`"]);
     world.ok(&["attach", "v", "--via", "none", "--durability", "handover"]);
     world.client().write(MIB, &[6; 4096]).unwrap();
     world.kill("v");
@@ -413,4 +417,36 @@ fn what_holds_nothing_is_a_hole_for_nbd_clients() {
     assert_eq!(data, ["3145728", "2097152", "0", "data"], "{map}");
     assert_eq!(extents[2][3], "hole,zero", "{map}");
     world.detach();
+}
+
+#[test]
+fn what_is_free_of_an_image_is_given_back_if_that_is_asked_for() {
+    let blocks = |discard: &str| {
+        let world = World::new();
+        let path = world.image("data.img", 64 * MIB);
+        create(&world, &["--placement", "lfs", "--discard", discard]);
+        world.attach();
+        let mut client = world.client();
+        // All of the volume several times over.
+        for round in 0..4 {
+            for at in 0..24 {
+                client.write(at * MIB, &vec![round + 1; 1 << 20]).unwrap();
+            }
+            client.flush().unwrap();
+            world.ok(&["drain", "v"]);
+        }
+        client.trim(0, 24 << 20).unwrap();
+        client.flush().unwrap();
+        drop(client);
+        assert_eq!(status(&world)["discards"], discard == "on");
+        world.ok(&["drain", "v"]);
+        let used = || fs::metadata(&path).unwrap().blocks() * 512;
+        if discard == "on" {
+            wait_until("the room is given back", || used() < 16 * MIB);
+        }
+        world.detach();
+        used()
+    };
+    assert!(blocks("on") < 16 * MIB);
+    assert!(blocks("off") > 32 * MIB);
 }

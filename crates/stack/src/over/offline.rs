@@ -26,7 +26,7 @@ pub(crate) async fn is_under_cache(data: &Part) -> bool {
 /// If the volume cannot be taken up, the devices do not do, or one fails.
 pub(crate) async fn create(rt: &Rt, pair: &Pair, new: New) -> Result<VolumeInfo, StackError> {
     let data = looked_at(rt, &pair.data).await;
-    let data = data.map_err(|error| not_a_space(&pair.data, error))?;
+    let data = data.map_err(|error| StackError::not_a_space(&pair.data.spec, error))?;
     let made = cache::create(&pair.log, &data, new).await;
     made.map_err(|error| StackError::Make {
         path: pair.log.spec.to_string(),
@@ -45,7 +45,7 @@ pub(crate) async fn check(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<CheckReport, StackError> {
     let below = space::check(rt, &pair.data.device, progress).await;
-    let below = below.map_err(|error| not_a_space(&pair.data, error))?;
+    let below = below.map_err(|error| StackError::not_a_space(&pair.data.spec, error))?;
     // What is wrong with it was found out just now.
     let data = looked_at(rt, &pair.data).await.ok();
     let mut report = cache::check(&pair.log, data.as_ref(), progress).await?;
@@ -60,11 +60,4 @@ async fn looked_at(rt: &Rt, on: &Part) -> Result<Part, OpenError> {
     let space = space::in_memory(rt, &on.device).await?;
     let id = space.superblock().volume.to_string();
     Ok(as_data(on, &id, Rc::new(Linear::new(space))))
-}
-
-fn not_a_space(data: &Part, error: OpenError) -> StackError {
-    StackError::NotASpace {
-        data: data.spec.to_string(),
-        error,
-    }
 }

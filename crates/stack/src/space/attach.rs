@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use forebay_os::DeviceKind;
 use forebay_rt::Rt;
 use forebay_segments::read_copies;
 use forebay_vsl::{Options, Recovery, Superblock, open};
@@ -10,7 +11,7 @@ use super::SpaceOptions;
 use super::hint::damaged_copy;
 use super::in_use::InUse;
 use crate::cache::Attached;
-use crate::{Part, StackError};
+use crate::{Discard, Part, StackError};
 
 /// Recovers the volume on `data`, and takes it into use.
 ///
@@ -33,6 +34,10 @@ pub(crate) async fn attach(
         map_bytes: options.map_memory.map_or(defaults.map_bytes, |size| size.0),
         ..defaults
     };
+    let settings = Options {
+        discard: discards(options.discard, &data),
+        ..settings
+    };
     let copies = read_copies::<Superblock>(&*data.device).await;
     let device = Rc::clone(&data.device);
     let opened = open(rt.clone(), device, settings, accept_loss).await;
@@ -44,6 +49,18 @@ pub(crate) async fn attach(
         layer: Rc::new(InUse::new(&rt, name, (space, workers), acknowledge)),
         notes,
     })
+}
+
+/// Whether free segments are discarded. Where nothing is said, they are on block devices that can: flash needs to know, and
+/// thin devices give the room to others. The room of an image that is given back to its filesystem may be gone when it
+/// is needed, and then the volume fails; so that is done if asked for alone.
+fn discards(said: Option<Discard>, data: &Part) -> bool {
+    let can = data.device.geometry().discard_granularity > 0;
+    let is_block = || {
+        let identity = forebay_os::identity(data.spec.path());
+        identity.is_ok_and(|identity| identity.kind == DeviceKind::Block)
+    };
+    can && said.map_or_else(is_block, |said| said == Discard::On)
 }
 
 /// What an administrator should know of how the volume was found.

@@ -22,6 +22,6 @@ pub(crate) use hint::hint;
 pub(crate) use make::{NewSpace, layout_on, make};
 pub use offline::{SpaceCheck, SpaceVerdict};
 pub(crate) use offline::{check, erase, in_memory, inspect, superblocks};
-pub(crate) use options::NOT_OF_A_SPACE;
+pub(crate) use options::{NOT_OF_A_SPACE, OF_A_SPACE};
 pub use options::{NoSuchOption, Placing, SpaceOptions};
 pub use status::{SpaceMode, SpaceStatus};

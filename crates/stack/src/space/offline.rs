@@ -60,6 +60,8 @@ pub struct SpaceCheck {
     pub mappable_bytes: u64,
     /// Bytes read and compared with their checksums.
     pub bytes_checked: u64,
+    /// What cannot be read of it, in bytes.
+    pub damaged_bytes: u64,
     /// The first ranges that cannot be read: first byte and length.
     pub damaged_ranges: Vec<(u64, u64)>,
     /// What is wrong, in words.
@@ -118,12 +120,25 @@ pub(crate) async fn check(
         Err(error) => {
             report.verdict = SpaceVerdict::Damaged;
             report.problems.push(error.to_string());
+            report.problems.extend(lost_records(&error));
         }
     }
     if !report.damaged_ranges.is_empty() {
         report.verdict = SpaceVerdict::Damaged;
     }
     Ok(report)
+}
+
+/// How much is lost with records that are missing.
+fn lost_records(error: &OpenError) -> Option<String> {
+    let OpenError::Damaged { missing, stable } = error else {
+        return None;
+    };
+    let records = (stable.0 + 1).saturating_sub(missing.0);
+    Some(format!(
+        "{records} records that were flushed would be lost, and what came after them, by attaching with \
+         --accept-loss; how much data they hold is told by them alone"
+    ))
 }
 
 fn blank(superblock: &Superblock) -> SpaceCheck {
@@ -140,6 +155,7 @@ fn blank(superblock: &Superblock) -> SpaceCheck {
         mapped_bytes: 0,
         mappable_bytes: 0,
         bytes_checked: 0,
+        damaged_bytes: 0,
         damaged_ranges: Vec::new(),
         problems: Vec::new(),
     }
@@ -206,19 +222,30 @@ async fn read_run(
         Err(SpaceError::Node(place, error)) => return Err(OpenError::Node(place, error)),
         Err(_) => {}
     }
-    let mut one = at;
+    let (mut one, mut fails) = (at, None);
     while one < at + sectors {
         let line = (8 - one % 8).min(at + sectors - one);
-        if read(one, line).await.is_err() {
+        if let Err(error) = read(one, line).await {
             damaged(report, one * SECTOR_BYTES, line * SECTOR_BYTES);
+            fails = fails.or(match error {
+                SpaceError::Device(error) => Some(format!("the device fails: {error}")),
+                _ => None,
+            });
         }
         one += line;
     }
+    // Once is enough to know that it may be another time.
+    let said = report
+        .problems
+        .iter()
+        .any(|said| said.starts_with("the device fails"));
+    report.problems.extend(fails.filter(|_| !said));
     Ok(())
 }
 
 /// Notes a range that cannot be read, together with the one before if they touch.
 fn damaged(report: &mut SpaceCheck, at: u64, len: u64) {
+    report.damaged_bytes += len;
     let ranges = &mut report.damaged_ranges;
     let listed = ranges.len();
     match ranges.last_mut() {

@@ -7,15 +7,18 @@ use forebay_dcd::Acknowledge;
 use forebay_placement::placement::{Kind, UnknownKind};
 use forebay_units::{ByteLen, TimeSpan};
 
-use crate::CacheOptions;
+use crate::{CacheOptions, Discard};
 
 /// Options of a cache that a log-structured volume has not.
 pub(crate) const NOT_OF_A_SPACE: [&str; 2] = ["patience", "bypass"];
 
 /// An option was given to a layer that has none of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a log-structured volume has no `{0}`: leave it out")]
+#[error("a {what} has no `{0}`: leave it out", what = if *.0 == OF_A_SPACE { "write cache" } else { "log-structured volume" })]
 pub struct NoSuchOption(pub &'static str);
+
+/// The option of a log-structured volume that a cache has not.
+pub(crate) const OF_A_SPACE: &str = "discard";
 
 /// How a log-structured volume is set. What is not said is left to it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -26,6 +29,8 @@ pub struct SpaceOptions {
     pub max_delay: Option<TimeSpan>,
     /// How much memory the map may take.
     pub map_memory: Option<ByteLen>,
+    /// Whether segments are discarded before they are used again.
+    pub discard: Option<Discard>,
 }
 
 impl SpaceOptions {
@@ -46,6 +51,7 @@ impl SpaceOptions {
             durability: options.durability,
             max_delay: options.max_delay,
             map_memory: options.map_memory,
+            discard: options.discard,
         })
     }
 
@@ -56,6 +62,7 @@ impl SpaceOptions {
             durability: self.durability.or(others.durability),
             max_delay: self.max_delay.or(others.max_delay),
             map_memory: self.map_memory.or(others.map_memory),
+            discard: self.discard.or(others.discard),
         }
     }
 }
@@ -66,6 +73,7 @@ impl From<SpaceOptions> for CacheOptions {
             durability: options.durability,
             max_delay: options.max_delay,
             map_memory: options.map_memory,
+            discard: options.discard,
             ..CacheOptions::default()
         }
     }

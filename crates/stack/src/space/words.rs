@@ -36,7 +36,13 @@ pub(crate) fn status(
         .collect();
     let mut lines = vec![
         ("mapped", filled(status)),
-        ("placement", format!("{}{facts}", status.placement)),
+        (
+            "placement",
+            match status.discards {
+                true => format!("{}{facts}, discards what is free", status.placement),
+                false => format!("{}{facts}", status.placement),
+            },
+        ),
         ("segments", segments(status)),
     ];
     requests(status, &mut lines);
@@ -44,8 +50,16 @@ pub(crate) fn status(
         lines.push(("now", rates(status, earlier, seconds)));
     }
     let (requests, bound) = around.requests;
-    let memory = format!("{} of {} for requests", ByteLen(requests), ByteLen(bound));
-    lines.push(("memory", memory));
+    lines.push((
+        "memory",
+        format!(
+            "{} of {} for the map, {} of {} for requests",
+            ByteLen(status.map_bytes),
+            ByteLen(status.map_bytes_max),
+            ByteLen(requests),
+            ByteLen(bound)
+        ),
+    ));
     what_is_wrong(status, &mut lines);
     lines
 }
@@ -69,13 +83,20 @@ pub(crate) fn below(status: &SpaceStatus) -> Lines {
 fn segments(status: &SpaceStatus) -> String {
     let amplified = match status.write_bytes {
         0 => String::new(),
-        bytes => format!(
-            ", {:.2} bytes written for each of data",
-            status.medium_written_bytes as f64 / bytes as f64
-        ),
+        bytes => {
+            let share = |part: u64| part as f64 / bytes as f64;
+            format!(
+                "; {:.2} bytes written for each of data, of which {:.2} by cleaning and {:.2} by checkpoints",
+                share(status.medium_written_bytes),
+                share(status.moved_bytes),
+                share(status.checkpoint_bytes)
+            )
+        }
     };
+    let full: u32 = status.utilisation.iter().sum();
+    let emptier: u32 = status.utilisation.iter().take(5).sum();
     format!(
-        "{}, {} unused, {} to be cleaned{amplified}",
+        "{}, {} unused, {} to be cleaned; {full} full ones, {emptier} of them less than half live{amplified}",
         ByteLen(status.medium_bytes),
         ByteLen(status.unused_bytes),
         ByteLen(status.reclaimable_bytes)
@@ -223,6 +244,12 @@ pub(crate) fn check(report: &SpaceCheck) -> Vec<String> {
     for (at, len) in &report.damaged_ranges {
         lines.push(format!(
             "  {len} bytes at {at} of the volume cannot be read"
+        ));
+    }
+    if report.damaged_bytes > 0 {
+        let bytes = ByteLen(report.damaged_bytes);
+        lines.push(format!(
+            "  {bytes} in all are lost if the device does not give them back"
         ));
     }
     lines.push(format!(
