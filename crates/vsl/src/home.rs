@@ -20,161 +20,23 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Durability};
-use forebay_extents::{Check, Extent, Map, Place};
-use forebay_rt::Instant;
-use forebay_segments::Composer as _;
-use forebay_units::{LINE_BYTES, LINE_SECTORS, Line, Sector, SegmentSeq};
+use forebay_device::{BufMut, Durability};
+use forebay_units::{LINE_BYTES, LINE_SECTORS, Line};
 use futures_util::StreamExt;
 use futures_util::stream;
 
 use crate::error::SpaceError;
 use crate::format::{Entry, Stream};
 use crate::geometry::Slot;
-use crate::options::Options;
-use crate::prepared::mapped;
+use crate::homes::{Away, at_home, whole};
 use crate::space::Inner;
-use crate::streams::Streams;
 
-/// At most one in so many bytes of the medium are on their way home: till then they take room in the log. But so many may
-/// be.
-const MEDIUM_PART: u64 = 512;
-const LEAST_BYTES: u64 = 256 << 10;
-/// What has waited for so long is brought home even if it is little.
-const DELAY: Duration = Duration::from_secs(1);
+/// The longest that what was written home waits for room to say so.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Writes under way at once, as many as disks put in order.
 const WRITES: usize = 32;
 /// The most lines that are written home as one.
 const RUN_LINES: usize = 64;
-
-/// A line on its way home.
-#[derive(Clone)]
-struct Away {
-    /// Where it is to be written, in which segment.
-    home: Place,
-    segment: SegmentSeq,
-    /// Where its copy in the log lies.
-    copy: Place,
-    crc: u32,
-    data: Buf,
-}
-
-/// Lines on their way home.
-pub(crate) struct Homes {
-    /// The most bytes of them.
-    bytes_max: u64,
-    waiting: BTreeMap<Line, Away>,
-    /// Lines that are being written.
-    under_way: usize,
-    /// When the first of those that wait came.
-    since: Option<Instant>,
-}
-
-impl Homes {
-    /// None, of a medium of so many bytes.
-    pub(crate) fn new(options: &Options, medium: u64) -> Homes {
-        Homes {
-            bytes_max: options
-                .home_bytes
-                .min((medium / MEDIUM_PART).max(LEAST_BYTES)),
-            waiting: BTreeMap::new(),
-            under_way: 0,
-            since: None,
-        }
-    }
-
-    /// Bytes that wait for being written home, or are being written.
-    fn bytes(&self) -> u64 {
-        (self.waiting.len() + self.under_way) as u64 * LINE_BYTES
-    }
-
-    /// When those that wait are to be brought home, if any do.
-    fn due(&self, now: Instant) -> Option<Instant> {
-        let since = self.since.filter(|_| !self.waiting.is_empty())?;
-        let many = self.waiting.len() as u64 * LINE_BYTES >= self.bytes_max / 2;
-        Some(if many { now } else { since.plus(DELAY) })
-    }
-
-    /// Something else was written for these sectors, that is not to be brought home.
-    pub(crate) fn forget(&mut self, sector: Sector) {
-        if !self.waiting.is_empty() {
-            self.waiting.remove(&sector.line());
-        }
-    }
-
-    /// A line was appended that is to be brought home.
-    pub(crate) fn add(
-        &mut self,
-        line: Line,
-        home: Home,
-        copy: (Place, u32),
-        data: Buf,
-        now: Instant,
-    ) {
-        if self.waiting.is_empty() {
-            self.since = Some(now);
-        }
-        let away = Away {
-            home: home.place,
-            segment: home.segment,
-            copy: copy.0,
-            crc: copy.1,
-            data,
-        };
-        self.waiting.insert(line, away);
-    }
-
-    /// Where a line is at home, if it lies whole in a segment that is on the medium, or is on its way to one.
-    pub(crate) fn of(&self, line: Line, map: &Map, streams: &Streams, block: u64) -> Option<Home> {
-        let place = whole(map, line)?;
-        let away = self.waiting.get(&line).filter(|away| away.copy == place);
-        let known = away.map(|away| Home {
-            place: away.home,
-            segment: away.segment,
-        });
-        let here = || Home {
-            place,
-            segment: streams.usage.get(streams.layout.slot_of(place)).seq,
-        };
-        let home = known.unwrap_or_else(here);
-        let aligned = home.place.bytes().is_multiple_of(block) && LINE_BYTES >= block;
-        (aligned && home.takes(streams)).then_some(home)
-    }
-}
-
-/// Where a line may be written.
-#[derive(Clone, Copy)]
-pub(crate) struct Home {
-    place: Place,
-    segment: SegmentSeq,
-}
-
-impl Home {
-    /// True if it may be written there now: the segment is still what it was, full, and on the medium.
-    fn takes(&self, streams: &Streams) -> bool {
-        let slot = streams.layout.slot_of(self.place);
-        streams.usage.may_overwrite(slot, self.segment)
-            && streams.flight().segment(self.segment).is_none()
-    }
-}
-
-/// Where a line lies, if it lies in one piece.
-fn whole(map: &Map, line: Line) -> Option<Place> {
-    let first = line.first_sector();
-    let extents = mapped(map, first, LINE_SECTORS);
-    let place = extents
-        .first()
-        .filter(|extent| extent.sector == first.0)?
-        .place;
-    let mut next = first.0;
-    for extent in &extents {
-        if extent.sector != next || extent.place != place.plus(next - first.0) {
-            return None;
-        }
-        next = extent.end();
-    }
-    (next == first.0 + LINE_SECTORS).then_some(place)
-}
 
 /// Segments that something is written home to.
 struct Claim<'a> {
@@ -200,7 +62,7 @@ struct UnderWay<'a>(&'a Rc<Inner>);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.homes.borrow_mut().under_way = 0;
+        self.0.homes.borrow_mut().arrived();
         self.0.commit.notify();
     }
 }
@@ -237,14 +99,14 @@ impl Inner {
     pub(crate) async fn wait_for_homes(&self) {
         loop {
             let progress = self.commit.progress();
-            let (bytes, most) = {
-                let homes = self.homes.borrow();
-                (homes.bytes(), homes.bytes_max)
+            let full = {
+                let homes = &mut *self.homes.borrow_mut();
+                if homes.wakes() {
+                    self.home_asked.notify_all();
+                }
+                homes.is_full()
             };
-            if bytes > 0 && bytes >= most / 2 {
-                self.home_asked.notify_all();
-            }
-            if bytes <= most || self.commit.failure().is_some() {
+            if !full || self.commit.failure().is_some() {
                 return;
             }
             progress.await;
@@ -252,11 +114,7 @@ impl Inner {
     }
 
     async fn bring_home(self: &Rc<Self>) -> Result<(), SpaceError> {
-        let lines = {
-            let homes = &mut *self.homes.borrow_mut();
-            homes.under_way = homes.waiting.len();
-            std::mem::take(&mut homes.waiting)
-        };
+        let lines = self.homes.borrow_mut().take();
         let _under_way = UnderWay(self);
         let appended = self.close_open();
         self.commit.has_work();
@@ -275,7 +133,11 @@ impl Inner {
         let flushed = self.device.flush().await;
         flushed.map_err(|error| self.commit.fail(&error.to_string()))?;
         for (line, away) in &home {
-            self.tell_home(*line, away).await?;
+            if !self.room_to_tell().await? {
+                // Others may need what is kept for this to make room. The rest stays where it was appended.
+                break;
+            }
+            self.tell_home(*line, away);
         }
         self.send_off();
         drop(claim);
@@ -289,18 +151,14 @@ impl Inner {
         let mut lines: Vec<(Line, Away)> = lines
             .into_iter()
             .filter(|(line, away)| {
-                let home = Home {
-                    place: away.home,
-                    segment: away.segment,
-                };
-                whole(&map, *line) == Some(away.copy) && home.takes(&streams)
+                whole(&map, *line) == Some(away.copy) && away.home.takes(&streams)
             })
             .collect();
-        lines.sort_by_key(|(_, away)| away.home.0);
+        lines.sort_by_key(|(_, away)| away.home.place.0);
         let layout = streams.layout;
         let mut slots: Vec<Slot> = lines
             .iter()
-            .map(|(_, away)| layout.slot_of(away.home))
+            .map(|(_, away)| layout.slot_of(away.home.place))
             .collect();
         slots.dedup();
         for slot in &slots {
@@ -317,7 +175,8 @@ impl Inner {
             match runs.last_mut() {
                 Some(run)
                     if run.len() < RUN_LINES
-                        && run[run.len() - 1].1.home.plus(LINE_SECTORS) == away.home =>
+                        && run[run.len() - 1].1.home.place.plus(LINE_SECTORS)
+                            == away.home.place =>
                 {
                     run.push((line, away));
                 }
@@ -325,7 +184,7 @@ impl Inner {
             }
         }
         let writes = stream::iter(runs).map(async |run| {
-            let at = self.commit.composer().layout.place_at(run[0].1.home);
+            let at = self.commit.composer().layout.place_at(run[0].1.home.place);
             let mut bytes = BufMut::zeroed(run.len() * LINE_BYTES as usize);
             for (chunk, (_, away)) in bytes.chunks_exact_mut(LINE_BYTES as usize).zip(&run) {
                 chunk.copy_from_slice(&away.data);
@@ -344,53 +203,56 @@ impl Inner {
         written.into_iter().flatten().collect()
     }
 
-    /// Appends that a line is home, if the space still lies at the copy that was brought there.
-    async fn tell_home(self: &Rc<Self>, line: Line, away: &Away) -> Result<(), SpaceError> {
+    /// The stream of the entries that say what is home: that of cold moved data.
+    fn home_stream(&self) -> Stream {
         let counts = self.commit.composer().counts;
-        let stream = Stream(counts.user + counts.moved - 1);
+        Stream(counts.user + counts.moved - 1)
+    }
+
+    /// Waits a while for room for an entry. Says whether there is.
+    async fn room_to_tell(self: &Rc<Self>) -> Result<bool, SpaceError> {
+        let (stream, until) = (self.home_stream(), self.rt.now().plus(PATIENCE));
         loop {
             let progress = self.commit.progress();
             if let Some(failure) = self.commit.failure() {
                 return Err(failure.into());
             }
             if self.has_room_to_move(stream, 0) {
-                break;
+                return Ok(true);
+            }
+            let now = self.rt.now();
+            if now >= until {
+                return Ok(false);
             }
             self.make_way();
-            progress.await;
+            let _ = self.rt.timeout(until.since(now), progress).await;
         }
+    }
+
+    /// Appends that a line is home, if the space still lies at the copy that was brought there. There is room.
+    fn tell_home(&self, line: Line, away: &Away) {
+        let stream = self.home_stream();
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
         if whole(&map, line) != Some(away.copy) {
-            return Ok(());
+            return;
         }
         let entry = Entry::Home {
             line,
             crc: away.crc,
             from: away.copy,
-            place: away.home,
+            place: away.home.place,
         };
         streams.append(stream, entry, &[]);
-        let to = at_home(line, away.home, away.crc);
+        let to = at_home(line, away.home.place, away.crc);
         let mut gone = Vec::new();
         let replaced = map.replace_if(away.copy, to, &mut gone);
         replaced.expect("the nodes were prepared");
-        streams.usage.count(away.home, LINE_SECTORS);
+        streams.usage.count(away.home.place, LINE_SECTORS);
         for gone in gone {
             streams.usage.discount(gone.place, gone.sectors);
         }
         self.entries_since.set(self.entries_since.get() + 1);
         self.stats.borrow_mut().bytes_in_place += LINE_BYTES;
-        Ok(())
-    }
-}
-
-/// How a line is mapped that is at home.
-pub(crate) fn at_home(line: Line, place: Place, crc: u32) -> Extent {
-    Extent {
-        sector: line.first_sector().0,
-        sectors: LINE_SECTORS,
-        place,
-        check: Check::Own(crc),
     }
 }

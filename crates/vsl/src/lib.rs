@@ -13,7 +13,7 @@
 //!
 //! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes); `geometry.rs`, `segment.rs`,
 //! `free.rs` and `usage.rs` (segments and what is known of them); `streams.rs` (what is being filled) and `runway.rs` (what
-//! comes next); `space.rs`, `write.rs`, `home.rs`, `read.rs`; `room.rs` and `pacing.rs` (who may go on when room is
+//! comes next); `space.rs`, `write.rs`, `home.rs` with `homes.rs`, `read.rs`; `room.rs` and `pacing.rs` (who may go on when room is
 //! short); `checkpoint.rs`, `recover.rs`, `clean.rs`; `linear.rs` (as a device). The map is in `forebay-extents`.
 //!
 //! Where data is placed, what is cleaned and at what pace `forebay-placement` decides.
@@ -29,6 +29,7 @@ mod free;
 mod geometry;
 mod hand_over;
 mod home;
+mod homes;
 mod inspect;
 mod linear;
 mod options;

@@ -13,7 +13,7 @@ use forebay_units::{SECTOR_BYTES, Sector};
 use crate::checks::Checks;
 use crate::error::SpaceError;
 use crate::format::Superblock;
-use crate::home::Homes;
+use crate::homes::Homes;
 use crate::options::Options;
 use crate::pacing::Pacing;
 use crate::prepared::prepare_to_unmap;

@@ -13,7 +13,7 @@ use forebay_units::{LINE_SECTORS, RecordSeq, SECTOR_BYTES, Sector};
 use crate::batch::{Batch, Op};
 use crate::error::SpaceError;
 use crate::format::{Entry, Stream};
-use crate::home::{Home, Homes};
+use crate::homes::{Home, Homes};
 use crate::prepared::{mapped, unmap};
 use crate::room::{Lack, Room, Verdict, Wanted};
 use crate::space::{Inner, Space, is_durable};

@@ -9,11 +9,11 @@ use forebay_units::{LINE_SECTORS, SECTOR_BYTES};
 use super::scan::FoundRecord;
 use crate::error::{OpenError, SpaceError};
 use crate::format::Entry;
-use crate::home::at_home;
+use crate::homes::at_home;
 use crate::prepared::unmap;
 use crate::space::Inner;
 use forebay_extents::Place;
-use forebay_extents::{Check, Extent};
+use forebay_extents::{Check, Extent, Replaced};
 
 /// Applies records in their order. Says how many of them changed what is mapped, and in how many entries.
 pub(super) async fn apply(
@@ -65,6 +65,10 @@ impl Inner {
         };
         usage.reopen(record.slot, stream, record.segment, clock);
     }
+}
+
+fn sectors_of(gone: &[Replaced]) -> u64 {
+    gone.iter().map(|gone| gone.sectors).sum()
 }
 
 fn as_open_error(error: SpaceError) -> OpenError {
@@ -140,8 +144,7 @@ impl Inner {
                     check: Check::Inline(crc),
                 };
                 map.replace_if(from, to, &mut gone).expect("prepared");
-                let moved: u64 = gone.iter().map(|gone| gone.sectors).sum();
-                streams.usage.count(place, moved);
+                streams.usage.count(place, sectors_of(&gone));
                 let slot = streams.layout.slot_of(place);
                 streams.usage.set_born(slot, born);
             }
@@ -154,8 +157,7 @@ impl Inner {
             } => {
                 let to = at_home(line, place, crc);
                 map.replace_if(from, to, &mut gone).expect("prepared");
-                let home: u64 = gone.iter().map(|gone| gone.sectors).sum();
-                streams.usage.count(place, home);
+                streams.usage.count(place, sectors_of(&gone));
             }
             Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => {}
         }
