@@ -92,7 +92,19 @@ pub fn walk<L: Layout>(
     segment: SegmentSeq,
     first: Next,
 ) -> impl Iterator<Item = Record<L>> {
-    let (mut at, mut expected, mut epoch) = (0usize, first, None);
+    walk_from(0, bytes, block, volume, segment, first)
+}
+
+/// The same, where the first record is `at` so many bytes from the segment's start.
+pub fn walk_from<L: Layout>(
+    mut at: usize,
+    bytes: &[u8],
+    block: u32,
+    volume: VolumeId,
+    segment: SegmentSeq,
+    first: Next,
+) -> impl Iterator<Item = Record<L>> {
+    let (mut expected, mut epoch) = (first, None);
     std::iter::from_fn(move || {
         let last_place = match epoch {
             None => at,

@@ -261,6 +261,39 @@ fn a_changed_byte_gives_the_right_data_an_error_or_a_refusal() {
     }
 }
 
+/// Where the first record of a segment was no record, nothing was looked for behind it: all that was flushed to a
+/// segment without a summary was gone, and nothing said so. Found by changing each byte of every structure.
+#[test]
+fn a_damaged_first_header_does_not_hide_the_records_behind_it() {
+    let mut case = used(Kind::Lfs);
+    let (medium, before) = (Rc::clone(&case.device), case.states.pop().expect("one"));
+    case.states = run(move |rt| async move {
+        let opened = open(rt, medium, Options::default(), false).await.unwrap();
+        let volume = Linear::new(opened.0);
+        let mut states = vec![before];
+        for number in 3000..3005 {
+            let at = number % 7 * 16;
+            let data = content(number, 8).freeze();
+            let written = volume.write(at * SECTOR_BYTES, data, Durability::Fua);
+            written.await.unwrap();
+            let mut now = states[states.len() - 1].clone();
+            now[at as usize..at as usize + 8].fill(number);
+            states.push(now);
+        }
+        states
+    });
+    case.flushed = case.states.len() - 2;
+    let starts = read_by_recovery(&case).into_iter().filter(|block| {
+        let mut magic = [0; 8];
+        case.device.peek(block * BLOCK, &mut magic);
+        magic == *b"FOREVRC\x01" && (block * BLOCK - (1 << 20)).is_multiple_of(SEGMENT)
+    });
+    let outcomes: Vec<Outcome> = starts
+        .map(|block| try_with(&case, block * BLOCK, 4))
+        .collect();
+    assert!(outcomes.contains(&Outcome::Refused), "{outcomes:?}");
+}
+
 #[test]
 fn a_volume_that_nothing_happened_to_is_found_as_it_was_left() {
     let case = used(Kind::Lfs);

@@ -8,12 +8,14 @@
 //!   a torn end, which is normal.
 //! - If the record at which the order ends is not past the highest `stable`, something durable is missing:
 //!   that is damage, and the caller decides.
+//! - A segment whose first header is neither one nor zeroes is looked through: records behind it may tell that it was
+//!   durable.
 //! - What cannot be read is not taken for missing: it may be readable at the next try.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_device::{BufMut, Device, DeviceError};
-use forebay_segments::{Entry as _, Next, header_at, payload_is_sound, read_summary, walk};
+use forebay_segments::{Entry as _, Next, header_at, payload_is_sound, read_summary, walk_from};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq, round_down, round_up};
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -101,15 +103,24 @@ impl Place<'_> {
         }
         let first = self.device.read(at, BufMut::zeroed(HEADER_BYTES)).await?;
         look.bytes_read += HEADER_BYTES as u64;
-        let counts = |record: &Record| record.epoch == self.superblock.epoch;
-        if !header_at::<Volume>(&first, 0, volume, segment).is_some_and(|record| counts(&record)) {
+        let counts = |bytes: &[u8], at| {
+            let record = header_at::<Volume>(bytes, at, volume, segment);
+            record.is_some_and(|record| record.epoch == self.superblock.epoch)
+        };
+        if !counts(&first, 0) && !is_garbled(&first) {
             return Ok(look);
         }
         let whole = BufMut::zeroed(layout.segment_bytes as usize);
         let whole = self.device.read(at, whole).await?;
         look.bytes_read += whole.len() as u64;
+        // The first is a block behind the start if the one there is garbled: then it is told by what follows whether
+        // that was durable.
+        let mut places = (0..whole.len()).step_by(layout.block as usize);
+        let Some(start) = places.find(|at| counts(&whole, *at)) else {
+            return Ok(look);
+        };
         let any = Next::From(RecordSeq(1));
-        for record in walk::<Volume>(&whole, layout.block, volume, segment, any) {
+        for record in walk_from::<Volume>(start, &whole, layout.block, volume, segment, any) {
             look.stable = look.stable.max(record.stable);
             let found = FoundRecord {
                 slot,
@@ -196,6 +207,11 @@ fn header_at_offset(bytes: &[u8], superblock: &Superblock, record: &FoundRecord)
         && header.segment == record.segment
         && header.offset == record.offset;
     here.then_some(header)
+}
+
+/// True of what was neither written there nor never written at all: a record's header that is torn or damaged.
+fn is_garbled(first: &[u8]) -> bool {
+    Record::decode(first).is_err() && first.iter().any(|byte| *byte != 0)
 }
 
 /// How far records were followed.
