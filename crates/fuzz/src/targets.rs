@@ -5,6 +5,7 @@ pub mod image;
 pub mod log;
 pub mod serve;
 pub mod server;
+pub mod space;
 pub mod text;
 
 /// Something that takes bytes from strangers.
@@ -21,7 +22,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 17] = [
     Target {
         name: "superblock",
         run: log::superblock,
@@ -99,6 +100,30 @@ pub const TARGETS: [Target; 13] = [
         run: control::control,
         seeds: control::seeds,
         cost: 2,
+    },
+    Target {
+        name: "vsl_superblock",
+        run: space::superblock,
+        seeds: space::superblock_seeds,
+        cost: 1,
+    },
+    Target {
+        name: "vsl_record",
+        run: space::record,
+        seeds: space::record_seeds,
+        cost: 4,
+    },
+    Target {
+        name: "vsl_checkpoint",
+        run: space::checkpoint,
+        seeds: space::checkpoint_seeds,
+        cost: 4,
+    },
+    Target {
+        name: "vsl_node",
+        run: space::node,
+        seeds: space::node_seeds,
+        cost: 4,
     },
 ];
 

@@ -82,6 +82,10 @@ tests! {
     any_summary_is_read_or_refused: "summary";
     any_payload_is_read_or_refused: "payload";
     any_log_is_taken_up_or_refused: "image";
+    any_superblock_of_a_volume_is_read_or_refused: "vsl_superblock";
+    any_record_of_a_volume_is_read_or_refused: "vsl_record";
+    any_checkpoint_is_read_or_refused: "vsl_checkpoint";
+    any_node_is_read_or_refused: "vsl_node";
     any_fuse_message_is_read_or_refused: "fuse";
     any_nbd_message_is_read_or_refused: "nbd_format";
     any_nbd_client_is_served_or_cut_off: "nbd_server";

@@ -4,6 +4,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{dir, file, filled, open, read, root_or_skip, run};
 use forebay_device::{BufMut, Durability, Room};
@@ -19,11 +20,15 @@ const READING: OpenOptions = OpenOptions {
     small_blocks: false,
 };
 
+/// One device at a time: a program that another test starts has what this process holds open too, until it is itself.
+static ONE: Mutex<()> = Mutex::new(());
+
 /// A loop device over a file; both go when the test ends, also if it fails.
 struct Loop {
     device: PathBuf,
     backing: PathBuf,
     _dir: tempfile::TempDir,
+    _one: MutexGuard<'static, ()>,
 }
 
 impl Loop {
@@ -31,6 +36,7 @@ impl Loop {
         if !root_or_skip("block devices") {
             return None;
         }
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = dir();
         let backing = file(&dir, "backing", len);
         let output = Command::new("losetup")
@@ -48,6 +54,7 @@ impl Loop {
             device: String::from_utf8(output.stdout).unwrap().trim().into(),
             backing,
             _dir: dir,
+            _one: one,
         })
     }
 }

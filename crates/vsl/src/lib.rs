@@ -18,6 +18,7 @@
 //!
 //! Where data is placed, what is cleaned and at what pace `forebay-placement` decides.
 
+pub mod again;
 mod batch;
 mod checkpoint;
 mod checks;

@@ -16,7 +16,7 @@ const BEHIND_CRC: usize = 16;
 const SEGMENT_BYTES: u32 = 64 << 20;
 
 /// Looks at `bytes` as they are, as a block, and as a block with the checksum made right.
-fn each_way(bytes: &[u8], look: impl Fn(&[u8])) {
+pub(super) fn each_way(bytes: &[u8], look: impl Fn(&[u8])) {
     look(bytes);
     let mut block = block(bytes);
     look(&block);
@@ -118,7 +118,7 @@ pub fn payload(bytes: &[u8]) {
 }
 
 /// A structure without the zeroes it ends in.
-fn short(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn short(bytes: &[u8]) -> Vec<u8> {
     let end = bytes
         .iter()
         .rposition(|byte| *byte != 0)

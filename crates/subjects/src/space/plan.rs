@@ -154,6 +154,12 @@ fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> Faults {
         let span = Duration::from_millis(1 + rng.below(3000));
         faults.slow = Some((4 + rng.below(40), span));
     }
+    // By numbers of its own, so that the worlds are otherwise what they were.
+    let reads = Rng::new(mix(seed, 2));
+    if faults.slow.is_none() && reads.one_in(3) {
+        let span = Duration::from_millis(1 + reads.below(2000));
+        faults.slow_reads = Some((2 + reads.below(12), span));
+    }
     match kind {
         Kind::Calm => {}
         Kind::Fails => refuse(rng, &mut faults, when),

@@ -1,0 +1,176 @@
+//! What lies on the medium of a log-structured volume, structure by structure.
+
+use std::rc::Rc;
+
+use forebay_device::{BufMut, Device, Durability, RamDevice};
+use forebay_extents::{DetachedRef, Node, RootRef};
+use forebay_rt::{Executor, VirtualTime};
+use forebay_segments::Superblock as _;
+use forebay_units::{ByteLen, Sector};
+use forebay_vsl::{
+    Batch, Kind, Layout, Making, Options, Superblock, VolumeId, again, create, open,
+};
+
+use super::fair;
+use super::log::{each_way, short};
+use crate::cap;
+use crate::seal::seal;
+
+/// A superblock describes segments that lie on the device, and reads back as itself.
+pub fn superblock(bytes: &[u8]) {
+    each_way(bytes, |bytes| {
+        let Ok(read) = cap::within(fair(bytes), || Superblock::decode(bytes)) else {
+            return;
+        };
+        let segments = u64::from(read.segment_bytes) * u64::from(read.segment_count);
+        assert!(segments < read.len);
+        assert!(read.checkpoint.0 * 512 < segments);
+        assert_eq!(Superblock::decode(&read.encode()), Ok(read));
+    });
+}
+
+/// What is read is written as it was, and read again as the same.
+fn twice(bytes: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+    if let Some(once) = cap::within(fair(bytes), || again(bytes)) {
+        let twice = again(&once);
+        assert!(twice.is_some_and(|twice| twice == once));
+    }
+}
+
+/// A record's header; or a summary, of any number of blocks.
+pub fn record(bytes: &[u8]) {
+    each_way(bytes, |bytes| {
+        twice(bytes, |bytes| {
+            let (again, sectors) = again::record(bytes)?;
+            assert!(sectors * 512 <= u64::from(u32::MAX));
+            Some(again)
+        });
+        twice(bytes, again::summary);
+    });
+    let mut whole = bytes.to_vec();
+    seal(&mut whole);
+    twice(&whole, again::summary);
+}
+
+/// What a checkpoint writes beside nodes, whose checksums are elsewhere.
+pub fn checkpoint(bytes: &[u8]) {
+    twice(bytes, again::checkpoint);
+    twice(bytes, again::runway);
+    for segments in [1, 40, 512] {
+        twice(bytes, |bytes| again::table(bytes, segments));
+    }
+}
+
+/// A node of the map; and where one lies.
+pub fn node(bytes: &[u8]) {
+    each_way(bytes, |bytes| {
+        let Ok(read) = cap::within(fair(bytes), || Node::decode(bytes)) else {
+            return;
+        };
+        assert_eq!(Node::decode(&read.encode()), Ok(read));
+    });
+    if let Some(read) = RootRef::decode(bytes) {
+        assert_eq!(RootRef::decode(&read.encode()), Some(read));
+    }
+    if let Some(read) = DetachedRef::decode(bytes) {
+        assert_eq!(DetachedRef::decode(&read.encode()), Some(read));
+    }
+}
+
+const SEGMENT: u64 = 128 << 10;
+const MEDIUM: u64 = (1 << 20) + 64 * SEGMENT;
+
+/// A medium that was used for a while.
+fn medium() -> Vec<u8> {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    let ram = Rc::new(RamDevice::new(MEDIUM, 512));
+    let device = Rc::clone(&ram) as Rc<dyn Device>;
+    let making = Making {
+        volume: VolumeId([5; 16]),
+        layout: Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits"),
+        space_sectors: 1 << 30,
+        placement: Kind::HyLogSepBit,
+        page_sectors: 16,
+        disk: None,
+    };
+    executor.block_on(async move {
+        create(rt.clone(), Rc::clone(&device), &making)
+            .await
+            .expect("made");
+        let opened = open(rt, device, Options::default(), false).await;
+        let (space, _workers, _) = opened.expect("taken up");
+        for round in 0..3 {
+            for n in 0..200 {
+                let mut batch = Batch::new();
+                let at = Sector(n * 37 % 199 * 10_000);
+                batch.write(at, BufMut::zeroed(512 * (1 + n as usize % 9)).freeze());
+                if n % 7 == 0 {
+                    batch.trim(Sector(at.0 + 2), 3);
+                }
+                let durability = match n % 20 {
+                    0 => Durability::Fua,
+                    _ => Durability::Flush,
+                };
+                space.apply(&batch, durability).await.expect("done");
+            }
+            if round < 2 {
+                space.checkpoint().await.expect("made");
+            }
+        }
+        space.flush().await.expect("flushed");
+    });
+    drop(executor);
+    let mut bytes = vec![0; MEDIUM as usize];
+    ram.peek(0, &mut bytes);
+    bytes
+}
+
+/// Some of the blocks that begin with one of these, each with another name.
+fn found(magics: &[(&[u8; 8], &[&'static str])]) -> Vec<(&'static str, Vec<u8>)> {
+    let medium = medium();
+    let mut seeds = Vec::new();
+    for (magic, names) in magics {
+        let at = (0..medium.len() - 4096).step_by(512);
+        let blocks: Vec<&[u8]> = at
+            .map(|at| &medium[at..at + 4096])
+            .filter(|block| block.starts_with(*magic))
+            .collect();
+        // The longest, and some from all over.
+        let step = (blocks.len() / names.len()).max(1);
+        let longest = blocks.iter().max_by_key(|block| short(block).len());
+        let chosen = longest.into_iter().chain(blocks.iter().step_by(step));
+        let one = |(name, block): (&&'static str, &&[u8])| (*name, short(block));
+        seeds.extend(names.iter().zip(chosen).map(one));
+    }
+    seeds
+}
+
+pub(super) fn superblock_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    found(&[(b"FOREVSL\x01", &["used"])])
+}
+
+pub(super) fn record_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    found(&[
+        (b"FOREVRC\x01", &["longest", "first", "other", "late"]),
+        (b"FOREVSU\x01", &["summary"]),
+    ])
+}
+
+pub(super) fn checkpoint_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let mut seeds = found(&[(b"FOREVCP\x01", &["longest", "first"])]);
+    let runway: Vec<u8> = [3u32, 7, 8, 60]
+        .iter()
+        .flat_map(|n| n.to_le_bytes())
+        .collect();
+    seeds.push(("runway", runway));
+    // Closed, of stream 1, with something live in it.
+    let mut segment = vec![3, 1, 0, 0, 9, 0, 0, 0, 4];
+    segment.resize(32, 0);
+    seeds.push(("table", segment.repeat(40)));
+    seeds
+}
+
+pub(super) fn node_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    found(&[(b"FOREMAP\x01", &["longest", "first", "other", "late"])])
+}
