@@ -37,8 +37,8 @@ const APPENDED: f64 = 1.0;
 /// and to keep it.
 const WORTH: f64 = 0.95;
 const KEPT: f64 = 0.98;
-/// Collected segments that a mean is taken of, at least.
-const COLLECTED_MIN: u64 = 16;
+/// Segments' worth of writes that a mean is taken of, at least.
+const MEASURED_MIN: u64 = 16;
 /// Beyond, segments of more pages are cleaned no differently.
 const SEGMENT_PAGES_MAX: u64 = 1024;
 /// The weight of what is new against what was before.
@@ -93,9 +93,8 @@ pub(super) struct Heat {
     efficiency: f64,
     /// What cleaning costs while all is logged, as measured, in terms of what the model says.
     measured: Option<f64>,
-    /// Sectors of the segments collected while all was logged, those of them that were gained, and how many they were,
-    /// since that was measured last.
-    collected: (u64, u64, u64),
+    /// Sectors that users wrote while all was logged, and that were moved for that, since it was measured last.
+    logged: (u64, u64),
     best: Hybrid,
 }
 
@@ -119,7 +118,7 @@ impl Heat {
             restored: false,
             efficiency: options.disk.efficiency(page_bytes, options.segment_bytes),
             measured: None,
-            collected: (0, 0, 0),
+            logged: (0, 0),
             best,
         }
     }
@@ -160,15 +159,11 @@ impl Heat {
         self.best.share > 0.0 && self.best.share < 1.0
     }
 
-    /// A segment was collected that had so many sectors live.
-    pub(super) fn collected(&mut self, live: u32, capacity: u32) {
-        if self.best.share < 1.0 {
-            return;
+    /// So many sectors were moved to get room.
+    pub(super) fn moved(&mut self, sectors: u32) {
+        if self.best.share >= 1.0 {
+            self.logged.1 += u64::from(sectors);
         }
-        let (sum, gained, count) = &mut self.collected;
-        *sum += u64::from(capacity);
-        *gained += u64::from(capacity.saturating_sub(live));
-        *count += 1;
     }
 
     /// What was known of this before a restart.
@@ -204,6 +199,9 @@ impl Heat {
         }
         self.epoch.sectors += u64::from(sectors);
         self.epoch.requests += 1;
+        if self.best.share >= 1.0 {
+            self.logged.0 += u64::from(sectors);
+        }
         if self.epoch.writes >= self.epoch_length() {
             self.turn();
         }
@@ -286,16 +284,18 @@ impl Heat {
         (self.options.segment_bytes / page_bytes).clamp(1, SEGMENT_PAGES_MAX) as u32
     }
 
-    /// What cleaning cost while all was logged: skewed accesses, and victims chosen by age,
-    /// make it cheaper than the model for even ones says.
+    /// What cleaning cost while all was logged: skewed accesses, victims chosen by age, and segments in which nothing is
+    /// left by themselves make it cheaper than the model for even accesses says. What is moved is read and written; what
+    /// is dead is not read.
     fn measure(&mut self) {
-        let (sum, gained, count) = self.collected;
+        let (written, moved) = self.logged;
         let model = self.log_cost();
-        if count < COLLECTED_MIN || gained == 0 || !model.is_finite() {
+        let segment = self.options.segment_bytes / SECTOR_BYTES;
+        if written < MEASURED_MIN * segment || moved == 0 || !model.is_finite() {
             return;
         }
-        self.collected = (0, 0, 0);
-        let cost = 2.0 * sum as f64 / gained as f64;
+        self.logged = (0, 0);
+        let cost = 1.0 + 2.0 * moved as f64 / written as f64;
         let ratio = (cost / model).min(2.0);
         let before = self.measured.unwrap_or(ratio);
         self.measured = Some(before + NEWEST * (ratio - before));

@@ -94,6 +94,7 @@ impl<L: Placement> Placement for HyLog<L> {
             },
         };
         add(&mut self.found, hot, placed.sectors);
+        self.heat.moved(placed.sectors);
         placed
     }
 
@@ -107,7 +108,6 @@ impl<L: Placement> Placement for HyLog<L> {
     }
 
     fn collected(&mut self, segment: &Collected) {
-        self.heat.collected(segment.live, segment.capacity);
         self.log.collected(segment);
     }
 
