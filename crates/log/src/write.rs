@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use forebay_device::Device;
 use forebay_rt::{Lock, Rt, Task};
-use forebay_segments::{Commit, CommitWorkers, Composer, LogError, LogStats};
+use forebay_segments::{Commit, CommitWorkers, Composer, Gathering, LogError, LogStats};
 use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
 use crate::format::{RangeKind, Superblock, VolumeId};
@@ -68,7 +68,8 @@ impl Log {
         superblock: Superblock,
     ) -> (Log, Workers) {
         let placing = Placing::new(options.gaps);
-        let (commit, workers) = Commit::new(rt.clone(), device, options.max_delay, state, placing);
+        let gathering = Gathering::after(options.max_delay);
+        let (commit, workers) = Commit::new(rt.clone(), device, gathering, state, placing);
         let inner = Rc::new(Inner {
             commit,
             superblock: RefCell::new(superblock),

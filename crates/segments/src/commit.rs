@@ -1,7 +1,7 @@
 //! Group commit: the waiting around what composes records. Writing them, flushing, failing.
 //!
 //! Four workers, in `commit/workers.rs`. The *pump* keeps a few writes on the device while there are
-//! composed records. The *ticker* composes the open record when it has waited `max_delay`. A *round*,
+//! composed records. The *ticker* composes the open record when it has waited long enough. A *round*,
 //! run while anyone waits for durability, composes, waits for the writes, and flushes the device once
 //! for all of them. *Handing over*, while anyone waits until the device has something, composes as
 //! soon as the device has little to do.
@@ -41,8 +41,27 @@ pub const LONE_BYTES: usize = 64 << 10;
 /// Writes on the device at which the next record leaves at once, if anybody waits for the device to have
 /// it: one is under way while another gathers what comes meanwhile.
 const HAND_OVER_JOBS: usize = 2;
-/// While the device has nothing to do, a record leaves as soon as it is this long, in bytes.
-const EAGER_BYTES: u32 = 256 << 10;
+/// How much is gathered before it is sent to the device, if nobody asks for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gathering {
+    /// The longest that appended data waits.
+    pub delay: Duration,
+    /// While the device has nothing to do, a record leaves as soon as it is this long, in bytes.
+    pub enough: u32,
+}
+
+impl Gathering {
+    /// Enough for a device of which nothing is known, in bytes.
+    pub const ENOUGH: u32 = 256 << 10;
+
+    /// What a device of which nothing is known gets after so long at most.
+    pub const fn after(delay: Duration) -> Gathering {
+        Gathering {
+            delay,
+            enough: Gathering::ENOUGH,
+        }
+    }
+}
 
 /// The log has failed: an earlier required write or flush did not succeed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -66,7 +85,7 @@ pub struct LogStats {
 pub struct Commit<C: Composer, W: Watcher<C> = ()> {
     rt: Rt,
     device: Rc<dyn Device>,
-    max_delay: Duration,
+    gathering: Gathering,
     composer: RefCell<C>,
     watcher: W,
     /// There may be something for the pump to do.
@@ -96,19 +115,18 @@ pub struct CommitWorkers {
 }
 
 impl<C: Composer, W: Watcher<C>> Commit<C, W> {
-    /// What `composer` composes is written to `device`. Appended data waits for `max_delay` at most before it is
-    /// sent there.
+    /// What `composer` composes is written to `device`.
     pub fn new(
         rt: Rt,
         device: Rc<dyn Device>,
-        max_delay: Duration,
+        gathering: Gathering,
         composer: C,
         watcher: W,
     ) -> (Rc<Commit<C, W>>, CommitWorkers) {
         let commit = Rc::new(Commit {
             rt: rt.clone(),
             device,
-            max_delay,
+            gathering,
             composer: RefCell::new(composer),
             watcher,
             work: Event::new(),
@@ -218,13 +236,14 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
     /// To be called when something was appended. With `together`, what waits to be written waits for the open
     /// record, if that is still open.
     pub fn appended(self: &Rc<Self>, composer: &mut C, together: bool) {
-        if composer.flight().jobs_in_flight() == 0 && composer.open_bytes() >= EAGER_BYTES {
+        if composer.flight().jobs_in_flight() == 0 && composer.open_bytes() >= self.gathering.enough
+        {
             composer.close();
         }
         let open = composer.open();
         let timed = self.deadline.get().map(|(record, _)| record);
         if open.is_some() && open != timed {
-            let at = self.rt.now().plus(self.max_delay);
+            let at = self.rt.now().plus(self.gathering.delay);
             self.deadline.set(open.map(|record| (record, at)));
             self.timed.notify_all();
         }

@@ -19,7 +19,9 @@ mod ram;
 mod shape;
 
 pub use builder::{Builder, Closing, Sealing};
-pub use commit::{Commit, CommitWorkers, Composer, LogError, LogStats, PORTION_BYTES, Watcher};
+pub use commit::{
+    Commit, CommitWorkers, Composer, Gathering, LogError, LogStats, PORTION_BYTES, Watcher,
+};
 pub use flight::Flight;
 pub use format::{
     Entry, FormatError, HEADER_BYTES, Layout, RECORD_ENTRY_BYTES_MAX, Record, Summary,

@@ -6,7 +6,10 @@ use std::time::Duration;
 use forebay_placement::cost::Disk;
 use forebay_placement::pace::{Decision, Observed, Pacer, Room as Spare, assumed_rate, decide};
 use forebay_rt::Instant;
+use forebay_segments::Gathering;
 
+use crate::geometry::Layout;
+use crate::options::Options;
 use crate::room::{Room, Wanted};
 use crate::streams::Streams;
 use forebay_extents::Map;
@@ -14,6 +17,26 @@ use forebay_extents::Map;
 /// What cleaning is to gain at a time: this part of all segments, within bounds.
 const WINDOW_PART: u64 = 256;
 const WINDOW_SEGMENTS_MAX: u64 = 8;
+
+/// Appended data waits for so many times what positioning takes, so that a stream that gets little takes a fiftieth of
+/// the device's time; but not less than this is waited.
+const DELAY_POSITIONINGS: f64 = 50.0;
+const DELAY_MIN: Duration = Duration::from_millis(50);
+/// What is transferred in so many times what positioning takes is enough to be sent at once.
+const ENOUGH_POSITIONINGS: f64 = 2.0;
+/// As far as that is not more than this, in bytes.
+const ENOUGH_MAX: u32 = 4 << 20;
+
+/// How much is gathered for a device like this before it is sent there unasked.
+pub(crate) fn gathering(disk: &Disk, options: &Options, layout: &Layout) -> Gathering {
+    let delay = Duration::from_secs_f64(DELAY_POSITIONINGS * disk.positioning.max(0.0));
+    let enough = ENOUGH_POSITIONINGS * disk.positioning * disk.bandwidth;
+    let most = layout.segment_bytes.min(ENOUGH_MAX);
+    Gathering {
+        delay: delay.max(DELAY_MIN).min(options.max_delay),
+        enough: (enough as u32).clamp(Gathering::ENOUGH.min(most), most),
+    }
+}
 
 /// What is known of how fast cleaning goes, and of users.
 pub(crate) struct Pacing {
@@ -114,5 +137,44 @@ impl Pacing {
             true => self.waiting += 1,
             false => self.waiting -= 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gathered(positioning: f64, bandwidth: f64) -> Gathering {
+        let layout = Layout {
+            segment_bytes: 1 << 20,
+            segment_count: 100,
+            block: 4096,
+            len: 101 << 20,
+        };
+        let disk = Disk {
+            positioning,
+            bandwidth,
+        };
+        gathering(&disk, &Options::default(), &layout)
+    }
+
+    #[test]
+    fn slow_arms_are_sent_more_at_a_time_and_later() {
+        let usual = Gathering::after(DELAY_MIN);
+        assert_eq!(
+            gathered(0.0001, 2e9),
+            Gathering {
+                enough: 400_000,
+                ..usual
+            }
+        );
+        assert_eq!(gathered(0.0, 1e9), usual);
+        let disk = gathered(0.004, 50e6);
+        assert_eq!(disk.delay, Duration::from_millis(200));
+        assert_eq!(disk.enough, 400_000);
+        // No longer than is allowed, nor more than a segment.
+        let slow = gathered(4.2, 4e12);
+        assert_eq!(slow.delay, Options::default().max_delay);
+        assert_eq!(slow.enough, 1 << 20);
     }
 }

@@ -31,7 +31,7 @@ use crate::geometry::{Layout, Slot};
 use crate::home::homeward;
 use crate::homes::Homes;
 use crate::options::Options;
-use crate::pacing::Pacing;
+use crate::pacing::{Pacing, gathering};
 use crate::segment::{Segment, SegmentState};
 use crate::space::{Inner, Space, Workers};
 use crate::stats::Stats;
@@ -323,7 +323,7 @@ fn assemble(
     let (commit, workers) = Commit::new(
         rt.clone(),
         Rc::clone(&device),
-        options.max_delay,
+        gathering(&disk, &options, &layout),
         parts.streams,
         (),
     );
