@@ -16,13 +16,14 @@ use std::time::Duration;
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
 use forebay_rt::Rt;
 
+use crate::Status;
 use crate::layer::{Layer, Place};
 
 /// Kept free for the map below, in bytes, beside one in [`MAP_PART`] of what is to come home.
 const SPARE: u64 = 1 << 20;
 /// See [`SPARE`].
 const MAP_PART: u64 = 16;
-/// The longest that a write waits for the cache to be drained.
+/// The longest that a write waits for a cache that is drained and brings nothing home.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cache's device, to which no more is written than there is room for below.
@@ -85,6 +86,14 @@ impl Admission {
         true
     }
 
+    /// Bytes that the cache has brought home so far.
+    fn destaged(&self) -> u64 {
+        match self.above.status() {
+            Status::Cache(status) => status.cache.destaged_bytes,
+            Status::Space(_) => 0,
+        }
+    }
+
     /// Whether there is something everywhere in a range.
     fn is_there(&self, range: Range<u64>) -> bool {
         self.above
@@ -106,9 +115,15 @@ impl Admission {
         if self.take(len) || self.look(len) || self.is_there(range.clone()) {
             return Ok(());
         }
-        let drained = self.rt.timeout(PATIENCE, self.above.drain()).await;
-        if matches!(drained, Ok(Ok(()))) && self.look(len) {
-            return Ok(());
+        loop {
+            let before = self.destaged();
+            let drained = self.rt.timeout(PATIENCE, self.above.drain()).await;
+            if self.look(len) {
+                return Ok(());
+            }
+            if drained.is_ok() || self.destaged() == before {
+                break;
+            }
         }
         let full = std::io::Error::from_raw_os_error(ENOSPC);
         Err(DeviceError::io(Op::Write, range, full))
@@ -148,7 +163,126 @@ impl Device for Admission {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
+    use forebay_device::RamDevice;
+    use forebay_rt::{Executor, VirtualTime};
+
     use super::*;
+    use crate::layer::{LayerFuture, NotDrained, PlaceExtent};
+    use crate::status::CacheStatus;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A cache that brings home 1 MiB a second while it is drained, and no more than it is let; or a volume below one,
+    /// with room for so much.
+    struct Played {
+        rt: Rt,
+        dirty: Cell<u64>,
+        destaged: Cell<u64>,
+        let_home: u64,
+        room: Option<u64>,
+    }
+
+    impl Played {
+        fn new(rt: &Rt, dirty: u64, let_home: u64, room: Option<u64>) -> Rc<Played> {
+            Rc::new(Played {
+                rt: rt.clone(),
+                dirty: Cell::new(dirty),
+                destaged: Cell::new(0),
+                let_home,
+                room,
+            })
+        }
+    }
+
+    impl Layer for Played {
+        fn name(&self) -> String {
+            String::new()
+        }
+
+        fn id(&self) -> String {
+            String::new()
+        }
+
+        fn device(&self) -> Rc<dyn Device> {
+            Rc::new(RamDevice::new(MIB, 512))
+        }
+
+        fn room(&self) -> Option<u64> {
+            self.room
+        }
+
+        fn status(&self) -> Status {
+            let cache = forebay_dcd::Status {
+                dirty_bytes: self.dirty.get(),
+                destaged_bytes: self.destaged.get(),
+                ..forebay_dcd::Status::default()
+            };
+            Status::Cache(CacheStatus { cache, below: None })
+        }
+
+        fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
+            let place = Place::Zero;
+            vec![PlaceExtent { range, place }]
+        }
+
+        fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
+            Box::pin(async {
+                while self.dirty.get() > 0 {
+                    self.rt.sleep(Duration::from_secs(1)).await;
+                    if self.destaged.get() >= self.let_home {
+                        return pending().await;
+                    }
+                    self.dirty.set(self.dirty.get() - MIB);
+                    self.destaged.set(self.destaged.get() + MIB);
+                }
+                Ok(())
+            })
+        }
+
+        fn what_is_left(&self) -> Option<NotDrained> {
+            None
+        }
+
+        fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn what_holds_up(&self) -> String {
+            String::new()
+        }
+    }
+
+    /// Whether a write was taken that needs to know how much room is left, and after how long that was known, in
+    /// seconds; of so many MiB in the cache, so many can be brought home, to where there is always room for 8.
+    fn admitted(dirty: u64, let_home: u64) -> (bool, u64) {
+        let executor = Executor::new(Rc::new(VirtualTime::new()));
+        let rt = executor.rt();
+        executor.block_on(async move {
+            let above = Played::new(&rt, dirty * MIB, let_home * MIB, None);
+            let below = Played::new(&rt, 0, 0, Some(8 * MIB));
+            let admission = Admission::new(rt.clone(), above, below);
+            let written = admission
+                .write(0, BufMut::copy_of(&[1; 4096]).freeze(), Durability::Flush)
+                .await;
+            (written.is_ok(), rt.now().as_nanos() / 1_000_000_000)
+        })
+    }
+
+    #[test]
+    fn a_write_waits_for_as_long_as_the_cache_brings_something_home() {
+        // Till no more than 6 MiB are left.
+        let (taken, seconds) = admitted(1000, 1000);
+        assert!(taken && (994..1100).contains(&seconds), "{seconds}");
+        assert_eq!(admitted(2, 0), (true, 0));
+    }
+
+    #[test]
+    fn a_write_is_refused_when_the_cache_brings_nothing_home_any_more() {
+        let (taken, seconds) = admitted(1000, 500);
+        assert!(!taken && (560..700).contains(&seconds), "{seconds}");
+    }
 
     #[test]
     fn what_waits_in_the_cache_counts_against_the_room_below() {
