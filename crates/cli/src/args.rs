@@ -176,9 +176,22 @@ pub(crate) struct TryArgs {
     /// Keep the scratch directory.
     #[arg(long)]
     pub(crate) keep: bool,
-    /// What to show: cache, or vsl: a log-structured volume with the placements lfs and hylog.
+    /// What to show: cache, or vsl: log-structured volumes.
     #[arg(long, value_name = "KIND", default_value = "cache")]
     pub(crate) volume: Kind,
+    /// How log-structured volumes place data: one or several of auto, lfs, wolf, hylog, sepbit, hylog+sepbit,
+    /// overwrite.
+    #[arg(
+        long,
+        value_name = "HOW,…",
+        value_delimiter = ',',
+        default_value = "lfs,hylog"
+    )]
+    pub(crate) placement: Vec<Placing>,
+    /// Before it is measured, fill filesystems with other files and remove some here and there, so that so much is in
+    /// use.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=95))]
+    pub(crate) filled: Option<u8>,
     /// The disk to emulate: MODEL[,OPTION…] as in model:MODEL:PATH, or none for the images as they
     /// are. Without options: with cache=read,queue=elevator.
     #[arg(long, value_name = "MODEL", default_value = "barracuda")]

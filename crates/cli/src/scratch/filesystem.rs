@@ -10,12 +10,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use forebay_rng::Rng;
+
 use super::Context;
 use super::drive::Volume;
 use super::raw_server::{Access, RawServer};
 use super::report::{Report, Times};
 use super::setup::{Setup, Shape, move_home};
-use super::system::{Image, Loop, Mount, add_journal, check_filesystem, make_filesystem};
+use super::system::{Image, Loop, Mount, add_journal, check_filesystem, make_filesystem, trim};
 use super::tree::{Tree, digests};
 use super::writers::{Promised, write_and_fsync, write_durably};
 use crate::failure::{Failure, Outcome};
@@ -97,10 +99,46 @@ fn work(context: &Context, device: &str, at: &Path) -> Outcome<Times> {
         Some(_) => SYNCHRONOUS,
         None => USUAL,
     };
+    if let Some(percent) = context.filled {
+        let mount = Mount::new(device, at.to_owned(), USUAL)?;
+        fill(context, mount.path(), percent)?;
+        mount.unmount()?;
+    }
     let mount = Mount::new(device, at.to_owned(), options)?;
     let times = phases(context, mount.path())?;
     mount.unmount()?;
     Ok(times)
+}
+
+/// Fills a filesystem half as far again as is asked for, with files of 64 KiB, and removes some of them here and there:
+/// so what is free lies in between.
+fn fill(context: &Context, dir: &Path, percent: u8) -> Outcome {
+    result_line!("  filling it to {percent} %");
+    let all = dir.join("filled");
+    std::fs::create_dir(&all).map_err(Failure::io)?;
+    let used = || {
+        let known = rustix::fs::statvfs(dir).map_err(Failure::io)?;
+        Ok::<f64, Failure>(100.0 * (1.0 - known.f_bfree as f64 / known.f_blocks as f64))
+    };
+    let (numbers, percent) = (Rng::new(0), f64::from(percent));
+    let mut there = Vec::new();
+    while used()? < (percent + 100.0) / 2.0 {
+        context.stop.check()?;
+        for _ in 0..16 {
+            let path = all.join(there.len().to_string());
+            std::fs::write(&path, numbers.bytes(64 << 10)).map_err(Failure::io)?;
+            there.push(path);
+        }
+    }
+    let sync = || rustix::fs::syncfs(std::fs::File::open(dir)?).map_err(io::Error::from);
+    sync().map_err(Failure::io)?;
+    while used()? > percent && !there.is_empty() {
+        let chosen = numbers.below(there.len() as u64) as usize;
+        std::fs::remove_file(there.swap_remove(chosen)).map_err(Failure::io)?;
+    }
+    sync().map_err(Failure::io)?;
+    trim(dir);
+    Ok(())
 }
 
 fn phases(context: &Context, dir: &Path) -> Outcome<Times> {

@@ -2,7 +2,7 @@
 //!
 //! As root with a filesystem on a loop device (`filesystem.rs`), otherwise the same steps at block
 //! level over NBD (`blocks.rs`). Both measure the same work on a disk alone and on the write cache in
-//! its two shapes, or on a log-structured volume with two placements (`setup.rs`), kill the daemon in the middle of writing, recover, and check that
+//! its two shapes, or on log-structured volumes (`setup.rs`), kill the daemon in the middle of writing, recover, and check that
 //! nothing that was flushed is missing, neither in the volume nor, after a detach, on the data image
 //! alone. The disks are emulated ones, unless told otherwise.
 //!
@@ -71,6 +71,8 @@ struct Context {
     disk: Option<Model>,
     /// Whether filesystems are made with a journal.
     journal: bool,
+    /// How much of a filesystem is in use before it is measured, in percent.
+    filled: Option<u8>,
     scratch: Scratch,
     /// Sizes of a data device and of a log.
     data_bytes: u64,
@@ -169,13 +171,14 @@ fn work(args: TryArgs, stop: Stop) -> Outcome<bool> {
     };
     let (data_bytes, log_bytes) = (data_bytes(args.users), log_bytes(disk.as_ref()));
     // The images of one shape go before those of the next are made.
-    let shapes = Shape::of(args.volume);
+    let shapes = Shape::of(args.volume, &args.placement);
     let sets = if args.keep { shapes.len() } else { 1 };
     let need = sets as u64 * (data_bytes + log_bytes);
     let mut context = Context {
         users: args.users,
         stop,
         journal: disk.is_none(),
+        filled: args.filled,
         disk,
         scratch: Scratch::new(args.dir.as_deref(), args.keep, need)?,
         data_bytes,
@@ -183,6 +186,11 @@ fn work(args: TryArgs, stop: Stop) -> Outcome<bool> {
     };
     result_line!("scratch images: {}", context.scratch.dir().display());
     let as_root = system::can_mount();
+    if let (Err(why), Some(_)) = (&as_root, context.filled) {
+        return Err(Failure::usage(format!(
+            "--filled: {why}, so there is no filesystem to fill"
+        )));
+    }
     match &as_root {
         Ok(()) => result_line!("running as root: an ext4 filesystem on a loop device"),
         Err(why) => {

@@ -117,6 +117,7 @@ fn context(args: &PaperDcdArgs, stop: &Stop, users: u32, kind: Kind) -> Outcome<
         users,
         stop: stop.clone(),
         disk,
+        filled: None,
         journal: kind == Kind::Journal,
         scratch: Scratch::new(args.dir.as_deref(), false, data_bytes + log_bytes)?,
         data_bytes,

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use forebay_stack::{Kind, Model};
+use forebay_stack::{Kind, Model, Placing};
 use forebay_units::ByteLen;
 
 use super::Context;
@@ -23,20 +23,19 @@ pub(super) enum Shape {
     /// A cache whose log is a disk of its own, of the same kind.
     Physical,
     /// A volume that overwrites the disk, and places data like this.
-    Placed(&'static str),
+    Placed(Placing),
 }
 
 impl Shape {
     /// A disk, and caches.
     pub(super) const ALL: [Shape; 3] = [Shape::Plain, Shape::Logical, Shape::Physical];
-    /// A disk, and log-structured volumes.
-    const PLACED: [Shape; 3] = [Shape::Plain, Shape::Placed("lfs"), Shape::Placed("hylog")];
 
-    /// Those that are compared to show a kind of volume.
-    pub(super) fn of(kind: Kind) -> [Shape; 3] {
+    /// Those that are compared to show a kind of volume, with these placements if it is log-structured.
+    pub(super) fn of(kind: Kind, placements: &[Placing]) -> Vec<Shape> {
+        let placed = placements.iter().copied().map(Shape::Placed);
         match kind {
-            Kind::Cache => Shape::ALL,
-            Kind::Space => Shape::PLACED,
+            Kind::Cache => Shape::ALL.into(),
+            Kind::Space => std::iter::once(Shape::Plain).chain(placed).collect(),
         }
     }
 
@@ -55,7 +54,7 @@ impl Shape {
             Shape::Plain => "plain disk",
             Shape::Logical => "logical DCD",
             Shape::Physical => "physical DCD",
-            Shape::Placed(how) => how,
+            Shape::Placed(how) => how.name(),
         }
     }
 
@@ -142,6 +141,7 @@ impl Setup {
     pub(super) fn volume(&self, context: &Context, shape: Shape) -> Outcome<Option<Volume>> {
         let spec = self.spec.as_str();
         if let Shape::Placed(how) = shape {
+            let how = how.name();
             result_line!("{spec}, placed by {how}");
             let kind = Kind::Space.to_string();
             let more = ["--volume", &kind, "--placement", how, "--force"];

@@ -11,6 +11,13 @@ use crate::failure::{Failure, Outcome};
 /// How often an unmount is tried while something still looks at the filesystem.
 const UNMOUNT_TRIES: u32 = 20;
 
+/// Tells the device of a mounted filesystem what is free there, if it takes such news.
+pub(super) fn trim(at: &Path) {
+    if let Err(error) = text(at).and_then(|at| tool("fstrim", &[at])) {
+        tracing::debug!(%error, "not trimmed");
+    }
+}
+
 /// Whether this process can make loop devices and mount them, or why not.
 pub(super) fn can_mount() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {

@@ -45,3 +45,14 @@ fn try_shows_log_structured_volumes_and_leaves_nothing_behind() {
         &["lfs", "hylog", "finds the volume clean"],
     );
 }
+
+#[test]
+fn try_fills_filesystems_before_it_measures_if_asked_to() {
+    if !root() {
+        return skip("try --filled", "it needs a filesystem");
+    }
+    shows(
+        &["--volume", "vsl", "--placement", "auto", "--filled", "50"],
+        &["filling it to 50 %", "auto", "finds the volume clean"],
+    );
+}

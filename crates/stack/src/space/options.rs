@@ -100,11 +100,18 @@ impl FromStr for Placing {
     }
 }
 
+impl Placing {
+    /// The name that users know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Placing::Auto => "auto",
+            Placing::As(kind) => kind.name(),
+        }
+    }
+}
+
 impl fmt::Display for Placing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Placing::Auto => f.write_str("auto"),
-            Placing::As(kind) => kind.fmt(f),
-        }
+        f.pad(self.name())
     }
 }
