@@ -7,7 +7,7 @@ use std::time::Instant;
 use forebay_device::Device;
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
-use forebay_vsl::{Kind as Placing, Layout, Linear, Making, Options, Space, Workers};
+use forebay_vsl::{Disk, Kind as Placing, Layout, Linear, Making, Options, Space, Workers};
 
 use crate::cases::{Bench, LARGE, SMALL, median, resident, row};
 use crate::load::{Kind, Load, Outcome, run};
@@ -37,7 +37,11 @@ async fn fresh(rt: &Rt, device: Rc<dyn Device>, made: Made) -> anyhow::Result<(S
         space_sectors: (segments as f64 * made.part) as u64 / LARGE * (LARGE / 512),
         placement: made.placement,
         page_sectors: 16,
-        disk: None,
+        // As `create` finds it, about: one without an arm.
+        disk: Some(Disk {
+            positioning: 100e-6,
+            bandwidth: 2e9,
+        }),
     };
     forebay_vsl::create(rt.clone(), Rc::clone(&device), &making).await?;
     let opened = forebay_vsl::open(rt.clone(), device, Options::default(), false).await?;
