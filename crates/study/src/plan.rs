@@ -58,8 +58,8 @@ impl Scale {
     pub fn effort(self) -> Effort {
         match self {
             Scale::Full => Effort {
-                turned_over: 1.5,
-                rewritten: 1.5,
+                turned_over: 1.0,
+                rewritten: 1.0,
                 measured: 0.5,
                 requests: 10_000,
                 requests_max: 1_000_000,
@@ -198,7 +198,7 @@ fn disk_types(scale: Scale) -> Vec<Experiment> {
                 ..place
             }
         };
-        let full = [0.5, 0.8, 0.9];
+        let full = [0.8, 0.9];
         Experiment {
             key,
             title: format!("The disk of {} (slides 22 and 23)", model.name()),
@@ -229,11 +229,7 @@ fn users(scale: Scale, utilisation: f64) -> Experiment {
         title: format!("Users, {} in use ({slide})", percent(utilisation)),
         axis: "users",
         about: "TPC-C, 4 disks of 1999.".into(),
-        places: scale
-            .of(&[1, 5, 20, 80], &[1, 40])
-            .iter()
-            .map(place)
-            .collect(),
+        places: scale.of(&[1, 5, 80], &[1, 40]).iter().map(place).collect(),
         systems: SYSTEMS.into(),
     }
 }
@@ -259,7 +255,7 @@ fn disks(scale: Scale, utilisation: f64) -> Experiment {
         title: format!("Disks, {} in use ({slide})", percent(utilisation)),
         axis: "disks",
         about: "TPC-C, 20 users, disks of 1999, striped.".into(),
-        places: scale.of(&[1, 2, 4, 8], &[1, 8]).iter().map(place).collect(),
+        places: scale.of(&[1, 2, 8], &[1, 8]).iter().map(place).collect(),
         systems: SYSTEMS.into(),
     }
 }
@@ -361,13 +357,6 @@ fn other_traces(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) -> 
 fn beyond(scale: Scale) -> Experiment {
     let skews = [
         (
-            "80/20",
-            Skew::HotCold {
-                writes: 80,
-                pages: 20,
-            },
-        ),
-        (
             "90/10",
             Skew::HotCold {
                 writes: 90,
@@ -377,7 +366,7 @@ fn beyond(scale: Scale) -> Experiment {
         ("Zipf 0.99", Skew::Zipf(0.99)),
     ];
     let mut places = Vec::new();
-    for (name, skew) in scale.of(&skews, &skews[2..]) {
+    for (name, skew) in scale.of(&skews, &skews[1..]) {
         for utilisation in scale.of(&[ROOMY, TIGHT], &[ROOMY]) {
             for model in scale.of(&[Model::Of2003, Model::Terabyte], &[Model::Terabyte]) {
                 let name = format!("{name}, {}, {}", model.name(), percent(utilisation));

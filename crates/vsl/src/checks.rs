@@ -4,7 +4,7 @@
 //! those of the pieces they were written as, which the segment's summary lists; if that is lost, its
 //! records' headers do.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -14,9 +14,6 @@ use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use crate::format::{Entry, HEADER_BYTES, Superblock, Volume};
 use crate::geometry::{Layout, Slot};
-
-/// Bytes of memory for the checksums of segments.
-const CACHE_BYTES: usize = 8 << 20;
 
 /// A piece of data in a segment as it was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,30 +34,58 @@ impl Piece {
 /// The pieces of one segment, in the order of their places.
 pub(crate) type Pieces = Rc<[Piece]>;
 
-/// What was looked up lately, newest last.
-#[derive(Default)]
+/// What was looked up lately.
 pub(crate) struct Checks {
-    cached: VecDeque<(SegmentSeq, Pieces)>,
+    /// By segment, with when it was used last.
+    kept: BTreeMap<SegmentSeq, (u64, Pieces)>,
+    /// Segments in the order of that.
+    order: BTreeMap<u64, SegmentSeq>,
+    uses: u64,
     bytes: usize,
+    bytes_max: usize,
 }
 
 impl Checks {
-    /// The pieces of a segment, if they were looked up lately.
-    pub(crate) fn get(&mut self, segment: SegmentSeq) -> Option<Pieces> {
-        let n = self.cached.iter().rposition(|(seq, _)| *seq == segment)?;
-        let found = self.cached.remove(n)?;
-        let pieces = Rc::clone(&found.1);
-        self.cached.push_back(found);
-        Some(pieces)
+    /// In so much memory, or for one segment.
+    pub(crate) fn new(bytes_max: u64) -> Checks {
+        Checks {
+            kept: BTreeMap::new(),
+            order: BTreeMap::new(),
+            uses: 0,
+            bytes: 0,
+            bytes_max: bytes_max as usize,
+        }
     }
 
-    /// Keeps the pieces of a segment for a while.
+    /// The pieces of a segment, if they were looked up lately.
+    pub(crate) fn get(&mut self, segment: SegmentSeq) -> Option<Pieces> {
+        let (used, pieces) = self.kept.get_mut(&segment)?;
+        self.order.remove(used);
+        self.uses += 1;
+        *used = self.uses;
+        self.order.insert(self.uses, segment);
+        Some(Rc::clone(pieces))
+    }
+
+    /// Keeps the pieces of a segment for as long as there is memory and others were not used more lately.
     pub(crate) fn keep(&mut self, segment: SegmentSeq, pieces: &Pieces) {
-        self.bytes += pieces.len() * size_of::<Piece>();
-        self.cached.push_back((segment, Rc::clone(pieces)));
-        while self.bytes > CACHE_BYTES && self.cached.len() > 1 {
-            let oldest = self.cached.pop_front();
-            self.bytes -= oldest.map_or(0, |(_, pieces)| pieces.len() * size_of::<Piece>());
+        self.forget(segment);
+        self.uses += 1;
+        self.bytes += size_of_val(&**pieces);
+        self.kept.insert(segment, (self.uses, Rc::clone(pieces)));
+        self.order.insert(self.uses, segment);
+        while self.bytes > self.bytes_max && self.kept.len() > 1 {
+            let Some((_, oldest)) = self.order.first_key_value() else {
+                return;
+            };
+            self.forget(*oldest);
+        }
+    }
+
+    fn forget(&mut self, segment: SegmentSeq) {
+        if let Some((used, pieces)) = self.kept.remove(&segment) {
+            self.order.remove(&used);
+            self.bytes -= size_of_val(&*pieces);
         }
     }
 }
@@ -123,4 +148,40 @@ pub(crate) async fn read_contents(
         contents.add(record.seq, record.offset, &record.entries);
     }
     Ok(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(count: u32) -> Pieces {
+        let piece = |n| Piece {
+            at: 8 * n,
+            sectors: 8,
+            crc: n,
+        };
+        (0..count).map(piece).collect()
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_is_forgotten_first() {
+        let mut checks = Checks::new(3 * 12 * 10);
+        let segment = |n| SegmentSeq(n);
+        for n in 0..3 {
+            checks.keep(segment(n), &pieces(10));
+        }
+        assert!(checks.get(segment(0)).is_some());
+        checks.keep(segment(3), &pieces(10));
+        assert!(checks.get(segment(1)).is_none());
+        for n in [0, 2, 3] {
+            assert_eq!(checks.get(segment(n)), Some(pieces(10)), "{n}");
+        }
+        // Two readers may have looked at the same time.
+        checks.keep(segment(3), &pieces(10));
+        assert_eq!((checks.bytes, checks.order.len()), (360, 3));
+        // One is always kept, whatever its length.
+        checks.keep(segment(9), &pieces(1000));
+        assert_eq!(checks.kept.len(), 1);
+        assert!(checks.get(segment(9)).is_some());
+    }
 }

@@ -12,6 +12,9 @@ pub struct Options {
     pub max_delay: Duration,
     /// Memory for the map, in bytes. What is changed and not yet written may take more for a while.
     pub map_bytes: u64,
+    /// Memory for checksums of what was written in a row, in bytes: 3 MiB for each GiB that is read here and there. What is
+    /// not there is read from its segment's summary first.
+    pub check_bytes: u64,
     /// Pieces of data that recovery may have to take up: a checkpoint is made when there are more. Recovery
     /// takes about half a second for a million.
     pub recovery_entries: u64,
@@ -38,6 +41,7 @@ impl Default for Options {
         Options {
             max_delay: Duration::from_millis(250),
             map_bytes: 256 << 20,
+            check_bytes: 64 << 20,
             recovery_entries: 1 << 20,
             home_bytes: 8 << 20,
             discard: false,

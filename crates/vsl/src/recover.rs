@@ -339,7 +339,7 @@ fn assemble(
         home_asked: Event::new(),
         pacing: RefCell::new(Pacing::new(&disk)),
         superblock: RefCell::new(superblock),
-        checks: RefCell::new(Checks::default()),
+        checks: RefCell::new(Checks::new(options.check_bytes)),
         meta: RefCell::new(Vec::new()),
         admission: Rc::new(Lock::new()),
         portions: Portions::of(PORTION_BYTES),

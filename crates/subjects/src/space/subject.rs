@@ -39,6 +39,7 @@ impl Space {
         Options {
             max_delay: self.max_delay,
             map_bytes: self.map_bytes.unwrap_or(common.map_bytes),
+            check_bytes: self.map_bytes.unwrap_or(common.check_bytes),
             recovery_entries: self.recovery_entries,
             home_bytes: self.home_bytes,
             discard: self.discard,
