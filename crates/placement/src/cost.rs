@@ -61,6 +61,21 @@ impl Disk {
         let (place, transfer) = (self.positioning.max(0.0), page / self.bandwidth.max(1.0));
         (pages * (place + transfer) / (place + pages * transfer)).max(1.0)
     }
+
+    /// What it takes in segment I/Os, at least 1, to write a segment's worth of pieces home: many at a time, in the
+    /// order of their places. The arm goes a little further each time, and then there is half a turn: about half of
+    /// what it takes to get to a random place.
+    pub fn home_cost(&self, piece_bytes: u64, segment_bytes: u64) -> f64 {
+        let in_order = Disk {
+            positioning: 0.5 * self.positioning,
+            ..*self
+        };
+        let whole = |disk: &Disk| {
+            disk.positioning.max(0.0) + segment_bytes as f64 / disk.bandwidth.max(1.0)
+        };
+        let cost = in_order.efficiency(piece_bytes, segment_bytes);
+        (cost * whole(&in_order) / whole(self)).max(1.0)
+    }
 }
 
 /// Cost of a log whose segments are `u` utilised when they are cleaned: 2/(1−u).

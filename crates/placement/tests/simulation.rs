@@ -138,13 +138,15 @@ const SLOW: Disk = Disk {
 };
 
 /// In segment I/Os, in its steady state.
-fn cost_of(kind: Kind, d: f64, access: &Access, e: f64) -> f64 {
+fn cost_of(kind: Kind, d: f64, access: &Access) -> f64 {
     let mut config = Config::new(kind, 1024, 64, d);
     config.options = Options {
         disk: SLOW,
         ..config.options
     };
-    steady(config, access, 5, 2).0.cost(64, e)
+    // By way of the log, as the engine does it.
+    let in_place = 1.0 + SLOW.home_cost(8 << 10, 64 * (8 << 10));
+    steady(config, access, 5, 2).0.cost(64, in_place)
 }
 
 /// What HyLog is compared with: the best of these, where HyLog is worst of all utilisations.
@@ -165,7 +167,7 @@ fn hylog_against_the_others(full: &[f64], access: impl Fn(u32) -> Access) -> Com
     for &d in full {
         let access = access((1024.0 * 64.0 * d) as u32);
         let kinds = [Kind::Lfs, Kind::Wolf, Kind::HyLog, Kind::HyLogSepBit];
-        let [lfs, wolf, hylog, both] = kinds.map(|kind| cost_of(kind, d, &access, e));
+        let [lfs, wolf, hylog, both] = kinds.map(|kind| cost_of(kind, d, &access));
         println!(
             "d {d}: overwrite {e:.1} lfs {lfs:.1} wolf {wolf:.1} hylog {hylog:.1} hylog+sepbit {both:.1}"
         );

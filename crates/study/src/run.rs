@@ -1,5 +1,6 @@
 //! One configuration, from empty disks to its throughput in the steady state.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -153,6 +154,7 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
 
     async fn measure(self, rt: Rt) -> Result<Outcome> {
         let workload = (self.workload)()?;
+        let round = workload.round();
         let device = self.medium.device(&rt, self.seed)?;
         let disk = self.medium.writing()?;
         let segment = self.medium.segment_bytes();
@@ -183,8 +185,18 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
         let from = running.mark();
         let is_warm = !is_log || from.done.requests() < effort.requests_max;
         running.marks.clear();
+        let measured = enough(effort.measured, 0.0, 2 * effort.requests);
+        // Set where it is enough, to the end of the round.
+        let until = Cell::new(None);
         running
-            .work(enough(effort.measured, 0.0, 2 * effort.requests))
+            .work(|done, counters| {
+                let requests = done.requests();
+                if until.get().is_none() && measured(done, counters) {
+                    let whole = |round| requests.next_multiple_of(round);
+                    until.set(Some(round.map_or(requests, whole)));
+                }
+                until.get().is_some_and(|until| requests >= until)
+            })
             .await?;
         let to = running.mark();
         let outcome = Outcome {

@@ -52,4 +52,10 @@ pub trait Workload {
 
     /// What a user does next. It never ends.
     fn next(&mut self, user: usize) -> Access;
+
+    /// After so many requests of all users together everything was done once, if it repeats: what is measured is whole
+    /// rounds, or one system would be judged by other parts than another.
+    fn round(&self) -> Option<u64> {
+        None
+    }
 }

@@ -16,8 +16,7 @@
 //!
 //! Until two epochs have passed, and after a restart, which loses the counts, a page is hot if what it
 //! overwrites lived shorter than a bar: that which the threshold amounted to before the restart. On a new volume all is
-//! logged as long as even accesses would cost less so than in place, since what that costs is then measured; if not, the
-//! bar is by the model for four fifths of the writes to one fifth of the pages.
+//! logged until then, and what that costs is measured: no model knows what a volume is for.
 
 use super::counts::{ByCount, COUNT_MAX, Counts, EPOCHS, Sample};
 use super::pages::{alike, pages, spread};
@@ -35,8 +34,8 @@ const SINGLE: u8 = 16;
 const APPENDED: f64 = 1.0;
 /// What a division must cost at most, of what all or nothing in the log does, to take the place of that;
 /// and to keep it.
-const WORTH: f64 = 0.95;
-const KEPT: f64 = 0.98;
+const WORTH: f64 = 0.9;
+const KEPT: f64 = 0.95;
 /// Segments' worth of writes that a mean is taken of, at least.
 const MEASURED_MIN: u64 = 16;
 /// Beyond, segments of more pages are cleaned no differently.
@@ -87,10 +86,8 @@ pub(super) struct Heat {
     rule: Rule,
     /// The bar of lifetimes that the threshold amounts to.
     lifetime: u64,
-    /// True if `lifetime` was restored, so that the model has no say before the counts have.
-    restored: bool,
-    /// E, for writes as long as they were.
-    efficiency: f64,
+    /// What it costs to write home a segment's worth of writes as long as they were.
+    home_cost: f64,
     /// What cleaning costs while all is logged, as measured, in terms of what the model says.
     measured: Option<f64>,
     /// Sectors that users wrote while all was logged, and that were moved for that, since it was measured last.
@@ -115,8 +112,7 @@ impl Heat {
             fill: Fill::default(),
             rule: Rule::Lifetime(u64::MAX),
             lifetime: u64::MAX,
-            restored: false,
-            efficiency: options.disk.efficiency(page_bytes, options.segment_bytes),
+            home_cost: options.disk.home_cost(page_bytes, options.segment_bytes),
             measured: None,
             logged: (0, 0),
             best,
@@ -128,9 +124,9 @@ impl Heat {
         &self.best
     }
 
-    /// E, for writes as long as they were lately.
-    pub(super) fn efficiency(&self) -> f64 {
-        self.efficiency
+    /// What it costs to write home a segment's worth of writes as long as they were lately, in segment I/Os.
+    pub(super) fn home_cost(&self) -> f64 {
+        self.home_cost
     }
 
     /// The bar of lifetimes that the threshold amounts to, in sectors that users write.
@@ -149,9 +145,6 @@ impl Heat {
     /// The medium is so full.
     pub(super) fn filled(&mut self, fill: Fill) {
         self.fill = fill;
-        if self.passed < 2 && !self.restored {
-            self.by_the_model();
-        }
     }
 
     /// True if some pages are hot and some are not.
@@ -171,7 +164,6 @@ impl Heat {
         self.best.share = share;
         self.lifetime = lifetime;
         self.rule = Rule::Lifetime(lifetime);
-        self.restored = true;
     }
 
     /// Whether the first page of a run is hot, and for how many sectors the same holds. `lived` is how long
@@ -228,10 +220,10 @@ impl Heat {
             return;
         }
         let bytes = epoch.sectors * SECTOR_BYTES / epoch.requests.max(1);
-        self.efficiency = self
+        self.home_cost = self
             .options
             .disk
-            .efficiency(bytes, self.options.segment_bytes);
+            .home_cost(bytes, self.options.segment_bytes);
         self.measure();
         if self.best.share >= 1.0 && self.measured.is_none() {
             // Room has not been short, so nothing is known of what it costs to get some back.
@@ -256,7 +248,7 @@ impl Heat {
     /// The hot share that is expected to cost least. All or nothing is taken if that costs little more: pages
     /// pass to and fro over a threshold, which costs as well; and so does it to change from one to the other.
     fn best_share(&self, access: &Access) -> Hybrid {
-        let (d, e) = (self.fill.utilisation(), self.efficiency + APPENDED);
+        let (d, e) = (self.fill.utilisation(), self.home_cost + APPENDED);
         let cleaned = |_, dense| greedy_utilisation(dense, self.segment_pages());
         let best = best_hot_share_by(access, d, e, cleaned);
         let logged = self.log_cost() * self.measured.unwrap_or(1.0);
@@ -331,25 +323,6 @@ impl Heat {
             (share, _) if share <= 0.0 => 0,
             (_, bar) => (EPOCHS * epoch.sectors) / u64::from(bar.max(1)),
         };
-    }
-
-    /// A bar for a volume of which nothing is known: a page of the fifth that gets four fifths of the writes
-    /// is written anew before all of the data was written once; another is not.
-    fn by_the_model(&mut self) {
-        self.best = match self.log_cost() < self.efficiency {
-            true => Hybrid {
-                share: 1.0,
-                received: 1.0,
-                cost: self.log_cost(),
-            },
-            false => self.best_share(&Access::skewed(0.8, 0.2)),
-        };
-        self.lifetime = match self.best.share {
-            share if share >= 1.0 => u64::MAX,
-            share if share <= 0.0 => 0,
-            _ => self.fill.live,
-        };
-        self.rule = Rule::Lifetime(self.lifetime);
     }
 }
 

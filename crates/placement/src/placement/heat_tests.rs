@@ -14,8 +14,17 @@ fn heat(pages: u64, d: f64) -> Heat {
     heat
 }
 
-/// Writes pages one by one, `hot` of a hundred of them to the first `part` percent.
-fn write(heat: &mut Heat, rng: &Rng, pages: u64, times: u64, (hot, part): (u64, u64)) {
+/// Writes pages one by one, `hot` of a hundred of them to the first `part` percent. While all is logged, as much is
+/// moved as the model says.
+fn write(heat: &mut Heat, rng: &Rng, pages: u64, times: u64, part: (u64, u64)) {
+    let moved = (heat.log_cost() / 2.0 - 1.0) * PAGE as f64;
+    for _ in 0..times {
+        heat.moved(moved as u32);
+        write_only(heat, rng, pages, 1, part);
+    }
+}
+
+fn write_only(heat: &mut Heat, rng: &Rng, pages: u64, times: u64, (hot, part): (u64, u64)) {
     let bound = pages * part / 100;
     for _ in 0..times {
         let page = match rng.below(100) < hot {
@@ -39,12 +48,12 @@ fn on_a_full_disk_the_pages_that_are_written_often_are_found_to_be_hot() {
     write(&mut heat, &rng, pages, 10 * pages, (80, 20));
     assert!((heat.best().share - 0.2).abs() < 0.05, "{:?}", heat.best());
     assert!(
-        (heat.best().received - 0.8).abs() < 0.05,
+        (0.65..0.8).contains(&heat.best().received),
         "{:?}",
         heat.best()
     );
     let (hot, cold) = (share_hot(&heat, 0..4000), share_hot(&heat, 4000..pages));
-    assert!(hot > 0.9 && cold < 0.05, "{hot}, {cold}");
+    assert!(hot > 0.8 && cold < 0.05, "{hot}, {cold}");
 }
 
 #[test]
@@ -55,7 +64,7 @@ fn even_accesses_do_not_look_skewed_because_some_pages_are_written_more_often_by
     // A log of everything costs a third of overwriting there.
     assert!(heat.best().share > 0.95, "{:?}", heat.best());
     assert!(
-        (heat.best().cost / 10.4 - 1.0).abs() < 0.1,
+        (heat.best().cost / 9.4 - 1.0).abs() < 0.1,
         "{:?}",
         heat.best()
     );
@@ -76,10 +85,9 @@ fn all_stays_logged_where_that_was_measured_to_cost_less_than_the_model_says() {
     // Moved for each sector that users wrote: nothing to speak of, one and a half, or as the model has it, or more.
     for (moved, divides) in [(0.01, false), (1.5, false), (5.3, true), (9.0, true)] {
         let (mut heat, rng) = (heat(pages, d), Rng::new(7));
-        heat.best.share = 1.0;
         for _ in 0..20 {
             heat.moved((moved * (pages / 2 * PAGE) as f64) as u32);
-            write(&mut heat, &rng, pages, pages / 2, (80, 20));
+            write_only(&mut heat, &rng, pages, pages / 2, (80, 20));
         }
         assert_eq!(heat.divides(), divides, "{moved}: {:?}", heat.best());
     }
@@ -102,34 +110,32 @@ fn pages_that_turn_hot_are_found_and_those_that_were_are_forgotten() {
     };
     mirrored(&mut heat, 8 * pages);
     let (new, old) = (share_hot(&heat, 16_000..pages), share_hot(&heat, 0..4000));
-    assert!(new > 0.9 && old < 0.1, "{new}, {old}");
+    assert!(new > 0.8 && old < 0.1, "{new}, {old}");
 }
 
 #[test]
 fn long_writes_are_worth_less_of_a_log() {
     let (pages, rng) = (20_000u64, Rng::new(5));
     let mut heat = heat(pages, 0.98);
-    let single = heat.efficiency();
+    let single = heat.home_cost();
     for _ in 0..pages / 16 {
+        heat.moved(640 * PAGE as u32);
         heat.wrote(Sector(rng.below(pages / 64) * 64 * PAGE), 64 * PAGE as u32);
     }
     assert!(
-        (single - 33.3).abs() < 0.1 && heat.efficiency() < 1.5,
+        (single - 17.1).abs() < 0.1 && heat.home_cost() < 1.5,
         "{}",
-        heat.efficiency()
+        heat.home_cost()
     );
     assert_eq!(heat.best().share, 0.0);
     assert_eq!(share_hot(&heat, 0..pages), 0.0);
 }
 
 #[test]
-fn before_anything_is_known_a_page_is_hot_if_what_it_overwrites_lived_short() {
-    let full = heat(20_000, 0.98);
-    let hot = |lived| full.judge(Sector(0), 8, lived).0;
-    assert!(hot(Some(1000)) && !hot(Some(20_000 * PAGE)) && !hot(None));
-    // With room enough all of it, and of a disk that was not told of, too.
-    for roomy in [heat(20_000, 0.5), Heat::new(&Options::default())] {
-        assert_eq!(roomy.judge(Sector(0), 999, None), (true, 999));
+fn before_anything_is_known_all_is_logged_to_learn_what_that_costs() {
+    for fresh in [heat(20_000, 0.98), Heat::new(&Options::default())] {
+        assert_eq!(fresh.judge(Sector(0), 999, None), (true, 999));
+        assert_eq!(fresh.judge(Sector(0), 999, Some(1 << 40)), (true, 999));
     }
 }
 

@@ -124,11 +124,7 @@ impl<L: Placement> Placement for HyLog<L> {
             fact("expected of them", best.received, "of writes"),
             fact("logged", hot_share(self.written), "of writes"),
             fact("found hot while cleaning", hot_share(self.found), "of data"),
-            fact(
-                "a segment is faster than its pages",
-                self.heat.efficiency(),
-                "times",
-            ),
+            fact("in place", self.heat.home_cost(), "segment writes"),
             fact("expected cost", best.cost, "segment writes"),
         ];
         if let Some(bar) = self.heat.bar() {

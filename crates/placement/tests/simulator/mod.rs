@@ -69,9 +69,9 @@ impl Tally {
     }
 
     /// Segment I/Os for each segment's worth of pages that users write, as `forebay_placement::cost` counts.
-    pub(crate) fn cost(&self, pages: u32, efficiency: f64) -> f64 {
+    pub(crate) fn cost(&self, pages: u32, in_place: f64) -> f64 {
         let pages = f64::from(pages);
-        let single = (self.in_place + self.plugged) as f64 * efficiency / pages;
+        let single = (self.in_place + self.plugged) as f64 * in_place / pages;
         let logged = (self.users - self.in_place + self.moved) as f64 / pages;
         (single + logged + self.collected as f64) / (self.users as f64 / pages)
     }
