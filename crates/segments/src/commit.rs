@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_device::Device;
-use forebay_rt::{Event, Instant, Listener, Rt, Task};
+use forebay_rt::{Event, Instant, Listener, Lock, Rt, Task};
 use forebay_units::RecordSeq;
 
 pub use composer::{Composer, Watcher};
@@ -100,6 +100,8 @@ pub struct Commit<C: Composer, W: Watcher<C> = ()> {
     written: Event,
     failed: RefCell<Option<LogError>>,
     failure: Event,
+    /// Held while the device flushes.
+    flushing: Rc<Lock>,
     round: Cell<bool>,
     handing_over: Cell<bool>,
     /// Writes that are done and that no flush has covered.
@@ -136,6 +138,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
             written: Event::new(),
             failed: RefCell::new(None),
             failure: Event::new(),
+            flushing: Rc::new(Lock::new()),
             round: Cell::new(false),
             handing_over: Cell::new(false),
             unflushed: Cell::new(0),
@@ -226,6 +229,28 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
 
     fn has_failed(&self) -> bool {
         self.failed.borrow().is_some()
+    }
+
+    /// Has the device flush what was written to it past this log, too. Flushes do not overlap: of one that succeeded
+    /// beside one that failed nobody knows what it made durable, since the device may have forgotten what both were for.
+    ///
+    /// # Errors
+    /// If it failed, or something has before: the log fails with it, as what was to be durable may be gone, and no later
+    /// flush makes it so.
+    pub async fn flush_device(&self) -> Result<(), LogError> {
+        self.flush_after(|| ()).await
+    }
+
+    /// The same; `before` is called when it begins.
+    async fn flush_after<T>(&self, before: impl FnOnce() -> T) -> Result<T, LogError> {
+        let _turn = self.flushing.lock().await;
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        let known = before();
+        let flushed = self.device.flush().await;
+        flushed.map_err(|error| self.fail(&error.to_string()))?;
+        Ok(known)
     }
 
     /// Makes the pump look for work.

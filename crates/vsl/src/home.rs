@@ -129,9 +129,7 @@ impl Inner {
         if home.is_empty() {
             return Ok(());
         }
-        // A flush that failed may have lost what it was for: no later one makes that durable.
-        let flushed = self.device.flush().await;
-        flushed.map_err(|error| self.commit.fail(&error.to_string()))?;
+        self.commit.flush_device().await?;
         for (line, away) in &home {
             if !self.room_to_tell().await? {
                 // Others may need what is kept for this to make room. The rest stays where it was appended.

@@ -134,17 +134,14 @@ pub(super) async fn round<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) 
         (done || commit.has_failed()).then_some(done)
     });
     if written.await && !commit.has_failed() {
-        let covered = commit.composer().flight().written();
-        let unflushed = commit.unflushed.get();
-        match commit.device.flush().await {
-            Ok(()) => {
-                commit.unflushed.set(commit.unflushed.get() - unflushed);
-                commit.composer_mut().set_stable(covered);
-                commit.count(|stats| stats.flushes += 1);
-            }
-            Err(error) => {
-                commit.fail(&error.to_string());
-            }
+        let before = || {
+            let covered = commit.composer().flight().written();
+            (covered, commit.unflushed.get())
+        };
+        if let Ok((covered, unflushed)) = commit.flush_after(before).await {
+            commit.unflushed.set(commit.unflushed.get() - unflushed);
+            commit.composer_mut().set_stable(covered);
+            commit.count(|stats| stats.flushes += 1);
         }
     }
     commit.end_round();
