@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     pub(crate) speed: RefCell<Speed>,
     /// What has no copy in the log, and whether it is durable.
     pub(crate) past_log: RefCell<PastLog>,
+    /// Held while the data device flushes.
+    pub(crate) flushing: Rc<Lock>,
     /// What the devices fail to do.
     pub(crate) faults: RefCell<Faults>,
     /// What home refuses, and is kept in the log.
@@ -160,6 +162,7 @@ impl Engine {
             doing: RefCell::default(),
             speed: RefCell::new(Speed::new()),
             past_log: RefCell::default(),
+            flushing: Rc::default(),
             faults: RefCell::default(),
             refused: RefCell::default(),
             rescue: RefCell::default(),

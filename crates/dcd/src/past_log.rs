@@ -8,10 +8,18 @@ impl Engine {
     /// Flushes the data device, whoever needs it. If that fails, what went past the log since the
     /// last flush may be gone, and there is no copy of it.
     ///
+    /// Flushes do not overlap: of one that succeeded beside one that failed nobody knows what it made durable, since
+    /// the device may have forgotten what both were for. Those that wait meanwhile share the next.
+    ///
     /// # Errors
     /// The device's.
     pub(crate) async fn flush_data(&self) -> Result<()> {
-        let covered = self.past_log.borrow().completed();
+        let asked = self.past_log.borrow().flushes_begun();
+        let _turn = self.flushing.lock().await;
+        if self.past_log.borrow().flushed_since(asked) {
+            return Ok(());
+        }
+        let covered = self.past_log.borrow_mut().begin_flush();
         let flushed = self.data.flush().await;
         let mut past_log = self.past_log.borrow_mut();
         match &flushed {

@@ -18,6 +18,9 @@ pub(crate) struct PastLog {
     lost: Option<Arc<str>>,
     /// How many flushes of the data device failed.
     flushes_failed: u64,
+    /// How many were begun, and which of them was the last to succeed.
+    flushes_begun: u64,
+    flushed_newest: u64,
 }
 
 impl PastLog {
@@ -26,18 +29,30 @@ impl PastLog {
         self.completed += 1;
     }
 
-    /// How many have completed: what a flush that is issued now covers.
-    pub(crate) fn completed(&self) -> u64 {
-        self.completed
-    }
-
     /// True if something needs a flush.
     pub(crate) fn needs_flush(&self) -> bool {
         self.durable < self.completed
     }
 
-    /// A flush has succeeded that was issued when so many had completed.
+    /// How many flushes were begun.
+    pub(crate) fn flushes_begun(&self) -> u64 {
+        self.flushes_begun
+    }
+
+    /// True if one has succeeded that was begun after so many.
+    pub(crate) fn flushed_since(&self, begun: u64) -> bool {
+        self.flushed_newest > begun
+    }
+
+    /// A flush begins. Says what it covers.
+    pub(crate) fn begin_flush(&mut self) -> u64 {
+        self.flushes_begun += 1;
+        self.completed
+    }
+
+    /// The flush that was begun last, when so many had completed, has succeeded.
     pub(crate) fn flushed(&mut self, covered: u64) {
+        self.flushed_newest = self.flushes_begun;
         self.durable = self.durable.max(covered);
     }
 
@@ -81,21 +96,26 @@ mod tests {
         let mut past = PastLog::default();
         assert!(!past.needs_flush());
         past.note();
-        let covered = past.completed();
+        let covered = past.begin_flush();
         past.note();
         past.flushed(covered);
         assert!(past.needs_flush());
-        past.flushed(past.completed());
+        let covered = past.begin_flush();
+        past.flushed(covered);
         assert!(!past.needs_flush());
     }
 
     #[test]
-    fn a_flush_that_was_overtaken_takes_nothing_back() {
+    fn a_flush_that_begins_later_is_as_good_as_ones_own_and_one_under_way_is_not() {
         let mut past = PastLog::default();
-        past.note();
-        past.flushed(1);
-        past.flushed(0);
-        assert!(!past.needs_flush());
+        let covered = past.begin_flush();
+        let asked = past.flushes_begun();
+        past.flushed(covered);
+        assert!(!past.flushed_since(asked));
+        let covered = past.begin_flush();
+        assert!(!past.flushed_since(asked));
+        past.flushed(covered);
+        assert!(past.flushed_since(asked));
     }
 
     #[test]
@@ -103,7 +123,8 @@ mod tests {
         let mut past = PastLog::default();
         past.note();
         assert!(past.flush_failed(&error()));
-        past.flushed(past.completed());
+        let covered = past.begin_flush();
+        past.flushed(covered);
         assert!(past.lost().is_some() && !past.needs_flush());
     }
 
