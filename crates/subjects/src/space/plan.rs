@@ -64,7 +64,28 @@ pub(super) fn of_seed(seed: u64) -> Plan {
         let life = life(&plan, &rng, mix(seed, n + 1), n == 0);
         plan.lives.push(life);
     }
+    let rng = Rng::new(mix(seed, 0xf1_0545));
+    if rng.one_in(24) {
+        flushes_fail_while_brought_home(&mut plan, &rng);
+    }
     plan
+}
+
+/// Pages are brought home all the time, and flushes fail now and then, of a disk that forgets then what they were for.
+fn flushes_fail_while_brought_home(plan: &mut Plan, rng: &Rng) {
+    plan.volume.kind = Kind::Fails;
+    plan.volume.placement = Placing::Overwrite;
+    plan.volume.home_bytes = rng.pick(&[4096, 16 << 10]);
+    for (n, life) in (0..).zip(&mut plan.lives) {
+        let conditions = &mut life.disks[Role::Medium];
+        conditions.flush_takes = Some(Duration::from_micros(1 + rng.below(20_000)));
+        conditions.faults = Faults {
+            seed: mix(plan.seed, 100 + n),
+            flushes_fail: 4 + rng.below(20),
+            forgetful: true,
+            ..Faults::default()
+        };
+    }
 }
 
 /// Parts of what was brought home have no checksum, so of a disk that harms data nothing can be asked there.
