@@ -4,6 +4,7 @@
     reason = "commands to a driver may name memory; those here name none"
 )]
 
+use std::cell::OnceCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,9 @@ use super::serving::Port;
 pub(super) struct CharDevice {
     ring: Rc<Ring>,
     fd: Fd,
-    descriptors: DriverMemory,
+    descriptors: OnceCell<DriverMemory>,
+    /// Bytes of all descriptors.
+    descriptors_len: usize,
 }
 
 /// Where the server's end of device `id` is.
@@ -36,12 +39,22 @@ impl CharDevice {
             .read(true)
             .write(true)
             .open(path(id))?;
-        let len = descriptors_len(depth, rustix::param::page_size());
         Ok(CharDevice {
-            descriptors: DriverMemory::map(&file, 0, len)?,
+            descriptors: OnceCell::new(),
+            descriptors_len: descriptors_len(depth, rustix::param::page_size()),
             ring: Rc::clone(ring),
             fd: Rc::new(OwnedFd::from(file)),
         })
+    }
+
+    /// The descriptors, mapped when the first request has come: not while tags are still being offered, since drivers
+    /// before Linux 6.16 let nobody map them any more when a server has done so and died before it had offered all.
+    fn descriptors(&self) -> io::Result<&DriverMemory> {
+        if let Some(mapped) = self.descriptors.get() {
+            return Ok(mapped);
+        }
+        let mapped = DriverMemory::map(&self.fd, 0, self.descriptors_len)?;
+        Ok(self.descriptors.get_or_init(|| mapped))
     }
 }
 
@@ -55,14 +68,15 @@ impl Port for CharDevice {
         // SAFETY: the command has no address in it.
         let came = unsafe { self.ring.command(&self.fd, op, command) }.await?;
         match came {
-            0 => Ok(()),
+            0 => self.descriptors().map(drop),
             // "Give me a buffer", which a device whose data is copied never says.
             other => Err(io::Error::other(format!("the answer {other} to a tag"))),
         }
     }
 
     fn request(&self, tag: u16) -> Descriptor {
-        Descriptor::decode(&self.descriptors.read(usize::from(tag) * DESCRIPTOR))
+        let mapped = self.descriptors.get().expect("the tag has come back");
+        Descriptor::decode(&mapped.read(usize::from(tag) * DESCRIPTOR))
     }
 
     /// Copied by a plain system call: nothing has to be waited for but the copying, and on the ring the
