@@ -14,4 +14,4 @@ mod requests;
 pub mod volume_file;
 
 pub use isolated::isolated;
-pub use requests::Memory;
+pub use requests::{Memory, kernel_errno};

@@ -1,6 +1,7 @@
 //! What the kernel and NBD clients send, message by message.
 
-use forebay_serve::fuse::format::{self as fuse_format, FIXED, HEADER, Kind, Listing, Op};
+use forebay_fuse::files::Kind;
+use forebay_fuse::{self as fuse_format, FIXED, HEADER, Listing, Op};
 use forebay_serve::nbd::format::client::{self, context_query, info_query};
 use forebay_serve::nbd::format::{
     ContextQuery, InfoQuery, OPTION_BYTES, OptionHeader, REQUEST_BYTES, Request, command, option,

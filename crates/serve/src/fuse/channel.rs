@@ -14,7 +14,7 @@ use rustix::event::epoll;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::format::{FIXED, OUT_HEADER, out_header};
+use forebay_fuse::{FIXED, OUT_HEADER, out_header};
 
 /// What a look for requests found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

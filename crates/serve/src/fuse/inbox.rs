@@ -7,8 +7,8 @@ use forebay_rt::{Account, Lease};
 
 use super::IO_BYTES_MAX;
 use super::channel::{Channel, Received};
-use super::format::{FIXED, HEADER};
 use crate::requests::{FRONT_RESERVE, Memory};
+use forebay_fuse::{FIXED, HEADER};
 
 /// A write's data is copied out of the buffer that requests are received into if it is at most this
 /// long; what is longer takes the buffer with it.

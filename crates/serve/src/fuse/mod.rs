@@ -10,8 +10,7 @@
 //! It saves a copy as well: the data of a large write is read from the kernel straight into an
 //! aligned buffer that goes down the stack, while a library has to lend its own.
 //!
-//! Of the protocol there is what the handlers need: `format.rs` is all of it, and looks at no more
-//! than the first 80 bytes of any message.
+//! What is exchanged is in `forebay-fuse`.
 //!
 //! # How requests flow
 //!
@@ -43,11 +42,10 @@
 //! And when the process is killed, the connection must close, even while such a helper waits for a
 //! reply. So the helper gives up its hold on `/dev/fuse`, and so does the ring (`channel.rs`).
 //!
-//! Reading order: `format.rs`, `handler.rs`, `request.rs`, `session.rs`; then `channel.rs`, `inbox.rs`,
+//! Reading order: `handler.rs`, `request.rs`, `session.rs`; then `channel.rs`, `inbox.rs`,
 //! and `mounted.rs` for the ends.
 
 mod channel;
-pub mod format;
 mod handler;
 mod inbox;
 mod mount;
@@ -55,14 +53,14 @@ mod mounted;
 mod request;
 mod session;
 
-pub(crate) use handler::Handler;
+pub use handler::{Handler, Wishes};
 pub(crate) use mount::FSTYPE;
-pub(crate) use mounted::Mounted;
-pub use mounted::UnmountError;
-pub(crate) use request::{Arrival, Underway};
+pub use mount::Mount;
+pub use mounted::{Mounted, UnmountError};
+pub use request::{Arrival, Underway};
 pub use session::Ended;
 
 use crate::requests::PART_BYTES;
 
 /// The largest read and write, in bytes.
-pub(crate) const IO_BYTES_MAX: usize = PART_BYTES;
+pub const IO_BYTES_MAX: usize = PART_BYTES;

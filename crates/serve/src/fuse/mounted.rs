@@ -9,18 +9,18 @@ use forebay_rt::{Rt, Task};
 
 use super::channel::Channel;
 use super::handler::Handler;
-use super::mount;
+use super::mount::Mount;
 use super::request::Connection;
 use super::session::{self, Ended, UNDER_WAY_MAX};
 use crate::isolated::isolated;
 use crate::requests::{Memory, UnderWay};
 
 /// A mount of ours. Unmount it before dropping it; otherwise it stays behind dead.
-pub(crate) struct Mounted {
+pub struct Mounted {
     rt: Rt,
     serving: Option<Task<Ended>>,
     ended: Option<Rc<Ended>>,
-    dir: PathBuf,
+    mount: Mount,
 }
 
 /// Why a filesystem was not unmounted. It is still mounted and served.
@@ -43,24 +43,22 @@ pub enum UnmountError {
 }
 
 impl Mounted {
-    /// Mounts at `dir`, which is made for it, what `handler` answers for; `source` is what the
-    /// system shows of it. It is served on `rt` with buffers from `memory`.
+    /// Mounts what `handler` answers for. It is served on `rt` with buffers from `memory`.
     ///
     /// # Errors
     /// If `/dev/fuse` cannot be opened or mounted: no FUSE in the kernel, not root.
-    pub(crate) fn new<H: Handler>(
+    pub fn new<H: Handler>(
         rt: &Rt,
         ring: &Rc<Ring>,
         handler: Rc<H>,
         memory: &Memory,
-        dir: PathBuf,
-        source: &str,
+        mount: Mount,
     ) -> io::Result<Mounted> {
         forebay_os::io_flusher();
         let channel = Channel::open()?;
-        mount::mount(&channel, &dir, source)?;
+        mount.mount(&channel)?;
         let watch = channel.watch().inspect_err(|_| {
-            let _ = mount::unmount(&dir, true);
+            let _ = mount.unmount(true);
         })?;
         let connection = Rc::new(Connection {
             rt: rt.clone(),
@@ -73,13 +71,13 @@ impl Mounted {
             rt: rt.clone(),
             serving: Some(rt.spawn(serving)),
             ended: None,
-            dir,
+            mount,
         })
     }
 
     /// Where it is mounted. The thread that serves it must not look there.
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
+    pub fn dir(&self) -> &Path {
+        &self.mount.dir
     }
 
     pub(crate) fn rt(&self) -> &Rt {
@@ -87,12 +85,12 @@ impl Mounted {
     }
 
     /// True if the session has ended: nothing that is asked of the filesystem will succeed.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.serving.as_ref().is_none_or(Task::is_finished)
     }
 
     /// Waits until the session is over, and says why. It is over after an unmount, by whomever.
-    pub(crate) async fn ended(&mut self) -> Rc<Ended> {
+    pub async fn ended(&mut self) -> Rc<Ended> {
         if let Some(serving) = self.serving.as_mut() {
             let ended = Rc::new(serving.await);
             self.serving = None;
@@ -105,11 +103,11 @@ impl Mounted {
     ///
     /// # Errors
     /// See [`UnmountError`]. The filesystem is served on; try again.
-    pub(crate) async fn unmount(&mut self) -> Result<(), UnmountError> {
-        let dir = self.dir.clone();
-        let done = isolated(move || mount::unmount(&dir, false)).await;
+    pub async fn unmount(&mut self) -> Result<(), UnmountError> {
+        let mount = self.mount.clone();
+        let done = isolated(move || mount.unmount(false)).await;
         if let Err(source) = done.and_then(|done| done) {
-            let dir = self.dir.clone();
+            let dir = self.mount.dir.clone();
             return Err(match source.raw_os_error() {
                 Some(libc::EBUSY) => UnmountError::Busy { dir },
                 _ => UnmountError::Io { dir, source },
@@ -123,7 +121,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.serving.is_some() {
-            tracing::warn!(dir = %self.dir.display(), "a FUSE filesystem was dropped while mounted");
+            tracing::warn!(dir = %self.mount.dir.display(), "a FUSE filesystem was dropped while mounted");
         }
     }
 }

@@ -7,9 +7,9 @@ use forebay_device::{Buf, BufMut};
 use forebay_rt::{Lease, Rt};
 
 use super::channel::Channel;
-use super::format::{self, Op, Request};
 use super::inbox::Inbox;
 use crate::requests::{Admission, Load, Memory, UnderWay, start};
+use forebay_fuse::{self as format, Op, Request};
 
 /// What the requests of one connection share.
 pub(super) struct Connection {
@@ -20,7 +20,7 @@ pub(super) struct Connection {
 }
 
 /// A request as it was received. It is either answered at once or [begun](Arrival::begin).
-pub(crate) struct Arrival<'a> {
+pub struct Arrival<'a> {
     pub(super) connection: &'a Rc<Connection>,
     pub(super) admission: Admission<'a>,
     pub(super) inbox: &'a mut Inbox,
@@ -31,47 +31,54 @@ pub(crate) struct Arrival<'a> {
 
 impl Arrival<'_> {
     /// What is asked.
-    pub(crate) fn op(&self) -> Op {
+    pub fn op(&self) -> Op {
         self.request.op
     }
 
     /// The inode it is about.
-    pub(crate) fn node(&self) -> u64 {
+    pub fn node(&self) -> u64 {
         self.request.node
     }
 
+    /// All of what the kernel says beside that and its data: who asks.
+    pub fn request(&self) -> Request {
+        self.request
+    }
+
+    /// What lies behind its header.
+    pub fn body(&self) -> Vec<u8> {
+        self.inbox.body(self.total).concat()
+    }
+
     /// True if the name it is about is `name`.
-    pub(crate) fn is_named(&self, name: &[u8]) -> bool {
+    pub fn is_named(&self, name: &[u8]) -> bool {
         format::is_name(self.inbox.body(self.total), name)
     }
 
     /// Answers it with `payload`.
-    pub(crate) fn reply(self, payload: &[u8]) {
+    pub fn reply(self, payload: &[u8]) {
         self.connection.channel.reply(self.request.unique, payload);
     }
 
     /// Answers it with the error number `errno`.
-    pub(crate) fn refuse(self, errno: i32) {
+    pub fn refuse(self, errno: i32) {
         let unique = self.request.unique;
         self.connection.channel.reply_error(unique, errno);
     }
 
     /// Waits for memory for `len` bytes, which others will give back.
-    pub(crate) async fn lease(&self, len: usize) -> Lease {
+    pub async fn lease(&self, len: usize) -> Lease {
         self.inbox.lease(len).await
     }
 
     /// The first `len` bytes of its data, with the lease of their memory, for which it waits.
-    pub(crate) async fn data(&mut self, len: usize) -> (Buf, Lease) {
+    pub async fn data(&mut self, len: usize) -> (Buf, Lease) {
         self.inbox.data(len).await
     }
 
     /// Takes it up, to be answered in its own time: `answer` goes as far as it can at once, and what
     /// is left of it becomes a task.
-    pub(crate) fn begin<F: Future<Output = ()> + 'static>(
-        self,
-        answer: impl FnOnce(Underway) -> F,
-    ) {
+    pub fn begin<F: Future<Output = ()> + 'static>(self, answer: impl FnOnce(Underway) -> F) {
         let underway = Underway {
             connection: Rc::clone(self.connection),
             unique: self.request.unique,
@@ -82,7 +89,7 @@ impl Arrival<'_> {
 }
 
 /// A request that was taken up; counts as under way until it is dropped.
-pub(crate) struct Underway {
+pub struct Underway {
     connection: Rc<Connection>,
     unique: u64,
     load: Load,
@@ -90,17 +97,17 @@ pub(crate) struct Underway {
 
 impl Underway {
     /// A buffer of `len` bytes, which are leased.
-    pub(crate) fn buffer(&self, len: usize) -> BufMut {
+    pub fn buffer(&self, len: usize) -> BufMut {
         self.connection.memory.take(len)
     }
 
     /// Answers it with `payload`.
-    pub(crate) fn reply(&self, payload: &[u8]) {
+    pub fn reply(&self, payload: &[u8]) {
         self.connection.channel.reply(self.unique, payload);
     }
 
     /// Answers it with the error number `errno`.
-    pub(crate) fn refuse(&self, errno: i32) {
+    pub fn refuse(&self, errno: i32) {
         self.connection.channel.reply_error(self.unique, errno);
     }
 }

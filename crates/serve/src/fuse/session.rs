@@ -9,11 +9,11 @@ use forebay_os::Poller;
 
 use super::IO_BYTES_MAX;
 use super::channel::Received;
-use super::format::{self, Limits, Malformed, Op, Request};
-use super::handler::Handler;
+use super::handler::{Handler, Wishes};
 use super::inbox::Inbox;
 use super::request::{Arrival, Connection};
 use crate::requests::Load;
+use forebay_fuse::{self as format, Limits, Malformed, Op, Request};
 
 /// Requests taken in a row before other tasks get a turn.
 const BATCH: usize = 32;
@@ -103,7 +103,7 @@ async fn take<H: Handler>(
         }
     };
     if let Op::Init { major, flags } = request.op {
-        return init(connection, &request, major, flags);
+        return init(connection, handler.wishes(), &request, major, flags);
     }
     let arrival = Arrival {
         connection,
@@ -115,7 +115,7 @@ async fn take<H: Handler>(
     handler.take(arrival).await;
 }
 
-fn init(connection: &Connection, request: &Request, major: u32, flags: u32) {
+fn init(connection: &Connection, wishes: Wishes, request: &Request, major: u32, flags: u32) {
     let (channel, unique) = (&connection.channel, request.unique);
     if major < format::MAJOR {
         tracing::error!(major, "the kernel's FUSE protocol is too old");
@@ -123,6 +123,8 @@ fn init(connection: &Connection, request: &Request, major: u32, flags: u32) {
     }
     // A newer kernel reads our major version from the reply and asks again in that one.
     let limits = Limits {
+        flags: wishes.flags,
+        read_ahead: wishes.read_ahead,
         io_bytes_max: IO_BYTES_MAX as u32,
         background_max: BACKGROUND_MAX,
     };

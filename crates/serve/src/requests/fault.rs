@@ -45,7 +45,7 @@ impl Fault {
 /// The error number for the kernel, which asks for itself and for whoever uses a file or a block
 /// device. Few may pass: it gives some a meaning of its own (after one `ENOSYS` to a flush FUSE
 /// never sends another and pretends they succeed), and a flush that finds no room has lost writes.
-pub(crate) fn kernel_errno(error: &DeviceError) -> i32 {
+pub fn kernel_errno(error: &DeviceError) -> i32 {
     let is_flush = matches!(error, DeviceError::Io { op: Op::Flush, .. });
     match Fault::of(error) {
         Fault::Unaligned => libc::EINVAL,

@@ -20,7 +20,8 @@ mod start;
 mod target;
 mod under_way;
 
-pub(crate) use fault::{Fault, kernel_errno};
+pub(crate) use fault::Fault;
+pub use fault::kernel_errno;
 pub use memory::Memory;
 pub(crate) use memory::{FRONT_RESERVE, PART_BYTES, WHOLE_BYTES_MAX};
 pub(crate) use start::start;

@@ -6,11 +6,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use forebay_device::{Device, DeviceError, Geometry, Result, Room};
+use forebay_fuse::files::Kind;
+use forebay_fuse::{self as format, Listing, Op, ROOT, Room as Units, Stat, init_flag, open_flag};
 use forebay_rt::RangeLock;
 
 use super::unaligned;
-use crate::fuse::format::{self, Attributes, Kind, Listing, Op, ROOT, open_flag};
-use crate::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway};
+use crate::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway, Wishes};
 use crate::requests::{Change, Target, kernel_errno};
 
 /// The name of the one file.
@@ -42,11 +43,20 @@ pub(super) struct File {
 }
 
 impl Handler for File {
+    fn wishes(&self) -> Wishes {
+        use init_flag::{ABORT_ERROR, ASYNC_DIO, ASYNC_READ, BIG_WRITES, MAX_PAGES};
+        Wishes {
+            flags: ASYNC_READ | BIG_WRITES | ASYNC_DIO | ABORT_ERROR | MAX_PAGES,
+            // There is no cache to read ahead into.
+            read_ahead: 0,
+        }
+    }
+
     async fn take(self: &Rc<Self>, arrival: Arrival<'_>) {
         match arrival.op() {
             op if !concerns(op, arrival.node()) => arrival.refuse(libc::EISDIR),
             Op::Read { at, len } => self.read(arrival, at, len).await,
-            Op::Write { at, len } => self.write(arrival, at, len).await,
+            Op::Write { at, len, .. } => self.write(arrival, at, len).await,
             Op::Fsync => self.flush(arrival),
             Op::Fallocate { at, len, mode } => self.fallocate(arrival, at, len, mode),
             _ => self.answer(arrival),
@@ -89,21 +99,24 @@ impl File {
         self.target.geometry()
     }
 
-    fn attributes(&self, node: u64) -> Attributes {
+    fn stat(&self, node: u64) -> Stat {
         let geometry = self.geometry();
         let (kind, permissions, links, len) = match node {
             VOLUME => (Kind::File, 0o600, 1, geometry.len),
             _ => (Kind::Directory, 0o700, 2, 0),
         };
-        Attributes {
+        let time = (self.time_s.cast_signed(), 0);
+        Stat {
             node,
-            kind,
-            permissions,
+            mode: kind.mode() | permissions,
             links,
             len,
+            blocks: len / 512,
             preferred_io: geometry.preferred_io.max(geometry.block_size),
-            time_s: self.time_s,
-            valid_s: VALID_S,
+            accessed: time,
+            modified: time,
+            changed: time,
+            ..Stat::default()
         }
     }
 
@@ -112,15 +125,15 @@ impl File {
         let node = arrival.node();
         match arrival.op() {
             Op::Lookup if arrival.is_named(NAME.as_bytes()) => {
-                arrival.reply(&self.attributes(VOLUME).entry_out());
+                arrival.reply(&format::entry_out(&self.stat(VOLUME), 0, VALID_S));
             }
             Op::Lookup => arrival.refuse(libc::ENOENT),
-            Op::GetAttr => arrival.reply(&self.attributes(node).attr_out()),
+            Op::GetAttr => arrival.reply(&format::attr_out(&self.stat(node), VALID_S)),
             Op::SetAttr { size, ownership } => {
                 if ownership || size.is_some_and(|size| size != self.geometry().len) {
                     arrival.refuse(libc::EPERM);
                 } else {
-                    arrival.reply(&self.attributes(node).attr_out());
+                    arrival.reply(&format::attr_out(&self.stat(node), VALID_S));
                 }
             }
             Op::Open => self.open(arrival),
@@ -158,7 +171,15 @@ impl File {
     fn statfs(&self, arrival: Arrival<'_>) {
         let geometry = self.geometry();
         let unit = geometry.discard_granularity.max(geometry.block_size);
-        arrival.reply(&format::statfs_out(geometry.len, unit, 2));
+        // It is full.
+        let room = Units {
+            units: geometry.len / u64::from(unit),
+            free: 0,
+            files: 2,
+            files_free: 0,
+            unit,
+        };
+        arrival.reply(&format::statfs_out(room));
     }
 
     async fn read(self: &Rc<Self>, arrival: Arrival<'_>, at: u64, len: u32) {

@@ -18,7 +18,7 @@ use forebay_os::Ring;
 use forebay_rt::Rt;
 
 use crate::Memory;
-use crate::fuse::{Ended, Mounted, UnmountError};
+use crate::fuse::{Ended, Mount, Mounted, UnmountError};
 
 use file::File;
 
@@ -59,7 +59,8 @@ impl VolumeFile {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let file = Rc::new(File::new(device, now.unwrap_or_default().as_secs()));
         let dir = directory(runtime_dir, name);
-        let mounted = Mounted::new(rt, ring, Rc::clone(&file), memory, dir, name)?;
+        let mount = Mount::in_its_own(dir, name);
+        let mounted = Mounted::new(rt, ring, Rc::clone(&file), memory, mount)?;
         Ok(VolumeFile { file, mounted })
     }
 

@@ -1,10 +1,12 @@
 //! The bytes that pass through `/dev/fuse`: requests in, replies out (`linux/fuse.h`, protocol 7).
 //!
 //! Of a request only the first [`FIXED`] bytes are ever looked at: the header and the largest
-//! fixed body we care about; nothing here follows a length found in the message. What lies behind is
-//! a write's data, or the rest of a name, and for whoever has received it to look at.
+//! fixed body that is served often; nothing here follows a length found in the message. What lies behind is
+//! a write's data, or names, which [`files`] finds in a whole body.
 //!
 //! Numbers are in the machine's own order; the kernel is on the same machine.
+//!
+//! Reading order: this file (what every server answers), `files.rs` (what else a filesystem is asked), `reply.rs`.
 //!
 //! Protocol: `linux/fuse.h` of the kernel's user API, version 7.31 and later.
 
@@ -23,17 +25,54 @@ pub const MAJOR: u32 = 7;
 /// The newest minor version whose structures are written down here. With it both sides speak it.
 const MINOR: u32 = 38;
 
-// Flags of INIT.
-const ASYNC_READ: u32 = 1 << 0;
-const BIG_WRITES: u32 = 1 << 5;
-const ASYNC_DIO: u32 = 1 << 15;
-const ABORT_ERROR: u32 = 1 << 21;
-const MAX_PAGES: u32 = 1 << 22;
+pub mod files;
+mod reply;
+
+pub use reply::{
+    Created, Limits, Listing, Room, Stat, attr_out, entry_out, init_out, ioctl_out, no_entry_out,
+    open_out, out_header, seek_out, size_out, statfs_out, write_out,
+};
+
+/// Flags of INIT: what both sides can do.
+pub mod init_flag {
+    /// Reads come side by side.
+    pub const ASYNC_READ: u32 = 1 << 0;
+    /// OPEN is told to cut a file off.
+    pub const ATOMIC_O_TRUNC: u32 = 1 << 3;
+    /// Files are found again by their numbers: `name_to_handle_at`, NFS.
+    pub const EXPORT_SUPPORT: u32 = 1 << 4;
+    /// Writes of more than a page.
+    pub const BIG_WRITES: u32 = 1 << 5;
+    /// The umask is the server's business, since access lists may say otherwise.
+    pub const DONT_MASK: u32 = 1 << 6;
+    /// Listings come with what `stat` shows.
+    pub const DO_READDIRPLUS: u32 = 1 << 13;
+    /// Where the kernel thinks that it is of use.
+    pub const READDIRPLUS_AUTO: u32 = 1 << 14;
+    /// Direct requests come side by side.
+    pub const ASYNC_DIO: u32 = 1 << 15;
+    /// Names of one directory are looked up side by side.
+    pub const PARALLEL_DIROPS: u32 = 1 << 18;
+    /// Access lists.
+    pub const POSIX_ACL: u32 = 1 << 20;
+    /// Reads of `/dev/fuse` say that the connection was cut.
+    pub const ABORT_ERROR: u32 = 1 << 21;
+    /// Requests as large as it is agreed.
+    pub const MAX_PAGES: u32 = 1 << 22;
+    /// Where links lead to is kept.
+    pub const CACHE_SYMLINKS: u32 = 1 << 23;
+    /// The server takes privileges from what is written, cut off or given away: `setuid`, `setgid`, capabilities.
+    pub const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
+}
 
 /// Flags of OPEN's reply.
 pub mod open_flag {
     /// Reads and writes go past the page cache.
     pub const DIRECT_IO: u32 = 1 << 0;
+    /// What the page cache has of the file is still right.
+    pub const KEEP_CACHE: u32 = 1 << 1;
+    /// What the kernel knows of the directory's names is still right.
+    pub const CACHE_DIR: u32 = 1 << 3;
     /// Direct writes to the same file come side by side.
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
@@ -50,6 +89,12 @@ pub struct Request {
     pub unique: u64,
     /// The inode it is about.
     pub node: u64,
+    /// Whose process asks.
+    pub user: u32,
+    /// And of which group it is.
+    pub group: u32,
+    /// The number of what is asked.
+    pub opcode: u32,
     /// What is asked.
     pub op: Op,
 }
@@ -92,6 +137,8 @@ pub enum Op {
         at: u64,
         /// So much.
         len: u32,
+        /// The file loses `setuid` and `setgid`.
+        kill: bool,
     },
     /// Make durable what was written to a file.
     Fsync,
@@ -169,6 +216,9 @@ pub fn decode(fixed: &[u8; FIXED], total: usize) -> Result<Request, Malformed> {
     Ok(Request {
         unique,
         node: u64_at(fixed, 16),
+        user: u32_at(fixed, 24),
+        group: u32_at(fixed, 28),
+        opcode,
         op,
     })
 }
@@ -208,6 +258,7 @@ fn operation(opcode: u32, fixed: &[u8; FIXED]) -> Op {
         16 => Op::Write {
             at: u64_at(fixed, B + 8),
             len: u32_at(fixed, B + 16),
+            kill: u32_at(fixed, B + 20) & (1 << 2) != 0,
         },
         17 => Op::StatFs,
         18 => Op::Release,
@@ -239,222 +290,5 @@ pub fn is_name(body: [&[u8]; 2], name: &[u8]) -> bool {
     sent.eq(name.iter().chain(&[0]))
 }
 
-/// A reply's header, for a payload of `len` bytes; `errno` is 0 or the positive error number.
-pub fn out_header(unique: u64, errno: i32, len: usize) -> [u8; OUT_HEADER] {
-    let mut out = Out::<OUT_HEADER>::new();
-    out.u32((OUT_HEADER + len) as u32);
-    out.u32((-errno).cast_unsigned());
-    out.u64(unique);
-    out.bytes
-}
-
-/// What the kernel is told of our limits in INIT's reply.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Largest write, and largest read, in bytes.
-    pub io_bytes_max: u32,
-    /// Asynchronous requests the kernel may have outstanding.
-    pub background_max: u16,
-}
-
-/// The reply to INIT with flags `offered` by the kernel.
-pub fn init_out(offered: u32, limits: Limits) -> [u8; 64] {
-    let wanted = ASYNC_READ | BIG_WRITES | ASYNC_DIO | ABORT_ERROR | MAX_PAGES;
-    let mut out = Out::<64>::new();
-    out.u32(MAJOR);
-    out.u32(MINOR);
-    out.u32(0); // read-ahead: there is no cache to read ahead into
-    out.u32(wanted & offered);
-    out.u16(limits.background_max);
-    out.u16(limits.background_max); // never "congested": the loop device has its own bound
-    out.u32(limits.io_bytes_max);
-    out.u32(1); // time granularity in ns
-    out.u16((limits.io_bytes_max / 4096) as u16);
-    out.bytes
-}
-
-/// What an inode is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// A directory.
-    Directory,
-    /// A file.
-    File,
-}
-
-impl Kind {
-    /// Its bits in a mode.
-    fn mode(self) -> u32 {
-        match self {
-            Kind::Directory => 0o040_000,
-            Kind::File => 0o100_000,
-        }
-    }
-}
-
-/// What `stat` shows, of what belongs to root.
-#[derive(Clone, Copy, Debug)]
-pub struct Attributes {
-    /// The inode.
-    pub node: u64,
-    /// What it is.
-    pub kind: Kind,
-    /// What who may do with it.
-    pub permissions: u32,
-    /// Names it has.
-    pub links: u32,
-    /// Its length in bytes.
-    pub len: u64,
-    /// Preferred I/O size in bytes.
-    pub preferred_io: u32,
-    /// All three times, in seconds since 1970.
-    pub time_s: u64,
-    /// How long the kernel may believe all this, in seconds.
-    pub valid_s: u64,
-}
-
-impl Attributes {
-    fn put<const N: usize>(self, out: &mut Out<N>) {
-        out.u64(self.node);
-        out.u64(self.len);
-        out.u64(self.len / 512);
-        for _ in 0..3 {
-            out.u64(self.time_s);
-        }
-        out.skip(12); // the times' nanoseconds
-        out.u32(self.kind.mode() | self.permissions);
-        out.u32(self.links);
-        out.skip(12); // root, root, no device number
-        out.u32(self.preferred_io);
-        out.u32(0);
-    }
-
-    /// The reply to LOOKUP: this is what has the name, and that too may be believed so long.
-    pub fn entry_out(self) -> [u8; 128] {
-        let mut out = Out::<128>::new();
-        out.u64(self.node);
-        out.u64(0); // generation
-        out.u64(self.valid_s);
-        out.u64(self.valid_s);
-        out.skip(8);
-        self.put(&mut out);
-        out.bytes
-    }
-
-    /// The reply to GETATTR and SETATTR.
-    pub fn attr_out(self) -> [u8; 104] {
-        let mut out = Out::<104>::new();
-        out.u64(self.valid_s);
-        out.skip(8);
-        self.put(&mut out);
-        out.bytes
-    }
-}
-
-/// The reply to OPEN and OPENDIR; see [`open_flag`].
-pub fn open_out(flags: u32) -> [u8; 16] {
-    let mut out = Out::<16>::new();
-    out.u64(0); // no handle
-    out.u32(flags);
-    out.bytes
-}
-
-/// The reply to WRITE of `len` bytes.
-pub fn write_out(len: u32) -> [u8; 8] {
-    let mut out = Out::<8>::new();
-    out.u32(len);
-    out.bytes
-}
-
-/// The reply to STATFS: a full filesystem of `len` bytes in units of `unit` bytes, and of `nodes`
-/// inodes.
-pub fn statfs_out(len: u64, unit: u32, nodes: u64) -> [u8; 80] {
-    let mut out = Out::<80>::new();
-    out.u64(len / u64::from(unit));
-    out.skip(16); // none free, none available
-    out.u64(nodes);
-    out.skip(8);
-    out.u32(unit);
-    out.u32(255);
-    out.u32(unit);
-    out.bytes
-}
-
-/// The reply to READDIR, entry by entry.
-#[derive(Debug)]
-pub struct Listing {
-    bytes: Vec<u8>,
-    bytes_max: usize,
-}
-
-impl Listing {
-    /// Empty, and never more than `bytes_max`.
-    pub fn new(bytes_max: usize) -> Listing {
-        let bytes = Vec::new();
-        Listing { bytes, bytes_max }
-    }
-
-    /// Adds the entry `name`; the next is asked for from position `next` on. False, and nothing is
-    /// added, if there is no room.
-    pub fn add(&mut self, node: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
-        let mut out = Out::<24>::new();
-        out.u64(node);
-        out.u64(next);
-        out.u32(name.len() as u32);
-        out.u32(kind.mode() >> 12);
-        let size = (out.bytes.len() + name.len()).next_multiple_of(8);
-        let end = self.bytes.len() + size;
-        if end > self.bytes_max {
-            return false;
-        }
-        self.bytes.extend_from_slice(&out.bytes);
-        self.bytes.extend_from_slice(name);
-        self.bytes.resize(end, 0);
-        true
-    }
-
-    /// The reply.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// A fixed number of bytes, filled from the front, zero behind.
-struct Out<const N: usize> {
-    bytes: [u8; N],
-    at: usize,
-}
-
-impl<const N: usize> Out<N> {
-    fn new() -> Out<N> {
-        Out {
-            bytes: [0; N],
-            at: 0,
-        }
-    }
-
-    fn put(&mut self, bytes: &[u8]) {
-        self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
-        self.at += bytes.len();
-    }
-
-    fn u16(&mut self, n: u16) {
-        self.put(&n.to_ne_bytes());
-    }
-
-    fn u32(&mut self, n: u32) {
-        self.put(&n.to_ne_bytes());
-    }
-
-    fn u64(&mut self, n: u64) {
-        self.put(&n.to_ne_bytes());
-    }
-
-    fn skip(&mut self, n: usize) {
-        self.at += n;
-    }
-}
-
 #[cfg(test)]
-#[path = "format/tests.rs"]
 mod tests;

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::files::Kind;
+use crate::init_flag::ASYNC_DIO;
 
 fn message(opcode: u32, body: &[u8]) -> ([u8; FIXED], usize) {
     let total = HEADER + body.len();
@@ -27,9 +29,13 @@ fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
     let expected = Request {
         unique: 7,
         node: 2,
+        user: 0,
+        group: 0,
+        opcode: 16,
         op: Op::Write {
             at: 8192,
             len: 4096,
+            kill: false,
         },
     };
     assert_eq!(decode(&fixed, total), Ok(expected));
@@ -97,6 +103,8 @@ fn a_listing_takes_whole_entries_as_long_as_they_fit() {
 #[test]
 fn init_takes_only_what_the_kernel_offers() {
     let limits = Limits {
+        flags: ASYNC_DIO,
+        read_ahead: 0,
         io_bytes_max: 1 << 20,
         background_max: 1024,
     };

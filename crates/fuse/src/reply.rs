@@ -1,0 +1,296 @@
+//! Replies.
+
+use crate::files::Kind;
+use crate::{MAJOR, MINOR, OUT_HEADER};
+
+/// A reply's header, for a payload of `len` bytes; `errno` is 0 or the positive error number.
+pub fn out_header(unique: u64, errno: i32, len: usize) -> [u8; OUT_HEADER] {
+    let mut out = Out::<OUT_HEADER>::new();
+    out.u32((OUT_HEADER + len) as u32);
+    out.u32((-errno).cast_unsigned());
+    out.u64(unique);
+    out.bytes
+}
+
+/// What the kernel is told in INIT's reply.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// What is wanted of what it offers; see [`init_flag`](crate::init_flag).
+    pub flags: u32,
+    /// Largest write, and largest read, in bytes.
+    pub io_bytes_max: u32,
+    /// How much the kernel may read ahead of who reads, in bytes.
+    pub read_ahead: u32,
+    /// Asynchronous requests the kernel may have outstanding.
+    pub background_max: u16,
+}
+
+/// The reply to INIT with flags `offered` by the kernel.
+pub fn init_out(offered: u32, limits: Limits) -> [u8; 64] {
+    let mut out = Out::<64>::new();
+    out.u32(MAJOR);
+    out.u32(MINOR);
+    out.u32(limits.read_ahead);
+    out.u32(limits.flags & offered);
+    out.u16(limits.background_max);
+    out.u16(limits.background_max); // never "congested": what is above has its own bound
+    out.u32(limits.io_bytes_max);
+    out.u32(1); // time granularity in ns
+    out.u16((limits.io_bytes_max / 4096) as u16);
+    out.bytes
+}
+
+/// What `stat` shows.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Stat {
+    /// The inode.
+    pub node: u64,
+    /// Bits of its kind, and what who may do with it.
+    pub mode: u32,
+    /// Names it has.
+    pub links: u32,
+    /// Whose it is.
+    pub user: u32,
+    /// Whose group it is.
+    pub group: u32,
+    /// Which device, of a device, as the kernel numbers them.
+    pub device: u32,
+    /// Its length in bytes.
+    pub len: u64,
+    /// How much room it takes, in 512 bytes.
+    pub blocks: u64,
+    /// Preferred I/O size in bytes.
+    pub preferred_io: u32,
+    /// When it was last read: seconds since 1970, nanoseconds.
+    pub accessed: (i64, u32),
+    /// When its data was last changed.
+    pub modified: (i64, u32),
+    /// When anything of it was last changed.
+    pub changed: (i64, u32),
+}
+
+impl Stat {
+    fn put<const N: usize>(&self, out: &mut Out<N>) {
+        let times = [self.accessed, self.modified, self.changed];
+        out.u64(self.node);
+        out.u64(self.len);
+        out.u64(self.blocks);
+        for (seconds, _) in times {
+            out.u64(seconds.cast_unsigned());
+        }
+        for (_, nanos) in times {
+            out.u32(nanos);
+        }
+        out.u32(self.mode);
+        out.u32(self.links);
+        out.u32(self.user);
+        out.u32(self.group);
+        out.u32(self.device);
+        out.u32(self.preferred_io);
+        out.u32(0);
+    }
+
+    fn put_entry<const N: usize>(&self, out: &mut Out<N>, generation: u64, valid_s: u64) {
+        out.u64(self.node);
+        out.u64(generation);
+        out.u64(valid_s);
+        out.u64(valid_s);
+        out.skip(8);
+        self.put(out);
+    }
+}
+
+/// The reply to LOOKUP and to what makes something: this is what has the name. That, and what `stat` shows, may be believed
+/// for so long.
+pub fn entry_out(stat: &Stat, generation: u64, valid_s: u64) -> [u8; 128] {
+    let mut out = Out::<128>::new();
+    stat.put_entry(&mut out, generation, valid_s);
+    out.bytes
+}
+
+/// The reply to LOOKUP that nothing has the name, which may be believed for so long.
+pub fn no_entry_out(valid_s: u64) -> [u8; 128] {
+    entry_out(&Stat::default(), 0, valid_s)
+}
+
+/// The reply to GETATTR and SETATTR.
+pub fn attr_out(stat: &Stat, valid_s: u64) -> [u8; 104] {
+    let mut out = Out::<104>::new();
+    out.u64(valid_s);
+    out.skip(8);
+    stat.put(&mut out);
+    out.bytes
+}
+
+/// The reply to OPEN and OPENDIR; see [`open_flag`](crate::open_flag).
+pub fn open_out(flags: u32) -> [u8; 16] {
+    let mut out = Out::<16>::new();
+    out.u64(0); // no handle
+    out.u32(flags);
+    out.bytes
+}
+
+/// The reply to CREATE: what was made, and that it is open.
+pub struct Created;
+
+impl Created {
+    /// Its bytes.
+    pub fn out(stat: &Stat, generation: u64, valid_s: u64, flags: u32) -> [u8; 144] {
+        let mut out = Out::<144>::new();
+        stat.put_entry(&mut out, generation, valid_s);
+        out.put(&open_out(flags));
+        out.bytes
+    }
+}
+
+/// The reply to WRITE and COPY_FILE_RANGE, of `len` bytes.
+pub fn write_out(len: u32) -> [u8; 8] {
+    let mut out = Out::<8>::new();
+    out.u32(len);
+    out.bytes
+}
+
+/// The reply to GETXATTR and LISTXATTR of who only asks how large it is.
+pub fn size_out(len: u32) -> [u8; 8] {
+    write_out(len)
+}
+
+/// The reply to LSEEK.
+pub fn seek_out(offset: u64) -> [u8; 8] {
+    offset.to_ne_bytes()
+}
+
+/// The reply to IOCTL: what it returns, and then its data.
+pub fn ioctl_out(result: i32, data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 + data.len());
+    out.extend_from_slice(&result.to_ne_bytes());
+    out.extend_from_slice(&[0; 12]);
+    out.extend_from_slice(data);
+    out
+}
+
+/// What `df` shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// In all, in units.
+    pub units: u64,
+    /// Of those, free.
+    pub free: u64,
+    /// Files that there may be.
+    pub files: u64,
+    /// Of those, such that are not there.
+    pub files_free: u64,
+    /// Bytes of a unit.
+    pub unit: u32,
+}
+
+/// The reply to STATFS.
+pub fn statfs_out(room: Room) -> [u8; 80] {
+    let mut out = Out::<80>::new();
+    out.u64(room.units);
+    out.u64(room.free);
+    out.u64(room.free);
+    out.u64(room.files);
+    out.u64(room.files_free);
+    out.u32(room.unit);
+    out.u32(255);
+    out.u32(room.unit);
+    out.bytes
+}
+
+/// The reply to READDIR and READDIRPLUS, entry by entry.
+#[derive(Debug)]
+pub struct Listing {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Listing {
+    /// Empty, and never more than `bytes_max`.
+    pub fn new(bytes_max: usize) -> Listing {
+        let bytes = Vec::new();
+        Listing { bytes, bytes_max }
+    }
+
+    /// Adds the entry `name`; the next is asked for from position `next` on. False, and nothing is
+    /// added, if there is no room.
+    pub fn add(&mut self, node: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
+        self.put(&[], node, next, kind, name)
+    }
+
+    /// Adds an entry to what READDIRPLUS asks for: with what [`entry_out`] says, or, of `.` and `..`, [`no_entry_out`].
+    pub fn add_plus(
+        &mut self,
+        entry: &[u8; 128],
+        node: u64,
+        next: u64,
+        kind: Kind,
+        name: &[u8],
+    ) -> bool {
+        self.put(entry, node, next, kind, name)
+    }
+
+    /// True if an entry of this name has room, with what `stat` shows or without.
+    pub fn has_room(&self, name: &[u8], plus: bool) -> bool {
+        let before = if plus { 128 } else { 0 };
+        self.bytes.len() + before + (24 + name.len()).next_multiple_of(8) <= self.bytes_max
+    }
+
+    fn put(&mut self, before: &[u8], node: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
+        if !self.has_room(name, !before.is_empty()) {
+            return false;
+        }
+        let mut out = Out::<24>::new();
+        out.u64(node);
+        out.u64(next);
+        out.u32(name.len() as u32);
+        out.u32(kind.mode() >> 12);
+        self.bytes.extend_from_slice(before);
+        self.bytes.extend_from_slice(&out.bytes);
+        self.bytes.extend_from_slice(name);
+        let end = self.bytes.len().next_multiple_of(8);
+        self.bytes.resize(end, 0);
+        true
+    }
+
+    /// The reply.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A fixed number of bytes, filled from the front, zero behind.
+struct Out<const N: usize> {
+    bytes: [u8; N],
+    at: usize,
+}
+
+impl<const N: usize> Out<N> {
+    fn new() -> Out<N> {
+        Out {
+            bytes: [0; N],
+            at: 0,
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    fn u16(&mut self, n: u16) {
+        self.put(&n.to_ne_bytes());
+    }
+
+    fn u32(&mut self, n: u32) {
+        self.put(&n.to_ne_bytes());
+    }
+
+    fn u64(&mut self, n: u64) {
+        self.put(&n.to_ne_bytes());
+    }
+
+    fn skip(&mut self, n: usize) {
+        self.at += n;
+    }
+}
