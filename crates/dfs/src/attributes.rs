@@ -1,0 +1,194 @@
+//! What is known of a file beside its names and data: owner, permissions, times; and extended attributes.
+
+use std::rc::Rc;
+
+use forebay_units::SECTOR_BYTES;
+
+use crate::change::Change;
+use crate::error::{FsError, Result};
+use crate::files::File;
+use crate::format::attributes::Attributes;
+use crate::format::{Inode, Time, attributes};
+use crate::fs::Fs;
+use crate::geometry::ATTRIBUTE_BYTES;
+use crate::names::sectors_of;
+
+/// What is to be changed of what is known of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct NewAttributes {
+    /// Permissions: the lowest 12 bits of a mode.
+    pub permissions: Option<u16>,
+    /// Whose it is.
+    pub user: Option<u32>,
+    /// Whose group it is.
+    pub group: Option<u32>,
+    /// Bytes of data.
+    pub size: Option<u64>,
+    /// When data was last read.
+    pub accessed: Option<Time>,
+    /// When data was last changed.
+    pub modified: Option<Time>,
+    /// When anything was last changed; now, unless it is said.
+    pub changed: Option<Time>,
+}
+
+impl NewAttributes {
+    pub(crate) fn apply_to(&self, inode: &mut Inode, now: Time) {
+        inode.permissions = self.permissions.unwrap_or(inode.permissions) & 0o7777;
+        inode.user = self.user.unwrap_or(inode.user);
+        inode.group = self.group.unwrap_or(inode.group);
+        inode.accessed = self.accessed.unwrap_or(inode.accessed);
+        inode.modified = self.modified.unwrap_or(inode.modified);
+        inode.changed = self.changed.unwrap_or(now);
+    }
+}
+
+/// What is to be so of an extended attribute before it is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Existing {
+    /// It may be there or not.
+    Any,
+    /// It has to be there.
+    Needed,
+    /// It must not be there.
+    Refused,
+}
+
+impl Fs {
+    /// What is known of a file.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub async fn inode(&self, file: u64) -> Result<Inode> {
+        Ok(self.file(file).await?.inode().clone())
+    }
+
+    /// The extended attributes of a file: names and values.
+    ///
+    /// # Errors
+    /// If there is no file, or they cannot be read.
+    pub async fn attributes(&self, file: u64) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let file = self.file(file).await?;
+        if file.inode().attributes == 0 {
+            return Ok(Vec::new());
+        }
+        let _lock = file.lock.lock().await;
+        self.stored_attributes(&file).await
+    }
+
+    async fn stored_attributes(&self, file: &Rc<File>) -> Result<Attributes> {
+        let (number, len) = {
+            let inode = file.inode();
+            (inode.file, inode.attributes as usize)
+        };
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let sectors = (len as u64).div_ceil(SECTOR_BYTES);
+        let at = self.geometry().attributes(number);
+        let read = self.read_sectors(at, sectors).await?;
+        let decoded = attributes::decode(number, &read[..len]);
+        decoded.map_err(|why| FsError::Damaged {
+            what: "the extended attributes",
+            file: number,
+            why,
+        })
+    }
+
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// If there is none of this name, or it cannot be read.
+    pub async fn attribute(&self, file: u64, name: &[u8]) -> Result<Vec<u8>> {
+        let all = self.attributes(file).await?;
+        let found = all.into_iter().find(|(one, _)| one == name);
+        found.map(|(_, value)| value).ok_or(FsError::NoAttribute)
+    }
+
+    /// Sets an extended attribute; with `permissions`, the file's at the same time.
+    ///
+    /// # Errors
+    /// If it is there and must not be, or the reverse, or is too large, or there is no room.
+    pub async fn set_attribute(
+        &self,
+        file: u64,
+        name: &[u8],
+        value: &[u8],
+        existing: Existing,
+        permissions: Option<u16>,
+    ) -> Result<()> {
+        if name.is_empty() || name.len() > usize::from(u8::MAX) || name.contains(&0) {
+            return Err(FsError::Invalid("no name for an extended attribute"));
+        }
+        let file = self.file(file).await?;
+        let _lock = file.lock.lock().await;
+        let mut all = self.stored_attributes(&file).await?;
+        let at = all.iter().position(|(one, _)| one == name);
+        match (at, existing) {
+            (Some(_), Existing::Refused) => return Err(FsError::Exists),
+            (None, Existing::Needed) => return Err(FsError::NoAttribute),
+            (Some(at), _) => all[at].1 = value.to_vec(),
+            (None, _) => all.push((name.to_vec(), value.to_vec())),
+        }
+        self.store_attributes(&file, &all, permissions).await
+    }
+
+    /// Takes an extended attribute away.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub async fn remove_attribute(&self, file: u64, name: &[u8]) -> Result<()> {
+        let file = self.file(file).await?;
+        let _lock = file.lock.lock().await;
+        let mut all = self.stored_attributes(&file).await?;
+        let at = all.iter().position(|(one, _)| one == name);
+        all.remove(at.ok_or(FsError::NoAttribute)?);
+        self.store_attributes(&file, &all, None).await
+    }
+
+    async fn store_attributes(
+        &self,
+        file: &Rc<File>,
+        all: &Attributes,
+        permissions: Option<u16>,
+    ) -> Result<()> {
+        let mut change = self.change();
+        let mut new = file.inode().clone();
+        self.put_attributes(&mut change, &mut new, all)?;
+        let now = self.time();
+        change.inode(file, |inode| {
+            inode.attributes = new.attributes;
+            inode.permissions = permissions.unwrap_or(inode.permissions);
+            inode.changed = now;
+        });
+        change.apply().await?;
+        Ok(())
+    }
+
+    /// Extended attributes of a file whose i-node is still to be written.
+    pub(crate) fn put_attributes(
+        &self,
+        change: &mut Change<'_>,
+        inode: &mut Inode,
+        all: &Attributes,
+    ) -> Result<()> {
+        let at = self.geometry().attributes(inode.file);
+        let had = inode.attributes;
+        inode.attributes = 0;
+        let mut kept = 0;
+        if !all.is_empty() {
+            let bytes = attributes::encode(inode.file, all);
+            if bytes.len() > ATTRIBUTE_BYTES {
+                return Err(FsError::Attributes(ATTRIBUTE_BYTES));
+            }
+            inode.attributes = bytes.len() as u32;
+            kept = (bytes.len() as u64).div_ceil(SECTOR_BYTES);
+            change.write(at, sectors_of(&bytes).freeze());
+        }
+        let had = u64::from(had).div_ceil(SECTOR_BYTES);
+        if had > kept {
+            change.trim(at.plus(kept), had - kept);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,327 @@
+//! Whether a filesystem is what it should be: that each name means a file that is there, that counts are right, and that
+//! nothing is mapped that nobody owns.
+//!
+//! Nothing is repaired: there is nothing a crash can leave that would have to be.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use forebay_units::{SECTOR_BYTES, Sector};
+
+use crate::error::{FsError, Result};
+use crate::format::{Entry, Inode, Kind, Orphan};
+use crate::fs::Fs;
+use crate::geometry::{ATTRIBUTE_SECTORS, ROOT};
+
+/// Sectors that are read at once.
+const AT_ONCE: u64 = 256;
+
+/// Something that is not what it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The i-number of the file concerned.
+    pub file: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What was looked at.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Checked {
+    /// Files, directories among them.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Names.
+    pub names: u64,
+    /// Files without a name.
+    pub orphans: u64,
+    /// Sectors of data.
+    pub data_sectors: u64,
+}
+
+/// What is known of a file so far.
+struct Known {
+    inode: Inode,
+    /// Names found.
+    names: u32,
+    /// Names found in it that are directories'.
+    directories: u32,
+    /// Names found in it.
+    size: u64,
+    is_orphan: bool,
+}
+
+struct Check<'a> {
+    fs: &'a Fs,
+    known: BTreeMap<u64, Known>,
+    checked: Checked,
+    problem: &'a mut dyn FnMut(Problem),
+}
+
+impl Fs {
+    /// Looks at everything, and tells each problem. Nobody may change anything meanwhile; what times are newer in memory
+    /// does not matter.
+    ///
+    /// # Errors
+    /// If something cannot be read.
+    pub async fn check(&self, problem: &mut dyn FnMut(Problem)) -> Result<Checked> {
+        let mut check = Check {
+            fs: self,
+            known: BTreeMap::new(),
+            checked: Checked::default(),
+            problem,
+        };
+        check.inodes().await?;
+        check.orphans().await?;
+        check.entries().await?;
+        check.counts();
+        check.owners().await?;
+        Ok(check.checked)
+    }
+}
+
+impl Check<'_> {
+    fn report(&mut self, file: u64, what: impl Into<String>) {
+        let what = what.into();
+        (self.problem)(Problem { file, what });
+    }
+
+    /// All that is mapped in a range, in pieces: each with its first sector and its bytes.
+    async fn next_piece(&self, range: Range<u64>) -> Result<Option<(u64, Vec<u8>)>> {
+        let Some(run) = self.fs.space().next_mapped(range).await? else {
+            return Ok(None);
+        };
+        let sectors = (run.end - run.start).min(AT_ONCE);
+        let read = self.fs.read_sectors(Sector(run.start), sectors).await?;
+        Ok(Some((run.start, read.to_vec())))
+    }
+
+    async fn inodes(&mut self) -> Result<()> {
+        let geometry = self.fs.geometry();
+        let (first, end) = (geometry.inode(0).0, geometry.inode(geometry.files()).0);
+        let mut at = first;
+        while let Some((start, bytes)) = self.next_piece(at..end).await? {
+            for (sector, bytes) in (start..).zip(bytes.chunks(SECTOR_BYTES as usize)) {
+                at = sector + 1;
+                let number = sector - first;
+                match self.fs.inode_in(number, bytes) {
+                    Ok(Some(inode)) => {
+                        self.checked.files += 1;
+                        self.checked.directories += u64::from(inode.kind == Kind::Directory);
+                        let known = Known {
+                            inode,
+                            names: 0,
+                            directories: 0,
+                            size: 0,
+                            is_orphan: false,
+                        };
+                        self.known.insert(number, known);
+                    }
+                    Ok(None) => self.report(number, "its i-node is mapped, and empty"),
+                    Err(error) => self.damaged(number, error)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn damaged(&mut self, file: u64, error: FsError) -> Result<()> {
+        match error {
+            FsError::Damaged { .. } | FsError::Contradiction { .. } => {
+                self.report(file, error.to_string());
+                Ok(())
+            }
+            other => Err(other),
+        }
+    }
+
+    async fn orphans(&mut self) -> Result<()> {
+        let geometry = self.fs.geometry();
+        let (first, end) = (geometry.orphan(0).0, geometry.orphan(geometry.files()).0);
+        let mut at = first;
+        while let Some((start, bytes)) = self.next_piece(at..end).await? {
+            for (sector, bytes) in (start..).zip(bytes.chunks(SECTOR_BYTES as usize)) {
+                at = sector + 1;
+                let number = sector - first;
+                self.checked.orphans += 1;
+                let mark = Orphan::decode(bytes);
+                match (mark, self.known.get_mut(&number)) {
+                    (Ok(Some(mark)), Some(known))
+                        if mark.file == number && mark.generation == known.inode.generation =>
+                    {
+                        known.is_orphan = true;
+                    }
+                    (Ok(Some(_)), _) => {
+                        self.report(number, "it is marked as without a name, and is not there");
+                    }
+                    (Ok(None), _) => self.report(number, "its mark is mapped, and empty"),
+                    (Err(why), _) => self.report(number, format!("its mark is damaged: {why}")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn entries(&mut self) -> Result<()> {
+        let of_kind = |known: &Known| known.inode.kind == Kind::Directory;
+        let directories = self.known.values().filter(|known| of_kind(known));
+        let directories: Vec<Inode> = directories.map(|known| known.inode.clone()).collect();
+        let sectors = self.fs.geometry().chunk_sectors();
+        for directory in directories {
+            let end = directory.base + sectors;
+            let mut at = directory.base;
+            while let Some((start, bytes)) = self.next_piece(at..end).await? {
+                for (sector, bytes) in (start..).zip(bytes.chunks(SECTOR_BYTES as usize)) {
+                    at = sector + 1;
+                    self.entry(&directory, sector, bytes);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, directory: &Inode, at: u64, bytes: &[u8]) {
+        let number = directory.file;
+        let entry = match Entry::decode(bytes) {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return self.report(number, "an entry is mapped, and empty"),
+            Err(why) => return self.report(number, format!("an entry is damaged: {why}")),
+        };
+        self.checked.names += 1;
+        let name = entry.name.escape_ascii().to_string();
+        let first = self.fs.hashed(directory, &entry.name).0;
+        if !(first..first + crate::directory::WINDOW).contains(&at) {
+            self.report(
+                number,
+                format!("the name {name} is where nobody looks for it"),
+            );
+        }
+        let Some(named) = self.known.get_mut(&entry.file) else {
+            let what = format!(
+                "its name {name} means file {}, which is not there",
+                entry.file
+            );
+            return self.report(number, what);
+        };
+        named.names += 1;
+        let inode = &named.inode;
+        let is_directory = inode.kind == Kind::Directory;
+        let mut wrong = Vec::new();
+        if inode.generation != entry.generation {
+            wrong.push(format!("its name {name} means one that was there before"));
+        }
+        if inode.kind != entry.kind {
+            wrong.push(format!("its name {name} says it is of another kind"));
+        }
+        if is_directory && inode.parent != number {
+            wrong.push(format!(
+                "its name {name} is in {number}, and not where it says"
+            ));
+        }
+        for what in wrong {
+            self.report(entry.file, what);
+        }
+        if let Some(parent) = self.known.get_mut(&number) {
+            parent.size += 1;
+            parent.directories += u32::from(is_directory);
+        }
+    }
+
+    fn counts(&mut self) {
+        let mut wrong = Vec::new();
+        for (number, known) in &self.known {
+            let Known { inode, names, .. } = known;
+            let mut say = |what: String| wrong.push((*number, what));
+            let is_directory = inode.kind == Kind::Directory;
+            let links = match (is_directory, known.is_orphan || *names == 0) {
+                (true, true) if *number != ROOT => 0,
+                (true, _) => 2 + known.directories,
+                (false, _) => *names,
+            };
+            if inode.links != links {
+                say(format!(
+                    "it says that it has {} names, and has {links}",
+                    inode.links
+                ));
+            }
+            if is_directory && inode.size != known.size {
+                let (says, has) = (inode.size, known.size);
+                say(format!(
+                    "it says that {says} names are in it, and {has} are"
+                ));
+            }
+            if is_directory && *names > 1 {
+                say(format!("a directory with {names} names"));
+            }
+            match (known.is_orphan, *names == 0 && *number != ROOT) {
+                (true, false) => say("it is marked as without a name, and has one".into()),
+                (false, true) => say("it has no name, and is not marked so".into()),
+                _ => {}
+            }
+        }
+        if !self.known.contains_key(&ROOT) {
+            wrong.push((ROOT, "there is no root directory".into()));
+        }
+        for (file, what) in wrong {
+            self.report(file, what);
+        }
+    }
+
+    /// Whether everything that is mapped is somebody's.
+    async fn owners(&mut self) -> Result<()> {
+        let geometry = self.fs.geometry();
+        let files = geometry.files();
+        self.owned(8..geometry.inode(0).0, 1, |_, _| 0).await?;
+        let attributes = geometry.attributes(0).0..geometry.attributes(files).0;
+        let before = geometry.orphan(files).0..attributes.start;
+        self.owned(before, 1, |_, _| 0).await?;
+        self.owned(attributes, ATTRIBUTE_SECTORS, |inode, _| {
+            u64::from(inode.attributes).div_ceil(SECTOR_BYTES)
+        })
+        .await?;
+        let slots = geometry.slot(0).0..geometry.slot(files).0;
+        let chunks = geometry.chunk(0).0..geometry.chunk(files).0;
+        let between = slots.end..chunks.start;
+        self.owned(slots, geometry.slot_sectors.into(), data_at)
+            .await?;
+        self.owned(between, 1, |_, _| 0).await?;
+        self.owned(chunks, geometry.chunk_sectors(), data_at).await
+    }
+
+    /// Whether all that is mapped in an array of places, one for each file, is within what files have there.
+    async fn owned(
+        &mut self,
+        range: Range<u64>,
+        each: u64,
+        has: fn(&Inode, u64) -> u64,
+    ) -> Result<()> {
+        let mut at = range.start;
+        while let Some(run) = self.fs.space().next_mapped(at..range.end).await? {
+            let number = (run.start - range.start) / each;
+            let base = range.start + number * each;
+            let known = self.known.get(&number);
+            let end = base + known.map_or(0, |known| has(&known.inode, base));
+            let within = run.end.min(base + each);
+            if end < within {
+                let beyond = within - end.max(run.start);
+                self.report(
+                    number,
+                    format!("{beyond} sectors are mapped that are not its"),
+                );
+            }
+            self.checked.data_sectors += within - run.start;
+            at = within;
+        }
+        Ok(())
+    }
+}
+
+/// Sectors that a file's data may have at a place.
+fn data_at(inode: &Inode, base: u64) -> u64 {
+    match inode.kind {
+        _ if inode.base != base => 0,
+        Kind::Directory => u64::MAX - base,
+        _ => inode.size.div_ceil(SECTOR_BYTES),
+    }
+}

@@ -1,0 +1,362 @@
+//! Data: reading and writing it.
+//!
+//! Little data lies in the i-node; what fits a slot lies there, and the rest in a chunk. It goes to the next when it outgrows
+//! one, by being copied.
+//!
+//! Invariants:
+//! - What lies behind the end of a file, to the end of its last sector, is zeroes; and nothing is mapped behind that.
+//! - The base of a file, and its size, do not change while somebody holds bytes of it: whoever changes the base holds
+//!   all of them, and whoever changes the size those from the lower of the two sizes on.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut};
+use forebay_rt::{LockGuard, RangeGuard};
+use forebay_units::{SECTOR_BYTES, Sector, round_down, round_up};
+
+use crate::change::Change;
+use crate::error::{FsError, Result};
+use crate::files::File;
+use crate::format::{INLINE_MAX, Inode, Kind, Time};
+use crate::fs::Fs;
+
+/// The most bytes that can be written, or read, at once: a write of so many is whole.
+pub const WRITE_MAX: usize = 16 << 20;
+/// An access is noted if the last was so long ago, in seconds, or if something has changed since.
+const ACCESS_EVERY: i64 = 24 * 60 * 60;
+
+/// All bytes of a file, and where it may ever end.
+pub(crate) const ALL: Range<u64> = 0..u64::MAX;
+
+/// Where the data of a file of this size is to be.
+pub(crate) enum Home {
+    Inline,
+    At(Sector),
+}
+
+/// A file whose data is held: nobody else changes these bytes, nor what they rest on.
+pub(crate) struct Held {
+    pub(crate) file: Rc<File>,
+    pub(crate) inode: Inode,
+    _range: RangeGuard,
+}
+
+impl Fs {
+    /// Reads up to `len` bytes from `offset` on: fewer where the file ends.
+    ///
+    /// # Errors
+    /// If it has no data, or cannot be read.
+    pub async fn read(&self, file: u64, offset: u64, len: usize) -> Result<Buf> {
+        let file = self.file(file).await?;
+        loop {
+            let (moves, inode) = (file.moves(), file.inode().clone());
+            regular(&inode)?;
+            let left = inode.size.saturating_sub(offset);
+            let len = left.min(len.min(WRITE_MAX) as u64);
+            self.note_access(&file, &inode);
+            let bytes = self
+                .read_bytes(&inode, offset..offset.saturating_add(len))
+                .await;
+            // What was read may be of where the data was before: then there is nothing any more.
+            if file.moves() == moves {
+                return bytes;
+            }
+        }
+    }
+
+    /// Where a symbolic link leads to.
+    ///
+    /// # Errors
+    /// If it is none, or cannot be read.
+    pub async fn read_link(&self, file: u64) -> Result<Buf> {
+        let file = self.file(file).await?;
+        let inode = file.inode().clone();
+        if inode.kind != Kind::Symlink {
+            return Err(FsError::Invalid("it is no symbolic link"));
+        }
+        self.note_access(&file, &inode);
+        self.read_bytes(&inode, 0..inode.size).await
+    }
+
+    /// Bytes of a file, none of them behind its end.
+    pub(crate) async fn read_bytes(&self, inode: &Inode, bytes: Range<u64>) -> Result<Buf> {
+        if bytes.start >= bytes.end {
+            return Ok(BufMut::zeroed(0).freeze());
+        }
+        if inode.is_inline() {
+            let bytes = bytes.start as usize..bytes.end as usize;
+            let some = inode.inline.get(bytes).unwrap_or_default();
+            return Ok(BufMut::copy_of(some).freeze());
+        }
+        let first = bytes.start / SECTOR_BYTES;
+        let sectors = bytes.end.div_ceil(SECTOR_BYTES) - first;
+        let read = self
+            .read_sectors(Sector(inode.base + first), sectors)
+            .await?;
+        let skip = (bytes.start - first * SECTOR_BYTES) as usize;
+        let len = (bytes.end - bytes.start) as usize;
+        Ok(read.freeze().slice(skip..skip + len))
+    }
+
+    /// Relatively: if it has not been since the last change, or for a day.
+    fn note_access(&self, file: &File, inode: &Inode) {
+        let now = self.time();
+        let is_old = now.seconds.saturating_sub(inode.accessed.seconds) >= ACCESS_EVERY;
+        if is_old || inode.accessed <= inode.modified || inode.accessed <= inode.changed {
+            file.note(|inode| inode.accessed = now);
+        }
+    }
+
+    /// Holds those bytes of a file that are `needed` as it is.
+    pub(crate) async fn hold(
+        &self,
+        file: &Rc<File>,
+        needed: impl Fn(&Inode) -> Range<u64>,
+    ) -> Held {
+        let mut held = needed(&file.inode());
+        loop {
+            let range = file.ranges.lock(held.clone()).await;
+            let inode = file.inode().clone();
+            let now = needed(&inode);
+            if held.start <= now.start && now.end <= held.end {
+                return Held {
+                    file: Rc::clone(file),
+                    inode,
+                    _range: range,
+                };
+            }
+            held = now;
+        }
+    }
+
+    /// What is to be held so that bytes of a file, in whole sectors, may change, and it may come to end behind them.
+    pub(crate) fn to_grow(&self, inode: &Inode, bytes: &Range<u64>, end: u64) -> Range<u64> {
+        let sectors = round_down(bytes.start, SECTOR_BYTES)..round_up(bytes.end, SECTOR_BYTES);
+        if inode.is_inline() {
+            return ALL;
+        }
+        if end <= inode.size {
+            return sectors;
+        }
+        let moves =
+            inode.base != self.geometry().chunk(inode.file).0 && end > self.geometry().slot_bytes();
+        match moves {
+            true => ALL,
+            false => sectors.start.min(inode.size)..ALL.end,
+        }
+    }
+
+    /// Writes `data`, all of it at once: at `offset`, or, if there is none, where the file ends. Gives where it was.
+    ///
+    /// # Errors
+    /// If the file would be too large, has no data, or there is no room. Then nothing was written.
+    pub async fn write(&self, file: u64, offset: Option<u64>, data: Buf) -> Result<u64> {
+        let file = self.file(file).await?;
+        if data.len() > WRITE_MAX {
+            return Err(FsError::Invalid("more than can be written at once"));
+        }
+        regular(&file.inode())?;
+        let len = data.len() as u64;
+        let (held, offset) = match offset {
+            Some(offset) => {
+                let bytes = self.range(offset, len)?;
+                let held = self.hold(&file, |inode| self.to_grow(inode, &bytes, bytes.end));
+                (held.await, offset)
+            }
+            None => {
+                let held = self.hold(&file, |_| ALL).await;
+                let size = held.inode.size;
+                (held, size)
+            }
+        };
+        if data.is_empty() {
+            return Ok(offset);
+        }
+        let bytes = self.range(offset, len)?;
+        let mut change = self.change();
+        let now = self.time();
+        if bytes.end <= held.inode.size && !held.inode.is_inline() {
+            self.put(&mut change, &held.inode, bytes.start, data)
+                .await?;
+            change.apply().await?;
+            held.file.note(|inode| modify(inode, now));
+            return Ok(offset);
+        }
+        let (new, _lock) = self.grow(&mut change, &held, bytes.end).await?;
+        let mut inline = new.inline.clone();
+        if new.is_inline() {
+            inline[bytes.start as usize..bytes.end as usize].copy_from_slice(&data);
+        } else {
+            self.put_new(&mut change, &held.inode, &new, bytes.start, data)
+                .await?;
+        }
+        change.inode(&held.file, |inode| {
+            (inode.size, inode.base, inode.inline) = (new.size, new.base, inline);
+            modify(inode, now);
+        });
+        change.apply().await?;
+        Ok(offset)
+    }
+
+    /// The bytes of so many from an offset on.
+    pub(crate) fn range(&self, offset: u64, len: u64) -> Result<Range<u64>> {
+        let most = self.geometry().size_max();
+        let end = offset.checked_add(len).filter(|end| *end <= most);
+        Ok(offset..end.ok_or(FsError::TooLarge(most))?)
+    }
+
+    /// The same file, ending at `end` at least, and where it then has to be: what it has is copied there. Its i-node is
+    /// locked, but not yet in the change.
+    pub(crate) async fn grow(
+        &self,
+        change: &mut Change<'_>,
+        held: &Held,
+        end: u64,
+    ) -> Result<(Inode, LockGuard)> {
+        let old = &held.inode;
+        let mut new = old.clone();
+        new.size = old.size.max(end);
+        match self.home(old, new.size) {
+            Home::Inline => new.inline.resize(new.size as usize, 0),
+            Home::At(base) => {
+                new.inline.clear();
+                new.base = base.0;
+                if new.base != old.base {
+                    self.copy(change, old, base).await?;
+                    change.trim_data(old, 0);
+                }
+            }
+        }
+        Ok((new, held.file.lock.lock().await))
+    }
+
+    /// Where the data of a file is to be that has so many bytes: it never goes back.
+    fn home(&self, inode: &Inode, size: u64) -> Home {
+        let geometry = self.geometry();
+        let (slot, chunk) = (geometry.slot(inode.file), geometry.chunk(inode.file));
+        match size {
+            _ if inode.base == chunk.0 => Home::At(chunk),
+            _ if size > geometry.slot_bytes() => Home::At(chunk),
+            _ if inode.base == slot.0 || size > INLINE_MAX as u64 => Home::At(slot),
+            _ => Home::Inline,
+        }
+    }
+
+    /// Copies all data to another place, but what is not mapped.
+    async fn copy(&self, change: &mut Change<'_>, old: &Inode, to: Sector) -> Result<()> {
+        if old.is_inline() {
+            if old.size > 0 {
+                let bytes = crate::names::sectors_of(&old.inline);
+                change.write(to, bytes.freeze());
+            }
+            return Ok(());
+        }
+        let end = old.base + old.size.div_ceil(SECTOR_BYTES);
+        let mut at = old.base;
+        while let Some(run) = self.space().next_mapped(at..end).await? {
+            let read = self
+                .read_sectors(Sector(run.start), run.end - run.start)
+                .await?;
+            change.write(to.plus(run.start - old.base), read.freeze());
+            at = run.end;
+        }
+        Ok(())
+    }
+
+    /// Puts bytes into a file that was grown for them, which may just have been copied.
+    async fn put_new(
+        &self,
+        change: &mut Change<'_>,
+        old: &Inode,
+        new: &Inode,
+        start: u64,
+        data: Buf,
+    ) -> Result<()> {
+        // The old bytes around it are still where they were.
+        let end = start + data.len() as u64;
+        let first = round_down(start, SECTOR_BYTES);
+        let last = round_up(end, SECTOR_BYTES);
+        if first == start && last == end {
+            change.write(Sector(new.base + start / SECTOR_BYTES), data);
+            return Ok(());
+        }
+        let mut buf = BufMut::zeroed((last - first) as usize);
+        for part in [first..start, end..last.min(old.size.max(end))] {
+            let part = part.start..part.end.min(old.size);
+            if part.start < part.end {
+                let at = (part.start - first) as usize;
+                let bytes = self.read_bytes(old, part).await?;
+                buf[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+        buf[(start - first) as usize..(end - first) as usize].copy_from_slice(&data);
+        change.write(Sector(new.base + first / SECTOR_BYTES), buf.freeze());
+        Ok(())
+    }
+
+    /// Puts bytes into a file as it is.
+    pub(crate) async fn put(
+        &self,
+        change: &mut Change<'_>,
+        inode: &Inode,
+        start: u64,
+        data: Buf,
+    ) -> Result<()> {
+        self.put_new(change, inode, inode, start, data).await
+    }
+
+    /// Makes everything durable that was done to a file before this was called; its times, too, unless only data is wanted.
+    ///
+    /// # Errors
+    /// If the space has failed.
+    pub async fn sync_file(&self, file: u64, data_only: bool) -> Result<()> {
+        let file = self.file(file).await?;
+        if !data_only {
+            self.write_newer(&file).await?;
+        }
+        Ok(self.space().flush().await?)
+    }
+
+    /// Makes everything durable that was done before this was called.
+    ///
+    /// # Errors
+    /// If the space has failed.
+    pub async fn sync(&self) -> Result<()> {
+        let newer = self.0.files.borrow().newer();
+        for file in newer {
+            self.write_newer(&file).await?;
+        }
+        Ok(self.space().flush().await?)
+    }
+
+    /// Writes an i-node that is newer in memory.
+    async fn write_newer(&self, file: &Rc<File>) -> Result<()> {
+        if !file.is_newer() {
+            return Ok(());
+        }
+        let _lock = file.lock.lock().await;
+        if !file.is_newer() || file.is_going.get() {
+            return Ok(());
+        }
+        let mut change = self.change();
+        change.inode(file, |_| {});
+        change.apply().await?;
+        Ok(())
+    }
+}
+
+/// Times of a file whose data was changed.
+pub(crate) fn modify(inode: &mut Inode, now: Time) {
+    inode.modified = now;
+    inode.changed = now;
+}
+
+/// Whether it is a file with data that can be read and written.
+pub(crate) fn regular(inode: &Inode) -> Result<()> {
+    match inode.kind {
+        Kind::Regular => Ok(()),
+        Kind::Directory => Err(FsError::IsDirectory),
+        _ => Err(FsError::Invalid("it has no data")),
+    }
+}

@@ -1,0 +1,261 @@
+//! How much of a file there is: its size, its holes.
+
+use std::ops::Range;
+
+use forebay_units::{SECTOR_BYTES, Sector, round_down, round_up};
+
+use crate::attributes::NewAttributes;
+use crate::change::Change;
+use crate::data::{ALL, modify, regular};
+use crate::error::{FsError, Result};
+use crate::format::Inode;
+use crate::fs::Fs;
+
+/// What is done to a range of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fallocate {
+    /// There is to be room for it. The file ends no sooner than it, unless its size is kept.
+    Reserve {
+        /// Whether the size is kept.
+        keep_size: bool,
+    },
+    /// It reads as zeroes and takes no room. The size is kept.
+    Punch,
+    /// It reads as zeroes. The file ends no sooner than it, unless its size is kept.
+    Zero {
+        /// Whether the size is kept.
+        keep_size: bool,
+    },
+}
+
+impl Fs {
+    /// Changes what is known of a file: all at once.
+    ///
+    /// # Errors
+    /// If it is to have a size and has no data, or would be too large, or there is no room.
+    pub async fn set(&self, file: u64, new: &NewAttributes) -> Result<Inode> {
+        let Some(size) = new.size else {
+            return self.set_but_size(file, new).await;
+        };
+        self.range(0, size)?;
+        let file = self.file(file).await?;
+        regular(&file.inode())?;
+        let held = self.hold(&file, |inode| self.to_resize(inode, size)).await;
+        let mut change = self.change();
+        let mut sized = held.inode.clone();
+        let _lock = if size <= sized.size {
+            self.shrink(&mut change, &mut sized, size).await?;
+            file.lock.lock().await
+        } else {
+            let (grown, lock) = self.grow(&mut change, &held, size).await?;
+            sized = grown;
+            lock
+        };
+        let now = self.time();
+        change.inode(&file, |inode| {
+            (inode.size, inode.base, inode.inline) = (sized.size, sized.base, sized.inline);
+            modify(inode, now);
+            new.apply_to(inode, now);
+        });
+        change.apply().await?;
+        let inode = file.inode().clone();
+        Ok(inode)
+    }
+
+    /// What is to be held so that a file may come to have a size.
+    fn to_resize(&self, inode: &Inode, size: u64) -> Range<u64> {
+        let tail = size.min(inode.size)..size;
+        match size {
+            0 => ALL,
+            _ if size > inode.size => self.to_grow(inode, &tail, size),
+            _ if inode.is_inline() => ALL,
+            _ => round_down(size, SECTOR_BYTES)..ALL.end,
+        }
+    }
+
+    /// Cuts a file off.
+    async fn shrink(&self, change: &mut Change<'_>, inode: &mut Inode, size: u64) -> Result<()> {
+        if inode.is_inline() {
+            inode.inline.truncate(size as usize);
+        } else if size == 0 {
+            change.trim_data(inode, 0);
+            inode.base = 0;
+        } else if size < inode.size {
+            let end = round_up(size, SECTOR_BYTES).min(inode.size);
+            self.zero_part(change, inode, inode.base, size..end).await?;
+            change.trim_data(inode, size.div_ceil(SECTOR_BYTES));
+        }
+        inode.size = size;
+        Ok(())
+    }
+
+    /// Writes zeroes to a part of a sector, if it is mapped, of a file whose data is then at another base perhaps.
+    async fn zero_part(
+        &self,
+        change: &mut Change<'_>,
+        inode: &Inode,
+        base: u64,
+        bytes: Range<u64>,
+    ) -> Result<()> {
+        let sector = bytes.start / SECTOR_BYTES;
+        let at = inode.base + sector;
+        if bytes.start >= bytes.end || self.space().next_mapped(at..at + 1).await?.is_none() {
+            return Ok(());
+        }
+        let mut read = self.read_sectors(Sector(at), 1).await?;
+        let skip = (bytes.start % SECTOR_BYTES) as usize;
+        read[skip..skip + (bytes.end - bytes.start) as usize].fill(0);
+        change.write(Sector(base + sector), read.freeze());
+        Ok(())
+    }
+
+    /// Does something to a range of a file, all at once.
+    ///
+    /// # Errors
+    /// If it has no data, would be too large, or there is no room.
+    pub async fn fallocate(&self, file: u64, offset: u64, len: u64, what: Fallocate) -> Result<()> {
+        if len == 0 {
+            return Err(FsError::Invalid("nothing of a file"));
+        }
+        let bytes = self.range(offset, len)?;
+        let file = self.file(file).await?;
+        regular(&file.inode())?;
+        let keep_size = match what {
+            Fallocate::Punch => true,
+            Fallocate::Reserve { keep_size } | Fallocate::Zero { keep_size } => keep_size,
+        };
+        if let Fallocate::Reserve { .. } = what {
+            self.must_have_room(len)?;
+        }
+        let end = if keep_size { 0 } else { bytes.end };
+        let mut held = self
+            .hold(&file, |inode| self.to_grow(inode, &bytes, end))
+            .await;
+        let zeroed = match what {
+            Fallocate::Reserve { .. } => 0..0,
+            _ => bytes.start..bytes.end.min(held.inode.size),
+        };
+        let mut change = self.change();
+        if held.inode.is_inline() && zeroed.start < zeroed.end {
+            held.inode.inline[zeroed.start as usize..zeroed.end as usize].fill(0);
+        }
+        let (new, _lock) = self.grow(&mut change, &held, end).await?;
+        if !held.inode.is_inline() && zeroed.start < zeroed.end {
+            self.zero(&mut change, &held.inode, new.base, zeroed)
+                .await?;
+        }
+        let now = self.time();
+        change.inode(&file, |inode| {
+            (inode.size, inode.base, inode.inline) = (new.size, new.base, new.inline);
+            modify(inode, now);
+        });
+        change.apply().await?;
+        Ok(())
+    }
+
+    /// Bytes of a file that are within its size are to read as zeroes, where its data is then.
+    async fn zero(
+        &self,
+        change: &mut Change<'_>,
+        inode: &Inode,
+        base: u64,
+        bytes: Range<u64>,
+    ) -> Result<()> {
+        let first = round_up(bytes.start, SECTOR_BYTES);
+        let last = match bytes.end == inode.size {
+            true => round_up(bytes.end, SECTOR_BYTES),
+            false => round_down(bytes.end, SECTOR_BYTES),
+        };
+        if first > last {
+            // Within one sector.
+            return self.zero_part(change, inode, base, bytes).await;
+        }
+        self.zero_part(change, inode, base, bytes.start..first)
+            .await?;
+        if first < last {
+            change.trim(
+                Sector(base + first / SECTOR_BYTES),
+                (last - first) / SECTOR_BYTES,
+            );
+        }
+        self.zero_part(change, inode, base, last..bytes.end).await
+    }
+
+    fn must_have_room(&self, bytes: u64) -> Result<()> {
+        let have = self.space().capacity().mappable;
+        if bytes > have {
+            return Err(forebay_vsl::SpaceError::Full { need: bytes, have }.into());
+        }
+        Ok(())
+    }
+
+    /// Where the next data is, or the next hole, from an offset on. Behind the last data is a hole, where the file ends.
+    ///
+    /// # Errors
+    /// If the offset is behind the end, or there is no more data, or it cannot be read.
+    pub async fn seek(&self, file: u64, offset: u64, hole: bool) -> Result<u64> {
+        let file = self.file(file).await?;
+        let inode = file.inode().clone();
+        regular(&inode)?;
+        if offset >= inode.size {
+            return Err(FsError::BeyondEnd);
+        }
+        if inode.is_inline() {
+            return Ok(if hole { inode.size } else { offset });
+        }
+        let end = inode.base + inode.size.div_ceil(SECTOR_BYTES);
+        let at = inode.base + offset / SECTOR_BYTES;
+        let run = self.space().next_mapped(at..end).await?;
+        let byte = |sector: u64| (sector - inode.base) * SECTOR_BYTES;
+        match (run, hole) {
+            (None, false) => Err(FsError::BeyondEnd),
+            (None, true) => Ok(offset),
+            (Some(run), false) => Ok(byte(run.start).max(offset)),
+            (Some(run), true) if run.start > at => Ok(offset),
+            (Some(mut run), true) => {
+                while let Some(next) = self.space().next_mapped(run.end..end).await? {
+                    if next.start > run.end {
+                        break;
+                    }
+                    run.end = next.end;
+                }
+                Ok(byte(run.end).min(inode.size))
+            }
+        }
+    }
+
+    /// How many sectors a file takes, beside its i-node.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn sectors(&self, file: u64) -> Result<u64> {
+        let inode = self.file(file).await?.inode().clone();
+        let mut sectors = u64::from(inode.attributes).div_ceil(SECTOR_BYTES);
+        if inode.is_inline() {
+            return Ok(sectors);
+        }
+        let geometry = self.geometry();
+        let most = if inode.base == geometry.slot(inode.file).0 {
+            u64::from(geometry.slot_sectors)
+        } else {
+            geometry.chunk_sectors()
+        };
+        let (mut at, end) = (inode.base, inode.base + most);
+        while let Some(run) = self.space().next_mapped(at..end).await? {
+            sectors += run.end - run.start;
+            at = run.end;
+        }
+        Ok(sectors)
+    }
+
+    async fn set_but_size(&self, file: u64, new: &NewAttributes) -> Result<Inode> {
+        let file = self.file(file).await?;
+        let _lock = file.lock.lock().await;
+        let now = self.time();
+        let mut change = self.change();
+        change.inode(&file, |inode| new.apply_to(inode, now));
+        change.apply().await?;
+        let inode = file.inode().clone();
+        Ok(inode)
+    }
+}

@@ -1,0 +1,140 @@
+//! Files that are known: their i-nodes in memory, and who may change what.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use forebay_rt::{Lock, RangeLock};
+
+use crate::format::Inode;
+
+/// Files that nobody uses are kept in memory up to this number.
+const IDLE_MAX: usize = 1 << 14;
+
+/// A file that is known.
+pub(crate) struct File {
+    inode: RefCell<Inode>,
+    /// Held by who changes the i-node, or names of it: until what says so is in the space.
+    pub(crate) lock: Rc<Lock>,
+    /// Held by who changes data, for the bytes concerned. It is taken before `lock`.
+    pub(crate) ranges: Rc<RangeLock>,
+    /// How many use it: it stays as long as somebody does, without a name too.
+    pub(crate) users: Cell<u64>,
+    /// It is being removed.
+    pub(crate) is_going: Cell<bool>,
+    /// Its i-node is newer in memory than in the space: times.
+    is_newer: Cell<bool>,
+    notes: Cell<u64>,
+    moves: Cell<u64>,
+}
+
+/// What had been noted of a file when its i-node was looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen(u64);
+
+impl File {
+    fn new(inode: Inode) -> File {
+        File {
+            inode: RefCell::new(inode),
+            lock: Rc::default(),
+            ranges: Rc::new(RangeLock::new()),
+            users: Cell::new(0),
+            is_going: Cell::new(false),
+            is_newer: Cell::new(false),
+            notes: Cell::new(0),
+            moves: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.inode.borrow().file
+    }
+
+    pub(crate) fn inode(&self) -> Ref<'_, Inode> {
+        self.inode.borrow()
+    }
+
+    /// Grows when data begins to lie elsewhere, or is gone.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.get()
+    }
+
+    pub(crate) fn is_newer(&self) -> bool {
+        self.is_newer.get()
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        Seen(self.notes.get())
+    }
+
+    /// The i-node in the space is this now, which was made of what was `seen`. What was noted since is still to be written.
+    pub(crate) fn set(&self, mut inode: Inode, seen: Seen) {
+        let mut now = self.inode.borrow_mut();
+        if inode.base != now.base {
+            self.moves.set(self.moves.get() + 1);
+        }
+        let is_newer = self.notes.get() != seen.0;
+        if is_newer {
+            inode.accessed = now.accessed;
+            inode.modified = now.modified;
+            inode.changed = now.changed;
+        }
+        self.is_newer.set(is_newer);
+        *now = inode;
+    }
+
+    /// Changes times; they are written to the space later.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut Inode)) {
+        change(&mut self.inode.borrow_mut());
+        self.notes.set(self.notes.get() + 1);
+        self.is_newer.set(true);
+    }
+
+    pub(crate) fn use_it(&self) {
+        self.users.set(self.users.get() + 1);
+    }
+}
+
+/// All that are known, by i-number.
+#[derive(Default)]
+pub(crate) struct Files {
+    known: BTreeMap<u64, Rc<File>>,
+    /// How many may be known before those that nobody uses are looked for.
+    enough: usize,
+    /// How often some were forgotten: what was read of the space before may be old.
+    forgotten: u64,
+}
+
+impl Files {
+    pub(crate) fn get(&self, file: u64) -> Option<Rc<File>> {
+        self.known.get(&file).map(Rc::clone)
+    }
+
+    /// It is known now; who made it known meanwhile is right.
+    pub(crate) fn insert(&mut self, inode: Inode) -> Rc<File> {
+        if self.known.len() >= self.enough.max(IDLE_MAX) {
+            self.known.retain(|_, file| {
+                Rc::strong_count(file) > 1 || file.users.get() > 0 || file.is_newer.get()
+            });
+            self.enough = 2 * self.known.len();
+            self.forgotten += 1;
+        }
+        let known = self.known.entry(inode.file);
+        Rc::clone(known.or_insert_with(|| Rc::new(File::new(inode))))
+    }
+
+    pub(crate) fn remove(&mut self, file: u64) {
+        self.known.remove(&file);
+        self.forgotten += 1;
+    }
+
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Those whose i-nodes are newer in memory.
+    pub(crate) fn newer(&self) -> Vec<Rc<File>> {
+        let newer = self.known.values().filter(|file| file.is_newer.get());
+        newer.map(Rc::clone).collect()
+    }
+}

@@ -1,0 +1,58 @@
+//! The bytes of the filesystem's structures. `docs/format/dfs.md` is the same in prose and tables.
+//!
+//! What the layer below guards with checksums has another here: it tells a structure from one of another kind, or of
+//! another place, should the filesystem ever be wrong about where things are.
+
+pub(crate) mod attributes;
+mod entry;
+mod inode;
+mod orphan;
+mod superblock;
+
+pub(crate) use entry::is_name;
+pub use entry::{Entry, NAME_MAX};
+pub use forebay_segments::{FormatError, VolumeId};
+pub use inode::{INLINE_MAX, Inode, Kind, Time};
+pub(crate) use orphan::Orphan;
+pub use superblock::Superblock;
+
+use forebay_units::SECTOR_BYTES;
+
+/// A sector's worth of bytes.
+pub(crate) type Block = [u8; SECTOR_BYTES as usize];
+
+const CRC_AT: usize = 4;
+
+fn crc_of(block: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&block[..CRC_AT]);
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, &[0; 4]), &block[CRC_AT + 4..])
+}
+
+/// Fills a structure of one sector up with zeroes, and sets its checksum.
+fn finish(mut bytes: Vec<u8>) -> Block {
+    bytes.resize(SECTOR_BYTES as usize, 0);
+    let crc = crc_of(&bytes);
+    bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+    bytes.try_into().expect("it fits a sector")
+}
+
+/// What is behind magic and checksum, if both are right.
+fn open<'a>(
+    bytes: &'a [u8],
+    magic: &[u8; 4],
+    what: &'static str,
+) -> Result<forebay_segments::format::envelope::Reader<'a>, FormatError> {
+    if bytes.len() != SECTOR_BYTES as usize || bytes[..CRC_AT] != magic[..] {
+        return Err(FormatError::Magic(what));
+    }
+    if bytes[CRC_AT..CRC_AT + 4] != crc_of(bytes).to_le_bytes() {
+        return Err(FormatError::Checksum(what));
+    }
+    Ok(forebay_segments::format::envelope::Reader(
+        &bytes[CRC_AT + 4..],
+    ))
+}
+
+#[cfg(test)]
+#[path = "format_tests.rs"]
+mod tests;

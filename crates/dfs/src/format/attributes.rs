@@ -1,0 +1,59 @@
+//! The extended attributes of a file: one piece of bytes.
+
+use forebay_segments::FormatError;
+use forebay_segments::format::envelope::Reader;
+
+const MAGIC: &[u8; 4] = b"FBXA";
+const WHAT: &str = "extended attributes";
+const HEADER: usize = 16;
+
+fn crc_of(bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&bytes[..4]), &bytes[8..])
+}
+
+/// Names and values.
+pub(crate) type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The bytes of the extended attributes of a file, names and values.
+pub(crate) fn encode(file: u64, attributes: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    let mut out = Vec::from(*MAGIC);
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&file.to_le_bytes());
+    for (name, value) in attributes {
+        out.push(name.len() as u8);
+        out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        out.extend_from_slice(name);
+        out.extend_from_slice(value);
+    }
+    let crc = crc_of(&out);
+    out[4..8].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// The extended attributes of a file in these bytes.
+///
+/// # Errors
+/// If they are not those.
+pub(crate) fn decode(file: u64, bytes: &[u8]) -> Result<Attributes, FormatError> {
+    if bytes.len() < HEADER || bytes[..4] != MAGIC[..] {
+        return Err(FormatError::Magic(WHAT));
+    }
+    if bytes[4..8] != crc_of(bytes).to_le_bytes() {
+        return Err(FormatError::Checksum(WHAT));
+    }
+    let mut from = Reader(&bytes[8..]);
+    let decoded = (|| {
+        if from.uint(8)? != file {
+            return None;
+        }
+        let mut all = Vec::new();
+        while !from.0.is_empty() {
+            let name = from.uint(1)? as usize;
+            let value = from.uint(4)? as usize;
+            let name = from.take(name)?.to_vec();
+            all.push((name, from.take(value)?.to_vec()));
+        }
+        Some(all)
+    })();
+    decoded.ok_or(FormatError::Content(WHAT))
+}

@@ -1,0 +1,48 @@
+//! The mark of a file that has no name and is still in use.
+
+use forebay_segments::FormatError;
+
+use super::{Block, finish, open};
+
+const MAGIC: &[u8; 4] = b"FBOR";
+const WHAT: &str = "mark of a file without a name";
+
+/// A file that has no name: it goes when nobody uses it any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Orphan {
+    /// Its i-number.
+    pub(crate) file: u64,
+    /// Its generation.
+    pub(crate) generation: u64,
+}
+
+impl Orphan {
+    /// Its bytes.
+    pub(crate) fn encode(&self) -> Block {
+        let mut out = Vec::from(*MAGIC);
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.file.to_le_bytes());
+        out.extend_from_slice(&self.generation.to_le_bytes());
+        finish(out)
+    }
+
+    /// The mark in a sector; nothing in one that is not mapped, and so reads as zeroes.
+    ///
+    /// # Errors
+    /// If it is neither.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Orphan>, FormatError> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        let mut from = open(bytes, MAGIC, WHAT)?;
+        let decoded = (|| {
+            let mark = Orphan {
+                file: from.uint(8)?,
+                generation: from.uint(8)?,
+            };
+            let rest_is_empty = from.0.iter().all(|byte| *byte == 0);
+            (mark.file > 0 && rest_is_empty).then_some(mark)
+        })();
+        decoded.map(Some).ok_or(FormatError::Content(WHAT))
+    }
+}

@@ -1,0 +1,182 @@
+use forebay_pages::{constants, fields_stand};
+use proptest::prelude::*;
+
+use super::*;
+use crate::geometry::Geometry;
+
+const PAGE: &str = include_str!("../../../docs/format/dfs.md");
+
+fn le(bytes: &[u8]) -> u64 {
+    let mut all = [0; 8];
+    all[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(all)
+}
+
+fn inode() -> Inode {
+    let time = |seconds, nanos| Time { seconds, nanos };
+    Inode {
+        file: 0x0102_0304,
+        generation: 0x1112_1314_1516,
+        kind: Kind::Directory,
+        permissions: 0o7654,
+        links: 3,
+        user: 1000,
+        group: 100,
+        device: 0x801,
+        size: 17,
+        base: 1 << 40,
+        accessed: time(1, 11),
+        modified: time(2, 12),
+        changed: time(3, 13),
+        born: time(-4, 14),
+        parent: 9,
+        attributes: 99,
+        inline: Vec::new(),
+    }
+}
+
+#[test]
+fn an_i_node_has_its_fields_where_the_page_says() {
+    let bytes = inode().encode();
+    let values = [
+        ("magic", le(b"FBIN")),
+        ("crc", le(&bytes[4..8])),
+        ("file", 0x0102_0304),
+        ("generation", 0x1112_1314_1516),
+        ("kind", 4),
+        ("reserved", 0),
+        ("permissions", 0o7654),
+        ("links", 3),
+        ("user", 1000),
+        ("group", 100),
+        ("device", 0x801),
+        ("attributes", 99),
+        ("size", 17),
+        ("base", 1 << 40),
+        ("parent", 9),
+        ("accessed", 1),
+        ("modified", 2),
+        ("changed", 3),
+        ("born", (-4_i64).cast_unsigned()),
+        ("accessed_nanos", 11),
+        ("modified_nanos", 12),
+        ("changed_nanos", 13),
+        ("born_nanos", 14),
+        ("padding", 0),
+        ("inline", 0),
+    ];
+    fields_stand(PAGE, "I-node", &bytes, &values);
+    let expected = [("INLINE_MAX", INLINE_MAX), ("NAME_MAX", NAME_MAX)];
+    let expected: Vec<(String, String)> = expected
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.to_string()))
+        .collect();
+    assert_eq!(constants(PAGE), expected);
+}
+
+#[test]
+fn the_rest_has_its_fields_where_the_page_says() {
+    let superblock = Superblock {
+        volume: VolumeId([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        mounts: 5,
+        hash_key: [7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        geometry: Geometry::default(),
+    };
+    let bytes = superblock.encode();
+    let values = [
+        ("magic", le(b"FOREDFS\x01")),
+        ("version", le(&bytes[8..12])),
+        ("crc", le(&bytes[12..16])),
+        ("volume", 1),
+        ("mounts", 5),
+        ("hash_key", 7),
+        ("slot_sectors", 64),
+        ("chunk_bits", 35),
+    ];
+    fields_stand(PAGE, "Superblock", &bytes, &values);
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+    let entry = Entry {
+        file: 7,
+        generation: 8,
+        kind: Kind::Socket,
+        name: b"n".to_vec(),
+    };
+    let bytes = entry.encode();
+    let values = [
+        ("magic", le(b"FBDE")),
+        ("crc", le(&bytes[4..8])),
+        ("file", 7),
+        ("generation", 8),
+        ("kind", 12),
+        ("name_len", 1),
+    ];
+    fields_stand(PAGE, "Entry", &bytes, &values);
+    assert_eq!(bytes[26], b'n');
+    let mark = Orphan {
+        file: 7,
+        generation: 8,
+    };
+    let bytes = mark.encode();
+    let values = [
+        ("magic", le(b"FBOR")),
+        ("crc", le(&bytes[4..8])),
+        ("file", 7),
+        ("generation", 8),
+    ];
+    fields_stand(PAGE, "Mark", &bytes, &values);
+    let bytes = attributes::encode(7, &[]);
+    let values = [
+        ("magic", le(b"FBXA")),
+        ("crc", le(&bytes[4..8])),
+        ("file", 7),
+    ];
+    fields_stand(PAGE, "Attributes", &bytes, &values);
+}
+
+#[test]
+fn little_data_lies_in_the_i_node() {
+    for len in [0, 1, INLINE_MAX] {
+        let inode = Inode {
+            kind: Kind::Regular,
+            base: 0,
+            size: len as u64,
+            inline: vec![7; len],
+            ..inode()
+        };
+        assert_eq!(Inode::decode(&inode.encode()), Ok(Some(inode)));
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_and_a_changed_byte_is_noticed(
+        name in prop::collection::vec(1..=255_u8, 1..=NAME_MAX),
+        at in 0..512_usize,
+        bit in 0..8_u32,
+    ) {
+        prop_assume!(is_name(&name));
+        let entry = Entry { file: 3, generation: 4, kind: Kind::Regular, name };
+        let mark = Orphan { file: 3, generation: 4 };
+        prop_assert_eq!(Entry::decode(&entry.encode()), Ok(Some(entry.clone())));
+        prop_assert_eq!(Orphan::decode(&mark.encode()), Ok(Some(mark)));
+        prop_assert_eq!(Inode::decode(&inode().encode()), Ok(Some(inode())));
+        for mut bytes in [entry.encode(), mark.encode(), inode().encode()] {
+            bytes[at] ^= 1 << bit;
+            prop_assert!(Entry::decode(&bytes).is_err());
+            prop_assert!(Orphan::decode(&bytes).is_err());
+            prop_assert!(Inode::decode(&bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn attributes_are_read_as_they_were_written(
+        all in prop::collection::vec((prop::collection::vec(1..=255_u8, 1..=255), prop::collection::vec(any::<u8>(), 0..400)), 0..5),
+        cut in 0..64_usize,
+    ) {
+        let bytes = attributes::encode(9, &all);
+        prop_assert_eq!(attributes::decode(9, &bytes), Ok(all));
+        prop_assert!(attributes::decode(8, &bytes).is_err());
+        let cut = bytes.len().saturating_sub(cut + 1);
+        prop_assert!(attributes::decode(9, &bytes[..cut]).is_err());
+    }
+}

@@ -1,0 +1,45 @@
+//! DFS: a filesystem that leaves storage to the layer below it.
+//!
+//! It knows names, permissions and sizes. Where blocks lie, which are free, what is atomic and what a crash leaves is the
+//! business of `forebay-vsl`: there is no bitmap, no tree of extents and no journal here. Whoever changes something
+//! hands the space one batch with all that belongs to it, so there is nothing to be repaired.
+//! (Josephson, Bongo, Flynn and Li, "DFS: A File System for Virtualized Flash Storage", FAST 2010.)
+//!
+//! What users may rely on:
+//! - **Prefixes.** A crash leaves the filesystem as it was after some operation, and all that came before it; not before the
+//!   last completed [`Fs::sync`] or [`Fs::sync_file`]. Only the times of files whose data was overwritten in place may be older.
+//! - **Writes are whole.** One write, of up to [`WRITE_MAX`], is done or, at a crash, not at all.
+//! - **A full volume refuses** an operation before any of it is done.
+//!
+//! Reading order: `docs/design/dfs.md`; `format.rs` with `docs/format/dfs.md` (bytes); `geometry.rs` (where everything is);
+//! `files.rs` and `change.rs` (what is in memory, and how both it and the space change); `fs.rs`, `directory.rs`, `names.rs`,
+//! `rename.rs`; `data.rs`, `extent.rs`; `attributes.rs`; `orphans.rs`; `check.rs`.
+
+mod attributes;
+mod change;
+mod check;
+mod data;
+mod directory;
+mod error;
+mod extent;
+mod files;
+mod format;
+mod fs;
+mod geometry;
+mod names;
+mod orphans;
+mod rename;
+
+pub use attributes::{Existing, NewAttributes};
+pub use check::{Checked, Problem};
+pub use data::WRITE_MAX;
+pub use directory::Listed;
+pub use error::{FsError, OpenError, Result};
+pub use extent::Fallocate;
+pub use format::{
+    Entry, FormatError, INLINE_MAX, Inode, Kind, NAME_MAX, Superblock, Time, VolumeId,
+};
+pub use fs::{Clock, Fs, Making, Room, create, open};
+pub use geometry::{Geometry, ROOT};
+pub use names::{New, SYMLINK_MAX};
+pub use rename::Target;

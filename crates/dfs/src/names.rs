@@ -1,0 +1,423 @@
+//! Names: looking them up, making and taking them away.
+
+use std::rc::Rc;
+
+use forebay_device::BufMut;
+use forebay_rt::LockGuard;
+use forebay_units::Sector;
+
+use crate::change::Change;
+use crate::directory::Found;
+use crate::error::{FsError, Result};
+use crate::files::File;
+use crate::format::{Entry, INLINE_MAX, Inode, Kind, NAME_MAX, Time, is_name};
+use crate::fs::Fs;
+
+/// The longest that a symbolic link leads to, in bytes: what Linux's paths may have.
+pub const SYMLINK_MAX: usize = 4095;
+/// The most names that a file may have.
+const LINKS_MAX: u32 = i32::MAX as u32;
+
+/// What a new file is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct New {
+    /// What kind of file.
+    pub kind: Kind,
+    /// Permissions: the lowest 12 bits of a mode.
+    pub permissions: u16,
+    /// Whose it is.
+    pub user: u32,
+    /// Whose group it is.
+    pub group: u32,
+    /// Which device, of a device.
+    pub device: u32,
+    /// Where a symbolic link leads to.
+    pub target: Vec<u8>,
+    /// Its extended attributes, as [`Fs::attributes`] gives them.
+    pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl New {
+    /// A file of this kind with nothing in it.
+    pub fn of(kind: Kind, permissions: u16) -> New {
+        New {
+            kind,
+            permissions,
+            user: 0,
+            group: 0,
+            device: 0,
+            target: Vec::new(),
+            attributes: Vec::new(),
+        }
+    }
+}
+
+/// A directory that is locked, and what it says of a name.
+pub(crate) struct Looked {
+    pub(crate) found: Found,
+    /// What is named, if something is.
+    pub(crate) file: Option<Rc<File>>,
+}
+
+/// Whether a name can be given to a file.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    match name {
+        _ if is_name(name) => Ok(()),
+        _ if name.len() > NAME_MAX => Err(FsError::NameTooLong),
+        b"" => Err(FsError::NotFound),
+        b"." | b".." => Err(FsError::Exists),
+        _ => Err(FsError::Invalid("a name with a slash or a zero in it")),
+    }
+}
+
+/// Times of a directory in which a name came or went.
+pub(crate) fn touch(inode: &mut Inode, now: Time) {
+    inode.modified = now;
+    inode.changed = now;
+}
+
+impl Fs {
+    /// What a name in a directory is, which is used from now on until it is forgotten.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    pub async fn look_up(&self, directory: u64, name: &[u8]) -> Result<Inode> {
+        if name.len() > NAME_MAX {
+            return Err(FsError::NameTooLong);
+        }
+        let parent = self.directory(directory).await?;
+        let same = match name {
+            b"." => Some(directory),
+            b".." => Some(parent.inode().parent),
+            _ => None,
+        };
+        if let Some(number) = same {
+            return self.look_at(number).await;
+        }
+        loop {
+            let inode = parent.inode().clone();
+            let found = self.find(&inode, name).await?;
+            let (_, entry) = found.entry.ok_or(FsError::NotFound)?;
+            if let Some(file) = self.named(&entry).await? {
+                file.use_it();
+                let inode = file.inode().clone();
+                return Ok(inode);
+            }
+        }
+    }
+
+    /// The file of this number, which is used from now on until it is forgotten.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub async fn look_at(&self, number: u64) -> Result<Inode> {
+        let file = self.file(number).await?;
+        let _lock = file.lock.lock().await;
+        let (inode, is_used) = (file.inode().clone(), file.users.get() > 0);
+        if file.is_going.get() || (inode.links == 0 && !is_used) {
+            return Err(FsError::NotFound);
+        }
+        file.use_it();
+        Ok(inode)
+    }
+
+    /// The file that an entry names; none if it has gone since the entry was read.
+    ///
+    /// # Errors
+    /// If it cannot be read, or there is none though the entry names it.
+    async fn named(&self, entry: &Entry) -> Result<Option<Rc<File>>> {
+        let file = match self.file(entry.file).await {
+            Ok(file) => file,
+            Err(FsError::NotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if file.is_going.get() {
+            drop(file.lock.lock().await);
+            return Ok(None);
+        }
+        let is_meant = file.inode().generation == entry.generation;
+        Ok(is_meant.then_some(file))
+    }
+
+    /// Locks a directory that still is one, and says what it has of a name; what is named is locked, too.
+    pub(crate) async fn look_and_lock(
+        &self,
+        parent: &Rc<File>,
+        name: &[u8],
+        others: &[&Rc<File>],
+    ) -> Result<(Looked, Vec<LockGuard>)> {
+        let mut named: Option<Rc<File>> = None;
+        loop {
+            let mut wanted = vec![parent];
+            wanted.extend(named.as_ref());
+            wanted.extend(others);
+            let locks = self.lock_all(wanted).await;
+            let directory = parent.inode().clone();
+            if directory.links == 0 || parent.is_going.get() {
+                return Err(FsError::NotFound);
+            }
+            let found = self.find(&directory, name).await?;
+            let Some((_, entry)) = &found.entry else {
+                let looked = Looked { found, file: None };
+                return Ok((looked, locks));
+            };
+            let file = self.entered(entry).await?;
+            if named.as_ref().is_some_and(|named| Rc::ptr_eq(named, &file)) {
+                let looked = Looked {
+                    found,
+                    file: Some(file),
+                };
+                return Ok((looked, locks));
+            }
+            named = Some(file);
+        }
+    }
+
+    /// The file that an entry of a locked directory names: it is there.
+    pub(crate) async fn entered(&self, entry: &Entry) -> Result<Rc<File>> {
+        let contradiction = |why| FsError::Contradiction {
+            file: entry.file,
+            why,
+        };
+        let file = match self.file(entry.file).await {
+            Err(FsError::NotFound) => Err(contradiction("it has a name, and is not there")),
+            other => other,
+        }?;
+        if file.inode().generation != entry.generation {
+            return Err(contradiction("a name means one that was there before"));
+        }
+        Ok(file)
+    }
+
+    /// Makes a file, which is used from now on until it is forgotten.
+    ///
+    /// # Errors
+    /// If the name is taken or cannot be, or there is no room.
+    pub async fn make(&self, directory: u64, name: &[u8], new: &New) -> Result<Inode> {
+        check_name(name)?;
+        let parent = self.directory(directory).await?;
+        let number = self.number().await?;
+        let (looked, _locks) = self.look_and_lock(&parent, name, &[]).await?;
+        if looked.file.is_some() {
+            return Err(FsError::Exists);
+        }
+        let at = looked.found.free.ok_or(FsError::Crowded)?;
+        let is_directory = new.kind == Kind::Directory;
+        if is_directory && parent.inode().links >= LINKS_MAX {
+            return Err(FsError::Links);
+        }
+        let now = self.time();
+        let mut inode = Inode {
+            generation: number.generation,
+            links: if is_directory { 2 } else { 1 },
+            user: new.user,
+            group: new.group,
+            device: new.device,
+            parent: if is_directory { directory } else { 0 },
+            ..Inode::new(number.number, new.kind, new.permissions, now)
+        };
+        let mut change = self.change();
+        self.fill(&mut change, &mut inode, new)?;
+        change.entry(at, &entry_of(&inode, name));
+        change.inode(&parent, |parent| {
+            touch(parent, now);
+            parent.size += 1;
+            parent.links += u32::from(is_directory);
+        });
+        change.make(inode);
+        let made = change.apply().await?;
+        Ok(used(&made))
+    }
+
+    /// Makes a file without a name, which is there until it is forgotten, or is given one by [`Fs::link`].
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub async fn make_nameless(&self, new: &New) -> Result<Inode> {
+        let number = self.number().await?;
+        let mut inode = Inode {
+            generation: number.generation,
+            user: new.user,
+            group: new.group,
+            device: new.device,
+            ..Inode::new(number.number, new.kind, new.permissions, self.time())
+        };
+        let mut change = self.change();
+        self.fill(&mut change, &mut inode, new)?;
+        self.mark_orphan(&mut change, &inode);
+        change.make(inode);
+        let made = change.apply().await?;
+        Ok(used(&made))
+    }
+
+    /// What is in a new file.
+    fn fill(&self, change: &mut Change<'_>, inode: &mut Inode, new: &New) -> Result<()> {
+        match new.kind {
+            Kind::Directory => inode.base = self.geometry().chunk(inode.file).0,
+            Kind::Symlink => {
+                if new.target.is_empty() {
+                    return Err(FsError::NotFound);
+                }
+                if new.target.len() > SYMLINK_MAX {
+                    return Err(FsError::NameTooLong);
+                }
+                inode.size = new.target.len() as u64;
+                if new.target.len() <= INLINE_MAX {
+                    inode.inline.clone_from(&new.target);
+                } else {
+                    let at = self.geometry().slot(inode.file);
+                    inode.base = at.0;
+                    change.write(at, sectors_of(&new.target).freeze());
+                }
+            }
+            _ => {}
+        }
+        self.put_attributes(change, inode, &new.attributes)
+    }
+
+    /// Gives a file one more name. It is used once more until it is forgotten.
+    ///
+    /// # Errors
+    /// If the name is taken or cannot be, the file is a directory or has too many names, or there is no room.
+    pub async fn link(&self, file: u64, directory: u64, name: &[u8]) -> Result<Inode> {
+        check_name(name)?;
+        let parent = self.directory(directory).await?;
+        let file = self.file(file).await?;
+        if file.inode().kind == Kind::Directory {
+            return Err(FsError::IsDirectory);
+        }
+        let (looked, _locks) = self.look_and_lock(&parent, name, &[&file]).await?;
+        if looked.file.is_some() {
+            return Err(FsError::Exists);
+        }
+        let links = file.inode().links;
+        if file.is_going.get() {
+            return Err(FsError::NotFound);
+        }
+        if links >= LINKS_MAX {
+            return Err(FsError::Links);
+        }
+        let at = looked.found.free.ok_or(FsError::Crowded)?;
+        let now = self.time();
+        let mut change = self.change();
+        if links == 0 {
+            self.unmark_orphan(&mut change, file.number());
+        }
+        change.entry(at, &entry_of(&file.inode(), name));
+        change.inode(&file, |inode| {
+            inode.links += 1;
+            inode.changed = now;
+        });
+        change.inode(&parent, |parent| {
+            touch(parent, now);
+            parent.size += 1;
+        });
+        change.apply().await?;
+        file.use_it();
+        let inode = file.inode().clone();
+        Ok(inode)
+    }
+
+    /// Takes a name of something away that is no directory. With the last the file goes, when nobody uses it any more.
+    ///
+    /// # Errors
+    /// If there is no such name, or it is that of a directory.
+    pub async fn unlink(&self, directory: u64, name: &[u8]) -> Result<()> {
+        self.take_away(directory, name, false).await
+    }
+
+    /// Takes a directory away in which nothing is.
+    ///
+    /// # Errors
+    /// If there is none, or something is in it.
+    pub async fn remove_directory(&self, directory: u64, name: &[u8]) -> Result<()> {
+        match name {
+            b"." => Err(FsError::Invalid("the directory itself")),
+            b".." => Err(FsError::NotEmpty),
+            _ => self.take_away(directory, name, true).await,
+        }
+    }
+
+    async fn take_away(&self, directory: u64, name: &[u8], is_directory: bool) -> Result<()> {
+        let parent = self.directory(directory).await?;
+        let (looked, _locks) = self.look_and_lock(&parent, name, &[]).await?;
+        let (Some(file), Some((at, _))) = (looked.file, looked.found.entry) else {
+            return Err(FsError::NotFound);
+        };
+        let kind = file.inode().kind;
+        match (kind == Kind::Directory, is_directory) {
+            (true, false) => return Err(FsError::IsDirectory),
+            (false, true) => return Err(FsError::NotDirectory),
+            (true, true) => self.must_be_empty(&file).await?,
+            (false, false) => {}
+        }
+        let now = self.time();
+        let mut change = self.change();
+        change.no_entry(at);
+        self.lose_name(&mut change, &file, now);
+        change.inode(&parent, |parent| {
+            touch(parent, now);
+            parent.size = parent.size.saturating_sub(1);
+            parent.links = parent.links.saturating_sub(u32::from(is_directory));
+        });
+        change.apply().await?;
+        Ok(())
+    }
+
+    pub(crate) async fn must_be_empty(&self, directory: &Rc<File>) -> Result<()> {
+        let inode = directory.inode().clone();
+        match self.is_empty(&inode).await? {
+            true => Ok(()),
+            false => Err(FsError::NotEmpty),
+        }
+    }
+
+    /// A file has one name less; a directory, none any more.
+    pub(crate) fn lose_name(&self, change: &mut Change<'_>, file: &Rc<File>, now: Time) {
+        let inode = file.inode().clone();
+        if inode.kind != Kind::Directory && inode.links > 1 {
+            change.inode(file, |inode| {
+                inode.links -= 1;
+                inode.changed = now;
+            });
+        } else if file.users.get() > 0 {
+            self.mark_orphan(change, &inode);
+            change.inode(file, |inode| {
+                inode.links = 0;
+                inode.changed = now;
+            });
+        } else {
+            change.remove(file);
+        }
+    }
+}
+
+/// Bytes, in whole sectors.
+pub(crate) fn sectors_of(bytes: &[u8]) -> BufMut {
+    let len = (bytes.len() as u64).next_multiple_of(forebay_units::SECTOR_BYTES);
+    let mut buf = BufMut::zeroed(len as usize);
+    buf[..bytes.len()].copy_from_slice(bytes);
+    buf
+}
+
+pub(crate) fn entry_of(inode: &Inode, name: &[u8]) -> Entry {
+    Entry {
+        file: inode.file,
+        generation: inode.generation,
+        kind: inode.kind,
+        name: name.to_vec(),
+    }
+}
+
+/// What was made, which is used now.
+fn used(made: &[Rc<File>]) -> Inode {
+    let file = made.first().expect("one was made");
+    file.use_it();
+    file.inode().clone()
+}
+
+/// Where an entry is, or could be.
+pub(crate) fn place(found: &Found) -> Result<Sector> {
+    let there = found.entry.as_ref().map(|(at, _)| *at);
+    there.or(found.free).ok_or(FsError::Crowded)
+}

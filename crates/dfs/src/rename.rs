@@ -1,0 +1,223 @@
+//! Moving names.
+
+use std::rc::Rc;
+
+use forebay_rt::LockGuard;
+
+use crate::directory::Found;
+use crate::error::{FsError, Result};
+use crate::files::File;
+use crate::format::{Inode, Kind};
+use crate::fs::Fs;
+use crate::geometry::ROOT;
+use crate::names::{check_name, entry_of, place, touch};
+
+/// What may be at the name that something is to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Anything: it loses this name.
+    Any,
+    /// Nothing.
+    Free,
+    /// Something: it gets the other's name.
+    Exchange,
+}
+
+/// A name in a directory.
+type Name<'a> = (&'a Rc<File>, &'a [u8]);
+
+/// Two names, and what they name, all locked.
+struct Pair {
+    from: (Found, Rc<File>),
+    to: (Found, Option<Rc<File>>),
+    _locks: Vec<LockGuard>,
+}
+
+fn is_directory(file: &File) -> bool {
+    file.inode().kind == Kind::Directory
+}
+
+impl Fs {
+    /// Gives what has one name another, all at once.
+    ///
+    /// # Errors
+    /// If there is no such name; if what is at the other must not go or cannot, or is needed and not there; if a
+    /// directory would come to be in itself.
+    pub async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), target: Target) -> Result<()> {
+        check_name(from.1)?;
+        check_name(to.1)?;
+        let parents = (self.directory(from.0).await?, self.directory(to.0).await?);
+        let is_same = Rc::ptr_eq(&parents.0, &parents.1);
+        // Nobody else moves a directory meanwhile, so what is above another stays so.
+        let _moving = match is_same {
+            true => None,
+            false => Some(self.0.moving.lock().await),
+        };
+        let (from, to) = ((&parents.0, from.1), (&parents.1, to.1));
+        let pair = self.lock_pair(from, to).await?;
+        match (&pair.to.1, target) {
+            (Some(_), Target::Free) => return Err(FsError::Exists),
+            (None, Target::Exchange) => return Err(FsError::NotFound),
+            (Some(there), _) if Rc::ptr_eq(there, &pair.from.1) => return Ok(()),
+            _ => {}
+        }
+        if !is_same {
+            self.must_not_be_above(&pair.from.1, to.0).await?;
+        }
+        match (&pair.to.1, target) {
+            (Some(there), Target::Exchange) => {
+                if !is_same {
+                    self.must_not_be_above(there, from.0).await?;
+                }
+                self.exchange(&pair, there, from, to).await
+            }
+            _ => self.replace(&pair, from, to).await,
+        }
+    }
+
+    /// Looks two names up, and locks their directories and what they name.
+    async fn lock_pair(&self, from: Name<'_>, to: Name<'_>) -> Result<Pair> {
+        let mut named: (Option<Rc<File>>, Option<Rc<File>>) = (None, None);
+        loop {
+            let mut wanted = vec![from.0, to.0];
+            wanted.extend(named.0.iter().chain(&named.1));
+            let locks = self.lock_all(wanted).await;
+            let (first, first_file) = self.find_in(from).await?;
+            let (second, second_file) = self.find_in(to).await?;
+            let first_file = first_file.ok_or(FsError::NotFound)?;
+            let is_locked = |file: &Rc<File>, known: &Option<Rc<File>>| {
+                known.as_ref().is_some_and(|known| Rc::ptr_eq(known, file))
+            };
+            let are_locked = is_locked(&first_file, &named.0)
+                && second_file
+                    .as_ref()
+                    .is_none_or(|file| is_locked(file, &named.1));
+            if are_locked {
+                return Ok(Pair {
+                    from: (first, first_file),
+                    to: (second, second_file),
+                    _locks: locks,
+                });
+            }
+            named = (Some(first_file), second_file);
+        }
+    }
+
+    /// What a directory that is locked has of a name, if it still is a directory.
+    async fn find_in(&self, (directory, name): Name<'_>) -> Result<(Found, Option<Rc<File>>)> {
+        let inode = directory.inode().clone();
+        if inode.links == 0 || directory.is_going.get() {
+            return Err(FsError::NotFound);
+        }
+        let found = self.find(&inode, name).await?;
+        let file = match &found.entry {
+            Some((_, entry)) => Some(self.entered(entry).await?),
+            None => None,
+        };
+        Ok((found, file))
+    }
+
+    /// Whether a directory may come to be in another: not if that is in it.
+    async fn must_not_be_above(&self, file: &Rc<File>, directory: &Rc<File>) -> Result<()> {
+        let mut at = directory.number();
+        while is_directory(file) {
+            if at == file.number() {
+                return Err(FsError::Invalid("a directory cannot be in itself"));
+            }
+            if at == ROOT {
+                break;
+            }
+            at = self.directory(at).await?.inode().parent;
+        }
+        Ok(())
+    }
+
+    async fn replace(&self, pair: &Pair, from: Name<'_>, to: Name<'_>) -> Result<()> {
+        let (
+            Pair {
+                from: (first, file),
+                to: (second, there),
+                ..
+            },
+            now,
+        ) = (pair, self.time());
+        let (moves_directory, mut loses_directory) = (is_directory(file), false);
+        if let Some(there) = there {
+            loses_directory = is_directory(there);
+            match (moves_directory, loses_directory) {
+                (true, false) => return Err(FsError::NotDirectory),
+                (false, true) => return Err(FsError::IsDirectory),
+                (true, true) => self.must_be_empty(there).await?,
+                (false, false) => {}
+            }
+        }
+        let mut change = self.change();
+        change.no_entry(place(first)?);
+        change.entry(place(second)?, &entry_of(&file.inode(), to.1));
+        if let Some(there) = there {
+            self.lose_name(&mut change, there, now);
+        }
+        change.inode(file, |inode| {
+            inode.changed = now;
+            if moves_directory {
+                inode.parent = to.0.number();
+            }
+        });
+        let leaves = |inode: &mut Inode| {
+            touch(inode, now);
+            inode.size = inode.size.saturating_sub(1);
+            inode.links = inode.links.saturating_sub(u32::from(moves_directory));
+        };
+        let comes = |inode: &mut Inode| {
+            touch(inode, now);
+            inode.size += u64::from(there.is_none());
+            inode.links += u32::from(moves_directory);
+            inode.links = inode.links.saturating_sub(u32::from(loses_directory));
+        };
+        if Rc::ptr_eq(from.0, to.0) {
+            change.inode(from.0, |inode| {
+                leaves(inode);
+                comes(inode);
+            });
+        } else {
+            change.inode(from.0, leaves);
+            change.inode(to.0, comes);
+        }
+        change.apply().await?;
+        Ok(())
+    }
+
+    async fn exchange(
+        &self,
+        pair: &Pair,
+        there: &Rc<File>,
+        from: Name<'_>,
+        to: Name<'_>,
+    ) -> Result<()> {
+        let (file, now) = (&pair.from.1, self.time());
+        let mut change = self.change();
+        change.entry(place(&pair.from.0)?, &entry_of(&there.inode(), from.1));
+        change.entry(place(&pair.to.0)?, &entry_of(&file.inode(), to.1));
+        for (moved, parent) in [(file, to.0), (there, from.0)] {
+            change.inode(moved, |inode| {
+                inode.changed = now;
+                if inode.kind == Kind::Directory {
+                    inode.parent = parent.number();
+                }
+            });
+        }
+        let (leaves, comes) = (is_directory(file), is_directory(there));
+        if Rc::ptr_eq(from.0, to.0) {
+            change.inode(from.0, |inode| touch(inode, now));
+        } else {
+            for (parent, less, more) in [(from.0, leaves, comes), (to.0, comes, leaves)] {
+                change.inode(parent, |inode| {
+                    touch(inode, now);
+                    inode.links = inode.links + u32::from(more) - u32::from(less);
+                });
+            }
+        }
+        change.apply().await?;
+        Ok(())
+    }
+}
