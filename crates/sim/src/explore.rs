@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::plan::Plan;
 use crate::subject::Subject;
 use crate::violation::Violation;
 use crate::world::{self, Outcome, Tally};
@@ -13,13 +12,18 @@ use crate::world::{self, Outcome, Tally};
 /// Seeds that are kept of violations of one shape.
 const SEEDS_KEPT: usize = 24;
 
-/// What makes a world of a seed.
-pub type Planner<'a, S> = &'a (dyn Fn(u64) -> Plan<S> + Sync);
+/// Lives through the world of a seed.
+pub type OfSeed<'a> = &'a (dyn Fn(u64) -> Outcome + Sync);
+
+/// Lives through the world that a subject plans for a seed.
+pub fn of_seed<S: Subject>(seed: u64) -> Outcome {
+    world::run(&S::plan(seed), false)
+}
 
 /// What to explore.
-pub struct Exploration<'a, S: Subject> {
-    /// Makes the worlds: [`Subject::plan`], as a rule.
-    pub planner: Planner<'a, S>,
+pub struct Exploration<'a> {
+    /// Lives through the worlds: [`of_seed`], as a rule.
+    pub world: OfSeed<'a>,
     /// The first seed; the others follow.
     pub seed: u64,
     /// For how long.
@@ -111,10 +115,7 @@ fn cpu_time() -> Duration {
 }
 
 /// Explores; `each` is told of every world, as it ends.
-pub fn explore<S: Subject>(
-    what: &Exploration<'_, S>,
-    each: &(dyn Fn(u64, &Outcome) + Sync),
-) -> Explored {
+pub fn explore(what: &Exploration<'_>, each: &(dyn Fn(u64, &Outcome) + Sync)) -> Explored {
     let began = Instant::now();
     let (next, points) = (AtomicU64::new(0), AtomicU64::new(0));
     let enough = AtomicBool::new(false);
@@ -128,7 +129,7 @@ pub fn explore<S: Subject>(
                 break;
             }
             let seed = what.seed.wrapping_add(n);
-            let outcome = world::run(&(what.planner)(seed), false);
+            let outcome = (what.world)(seed);
             tally.add(&outcome.tally);
             each(seed, &outcome);
             let before = points.fetch_add(outcome.tally.cycles, Ordering::Relaxed);

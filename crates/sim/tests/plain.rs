@@ -210,7 +210,7 @@ impl Subject for Plain {
 
 fn explored(lies: bool) -> Explored {
     let exploration = Exploration {
-        planner: &|seed| plan(seed, lies),
+        world: &|seed| forebay_sim::world::run(&plan(seed, lies), false),
         seed: 1,
         time: Duration::from_secs(600),
         worlds: Some(40),

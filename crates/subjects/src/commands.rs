@@ -6,15 +6,16 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use forebay_sim::exhaustive::{self, try_all};
-use forebay_sim::explore::{Exploration, Found, explore};
+use forebay_sim::explore::{Exploration, Explored, Found, OfSeed, explore};
 use forebay_sim::plan::Plan;
 use forebay_sim::shrink::shrink;
 use forebay_sim::subject::Subject;
 use forebay_sim::trace::{Format, Traced};
 use forebay_sim::world::{self, Outcome, Tally};
 use forebay_subjects::cache::Cache;
+use forebay_subjects::files;
 use forebay_subjects::space::Space;
 
 /// What is tried.
@@ -22,6 +23,7 @@ use forebay_subjects::space::Space;
 enum Which {
     Cache,
     Space,
+    Files,
 }
 
 /// Arguments of `explore`.
@@ -122,6 +124,8 @@ impl Explore {
             (Which::Cache, false) => self.explore::<Cache>(seed),
             (Which::Space, true) => self.exhaust::<Space>(seed),
             (Which::Space, false) => self.explore::<Space>(seed),
+            (Which::Files, true) => bail!("files: there are only worlds at random"),
+            (Which::Files, false) => self.explore_files(seed),
         }
     }
 
@@ -129,8 +133,27 @@ impl Explore {
     fn explore<S: Subject>(&self, seed: u64) -> Result<ExitCode> {
         let trace = read_trace(self.trace.as_deref())?;
         let planner = |seed| plan::<S>(seed, trace.as_deref());
+        let found = self.worlds(seed, &|seed| world::run(&planner(seed), false));
+        if let Some(first) = found.first().filter(|_| !self.keep_going) {
+            tell(&planner(first.seeds[0]), first.digest);
+        }
+        Ok(ended(&found))
+    }
+
+    fn explore_files(&self, seed: u64) -> Result<ExitCode> {
+        if self.trace.is_some() {
+            bail!("files: traces are of devices");
+        }
+        let found = self.worlds(seed, &|seed| files::run(&files::World::of_seed(seed)));
+        if let Some(first) = found.first().filter(|_| !self.keep_going) {
+            println!("{}", files::World::of_seed(first.seeds[0]));
+        }
+        Ok(ended(&found))
+    }
+
+    fn worlds(&self, seed: u64, world: OfSeed<'_>) -> Explored {
         let what = Exploration {
-            planner: &planner,
+            world,
             seed,
             time: Duration::from_secs(self.seconds),
             worlds: self.worlds,
@@ -146,14 +169,16 @@ impl Explore {
             progress.note(outcome);
         });
         found.found.values().for_each(list);
-        if let Some(first) = found.first().filter(|_| !self.keep_going) {
-            tell(&planner(first.seeds[0]), first.digest);
-        }
-        println!("{found}");
-        Ok(match found.found.is_empty() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        })
+        found
+    }
+}
+
+/// Says what was done, and whether all was well.
+fn ended(found: &Explored) -> ExitCode {
+    println!("{found}");
+    match found.found.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     }
 }
 
@@ -282,6 +307,7 @@ impl Replay {
         match self.subject {
             Which::Cache => self.replay::<Cache>(),
             Which::Space => self.replay::<Space>(),
+            Which::Files => self.replay_files(),
         }
     }
 
@@ -302,6 +328,23 @@ impl Replay {
             None => ExitCode::SUCCESS,
             Some(violation) => {
                 writeln!(out, "{violation}")?;
+                ExitCode::FAILURE
+            }
+        })
+    }
+
+    fn replay_files(&self) -> Result<ExitCode> {
+        if self.shrunk || self.trace.is_some() {
+            bail!("files: worlds cannot be shrunk yet, and traces are of devices");
+        }
+        let world = files::World::of_seed(self.seed);
+        println!("{world}");
+        let outcome = files::run_aloud(&world);
+        println!("seed {} digest {:016x}", self.seed, outcome.digest);
+        Ok(match outcome.violation {
+            None => ExitCode::SUCCESS,
+            Some(violation) => {
+                println!("{violation}");
                 ExitCode::FAILURE
             }
         })

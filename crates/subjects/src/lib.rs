@@ -2,7 +2,8 @@
 //! worlds, its promises and its own checkers.
 //!
 //! [`cache`] is the write cache, over a log device and a data device; [`space`] the virtual storage layer, on one
-//! disk.
+//! disk, [`files`] the filesystem on that.
 
 pub mod cache;
+pub mod files;
 pub mod space;

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use forebay_sim::disk::Outage;
-use forebay_sim::explore::{Exploration, explore};
+use forebay_sim::explore::{Exploration, explore, of_seed};
 use forebay_sim::shrink::shrink;
 use forebay_sim::subject::Subject;
 use forebay_sim::world::{self, Limits};
 use forebay_subjects::cache::plan::Plan;
 use forebay_subjects::cache::{Cache, Kind, Role};
 
-fn exploration(points: Option<u64>) -> Exploration<'static, Cache> {
+fn exploration(points: Option<u64>) -> Exploration<'static> {
     Exploration {
-        planner: &Cache::plan,
+        world: &of_seed::<Cache>,
         seed: 1,
         time: Duration::from_secs(600),
         worlds: Some(200),

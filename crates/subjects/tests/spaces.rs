@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_sim::exhaustive::{cases, try_all};
-use forebay_sim::explore::{Exploration, explore};
+use forebay_sim::explore::{Exploration, explore, of_seed};
 use forebay_sim::subject::Subject;
 use forebay_sim::world;
 use forebay_subjects::space::Space;
@@ -11,7 +11,7 @@ use forebay_subjects::space::Space;
 #[test]
 fn worlds_known_for_long_hold_every_promise() {
     let what = Exploration {
-        planner: &Space::plan,
+        world: &of_seed::<Space>,
         seed: 1,
         time: Duration::from_secs(600),
         worlds: Some(300),

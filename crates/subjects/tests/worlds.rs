@@ -6,7 +6,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use forebay_sim::exhaustive::{cases, try_all};
-use forebay_sim::explore::{Exploration, Planner, explore};
+use forebay_sim::explore::{Exploration, OfSeed, explore, of_seed};
 use forebay_sim::subject::Subject;
 use forebay_sim::trace::Format;
 use forebay_sim::world;
@@ -21,12 +21,12 @@ fn say(line: &str) {
 }
 
 fn worlds(seed: u64, worlds: Option<u64>, time: Duration) {
-    worlds_of(&Cache::plan, seed, worlds, time);
+    worlds_of(&of_seed::<Cache>, seed, worlds, time);
 }
 
-fn worlds_of(planner: Planner<'_, Cache>, seed: u64, worlds: Option<u64>, time: Duration) {
+fn worlds_of(world: OfSeed<'_>, seed: u64, worlds: Option<u64>, time: Duration) {
     let what = Exploration {
-        planner,
+        world,
         seed,
         time,
         worlds,
@@ -84,8 +84,8 @@ fn what_recorded_systems_asked_of_their_disks_is_survived_too() {
         let trace = format
             .read(&std::fs::read(path).expect("a file"), 20_000)
             .expect("a trace");
-        let planner = |seed| Cache::plan(seed).following(&trace);
-        worlds_of(&planner, 1, Some(12), Duration::from_secs(60));
+        let world = |seed| world::run(&Cache::plan(seed).following(&trace), false);
+        worlds_of(&world, 1, Some(12), Duration::from_secs(60));
     }
 }
 

@@ -1,0 +1,86 @@
+//! What users of a filesystem have done, and what of it must be there after a crash.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::model::{Id, Model};
+
+/// What one user's directory was like, operation by operation: from what is durable for certain, to what is being done.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// The first is durable; the last may be under way.
+    states: VecDeque<Model>,
+    /// The number of the first.
+    first: u64,
+    /// The number of the last that is done.
+    done: u64,
+}
+
+/// The accounts of all users of a world.
+pub type Accounts = Rc<RefCell<Vec<Account>>>;
+
+impl Account {
+    /// One in which nothing has been done to a directory.
+    pub fn new(model: Model) -> Account {
+        Account {
+            states: [model].into(),
+            first: 0,
+            done: 0,
+        }
+    }
+
+    /// What the directory is like as far as is known to its user.
+    pub fn now(&self) -> &Model {
+        &self.states[(self.done - self.first) as usize]
+    }
+
+    /// Something is being done that leads to this.
+    pub fn begin(&mut self, model: Model) {
+        self.states.truncate((self.done - self.first) as usize + 1);
+        self.states.push_back(model);
+    }
+
+    /// It is done, or it was refused.
+    pub fn end(&mut self, done: bool) {
+        match done {
+            true => self.done += 1,
+            false => drop(self.states.pop_back()),
+        }
+    }
+
+    /// A file is used by its user, or not any more: of what is in the space nothing changes that names lead to.
+    pub fn hold(&mut self, id: Id, held: bool) {
+        let now = &mut self.states[(self.done - self.first) as usize];
+        match held {
+            true => drop(now.held.insert(id)),
+            false => drop(now.held.remove(&id)),
+        }
+        now.forget_unused();
+    }
+
+    /// The number of what is done.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// What was done up to a number is durable.
+    pub fn durable(&mut self, done: u64) {
+        while self.first < done {
+            self.states.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// What is found after a crash, if it is what it may be: then all goes on from there.
+    pub fn find(&self, digest: u64) -> Option<Account> {
+        let found = self.states.iter().rev();
+        let found = found.into_iter().find(|state| state.digest() == digest);
+        found.map(|state| {
+            let mut state = state.clone();
+            state.held.clear();
+            state.forget_unused();
+            Account::new(state)
+        })
+    }
+}

@@ -1,0 +1,22 @@
+//! The filesystem as a subject: users with a directory each, on a volume that is a little too small, on one disk.
+//!
+//! Each user does one thing after the other and holds what comes against a model. What a crash leaves of a directory is what
+//! it was like after some operation, and not before the last that was made durable, whoever asked for that; and
+//! `check` finds nothing.
+//!
+//! # Reading order
+//!
+//! `model.rs` (a filesystem as it should be), `account.rs` (what may be found after a crash), `user.rs` and `user_data.rs` (what is done and held
+//! against the model), `load.rs` (a directory of a real one as a model), `world.rs` (lives, cuts and looks).
+
+mod account;
+mod load;
+mod model;
+mod user;
+mod user_data;
+mod world;
+
+pub use account::{Account, Accounts};
+pub use model::{Id, Model, TOP};
+pub use user::User;
+pub use world::{World, run, run_aloud};

@@ -1,0 +1,471 @@
+//! A filesystem as it should be: maps in memory, and nothing that could go wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+
+use forebay_dfs::{Fallocate, Kind, Target};
+
+/// Bytes that have one owner: data is kept in pieces of so many.
+const PIECE: u64 = 512;
+
+/// Why something is not done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// There is no such name.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// It is no directory.
+    NotDirectory,
+    /// It is one.
+    IsDirectory,
+    /// There is something in it.
+    NotEmpty,
+    /// It cannot be.
+    Invalid,
+    /// There is no data from there on.
+    BeyondEnd,
+    /// There is no such attribute.
+    NoAttribute,
+}
+
+/// A file's number here.
+pub type Id = u64;
+/// Data of a file, where there is some.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Bytes {
+    /// Bytes, holes among them.
+    pub size: u64,
+    pieces: BTreeMap<u64, Rc<[u8; PIECE as usize]>>,
+}
+
+impl Bytes {
+    /// These bytes from an offset on; less where the file ends.
+    pub fn read(&self, offset: u64, len: u64) -> Vec<u8> {
+        let end = offset.saturating_add(len).min(self.size);
+        let mut out = vec![0; end.saturating_sub(offset) as usize];
+        for (at, byte) in (offset..end).zip(&mut out) {
+            let piece = self.pieces.get(&(at / PIECE));
+            *byte = piece.map_or(0, |piece| piece[(at % PIECE) as usize]);
+        }
+        out
+    }
+
+    /// Writes data.
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        self.size = self.size.max(offset + data.len() as u64);
+        for (at, byte) in (offset..).zip(data) {
+            let piece = self.pieces.entry(at / PIECE);
+            let piece = piece.or_insert_with(|| Rc::new([0; PIECE as usize]));
+            Rc::make_mut(piece)[(at % PIECE) as usize] = *byte;
+        }
+    }
+
+    /// These bytes read as zeroes, and whole pieces of them are holes.
+    fn punch(&mut self, offset: u64, end: u64) {
+        let end = end.min(self.size);
+        let all: Vec<u64> = self.pieces.keys().copied().collect();
+        for n in all {
+            let (from, to) = (offset.max(n * PIECE), end.min((n + 1) * PIECE));
+            let ends_here = end == self.size && end < (n + 1) * PIECE;
+            if from == n * PIECE && (to == (n + 1) * PIECE || ends_here && from < to) {
+                self.pieces.remove(&n);
+            } else if let Some(piece) = self.pieces.get_mut(&n).filter(|_| from < to) {
+                let piece = Rc::make_mut(piece);
+                piece[(from % PIECE) as usize..(to - n * PIECE) as usize].fill(0);
+            }
+        }
+    }
+
+    fn resize(&mut self, size: u64) {
+        if size < self.size {
+            self.pieces.retain(|n, _| n * PIECE < size);
+            let last = self.pieces.get_mut(&(size / PIECE));
+            if let Some(last) = last.filter(|_| !size.is_multiple_of(PIECE)) {
+                Rc::make_mut(last)[(size % PIECE) as usize..].fill(0);
+            }
+        }
+        self.size = size;
+    }
+}
+
+/// A file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// What kind.
+    pub kind: Kind,
+    /// Its permissions.
+    pub permissions: u16,
+    /// Whose it is.
+    pub user: u32,
+    /// Its data; of a symbolic link, where it leads to.
+    pub bytes: Bytes,
+    /// Its names, of a directory.
+    pub names: BTreeMap<Vec<u8>, Id>,
+    /// Extended attributes.
+    pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// How many names it has; of a directory two and one for each in it.
+    pub links: u32,
+    /// The directory a directory is in.
+    pub parent: Id,
+}
+
+/// A filesystem, or a part of one below a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Model {
+    nodes: BTreeMap<Id, Rc<Node>>,
+    next: Id,
+    /// Files without a name that are still used.
+    pub held: BTreeSet<Id>,
+}
+
+/// What a new file is.
+#[derive(Clone, Debug)]
+pub struct Fresh {
+    /// What kind.
+    pub kind: Kind,
+    /// Its permissions.
+    pub permissions: u16,
+    /// Where a symbolic link leads to.
+    pub target: Vec<u8>,
+    /// Extended attributes.
+    pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The number of the directory all is below.
+pub const TOP: Id = 0;
+
+impl Model {
+    /// A directory with nothing in it.
+    pub fn new() -> Model {
+        let top = Node {
+            links: 2,
+            ..Node::of(Kind::Directory, 0o755)
+        };
+        Model {
+            nodes: BTreeMap::from([(TOP, Rc::new(top))]),
+            next: TOP + 1,
+            held: BTreeSet::new(),
+        }
+    }
+
+    /// A file; it is there.
+    pub fn node(&self, id: Id) -> &Node {
+        &self.nodes[&id]
+    }
+
+    fn change(&mut self, id: Id) -> &mut Node {
+        Rc::make_mut(self.nodes.get_mut(&id).expect("it is there"))
+    }
+
+    /// All files, with and without names.
+    pub fn ids(&self) -> Vec<Id> {
+        self.nodes.keys().copied().collect()
+    }
+
+    fn directory(&self, id: Id) -> Result<&Node, Wrong> {
+        let node = self.node(id);
+        match node.kind {
+            Kind::Directory if node.links == 0 => Err(Wrong::NotFound),
+            Kind::Directory => Ok(node),
+            _ => Err(Wrong::NotDirectory),
+        }
+    }
+
+    fn regular(&mut self, id: Id) -> Result<&mut Node, Wrong> {
+        match self.node(id).kind {
+            Kind::Regular => Ok(self.change(id)),
+            Kind::Directory => Err(Wrong::IsDirectory),
+            _ => Err(Wrong::Invalid),
+        }
+    }
+
+    /// What a name is.
+    pub fn named(&self, directory: Id, name: &[u8]) -> Option<Id> {
+        self.node(directory).names.get(name).copied()
+    }
+
+    /// Makes a file.
+    pub fn make(&mut self, directory: Id, name: &[u8], fresh: &Fresh) -> Result<Id, Wrong> {
+        if self.directory(directory)?.names.contains_key(name) {
+            return Err(Wrong::Exists);
+        }
+        let id = self.add(fresh);
+        let is_directory = fresh.kind == Kind::Directory;
+        let node = self.change(id);
+        node.links = if is_directory { 2 } else { 1 };
+        node.parent = directory;
+        let parent = self.change(directory);
+        parent.names.insert(name.to_vec(), id);
+        parent.links += u32::from(is_directory);
+        Ok(id)
+    }
+
+    /// Makes a file without a name.
+    pub fn make_nameless(&mut self, fresh: &Fresh) -> Id {
+        let id = self.add(fresh);
+        self.held.insert(id);
+        id
+    }
+
+    fn add(&mut self, fresh: &Fresh) -> Id {
+        let mut node = Node::of(fresh.kind, fresh.permissions);
+        node.bytes.write(0, &fresh.target);
+        node.attributes = fresh.attributes.iter().cloned().collect();
+        let id = self.next;
+        self.next += 1;
+        self.nodes.insert(id, Rc::new(node));
+        id
+    }
+
+    /// Gives a file one more name.
+    pub fn link(&mut self, id: Id, directory: Id, name: &[u8]) -> Result<(), Wrong> {
+        if self.node(id).kind == Kind::Directory {
+            return Err(Wrong::IsDirectory);
+        }
+        let parent = self.directory(directory)?;
+        if parent.names.contains_key(name) {
+            return Err(Wrong::Exists);
+        }
+        self.change(directory).names.insert(name.to_vec(), id);
+        self.change(id).links += 1;
+        Ok(())
+    }
+
+    /// Takes a name away.
+    pub fn take_away(
+        &mut self,
+        directory: Id,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(), Wrong> {
+        self.directory(directory)?;
+        let id = self.named(directory, name).ok_or(Wrong::NotFound)?;
+        let node = self.node(id);
+        match (node.kind == Kind::Directory, is_directory) {
+            (true, false) => return Err(Wrong::IsDirectory),
+            (false, true) => return Err(Wrong::NotDirectory),
+            (true, true) if !node.names.is_empty() => return Err(Wrong::NotEmpty),
+            _ => {}
+        }
+        let parent = self.change(directory);
+        parent.names.remove(name);
+        parent.links -= u32::from(is_directory);
+        self.lose_name(id);
+        Ok(())
+    }
+
+    fn lose_name(&mut self, id: Id) {
+        let node = self.change(id);
+        node.links = match node.kind {
+            Kind::Directory => 0,
+            _ => node.links - 1,
+        };
+        self.forget_unused();
+    }
+
+    /// Files go that have no name and are not used.
+    pub fn forget_unused(&mut self) {
+        let held = &self.held;
+        let stays = |id: &Id, node: &Rc<Node>| node.links > 0 || held.contains(id);
+        self.nodes.retain(|id, node| stays(id, node));
+    }
+
+    /// Moves a name.
+    pub fn rename(
+        &mut self,
+        from: (Id, &[u8]),
+        to: (Id, &[u8]),
+        target: Target,
+    ) -> Result<(), Wrong> {
+        self.directory(from.0)?;
+        self.directory(to.0)?;
+        let id = self.named(from.0, from.1).ok_or(Wrong::NotFound)?;
+        let there = self.named(to.0, to.1);
+        match (there, target) {
+            (Some(_), Target::Free) => return Err(Wrong::Exists),
+            (None, Target::Exchange) => return Err(Wrong::NotFound),
+            (Some(there), _) if there == id => return Ok(()),
+            _ => {}
+        }
+        if from.0 != to.0 && self.is_above(id, to.0) {
+            return Err(Wrong::Invalid);
+        }
+        let is_directory = |model: &Model, id: Id| model.node(id).kind == Kind::Directory;
+        let moves = is_directory(self, id);
+        if let (Some(there), Target::Exchange) = (there, target) {
+            if from.0 != to.0 && self.is_above(there, from.0) {
+                return Err(Wrong::Invalid);
+            }
+            self.change(from.0).names.insert(from.1.to_vec(), there);
+            self.change(to.0).names.insert(to.1.to_vec(), id);
+            for (moved, old, new) in [(id, from.0, to.0), (there, to.0, from.0)] {
+                if is_directory(self, moved) {
+                    self.change(moved).parent = new;
+                    self.change(new).links += 1;
+                    self.change(old).links -= 1;
+                }
+            }
+            return Ok(());
+        }
+        if let Some(there) = there {
+            match (moves, is_directory(self, there)) {
+                (true, false) => return Err(Wrong::NotDirectory),
+                (false, true) => return Err(Wrong::IsDirectory),
+                (true, true) if !self.node(there).names.is_empty() => return Err(Wrong::NotEmpty),
+                _ => {}
+            }
+            self.change(to.0).links -= u32::from(is_directory(self, there));
+        }
+        self.change(from.0).names.remove(from.1);
+        self.change(to.0).names.insert(to.1.to_vec(), id);
+        if moves {
+            self.change(id).parent = to.0;
+            self.change(from.0).links -= 1;
+            self.change(to.0).links += 1;
+        }
+        if let Some(there) = there {
+            self.lose_name(there);
+        }
+        Ok(())
+    }
+
+    fn is_above(&self, id: Id, mut below: Id) -> bool {
+        while self.node(id).kind == Kind::Directory {
+            if below == id {
+                return true;
+            }
+            if below == TOP {
+                break;
+            }
+            below = self.node(below).parent;
+        }
+        false
+    }
+
+    /// Writes data.
+    pub fn write(&mut self, id: Id, offset: Option<u64>, data: &[u8]) -> Result<u64, Wrong> {
+        let node = self.regular(id)?;
+        let offset = offset.unwrap_or(node.bytes.size);
+        if !data.is_empty() {
+            node.bytes.write(offset, data);
+        }
+        Ok(offset)
+    }
+
+    /// Ends a file elsewhere.
+    pub fn resize(&mut self, id: Id, size: u64) -> Result<(), Wrong> {
+        self.regular(id)?.bytes.resize(size);
+        Ok(())
+    }
+
+    /// Does something to a range.
+    pub fn fallocate(
+        &mut self,
+        id: Id,
+        offset: u64,
+        len: u64,
+        what: Fallocate,
+    ) -> Result<(), Wrong> {
+        let bytes = &mut self.regular(id)?.bytes;
+        let end = offset + len;
+        let keeps = match what {
+            Fallocate::Punch => true,
+            Fallocate::Reserve { keep_size } | Fallocate::Zero { keep_size } => keep_size,
+        };
+        if !matches!(what, Fallocate::Reserve { .. }) {
+            bytes.punch(offset, end);
+        }
+        if !keeps {
+            bytes.size = bytes.size.max(end);
+        }
+        Ok(())
+    }
+
+    /// Whose a file is, and who may do what.
+    pub fn set(&mut self, id: Id, permissions: u16, user: u32) {
+        let node = self.change(id);
+        (node.permissions, node.user) = (permissions, user);
+    }
+
+    /// Sets an extended attribute, or takes it away.
+    pub fn set_attribute(
+        &mut self,
+        id: Id,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), Wrong> {
+        let attributes = &mut self.change(id).attributes;
+        match value {
+            Some(value) => drop(attributes.insert(name.to_vec(), value.to_vec())),
+            None => drop(attributes.remove(name).ok_or(Wrong::NoAttribute)?),
+        }
+        Ok(())
+    }
+
+    /// Puts a file in, as it is.
+    pub fn put(&mut self, id: Id, mut node: Node) {
+        if let Some(known) = self.nodes.get(&id) {
+            node.names.clone_from(&known.names);
+        }
+        self.nodes.insert(id, Rc::new(node));
+        self.next = self.next.max(id + 1);
+    }
+
+    /// Puts a name in, as it is.
+    pub fn put_name(&mut self, directory: Id, name: &[u8], id: Id) {
+        self.change(directory).names.insert(name.to_vec(), id);
+    }
+
+    /// Something that is the same for two if what names lead to is.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let mut seen = BTreeMap::new();
+        self.hash_below(TOP, &mut seen, &mut hasher);
+        hasher.finish()
+    }
+
+    fn hash_below(&self, id: Id, seen: &mut BTreeMap<Id, u64>, hasher: &mut DefaultHasher) {
+        let next = seen.len() as u64;
+        let number = *seen.entry(id).or_insert(next);
+        number.hash(hasher);
+        if number < next {
+            return;
+        }
+        let node = self.node(id);
+        (node.kind.code(), node.permissions, node.user, node.links).hash(hasher);
+        node.attributes.hash(hasher);
+        node.bytes.size.hash(hasher);
+        for (n, piece) in &node.bytes.pieces {
+            if piece.iter().any(|byte| *byte != 0) {
+                (n, piece).hash(hasher);
+            }
+        }
+        for (name, below) in &node.names {
+            name.hash(hasher);
+            self.hash_below(*below, seen, hasher);
+        }
+    }
+}
+
+impl Default for Model {
+    fn default() -> Model {
+        Model::new()
+    }
+}
+
+impl Node {
+    fn of(kind: Kind, permissions: u16) -> Node {
+        Node {
+            kind,
+            permissions,
+            user: 0,
+            bytes: Bytes::default(),
+            names: BTreeMap::new(),
+            attributes: BTreeMap::new(),
+            links: 0,
+            parent: TOP,
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! A user of a filesystem: does things at random below a directory, and holds what comes of it against a model.
+
+use std::collections::BTreeMap;
+
+use forebay_dfs::{Existing, Fs, FsError, INLINE_MAX, Inode, Kind, New, NewAttributes, Target};
+use forebay_rng::Rng;
+
+use super::account::Accounts;
+use super::model::{Fresh, Id, Model, TOP, Wrong};
+
+/// A user.
+pub struct User {
+    /// The filesystem.
+    pub fs: Fs,
+    /// All accounts.
+    pub accounts: Accounts,
+    /// Which is this user's.
+    pub index: usize,
+    /// The numbers that files have there.
+    pub numbers: BTreeMap<Id, u64>,
+    /// Where choices come from.
+    pub rng: Rng,
+    /// What is done is printed.
+    pub aloud: bool,
+}
+
+/// What must not be.
+pub(super) type Violated = String;
+/// What comes of an operation: whether it was done.
+type Step = Result<bool, Violated>;
+
+/// Names are of few, so that they meet.
+fn name(rng: &Rng) -> Vec<u8> {
+    match rng.below(40) {
+        0 => vec![b'x'; 255],
+        1 => vec![0xff, b' ', b'\n', 1],
+        _ => vec![b'a' + rng.below(6) as u8],
+    }
+}
+
+/// Why the filesystem refuses, if it is not for its device or for want of room.
+fn wrong(error: &FsError) -> Option<Wrong> {
+    Some(match error {
+        FsError::NotFound => Wrong::NotFound,
+        FsError::Exists => Wrong::Exists,
+        FsError::NotDirectory => Wrong::NotDirectory,
+        FsError::IsDirectory => Wrong::IsDirectory,
+        FsError::NotEmpty => Wrong::NotEmpty,
+        FsError::Invalid(_) => Wrong::Invalid,
+        FsError::BeyondEnd => Wrong::BeyondEnd,
+        FsError::NoAttribute => Wrong::NoAttribute,
+        _ => return None,
+    })
+}
+
+/// Whether what came is what was to come; what is given is whether it was done.
+pub(super) fn as_expected<T, U>(
+    what: impl Fn() -> String,
+    expected: &Result<T, Wrong>,
+    got: &Result<U, FsError>,
+) -> Step {
+    match (expected, got) {
+        (Ok(_), Ok(_)) => Ok(true),
+        (_, Err(FsError::Space(_))) => Ok(false),
+        (Err(expected), Err(error)) if wrong(error) == Some(*expected) => Ok(false),
+        (Ok(_), Err(error)) => Err(format!("{}: {error}", what())),
+        (Err(expected), Err(error)) => Err(format!("{}: {error}, not {expected:?}", what())),
+        (Err(expected), Ok(_)) => Err(format!("{}: done, and not {expected:?}", what())),
+    }
+}
+
+impl User {
+    pub(super) fn model(&self) -> Model {
+        self.accounts.borrow()[self.index].now().clone()
+    }
+
+    /// Does something to both, and holds what comes against each other.
+    pub(super) async fn change<T: PartialEq + std::fmt::Debug, U>(
+        &mut self,
+        what: impl Fn() -> String,
+        in_model: impl FnOnce(&mut Model) -> Result<T, Wrong>,
+        in_fs: impl AsyncFnOnce(&Fs) -> Result<U, FsError>,
+    ) -> Result<Option<(T, U)>, Violated> {
+        let mut model = self.model();
+        let expected = in_model(&mut model);
+        if expected.is_ok() {
+            self.accounts.borrow_mut()[self.index].begin(model);
+        }
+        if self.aloud {
+            println!("user {}: {}: {expected:?}", self.index, what());
+        }
+        let got = in_fs(&self.fs).await;
+        if let (true, Err(error)) = (self.aloud, &got) {
+            println!("user {}: {error}", self.index);
+        }
+        let checked = as_expected(what, &expected, &got);
+        if expected.is_ok() {
+            let done = matches!(checked, Ok(true));
+            self.accounts.borrow_mut()[self.index].end(done);
+        }
+        checked?;
+        Ok(expected.ok().zip(got.ok()))
+    }
+
+    /// One operation.
+    ///
+    /// # Errors
+    /// If what came of it is not what should.
+    pub async fn step(&mut self) -> Result<(), Violated> {
+        match self.rng.below(100) {
+            0..=15 => self.make().await,
+            16..=18 => self.make_nameless().await,
+            19..=23 => self.link().await,
+            24..=33 => self.take_away().await,
+            34..=43 => self.rename().await,
+            44..=62 => self.write().await,
+            63..=68 => self.resize().await,
+            69..=73 => self.fallocate().await,
+            74..=76 => self.set().await,
+            77..=80 => self.set_attribute().await,
+            81..=84 => self.list().await,
+            85..=89 => self.look().await,
+            90..=94 => self.release().await,
+            95..=97 => self.sync(false).await,
+            _ => self.sync(true).await,
+        }
+    }
+
+    pub(super) fn any(&self, model: &Model, is_wanted: impl Fn(Kind) -> bool) -> Option<Id> {
+        let ids = model.ids().into_iter();
+        let ids: Vec<Id> = ids.filter(|id| is_wanted(model.node(*id).kind)).collect();
+        (!ids.is_empty()).then(|| self.rng.pick(&ids))
+    }
+
+    fn directory(&self, model: &Model) -> (Id, u64) {
+        let any = self.any(model, |kind| kind == Kind::Directory);
+        let id = any.unwrap_or(TOP);
+        (id, self.numbers[&id])
+    }
+
+    fn fresh(&self) -> (Fresh, New) {
+        let kind = self.rng.pick(&[
+            Kind::Regular,
+            Kind::Regular,
+            Kind::Regular,
+            Kind::Directory,
+            Kind::Symlink,
+            Kind::Fifo,
+        ]);
+        let mut target = Vec::new();
+        if kind == Kind::Symlink {
+            let len = self.rng.pick(&[1, 20, INLINE_MAX as u64, 385, 4095]);
+            target = vec![b'a' + self.rng.below(26) as u8; len as usize];
+        }
+        let mut attributes = Vec::new();
+        if self.rng.one_in(8) {
+            attributes.push((
+                b"user.made".to_vec(),
+                vec![7; self.rng.below(1000) as usize],
+            ));
+        }
+        let fresh = Fresh {
+            kind,
+            permissions: self.rng.below(0o10000) as u16,
+            target,
+            attributes,
+        };
+        let new = New {
+            target: fresh.target.clone(),
+            attributes: fresh.attributes.clone(),
+            ..New::of(kind, fresh.permissions)
+        };
+        (fresh, new)
+    }
+
+    /// The file is used by its user for a while, or only known.
+    async fn keep(&mut self, id: Id, number: u64) -> Result<(), Violated> {
+        self.numbers.insert(id, number);
+        if !self.rng.one_in(4) {
+            return self.drop_use(id).await;
+        }
+        self.hold(id);
+        Ok(())
+    }
+
+    fn hold(&mut self, id: Id) {
+        let mut accounts = self.accounts.borrow_mut();
+        accounts[self.index].hold(id, true);
+    }
+
+    async fn drop_use(&mut self, id: Id) -> Result<(), Violated> {
+        let forgotten = self.fs.forget(self.numbers[&id], 1).await;
+        as_expected(|| "forget".into(), &Ok(()), &forgotten).map(drop)
+    }
+
+    async fn make(&mut self) -> Result<(), Violated> {
+        let (model, name) = (self.model(), name(&self.rng));
+        let (directory, number) = self.directory(&model);
+        let (fresh, new) = self.fresh();
+        let made = self
+            .change(
+                || format!("make {:?} {name:?} in {directory}", fresh.kind),
+                |model| model.make(directory, &name, &fresh),
+                async |fs| fs.make(number, &name, &new).await,
+            )
+            .await?;
+        match made {
+            Some((id, inode)) => self.keep(id, inode.file).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn make_nameless(&mut self) -> Result<(), Violated> {
+        let (fresh, new) = self.fresh();
+        if fresh.kind != Kind::Regular {
+            return Ok(());
+        }
+        let made = self
+            .change(
+                || "make something nameless".into(),
+                |model| Ok(model.make_nameless(&fresh)),
+                async |fs| fs.make_nameless(&new).await,
+            )
+            .await?;
+        if let Some((id, inode)) = made {
+            self.numbers.insert(id, inode.file);
+        }
+        Ok(())
+    }
+
+    async fn link(&mut self) -> Result<(), Violated> {
+        let (model, name) = (self.model(), name(&self.rng));
+        let (directory, parent) = self.directory(&model);
+        let Some(id) = self.any(&model, |_| !self.rng.one_in(2)) else {
+            return Ok(());
+        };
+        let number = self.numbers[&id];
+        let linked = self
+            .change(
+                || format!("link {id} as {name:?} in {directory}"),
+                |model| model.link(id, directory, &name),
+                async |fs| fs.link(number, parent, &name).await,
+            )
+            .await?;
+        match linked {
+            Some(_) => self.drop_use(id).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn take_away(&mut self) -> Result<(), Violated> {
+        let (model, name) = (self.model(), name(&self.rng));
+        let (directory, number) = self.directory(&model);
+        let named = model.named(directory, &name).map(|id| model.node(id).kind);
+        let is_directory = match named {
+            Some(kind) if !self.rng.one_in(8) => kind == Kind::Directory,
+            _ => self.rng.coin(),
+        };
+        self.change(
+            || format!("take away {name:?} in {directory}"),
+            |model| model.take_away(directory, &name, is_directory),
+            async |fs| match is_directory {
+                true => fs.remove_directory(number, &name).await,
+                false => fs.unlink(number, &name).await,
+            },
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn rename(&mut self) -> Result<(), Violated> {
+        let model = self.model();
+        let (from, to) = (self.directory(&model), self.directory(&model));
+        let (first, second) = (name(&self.rng), name(&self.rng));
+        let target = self.rng.pick(&[
+            Target::Any,
+            Target::Any,
+            Target::Any,
+            Target::Free,
+            Target::Exchange,
+        ]);
+        self.change(
+            || {
+                format!(
+                    "rename {first:?} in {} to {second:?} in {}: {target:?}",
+                    from.0, to.0
+                )
+            },
+            |model| model.rename((from.0, &first), (to.0, &second), target),
+            async |fs| fs.rename((from.1, &first), (to.1, &second), target).await,
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn set(&mut self) -> Result<(), Violated> {
+        let Some(id) = self.any(&self.model(), |_| true) else {
+            return Ok(());
+        };
+        let (permissions, user) = (self.rng.below(0o10000) as u16, self.rng.below(3) as u32);
+        let new = NewAttributes {
+            permissions: Some(permissions),
+            user: Some(user),
+            ..NewAttributes::default()
+        };
+        let number = self.numbers[&id];
+        self.change(
+            || format!("set {id}"),
+            |model| {
+                model.set(id, permissions, user);
+                Ok(())
+            },
+            async |fs| fs.set(number, &new).await,
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn set_attribute(&mut self) -> Result<(), Violated> {
+        let Some(id) = self.any(&self.model(), |_| true) else {
+            return Ok(());
+        };
+        let number = self.numbers[&id];
+        let name = self.rng.pick(&[b"user.a".to_vec(), b"user.b".to_vec()]);
+        let most = self.rng.pick(&[10, 600, 3000]);
+        let value = vec![self.rng.next() as u8; self.rng.below(most) as usize];
+        let value = (!self.rng.one_in(4)).then_some(value);
+        self.change(
+            || format!("attribute {name:?} of {id}"),
+            |model| model.set_attribute(id, &name, value.as_deref()),
+            async |fs| match &value {
+                Some(value) => {
+                    fs.set_attribute(number, &name, value, Existing::Any, None)
+                        .await
+                }
+                None => fs.remove_attribute(number, &name).await,
+            },
+        )
+        .await?;
+        let all = self.fs.attributes(number).await;
+        let model = self.model();
+        let expected = &model.node(id).attributes;
+        match all {
+            Ok(all) if all.iter().cloned().collect::<BTreeMap<_, _>>() != *expected => Err(
+                format!("{id} has other attributes: {all:?}, not {expected:?}"),
+            ),
+            other => as_expected(|| "attributes".into(), &Ok(()), &other).map(drop),
+        }
+    }
+
+    pub(super) async fn same_inode(&self, id: Id) -> Result<(), Violated> {
+        let inode = self.fs.inode(self.numbers[&id]).await;
+        if as_expected(|| format!("look at {id}"), &Ok(()), &inode)? {
+            let model = self.model();
+            let node = model.node(id);
+            let inode = inode.expect("it is done");
+            let size = match node.kind {
+                Kind::Directory => node.names.len() as u64,
+                _ => node.bytes.size,
+            };
+            let is = |i: &Inode| (i.kind, i.permissions, i.user, i.links, i.size);
+            let expected = (node.kind, node.permissions, node.user, node.links, size);
+            if is(&inode) != expected {
+                return Err(format!("{id} is {:?}, not {expected:?}", is(&inode)));
+            }
+        }
+        Ok(())
+    }
+
+    async fn list(&mut self) -> Result<(), Violated> {
+        let model = self.model();
+        let (id, number) = self.directory(&model);
+        let mut found = BTreeMap::new();
+        let mut from = 0;
+        loop {
+            let wanted = 1 + self.rng.below(5) as usize;
+            let listed = match self.fs.list(number, from, wanted).await {
+                Err(FsError::Space(_)) => return Ok(()),
+                Err(error) => return Err(format!("list {id}: {error}")),
+                Ok(listed) => listed,
+            };
+            let Some(last) = listed.last() else {
+                break;
+            };
+            from = last.next;
+            for one in listed {
+                let entry = one.entry;
+                if found.insert(entry.name.clone(), entry).is_some() {
+                    return Err(format!("{id} lists a name twice"));
+                }
+            }
+        }
+        let mut expected: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        for (name, below) in &model.node(id).names {
+            expected.insert(name.clone(), self.numbers[below]);
+        }
+        expected.insert(b".".to_vec(), number);
+        if id != TOP {
+            let parent = self.numbers[&model.node(id).parent];
+            expected.insert(b"..".to_vec(), parent);
+        } else {
+            found.remove(&b".."[..]);
+        }
+        let found: BTreeMap<Vec<u8>, u64> = found
+            .into_iter()
+            .map(|(name, entry)| (name, entry.file))
+            .collect();
+        match found == expected {
+            true => Ok(()),
+            false => Err(format!("{id} lists {found:?}, not {expected:?}")),
+        }
+    }
+
+    /// Looks a name up, and perhaps uses what it names from then on.
+    async fn look(&mut self) -> Result<(), Violated> {
+        let (model, name) = (self.model(), name(&self.rng));
+        let (directory, number) = self.directory(&model);
+        let expected = match model.node(directory).links {
+            0 => Err(Wrong::NotFound),
+            _ => model.named(directory, &name).ok_or(Wrong::NotFound),
+        };
+        let got = self.fs.look_up(number, &name).await;
+        if !as_expected(
+            || format!("look {name:?} up in {directory}"),
+            &expected,
+            &got,
+        )? {
+            return Ok(());
+        }
+        let (id, inode) = (expected.expect("it is done"), got.expect("it is done"));
+        if inode.file != self.numbers[&id] {
+            return Err(format!("{name:?} in {directory} is not {id}"));
+        }
+        self.same_inode(id).await?;
+        let is_held = model.held.contains(&id);
+        match is_held || self.rng.coin() {
+            true => self.drop_use(id).await,
+            false => {
+                self.hold(id);
+                Ok(())
+            }
+        }
+    }
+
+    /// Does not use something any more.
+    async fn release(&mut self) -> Result<(), Violated> {
+        let held: Vec<Id> = self.model().held.into_iter().collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let id = self.rng.pick(&held);
+        self.drop_use(id).await?;
+        self.accounts.borrow_mut()[self.index].hold(id, false);
+        Ok(())
+    }
+
+    /// Makes durable what was done.
+    async fn sync(&mut self, all: bool) -> Result<(), Violated> {
+        let done: Vec<u64> = self
+            .accounts
+            .borrow()
+            .iter()
+            .map(super::Account::done)
+            .collect();
+        let synced = match all {
+            true => self.fs.sync().await,
+            false => {
+                let id = self.any(&self.model(), |_| true).unwrap_or(TOP);
+                self.fs.sync_file(self.numbers[&id], self.rng.coin()).await
+            }
+        };
+        if as_expected(|| "sync".into(), &Ok(()), &synced)? {
+            for (account, done) in self.accounts.borrow_mut().iter_mut().zip(done) {
+                account.durable(done);
+            }
+        }
+        Ok(())
+    }
+}
