@@ -1,0 +1,90 @@
+//! Mounts a filesystem in memory, until interrupted: `mount_ram SIZE DIRECTORY`.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use forebay_device::{Device, RamDevice};
+use forebay_dfs::{Clock, Geometry, Making, Time, VolumeId};
+use forebay_mount::Files;
+use forebay_os::{Ring, Signals};
+use forebay_rt::{Executor, Rt};
+use forebay_serve::Memory;
+use forebay_serve::fuse::{Mount, Mounted};
+use forebay_vsl::{Kind, Layout, Options};
+
+fn now() -> Time {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Time {
+        seconds: now.as_secs() as i64,
+        nanos: now.subsec_nanos(),
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let size = args.next().context("a size")?.parse()?;
+    let dir = PathBuf::from(args.next().context("a directory")?);
+    let ring = Ring::new(256)?;
+    let executor = Executor::new(ring.clone());
+    let signals = Signals::new(&ring)?;
+    executor.block_on(serve(executor.rt(), ring, signals, size, dir))
+}
+
+async fn serve(
+    rt: Rt,
+    ring: Rc<Ring>,
+    signals: Signals,
+    size: u64,
+    dir: PathBuf,
+) -> anyhow::Result<()> {
+    let device: Rc<dyn Device> = Rc::new(RamDevice::new(size, 4096));
+    let geometry = Geometry::default();
+    let volume = VolumeId([1; 16]);
+    let making = forebay_vsl::Making {
+        volume,
+        layout: Layout::for_device(&device.geometry(), None)?,
+        space_sectors: geometry.space_sectors(),
+        placement: Kind::Lfs,
+        page_sectors: 8,
+        disk: None,
+    };
+    forebay_vsl::create(rt.clone(), Rc::clone(&device), &making).await?;
+    let opened = forebay_vsl::open(rt.clone(), device, Options::default(), false).await?;
+    let (space, _workers, _) = opened;
+    let clock: Clock = Rc::new(now);
+    let making = Making {
+        volume,
+        geometry,
+        hash_key: [5; 16],
+        owner: (0, 0),
+        permissions: 0o755,
+    };
+    forebay_dfs::create(&space, &making, &clock).await?;
+    let fs = forebay_dfs::open(space, clock).await?;
+    let files = Rc::new(Files::new(fs));
+    let memory = Memory::default();
+    let mount = Mount::at(dir, "ram");
+    let mut mounted = Mounted::new(&rt, &ring, Rc::clone(&files), &memory, mount)?;
+    println!("mounted");
+    loop {
+        signals.next().await.context("waiting for a signal")?;
+        match mounted.unmount().await {
+            Ok(()) => break,
+            Err(error) => eprintln!("{error}"),
+        }
+    }
+    let mut problems = 0;
+    let checked = files
+        .fs()
+        .check(&mut |problem| {
+            problems += 1;
+            println!("file {}: {}", problem.file, problem.what);
+        })
+        .await?;
+    println!("{checked:?}, {problems} problems");
+    Ok(())
+}

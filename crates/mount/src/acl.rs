@@ -1,0 +1,182 @@
+//! Access lists, as POSIX 1003.1e draft 17 has them, in the form in which Linux keeps them in extended attributes
+//! (`linux/posix_acl_xattr.h`).
+
+/// The attribute that says who may do what.
+pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
+/// The attribute of a directory that says so of what is made in it.
+pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
+
+const VERSION: u32 = 2;
+
+// Tags.
+const USER_OBJ: u16 = 0x01;
+#[cfg(test)]
+const USER: u16 = 0x02;
+const GROUP_OBJ: u16 = 0x04;
+#[cfg(test)]
+const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+
+/// Who, and what they may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Rule {
+    tag: u16,
+    rights: u16,
+    id: u32,
+}
+
+/// An access list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct List(Vec<Rule>);
+
+impl List {
+    /// The list in these bytes; none if there is none, or an empty one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<List> {
+        let (version, rules) = bytes.split_first_chunk::<4>()?;
+        if u32::from_le_bytes(*version) != VERSION || !rules.len().is_multiple_of(8) {
+            return None;
+        }
+        let rule = |at: &[u8]| Rule {
+            tag: u16::from_le_bytes([at[0], at[1]]),
+            rights: u16::from_le_bytes([at[2], at[3]]) & 0o7,
+            id: u32::from_le_bytes([at[4], at[5], at[6], at[7]]),
+        };
+        let list = List(rules.chunks_exact(8).map(rule).collect());
+        let has = |tag| list.0.iter().any(|rule| rule.tag == tag);
+        let is_whole = has(USER_OBJ) && has(GROUP_OBJ) && has(OTHER);
+        is_whole.then_some(list)
+    }
+
+    /// Its bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = VERSION.to_le_bytes().to_vec();
+        for rule in &self.0 {
+            out.extend_from_slice(&rule.tag.to_le_bytes());
+            out.extend_from_slice(&rule.rights.to_le_bytes());
+            out.extend_from_slice(&rule.id.to_le_bytes());
+        }
+        out
+    }
+
+    /// True if it says no more than permissions do.
+    pub(crate) fn is_minimal(&self) -> bool {
+        let mut rules = self.0.iter();
+        rules.all(|rule| matches!(rule.tag, USER_OBJ | GROUP_OBJ | OTHER))
+    }
+
+    /// The permissions that go with it, of a file that had others.
+    pub(crate) fn permissions(&self, before: u16) -> u16 {
+        let has_mask = self.0.iter().any(|rule| rule.tag == MASK);
+        let shifted = |rule: &Rule| match rule.tag {
+            USER_OBJ => rule.rights << 6,
+            MASK => rule.rights << 3,
+            GROUP_OBJ if !has_mask => rule.rights << 3,
+            OTHER => rule.rights,
+            _ => 0,
+        };
+        self.0
+            .iter()
+            .map(shifted)
+            .fold(before & 0o7000, |all, one| all | one)
+    }
+
+    /// The same with other permissions, as after `chmod`: those of the group are the mask's where there is one.
+    pub(crate) fn with_permissions(&self, permissions: u16) -> List {
+        let has_mask = self.0.iter().any(|rule| rule.tag == MASK);
+        let changed = |rule: &Rule| {
+            let rights = match rule.tag {
+                USER_OBJ => permissions >> 6 & 0o7,
+                MASK => permissions >> 3 & 0o7,
+                GROUP_OBJ if !has_mask => permissions >> 3 & 0o7,
+                OTHER => permissions & 0o7,
+                _ => rule.rights,
+            };
+            Rule { rights, ..*rule }
+        };
+        List(self.0.iter().map(changed).collect())
+    }
+
+    /// Of a directory's default list: what something that is made there with these permissions gets, and the permissions
+    /// it then has. No list where permissions say it all.
+    pub(crate) fn inherited(&self, permissions: u16) -> (Option<List>, u16) {
+        let has_mask = self.0.iter().any(|rule| rule.tag == MASK);
+        let narrowed = |rule: &Rule| {
+            let rights = match rule.tag {
+                USER_OBJ => rule.rights & permissions >> 6,
+                MASK => rule.rights & permissions >> 3,
+                GROUP_OBJ if !has_mask => rule.rights & permissions >> 3,
+                OTHER => rule.rights & permissions,
+                _ => rule.rights,
+            };
+            Rule { rights, ..*rule }
+        };
+        let list = List(self.0.iter().map(narrowed).collect());
+        let permissions = list.permissions(permissions);
+        ((!list.is_minimal()).then_some(list), permissions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(rules: &[(u16, u16, u32)]) -> List {
+        let rule = |(tag, rights, id): &(u16, u16, u32)| Rule {
+            tag: *tag,
+            rights: *rights,
+            id: *id,
+        };
+        List(rules.iter().map(rule).collect())
+    }
+
+    fn named() -> List {
+        list(&[
+            (USER_OBJ, 7, u32::MAX),
+            (USER, 6, 1000),
+            (GROUP_OBJ, 5, u32::MAX),
+            (GROUP, 4, 100),
+            (MASK, 6, u32::MAX),
+            (OTHER, 1, u32::MAX),
+        ])
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_not_a_list_is_none() {
+        assert_eq!(List::decode(&named().encode()), Some(named()));
+        let bytes = named().encode();
+        for cut in [0, 3, 4, 11, 13] {
+            assert_eq!(List::decode(&bytes[..cut]), None, "{cut}");
+        }
+        let mut other = bytes;
+        other[0] = 1;
+        assert_eq!(List::decode(&other), None);
+    }
+
+    #[test]
+    fn the_mask_stands_for_the_group_in_permissions() {
+        assert_eq!(named().permissions(0o4000), 0o4761);
+        let changed = named().with_permissions(0o640);
+        assert_eq!(changed.permissions(0), 0o640);
+        let group = changed.0.iter().find(|rule| rule.tag == GROUP_OBJ);
+        assert_eq!(group.map(|rule| rule.rights), Some(5));
+        let minimal = list(&[(USER_OBJ, 7, 0), (GROUP_OBJ, 5, 0), (OTHER, 4, 0)]);
+        assert!(minimal.is_minimal() && !named().is_minimal());
+        assert_eq!(minimal.with_permissions(0o111).permissions(0), 0o111);
+    }
+
+    #[test]
+    fn what_is_made_gets_no_more_than_the_default_and_no_more_than_was_asked() {
+        let (inherited, permissions) = named().inherited(0o640);
+        assert_eq!(permissions, 0o640);
+        let inherited = inherited.expect("a list");
+        let rights = |tag| {
+            let found = inherited.0.iter().find(|rule| rule.tag == tag);
+            found.map(|rule| rule.rights)
+        };
+        assert_eq!(rights(MASK), Some(4));
+        assert_eq!(rights(USER), Some(6));
+        let minimal = list(&[(USER_OBJ, 7, 0), (GROUP_OBJ, 5, 0), (OTHER, 0, 0)]);
+        assert_eq!(minimal.inherited(0o666), (None, 0o640));
+    }
+}

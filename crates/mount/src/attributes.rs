@@ -1,0 +1,212 @@
+//! What is known of files, and their extended attributes.
+
+use forebay_dfs::{Existing, FsError, Inode, Kind, NewAttributes, Result, Time};
+use forebay_fuse::files::{Kind as Wire, SetAttr, When};
+use forebay_fuse::{self as format, Stat};
+
+use crate::acl;
+use crate::handler::{Answer, Files, VALID_S};
+
+/// What reads and writes are best in whole multiples of, in bytes.
+const PREFERRED_IO: u32 = 4096;
+/// Capabilities of a program: gone when it is changed.
+const CAPABILITY: &[u8] = b"security.capability";
+const SETUID: u16 = 0o4000;
+const SETGID: u16 = 0o2000;
+const GROUP_EXECUTES: u16 = 0o010;
+// What `setxattr` is told.
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+
+const KINDS: [(Kind, Wire); 7] = [
+    (Kind::Regular, Wire::File),
+    (Kind::Directory, Wire::Directory),
+    (Kind::Symlink, Wire::Symlink),
+    (Kind::Character, Wire::Character),
+    (Kind::Block, Wire::Block),
+    (Kind::Fifo, Wire::Fifo),
+    (Kind::Socket, Wire::Socket),
+];
+
+pub(crate) fn wire_kind(kind: Kind) -> Wire {
+    let mut all = KINDS.into_iter();
+    let found = all.find(|(one, _)| *one == kind);
+    found.map_or(Wire::File, |(_, wire)| wire)
+}
+
+pub(crate) fn kind_of(wire: Wire) -> Kind {
+    let mut all = KINDS.into_iter();
+    let found = all.find(|(_, one)| *one == wire);
+    found.map_or(Kind::Regular, |(kind, _)| kind)
+}
+
+/// The permissions of a file that has lost what makes it run as somebody else.
+fn without_privileges(permissions: u16) -> u16 {
+    let mut left = permissions & !SETUID;
+    // Without execution by the group it means locking that cannot be avoided.
+    if left & GROUP_EXECUTES != 0 {
+        left &= !SETGID;
+    }
+    left
+}
+
+impl Files {
+    pub(crate) async fn stat(&self, inode: &Inode) -> Result<Stat> {
+        let time = |time: Time| (time.seconds, time.nanos);
+        Ok(Stat {
+            node: inode.file,
+            mode: wire_kind(inode.kind).mode() | u32::from(inode.permissions),
+            links: inode.links,
+            user: inode.user,
+            group: inode.group,
+            device: inode.device,
+            len: inode.size,
+            blocks: self.fs.sectors(inode.file).await?,
+            preferred_io: PREFERRED_IO,
+            accessed: time(inode.accessed),
+            modified: time(inode.modified),
+            changed: time(inode.changed),
+        })
+    }
+
+    pub(crate) async fn attributes_of(&self, file: u64) -> Answer {
+        let inode = self.fs.inode(file).await?;
+        let stat = self.stat(&inode).await?;
+        Ok(format::attr_out(&stat, VALID_S).to_vec())
+    }
+
+    pub(crate) async fn set(&self, file: u64, wanted: &SetAttr) -> Answer {
+        let inode = self.fs.inode(file).await?;
+        let now = self.fs.time();
+        let when = |when: Option<When>| {
+            when.map(|when| match when {
+                When::Now => now,
+                When::At(seconds, nanos) => Time { seconds, nanos },
+            })
+        };
+        let mut permissions = wanted.mode.map(|mode| (mode & 0o7777) as u16);
+        let is_given = wanted.user.is_some() || wanted.group.is_some();
+        let is_changed = wanted.kill || is_given && inode.kind != Kind::Directory;
+        if is_changed && wanted.mode.is_none() {
+            let left = without_privileges(inode.permissions);
+            permissions = (left != inode.permissions).then_some(left);
+        }
+        if is_given || wanted.size.is_some() {
+            self.drop_capabilities(&inode).await?;
+        }
+        let new = NewAttributes {
+            permissions,
+            user: wanted.user,
+            group: wanted.group,
+            size: wanted.size,
+            accessed: when(wanted.accessed),
+            modified: when(wanted.modified),
+            changed: when(wanted.changed),
+        };
+        if let Some(permissions) = wanted.mode.map(|mode| (mode & 0o7777) as u16) {
+            self.mask_access_list(&inode, permissions).await?;
+        }
+        self.fs.set(file, &new).await?;
+        self.attributes_of(file).await
+    }
+
+    /// A file that has an access list has its permissions there, too.
+    async fn mask_access_list(&self, inode: &Inode, permissions: u16) -> Result<()> {
+        if inode.attributes == 0 {
+            return Ok(());
+        }
+        let list = match self.fs.attribute(inode.file, acl::ACCESS).await {
+            Err(FsError::NoAttribute) => return Ok(()),
+            list => list?,
+        };
+        let Some(list) = acl::List::decode(&list) else {
+            return Ok(());
+        };
+        let masked = list.with_permissions(permissions).encode();
+        let set = self.fs.set_attribute(
+            inode.file,
+            acl::ACCESS,
+            &masked,
+            Existing::Any,
+            Some(permissions),
+        );
+        set.await
+    }
+
+    /// A file is written, or cut off: nobody becomes somebody else by it any more.
+    pub(crate) async fn take_privileges(&self, file: u64) -> Result<()> {
+        let inode = self.fs.inode(file).await?;
+        self.drop_capabilities(&inode).await?;
+        let left = without_privileges(inode.permissions);
+        if left != inode.permissions {
+            let new = NewAttributes {
+                permissions: Some(left),
+                ..NewAttributes::default()
+            };
+            self.fs.set(file, &new).await?;
+        }
+        Ok(())
+    }
+
+    async fn drop_capabilities(&self, inode: &Inode) -> Result<()> {
+        if inode.attributes == 0 {
+            return Ok(());
+        }
+        match self.fs.remove_attribute(inode.file, CAPABILITY).await {
+            Err(FsError::NoAttribute) => Ok(()),
+            done => done,
+        }
+    }
+
+    pub(crate) async fn set_attribute(
+        &self,
+        file: u64,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> Answer {
+        let existing = match flags & (XATTR_CREATE | XATTR_REPLACE) {
+            XATTR_CREATE => Existing::Refused,
+            XATTR_REPLACE => Existing::Needed,
+            _ => Existing::Any,
+        };
+        let mut permissions = None;
+        if name == acl::ACCESS {
+            let inode = self.fs.inode(file).await?;
+            let list = acl::List::decode(value).ok_or(FsError::Invalid("no access list"))?;
+            permissions = Some(list.permissions(inode.permissions));
+            if list.is_minimal() {
+                // It says no more than permissions do.
+                let new = NewAttributes {
+                    permissions,
+                    ..NewAttributes::default()
+                };
+                self.fs.set(file, &new).await?;
+                return match self.fs.remove_attribute(file, name).await {
+                    Err(FsError::NoAttribute) => Ok(Vec::new()),
+                    done => done.map(|()| Vec::new()),
+                };
+            }
+        }
+        self.fs
+            .set_attribute(file, name, value, existing, permissions)
+            .await?;
+        Ok(Vec::new())
+    }
+
+    pub(crate) async fn remove_attribute(&self, file: u64, name: &[u8]) -> Answer {
+        self.fs.remove_attribute(file, name).await?;
+        Ok(Vec::new())
+    }
+
+    /// The names, each with a zero behind it.
+    pub(crate) async fn attribute_names(&self, file: u64) -> Answer {
+        let all = self.fs.attributes(file).await?;
+        let mut names = Vec::new();
+        for (name, _) in all {
+            names.extend_from_slice(&name);
+            names.push(0);
+        }
+        Ok(names)
+    }
+}

@@ -1,0 +1,39 @@
+//! Errors, as the kernel knows them.
+
+use forebay_dfs::FsError;
+use forebay_serve::kernel_errno;
+use forebay_vsl::SpaceError;
+
+/// The number of an error.
+pub(crate) fn errno(error: &FsError) -> i32 {
+    match error {
+        FsError::NotFound => libc::ENOENT,
+        FsError::Exists => libc::EEXIST,
+        FsError::NotDirectory => libc::ENOTDIR,
+        FsError::IsDirectory => libc::EISDIR,
+        FsError::NotEmpty => libc::ENOTEMPTY,
+        FsError::NameTooLong => libc::ENAMETOOLONG,
+        FsError::Invalid(_) => libc::EINVAL,
+        FsError::BeyondEnd => libc::ENXIO,
+        FsError::NoAttribute => libc::ENODATA,
+        FsError::TooLarge(_) => libc::EFBIG,
+        FsError::Links => libc::EMLINK,
+        FsError::Attributes(_) | FsError::Files(_) | FsError::Crowded => libc::ENOSPC,
+        // "Structure needs cleaning", as other filesystems say.
+        FsError::Damaged { .. } | FsError::Contradiction { .. } => libc::EUCLEAN,
+        FsError::Space(error) => match error {
+            SpaceError::Full { .. } => libc::ENOSPC,
+            SpaceError::Batch(_) => libc::EINVAL,
+            SpaceError::Device(error) => kernel_errno(error),
+            _ => libc::EIO,
+        },
+    }
+}
+
+/// True if it is what any filesystem says day by day, and nothing to be noted.
+pub(crate) fn is_usual(error: &FsError) -> bool {
+    !matches!(
+        error,
+        FsError::Damaged { .. } | FsError::Contradiction { .. } | FsError::Space(_)
+    )
+}

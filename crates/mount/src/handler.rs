@@ -1,0 +1,234 @@
+//! Which request goes where.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use forebay_dfs::{Fs, FsError, Result};
+use forebay_fuse::files::{Asked, decode};
+use forebay_fuse::{self as format, Op, Request, Room, init_flag, open_flag};
+use forebay_serve::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway, Wishes};
+
+use crate::error::{errno, is_usual};
+
+/// How long the kernel may believe names and what is known of files, in seconds: nobody else changes them.
+pub(crate) const VALID_S: u64 = 1 << 30;
+/// How far the kernel may read ahead of who reads.
+const READ_AHEAD: u32 = 1 << 20;
+/// What `df` counts in, in bytes.
+const UNIT: u64 = 4096;
+
+/// A filesystem behind a mount.
+pub struct Files {
+    pub(crate) fs: Fs,
+    errors: Cell<u64>,
+    /// A umask is left out and access lists are heeded when something is made.
+    uses: Cell<u64>,
+}
+
+/// What is answered.
+pub(crate) type Answer = Result<Vec<u8>>;
+
+impl Files {
+    /// One that answers for this filesystem.
+    pub fn new(fs: Fs) -> Files {
+        Files {
+            fs,
+            errors: Cell::new(0),
+            uses: Cell::new(0),
+        }
+    }
+
+    /// The filesystem.
+    pub fn fs(&self) -> &Fs {
+        &self.fs
+    }
+
+    pub(crate) fn finish(&self, request: &Underway, answer: Answer) {
+        match answer {
+            Ok(payload) => request.reply(&payload),
+            Err(error) => self.failed(request, &error),
+        }
+    }
+
+    pub(crate) fn failed(&self, request: &Underway, error: &FsError) {
+        if !is_usual(error) {
+            let count = self.errors.get() + 1;
+            self.errors.set(count);
+            // A dead device fails every request: say so ever more rarely.
+            if count.is_power_of_two() {
+                tracing::warn!(%error, count, "a request to the filesystem failed");
+            }
+        }
+        request.refuse(errno(error));
+    }
+
+    /// Answers all but reads and writes.
+    async fn answer(&self, request: Request, body: &[u8]) -> Answered {
+        let node = request.node;
+        let done = match decode(request.opcode, body) {
+            None => return Answered::Errno(libc::EINVAL),
+            Some(Asked::Forget(all)) => {
+                self.forget(node, &all).await;
+                return Answered::Nothing;
+            }
+            Some(Asked::Lookup(name)) => self.look_up(node, name).await,
+            Some(Asked::SetAttr(new)) => self.set(node, &new).await,
+            Some(Asked::ReadLink) => self.fs.read_link(node).await.map(|to| to.to_vec()),
+            Some(Asked::Symlink(name, target)) => self.symlink(&request, name, target).await,
+            Some(Asked::Mknod(make) | Asked::Mkdir(make)) => self.make(&request, &make).await,
+            Some(Asked::Create(make)) => self.create(&request, &make).await,
+            Some(Asked::Tmpfile(make)) => self.nameless(&request, &make).await,
+            Some(Asked::Unlink(name)) => self.fs.unlink(node, name).await.map(nothing),
+            Some(Asked::Rmdir(name)) => self.fs.remove_directory(node, name).await.map(nothing),
+            Some(Asked::Rename {
+                name,
+                to,
+                new,
+                flags,
+            }) => self.rename((node, name), (to, new), flags).await,
+            Some(Asked::Link(file, name)) => match self.fs.link(file, node, name).await {
+                // Linux's own answer to a second name of a directory.
+                Err(FsError::IsDirectory) => return Answered::Errno(libc::EPERM),
+                done => self.entry(done).await,
+            },
+            Some(Asked::Open { flags, kill }) => self.open(node, flags, kill).await,
+            Some(Asked::Fsync(data_only) | Asked::FsyncDir(data_only)) => {
+                self.fs.sync_file(node, data_only).await.map(nothing)
+            }
+            Some(Asked::SyncFs) => self.fs.sync().await.map(nothing),
+            Some(Asked::SetXattr { name, value, flags }) => {
+                self.set_attribute(node, name, value, flags).await
+            }
+            Some(Asked::GetXattr(name, len)) => {
+                return sized(self.fs.attribute(node, name).await, len);
+            }
+            Some(Asked::ListXattr(len)) => return sized(self.attribute_names(node).await, len),
+            Some(Asked::RemoveXattr(name)) => self.remove_attribute(node, name).await,
+            Some(Asked::ReadDirPlus { at, len }) => self.list(node, at, len, true).await,
+            Some(Asked::Lseek { at, whence }) => match whence.cast_signed() {
+                libc::SEEK_DATA => self.seek(node, at, false).await,
+                libc::SEEK_HOLE => self.seek(node, at, true).await,
+                _ => return Answered::Errno(libc::EINVAL),
+            },
+            Some(Asked::Ioctl(_)) => return Answered::Errno(libc::ENOTTY),
+            // The kernel copies by reading and writing then.
+            Some(Asked::CopyFileRange { .. }) => return Answered::Errno(libc::ENOSYS),
+            Some(Asked::Other) => return self.answer_fixed(node, request.op).await,
+        };
+        Answered::Done(done)
+    }
+
+    /// Answers what has no body to be looked at, or one that was already.
+    async fn answer_fixed(&self, node: u64, op: Op) -> Answered {
+        Answered::Done(match op {
+            Op::GetAttr => self.attributes_of(node).await,
+            Op::ReadDir { at, len } => self.list(node, at, len, false).await,
+            Op::OpenDir => {
+                let flags = open_flag::KEEP_CACHE | open_flag::CACHE_DIR;
+                Ok(format::open_out(flags).to_vec())
+            }
+            Op::Release | Op::ReleaseDir => Ok(Vec::new()),
+            Op::Destroy => self.fs.sync().await.map(nothing),
+            Op::StatFs => Ok(self.room()),
+            Op::Fallocate { at, len, mode } => match self.fallocate(node, at, len, mode).await {
+                Some(done) => done.map(nothing),
+                None => return Answered::Errno(libc::EOPNOTSUPP),
+            },
+            // The kernel takes "not implemented" as "never ask again", which is meant: for flush on close, locks, access,
+            // which it sees to itself, interrupts (whose request is answered anyway).
+            _ => return Answered::Errno(libc::ENOSYS),
+        })
+    }
+
+    fn room(&self) -> Vec<u8> {
+        let room = self.fs.room();
+        let room = Room {
+            units: room.bytes / UNIT,
+            free: room.free / UNIT,
+            files: room.files,
+            files_free: room.files,
+            unit: UNIT as u32,
+        };
+        format::statfs_out(room).to_vec()
+    }
+}
+
+/// What is to be said to the kernel.
+enum Answered {
+    Done(Answer),
+    Errno(i32),
+    Nothing,
+}
+
+fn nothing(_: ()) -> Vec<u8> {
+    Vec::new()
+}
+
+/// A value for who has room for so many bytes, or, with none, only asks how many there are.
+fn sized(value: Answer, len: u32) -> Answered {
+    match value {
+        Ok(value) if len == 0 => Answered::Done(Ok(format::size_out(value.len() as u32).to_vec())),
+        Ok(value) if value.len() > len as usize => Answered::Errno(libc::ERANGE),
+        value => Answered::Done(value),
+    }
+}
+
+impl Handler for Files {
+    fn wishes(&self) -> Wishes {
+        use init_flag as flag;
+        Wishes {
+            flags: flag::ASYNC_READ
+                | flag::ATOMIC_O_TRUNC
+                | flag::EXPORT_SUPPORT
+                | flag::BIG_WRITES
+                | flag::DONT_MASK
+                | flag::DO_READDIRPLUS
+                | flag::READDIRPLUS_AUTO
+                | flag::ASYNC_DIO
+                | flag::PARALLEL_DIROPS
+                | flag::POSIX_ACL
+                | flag::ABORT_ERROR
+                | flag::MAX_PAGES
+                | flag::CACHE_SYMLINKS
+                | flag::HANDLE_KILLPRIV_V2,
+            read_ahead: READ_AHEAD,
+        }
+    }
+
+    async fn take(self: &Rc<Self>, mut arrival: Arrival<'_>) {
+        let request = arrival.request();
+        let files = Rc::clone(self);
+        self.uses.set(self.uses.get() + 1);
+        match request.op {
+            Op::Read { at, len } => {
+                let len = (len as usize).min(IO_BYTES_MAX);
+                let lease = arrival.lease(len).await;
+                arrival.begin(|underway| async move {
+                    let _lease = lease;
+                    match files.fs.read(request.node, at, len).await {
+                        Ok(data) => underway.reply(&data),
+                        Err(error) => files.failed(&underway, &error),
+                    }
+                });
+            }
+            Op::Write { at, len, kill } => {
+                let (data, lease) = arrival.data(len as usize).await;
+                arrival.begin(|underway| async move {
+                    let _lease = lease;
+                    let written = files.write(request.node, at, data, kill).await;
+                    files.finish(&underway, written);
+                });
+            }
+            _ => {
+                let body = arrival.body();
+                arrival.begin(|underway| async move {
+                    match files.answer(request, &body).await {
+                        Answered::Done(answer) => files.finish(&underway, answer),
+                        Answered::Errno(errno) => underway.refuse(errno),
+                        Answered::Nothing => {}
+                    }
+                });
+            }
+        }
+    }
+}

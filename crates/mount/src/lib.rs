@@ -1,0 +1,15 @@
+//! The filesystem, mounted: what the kernel asks of it by FUSE, answered by `forebay-dfs`.
+//!
+//! Names, and what is known of files, are changed by nobody but the kernel's own requests, so it may believe what it was
+//! told for as long as it likes.
+//!
+//! Reading order: `handler.rs` (which request goes where), `data.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `error.rs`.
+
+mod acl;
+mod attributes;
+mod data;
+mod error;
+mod handler;
+mod names;
+
+pub use handler::Files;

@@ -1,0 +1,177 @@
+//! Names of files.
+
+use forebay_dfs::{FsError, Inode, Kind, New, ROOT, Result, Target};
+use forebay_fuse::files::{Kind as Wire, Make, rename_flag};
+use forebay_fuse::{self as format, Created, Listing, Request};
+
+use crate::acl;
+use crate::attributes::{kind_of, wire_kind};
+use crate::data::open_flags;
+use crate::handler::{Answer, Files, VALID_S};
+
+/// Entries that are read of a directory at once.
+const LISTED: usize = 64;
+
+impl Files {
+    /// The reply that says which file it is, which is used from now on.
+    pub(crate) async fn entry(&self, inode: Result<Inode>) -> Answer {
+        let inode = inode?;
+        let stat = self.stat(&inode).await?;
+        Ok(format::entry_out(&stat, inode.generation, VALID_S).to_vec())
+    }
+
+    pub(crate) async fn look_up(&self, directory: u64, name: &[u8]) -> Answer {
+        match self.fs.look_up(directory, name).await {
+            Err(FsError::NotFound) => Ok(format::no_entry_out(VALID_S).to_vec()),
+            found => self.entry(found).await,
+        }
+    }
+
+    pub(crate) async fn forget(&self, node: u64, all: &[(u64, u64)]) {
+        for (file, times) in all {
+            let file = if *file == 0 { node } else { *file };
+            if file == ROOT {
+                continue;
+            }
+            if let Err(error) = self.fs.forget(file, *times).await {
+                tracing::warn!(%error, file, "a file without a name is removed when it is next mounted");
+            }
+        }
+    }
+
+    /// What is to be made, for who asks, in a directory.
+    async fn wanted(&self, request: &Request, make: &Make<'_>, kind: Kind) -> Result<New> {
+        let directory = self.fs.inode(request.node).await?;
+        let mut new = New::of(kind, (make.mode & 0o7777) as u16);
+        (new.user, new.group) = (request.user, request.group);
+        if directory.permissions & 0o2000 != 0 {
+            new.group = directory.group;
+            if kind == Kind::Directory {
+                new.permissions |= 0o2000;
+            }
+        }
+        new.device = make.device;
+        if kind == Kind::Symlink {
+            return Ok(new);
+        }
+        let default = match directory.attributes {
+            0 => None,
+            _ => match self.fs.attribute(request.node, acl::DEFAULT).await {
+                Ok(list) => acl::List::decode(&list),
+                Err(FsError::NoAttribute) => None,
+                Err(error) => return Err(error),
+            },
+        };
+        match default {
+            None => new.permissions &= !(make.umask as u16 & 0o777),
+            Some(default) => {
+                let (list, permissions) = default.inherited(new.permissions);
+                new.permissions = permissions;
+                if let Some(list) = list {
+                    new.attributes.push((acl::ACCESS.to_vec(), list.encode()));
+                }
+                if kind == Kind::Directory {
+                    new.attributes
+                        .push((acl::DEFAULT.to_vec(), default.encode()));
+                }
+            }
+        }
+        Ok(new)
+    }
+
+    pub(crate) async fn make(&self, request: &Request, make: &Make<'_>) -> Answer {
+        let kind = match request.opcode {
+            9 => Wire::Directory,
+            _ => Wire::of_mode(make.mode).ok_or(FsError::Invalid("no such kind of file"))?,
+        };
+        let new = self.wanted(request, make, kind_of(kind)).await?;
+        let made = self.fs.make(request.node, make.name, &new).await;
+        self.entry(made).await
+    }
+
+    pub(crate) async fn symlink(&self, request: &Request, name: &[u8], target: &[u8]) -> Answer {
+        let make = Make {
+            name,
+            mode: 0o777,
+            umask: 0,
+            device: 0,
+        };
+        let mut new = self.wanted(request, &make, Kind::Symlink).await?;
+        new.target = target.to_vec();
+        let made = self.fs.make(request.node, name, &new).await;
+        self.entry(made).await
+    }
+
+    pub(crate) async fn create(&self, request: &Request, make: &Make<'_>) -> Answer {
+        let new = self.wanted(request, make, Kind::Regular).await?;
+        let inode = self.fs.make(request.node, make.name, &new).await?;
+        self.created(&inode).await
+    }
+
+    pub(crate) async fn nameless(&self, request: &Request, make: &Make<'_>) -> Answer {
+        let new = self.wanted(request, make, Kind::Regular).await?;
+        let inode = self.fs.make_nameless(&new).await?;
+        self.created(&inode).await
+    }
+
+    async fn created(&self, inode: &Inode) -> Answer {
+        let stat = self.stat(inode).await?;
+        let out = Created::out(&stat, inode.generation, VALID_S, open_flags(0));
+        Ok(out.to_vec())
+    }
+
+    pub(crate) async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Answer {
+        let target = match flags {
+            0 => Target::Any,
+            rename_flag::NOREPLACE => Target::Free,
+            rename_flag::EXCHANGE => Target::Exchange,
+            _ => return Err(FsError::Invalid("no such way of renaming")),
+        };
+        self.fs.rename(from, to, target).await?;
+        Ok(Vec::new())
+    }
+
+    /// Names of a directory; with `plus`, what is known of what they name, which is used from then on.
+    pub(crate) async fn list(&self, directory: u64, at: u64, len: u32, plus: bool) -> Answer {
+        let mut listing = Listing::new(len as usize);
+        let mut at = at;
+        'full: loop {
+            let listed = self.fs.list(directory, at, LISTED).await?;
+            if listed.is_empty() {
+                break;
+            }
+            for one in listed {
+                let entry = &one.entry;
+                let kind = wire_kind(entry.kind);
+                if !listing.has_room(&entry.name, plus) {
+                    break 'full;
+                }
+                if plus {
+                    let Some(out) = self.listed(directory, &entry.name).await? else {
+                        at = one.next;
+                        continue;
+                    };
+                    listing.add_plus(&out, entry.file, one.next, kind, &entry.name);
+                } else {
+                    listing.add(entry.file, one.next, kind, &entry.name);
+                }
+                at = one.next;
+            }
+        }
+        Ok(listing.bytes().to_vec())
+    }
+
+    /// What is said of a name in a listing; none if it has gone meanwhile.
+    async fn listed(&self, directory: u64, name: &[u8]) -> Result<Option<[u8; 128]>> {
+        if matches!(name, b"." | b"..") {
+            return Ok(Some(format::no_entry_out(0)));
+        }
+        let inode = match self.fs.look_up(directory, name).await {
+            Err(FsError::NotFound) => return Ok(None),
+            inode => inode?,
+        };
+        let stat = self.stat(&inode).await?;
+        let out = format::entry_out(&stat, inode.generation, VALID_S);
+        Ok(Some(out))
+    }
+}
