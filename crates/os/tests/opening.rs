@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{dir, file, root_or_skip, run};
 use forebay_os::{CreateError, DeviceKind, OpenError, OpenOptions, create_file, identity, node_id};
@@ -19,6 +20,14 @@ const READING: OpenOptions = OpenOptions {
 };
 
 /// The error of opening `path`, which must name it.
+/// Held while a process is started, and while it matters who has a file open: until it runs its program, a new
+/// process has all that this one has open, and locked.
+static STARTING: Mutex<()> = Mutex::new(());
+
+fn starting() -> MutexGuard<'static, ()> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn refused(path: impl AsRef<Path>, options: OpenOptions) -> OpenError {
     let path = path.as_ref().to_owned();
     let named = path.display().to_string();
@@ -85,6 +94,7 @@ fn a_size_that_cannot_be_served_is_named_with_the_command_that_mends_it() {
 
 #[test]
 fn one_who_writes_keeps_all_others_out_and_readers_share() {
+    let _nobody_starts = starting();
     let dir = dir();
     let path = file(&dir, "a", 4096);
     run(|_, ring| async move {
@@ -120,6 +130,7 @@ fn a_file_that_must_not_be_written_is_refused_with_the_reason() {
     }
     // Permissions do not hold the superuser back; the immutable flag does.
     let chattr = |flag: &str| {
+        let _turn = starting();
         Command::new("chattr")
             .arg(flag)
             .arg(&path)
@@ -142,6 +153,7 @@ struct Mount(std::path::PathBuf);
 impl Drop for Mount {
     fn drop(&mut self) {
         // Lazily: whoever looks through /proc holds files for a moment.
+        let _turn = starting();
         let status = Command::new("umount").arg("-l").arg(&self.0).status();
         assert!(
             status.is_ok_and(|s| s.success()),
@@ -153,6 +165,7 @@ impl Drop for Mount {
 
 fn mount(at: &Path, arguments: &[&str]) -> Option<Mount> {
     fs::create_dir_all(at).unwrap();
+    let _turn = starting();
     let status = Command::new("mount").args(arguments).arg(at).status();
     status
         .is_ok_and(|s| s.success())
