@@ -183,17 +183,15 @@ impl Fs {
             held.file.note(|inode| modify(inode, now));
             return Ok(offset);
         }
-        let (new, _lock) = self.grow(&mut change, &held, bytes.end).await?;
-        let mut inline = new.inline.clone();
+        let (mut new, _lock) = self.grow(&mut change, &held, bytes.end).await?;
         if new.is_inline() {
-            inline[bytes.start as usize..bytes.end as usize].copy_from_slice(&data);
+            new.inline[bytes.start as usize..bytes.end as usize].copy_from_slice(&data);
         } else {
             self.put_new(&mut change, &held.inode, &new, bytes.start, data)
                 .await?;
         }
         change.inode(&held.file, |inode| {
-            (inode.size, inode.base, inode.inline) = (new.size, new.base, inline);
-            modify(inode, now);
+            become_like(inode, new, now);
         });
         change.apply().await?;
         Ok(offset)
@@ -346,8 +344,14 @@ impl Fs {
     }
 }
 
+/// A file whose data was changed, and is then as large, and where, as another i-node says.
+pub(crate) fn become_like(inode: &mut Inode, new: Inode, now: Time) {
+    (inode.size, inode.base, inode.inline) = (new.size, new.base, new.inline);
+    modify(inode, now);
+}
+
 /// Times of a file whose data was changed.
-pub(crate) fn modify(inode: &mut Inode, now: Time) {
+fn modify(inode: &mut Inode, now: Time) {
     inode.modified = now;
     inode.changed = now;
 }

@@ -6,7 +6,7 @@ use forebay_units::{SECTOR_BYTES, Sector, round_down, round_up};
 
 use crate::attributes::NewAttributes;
 use crate::change::Change;
-use crate::data::{ALL, modify, regular};
+use crate::data::{ALL, become_like, regular};
 use crate::error::{FsError, Result};
 use crate::format::Inode;
 use crate::fs::Fs;
@@ -53,8 +53,7 @@ impl Fs {
         };
         let now = self.time();
         change.inode(&file, |inode| {
-            (inode.size, inode.base, inode.inline) = (sized.size, sized.base, sized.inline);
-            modify(inode, now);
+            become_like(inode, sized, now);
             new.apply_to(inode, now);
         });
         change.apply().await?;
@@ -146,8 +145,7 @@ impl Fs {
         }
         let now = self.time();
         change.inode(&file, |inode| {
-            (inode.size, inode.base, inode.inline) = (new.size, new.base, new.inline);
-            modify(inode, now);
+            become_like(inode, new, now);
         });
         change.apply().await?;
         Ok(())
@@ -182,7 +180,7 @@ impl Fs {
     }
 
     fn must_have_room(&self, bytes: u64) -> Result<()> {
-        let have = self.space().capacity().mappable;
+        let have = self.room().free;
         if bytes > have {
             return Err(forebay_vsl::SpaceError::Full { need: bytes, have }.into());
         }

@@ -60,9 +60,9 @@ pub(crate) struct Inner {
 /// How much room there is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// Bytes that are in use, and those that could still be.
+    /// Bytes that can be in use.
     pub bytes: u64,
-    /// Those that could still be.
+    /// Of those, such that are not.
     pub free: u64,
     /// Files that there may be.
     pub files: u64,
@@ -179,8 +179,8 @@ impl Fs {
     pub fn room(&self) -> Room {
         let capacity = self.space().capacity();
         Room {
-            bytes: capacity.mapped + capacity.mappable,
-            free: capacity.mappable,
+            bytes: capacity.mappable,
+            free: capacity.mappable.saturating_sub(capacity.mapped),
             files: self.geometry().files(),
         }
     }

@@ -1,5 +1,6 @@
 //! Moving names.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use forebay_rt::LockGuard;
@@ -119,8 +120,12 @@ impl Fs {
 
     /// Whether a directory may come to be in another: not if that is in it.
     async fn must_not_be_above(&self, file: &Rc<File>, directory: &Rc<File>) -> Result<()> {
-        let mut at = directory.number();
+        let (mut at, mut seen) = (directory.number(), BTreeSet::new());
         while is_directory(file) {
+            if !seen.insert(at) {
+                let why = "it is in itself";
+                return Err(FsError::Contradiction { file: at, why });
+            }
             if at == file.number() {
                 return Err(FsError::Invalid("a directory cannot be in itself"));
             }

@@ -21,8 +21,6 @@ const UNIT: u64 = 4096;
 pub struct Files {
     pub(crate) fs: Fs,
     errors: Cell<u64>,
-    /// A umask is left out and access lists are heeded when something is made.
-    uses: Cell<u64>,
 }
 
 /// What is answered.
@@ -34,7 +32,6 @@ impl Files {
         Files {
             fs,
             errors: Cell::new(0),
-            uses: Cell::new(0),
         }
     }
 
@@ -198,7 +195,6 @@ impl Handler for Files {
     async fn take(self: &Rc<Self>, mut arrival: Arrival<'_>) {
         let request = arrival.request();
         let files = Rc::clone(self);
-        self.uses.set(self.uses.get() + 1);
         match request.op {
             Op::Read { at, len } => {
                 let len = (len as usize).min(IO_BYTES_MAX);
