@@ -42,6 +42,18 @@ pub(crate) struct Held {
     _range: RangeGuard,
 }
 
+impl Held {
+    /// A file of which bytes are held.
+    pub(crate) fn new(file: Rc<File>, range: RangeGuard) -> Held {
+        let inode = file.inode().clone();
+        Held {
+            file,
+            inode,
+            _range: range,
+        }
+    }
+}
+
 impl Fs {
     /// Reads up to `len` bytes from `offset` on: fewer where the file ends.
     ///
@@ -351,7 +363,7 @@ pub(crate) fn become_like(inode: &mut Inode, new: Inode, now: Time) {
 }
 
 /// Times of a file whose data was changed.
-fn modify(inode: &mut Inode, now: Time) {
+pub(crate) fn modify(inode: &mut Inode, now: Time) {
     inode.modified = now;
     inode.changed = now;
 }

@@ -43,6 +43,16 @@ pub enum FsError {
     /// The file would be larger than one can be.
     #[error("a file can be no larger than {0} bytes")]
     TooLarge(u64),
+    /// It is more than can be done at once.
+    #[error(
+        "{bytes} bytes in {pieces} pieces are more than can be changed at once: 67108864 bytes in 8192 pieces"
+    )]
+    TooMuch {
+        /// How many bytes.
+        bytes: u64,
+        /// In how many pieces.
+        pieces: usize,
+    },
     /// The file has as many names as one can have.
     #[error("the file has as many names as one can have")]
     Links,

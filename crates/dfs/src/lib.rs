@@ -8,18 +8,21 @@
 //! What users may rely on:
 //! - **Prefixes.** A crash leaves the filesystem as it was after some operation, and all that came before it; not before the
 //!   last completed [`Fs::sync`] or [`Fs::sync_file`]. Only the times of files whose data was overwritten in place may be older.
-//! - **Writes are whole.** One write, of up to [`WRITE_MAX`], is done or, at a crash, not at all.
+//! - **Writes are whole.** One write, of up to [`WRITE_MAX`], is done or, at a crash, not at all. So are writes and holes of any
+//!   number of files together: [`Fs::edit`].
 //! - **A full volume refuses** an operation before any of it is done.
 //!
 //! Reading order: `docs/design/dfs.md`; `format.rs` with `docs/format/dfs.md` (bytes); `geometry.rs` (where everything is);
 //! `files.rs` and `change.rs` (what is in memory, and how both it and the space change); `fs.rs`, `directory.rs`, `names.rs`,
-//! `rename.rs`; `data.rs`, `extent.rs`; `attributes.rs`; `orphans.rs`; `check.rs`.
+//! `rename.rs`; `data.rs`, `extent.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`; `orphans.rs`; `check.rs`.
 
+mod atomic;
 mod attributes;
 mod change;
 mod check;
 mod data;
 mod directory;
+mod edits;
 mod error;
 mod extent;
 mod files;
@@ -34,6 +37,7 @@ pub use attributes::{Existing, NewAttributes};
 pub use check::{Checked, Problem};
 pub use data::WRITE_MAX;
 pub use directory::Listed;
+pub use edits::Edits;
 pub use error::{FsError, OpenError, Result};
 pub use extent::Fallocate;
 pub use format::{

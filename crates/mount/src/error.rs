@@ -17,6 +17,7 @@ pub(crate) fn errno(error: &FsError) -> i32 {
         FsError::BeyondEnd => libc::ENXIO,
         FsError::NoAttribute => libc::ENODATA,
         FsError::TooLarge(_) => libc::EFBIG,
+        FsError::TooMuch { .. } => libc::E2BIG,
         FsError::Links => libc::EMLINK,
         FsError::Attributes(_) | FsError::Files(_) | FsError::Crowded => libc::ENOSPC,
         // "Structure needs cleaning", as other filesystems say.

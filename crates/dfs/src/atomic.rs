@@ -1,0 +1,231 @@
+//! Changes of many places, and of many files, all at once.
+//!
+//! All that is needed is held before anything is looked at: the bytes of all files, claimed in one go, so that whoever
+//! claims several waits for nobody who came later; and then, in the order of i-numbers, the i-nodes that change.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::BufMut;
+use forebay_rt::{LockGuard, RangeGuard};
+use forebay_units::{SECTOR_BYTES, Sector, round_down, round_up};
+use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
+use futures_util::future::join_all;
+
+use crate::change::Change;
+use crate::data::{Held, become_like, modify, regular};
+use crate::edits::Edits;
+use crate::error::{FsError, Result};
+use crate::files::File;
+use crate::format::Inode;
+use crate::fs::Fs;
+
+/// Data of neighbouring edits is written together up to so many bytes.
+const TOGETHER: u64 = 1 << 20;
+
+/// A file, and what is to be changed of it.
+struct Edited<'a> {
+    file: Rc<File>,
+    edits: &'a Edits,
+}
+
+impl Fs {
+    /// Changes data of any number of files, by their i-numbers: all of it, or nothing.
+    ///
+    /// # Errors
+    /// If one of them is not there, has no data or would be too large; if it is more than can be done at once, or there is
+    /// no room. Then nothing was changed.
+    pub async fn edit(&self, all: &BTreeMap<u64, Edits>) -> Result<()> {
+        let mut edited = Vec::new();
+        for (number, edits) in all {
+            let file = self.file(*number).await?;
+            regular(&file.inode())?;
+            self.range(0, edits.end())?;
+            if !edits.is_empty() {
+                edited.push(Edited { file, edits });
+            }
+        }
+        must_fit(edited.iter().map(|one| one.edits.bytes()).sum(), 0)?;
+        let held = self.hold_edited(&edited).await;
+        let mut change = self.change();
+        let now = self.time();
+        let (mut locks, mut overwritten): (Vec<LockGuard>, _) = (Vec::new(), Vec::new());
+        for (Edited { file, edits }, (held, _)) in edited.iter().zip(&held) {
+            let end = held.inode.size.max(edits.end());
+            if end == held.inode.size && !held.inode.is_inline() {
+                self.put_edits(&mut change, &held.inode, &held.inode, edits)
+                    .await?;
+                overwritten.push(file);
+                continue;
+            }
+            let (mut new, lock) = self.grow(&mut change, held, end).await?;
+            locks.push(lock);
+            if new.is_inline() {
+                edits.over(0, &mut new.inline);
+            } else {
+                self.put_edits(&mut change, &held.inode, &new, edits)
+                    .await?;
+            }
+            change.inode(file, |inode| become_like(inode, new, now));
+        }
+        must_fit(change.batch.bytes(), change.batch.ops().len())?;
+        change.apply().await?;
+        for file in overwritten {
+            file.note(|inode| modify(inode, now));
+        }
+        Ok(())
+    }
+
+    /// Holds the bytes of all files that are to be edited.
+    async fn hold_edited(&self, edited: &[Edited<'_>]) -> Vec<(Held, Vec<RangeGuard>)> {
+        let needed = |one: &Edited<'_>| self.to_edit(&one.file.inode(), one.edits);
+        let mut wanted: Vec<Vec<Range<u64>>> = edited.iter().map(needed).collect();
+        loop {
+            // All come into the lines before any of them waits.
+            let claims = edited.iter().zip(&wanted).flat_map(|(one, ranges)| {
+                let lock = |range: &Range<u64>| {
+                    let (file, range) = (Rc::clone(&one.file), range.clone());
+                    async move { file.ranges.lock(range).await }
+                };
+                ranges.iter().map(lock).collect::<Vec<_>>()
+            });
+            let mut guards = join_all(claims).await.into_iter();
+            let now: Vec<Vec<Range<u64>>> = edited.iter().map(needed).collect();
+            if now.iter().zip(&wanted).all(|(now, held)| within(now, held)) {
+                let held = edited.iter().zip(&wanted).map(|(one, ranges)| {
+                    let mut own = guards.by_ref().take(ranges.len());
+                    let first = own.next().expect("something is edited");
+                    let file = Rc::clone(&one.file);
+                    (Held::new(file, first), own.collect())
+                });
+                return held.collect();
+            }
+            wanted = now;
+        }
+    }
+
+    /// The bytes that are to be held so that a file may be edited, as it is.
+    fn to_edit(&self, inode: &Inode, edits: &Edits) -> Vec<Range<u64>> {
+        let end = inode.size.max(edits.end());
+        if inode.is_inline() || end > inode.size {
+            let hull = edits.hull();
+            let hull = hull.start..hull.end.min(self.geometry().size_max());
+            return vec![self.to_grow(inode, &hull, end)];
+        }
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for (piece, _) in edits.runs() {
+            let start = round_down(piece.start, SECTOR_BYTES);
+            let end = piece
+                .end
+                .checked_next_multiple_of(SECTOR_BYTES)
+                .unwrap_or(u64::MAX);
+            match ranges.last_mut() {
+                Some(last) if last.end >= start => last.end = last.end.max(end),
+                _ => ranges.push(start..end),
+            }
+        }
+        ranges
+    }
+
+    /// Puts edits into a file that has more than an i-node holds, and was grown for them.
+    async fn put_edits(
+        &self,
+        change: &mut Change<'_>,
+        old: &Inode,
+        new: &Inode,
+        edits: &Edits,
+    ) -> Result<()> {
+        let end = round_up(new.size, SECTOR_BYTES);
+        // Sectors that are only in part what edits say, each once.
+        let mut torn = None;
+        for (piece, is_data) in edits.runs() {
+            let piece = piece.start..piece.end.min(end);
+            if piece.start >= piece.end {
+                break;
+            }
+            let reaches_end = !is_data && piece.end >= new.size;
+            let whole = round_up(piece.start, SECTOR_BYTES)..match reaches_end {
+                true => end,
+                false => round_down(piece.end, SECTOR_BYTES),
+            };
+            for at in [piece.start, piece.end - 1] {
+                let first = round_down(at, SECTOR_BYTES);
+                if !whole.contains(&first) && torn.is_none_or(|torn| torn < first) {
+                    self.put_torn(change, old, new, edits, first).await?;
+                    torn = Some(first);
+                }
+            }
+            if whole.start < whole.end {
+                put_whole(change, new, edits, whole, is_data);
+            }
+        }
+        Ok(())
+    }
+
+    /// A sector of which edits say a part.
+    async fn put_torn(
+        &self,
+        change: &mut Change<'_>,
+        old: &Inode,
+        new: &Inode,
+        edits: &Edits,
+        first: u64,
+    ) -> Result<()> {
+        let mut bytes = BufMut::zeroed(SECTOR_BYTES as usize);
+        let there = first..(first + SECTOR_BYTES).min(old.size);
+        if there.start < there.end && !edits.cover(there.clone()) {
+            let read = self.read_bytes(old, there).await?;
+            bytes[..read.len()].copy_from_slice(&read);
+        }
+        edits.over(first, &mut bytes);
+        let at = Sector(new.base + first / SECTOR_BYTES);
+        match bytes.iter().all(|byte| *byte == 0) {
+            true => change.trim(at, 1),
+            false => change.write(at, bytes.freeze()),
+        }
+        Ok(())
+    }
+}
+
+/// Whether so much can be done at once.
+fn must_fit(bytes: u64, pieces: usize) -> Result<()> {
+    if bytes > BATCH_BYTES_MAX || pieces > BATCH_PIECES_MAX {
+        return Err(FsError::TooMuch { bytes, pieces });
+    }
+    Ok(())
+}
+
+/// Whole sectors of a run.
+fn put_whole(
+    change: &mut Change<'_>,
+    new: &Inode,
+    edits: &Edits,
+    whole: Range<u64>,
+    is_data: bool,
+) {
+    let sector = |at: u64| Sector(new.base + at / SECTOR_BYTES);
+    if !is_data {
+        change.trim(
+            sector(whole.start),
+            (whole.end - whole.start) / SECTOR_BYTES,
+        );
+        return;
+    }
+    let mut at = whole.start;
+    while at < whole.end {
+        let end = whole.end.min(at + TOGETHER);
+        change.write(sector(at), edits.data(at..end));
+        at = end;
+    }
+}
+
+/// Whether all that is needed is held; both in order.
+fn within(needed: &[Range<u64>], held: &[Range<u64>]) -> bool {
+    let mut held = held.iter().peekable();
+    needed.iter().all(|range| {
+        while held.next_if(|held| held.end <= range.start).is_some() {}
+        held.peek()
+            .is_some_and(|held| held.start <= range.start && range.end <= held.end)
+    })
+}

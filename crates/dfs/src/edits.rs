@@ -1,0 +1,253 @@
+//! What is to be changed of a file's data, in any number of places, before it is.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use forebay_device::{Buf, BufMut};
+
+/// Writes and holes of one file, the later over the earlier.
+///
+/// Invariant: pieces do not overlap, and none is empty.
+#[derive(Clone, Default, Debug)]
+pub struct Edits {
+    pieces: BTreeMap<u64, Piece>,
+    /// Where the furthest write ended, also if something was put over it.
+    end: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Piece {
+    end: u64,
+    /// None: zeroes, and no room for them.
+    data: Option<Buf>,
+}
+
+impl Piece {
+    /// The part of a piece that begins at `start`.
+    fn part(&self, start: u64, part: Range<u64>) -> Piece {
+        let data = self.data.as_ref();
+        Piece {
+            end: part.end,
+            data: data
+                .map(|data| data.slice((part.start - start) as usize..(part.end - start) as usize)),
+        }
+    }
+}
+
+impl Edits {
+    /// Nothing yet.
+    pub fn new() -> Edits {
+        Edits::default()
+    }
+
+    /// Data is written there. The file ends no sooner than it.
+    ///
+    /// # Panics
+    /// If it ends beyond what 64 bits can say.
+    pub fn write(&mut self, offset: u64, data: Buf) {
+        if data.is_empty() {
+            return;
+        }
+        let end = offset
+            .checked_add(data.len() as u64)
+            .expect("it ends somewhere");
+        self.end = self.end.max(end);
+        let data = Some(data);
+        self.put(offset, Piece { end, data });
+    }
+
+    /// A range becomes zeroes that take no room, as far as it is in the file then.
+    pub fn punch(&mut self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len);
+        if offset < end {
+            self.put(offset, Piece { end, data: None });
+        }
+    }
+
+    fn put(&mut self, start: u64, piece: Piece) {
+        let end = piece.end;
+        let before = self.pieces.range(..start).next_back();
+        let before = before.filter(|(_, piece)| piece.end > start);
+        let mut covered: Vec<u64> = before.map(|(at, _)| *at).into_iter().collect();
+        covered.extend(self.pieces.range(start..end).map(|(at, _)| *at));
+        for at in covered {
+            let old = self.pieces.remove(&at).expect("it was found");
+            self.count(at, &old, false);
+            for part in [at..start.min(old.end), end.max(at)..old.end] {
+                if part.start < part.end {
+                    let left = old.part(at, part.clone());
+                    self.count(part.start, &left, true);
+                    self.pieces.insert(part.start, left);
+                }
+            }
+        }
+        self.count(start, &piece, true);
+        self.pieces.insert(start, piece);
+    }
+
+    fn count(&mut self, start: u64, piece: &Piece, comes: bool) {
+        let len = match piece.data {
+            Some(_) => piece.end - start,
+            None => 0,
+        };
+        match comes {
+            true => self.bytes += len,
+            false => self.bytes -= len,
+        }
+    }
+
+    /// Takes over what others are, on top.
+    pub fn add(&mut self, others: &Edits) {
+        for (start, piece) in &others.pieces {
+            self.put(*start, piece.clone());
+        }
+        self.end = self.end.max(others.end);
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Bytes of data in them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// In how many pieces they are.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The file ends no sooner than here.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// From the first byte concerned to the last; nothing if there are none.
+    pub fn hull(&self) -> Range<u64> {
+        let first = self.pieces.first_key_value();
+        let last = self.pieces.last_key_value();
+        match (first, last) {
+            (Some((start, _)), Some((_, last))) => *start..last.end,
+            _ => 0..0,
+        }
+    }
+
+    /// All pieces in order: where, and the data or, of a hole, none.
+    pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, Option<&Buf>)> {
+        self.within(0..u64::MAX)
+    }
+
+    /// Neighbouring pieces of a kind as one, in order: where, and whether they are data.
+    pub(crate) fn runs(&self) -> Vec<(Range<u64>, bool)> {
+        let mut runs: Vec<(Range<u64>, bool)> = Vec::new();
+        for (piece, data) in self.iter() {
+            match runs.last_mut() {
+                Some((run, is_data)) if run.end == piece.start && *is_data == data.is_some() => {
+                    run.end = piece.end;
+                }
+                _ => runs.push((piece, data.is_some())),
+            }
+        }
+        runs
+    }
+
+    /// The pieces that touch a range, in order.
+    fn within(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Option<&Buf>)> {
+        let before = self.pieces.range(..range.start).next_back();
+        let before = before.filter(|(_, piece)| piece.end > range.start);
+        let inside = self.pieces.range(range.start..range.end);
+        before
+            .into_iter()
+            .chain(inside)
+            .map(|(start, piece)| (*start..piece.end, piece.data.as_ref()))
+    }
+
+    /// Whether they say all of a range.
+    pub(crate) fn cover(&self, range: Range<u64>) -> bool {
+        let mut at = range.start;
+        for (piece, _) in self.within(range.clone()) {
+            if piece.start > at {
+                return false;
+            }
+            at = piece.end;
+        }
+        at >= range.end
+    }
+
+    /// Puts them over bytes of the file that begin at `offset`.
+    pub fn over(&self, offset: u64, bytes: &mut [u8]) {
+        let end = offset + bytes.len() as u64;
+        for (piece, data) in self.within(offset..end) {
+            let (from, to) = (piece.start.max(offset), piece.end.min(end));
+            let into = &mut bytes[(from - offset) as usize..(to - offset) as usize];
+            match data {
+                Some(data) => {
+                    let from = (from - piece.start) as usize;
+                    into.copy_from_slice(&data[from..from + into.len()]);
+                }
+                None => into.fill(0),
+            }
+        }
+    }
+
+    /// Their data in a range that holds nothing else: of one piece, without a copy.
+    pub(crate) fn data(&self, range: Range<u64>) -> Buf {
+        let mut pieces = self.within(range.clone());
+        if let Some((piece, Some(data))) = pieces.next()
+            && piece.start <= range.start
+            && range.end <= piece.end
+        {
+            let from = (range.start - piece.start) as usize;
+            return data.slice(from..from + (range.end - range.start) as usize);
+        }
+        let mut all = BufMut::zeroed((range.end - range.start) as usize);
+        self.over(range.start, &mut all);
+        all.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_rng::Rng;
+
+    use super::*;
+
+    #[test]
+    fn the_later_is_over_the_earlier_wherever_they_meet() {
+        let rng = Rng::new(1);
+        for _ in 0..200 {
+            let (mut edits, mut model) = (Edits::new(), [None; 100]);
+            for n in 1..12u8 {
+                let start = rng.below(100);
+                let len = rng.below(100 - start + 1);
+                let part = start as usize..(start + len) as usize;
+                if rng.one_in(3) {
+                    edits.punch(start, len);
+                    model[part].fill(Some(0));
+                } else {
+                    let data = BufMut::copy_of(&vec![n; len as usize]);
+                    edits.write(start, data.freeze());
+                    model[part].fill(Some(n));
+                }
+            }
+            let mut bytes = [77; 100];
+            edits.over(0, &mut bytes);
+            let expected = model.map(|byte| byte.unwrap_or(77));
+            assert_eq!(bytes, expected);
+            let (from, to) = (rng.below(50), 50 + rng.below(51));
+            let mut some = vec![77; (to - from) as usize];
+            edits.over(from, &mut some);
+            assert_eq!(some, expected[from as usize..to as usize]);
+            let said = &model[from as usize..to as usize];
+            assert_eq!(edits.cover(from..to), said.iter().all(Option::is_some));
+            let written = edits.iter().filter(|(_, data)| data.is_some());
+            let bytes: u64 = written.map(|(piece, _)| piece.end - piece.start).sum();
+            assert_eq!(bytes, edits.bytes());
+            let ranges: Vec<Range<u64>> = edits.iter().map(|(piece, _)| piece).collect();
+            assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));
+        }
+    }
+}

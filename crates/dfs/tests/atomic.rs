@@ -1,0 +1,191 @@
+//! Changes of many places at once are what they would be one after the other.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut, Device, RamDevice};
+use forebay_dfs::{
+    Clock, Edits, Fs, FsError, Geometry, Kind, Making, New, ROOT, Time, VolumeId, create, open,
+};
+use forebay_rng::Rng;
+use forebay_rt::{Executor, Rt, VirtualTime};
+use forebay_vsl::{Layout, Options};
+
+async fn filesystem(rt: Rt) -> (Fs, forebay_vsl::Workers) {
+    let device: Rc<dyn Device> = Rc::new(RamDevice::new(256 << 20, 4096));
+    let geometry = Geometry::default();
+    let making = forebay_vsl::Making {
+        volume: VolumeId([1; 16]),
+        layout: Layout::for_device(&device.geometry(), None).expect("it fits"),
+        space_sectors: geometry.space_sectors(),
+        placement: forebay_vsl::Kind::Lfs,
+        page_sectors: 8,
+        disk: None,
+    };
+    let made = forebay_vsl::create(rt.clone(), Rc::clone(&device), &making);
+    made.await.expect("made");
+    let opened = forebay_vsl::open(rt, device, Options::default(), false).await;
+    let (space, workers, _) = opened.expect("taken up");
+    let clock: Clock = Rc::new(Time::default);
+    let making = Making {
+        volume: VolumeId([1; 16]),
+        geometry,
+        hash_key: [2; 16],
+        owner: (0, 0),
+        permissions: 0o755,
+    };
+    create(&space, &making, &clock).await.expect("made");
+    (open(space, clock).await.expect("taken up"), workers)
+}
+
+fn run<F: Future<Output = ()> + 'static>(work: impl FnOnce(Fs) -> F + 'static) {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    executor.block_on(async move {
+        let (fs, _workers) = filesystem(rt).await;
+        work(fs.clone()).await;
+        let mut problems = Vec::new();
+        let checked = fs.check(&mut |problem| problems.push(problem)).await;
+        checked.expect("read");
+        assert_eq!(problems, Vec::new());
+    });
+}
+
+async fn make(fs: &Fs, name: &str) -> u64 {
+    let new = New::of(Kind::Regular, 0o644);
+    let made = fs.make(ROOT, name.as_bytes(), &new).await;
+    made.expect("made").file
+}
+
+async fn content(fs: &Fs, file: u64) -> Vec<u8> {
+    let size = fs.inode(file).await.expect("there").size;
+    let read = fs.read(file, 0, size as usize).await;
+    read.expect("read").to_vec()
+}
+
+fn data(len: u64, of: u8) -> Buf {
+    BufMut::copy_of(&vec![of; len as usize]).freeze()
+}
+
+/// Edits at random, and the same of a vector.
+fn edits(rng: &Rng, model: &mut Vec<u8>) -> Edits {
+    let mut edits = Edits::new();
+    let most = rng.pick(&[300, 2000, 40_000, 100_000]);
+    for _ in 0..1 + rng.below(6) {
+        let (offset, len) = (rng.below(most), 1 + rng.below(most / 2));
+        let (first, last) = (offset as usize, (offset + len) as usize);
+        if rng.one_in(3) {
+            edits.punch(offset, len);
+            let end = last.min(model.len());
+            model[first.min(end)..end].fill(0);
+        } else {
+            let byte = rng.below(256) as u8;
+            edits.write(offset, data(len, byte));
+            model.resize(model.len().max(last), 0);
+            model[first..last].fill(byte);
+        }
+    }
+    edits
+}
+
+#[test]
+fn edits_of_files_of_any_size_leave_what_they_say() {
+    run(|fs| async move {
+        let rng = Rng::new(7);
+        for round in 0..60 {
+            let names = [
+                format!("a{round}"),
+                format!("b{round}"),
+                format!("c{round}"),
+            ];
+            let mut files = Vec::new();
+            for name in &names {
+                files.push((make(&fs, name).await, Vec::new()));
+            }
+            for _ in 0..6 {
+                let mut all = BTreeMap::new();
+                for (file, model) in &mut files {
+                    if rng.coin() {
+                        all.insert(*file, edits(&rng, model));
+                    }
+                }
+                fs.edit(&all).await.expect("done");
+                for (file, model) in &files {
+                    assert!(content(&fs, *file).await == *model, "round {round}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn edits_that_are_too_many_or_of_what_has_no_data_change_nothing() {
+    run(|fs| async move {
+        let file = make(&fs, "a").await;
+        fs.write(file, Some(0), data(8192, 1)).await.expect("done");
+        let mut large = Edits::new();
+        for n in 0..65 {
+            large.write(n << 20, data(1 << 20, 2));
+        }
+        let refused = fs.edit(&BTreeMap::from([(file, large)])).await;
+        assert!(matches!(refused, Err(FsError::TooMuch { .. })));
+        let mut many = Edits::new();
+        for n in 0..8193 {
+            many.write(n * 1024, data(512, 2));
+        }
+        let refused = fs.edit(&BTreeMap::from([(file, many)])).await;
+        assert!(matches!(refused, Err(FsError::TooMuch { .. })));
+        let mut one = Edits::new();
+        one.write(0, data(100, 3));
+        let both = BTreeMap::from([(ROOT, one.clone()), (file, one)]);
+        let refused = fs.edit(&both);
+        assert!(matches!(refused.await, Err(FsError::IsDirectory)));
+        assert_eq!(content(&fs, file).await, vec![1; 8192]);
+        // Neighbours count as one.
+        let mut row = Edits::new();
+        for n in 0..8 << 10 {
+            row.write(n * 4096, data(4096, n as u8));
+        }
+        row.write(1 << 30, data(1, 5));
+        fs.edit(&BTreeMap::from([(file, row)])).await.expect("done");
+        assert_eq!(fs.inode(file).await.expect("there").size, (1 << 30) + 1);
+    });
+}
+
+#[test]
+fn many_that_edit_the_same_files_at_once_neither_wait_for_ever_nor_mix() {
+    run(|fs| async move {
+        let files = [make(&fs, "a").await, make(&fs, "b").await];
+        for file in files {
+            fs.write(file, Some(0), data(1 << 16, 0))
+                .await
+                .expect("done");
+        }
+        let rng = Rng::new(3);
+        let all = (1..100u8).map(|byte| {
+            let mut all = BTreeMap::new();
+            for file in files {
+                let mut edits = Edits::new();
+                for at in [0, 7 << 12, 15 << 12] {
+                    edits.write(at, data(4096, byte));
+                }
+                all.insert(file, edits);
+            }
+            let (fs, alone) = (fs.clone(), rng.one_in(4));
+            async move {
+                if alone {
+                    let whole = fs.write(files[0], Some(0), data(1 << 16, byte)).await;
+                    whole.expect("done");
+                }
+                fs.edit(&all).await.expect("done");
+            }
+        });
+        futures_util::future::join_all(all).await;
+        let (a, b) = (content(&fs, files[0]).await, content(&fs, files[1]).await);
+        let last = b[0];
+        for at in [0, 7 << 12, 15 << 12] {
+            assert_eq!(b[at..at + 4096], vec![last; 4096]);
+        }
+        assert!(a[1 << 12..7 << 12].iter().all(|byte| *byte == a[1 << 12]));
+    });
+}
