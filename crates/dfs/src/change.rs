@@ -107,7 +107,13 @@ impl<'a> Change<'a> {
     /// # Errors
     /// If the space refuses; then nothing is changed.
     pub(crate) async fn apply(self) -> Result<Vec<Rc<File>>> {
+        for (file, inode, _) in &self.inodes {
+            file.begin_moving(inode);
+        }
         let done = self.fs.space().apply(&self.batch, LATER).await;
+        for (file, ..) in &self.inodes {
+            file.end_moving();
+        }
         let mut files = self.fs.0.files.borrow_mut();
         if let Err(error) = done {
             for file in self.gone {

@@ -61,18 +61,33 @@ impl Fs {
     /// If it has no data, or cannot be read.
     pub async fn read(&self, file: u64, offset: u64, len: usize) -> Result<Buf> {
         let file = self.file(file).await?;
-        loop {
-            let (moves, inode) = (file.moves(), file.inode().clone());
+        self.look_into(&file, async |inode| {
             regular(&inode)?;
             let left = inode.size.saturating_sub(offset);
             let len = left.min(len.min(WRITE_MAX) as u64);
             self.note_access(&file, &inode);
-            let bytes = self
-                .read_bytes(&inode, offset..offset.saturating_add(len))
-                .await;
-            // What was read may be of where the data was before: then there is nothing any more.
-            if file.moves() == moves {
-                return bytes;
+            let bytes = offset..offset.saturating_add(len);
+            self.read_bytes(&inode, bytes).await
+        })
+        .await
+    }
+
+    /// Looks at data as the i-node says where it lies and ends. Nobody is kept from changing that meanwhile: then it is
+    /// looked again.
+    pub(crate) async fn look_into<T>(
+        &self,
+        file: &File,
+        look: impl AsyncFn(Inode) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            if file.is_moving() {
+                drop(file.lock.lock().await);
+            }
+            let (moves, inode) = (file.moves(), file.inode().clone());
+            let seen = look(inode).await;
+            // Or it may have been of where the data was before: there is nothing any more.
+            if file.moves() == moves && !file.is_moving() {
+                return seen;
             }
         }
     }
@@ -116,7 +131,7 @@ impl Fs {
         let now = self.time();
         let is_old = now.seconds.saturating_sub(inode.accessed.seconds) >= ACCESS_EVERY;
         if is_old || inode.accessed <= inode.modified || inode.accessed <= inode.changed {
-            file.note(|inode| inode.accessed = now);
+            file.note_access(now);
         }
     }
 
@@ -341,7 +356,7 @@ impl Fs {
     }
 
     /// Writes an i-node that is newer in memory.
-    async fn write_newer(&self, file: &Rc<File>) -> Result<()> {
+    pub(crate) async fn write_newer(&self, file: &Rc<File>) -> Result<()> {
         if !file.is_newer() {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use crate::attributes::NewAttributes;
 use crate::change::Change;
 use crate::data::{ALL, become_like, regular};
 use crate::error::{FsError, Result};
-use crate::format::Inode;
+use crate::format::{Inode, Kind};
 use crate::fs::Fs;
 
 /// What is done to a range of a file.
@@ -124,7 +124,8 @@ impl Fs {
             Fallocate::Reserve { keep_size } | Fallocate::Zero { keep_size } => keep_size,
         };
         if let Fallocate::Reserve { .. } = what {
-            self.must_have_room(len)?;
+            let inode = file.inode().clone();
+            self.must_have_room(&inode, &bytes).await?;
         }
         let end = if keep_size { 0 } else { bytes.end };
         let mut held = self
@@ -179,10 +180,20 @@ impl Fs {
         self.zero_part(change, inode, base, last..bytes.end).await
     }
 
-    fn must_have_room(&self, bytes: u64) -> Result<()> {
+    /// There has to be room for what is not there of these bytes yet.
+    async fn must_have_room(&self, inode: &Inode, bytes: &Range<u64>) -> Result<()> {
         let have = self.room().free;
-        if bytes > have {
-            return Err(forebay_vsl::SpaceError::Full { need: bytes, have }.into());
+        let mut need = bytes.end - bytes.start;
+        if need > have && !inode.is_inline() {
+            let sectors = bytes.start / SECTOR_BYTES..bytes.end.div_ceil(SECTOR_BYTES);
+            let (mut at, end) = (inode.base + sectors.start, inode.base + sectors.end);
+            while let Some(run) = self.space().next_mapped(at..end).await? {
+                need = need.saturating_sub((run.end - run.start) * SECTOR_BYTES);
+                at = run.end;
+            }
+        }
+        if need > have {
+            return Err(forebay_vsl::SpaceError::Full { need, have }.into());
         }
         Ok(())
     }
@@ -193,8 +204,14 @@ impl Fs {
     /// If the offset is behind the end, or there is no more data, or it cannot be read.
     pub async fn seek(&self, file: u64, offset: u64, hole: bool) -> Result<u64> {
         let file = self.file(file).await?;
-        let inode = file.inode().clone();
-        regular(&inode)?;
+        let found = self.look_into(&file, async |inode| {
+            self.seek_in(&inode, offset, hole).await
+        });
+        found.await
+    }
+
+    async fn seek_in(&self, inode: &Inode, offset: u64, hole: bool) -> Result<u64> {
+        regular(inode)?;
         if offset >= inode.size {
             return Err(FsError::BeyondEnd);
         }
@@ -229,6 +246,10 @@ impl Fs {
     pub async fn sectors(&self, file: u64) -> Result<u64> {
         let inode = self.file(file).await?.inode().clone();
         let mut sectors = u64::from(inode.attributes).div_ceil(SECTOR_BYTES);
+        if inode.kind == Kind::Directory {
+            // A sector for each name. To count them would take as long as to list them.
+            return Ok(sectors + inode.size);
+        }
         if inode.is_inline() {
             return Ok(sectors);
         }

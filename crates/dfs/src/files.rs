@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use forebay_rt::{Lock, RangeLock};
 
-use crate::format::Inode;
+use crate::format::{Inode, Time};
 
 /// Files that nobody uses are kept in memory up to this number.
 const IDLE_MAX: usize = 1 << 14;
@@ -24,13 +24,19 @@ pub(crate) struct File {
     pub(crate) is_going: Cell<bool>,
     /// Its i-node is newer in memory than in the space: times.
     is_newer: Cell<bool>,
-    notes: Cell<u64>,
+    /// How often it was noted that data was read, and that it was changed.
+    notes: Cell<Seen>,
     moves: Cell<u64>,
+    /// Data is about to lie elsewhere, or to be gone, in the space: in memory it is said afterwards.
+    is_moving: Cell<bool>,
 }
 
 /// What had been noted of a file when its i-node was looked at.
-#[derive(Clone, Copy)]
-pub(crate) struct Seen(u64);
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Seen {
+    accesses: u64,
+    changes: u64,
+}
 
 impl File {
     fn new(inode: Inode) -> File {
@@ -41,8 +47,9 @@ impl File {
             users: Cell::new(0),
             is_going: Cell::new(false),
             is_newer: Cell::new(false),
-            notes: Cell::new(0),
+            notes: Cell::default(),
             moves: Cell::new(0),
+            is_moving: Cell::new(false),
         }
     }
 
@@ -54,9 +61,23 @@ impl File {
         self.inode.borrow()
     }
 
-    /// Grows when data begins to lie elsewhere, or is gone.
+    /// Grows when data has begun to lie elsewhere, or is gone.
     pub(crate) fn moves(&self) -> u64 {
         self.moves.get()
+    }
+
+    /// The i-node may say of data what is not so any more in the space. Whoever makes it so holds the lock until it is.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.is_moving.get()
+    }
+
+    /// Data is about to lie, and to end, as an i-node says.
+    pub(crate) fn begin_moving(&self, to: &Inode) {
+        self.is_moving.set(moves(&self.inode.borrow(), to));
+    }
+
+    pub(crate) fn end_moving(&self) {
+        self.is_moving.set(false);
     }
 
     pub(crate) fn is_newer(&self) -> bool {
@@ -64,35 +85,53 @@ impl File {
     }
 
     pub(crate) fn seen(&self) -> Seen {
-        Seen(self.notes.get())
+        self.notes.get()
     }
 
     /// The i-node in the space is this now, which was made of what was `seen`. What was noted since is still to be written.
     pub(crate) fn set(&self, mut inode: Inode, seen: Seen) {
         let mut now = self.inode.borrow_mut();
-        if inode.base != now.base {
+        if moves(&now, &inode) {
             self.moves.set(self.moves.get() + 1);
         }
-        let is_newer = self.notes.get() != seen.0;
-        if is_newer {
+        let notes = self.notes.get();
+        if notes.accesses != seen.accesses {
             inode.accessed = now.accessed;
-            inode.modified = now.modified;
-            inode.changed = now.changed;
         }
-        self.is_newer.set(is_newer);
+        if notes.changes != seen.changes {
+            inode.modified = now.modified;
+            inode.changed = inode.changed.max(now.changed);
+        }
+        self.is_newer.set(notes != seen);
         *now = inode;
     }
 
-    /// Changes times; they are written to the space later.
+    /// Data was read; that is written to the space later.
+    pub(crate) fn note_access(&self, now: Time) {
+        self.inode.borrow_mut().accessed = now;
+        let mut notes = self.notes.get();
+        notes.accesses += 1;
+        self.notes.set(notes);
+        self.is_newer.set(true);
+    }
+
+    /// Data was changed where it is; times are written to the space later.
     pub(crate) fn note(&self, change: impl FnOnce(&mut Inode)) {
         change(&mut self.inode.borrow_mut());
-        self.notes.set(self.notes.get() + 1);
+        let mut notes = self.notes.get();
+        notes.changes += 1;
+        self.notes.set(notes);
         self.is_newer.set(true);
     }
 
     pub(crate) fn use_it(&self) {
         self.users.set(self.users.get() + 1);
     }
+}
+
+/// Whether who reads data as one i-node says may find something else where another counts.
+fn moves(from: &Inode, to: &Inode) -> bool {
+    from.base != to.base || to.size < from.size
 }
 
 /// All that are known, by i-number.
@@ -126,6 +165,11 @@ impl Files {
     pub(crate) fn remove(&mut self, file: u64) {
         self.known.remove(&file);
         self.forgotten += 1;
+    }
+
+    /// More are known than are kept for nothing.
+    pub(crate) fn are_many(&self) -> bool {
+        self.known.len() > IDLE_MAX
     }
 
     pub(crate) fn forgotten(&self) -> u64 {

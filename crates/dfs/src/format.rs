@@ -12,7 +12,8 @@ mod superblock;
 pub(crate) use entry::is_name;
 pub use entry::{Entry, NAME_MAX};
 pub use forebay_segments::{FormatError, VolumeId};
-pub use inode::{INLINE_MAX, Inode, Kind, Time};
+pub(crate) use inode::LINKS_MAX;
+pub use inode::{INLINE_MAX, Inode, Kind, SYMLINK_MAX, Time};
 pub(crate) use orphan::Orphan;
 pub use superblock::Superblock;
 

@@ -66,7 +66,12 @@ fn an_i_node_has_its_fields_where_the_page_says() {
         ("inline", 0),
     ];
     fields_stand(PAGE, "I-node", &bytes, &values);
-    let expected = [("INLINE_MAX", INLINE_MAX), ("NAME_MAX", NAME_MAX)];
+    let expected = [
+        ("INLINE_MAX", INLINE_MAX),
+        ("NAME_MAX", NAME_MAX),
+        ("SYMLINK_MAX", SYMLINK_MAX),
+        ("LINKS_MAX", LINKS_MAX as usize),
+    ];
     let expected: Vec<(String, String)> = expected
         .iter()
         .map(|(name, value)| ((*name).to_owned(), value.to_string()))

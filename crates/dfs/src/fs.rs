@@ -11,7 +11,8 @@ use forebay_vsl::{Batch, Space};
 
 use crate::error::{FsError, LATER, OpenError, Result};
 use crate::files::{File, Files};
-use crate::format::{Inode, Kind, Superblock, Time, VolumeId};
+use crate::format::{INLINE_MAX, Inode, Kind, LINKS_MAX, SYMLINK_MAX};
+use crate::format::{Superblock, Time, VolumeId};
 use crate::geometry::{Geometry, ROOT};
 
 /// Generations of files that are made while the filesystem is in use begin with how often it was taken up, in the bits above.
@@ -236,15 +237,18 @@ impl Fs {
         let geometry = self.geometry();
         let (slot, chunk) = (geometry.slot(number).0, geometry.chunk(number).0);
         let most = match (inode.kind, inode.base) {
-            (Kind::Directory, base) if base == chunk => u64::MAX,
+            (Kind::Directory, base) if base == chunk => geometry.chunk_sectors(),
             (Kind::Regular, base) if base == chunk => geometry.size_max(),
-            (Kind::Regular | Kind::Symlink, base) if base == slot => geometry.slot_bytes(),
-            (Kind::Regular | Kind::Symlink, 0) => crate::format::INLINE_MAX as u64,
-            (Kind::Directory | Kind::Regular | Kind::Symlink, _) => {
-                return contradiction("its data is said to be elsewhere");
-            }
-            _ => 0,
+            (Kind::Regular, base) if base == slot => geometry.slot_bytes(),
+            (Kind::Symlink, base) if base == slot => SYMLINK_MAX as u64,
+            (Kind::Regular | Kind::Symlink, 0) => INLINE_MAX as u64,
+            (Kind::Directory, 0) => return contradiction("a directory without a place"),
+            (_, 0) => 0,
+            _ => return contradiction("its data is said to be elsewhere"),
         };
+        if inode.links > LINKS_MAX {
+            return contradiction("it has more names than it can have");
+        }
         if inode.size > most {
             return contradiction("it is larger than it can be where it is");
         }
@@ -298,7 +302,11 @@ impl Fs {
             }
             let run = self.space().next_mapped(first + at..first + files).await?;
             let used = run.map_or(files..files, |run| run.start - first..run.end - first);
-            let free = (at..used.start).find(|n| !inner.taken.borrow().contains(n));
+            // One that is known and has no i-node is just being removed: it is not to be taken for what comes after it.
+            let is_free = |n: &u64| {
+                !inner.taken.borrow().contains(n) && inner.files.borrow().get(*n).is_none()
+            };
+            let free = (at..used.start).find(is_free);
             if let Some(number) = free {
                 inner.taken.borrow_mut().insert(number);
                 inner.cursor.set(number + 1);
@@ -331,3 +339,7 @@ impl Drop for Number {
         self.fs.0.taken.borrow_mut().remove(&self.number);
     }
 }
+
+#[cfg(test)]
+#[path = "fs_tests.rs"]
+mod tests;

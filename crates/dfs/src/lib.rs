@@ -41,9 +41,9 @@ pub use edits::Edits;
 pub use error::{FsError, OpenError, Result};
 pub use extent::Fallocate;
 pub use format::{
-    Entry, FormatError, INLINE_MAX, Inode, Kind, NAME_MAX, Superblock, Time, VolumeId,
+    Entry, FormatError, INLINE_MAX, Inode, Kind, NAME_MAX, SYMLINK_MAX, Superblock, Time, VolumeId,
 };
 pub use fs::{Clock, Fs, Making, Room, create, open};
 pub use geometry::{Geometry, ROOT};
-pub use names::{New, SYMLINK_MAX};
+pub use names::New;
 pub use rename::Target;

@@ -10,13 +10,10 @@ use crate::change::Change;
 use crate::directory::Found;
 use crate::error::{FsError, Result};
 use crate::files::File;
-use crate::format::{Entry, INLINE_MAX, Inode, Kind, NAME_MAX, Time, is_name};
+use crate::format::{
+    Entry, INLINE_MAX, Inode, Kind, LINKS_MAX, NAME_MAX, SYMLINK_MAX, Time, is_name,
+};
 use crate::fs::Fs;
-
-/// The longest that a symbolic link leads to, in bytes: what Linux's paths may have.
-pub const SYMLINK_MAX: usize = 4095;
-/// The most names that a file may have.
-const LINKS_MAX: u32 = i32::MAX as u32;
 
 /// What a new file is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,16 +91,18 @@ impl Fs {
             let above = parent.inode().parent;
             return self.look_at(above).await;
         }
-        loop {
-            let inode = parent.inode().clone();
-            let found = self.find(&inode, name).await?;
-            let (_, entry) = found.entry.ok_or(FsError::NotFound)?;
-            if let Some(file) = self.named(&entry).await? {
-                file.use_it();
-                let inode = file.inode().clone();
-                return Ok(inode);
-            }
+        let inode = parent.inode().clone();
+        let found = self.find(&inode, name).await?;
+        let (_, entry) = found.entry.ok_or(FsError::NotFound)?;
+        let mut named = self.named(&entry).await?;
+        if named.is_none() {
+            // It has gone since the entry was read; or there is none, which is certain if nobody changes the directory.
+            named = self.look_and_lock(&parent, name, &[]).await?.0.file;
         }
+        let file = named.ok_or(FsError::NotFound)?;
+        file.use_it();
+        let inode = file.inode().clone();
+        Ok(inode)
     }
 
     /// The file of this number, which is used from now on until it is forgotten.

@@ -36,10 +36,18 @@ impl Fs {
             return Ok(());
         };
         known.users.set(known.users.get().saturating_sub(times));
-        if known.users.get() > 0 || known.inode().links > 0 {
+        if known.users.get() > 0 {
             return Ok(());
         }
-        self.reclaim(&known).await
+        // Whoever has it locked may be taking its last name away, and have seen that it was in use.
+        if known.inode().links == 0 || known.lock.is_held() {
+            return self.reclaim(&known).await;
+        }
+        // Times that are still to be written keep it in memory, and there may be any number of files.
+        if known.is_newer() && self.0.files.borrow().are_many() {
+            self.write_newer(&known).await?;
+        }
+        Ok(())
     }
 
     /// Removes a file that has no name and that nobody uses.

@@ -8,7 +8,7 @@ use forebay_rt::LockGuard;
 use crate::directory::Found;
 use crate::error::{FsError, Result};
 use crate::files::File;
-use crate::format::{Inode, Kind};
+use crate::format::{Inode, Kind, LINKS_MAX};
 use crate::fs::Fs;
 use crate::geometry::ROOT;
 use crate::names::{check_name, entry_of, place, touch};
@@ -156,6 +156,9 @@ impl Fs {
                 (false, false) => {}
             }
         }
+        if moves_directory && to.0.inode().links >= LINKS_MAX {
+            return Err(FsError::Links);
+        }
         let mut change = self.change();
         change.no_entry(place(first)?);
         change.entry(place(second)?, &entry_of(&file.inode(), to.1));
@@ -200,6 +203,14 @@ impl Fs {
         to: Name<'_>,
     ) -> Result<()> {
         let (file, now) = (&pair.from.1, self.time());
+        let (leaves, comes) = (is_directory(file), is_directory(there));
+        let parents = [(leaves, to.0), (comes, from.0)];
+        if parents
+            .iter()
+            .any(|(one, parent)| *one && parent.inode().links >= LINKS_MAX)
+        {
+            return Err(FsError::Links);
+        }
         let mut change = self.change();
         change.entry(place(&pair.from.0)?, &entry_of(&there.inode(), from.1));
         change.entry(place(&pair.to.0)?, &entry_of(&file.inode(), to.1));
@@ -211,7 +222,6 @@ impl Fs {
                 }
             });
         }
-        let (leaves, comes) = (is_directory(file), is_directory(there));
         if Rc::ptr_eq(from.0, to.0) {
             change.inode(from.0, |inode| touch(inode, now));
         } else {

@@ -19,6 +19,9 @@ const CHECKPOINT_GAIN: f64 = 2.0;
 /// Bytes that a checkpoint writes beside nodes, the table and the runway: the rest of its block, and headers.
 const CHECKPOINT_BYTES: u64 = 40 << 10;
 
+/// Of a batch of more writes and trims it is not looked at what it unmaps.
+const LOOKED_AT_MAX: usize = 64;
+
 /// What there is room for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Room {
@@ -54,6 +57,14 @@ pub(crate) enum Verdict {
     Wait(Lack),
     /// Not as things are.
     Never { need: u64, have: u64 },
+}
+
+/// A batch that asks for room; the map of its ranges is in memory, but for the inside of trims of `huge` sectors or more.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    pub(crate) batch: &'a Batch,
+    pub(crate) ranges: &'a [(Sector, u64)],
+    pub(crate) huge: u64,
 }
 
 /// What a batch takes of segments.
@@ -114,23 +125,22 @@ impl Room {
         }
     }
 
-    /// Whether a batch of these ranges can be done, and what is ahead of it in line as well; the map of them is in
-    /// memory.
+    /// Whether a batch can be done, and what is ahead of it in line as well.
     pub(crate) fn verdict(
         &self,
         streams: &Streams,
         map: &Map,
-        batch: &Batch,
-        ranges: &[(Sector, u64)],
+        asking: Asking<'_>,
         ahead: Wanted,
     ) -> Verdict {
+        let batch = asking.batch;
         let new = batch.bytes() / SECTOR_BYTES;
         let mapped = map.mapped_sectors();
         if mapped + new + ahead.bytes / SECTOR_BYTES > self.mappable {
             if ahead != Wanted::default() {
                 return Verdict::Wait(Lack::Others);
             }
-            let grows = growth(map, batch, ranges);
+            let grows = growth(map, asking);
             let over = grows > 0 && mapped + grows > self.mappable;
             if over && map.detached() > 0 {
                 return Verdict::Wait(Lack::Others);
@@ -180,14 +190,37 @@ impl Room {
 }
 
 /// Sectors that would be mapped more after a batch, at most.
-fn growth(map: &Map, batch: &Batch, ranges: &[(Sector, u64)]) -> u64 {
-    let mut grows = 0;
-    for (op, (sector, sectors)) in batch.ops().iter().zip(ranges) {
-        if matches!(op, Op::Write { .. }) {
+///
+/// What a small batch unmaps counts: so a volume that is full can be emptied by batches that also have to note something.
+/// What was not looked at, as part of a trim of `huge` sectors or more, does not, nor does what the batch touches twice.
+fn growth(map: &Map, asking: Asking<'_>) -> u64 {
+    let Asking {
+        batch,
+        ranges,
+        huge,
+    } = asking;
+    let (mut grows, mut shrinks) = (0, 0);
+    let may_shrink = ranges.len() <= LOOKED_AT_MAX;
+    for (n, (op, (sector, sectors))) in batch.ops().iter().zip(ranges).enumerate() {
+        let there = || -> u64 {
             let mapped = mapped(map, *sector, *sectors);
-            let there: u64 = mapped.iter().map(|extent| extent.sectors).sum();
-            grows += sectors - there;
+            mapped.iter().map(|extent| extent.sectors).sum()
+        };
+        match op {
+            Op::Write { .. } => grows += sectors - there(),
+            Op::Trim { .. } if may_shrink && *sectors < huge && is_alone(ranges, n) => {
+                shrinks += there();
+            }
+            Op::Trim { .. } => {}
         }
     }
-    grows
+    u64::saturating_sub(grows, shrinks)
+}
+
+/// Whether no other of these ranges has a part of this one.
+fn is_alone(ranges: &[(Sector, u64)], n: usize) -> bool {
+    let (sector, sectors) = ranges[n];
+    let others = ranges.iter().enumerate().filter(|(other, _)| *other != n);
+    let mut others = others.map(|(_, other)| other);
+    others.all(|(at, len)| at.0 + len <= sector.0 || sector.0 + sectors <= at.0)
 }

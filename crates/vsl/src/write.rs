@@ -15,7 +15,7 @@ use crate::error::SpaceError;
 use crate::format::{Entry, Stream};
 use crate::homes::{Home, Homes};
 use crate::prepared::{mapped, unmap};
-use crate::room::{Lack, Room, Verdict, Wanted};
+use crate::room::{Asking, Lack, Room, Verdict, Wanted};
 use crate::space::{Inner, Space, is_durable};
 use crate::streams::Streams;
 use forebay_extents::Map;
@@ -45,7 +45,12 @@ impl Space {
                 }
             }
         }
-        inner.admit(batch, &ranges).await?;
+        let asking = Asking {
+            batch,
+            ranges: &ranges,
+            huge,
+        };
+        inner.admit(asking).await?;
         // From here to the end of the batch nothing waits, so nothing comes between its parts.
         let target = inner.do_all(batch, huge);
         drop(pins);
@@ -68,14 +73,11 @@ impl Inner {
 
     /// Waits until there is room for a batch, in a line. Who comes when there is room for all that wait, and for
     /// what is new, need not wait behind them.
-    pub(crate) async fn admit(
-        self: &Rc<Self>,
-        batch: &Batch,
-        ranges: &[(Sector, u64)],
-    ) -> Result<(), SpaceError> {
+    async fn admit(self: &Rc<Self>, asking: Asking<'_>) -> Result<(), SpaceError> {
+        let batch = asking.batch;
         let sectors = batch.bytes() / SECTOR_BYTES;
         let ahead = self.pacing.borrow().queued();
-        let lack = self.lack(batch, ranges, ahead)?;
+        let lack = self.lack(asking, ahead)?;
         if lack.is_none() && self.pace(sectors).is_none() {
             return Ok(());
         }
@@ -83,7 +85,7 @@ impl Inner {
         let _turn = self.admission.lock().await;
         loop {
             let progress = self.commit.progress();
-            if let Some(lack) = self.lack(batch, ranges, Wanted::default())? {
+            if let Some(lack) = self.lack(asking, Wanted::default())? {
                 let short = matches!(lack, Lack::Segments { .. });
                 let _pressing = short.then(|| Pressing::new(self));
                 progress.await;
@@ -110,8 +112,7 @@ impl Inner {
     /// If it never can be, as things are, or the volume has failed.
     fn lack(
         self: &Rc<Self>,
-        batch: &Batch,
-        ranges: &[(Sector, u64)],
+        asking: Asking<'_>,
         ahead: Wanted,
     ) -> Result<Option<Lack>, SpaceError> {
         if let Some(failure) = self.commit.failure() {
@@ -120,7 +121,8 @@ impl Inner {
         let streams = self.commit.composer();
         let map = self.map.borrow();
         let room = Room::of(&streams, &map);
-        let verdict = room.verdict(&streams, &map, batch, ranges, ahead);
+        let verdict = room.verdict(&streams, &map, asking, ahead);
+        let batch = asking.batch;
         let need = streams.segments_needed(batch.bytes(), batch.entries()) + room.for_cleaner;
         drop((streams, map));
         match verdict {

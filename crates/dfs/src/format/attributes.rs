@@ -51,6 +51,9 @@ pub(crate) fn decode(file: u64, bytes: &[u8]) -> Result<Attributes, FormatError>
             let name = from.uint(1)? as usize;
             let value = from.uint(4)? as usize;
             let name = from.take(name)?.to_vec();
+            if name.is_empty() || name.contains(&0) {
+                return None;
+            }
             all.push((name, from.take(value)?.to_vec()));
         }
         Some(all)

@@ -12,6 +12,10 @@ const WHAT: &str = "i-node";
 const INLINE_AT: usize = 128;
 /// The most bytes of data that lie in the i-node.
 pub const INLINE_MAX: usize = SECTOR_BYTES as usize - INLINE_AT;
+/// The longest that a symbolic link leads to, in bytes: what Linux's paths may have.
+pub const SYMLINK_MAX: usize = 4095;
+/// The most names that a file may have.
+pub(crate) const LINKS_MAX: u32 = i32::MAX as u32;
 const NANOS: u32 = 1_000_000_000;
 
 /// What kind of file it is.
@@ -184,7 +188,9 @@ fn inode(from: &mut Reader<'_>, behind: &[u8]) -> Option<Inode> {
         generation: from.uint(8)?,
         kind: Kind::of_code(from.uint(1)? as u8)?,
         permissions: {
-            from.take(1)?;
+            if from.uint(1)? != 0 {
+                return None;
+            }
             from.uint(2)? as u16
         },
         links: from.uint(4)? as u32,
@@ -223,6 +229,8 @@ fn inode(from: &mut Reader<'_>, behind: &[u8]) -> Option<Inode> {
         let len = usize::try_from(inode.size).ok()?;
         inode.inline = behind.get(..len)?.to_vec();
     }
-    let possible = inode.file > 0 && inode.permissions < 0o10000;
+    let rest_is_empty =
+        from.uint(8)? == 0 && behind.iter().skip(inode.inline.len()).all(|b| *b == 0);
+    let possible = inode.file > 0 && inode.permissions < 0o10000 && rest_is_empty;
     possible.then_some(inode)
 }

@@ -1,0 +1,105 @@
+use std::cell::Cell;
+
+use forebay_device::{Device, RamDevice};
+use forebay_rt::{Executor, VirtualTime};
+use forebay_vsl::{Layout, Options};
+use futures_util::future::join;
+
+use super::*;
+use crate::names::New;
+
+/// Files of which there may be the fewest, 4 million.
+const GEOMETRY: Geometry = Geometry {
+    chunk_bits: 40,
+    slot_sectors: 8,
+};
+
+fn run<F: Future<Output = ()> + 'static>(work: impl FnOnce(Fs) -> F + 'static) {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    executor.block_on(async move {
+        let device: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 20, 4096));
+        let making = forebay_vsl::Making {
+            volume: VolumeId([1; 16]),
+            layout: Layout::for_device(&device.geometry(), None).expect("it fits"),
+            space_sectors: GEOMETRY.space_sectors(),
+            placement: forebay_vsl::Kind::Lfs,
+            page_sectors: 8,
+            disk: None,
+        };
+        let made = forebay_vsl::create(rt.clone(), Rc::clone(&device), &making);
+        made.await.expect("made");
+        let opened = forebay_vsl::open(rt, device, Options::default(), false).await;
+        let (space, _workers, _) = opened.expect("taken up");
+        let clock: Clock = Rc::new(Time::default);
+        let making = Making {
+            volume: VolumeId([1; 16]),
+            geometry: GEOMETRY,
+            hash_key: [2; 16],
+            owner: (0, 0),
+            permissions: 0o755,
+        };
+        create(&space, &making, &clock).await.expect("made");
+        work(open(space, clock).await.expect("taken up")).await;
+    });
+}
+
+async fn make(fs: &Fs, name: &[u8]) -> Result<Inode> {
+    make_in(fs, ROOT, name).await
+}
+
+async fn make_in(fs: &Fs, directory: u64, name: &[u8]) -> Result<Inode> {
+    let new = New::of(Kind::Regular, 0o644);
+    fs.make(directory, name, &new).await
+}
+
+#[test]
+fn when_there_are_as_many_files_as_can_be_one_more_is_refused_until_one_goes() {
+    run(|fs| async move {
+        let files = GEOMETRY.files();
+        // All but three have their numbers from others.
+        let others = (ROOT + 1..files).filter(|n| ![2, 1000, files - 1].contains(n));
+        fs.0.taken.borrow_mut().extend(others);
+        let mut made = Vec::new();
+        for name in [b"a", b"b", b"c"] {
+            made.push(make(&fs, name).await.expect("there is one").file);
+        }
+        made.sort_unstable();
+        assert_eq!(made, [2, 1000, files - 1]);
+        let refused = make(&fs, b"d").await;
+        assert!(matches!(refused, Err(FsError::Files(n)) if n == files));
+        let gone = fs.look_up(ROOT, b"b").await.expect("there").file;
+        fs.unlink(ROOT, b"b").await.expect("its name goes");
+        assert!(make(&fs, b"d").await.is_err(), "it is still in use");
+        fs.forget(gone, 2).await.expect("it goes");
+        assert_eq!(make(&fs, b"d").await.expect("there is one").file, gone);
+    });
+}
+
+/// Found by reading: the number was free in the space when in memory it was still that of the file that went. The new file
+/// was taken for that one, and nobody who looked for it found it.
+#[test]
+fn a_number_is_not_given_away_before_the_file_that_had_it_is_gone() {
+    run(|fs| async move {
+        // Another directory, so that neither waits for the other's.
+        let new = New::of(Kind::Directory, 0o755);
+        let other = fs.make(ROOT, b"other", &new).await.expect("made").file;
+        for round in 0..1000 {
+            let old = make_in(&fs, other, b"a").await.expect("made");
+            fs.forget(old.file, 1).await.expect("forgotten");
+            fs.0.cursor.set(old.file);
+            let new = Cell::new(None);
+            let makes = async { new.set(Some(make(&fs, b"b").await.expect("made"))) };
+            let (gone, ()) = join(fs.unlink(other, b"a"), makes).await;
+            gone.expect("its name goes");
+            let new = new.take().expect("made");
+            assert!(new.links == 1 && new.generation > old.generation, "{round}");
+            assert_eq!(fs.look_up(ROOT, b"b").await.expect("there"), new);
+            fs.unlink(ROOT, b"b").await.expect("its name goes");
+            fs.forget(new.file, 2).await.expect("it goes");
+        }
+        let mut problems = Vec::new();
+        let checked = fs.check(&mut |problem| problems.push(problem)).await;
+        assert_eq!((checked.expect("read").files, problems), (2, Vec::new()));
+    });
+}

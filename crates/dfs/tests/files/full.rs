@@ -1,0 +1,135 @@
+//! A filesystem that is full says so, and becomes empty again.
+
+use forebay_device::BufMut;
+use forebay_dfs::{
+    Existing, Fallocate, Fs, FsError, Geometry, Kind, New, NewAttributes, ROOT, Target,
+};
+use forebay_vsl::SpaceError;
+
+use super::world::{World, run, run_on};
+
+fn is_full<T>(done: &Result<T, FsError>) -> bool {
+    matches!(done, Err(FsError::Space(SpaceError::Full { .. })))
+}
+
+/// Fills it, to the last sector.
+async fn fill(fs: &Fs, file: u64) {
+    for len in [256 << 10, 4096, 512] {
+        loop {
+            let done = fs.write(file, None, BufMut::zeroed(len).freeze()).await;
+            if is_full(&done) {
+                break;
+            }
+            done.expect("written");
+        }
+    }
+}
+
+/// Forgets a file, and takes what room there is again.
+async fn forget(world: &World, file: u64, filler: u64) {
+    world.fs.forget(file, 1).await.expect("forgotten");
+    fill(&world.fs, filler).await;
+}
+
+#[test]
+fn what_is_free_is_told_and_what_is_full_refuses_and_can_be_emptied() {
+    run(|world| async move {
+        let fs = &world.fs;
+        let empty = fs.room();
+        assert!(empty.bytes < 64 << 20 && empty.free > empty.bytes - (64 << 10));
+        let file = world.make(ROOT, b"a", Kind::Regular).await;
+        let too_much = Fallocate::Reserve { keep_size: true };
+        let refused = fs.fallocate(file, 0, empty.free + 1, too_much).await;
+        assert!(is_full(&refused));
+        fill(fs, file).await;
+        assert!(fs.room().free < 256 << 10 && fs.room().bytes <= empty.bytes);
+        // There is room for what is there already.
+        fs.fallocate(file, 0, 1 << 20, too_much)
+            .await
+            .expect("it is there");
+        fs.unlink(ROOT, b"a").await.expect("its name goes");
+        fs.forget(file, 1).await.expect("it goes");
+        assert!(fs.room().free > empty.free - (64 << 10));
+        world
+    });
+}
+
+#[test]
+fn a_volume_that_is_full_to_the_last_sector_can_be_emptied_though_all_of_it_is_in_use() {
+    run(|world| async move {
+        let fs = &world.fs;
+        let filler = world.make(ROOT, b"filler", Kind::Regular).await;
+        let directory = world.make(ROOT, b"directory", Kind::Directory).await;
+        let mut files = Vec::new();
+        for name in [b"a", b"b", b"c", b"d", b"e"] {
+            files.push(world.make(directory, name, Kind::Regular).await);
+        }
+        let [a, b, c, _, e] = files[..] else {
+            unreachable!("five were made")
+        };
+        fs.write(e, Some(0), BufMut::zeroed(50_000).freeze())
+            .await
+            .expect("written");
+        fs.set_attribute(e, b"user.a", &[7; 2000], Existing::Any, None)
+            .await
+            .expect("set");
+        let empty = world.make(ROOT, b"empty", Kind::Directory).await;
+        fill(fs, filler).await;
+        let new = New::of(Kind::Regular, 0o644);
+        assert!(is_full(&fs.make(ROOT, b"more", &new).await));
+        // Each is in use, so that it gets a mark.
+        fs.unlink(directory, b"a").await.expect("its name goes");
+        forget(&world, a, filler).await;
+        fs.rename((directory, b"c"), (directory, b"b"), Target::Any)
+            .await
+            .expect("another goes");
+        forget(&world, b, filler).await;
+        fs.rename((directory, b"b"), (ROOT, b"c"), Target::Free)
+            .await
+            .expect("it has another name");
+        fs.remove_directory(ROOT, b"empty").await.expect("it goes");
+        forget(&world, empty, filler).await;
+        fs.remove_attribute(e, b"user.a").await.expect("it goes");
+        fill(fs, filler).await;
+        let size = |size| NewAttributes {
+            size: Some(size),
+            ..NewAttributes::default()
+        };
+        fs.fallocate(e, 100, 10_000, Fallocate::Punch)
+            .await
+            .expect("a hole");
+        fill(fs, filler).await;
+        for cut in [40_001, 700, 10, 0] {
+            fs.set(e, &size(cut)).await.expect("cut off");
+            fill(fs, filler).await;
+        }
+        fs.sync_file(c, false).await.expect("durable");
+        fs.unlink(ROOT, b"c").await.expect("its name goes");
+        forget(&world, c, filler).await;
+        let free = fs.room().free;
+        fs.unlink(ROOT, b"filler").await.expect("its name goes");
+        fs.forget(filler, 1).await.expect("it goes");
+        assert!(fs.room().free > free + (30 << 20));
+        world.again().await
+    });
+}
+
+#[test]
+fn what_is_filled_and_emptied_again_and_again_is_as_large_as_at_first() {
+    run_on(40 << 20, Geometry::default(), |world| async move {
+        let mut sizes = Vec::new();
+        for _ in 0..8 {
+            let file = world.make(ROOT, b"a", Kind::Regular).await;
+            fill(&world.fs, file).await;
+            sizes.push(world.fs.inode(file).await.expect("there").size);
+            world.fs.unlink(ROOT, b"a").await.expect("its name goes");
+            world.fs.forget(file, 1).await.expect("it goes");
+        }
+        let (least, most) = (sizes.iter().min(), sizes.iter().max());
+        assert!(
+            least.zip(most).is_some_and(|(a, b)| b - a < 1 << 20),
+            "{sizes:?}"
+        );
+        world
+    });
+}

@@ -1,0 +1,147 @@
+//! What somebody made of the space who knows the checksums gives errors, and nothing that never ends.
+
+use std::rc::Rc;
+
+use forebay_device::BufMut;
+use forebay_dfs::{Entry, Fs, FsError, Inode, Kind, New, NewAttributes, ROOT, Target};
+use forebay_units::Sector;
+use forebay_vsl::{Batch, Space};
+
+use super::world::{World, run_unchecked};
+
+/// Where the only entry of a directory is, and what it says.
+async fn only_entry(fs: &Fs, directory: u64) -> (Sector, Entry) {
+    let base = fs.inode(directory).await.expect("there").base;
+    let mapped = fs.space().next_mapped(base..base + (1 << 35)).await;
+    let at = Sector(mapped.expect("read").expect("an entry").start);
+    let read = fs
+        .space()
+        .read(at, BufMut::zeroed(512))
+        .await
+        .expect("read");
+    let entry = Entry::decode(&read).expect("an entry").expect("an entry");
+    (at, entry)
+}
+
+async fn put(space: &Space, at: Sector, bytes: &[u8]) {
+    let batch = Batch::of_write(at, BufMut::copy_of(bytes).freeze());
+    let done = space.apply(&batch, forebay_device::Durability::Flush).await;
+    done.expect("written");
+}
+
+/// A filesystem with a file, of which an entry says what it is told, taken up again.
+async fn with_entry(world: World, change: impl FnOnce(&mut Entry)) -> World {
+    let file = world.make(ROOT, b"a", Kind::Regular).await;
+    world.fs.forget(file, 1).await.expect("forgotten");
+    let (at, mut entry) = only_entry(&world.fs, ROOT).await;
+    change(&mut entry);
+    put(world.fs.space(), at, &entry.encode()).await;
+    world.again().await
+}
+
+fn contradicts<T: std::fmt::Debug>(done: Result<T, FsError>) {
+    assert!(
+        matches!(
+            done,
+            Err(FsError::Contradiction { .. } | FsError::Damaged { .. })
+        ),
+        "{done:?}"
+    );
+}
+
+/// Found by reading: who looked it up read the entry again and again.
+#[test]
+fn a_name_of_a_file_that_is_not_there_is_an_error() {
+    run_unchecked(|world| async move {
+        let world = with_entry(world, |entry| entry.file += 1).await;
+        let fs = &world.fs;
+        contradicts(fs.look_up(ROOT, b"a").await);
+        contradicts(fs.unlink(ROOT, b"a").await);
+        contradicts(fs.rename((ROOT, b"a"), (ROOT, b"b"), Target::Any).await);
+        assert_eq!(fs.list(ROOT, 0, 9).await.expect("listed").len(), 3);
+    });
+}
+
+#[test]
+fn a_name_of_one_that_was_there_before_is_an_error() {
+    run_unchecked(|world| async move {
+        let world = with_entry(world, |entry| entry.generation += 1).await;
+        contradicts(world.fs.look_up(ROOT, b"a").await);
+        let new = New::of(Kind::Regular, 0o644);
+        contradicts(world.fs.make(ROOT, b"a", &new).await);
+    });
+}
+
+/// Found by reading: what lay where a pipe said that it has data went with it.
+#[test]
+fn an_i_node_that_says_what_cannot_be_is_an_error_and_takes_nothing_with_it() {
+    type Made = fn(&mut Inode);
+    let impossible: [(&str, Made); 5] = [
+        ("a pipe with data", |inode| {
+            (inode.kind, inode.base) = (Kind::Fifo, 4096);
+        }),
+        ("too many names", |inode| inode.links = u32::MAX),
+        ("a symbolic link that is too long", |inode| {
+            (inode.kind, inode.size) = (Kind::Symlink, 5000);
+        }),
+        ("a directory without a place", |inode| {
+            inode.kind = Kind::Directory
+        }),
+        ("another's number", |inode| inode.file += 1),
+    ];
+    for (what, change) in impossible {
+        run_unchecked(move |world| async move {
+            let file = world.make(ROOT, b"a", Kind::Regular).await;
+            world.fs.forget(file, 1).await.expect("forgotten");
+            let mut inode = world.fs.inode(file).await.expect("there");
+            change(&mut inode);
+            let files = 1 << 27;
+            put(world.fs.space(), Sector(files + file), &inode.encode()).await;
+            let world = world.again().await;
+            contradicts(world.fs.look_up(ROOT, b"a").await);
+            contradicts(world.fs.unlink(ROOT, b"a").await);
+            let new = NewAttributes {
+                size: Some(0),
+                ..NewAttributes::default()
+            };
+            contradicts(world.fs.set(file, &new).await);
+            let problems = Rc::new(std::cell::RefCell::new(Vec::new()));
+            let noted = Rc::clone(&problems);
+            let checked = world
+                .fs
+                .check(&mut |problem| noted.borrow_mut().push(problem))
+                .await;
+            assert!(checked.is_ok() && !problems.borrow().is_empty(), "{what}");
+        });
+    }
+}
+
+#[test]
+fn counts_of_a_directory_that_are_at_their_end_are_not_counted_on() {
+    run_unchecked(|world| async move {
+        let directory = world.make(ROOT, b"a", Kind::Directory).await;
+        let mut inode = world.fs.inode(directory).await.expect("there");
+        (inode.links, inode.size) = (i32::MAX as u32, 1 << 35);
+        let files = 1 << 27;
+        put(world.fs.space(), Sector(files + directory), &inode.encode()).await;
+        world.fs.forget(directory, 1).await.expect("forgotten");
+        let world = world.again().await;
+        let fs = &world.fs;
+        let other = world.make(ROOT, b"b", Kind::Directory).await;
+        world.make(other, b"c", Kind::Regular).await;
+        let new = New::of(Kind::Directory, 0o755);
+        let refused = fs.make(directory, b"c", &new).await;
+        assert!(matches!(refused, Err(FsError::Links)), "{refused:?}");
+        let refused = fs
+            .rename((ROOT, b"b"), (directory, b"b"), Target::Any)
+            .await;
+        assert!(matches!(refused, Err(FsError::Links)), "{refused:?}");
+        fs.rename((other, b"c"), (directory, b"c"), Target::Any)
+            .await
+            .expect("renamed");
+        let refused = fs
+            .rename((directory, b"c"), (ROOT, b"b"), Target::Exchange)
+            .await;
+        assert!(matches!(refused, Err(FsError::Links)), "{refused:?}");
+    });
+}

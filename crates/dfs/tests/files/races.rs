@@ -1,0 +1,169 @@
+//! What many do at once. Each of these was found by reading for it: an operation is in the space a little before what is in
+//! memory says so, and here somebody looks in between.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut};
+use forebay_dfs::{FsError, Kind, NewAttributes, ROOT};
+use futures_util::future::join;
+
+use super::world::{run, there};
+
+/// So much that a batch of it has everybody else take a turn before it is told in memory.
+const MUCH: usize = 128 << 10;
+
+fn bytes(of: u8, len: usize) -> Buf {
+    let mut buf = BufMut::zeroed(len);
+    buf.fill(of);
+    buf.freeze()
+}
+
+#[test]
+fn what_is_read_while_a_file_moves_to_a_chunk_is_its_data() {
+    run(|world| async move {
+        let (fs, rt) = (world.fs.clone(), world.rt.clone());
+        let file = world.make(ROOT, b"a", Kind::Regular).await;
+        fs.write(file, Some(0), bytes(7, 20_000))
+            .await
+            .expect("written");
+        let (is_done, looks) = (Cell::new(false), Cell::new(0));
+        let writes = async {
+            fs.write(file, Some(40_000), bytes(8, MUCH))
+                .await
+                .expect("written");
+            is_done.set(true);
+        };
+        let reads = async {
+            while !is_done.get() {
+                let read = fs.read(file, 0, 20_000).await.expect("read");
+                assert!(read.iter().all(|byte| *byte == 7), "it reads as zeroes");
+                let hole = fs.seek(file, 0, true).await.expect("sought");
+                assert!(hole >= 20_000, "a hole at {hole}, where data is");
+                looks.set(looks.get() + 1);
+                rt.yield_now().await;
+            }
+        };
+        join(writes, reads).await;
+        assert!(looks.get() > 0, "nobody looked");
+        world
+    });
+}
+
+#[test]
+fn what_is_read_while_a_file_is_cut_off_is_never_zeroes_that_nobody_wrote() {
+    run(|world| async move {
+        let (fs, rt) = (world.fs.clone(), world.rt.clone());
+        // What is in the way until others have a turn comes to be so at some of the sizes.
+        for round in 0..200 {
+            let file = world.make(ROOT, b"a", Kind::Regular).await;
+            let len = 2000 + 97 * round;
+            fs.write(file, Some(0), bytes(7, len))
+                .await
+                .expect("written");
+            let is_done = Cell::new(false);
+            let cuts = async {
+                let new = NewAttributes {
+                    size: Some([0, 1000][round % 2]),
+                    ..NewAttributes::default()
+                };
+                fs.set(file, &new).await.expect("cut off");
+                is_done.set(true);
+            };
+            let reads = async {
+                while !is_done.get() {
+                    let read = fs.read(file, 0, len).await.expect("read");
+                    assert!(read.iter().all(|byte| *byte == 7), "it reads as zeroes");
+                    rt.yield_now().await;
+                }
+            };
+            join(cuts, reads).await;
+            fs.unlink(ROOT, b"a").await.expect("its name goes");
+            fs.forget(file, 1).await.expect("it goes");
+        }
+        world
+    });
+}
+
+#[test]
+fn the_time_of_a_change_is_kept_when_somebody_reads_meanwhile() {
+    run(|world| async move {
+        let (fs, rt) = (world.fs.clone(), world.rt.clone());
+        let file = world.make(ROOT, b"a", Kind::Regular).await;
+        world.now.set(2000);
+        let is_done = Rc::new(Cell::new(false));
+        let writes = async {
+            fs.write(file, Some(0), bytes(8, MUCH))
+                .await
+                .expect("written");
+            is_done.set(true);
+        };
+        let reads = async {
+            while !is_done.get() {
+                fs.read(file, 0, 10).await.expect("read");
+                rt.yield_now().await;
+            }
+        };
+        join(writes, reads).await;
+        let inode = fs.inode(file).await.expect("there");
+        let times = (
+            inode.accessed.seconds,
+            inode.modified.seconds,
+            inode.changed.seconds,
+        );
+        assert_eq!(times, (2000, 2000, 2000));
+        fs.forget(file, 1).await.expect("forgotten");
+        let world = world.again().await;
+        let again = world.fs.look_up(ROOT, b"a").await.expect("there");
+        assert_eq!(again, inode);
+        world
+    });
+}
+
+#[test]
+fn a_file_that_is_forgotten_while_its_last_name_goes_is_gone() {
+    run(|world| async move {
+        let fs = world.fs.clone();
+        for _ in 0..400 {
+            let file = world.make(ROOT, b"a", Kind::Regular).await;
+            let (gone, forgotten) = join(fs.unlink(ROOT, b"a"), fs.forget(file, 1)).await;
+            gone.expect("its name goes");
+            forgotten.expect("it goes");
+            assert!(matches!(fs.inode(file).await, Err(FsError::NotFound)));
+        }
+        world
+    });
+}
+
+#[test]
+fn who_looks_a_name_up_while_it_comes_or_goes_finds_all_of_it_or_nothing() {
+    run(|world| async move {
+        let (fs, rt) = (world.fs.clone(), world.rt.clone());
+        let is_done = Cell::new(false);
+        let changes = async {
+            for round in 0..400u32 {
+                let file = world.make(ROOT, b"a", Kind::Regular).await;
+                fs.write(file, Some(0), bytes(1, 100))
+                    .await
+                    .expect("written");
+                fs.forget(file, 1).await.expect("forgotten");
+                if round % 3 == 0 {
+                    world.make(ROOT, b"b", Kind::Regular).await;
+                    fs.rename((ROOT, b"b"), (ROOT, b"a"), forebay_dfs::Target::Any)
+                        .await
+                        .expect("renamed");
+                }
+                fs.unlink(ROOT, b"a").await.expect("its name goes");
+            }
+            is_done.set(true);
+        };
+        let looks = async {
+            while !is_done.get() {
+                let _is_there = there(&fs, b"a").await;
+                rt.yield_now().await;
+            }
+        };
+        join(changes, looks).await;
+        world.again().await
+    });
+}

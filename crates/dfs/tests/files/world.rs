@@ -1,0 +1,139 @@
+//! A filesystem on a volume in memory, with a clock that tests set.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use forebay_device::{Device, RamDevice};
+use forebay_dfs::{Clock, Fs, Geometry, Kind, Making, New, ROOT, Time, VolumeId, create, open};
+use forebay_rt::{Executor, Rt, VirtualTime};
+use forebay_vsl::{Layout, Options, Workers};
+
+/// A filesystem, and what is around it.
+pub(crate) struct World {
+    pub(crate) rt: Rt,
+    pub(crate) fs: Fs,
+    /// What time it is, in seconds.
+    pub(crate) now: Rc<Cell<i64>>,
+    device: Rc<dyn Device>,
+    _workers: Workers,
+}
+
+async fn attach(rt: &Rt, device: &Rc<dyn Device>, now: &Rc<Cell<i64>>) -> (Fs, Workers) {
+    let opened = forebay_vsl::open(rt.clone(), Rc::clone(device), Options::default(), false);
+    let (space, workers, _) = opened.await.expect("taken up");
+    let fs = open(space, clock(now)).await.expect("taken up");
+    (fs, workers)
+}
+
+fn clock(now: &Rc<Cell<i64>>) -> Clock {
+    let now = Rc::clone(now);
+    Rc::new(move || Time {
+        seconds: now.get(),
+        nanos: 0,
+    })
+}
+
+impl World {
+    async fn new(rt: Rt, bytes: u64, geometry: Geometry) -> World {
+        let device: Rc<dyn Device> = Rc::new(RamDevice::new(bytes, 4096));
+        let making = forebay_vsl::Making {
+            volume: VolumeId([1; 16]),
+            layout: Layout::for_device(&device.geometry(), None).expect("it fits"),
+            space_sectors: geometry.space_sectors(),
+            placement: forebay_vsl::Kind::Lfs,
+            page_sectors: 8,
+            disk: None,
+        };
+        let made = forebay_vsl::create(rt.clone(), Rc::clone(&device), &making);
+        made.await.expect("made");
+        let now = Rc::new(Cell::new(1000));
+        {
+            let opened =
+                forebay_vsl::open(rt.clone(), Rc::clone(&device), Options::default(), false);
+            let (space, _workers, _) = opened.await.expect("taken up");
+            let making = Making {
+                volume: VolumeId([1; 16]),
+                geometry,
+                hash_key: [2; 16],
+                owner: (0, 0),
+                permissions: 0o755,
+            };
+            create(&space, &making, &clock(&now)).await.expect("made");
+        }
+        let (fs, workers) = attach(&rt, &device, &now).await;
+        World {
+            rt,
+            fs,
+            now,
+            device,
+            _workers: workers,
+        }
+    }
+
+    /// The same filesystem, taken up again after everything was made durable.
+    pub(crate) async fn again(self) -> World {
+        self.fs.sync().await.expect("durable");
+        let World {
+            rt, now, device, ..
+        } = self;
+        drop((self.fs, self._workers));
+        let (fs, workers) = attach(&rt, &device, &now).await;
+        World {
+            rt,
+            fs,
+            now,
+            device,
+            _workers: workers,
+        }
+    }
+
+    /// Makes a file that is in use.
+    pub(crate) async fn make(&self, directory: u64, name: &[u8], kind: Kind) -> u64 {
+        let made = self.fs.make(directory, name, &New::of(kind, 0o755)).await;
+        made.expect("made").file
+    }
+}
+
+/// Does something with a filesystem on a medium of so many bytes, and looks afterwards whether it is what it should be.
+pub(crate) fn run_on<F: Future<Output = World> + 'static>(
+    bytes: u64,
+    geometry: Geometry,
+    work: impl FnOnce(World) -> F + 'static,
+) {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    executor.block_on(async move {
+        let world = work(World::new(rt, bytes, geometry).await).await;
+        let mut problems = Vec::new();
+        let checked = world.fs.check(&mut |problem| problems.push(problem)).await;
+        let checked = checked.expect("read");
+        assert_eq!(problems, Vec::new());
+        assert_eq!(checked.orphans, 0, "files without a name are left");
+    });
+}
+
+/// The same on some medium.
+pub(crate) fn run<F: Future<Output = World> + 'static>(work: impl FnOnce(World) -> F + 'static) {
+    run_on(64 << 20, Geometry::default(), work);
+}
+
+/// Does something with a filesystem that is not what it should be afterwards.
+pub(crate) fn run_unchecked<F: Future<Output = ()> + 'static>(
+    work: impl FnOnce(World) -> F + 'static,
+) {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    executor
+        .block_on(async move { work(World::new(rt, 64 << 20, Geometry::default()).await).await });
+}
+
+/// Whether the root directory has a name.
+pub(crate) async fn there(fs: &Fs, name: &[u8]) -> bool {
+    match fs.look_up(ROOT, name).await {
+        Ok(inode) => {
+            fs.forget(inode.file, 1).await.expect("forgotten");
+            true
+        }
+        Err(_) => false,
+    }
+}
