@@ -36,5 +36,5 @@ pub(crate) fn is_usual(error: &FsError) -> bool {
     !matches!(
         error,
         FsError::Damaged { .. } | FsError::Contradiction { .. } | FsError::Space(_)
-    )
+    ) || matches!(error, FsError::Space(SpaceError::Full { .. }))
 }

@@ -136,7 +136,10 @@ impl Files {
         let mut listing = Listing::new(len as usize);
         let mut at = at;
         'full: loop {
-            let listed = self.fs.list(directory, at, LISTED).await?;
+            let listed = match self.fs.list(directory, at, LISTED).await {
+                Err(_) if !listing.bytes().is_empty() => break,
+                listed => listed?,
+            };
             if listed.is_empty() {
                 break;
             }
@@ -147,7 +150,12 @@ impl Files {
                     break 'full;
                 }
                 if plus {
-                    let Some(out) = self.listed(directory, &entry.name).await? else {
+                    let out = match self.listed(directory, &entry.name).await {
+                        // What was looked up already is in use, which the kernel has to hear of.
+                        Err(_) if !listing.bytes().is_empty() => break 'full,
+                        out => out?,
+                    };
+                    let Some(out) = out else {
                         at = one.next;
                         continue;
                     };
