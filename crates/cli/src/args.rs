@@ -1,12 +1,12 @@
 //! The command line. Help, man pages and completions all come from here.
 
-use std::str::FromStr;
+use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
+use forebay_scratch::{PaperDcdArgs, TryArgs};
 use forebay_stack::{
-    Acknowledge, Bypass, Discard, Http, Kind, Listen, Memory, Metrics, Model, ModelError, Name,
-    Placing, Spec, Via,
+    Acknowledge, Bypass, Discard, Http, Kind, Listen, Memory, Metrics, Name, Placing, Spec, Via,
 };
 use forebay_units::{ByteLen, TimeSpan};
 
@@ -64,7 +64,8 @@ Exit codes:
   3  not a Forebay log, or unusable: missing, not permitted, in use, failing";
 
 /// A write cache for block devices: small writes are gathered, appended to a log device in large
-/// pieces, and moved to their place on the data device when there is time.
+/// pieces, and moved to their place on the data device when there is time. Also log-structured volumes, and a filesystem on
+/// one.
 #[derive(Parser, Debug)]
 #[command(name = "forebay", version, after_help = after_help(), max_term_width = 100)]
 pub(crate) struct Cli {
@@ -96,6 +97,12 @@ pub(crate) enum Command {
     ///
     /// Prints the block device, or the NBD URI with --via none.
     Attach(AttachArgs),
+    /// Mount a filesystem that was made with `create --fs`, recovering it if need be.
+    ///
+    /// Prints where. Without root it needs fusermount3. As /sbin/mount.forebay, `mount -t forebay` and fstab use it.
+    Mount(MountArgs),
+    /// Unmount a filesystem, and wait until all of it is durable.
+    Umount(UmountArgs),
     /// List the volumes that are attached or described.
     List(JsonArgs),
     /// Say how attached volumes are doing.
@@ -138,69 +145,6 @@ pub(crate) enum Command {
     },
 }
 
-/// What `try --disk` accepts.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum TryDisk {
-    /// The images as they are.
-    None,
-    /// Emulated disks of that kind.
-    Model(Model),
-}
-
-/// How a disk is set where nothing is said: with read-ahead and a queue of its own, as disks were in
-/// servers of that time, and without answering writes early.
-const TRY_DISK_OPTIONS: &str = "cache=read,queue=elevator";
-
-impl FromStr for TryDisk {
-    type Err = ModelError;
-
-    fn from_str(text: &str) -> Result<TryDisk, ModelError> {
-        if text == "none" {
-            return Ok(TryDisk::None);
-        }
-        let model: Model = text.parse()?;
-        if text.contains(',') {
-            return Ok(TryDisk::Model(model));
-        }
-        format!("{text},{TRY_DISK_OPTIONS}")
-            .parse()
-            .map(TryDisk::Model)
-    }
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct TryArgs {
-    /// How many users work at a time.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) users: u32,
-    /// Keep the scratch directory.
-    #[arg(long)]
-    pub(crate) keep: bool,
-    /// What to show: cache, or vsl: log-structured volumes.
-    #[arg(long, value_name = "KIND", default_value = "cache")]
-    pub(crate) volume: Kind,
-    /// How log-structured volumes place data: one or several of auto, lfs, wolf, hylog, sepbit, hylog+sepbit,
-    /// overwrite.
-    #[arg(
-        long,
-        value_name = "HOW,…",
-        value_delimiter = ',',
-        default_value = "lfs,hylog"
-    )]
-    pub(crate) placement: Vec<Placing>,
-    /// Before it is measured, fill filesystems with other files and remove some here and there, so that so much is in
-    /// use.
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=95))]
-    pub(crate) filled: Option<u8>,
-    /// The disk to emulate: MODEL[,OPTION…] as in model:MODEL:PATH, or none for the images as they
-    /// are. Without options: with cache=read,queue=elevator.
-    #[arg(long, value_name = "MODEL", default_value = "barracuda")]
-    pub(crate) disk: TryDisk,
-    /// Where to make the scratch directory (default: ./target, else $TMPDIR, else /var/tmp).
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<std::path::PathBuf>,
-}
-
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
@@ -221,22 +165,6 @@ pub(crate) enum Bench {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct PaperDcdArgs {
-    /// Measure a part of it only.
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Leave out the real filesystems: what is left is the same on every machine.
-    #[arg(long)]
-    pub(crate) virtual_only: bool,
-    /// Where the report goes.
-    #[arg(long, short, value_name = "DIR", default_value = "forebay-bench")]
-    pub(crate) output: std::path::PathBuf,
-    /// Where to make the scratch directory (default: ./target, else $TMPDIR, else /var/tmp).
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<std::path::PathBuf>,
-}
-
-#[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
     /// The data device: a block device, a regular file, or a part (PATH@OFFSET+LENGTH); behind
     /// model:MODEL: as slow as that disk.
@@ -246,10 +174,22 @@ pub(crate) struct CreateArgs {
     /// Without, and where the data device holds a vsl volume, the cache is in front of that, which stays as it is.
     #[arg(long, value_name = "PATH")]
     pub(crate) log: Option<Spec>,
-    /// What kind of volume: cache (a write cache: the log in front of the data device) or vsl (a
-    /// log-structured volume on the data device, which is overwritten; with --log, a write cache in front of it).
+    /// What kind of volume: cache (a write cache: the log in front of the data device), vsl (a
+    /// log-structured volume on the data device, which is overwritten; with --log, a write cache in front of it) or fs
+    /// (a filesystem on the data device, which is overwritten).
     #[arg(long, value_name = "KIND", default_value = "cache")]
     pub(crate) volume: Kind,
+    /// Make a filesystem: the same as --volume fs.
+    #[arg(long, conflicts_with = "volume")]
+    pub(crate) fs: bool,
+    /// Of a filesystem: up to which size files share a part of the space; a larger one gets a part of its own, which it is
+    /// copied to when it grows. A power of two from 4KiB to 1MiB [default: 32KiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) small_file: Option<ByteLen>,
+    /// Of a filesystem: the largest that a file may become, a power of two from 512MiB to 512TiB. The larger, the fewer
+    /// files there may be [default: 16TiB, and 134 million files].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) largest_file: Option<ByteLen>,
     /// The length of a vsl volume, which may be more than there is room for: room is taken where data
     /// is written, and given back by discards [default: what there is room for].
     #[arg(long, value_name = "SIZE")]
@@ -376,6 +316,57 @@ pub(crate) struct AttachArgs {
     /// The daemon that `attach` starts: in its own session, tells its parent when it is ready.
     #[arg(long, hide = true, requires = "foreground")]
     pub(crate) daemon: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct MountArgs {
+    /// The filesystem: its name, or its device if there is a slash in it.
+    #[arg(value_name = "NAME|PATH")]
+    pub(crate) source: String,
+    /// Where: a directory. If it is left out, the description says where.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// How: words with commas between them, as with mount: ro, nosuid, nodev, noexec, noatime, sync, dirsync,
+    /// allow_other (others than you may use it; they may if you are root), private (they may not), and the options below as
+    /// KEY=VALUE. What is of fstab alone (defaults, nofail, _netdev, x-…) is passed over.
+    #[arg(long = "option", short = 'o', value_name = "OPTION,…")]
+    pub(crate) options: Vec<String>,
+    /// How long data that nobody flushed may wait before it is written [default: 50 to 250ms, by the device].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) max_delay: Option<TimeSpan>,
+    /// How much memory the map of the space may take [default: 64MiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) map_memory: Option<ByteLen>,
+    /// Whether segments are discarded before they are used again: on or off [default: on for a block device that can
+    /// discard; off for files].
+    #[arg(long, value_name = "on|off")]
+    pub(crate) discard: Option<Discard>,
+    /// How much memory the data of requests may take up: 64MiB or more [default: 256MiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<Memory>,
+    /// Give out Prometheus metrics over HTTP at ADDRESS:PORT.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics: Option<Metrics>,
+    /// Give out a page that shows how it is doing over HTTP: at PORT of this machine, or at ADDRESS:PORT.
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    pub(crate) http: Option<Http>,
+    /// Mount although flushed data is missing. The filesystem is then as it was before what is missing: what came after
+    /// that is lost, too.
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
+    /// Do not go into the background (for systemd: Type=notify).
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// The daemon that `mount` starts: in its own session, tells its parent when it is ready.
+    #[arg(long, hide = true, requires = "foreground")]
+    pub(crate) daemon: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UmountArgs {
+    /// The directory where it is mounted, or its name.
+    #[arg(value_name = "DIR|NAME")]
+    pub(crate) what: PathBuf,
 }
 
 #[derive(Args, Debug)]

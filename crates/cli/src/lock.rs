@@ -10,8 +10,8 @@ use forebay_stack::Name;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use crate::dirs::Dirs;
-use crate::failure::{Code, Failure, Outcome};
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Code, Failure, Outcome};
 
 /// How long what a killed process held may stay held. The kernel closes the files of an io_uring
 /// some time after the process is gone.

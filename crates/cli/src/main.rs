@@ -2,45 +2,46 @@
 //!
 //! `args.rs` is what users type, `commands/` what happens then, one file a command. An attached
 //! volume is a process of its own, in `daemon/`, which the other commands reach through its control
-//! socket (crate `control`, `client.rs`). `watch/` is `status --watch` on a terminal, `scratch/` is
-//! `forebay try` and what of `forebay bench` needs real filesystems.
+//! socket (crates `control` and `program`). `watch/` is `status --watch` on a terminal. `forebay try` and what of
+//! `forebay bench` needs real filesystems is in the crate `scratch`, what all commands share in `program`.
 //!
 //! What holds throughout:
 //! - A command either does what it was told or says in one line what is in the way, and leaves
-//!   things as they were ([`failure`]).
+//!   things as they were ([`forebay_program::failure`]).
 //! - Nothing is formatted, applied or torn down before everything that speaks against it was
 //!   looked at.
 //! - Results go to stdout; what happens on the way goes to stderr.
 
 mod args;
-mod client;
+mod clock;
 mod commands;
 mod daemon;
-mod dirs;
-mod failure;
+mod helper;
 mod lock;
-mod output;
-mod progress;
-mod report;
-mod run;
-mod scratch;
+#[cfg(test)]
+mod report_tests;
 mod target;
 mod waiting;
 mod watch;
 mod witness;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 use args::{Bench, Cli, Command};
-use failure::{Failure, Outcome};
+use forebay_program::failure::{Failure, Outcome};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let called: Vec<OsString> = std::env::args_os().collect();
+    let arguments = helper::own_arguments(&called);
+    let arguments = arguments.unwrap_or_else(|| called.into_iter().skip(1).collect());
+    let program = std::iter::once("forebay".into());
+    let cli = Cli::parse_from(program.chain(arguments.iter().cloned()));
     start_logging(&cli);
-    match run(cli.command) {
+    match run(cli.command, arguments) {
         Ok(code) => ExitCode::from(code),
         Err(Failure { code, text }) => {
             eprintln!("forebay: {text}");
@@ -50,7 +51,11 @@ fn main() -> ExitCode {
 }
 
 fn start_logging(cli: &Cli) {
-    let serves = matches!(&cli.command, Command::Attach(args) if args.foreground);
+    let serves = match &cli.command {
+        Command::Attach(args) => args.foreground,
+        Command::Mount(args) => args.foreground,
+        _ => false,
+    };
     let level = match (cli.verbose, serves) {
         (0, false) => "warn",
         (0, true) | (1, false) => "info",
@@ -65,15 +70,17 @@ fn start_logging(cli: &Cli) {
         .init();
 }
 
-/// Returns the exit code.
-fn run(command: Command) -> Outcome<u8> {
+/// Returns the exit code. `arguments` are those of the command, with its own name.
+fn run(command: Command, arguments: Vec<OsString>) -> Outcome<u8> {
     match command {
-        Command::Try(args) => scratch::run(args),
+        Command::Try(args) => forebay_scratch::run(args),
         Command::Bench(args) => match args.what {
-            Bench::PaperDcd(args) => scratch::paper::run(args),
+            Bench::PaperDcd(args) => forebay_scratch::paper_dcd(args),
         },
         Command::Create(args) => commands::create::run(args),
         Command::Attach(args) => commands::attach::run(args),
+        Command::Mount(args) => commands::mount::run(args, arguments),
+        Command::Umount(args) => commands::umount::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Status(args) => commands::status::run(&args),
         Command::Drain(args) => commands::drain::run(&args),

@@ -7,8 +7,8 @@ use forebay_rt::Rt;
 use forebay_stack::{Below, Kind, Name, Options, Own, Spec, Tree, named_by};
 
 use crate::args::TargetArgs;
-use crate::dirs::Dirs;
-use crate::failure::{Failure, Outcome};
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Failure, Outcome};
 
 /// A volume that can be opened.
 #[derive(Clone, Debug)]

@@ -20,9 +20,11 @@ described! {
         Gauge uptime_s: f64 = "Time the volume has been attached, in seconds",
         Fact data: String = "The data device, as it was named",
         Fact log: Option<String> = "The log device, as it was named; none of a volume without one",
-        Fact via: String = "What makes the block device: `ublk`, `loop`, `nbd`, `none`",
+        Fact via: String = "What makes the block device: `ublk`, `loop`, `nbd`, `none`; `mount` of a filesystem",
         Fact device: Option<String> = "The block device",
-        Fact nbd_uri: String = "Where NBD clients connect",
+        #[serde(default)]
+        Fact mounted: Option<String> = "Where a filesystem is mounted",
+        Fact nbd_uri: Option<String> = "Where NBD clients connect; none of a filesystem",
         #[serde(default)]
         Fact http: Option<String> = "Where the page that shows all this is given out, with `--http`",
         Gauge nbd_connections: u64 = "NBD clients connected; with `via` `nbd` the kernel is one",

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use forebay_units::{SECTOR_BYTES, Sector};
+use forebay_units::SECTOR_BYTES;
 
 use crate::error::{FsError, Result};
 use crate::format::{Entry, Inode, Kind, Orphan};
@@ -89,12 +89,7 @@ impl Check<'_> {
 
     /// All that is mapped in a range, in pieces: each with its first sector and its bytes.
     async fn next_piece(&self, range: Range<u64>) -> Result<Option<(u64, Vec<u8>)>> {
-        let Some(run) = self.fs.space().next_mapped(range).await? else {
-            return Ok(None);
-        };
-        let sectors = (run.end - run.start).min(AT_ONCE);
-        let read = self.fs.read_sectors(Sector(run.start), sectors).await?;
-        Ok(Some((run.start, read.to_vec())))
+        self.fs.mapped_piece(range, AT_ONCE).await
     }
 
     async fn inodes(&mut self) -> Result<()> {

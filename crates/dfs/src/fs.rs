@@ -127,19 +127,47 @@ fn fits(space: &Space, geometry: Geometry) -> std::result::Result<(), OpenError>
 /// # Errors
 /// If there is none, it is damaged, or the space refuses.
 pub async fn open(space: Space, clock: Clock) -> std::result::Result<Fs, OpenError> {
-    let buf = BufMut::zeroed((SUPERBLOCK_SECTORS * SECTOR_BYTES) as usize);
-    let read = space.read(Sector(0), buf).await?;
-    let mut superblock = Superblock::decode(&read)?;
-    let geometry = superblock.geometry;
-    fits(&space, geometry)?;
+    let mut superblock = read_superblock(&space).await?;
     superblock.mounts += 1;
     let bytes = BufMut::copy_of(&superblock.encode()).freeze();
     space
         .apply(&Batch::of_write(Sector(0), bytes), LATER)
         .await?;
+    let fs = take_up(space, superblock, clock).await?;
+    fs.reclaim_orphans().await.map_err(OpenError::Root)?;
+    Ok(fs)
+}
+
+/// A filesystem to be looked at as it was left: with the files that a crash left without a name. Nothing may be changed
+/// in it.
+///
+/// # Errors
+/// If there is none, it is damaged, or the space refuses.
+pub async fn look(space: Space, clock: Clock) -> std::result::Result<Fs, OpenError> {
+    let superblock = read_superblock(&space).await?;
+    take_up(space, superblock, clock).await
+}
+
+/// The superblock of the filesystem in a space.
+///
+/// # Errors
+/// If there is none, it is damaged, does not fit the space, or the space refuses.
+pub async fn read_superblock(space: &Space) -> std::result::Result<Superblock, OpenError> {
+    let buf = BufMut::zeroed((SUPERBLOCK_SECTORS * SECTOR_BYTES) as usize);
+    let read = space.read(Sector(0), buf).await?;
+    let superblock = Superblock::decode(&read)?;
+    fits(space, superblock.geometry)?;
+    Ok(superblock)
+}
+
+async fn take_up(
+    space: Space,
+    superblock: Superblock,
+    clock: Clock,
+) -> std::result::Result<Fs, OpenError> {
     let mounts = superblock.mounts;
     // Far from where the last one began: numbers are free there, and it need not be gone over what is taken.
-    let begin = mounts.wrapping_mul(0x9e37_79b9_7f4a_7c15) % geometry.files();
+    let begin = mounts.wrapping_mul(0x9e37_79b9_7f4a_7c15) % superblock.geometry.files();
     let fs = Fs(Rc::new(Inner {
         space,
         superblock,
@@ -152,7 +180,6 @@ pub async fn open(space: Space, clock: Clock) -> std::result::Result<Fs, OpenErr
     }));
     let root = fs.directory(ROOT).await.map_err(OpenError::Root)?;
     root.users.set(1);
-    fs.reclaim_orphans().await.map_err(OpenError::Root)?;
     Ok(fs)
 }
 

@@ -14,7 +14,7 @@
 //!
 //! Reading order: `docs/design/dfs.md`; `format.rs` with `docs/format/dfs.md` (bytes); `geometry.rs` (where everything is);
 //! `files.rs` and `change.rs` (what is in memory, and how both it and the space change); `fs.rs`, `directory.rs`, `names.rs`,
-//! `rename.rs`; `data.rs`, `extent.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`; `orphans.rs`; `check.rs`.
+//! `rename.rs`; `data.rs`, `extent.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`; `orphans.rs`; `check.rs`, `dump.rs`.
 
 mod atomic;
 mod attributes;
@@ -22,6 +22,7 @@ mod change;
 mod check;
 mod data;
 mod directory;
+mod dump;
 mod edits;
 mod error;
 mod extent;
@@ -37,13 +38,14 @@ pub use attributes::{Existing, NewAttributes};
 pub use check::{Checked, Problem};
 pub use data::WRITE_MAX;
 pub use directory::Listed;
+pub use dump::DumpItem;
 pub use edits::Edits;
 pub use error::{FsError, OpenError, Result};
 pub use extent::Fallocate;
 pub use format::{
     Entry, FormatError, INLINE_MAX, Inode, Kind, NAME_MAX, SYMLINK_MAX, Superblock, Time, VolumeId,
 };
-pub use fs::{Clock, Fs, Making, Room, create, open};
+pub use fs::{Clock, Fs, Making, Room, create, look, open, read_superblock};
 pub use geometry::{Geometry, ROOT};
 pub use names::New;
 pub use rename::Target;

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use forebay_device::{Device, RamDevice};
 use forebay_dfs::{Clock, Geometry, Making, Time, VolumeId};
-use forebay_mount::Files;
+use forebay_mount::{Files, Settings};
 use forebay_os::{Ring, Signals};
 use forebay_rt::{Executor, Rt};
 use forebay_serve::Memory;
@@ -65,7 +65,7 @@ async fn serve(
     };
     forebay_dfs::create(&space, &making, &clock).await?;
     let fs = forebay_dfs::open(space, clock).await?;
-    let files = Rc::new(Files::new(fs));
+    let files = Rc::new(Files::new(fs, Settings::default()));
     let memory = Memory::default();
     let mount = Mount::at(dir, "ram");
     let mut mounted = Mounted::new(&rt, &ring, Rc::clone(&files), &memory, mount)?;

@@ -2,11 +2,13 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_dfs::{Fs, FsError, Result};
 use forebay_fuse::files::{Asked, decode};
 use forebay_fuse::{self as format, Op, Request, Room, init_flag, open_flag};
 use forebay_serve::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway, Wishes};
+use forebay_vsl::SpaceError;
 
 use crate::error::{errno, is_usual};
 
@@ -17,9 +19,45 @@ const READ_AHEAD: u32 = 1 << 20;
 /// What `df` counts in, in bytes.
 const UNIT: u64 = 4096;
 
+/// What was asked of a filesystem, roughly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Did {
+    /// A read of a file.
+    Read,
+    /// A write to a file.
+    Write,
+    /// Something was to be durable.
+    Sync,
+    /// A name or attributes were made, changed or removed.
+    Change,
+    /// Anything else.
+    Look,
+}
+
+/// Who is told what was done.
+pub trait Observer {
+    /// Something was done, of so many bytes.
+    fn did(&self, what: Did, bytes: u64, took: Duration);
+
+    /// Something failed, since the filesystem was full, or for what is not usual.
+    fn failed(&self, is_full: bool);
+}
+
+/// How a filesystem is served.
+#[derive(Clone, Default)]
+pub struct Settings {
+    /// All is durable when it is answered.
+    pub sync: bool,
+    /// Changes of names are.
+    pub sync_names: bool,
+    /// Who is told what was done.
+    pub observer: Option<Rc<dyn Observer>>,
+}
+
 /// A filesystem behind a mount.
 pub struct Files {
     pub(crate) fs: Fs,
+    settings: Settings,
     errors: Cell<u64>,
 }
 
@@ -28,9 +66,10 @@ pub(crate) type Answer = Result<Vec<u8>>;
 
 impl Files {
     /// One that answers for this filesystem.
-    pub fn new(fs: Fs) -> Files {
+    pub fn new(fs: Fs, settings: Settings) -> Files {
         Files {
             fs,
+            settings,
             errors: Cell::new(0),
         }
     }
@@ -38,6 +77,26 @@ impl Files {
     /// The filesystem.
     pub fn fs(&self) -> &Fs {
         &self.fs
+    }
+
+    /// Makes durable what was done, where that is asked for.
+    async fn keep(&self, what: Did, answer: Answer) -> Answer {
+        let keeps = match what {
+            Did::Write => self.settings.sync,
+            Did::Change => self.settings.sync_names,
+            _ => false,
+        };
+        let answer = answer?;
+        if keeps {
+            self.fs.sync().await?;
+        }
+        Ok(answer)
+    }
+
+    fn tell(&self, what: Did, bytes: usize, request: &Underway) {
+        if let Some(observer) = &self.settings.observer {
+            observer.did(what, bytes as u64, request.took());
+        }
     }
 
     pub(crate) fn finish(&self, request: &Underway, answer: Answer) {
@@ -48,7 +107,11 @@ impl Files {
     }
 
     pub(crate) fn failed(&self, request: &Underway, error: &FsError) {
-        if !is_usual(error) {
+        let is_full = matches!(error, FsError::Space(SpaceError::Full { .. }));
+        if let Some(observer) = self.settings.observer.as_ref().filter(|_| !is_usual(error)) {
+            observer.failed(is_full);
+        }
+        if !is_usual(error) && !is_full {
             let count = self.errors.get() + 1;
             self.errors.set(count);
             // A dead device fails every request: say so ever more rarely.
@@ -150,6 +213,17 @@ impl Files {
     }
 }
 
+/// What a request is, by its number.
+fn kind_of(opcode: u32) -> Did {
+    match opcode {
+        // FSYNC FSYNCDIR SYNCFS DESTROY
+        20 | 30 | 38 | 50 => Did::Sync,
+        // SETATTR, names (SYMLINK to LINK, CREATE, RENAME2, TMPFILE), extended attributes, FALLOCATE
+        4 | 6 | 8..=13 | 21 | 24 | 35 | 43 | 45 | 51 => Did::Change,
+        _ => Did::Look,
+    }
+}
+
 /// What is to be said to the kernel.
 enum Answered {
     Done(Answer),
@@ -202,7 +276,10 @@ impl Handler for Files {
                 arrival.begin(|underway| async move {
                     let _lease = lease;
                     match files.fs.read(request.node, at, len).await {
-                        Ok(data) => underway.reply(&data),
+                        Ok(data) => {
+                            underway.reply(&data);
+                            files.tell(Did::Read, data.len(), &underway);
+                        }
                         Err(error) => files.failed(&underway, &error),
                     }
                 });
@@ -211,15 +288,23 @@ impl Handler for Files {
                 let (data, lease) = arrival.data(len as usize).await;
                 arrival.begin(|underway| async move {
                     let _lease = lease;
+                    let bytes = data.len();
                     let written = files.write(request.node, at, data, kill).await;
+                    let written = files.keep(Did::Write, written).await;
                     files.finish(&underway, written);
+                    files.tell(Did::Write, bytes, &underway);
                 });
             }
             _ => {
                 let body = arrival.body();
                 arrival.begin(|underway| async move {
                     match files.answer(request, &body).await {
-                        Answered::Done(answer) => files.finish(&underway, answer),
+                        Answered::Done(answer) => {
+                            let what = kind_of(request.opcode);
+                            let answer = files.keep(what, answer).await;
+                            files.finish(&underway, answer);
+                            files.tell(what, 0, &underway);
+                        }
                         Answered::Errno(errno) => underway.refuse(errno),
                         Answered::Nothing => {}
                     }

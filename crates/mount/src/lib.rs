@@ -12,4 +12,4 @@ mod error;
 mod handler;
 mod names;
 
-pub use handler::Files;
+pub use handler::{Did, Files, Observer, Settings};

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError};
 use forebay_segments::FormatError;
+use forebay_vsl::Superblock;
 
 use crate::cache::{Held, held};
 use crate::space;
@@ -26,6 +27,8 @@ pub enum Content {
     Log(Held),
     /// A log-structured volume with this id.
     Space(String),
+    /// A filesystem of this id.
+    Files(String),
     /// One that cannot be read, and why: broken, or of another version.
     UnknownSpace(FormatError),
 }
@@ -51,6 +54,9 @@ impl fmt::Display for Content {
                     f,
                     "the log-structured Forebay volume {volume} with all its data"
                 )
+            }
+            Content::Files(volume) => {
+                write!(f, "the Forebay filesystem {volume} with all its files")
             }
             Content::UnknownSpace(why) => {
                 write!(
@@ -146,13 +152,19 @@ async fn space_on(device: &dyn Device) -> Option<Content> {
     let broken = [&copies.a, &copies.b]
         .into_iter()
         .find_map(|copy| match copy {
-            Ok(superblock) => Some(Content::Space(superblock.volume.to_string())),
+            Ok(superblock) => Some(sound(superblock)),
             Err(FormatError::Magic(_)) => None,
             Err(error) => Some(Content::UnknownSpace(*error)),
         });
-    let sound = copies.newest_readable().ok();
-    let sound = sound.map(|newest| Content::Space(newest.volume.to_string()));
-    sound.or(broken)
+    copies.newest_readable().ok().map(sound).or(broken)
+}
+
+fn sound(superblock: &Superblock) -> Content {
+    let volume = superblock.volume.to_string();
+    match space::is_of_files(superblock) {
+        true => Content::Files(volume),
+        false => Content::Space(volume),
+    }
 }
 
 async fn read(device: &Rc<dyn Device>, range: std::ops::Range<u64>) -> Result<BufMut, DeviceError> {

@@ -10,11 +10,12 @@ use std::str::FromStr;
 use forebay_units::{ByteLen, TimeSpan};
 use serde::Deserialize;
 
-use crate::space::{NOT_OF_A_SPACE, OF_A_SPACE};
+use crate::space::{NOT_OF_A_SPACE, NOT_OF_FILES, OF_A_SPACE};
 use crate::text::{self, exact};
 use crate::tree::{self, Below, DEPTH_MAX, Kind, Tree};
 use crate::{
-    Acknowledge, Bypass, CacheOptions, Discard, Http, Listen, Memory, Metrics, Options, Spec, Via,
+    Acknowledge, Bypass, CacheOptions, Discard, Http, Listen, Memory, Metrics, MountDir,
+    MountOptions, Options, Spec, Via,
 };
 
 /// A volume's name: 1 to 64 letters, digits, `_`, `.` and `-`.
@@ -170,6 +171,10 @@ struct Keys {
     http: Option<Http>,
     #[serde(default, deserialize_with = "text::optional")]
     memory: Option<Memory>,
+    #[serde(default, deserialize_with = "text::optional")]
+    mount: Option<MountDir>,
+    #[serde(default, deserialize_with = "text::optional")]
+    mount_options: Option<MountOptions>,
 }
 
 impl Description {
@@ -218,6 +223,8 @@ impl Description {
                 metrics: keys.metrics,
                 http: keys.http,
                 memory: keys.memory,
+                mount: keys.mount,
+                mount_options: keys.mount_options,
             },
         })
     }
@@ -229,7 +236,7 @@ impl Description {
             None => String::new(),
         };
         let mut out = format!(
-            "# The volume \"{name}\" of Forebay: read by `forebay attach {name}`.\n\
+            "# The volume \"{name}\" of Forebay: read by `forebay {verb} {name}`.\n\
              {}\n\
              name = {}\n{volume}\n\
              # What it is made of. Devices are block devices, regular files, or parts of them\n\
@@ -238,11 +245,18 @@ impl Description {
             caution(&self.tree),
             quoted(self.name.as_str()),
             name = self.name,
+            verb = match self.tree.kind() {
+                Kind::Files => "mount",
+                Kind::Cache | Kind::Space => "attach",
+            },
         );
         out.push_str(&children(&self.tree));
         let known = |key: &str| match self.tree.kind() {
-            Kind::Cache => key != OF_A_SPACE,
-            Kind::Space => !NOT_OF_A_SPACE.contains(&key),
+            Kind::Cache => key != OF_A_SPACE && !OF_FILES.contains(&key),
+            Kind::Space => !NOT_OF_A_SPACE.contains(&key) && !OF_FILES.contains(&key),
+            Kind::Files => {
+                !NOT_OF_A_SPACE.contains(&key) && key != NOT_OF_FILES && !OF_BLOCKS.contains(&key)
+            }
         };
         let set = set(&self.tree);
         let lines = option_lines(&self.options, &set);
@@ -269,6 +283,10 @@ fn caution(tree: &Tree) -> &'static str {
             "# The data device holds a log-structured volume: do not mount or change it other than\n\
              # through Forebay.\n"
         }
+        Tree::Files(_) => {
+            "# The data device holds a filesystem of Forebay's own: do not mount or change it other than by\n\
+             # `forebay mount`.\n"
+        }
     }
 }
 
@@ -276,7 +294,7 @@ fn caution(tree: &Tree) -> &'static str {
 fn set(tree: &Tree) -> CacheOptions {
     match tree {
         Tree::Cache(cache) => cache.options.clone(),
-        Tree::Space(space) => space.options.clone().into(),
+        Tree::Space(space) | Tree::Files(space) => space.options.clone().into(),
     }
 }
 
@@ -328,7 +346,7 @@ fn usable(tree: &Tree, file: &Path) -> Result<(), DescriptionError> {
 }
 
 /// What a description says of an option: its key, what to show where there is no value, a comment.
-const OPTIONS: [(&str, &str, &str); 11] = [
+const OPTIONS: [(&str, &str, &str); 13] = [
     (
         "via",
         "auto",
@@ -395,7 +413,22 @@ const OPTIONS: [(&str, &str, &str); 11] = [
         "# How much memory the data of requests may take up, over all clients and the block device:\n\
          # 64MiB or more.",
     ),
+    (
+        "mount",
+        "/srv/files",
+        "# Where it is mounted if `forebay mount` is told no directory.",
+    ),
+    (
+        "mount-options",
+        "rw",
+        "# How it is mounted: what stands behind -o in `mount -o ro,noexec`.",
+    ),
 ];
+
+/// Options of filesystems alone.
+const OF_FILES: [&str; 2] = ["mount", "mount-options"];
+/// Options of what is a block device.
+const OF_BLOCKS: [&str; 2] = ["via", "listen"];
 
 /// Of each option: key, value, what to show where there is none, comment.
 fn option_lines(
@@ -408,6 +441,8 @@ fn option_lines(
         metrics,
         http,
         memory,
+        mount,
+        mount_options,
     } = options;
     let CacheOptions {
         durability,
@@ -429,6 +464,8 @@ fn option_lines(
         text_of(metrics),
         text_of(http),
         text_of(memory),
+        text_of(mount),
+        text_of(mount_options),
     ];
     let rows = OPTIONS.into_iter().zip(values);
     rows.map(|((key, shown, comment), value)| (key, value, shown, comment))
@@ -495,6 +532,7 @@ mod tests {
             metrics: Some("127.0.0.1:9420".parse().unwrap()),
             http: Some("9421".parse().unwrap()),
             memory: Some("100MiB".parse().unwrap()),
+            ..Options::default()
         };
         assert_eq!(parse(&description.to_toml()).unwrap(), description);
         // And with layers below.

@@ -129,6 +129,27 @@ pub enum StackError {
         /// Why.
         error: forebay_vsl::OpenError,
     },
+    /// A filesystem was taken for what is served as a block device.
+    #[error(
+        "{0} holds a filesystem and no block device: mount it with: forebay mount --data {0} DIR"
+    )]
+    IsFiles(String),
+    /// What was taken for a filesystem is none.
+    #[error("cannot use {data} as a filesystem: {error}")]
+    NotFiles {
+        /// The device, as given.
+        data: String,
+        /// Why.
+        error: forebay_dfs::OpenError,
+    },
+    /// A filesystem's structures cannot be read.
+    #[error("cannot read the filesystem on {path}: {error}")]
+    ReadFiles {
+        /// The device, as given.
+        path: String,
+        /// Why.
+        error: forebay_dfs::FsError,
+    },
     /// A layer has no such option.
     #[error(transparent)]
     NoSuchOption(#[from] NoSuchOption),
@@ -230,18 +251,26 @@ impl StackError {
             | StackError::TooLarge { .. }
             | StackError::TwoModels { .. }
             | StackError::LayerBelow(_)
+            | StackError::IsFiles(_)
             | StackError::NoSuchOption(_)
             | StackError::Wanted(_)
             | StackError::Unfit { .. } => Cause::Usage,
             StackError::NothingToSalvage(_) | StackError::SalvageOver(_) => Cause::NotFound,
             StackError::Remembered { .. } => Cause::General,
-            StackError::Make { .. } | StackError::Read { .. } => Cause::Device,
+            StackError::Make { .. } | StackError::Read { .. } | StackError::ReadFiles { .. } => {
+                Cause::Device
+            }
             StackError::NotASpace { error, .. } => match error {
                 SpaceError::Superblocks(CopiesError::NoSuperblock {
                     a: FormatError::Unreadable(_),
                     ..
                 }) => Cause::Device,
                 _ => Cause::NotFound,
+            },
+            StackError::NotFiles { error, .. } => match error {
+                forebay_dfs::OpenError::Superblock(_) => Cause::NotFound,
+                forebay_dfs::OpenError::Space(forebay_vsl::SpaceError::Device(_)) => Cause::Device,
+                _ => Cause::Refused,
             },
             StackError::AttachSpace { error, .. } => cause_in_space(error),
             StackError::SameDevice { .. } | StackError::OtherBelow { .. } => Cause::Refused,

@@ -6,8 +6,9 @@ use std::rc::Rc;
 
 pub use forebay_dcd::{Place, PlaceExtent};
 use forebay_device::{Device, DeviceError};
+use forebay_dfs::Fs;
 
-use crate::Status;
+use crate::{Counted, Status};
 
 /// What a layer answers, once it has.
 pub type LayerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -27,8 +28,15 @@ pub trait Layer {
     /// The volume's id.
     fn id(&self) -> String;
 
-    /// The volume, to be served.
-    fn device(&self) -> Rc<dyn Device>;
+    /// The volume, to be served as a block device; none of a filesystem.
+    fn device(&self) -> Option<Rc<dyn Device>> {
+        None
+    }
+
+    /// The filesystem, to be mounted, and where to count what is asked of it; none of what is a block device.
+    fn files(&self) -> Option<(Fs, Rc<Counted>)> {
+        None
+    }
 
     /// How much more data there is room for where none is yet, in bytes; none if there is room for all of it.
     fn room(&self) -> Option<u64> {

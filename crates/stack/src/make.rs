@@ -3,14 +3,16 @@
 use std::rc::Rc;
 
 use forebay_dcd::VolumeInfo;
+use forebay_dfs::Clock;
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
 
 use crate::cache::{self, Held, New};
 use crate::content::{Content, probe};
+use crate::files::{self, FilesWanted};
 use crate::over::{self, is_space, is_under_cache};
-use crate::space::{self, NewSpace, Placing, layout_on};
+use crate::space::{self, Long, NewSpace, Placing, layout_on};
 use crate::{Kind, Name, Pair, Part, Spec, StackError, Tree, open_one, open_pair};
 
 /// A segment of a cache's log where nothing is said.
@@ -36,6 +38,8 @@ pub struct Wanted {
     pub placement: Option<Placing>,
     /// Of a log-structured volume: bytes of a page, for placements that go by pages.
     pub page: Option<ByteLen>,
+    /// Of a filesystem: what else there is to say.
+    pub files: FilesWanted,
 }
 
 /// The devices for a volume to be made, opened; none of them is changed yet.
@@ -47,6 +51,7 @@ pub struct Blank {
 enum Devices {
     Cache(Box<Pair>),
     Space(Box<Part>),
+    Files(Box<Part>),
     /// A cache over a log-structured volume, both to be made.
     Over(Box<Pair>),
 }
@@ -83,6 +88,19 @@ impl Wanted {
             }
             (Kind::Cache, Some(log)) => Ok(log),
             (Kind::Space, _) => self.sizes().map(|()| &self.data),
+            (Kind::Files, Some(_)) => refuse(
+                "a filesystem is on its data device alone: leave out --log, or put a cache in front of the device first \
+                 and make the filesystem on that",
+            ),
+            (Kind::Files, None) if self.size.is_some() => {
+                refuse("a filesystem is as large as its device: leave out --size")
+            }
+            (Kind::Files, None) => {
+                self.sizes()?;
+                let possible = self.files.geometry();
+                possible.map_err(StackError::Wanted)?;
+                Ok(&self.data)
+            }
         }
     }
 
@@ -125,10 +143,13 @@ impl Wanted {
         };
         let devices = match (self.kind, &self.log) {
             (Kind::Cache, _) => Devices::Cache(Box::new(pair(&own)?)),
-            (Kind::Space, None) => {
+            (Kind::Space, None) | (Kind::Files, _) => {
                 let data = open_one(rt, ring, &own, OpenOptions::default())?;
                 fits(&data)?;
-                Devices::Space(Box::new(data))
+                match self.kind {
+                    Kind::Files => Devices::Files(Box::new(data)),
+                    _ => Devices::Space(Box::new(data)),
+                }
             }
             (Kind::Space, Some(log)) => {
                 let pair = pair(log)?;
@@ -169,7 +190,7 @@ impl Blank {
     fn formatted(&self) -> Vec<(&Part, &'static str)> {
         match &self.devices {
             Devices::Cache(pair) => vec![(&pair.log, "log")],
-            Devices::Space(data) => vec![(data, "data")],
+            Devices::Space(data) | Devices::Files(data) => vec![(data, "data")],
             Devices::Over(pair) => vec![(&pair.log, "log"), (&pair.data, "data")],
         }
     }
@@ -178,7 +199,7 @@ impl Blank {
     fn log(&self) -> Option<&Part> {
         match &self.devices {
             Devices::Cache(pair) | Devices::Over(pair) => Some(&pair.log),
-            Devices::Space(_) => None,
+            Devices::Space(_) | Devices::Files(_) => None,
         }
     }
 
@@ -242,7 +263,12 @@ impl Blank {
     ///
     /// # Errors
     /// If a device fails.
-    pub async fn make(&self, rt: &Rt, name: &Name, id: [u8; 16]) -> Result<Made, StackError> {
+    pub async fn make(
+        &self,
+        rt: &Rt,
+        name: &Name,
+        (id, clock): ([u8; 16], &Clock),
+    ) -> Result<Made, StackError> {
         let wanted = &self.wanted;
         let new = New {
             name: name.to_string(),
@@ -261,6 +287,7 @@ impl Blank {
                 Ok(made_cache(pair, &info, ""))
             }
             Devices::Space(data) => make_space(rt, data, &wanted.space(), id).await,
+            Devices::Files(data) => make_files(rt, data, wanted, (id, clock)).await,
             Devices::Over(pair) => {
                 // Two volumes, each with an id.
                 let mut below = id;
@@ -303,7 +330,7 @@ async fn make_space(
     let what = "a log-structured volume";
     let layout = layout_on(&data.device.geometry(), new);
     let layout = layout.map_err(|error| unfit(&data.spec, what, &error))?;
-    let made = space::make(rt, &data.device, layout, id, new).await;
+    let made = space::make(rt, &data.device, layout, id, (new, Long::Wanted)).await;
     let made = made.map_err(|error| cannot_make(&data.spec, what, &error))?;
     let thin = match made.len > made.mappable {
         true => format!(
@@ -319,6 +346,32 @@ async fn make_space(
             "{} long{thin}, log-structured on {}, {} segments of {}; placement: {}",
             ByteLen(made.len),
             data.spec,
+            made.layout.segment_count,
+            ByteLen(made.layout.segment_bytes.into()),
+            made.placement.trim_end_matches('.')
+        ),
+    })
+}
+
+async fn make_files(
+    rt: &Rt,
+    data: &Part,
+    wanted: &Wanted,
+    (id, clock): ([u8; 16], &Clock),
+) -> Result<Made, StackError> {
+    let (new, what) = (wanted.space(), "a filesystem");
+    let layout = layout_on(&data.device.geometry(), &new);
+    let layout = layout.map_err(|error| unfit(&data.spec, what, &error))?;
+    let made = files::make(rt, &data.device, layout, id, (&new, &wanted.files, clock)).await;
+    let (made, geometry) = made.map_err(|error| cannot_make(&data.spec, what, &error))?;
+    Ok(Made {
+        volume: forebay_vsl::VolumeId(id).to_string(),
+        tree: Tree::files(data.spec.clone()),
+        said: format!(
+            "a filesystem on {} with room for {}, files of up to {}, {} segments of {}; placement: {}",
+            data.spec,
+            ByteLen(made.mappable),
+            ByteLen(geometry.size_max()),
             made.layout.segment_count,
             ByteLen(made.layout.segment_bytes.into()),
             made.placement.trim_end_matches('.')

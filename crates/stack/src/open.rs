@@ -77,6 +77,7 @@ pub(crate) fn open_cache(
         Below::Layer(layer) => match &**layer {
             Tree::Space(space) => (&space.data, Some(under(&cache.options, &space.options))),
             Tree::Cache(_) => return Err(StackError::LayerBelow(layer.to_string())),
+            Tree::Files(space) => return Err(StackError::IsFiles(space.data.to_string())),
         },
     };
     Ok(Pair {

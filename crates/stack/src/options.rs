@@ -8,6 +8,7 @@ use forebay_dcd::Acknowledge;
 use forebay_os::Address;
 use forebay_units::{ByteLen, TimeSpan};
 
+use crate::mounting::{MountDir, MountOptions};
 use crate::text::exact;
 
 /// Why a text is none of the choices there are.
@@ -171,6 +172,10 @@ pub struct Options {
     pub http: Option<Http>,
     /// How much memory requests may take up.
     pub memory: Option<Memory>,
+    /// Of a filesystem: where it is mounted.
+    pub mount: Option<MountDir>,
+    /// Of a filesystem: how.
+    pub mount_options: Option<MountOptions>,
 }
 
 /// Where metrics are given out: a TCP address, written `ADDRESS:PORT`.
@@ -266,6 +271,8 @@ impl Options {
             metrics: self.metrics.or(others.metrics),
             http: self.http.or(others.http),
             memory: self.memory.or(others.memory),
+            mount: self.mount.or(others.mount),
+            mount_options: self.mount_options.or(others.mount_options),
         }
     }
 }

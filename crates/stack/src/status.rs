@@ -5,6 +5,7 @@ use forebay_device::Field;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{vitals, words};
+use crate::files::{FilesCheck, FilesFacts, words as of_files};
 use crate::lines::{Around, Lines};
 use crate::space::words as of_space;
 use crate::space::{SpaceCheck, SpaceItem, SpaceMode, SpaceStatus, SpaceVerdict};
@@ -18,6 +19,8 @@ pub enum Status {
     Cache(CacheStatus),
     /// A log-structured volume's.
     Space(SpaceStatus),
+    /// A filesystem's.
+    Files(Box<FilesStatus>),
 }
 
 /// A write cache at a glance, with what it is over.
@@ -31,12 +34,23 @@ pub struct CacheStatus {
     pub below: Option<Box<Status>>,
 }
 
+/// A filesystem at a glance, and the space that it is on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FilesStatus {
+    /// The filesystem.
+    #[serde(flatten)]
+    pub files: FilesFacts,
+    /// The space, of which nothing is asked but by the filesystem.
+    pub below: Box<Status>,
+}
+
 impl Status {
     /// The layer below, if there is one.
     pub fn below(&self) -> Option<&Status> {
         match self {
             Status::Cache(status) => status.below.as_deref(),
             Status::Space(_) => None,
+            Status::Files(status) => Some(&status.below),
         }
     }
 
@@ -47,7 +61,7 @@ impl Status {
             Status::Cache(_) => {
                 "its log holds nothing, and there is nothing to recover on its data device"
             }
-            Status::Space(_) => "there is nothing to recover on its device",
+            Status::Space(_) | Status::Files(_) => "there is nothing to recover on its device",
         }
     }
 
@@ -56,6 +70,7 @@ impl Status {
         match self {
             Status::Cache(_) => forebay_dcd::Status::FIELDS,
             Status::Space(_) => SpaceStatus::FIELDS,
+            Status::Files(_) => FilesFacts::FIELDS,
         }
     }
 
@@ -64,6 +79,7 @@ impl Status {
         match self {
             Status::Cache(status) => status.cache.mode.name(),
             Status::Space(status) => status.mode.name(),
+            Status::Files(status) => status.files.mode.name(),
         }
     }
 
@@ -71,7 +87,7 @@ impl Status {
     pub fn modes(&self) -> Vec<&'static str> {
         match self {
             Status::Cache(_) => forebay_dcd::Mode::ALL.map(forebay_dcd::Mode::name).into(),
-            Status::Space(_) => SpaceMode::ALL.map(SpaceMode::name).into(),
+            Status::Space(_) | Status::Files(_) => SpaceMode::ALL.map(SpaceMode::name).into(),
         }
     }
 
@@ -83,6 +99,7 @@ impl Status {
                 status.cache.mode_detail.as_deref().or_else(below)
             }
             Status::Space(status) => status.mode_detail.as_deref(),
+            Status::Files(status) => status.files.mode_detail.as_deref(),
         }
     }
 
@@ -91,6 +108,7 @@ impl Status {
         match self {
             Status::Cache(status) => status.cache.len,
             Status::Space(status) => status.len,
+            Status::Files(status) => status.files.len,
         }
     }
 
@@ -98,7 +116,7 @@ impl Status {
     pub fn dirty_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.cache.dirty_bytes,
-            Status::Space(_) => 0,
+            Status::Space(_) | Status::Files(_) => 0,
         }
     }
 
@@ -106,7 +124,7 @@ impl Status {
     pub fn homeward_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.cache.homeward_bytes,
-            Status::Space(_) => 0,
+            Status::Space(_) | Status::Files(_) => 0,
         }
     }
 
@@ -114,7 +132,7 @@ impl Status {
     pub fn marked_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.cache.marked_bytes,
-            Status::Space(_) => 0,
+            Status::Space(_) | Status::Files(_) => 0,
         }
     }
 
@@ -122,7 +140,7 @@ impl Status {
     pub fn doing(&self) -> &'static str {
         match self {
             Status::Cache(status) => status.cache.destaging.name(),
-            Status::Space(_) => "resting",
+            Status::Space(_) | Status::Files(_) => "resting",
         }
     }
 
@@ -130,7 +148,7 @@ impl Status {
     pub fn is_resting(&self) -> bool {
         match self {
             Status::Cache(status) => status.cache.destaging == forebay_dcd::Destaging::Resting,
-            Status::Space(_) => true,
+            Status::Space(_) | Status::Files(_) => true,
         }
     }
 
@@ -138,7 +156,7 @@ impl Status {
     pub fn lost_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.cache.damaged_bytes,
-            Status::Space(_) => 0,
+            Status::Space(_) | Status::Files(_) => 0,
         }
     }
 
@@ -146,7 +164,7 @@ impl Status {
     pub fn unreadable_bytes(&self) -> u64 {
         match self {
             Status::Cache(status) => status.cache.unreadable_bytes,
-            Status::Space(_) => 0,
+            Status::Space(_) | Status::Files(_) => 0,
         }
     }
 
@@ -155,6 +173,7 @@ impl Status {
         match self {
             Status::Cache(status) => status.cache.mode == forebay_dcd::Mode::DataFailing,
             Status::Space(status) => status.mode == SpaceMode::Failed,
+            Status::Files(status) => status.files.mode == SpaceMode::Failed,
         }
     }
 
@@ -162,7 +181,7 @@ impl Status {
     pub fn to_give_up(&self) -> Option<String> {
         match self {
             Status::Cache(status) => words::to_give_up(&status.cache),
-            Status::Space(_) => None,
+            Status::Space(_) | Status::Files(_) => None,
         }
     }
 
@@ -171,6 +190,7 @@ impl Status {
         match self {
             Status::Cache(status) => vitals::of(&status.cache),
             Status::Space(status) => of_space::vitals(status),
+            Status::Files(status) => of_files::vitals(&status.files),
         }
     }
 
@@ -180,7 +200,7 @@ impl Status {
             Status::Cache(status) => {
                 let earlier = earlier.and_then(|(earlier, ago)| match earlier {
                     Status::Cache(earlier) => Some((&earlier.cache, ago)),
-                    Status::Space(_) => None,
+                    Status::Space(_) | Status::Files(_) => None,
                 });
                 let mut lines = words::status(&status.cache, earlier, around);
                 if let Some(Status::Space(below)) = status.below.as_deref() {
@@ -191,9 +211,20 @@ impl Status {
             Status::Space(status) => {
                 let earlier = earlier.and_then(|(earlier, ago)| match earlier {
                     Status::Space(earlier) => Some((earlier, ago)),
-                    Status::Cache(_) => None,
+                    Status::Cache(_) | Status::Files(_) => None,
                 });
                 of_space::status(status, earlier, around)
+            }
+            Status::Files(status) => {
+                let earlier = earlier.and_then(|(earlier, ago)| match earlier {
+                    Status::Files(earlier) => Some((&earlier.files, ago)),
+                    Status::Cache(_) | Status::Space(_) => None,
+                });
+                let mut lines = of_files::status(&status.files, earlier, around);
+                if let Status::Space(below) = &*status.below {
+                    lines.extend(of_space::below(below));
+                }
+                lines
             }
         }
     }
@@ -218,6 +249,8 @@ pub enum CheckReport {
     Cache(CacheCheck),
     /// On a log-structured volume's device.
     Space(SpaceCheck),
+    /// On a filesystem's device.
+    Files(Box<FilesCheck>),
 }
 
 /// What a check of a write cache found, and of what it is over.
@@ -245,6 +278,7 @@ impl CheckReport {
                 below.map_or(cache, |below| cache.max(below))
             }
             CheckReport::Space(report) => of(report.verdict),
+            CheckReport::Files(report) => of(report.space.verdict),
         }
     }
 
@@ -257,6 +291,7 @@ impl CheckReport {
                 lines
             }
             CheckReport::Space(report) => of_space::check(report),
+            CheckReport::Files(report) => of_files::check(report),
         }
     }
 }
@@ -302,4 +337,6 @@ pub enum DumpItem {
     Cache(forebay_dcd::DumpItem),
     /// Of a log-structured volume.
     Space(SpaceItem),
+    /// Of a filesystem.
+    Files(forebay_dfs::DumpItem),
 }

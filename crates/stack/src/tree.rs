@@ -12,7 +12,8 @@
 //! data = "/dev/sdb@1GiB+100GiB"
 //! ```
 //!
-//! A log-structured volume (`kind = "vsl"`) has `data` only, which is a device. A cache may be over one.
+//! A log-structured volume (`kind = "vsl"`) has `data` only, which is a device. A cache may be over one. A filesystem
+//! (`kind = "fs"`) has `data` only, too: it is on a log-structured space of its own, and nothing is over it.
 
 use std::fmt;
 
@@ -37,9 +38,11 @@ choice!(
         #[default]
         Cache = "cache",
         /// A log-structured volume on `data`.
-        Space = "vsl"
+        Space = "vsl",
+        /// A filesystem on `data`.
+        Files = "fs"
     }
-    "the kinds of layers there are: cache, vsl"
+    "the kinds of layers there are: cache, vsl, fs"
 );
 
 /// A layer with all below it.
@@ -49,6 +52,8 @@ pub enum Tree {
     Cache(CacheTree),
     /// A log-structured volume.
     Space(SpaceTree),
+    /// A filesystem, on a log-structured space.
+    Files(SpaceTree),
 }
 
 /// A write cache, and what it is made of.
@@ -62,7 +67,7 @@ pub struct CacheTree {
     pub options: CacheOptions,
 }
 
-/// A log-structured volume, and what it is on.
+/// A log-structured volume, or the space of a filesystem, and what it is on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpaceTree {
     /// The device that it is divided into segments.
@@ -98,6 +103,14 @@ impl Tree {
         })
     }
 
+    /// A filesystem on a device, as it is set by default.
+    pub fn files(data: Spec) -> Tree {
+        Tree::Files(SpaceTree {
+            data,
+            options: SpaceOptions::default(),
+        })
+    }
+
     /// A write cache over a log-structured volume on a device, both as they are set by default.
     pub fn over(log: Spec, data: Spec) -> Tree {
         Tree::Cache(CacheTree {
@@ -112,15 +125,16 @@ impl Tree {
         match self {
             Tree::Cache(_) => Kind::Cache,
             Tree::Space(_) => Kind::Space,
+            Tree::Files(_) => Kind::Files,
         }
     }
 
     /// The device that the uppermost layer formatted, and that says what the volume is: a cache's log, a
-    /// log-structured volume's only one.
+    /// log-structured volume's or a filesystem's only one.
     pub fn own(&self) -> &Spec {
         match self {
             Tree::Cache(cache) => &cache.log,
-            Tree::Space(space) => &space.data,
+            Tree::Space(space) | Tree::Files(space) => &space.data,
         }
     }
 
@@ -128,7 +142,7 @@ impl Tree {
     pub fn log(&self) -> Option<&Spec> {
         match self {
             Tree::Cache(cache) => Some(&cache.log),
-            Tree::Space(_) => None,
+            Tree::Space(_) | Tree::Files(_) => None,
         }
     }
 
@@ -136,7 +150,7 @@ impl Tree {
     pub fn data(&self) -> Below {
         match self {
             Tree::Cache(cache) => cache.data.clone(),
-            Tree::Space(space) => Below::Device(space.data.clone()),
+            Tree::Space(space) | Tree::Files(space) => Below::Device(space.data.clone()),
         }
     }
 
@@ -161,6 +175,10 @@ impl Tree {
             }
             Tree::Space(space) => Tree::Space(SpaceTree {
                 options: SpaceOptions::of(options)?.or(space.options),
+                ..space
+            }),
+            Tree::Files(space) => Tree::Files(SpaceTree {
+                options: SpaceOptions::of_files(options)?.or(space.options),
                 ..space
             }),
         })
@@ -190,6 +208,8 @@ impl Tree {
                     .get_or_insert(Acknowledge::Handover);
                 Tree::Space(space)
             }
+            // A mounted filesystem ends with the process that serves it.
+            Tree::Files(space) => Tree::Files(space),
         }
     }
 
@@ -211,6 +231,10 @@ impl Tree {
                 data: other(&space.data)?,
                 options: space.options,
             }),
+            Tree::Files(space) => Tree::Files(SpaceTree {
+                data: other(&space.data)?,
+                options: space.options,
+            }),
         })
     }
 
@@ -219,7 +243,9 @@ impl Tree {
     pub fn devices(&self) -> Vec<(String, &Spec)> {
         let cache = match self {
             Tree::Cache(cache) => cache,
-            Tree::Space(space) => return vec![("data".into(), &space.data)],
+            Tree::Space(space) | Tree::Files(space) => {
+                return vec![("data".into(), &space.data)];
+            }
         };
         let mut devices = match &cache.data {
             Below::Device(spec) => vec![("data".into(), spec)],
@@ -253,7 +279,7 @@ fn discarding(below: Below, discard: Option<Discard>) -> Result<Below, NoSuchOpt
             };
             Ok(Below::Layer(Box::new(layer.with(options)?)))
         }
-        (Below::Device(_), Some(_)) => Err(NoSuchOption(OF_A_SPACE)),
+        (Below::Device(_), Some(_)) => Err(NoSuchOption::of_a_cache(OF_A_SPACE)),
         (below, None) => Ok(below),
     }
 }
@@ -262,7 +288,7 @@ impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Tree::Cache(cache) => write!(f, "({} < {})", cache.data, cache.log),
-            Tree::Space(space) => space.data.fmt(f),
+            Tree::Space(space) | Tree::Files(space) => space.data.fmt(f),
         }
     }
 }
@@ -291,7 +317,7 @@ pub(crate) fn layer(
         Kind::Cache => {
             let missing = |role| missing(role, "`data` and `log`");
             if options.discard.is_some() {
-                return Err(NoSuchOption(OF_A_SPACE).to_string());
+                return Err(NoSuchOption::of_a_cache(OF_A_SPACE).to_string());
             }
             Ok(Tree::Cache(CacheTree {
                 data: data.ok_or_else(|| missing("data"))?,
@@ -299,17 +325,24 @@ pub(crate) fn layer(
                 options,
             }))
         }
-        Kind::Space => match (data, log) {
-            (_, Some(_)) => Err("unknown field `log`: a vsl has `data` only".into()),
-            (Some(Below::Layer(_)), _) => {
-                Err("the `data` of a vsl is a device, as a string".into())
-            }
-            (None, _) => Err(missing("data", "`data`")),
-            (Some(Below::Device(data)), None) => Ok(Tree::Space(SpaceTree {
-                data,
-                options: SpaceOptions::of(options).map_err(|error| error.to_string())?,
-            })),
-        },
+        Kind::Space | Kind::Files => {
+            let data = match (data, log) {
+                (_, Some(_)) => {
+                    return Err(format!("unknown field `log`: a {kind} has `data` only"));
+                }
+                (Some(Below::Layer(_)), _) => {
+                    return Err(format!("the `data` of a {kind} is a device, as a string"));
+                }
+                (None, _) => return Err(missing("data", "`data`")),
+                (Some(Below::Device(data)), None) => data,
+            };
+            let (options, tree): (_, fn(SpaceTree) -> Tree) = match kind {
+                Kind::Files => (SpaceOptions::of_files(options), Tree::Files),
+                _ => (SpaceOptions::of(options), Tree::Space),
+            };
+            let options = options.map_err(|error| error.to_string())?;
+            Ok(tree(SpaceTree { data, options }))
+        }
     }
 }
 

@@ -4,14 +4,18 @@ use std::rc::Rc;
 
 use forebay_dcd::Witness;
 use forebay_device::DeviceError;
+use forebay_dfs::Clock;
 use forebay_os::{OpenOptions, Ring};
 use forebay_rt::Rt;
 
 use crate::cache::{Accept, Attached, cache_of};
+use crate::files::DumpError;
 use crate::open::open_cache;
 use crate::space::{self, SpaceOptions};
 use crate::status::{CheckReport, DumpItem, SalvageReport};
-use crate::{CacheOptions, Kind, Name, Pair, Part, Spec, StackError, Tree, cache, open_one, over};
+use crate::{
+    CacheOptions, Kind, Name, Pair, Part, Spec, StackError, Tree, cache, files, open_one, over,
+};
 
 /// What a volume is made of, opened.
 pub enum Opened {
@@ -19,6 +23,8 @@ pub enum Opened {
     Cache(Box<Pair>),
     /// A log-structured volume's device, and how it is set.
     Space(Box<Part>, SpaceOptions),
+    /// A filesystem's device, and how its space is set.
+    Files(Box<Part>, SpaceOptions),
 }
 
 /// Opens what a volume is made of.
@@ -37,6 +43,10 @@ pub fn open(
             let data = open_one(rt, ring, &space.data, options)?;
             Opened::Space(Box::new(data), space.options.clone())
         }
+        Tree::Files(space) => {
+            let data = open_one(rt, ring, &space.data, options)?;
+            Opened::Files(Box::new(data), space.options.clone())
+        }
     })
 }
 
@@ -52,6 +62,10 @@ impl Opened {
                 kind: Kind::Space,
                 part: (**data).clone(),
             },
+            Opened::Files(data, _) => Own {
+                kind: Kind::Files,
+                part: (**data).clone(),
+            },
         }
     }
 
@@ -59,7 +73,7 @@ impl Opened {
     fn data(&self) -> Option<&Part> {
         match self {
             Opened::Cache(pair) => Some(&pair.data),
-            Opened::Space(..) => None,
+            Opened::Space(..) | Opened::Files(..) => None,
         }
     }
 
@@ -73,6 +87,7 @@ impl Opened {
                 Opened::Cache(pair)
             }
             Opened::Space(data, _) => Opened::Space(data, SpaceOptions::default()),
+            Opened::Files(data, _) => Opened::Files(data, SpaceOptions::default()),
         }
     }
 
@@ -102,7 +117,7 @@ impl Opened {
                     pair.data.spec
                 ),
             }),
-            Opened::Space(..) => None,
+            Opened::Space(..) | Opened::Files(..) => None,
         }
     }
 
@@ -111,12 +126,13 @@ impl Opened {
         match self {
             Opened::Cache(_) => None,
             Opened::Space(data, _) => Some(format!("all that is on {}", data.spec)),
+            Opened::Files(data, _) => Some(format!("all files on {}", data.spec)),
         }
     }
 }
 
 /// Recovers a volume, and takes it into use under a name. `witness` remembers, on a third device, logs
-/// that failed and could not be told so.
+/// that failed and could not be told so; `clock` says what time it is.
 ///
 /// # Errors
 /// If it cannot be taken up, or going on could lose something that is not accepted.
@@ -125,7 +141,7 @@ pub async fn attach(
     opened: Opened,
     name: &str,
     accept: Accept,
-    witness: Option<Rc<dyn Witness>>,
+    (witness, clock): (Option<Rc<dyn Witness>>, Clock),
 ) -> Result<Attached, StackError> {
     match opened {
         Opened::Cache(pair) => match pair.below.clone() {
@@ -133,6 +149,9 @@ pub async fn attach(
             None => cache::attach(rt, *pair, accept, witness).await,
         },
         Opened::Space(data, options) => space::attach(rt, *data, &options, name, accept.loss).await,
+        Opened::Files(data, options) => {
+            files::attach(rt, *data, &options, name, (accept.loss, clock)).await
+        }
     }
 }
 
@@ -146,7 +165,9 @@ pub async fn salvage(opened: &Opened) -> Result<SalvageReport, StackError> {
             Err(StackError::SalvageOver(pair.log.spec.to_string()))
         }
         Opened::Cache(pair) => cache::salvage(pair).await,
-        Opened::Space(data, _) => Err(StackError::NothingToSalvage(data.spec.to_string())),
+        Opened::Space(data, _) | Opened::Files(data, _) => {
+            Err(StackError::NothingToSalvage(data.spec.to_string()))
+        }
     }
 }
 
@@ -159,7 +180,7 @@ pub struct Info {
     pub volume: String,
 }
 
-/// The device that says what a volume is: a cache's log, a log-structured volume's only one.
+/// The device that says what a volume is: a cache's log, a log-structured volume's or a filesystem's only one.
 #[derive(Clone)]
 pub struct Own {
     kind: Kind,
@@ -205,7 +226,7 @@ impl Own {
                     volume: info.volume,
                 })
             }
-            Kind::Space => {
+            Kind::Space | Kind::Files => {
                 let inspected = space::inspect(&*self.part.device).await;
                 let superblock = inspected.map_err(|error| self.not_a_space(error))?;
                 let volume = superblock.volume.to_string();
@@ -228,9 +249,18 @@ impl Own {
         let own = self.part.spec.clone();
         let tree = match self.kind {
             Kind::Cache => cache_of(own, &cache::inspect(&self.part).await?, data)?,
-            Kind::Space => Tree::space(own),
+            Kind::Space | Kind::Files => match self.holds_files().await {
+                true => Tree::files(own),
+                false => Tree::space(own),
+            },
         };
         Ok((info, tree))
+    }
+
+    /// Whether the space on it is a filesystem's, however it was named.
+    async fn holds_files(&self) -> bool {
+        let superblock = space::inspect(&*self.part.device).await;
+        superblock.is_ok_and(|superblock| space::is_of_files(&superblock))
     }
 
     /// Checks it by itself. Changes nothing. `progress` is told bytes done and bytes in all.
@@ -253,7 +283,11 @@ impl Own {
     ) -> Result<CheckReport, StackError> {
         match self.kind {
             Kind::Cache => cache::check(&self.part, data, progress).await,
-            Kind::Space => {
+            Kind::Space | Kind::Files if self.holds_files().await => {
+                let report = files::check(rt, &self.part, progress).await?;
+                Ok(CheckReport::Files(Box::new(report)))
+            }
+            Kind::Space | Kind::Files => {
                 let checked = space::check(rt, &self.part.device, progress).await;
                 let report = checked.map_err(|error| self.not_a_space(error))?;
                 Ok(CheckReport::Space(report))
@@ -265,13 +299,19 @@ impl Own {
     ///
     /// # Errors
     /// If it is none of ours, or cannot be read; after the superblocks have been given.
-    pub async fn dump(&self, out: &mut dyn FnMut(DumpItem)) -> Result<(), StackError> {
+    pub async fn dump(&self, rt: &Rt, out: &mut dyn FnMut(DumpItem)) -> Result<(), StackError> {
         match self.kind {
             Kind::Cache => cache::dump(&self.part, out).await,
-            Kind::Space => {
-                let mut out = |item| out(DumpItem::Space(item));
-                let dumped = space::dump(&*self.part.device, &mut out).await;
-                dumped.map_err(|error| self.not_a_space(error))
+            Kind::Space | Kind::Files => {
+                let mut each = |item| out(DumpItem::Space(item));
+                let dumped = space::dump(&*self.part.device, &mut each).await;
+                dumped.map_err(|error| self.not_a_space(error))?;
+                if !self.holds_files().await {
+                    return Ok(());
+                }
+                let mut each = |item| out(DumpItem::Files(item));
+                let dumped = files::dump(rt, &self.part.device, &mut each).await;
+                dumped.map_err(|error| self.not_files(error))
             }
         }
     }
@@ -283,11 +323,20 @@ impl Own {
     pub async fn erase(&self) -> Result<(), DeviceError> {
         match self.kind {
             Kind::Cache => cache::erase(&self.part).await,
-            Kind::Space => space::erase(&*self.part.device).await,
+            Kind::Space | Kind::Files => space::erase(&*self.part.device).await,
         }
     }
 
     fn not_a_space(&self, error: forebay_vsl::OpenError) -> StackError {
         StackError::not_a_space(&self.part.spec, error)
+    }
+
+    fn not_files(&self, error: DumpError) -> StackError {
+        let path = self.part.spec.to_string();
+        match error {
+            DumpError::Space(error) => self.not_a_space(error),
+            DumpError::Files(error) => StackError::NotFiles { data: path, error },
+            DumpError::Fs(error) => StackError::ReadFiles { path, error },
+        }
     }
 }

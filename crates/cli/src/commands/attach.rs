@@ -1,13 +1,19 @@
 //! `forebay attach`: recover a volume and serve it, here or in the background.
 
 use crate::args::AttachArgs;
-use crate::daemon;
-use crate::failure::Outcome;
+use crate::daemon::{self, ServingArgs};
+use forebay_program::failure::Outcome;
 
 pub(crate) fn run(args: AttachArgs) -> Outcome {
     if args.foreground {
-        daemon::in_foreground(args)
+        daemon::in_foreground(ServingArgs {
+            target: args.target,
+            serve: args.serve,
+            accept: args.accept,
+            daemon: args.daemon,
+            mount: None,
+        })
     } else {
-        daemon::in_background()
+        daemon::in_background(std::env::args_os().skip(1).collect())
     }
 }

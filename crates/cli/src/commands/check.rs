@@ -9,13 +9,13 @@ use forebay_stack::{CheckReport, Own, SalvageReport, Verdict, open};
 use serde::Serialize;
 
 use crate::args::CheckArgs;
-use crate::dirs::Dirs;
-use crate::failure::{Code, Failure, Outcome};
 use crate::lock::NameLock;
-use crate::output::result_line;
-use crate::progress::Progress;
-use crate::run::on_ring;
 use crate::target::{Target, own};
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Code, Failure, Outcome};
+use forebay_program::progress::Progress;
+use forebay_program::result_line;
+use forebay_program::run::on_ring;
 
 /// The exit code for what is no log, or cannot be looked at.
 const UNUSABLE: u8 = 3;

@@ -7,19 +7,20 @@ use std::rc::Rc;
 use forebay_os::{DeviceKind, Ring};
 use forebay_rt::Rt;
 use forebay_stack::{
-    Blank, CacheOptions, Description, Discard, Kind, Name, Options, Part, Spec, StackError, Tree,
-    Wanted,
+    Blank, CacheOptions, Description, Discard, FilesWanted, Kind, Name, Options, Part, Spec,
+    StackError, Tree, Wanted,
 };
 use rustix::fs::SeekFrom;
 
 use crate::args::CreateArgs;
-use crate::dirs::{Dirs, NewDescription};
-use crate::failure::{Failure, Outcome};
+use crate::clock::clock;
 use crate::lock::NameLock;
-use crate::output::result_line;
-use crate::progress::Progress;
-use crate::run::on_ring;
 use crate::witness::StateDir;
+use forebay_program::dirs::{Dirs, NewDescription};
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::progress::Progress;
+use forebay_program::result_line;
+use forebay_program::run::on_ring;
 
 pub(crate) fn run(args: CreateArgs) -> Outcome {
     let dirs = Dirs::new()?;
@@ -34,9 +35,15 @@ pub(crate) fn run(args: CreateArgs) -> Outcome {
         )));
     }
     wanted(&args).own()?;
-    if args.discard.is_some() && args.volume == Kind::Cache {
+    let kind = kind_of(&args);
+    if args.discard.is_some() && kind == Kind::Cache {
         return Err(Failure::usage(
             "--discard is of log-structured volumes: add --volume vsl",
+        ));
+    }
+    if kind != Kind::Files && (args.small_file.is_some() || args.largest_file.is_some()) {
+        return Err(Failure::usage(
+            "--small-file and --largest-file are of filesystems: add --fs",
         ));
     }
     // Before anything is formatted, so that a volume is never made and then not described.
@@ -112,17 +119,22 @@ async fn create(
     (rt, ring): (Rt, Rc<Ring>),
     (dirs, description): (Dirs, NewDescription),
 ) -> Outcome<String> {
-    let blank = wanted(&args).open(&rt, &ring)?;
+    let kind = kind_of(&args);
+    let (mut id, mut hash_key) = ([0; 16], [0; 16]);
+    for random in [&mut id, &mut hash_key] {
+        getrandom::fill(random).map_err(|e| Failure::io(format!("no random numbers: {e}")))?;
+    }
+    let mut wanted = wanted(&args);
+    wanted.files.hash_key = hash_key;
+    let blank = wanted.open(&rt, &ring)?;
     refuse_if_in_use(&blank, args.force).await?;
     if let Some(log) = blank.to_fill().filter(|_| !args.sparse)
         && has_holes(log)?
     {
         zero(log).await?;
     }
-    let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|e| Failure::io(format!("no random numbers: {e}")))?;
     let before = blank.replaces().await;
-    let made = blank.make(&rt, &name, id).await?;
+    let made = blank.make(&rt, &name, (id, &clock())).await?;
     if let (Some(before), Ok(state)) = (before, dirs.state()) {
         StateDir::new(&rt, state).forget(&before).await;
     }
@@ -133,9 +145,13 @@ async fn create(
         options: Options::default(),
     })?;
     Ok(format!(
-        "created volume {name}: {}; described in {}\nattach it with: forebay attach {name}",
+        "created volume {name}: {}; described in {}\n{}",
         made.said,
-        file.display()
+        file.display(),
+        match kind {
+            Kind::Files => format!("mount it with: forebay mount {name} DIR"),
+            Kind::Cache | Kind::Space => format!("attach it with: forebay attach {name}"),
+        }
     ))
 }
 
@@ -147,15 +163,29 @@ fn set(tree: Tree, discard: Option<Discard>) -> Outcome<Tree> {
     Ok(tree.with(options).map_err(StackError::from)?)
 }
 
+fn kind_of(args: &CreateArgs) -> Kind {
+    if args.fs { Kind::Files } else { args.volume }
+}
+
 fn wanted(args: &CreateArgs) -> Wanted {
+    let process = (
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
     Wanted {
-        kind: args.volume,
+        kind: kind_of(args),
         data: args.data.clone(),
         log: args.log.clone(),
         segment: args.segment,
         size: args.size,
         placement: args.placement,
         page: args.page,
+        files: FilesWanted {
+            small_file: args.small_file,
+            largest_file: args.largest_file,
+            owner: process,
+            hash_key: [0; 16],
+        },
     }
 }
 

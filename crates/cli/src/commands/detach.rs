@@ -7,10 +7,10 @@ use forebay_units::ByteLen;
 
 use super::drain::drained;
 use crate::args::DetachArgs;
-use crate::client::{Client, Process};
-use crate::dirs::Dirs;
-use crate::failure::{Failure, Outcome};
-use crate::output::result_line;
+use forebay_program::client::{Client, Process};
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
 
 /// How long a daemon that said it is done may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(30);

@@ -7,8 +7,8 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::args::Cli;
-use crate::failure::{Failure, Outcome};
-use crate::output;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::output;
 
 pub(crate) fn completions(shell: Shell) -> Outcome {
     let mut out = Vec::new();

@@ -3,12 +3,12 @@
 use forebay_control::Request;
 
 use crate::args::DrainArgs;
-use crate::client::Client;
-use crate::dirs::Dirs;
-use crate::failure::Outcome;
-use crate::output::result_line;
-use crate::progress::Draining;
-use crate::report::Reply;
+use forebay_program::client::Client;
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::Outcome;
+use forebay_program::progress::Draining;
+use forebay_program::report::Reply;
+use forebay_program::result_line;
 
 pub(crate) fn run(args: &DrainArgs) -> Outcome {
     let mut client = Client::connect(&Dirs::new()?, &args.name)?;

@@ -9,10 +9,10 @@ use forebay_stack::{DumpItem, Own};
 use serde_json::Value;
 
 use crate::args::DumpArgs;
-use crate::dirs::Dirs;
-use crate::failure::{Failure, Outcome};
-use crate::run::on_ring;
 use crate::target::own;
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::run::on_ring;
 
 pub(crate) fn run(args: DumpArgs) -> Outcome {
     on_ring(move |rt, ring| dump(args, rt, ring))
@@ -27,10 +27,10 @@ async fn dump(args: DumpArgs, rt: Rt, ring: Rc<Ring>) -> Outcome {
         }
         None => Own::open(&rt, &ring, own(&args.target)?, read_only)?,
     };
-    print(&own, args.json).await
+    print(&own, &rt, args.json).await
 }
 
-async fn print(own: &Own, json: bool) -> Outcome {
+async fn print(own: &Own, rt: &Rt, json: bool) -> Outcome {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
     let mut write = |item: DumpItem| {
@@ -44,7 +44,7 @@ async fn print(own: &Own, json: bool) -> Outcome {
             written = writeln!(out, "{line}");
         }
     };
-    let dumped = own.dump(&mut write).await;
+    let dumped = own.dump(rt, &mut write).await;
     let flushed = out.flush();
     dumped?;
     match written.and(flushed) {

@@ -5,10 +5,10 @@ use forebay_units::ByteLen;
 
 use super::drain::drained;
 use crate::args::GiveUpArgs;
-use crate::client::Client;
-use crate::dirs::Dirs;
-use crate::failure::{Failure, Outcome};
-use crate::output::result_line;
+use forebay_program::client::Client;
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
 
 pub(crate) fn run(args: &GiveUpArgs) -> Outcome {
     let name = &args.name;

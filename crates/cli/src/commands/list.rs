@@ -7,11 +7,11 @@ use forebay_units::ByteLen;
 use serde::Serialize;
 
 use crate::args::JsonArgs;
-use crate::client::{Absent, Client};
-use crate::dirs::Dirs;
-use crate::failure::{Failure, Outcome};
-use crate::output::result_line;
 use crate::waiting;
+use forebay_program::client::{Absent, Client};
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
 
 /// One volume, as `--json` prints it; docs/status.md describes it.
 #[derive(Serialize, Debug)]
@@ -21,6 +21,7 @@ struct Item {
     detail: Option<String>,
     device: Option<String>,
     nbd_uri: Option<String>,
+    mounted: Option<String>,
     data: Option<String>,
     log: Option<String>,
     dirty_bytes: Option<u64>,
@@ -59,6 +60,7 @@ pub(crate) fn run(args: &JsonArgs) -> Outcome {
         let endpoint = item
             .device
             .clone()
+            .or(item.mounted.clone())
             .or(item.nbd_uri.as_ref().map(|_| "nbd".into()));
         let detail = match item.detail {
             Some(detail) => detail,
@@ -85,6 +87,7 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
         detail: None,
         device: None,
         nbd_uri: None,
+        mounted: None,
         data: None,
         log: None,
         dirty_bytes: None,
@@ -112,7 +115,8 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
                 item.data = Some(report.service.data);
                 item.log = report.service.log;
                 item.device = report.service.device;
-                item.nbd_uri = Some(report.service.nbd_uri);
+                item.nbd_uri = report.service.nbd_uri;
+                item.mounted = report.service.mounted;
             }
             Err(failure) => {
                 item.state = "unusable";

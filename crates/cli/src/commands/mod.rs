@@ -9,5 +9,7 @@ pub(crate) mod drain;
 pub(crate) mod dump;
 pub(crate) mod give_up;
 pub(crate) mod list;
+pub(crate) mod mount;
 pub(crate) mod remove;
 pub(crate) mod status;
+pub(crate) mod umount;

@@ -11,16 +11,17 @@ use forebay_stack::{Accept, Layer, Opened, Own, Witness, open};
 use futures_util::future::{Either, select};
 
 use crate::args::RemoveArgs;
-use crate::dirs::Dirs;
-use crate::failure::{Failure, Outcome};
+use crate::clock::clock;
 use crate::lock::NameLock;
-use crate::output::result_line;
-use crate::progress::Draining;
-use crate::report::left;
-use crate::run::on_ring;
 use crate::target::Target;
 use crate::waiting;
 use crate::witness::StateDir;
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::progress::Draining;
+use forebay_program::report::left;
+use forebay_program::result_line;
+use forebay_program::run::on_ring;
 
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -85,7 +86,8 @@ async fn drain_home(
         changed: args.accept.accept_changed,
     };
     let witness: Option<Rc<dyn Witness>> = Some(witness);
-    let attached = forebay_stack::attach(rt.clone(), opened, target.name.as_str(), accept, witness);
+    let around = (witness, clock());
+    let attached = forebay_stack::attach(rt.clone(), opened, target.name.as_str(), accept, around);
     let attached = attached.await?;
     let drained = drain(rt, signals, &*attached.layer, target.name.as_str()).await;
     let closed = attached.layer.close().await;

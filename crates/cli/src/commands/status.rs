@@ -8,11 +8,11 @@ use forebay_stack::{Around, Name};
 use forebay_units::ByteLen;
 
 use crate::args::StatusArgs;
-use crate::client::{Absent, Client};
-use crate::dirs::Dirs;
-use crate::failure::{Failure, Outcome};
-use crate::report::Report;
 use crate::watch::{self, Seen};
+use forebay_program::client::{Absent, Client};
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::report::Report;
 
 /// How often `--watch` asks again.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -122,9 +122,10 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
         Some(detail) => lines.add("mode", format!("{}: {detail}", status.mode())),
         None => lines.add("mode", status.mode()),
     }
-    match &service.device {
-        Some(device) => lines.add("device", format!("{device} (via {})", service.via)),
-        None => lines.add("device", "none, NBD only"),
+    match (&service.device, &service.mounted) {
+        (Some(device), _) => lines.add("device", format!("{device} (via {})", service.via)),
+        (None, Some(dir)) => lines.add("mounted", dir),
+        (None, None) => lines.add("device", "none, NBD only"),
     }
     for foreign in &service.foreign_loops {
         lines.add(
@@ -132,8 +133,10 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
             format!("{foreign}: it must not be mounted or written"),
         );
     }
-    let clients = service.nbd_connections;
-    lines.add("nbd", format!("{}, {clients} clients", service.nbd_uri));
+    if let Some(uri) = &service.nbd_uri {
+        let clients = service.nbd_connections;
+        lines.add("nbd", format!("{uri}, {clients} clients"));
+    }
     if let Some(page) = &service.http {
         lines.add("page", page);
     }
@@ -144,7 +147,7 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::{example, example_with};
+    use crate::report_tests::{example, example_with};
 
     #[test]
     fn a_report_for_people_says_where_it_is_and_what_is_wrong() {

@@ -15,8 +15,8 @@ use futures_util::future::{Either, select};
 
 use super::Daemon;
 use super::stop::{end_service, hand_over_front, stop_front};
-use crate::failure::{Failure, Outcome};
-use crate::report::{Reply, left};
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::report::{Reply, left};
 
 /// Clients at a time; the next is closed at once.
 const CLIENTS_MAX: usize = 32;
@@ -262,7 +262,7 @@ impl Client {
 
     fn no_clients(&self) -> Outcome {
         let daemon = &self.daemon;
-        match daemon.nbd.connections() - daemon.kernel_connections() {
+        match daemon.nbd_connections() - daemon.kernel_connections() {
             0 => Ok(()),
             n => Err(Failure::refused(format!(
                 "cannot detach {}: {n} NBD clients are connected; disconnect them first",
@@ -302,13 +302,15 @@ impl Client {
                 format!("cannot detach {name}: {failure}"),
             )));
         }
-        if !keep_dirty && let Err(failure) = self.drain(None).await? {
+        // A filesystem that is unmounted is closed whatever its device says: nobody could mount it again from here.
+        let drains = !keep_dirty && daemon.mounted.is_none();
+        if drains && let Err(failure) = self.drain(None).await? {
             return Ok(Err(Failure::new(
                 failure.code,
                 format!(
                     "{failure}; {name} is still attached (at {}): detach again when the data \
                      device works, or leave the rest in the log with --keep-dirty",
-                    daemon.nbd_uri
+                    daemon.endpoint()
                 ),
             )));
         }

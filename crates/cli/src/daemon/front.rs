@@ -3,21 +3,20 @@
 use std::rc::Rc;
 
 use forebay_device::Device;
-use forebay_os::Ring;
-use forebay_rt::Rt;
 use forebay_serve::blockdev::{
     AttachError, CleanupError, DetachError, InUse, LoopOptions, LoopVolume, NbdDevice, NbdError,
     NbdOptions, UblkDevice, UblkError, UblkOptions, attach_loop, attach_nbd, attach_ublk,
     cleanup_stale, clear_nbd_leftover, clear_ublk_leftover, no_nbd_leftover, ublk_usable,
 };
+use forebay_serve::isolated;
 use forebay_serve::nbd::Server;
-use forebay_serve::{Memory, isolated};
-use forebay_stack::{Layer, Name, Via};
+use forebay_stack::Via;
 
+use super::Place;
+use super::mount::{MountFront, MountPlan};
 use super::via::best_available;
-use crate::dirs::Dirs;
-use crate::failure::{Code, Failure, Outcome};
 use crate::waiting;
+use forebay_program::failure::{Code, Failure, Outcome};
 
 /// What is in front of the volume besides the NBD server.
 pub(super) enum Front {
@@ -29,18 +28,16 @@ pub(super) enum Front {
     Nbd(NbdDevice),
     /// A device of the kernel's userspace block driver.
     Ublk(UblkDevice),
+    /// Not a block device, but a filesystem that is mounted; and whether a dead mount was in its place.
+    Mount(Box<MountFront>, bool),
 }
 
-/// Where a front end works.
-#[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub(super) rt: &'a Rt,
-    pub(super) ring: &'a Rc<Ring>,
-    pub(super) dirs: &'a Dirs,
-    pub(super) memory: &'a Memory,
-    pub(super) name: &'a Name,
-    /// What is served.
-    pub(super) volume: &'a dyn Layer,
+/// How a volume is served.
+pub(super) enum How {
+    /// As a block device, in that way.
+    Block(Via),
+    /// As a filesystem.
+    Mount(MountPlan),
 }
 
 impl Front {
@@ -109,13 +106,14 @@ impl Front {
             Front::Loop(_) => "loop",
             Front::Nbd(_) => "nbd",
             Front::Ublk(_) => "ublk",
+            Front::Mount(..) => "mount",
         }
     }
 
     /// The block device's path.
     pub(super) fn block_device(&self) -> Option<String> {
         let path = match self {
-            Front::None => return None,
+            Front::None | Front::Mount(..) => return None,
             Front::Loop(volume) => volume.path(),
             Front::Nbd(device) => device.path(),
             Front::Ublk(device) => device.path(),
@@ -123,12 +121,34 @@ impl Front {
         Some(path.display().to_string())
     }
 
+    /// Where a filesystem is mounted.
+    pub(super) fn mounted(&self) -> Option<String> {
+        match self {
+            Front::Mount(mount, _) => Some(mount.dir()),
+            _ => None,
+        }
+    }
+
+    /// Waits until it is taken away by somebody else.
+    pub(super) fn over(&self) -> Option<forebay_serve::fuse::Over> {
+        match self {
+            Front::Mount(mount, _) => Some(mount.over()),
+            _ => None,
+        }
+    }
+
     /// What a user should know of how it came about, if there is anything.
     pub(super) fn note(&self) -> Option<String> {
         let (path, resumed) = match self {
             Front::Ublk(device) => (device.path(), device.is_resumed()),
             Front::Nbd(device) => (device.path(), device.is_resumed()),
-            Front::None | Front::Loop(_) => return None,
+            Front::Mount(mount, true) => {
+                let dir = mount.dir();
+                return Some(format!(
+                    "a daemon that was killed had left {dir} mounted and dead; that is let go of"
+                ));
+            }
+            Front::None | Front::Loop(_) | Front::Mount(..) => return None,
         };
         let path = path.display();
         match (resumed, self.is_outlived()) {
@@ -146,7 +166,7 @@ impl Front {
         match self {
             Front::Ublk(device) => device.is_recoverable(),
             Front::Nbd(device) => device.is_recoverable(),
-            Front::None | Front::Loop(_) => false,
+            Front::None | Front::Loop(_) | Front::Mount(..) => false,
         }
     }
 
@@ -156,7 +176,7 @@ impl Front {
         match self {
             Front::Ublk(device) => device.hand_over().await.map_err(ublk_failed),
             Front::Nbd(device) => device.hand_over().map_err(|error| nbd_failed(&error)),
-            Front::None | Front::Loop(_) => Err(Failure::refused(format!(
+            Front::None | Front::Loop(_) | Front::Mount(..) => Err(Failure::refused(format!(
                 "only a ublk or nbd device can be handed over, and this volume is served via {}",
                 self.via()
             ))),
@@ -168,7 +188,7 @@ impl Front {
         match self {
             Front::Ublk(device) => device.let_wait(),
             Front::Nbd(device) => device.let_wait(),
-            Front::None | Front::Loop(_) => {}
+            Front::None | Front::Loop(_) | Front::Mount(..) => {}
         }
     }
 
@@ -177,6 +197,7 @@ impl Front {
     pub(super) async fn stop(&mut self) -> Outcome {
         match self {
             Front::None => return Ok(()),
+            Front::Mount(mount, _) => mount.stop().await?,
             Front::Loop(volume) => volume.detach().await.map_err(|error| match error {
                 DetachError::Busy { .. } | DetachError::FileBusy { .. } => still_used(&error),
                 error => Failure::io(error),

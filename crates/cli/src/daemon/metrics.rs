@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use crate::report::Report;
+use forebay_program::report::Report;
 
 /// The metrics of one scrape.
 pub(super) fn text(report: Report) -> String {
@@ -155,7 +155,7 @@ fn sample(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::example;
+    use crate::report_tests::example;
 
     #[test]
     fn every_number_is_given_out_under_its_name() {

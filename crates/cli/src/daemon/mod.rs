@@ -10,6 +10,7 @@ mod http;
 mod intruders;
 mod memory;
 mod metrics;
+mod mount;
 mod notify;
 mod place;
 mod spawn;
@@ -18,6 +19,7 @@ mod stop;
 mod via;
 
 use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use forebay_control::{SCHEMA, Service};
@@ -25,19 +27,37 @@ use forebay_os::{Ring, Signals};
 use forebay_rt::{Event, Instant, Rt};
 use forebay_serve::Memory;
 use forebay_serve::nbd::Server;
-use forebay_stack::{CacheOptions, Layer, Options, StackError, Via};
+use forebay_stack::{CacheOptions, Layer, MountOptions, Name, Options, StackError, Via};
 
-use crate::args::AttachArgs;
-use crate::dirs::Dirs;
-use crate::failure::{Failure, Outcome};
+use crate::args::{AcceptArgs, ServeArgs, TargetArgs};
 use crate::lock::NameLock;
-use crate::report::Report;
-use crate::run::on_ring;
 use crate::target::Target;
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::report::Report;
+use forebay_program::run::on_ring;
 
-use front::Front;
+use front::{Front, How};
 use intruders::Intruders;
 pub(crate) use spawn::in_background;
+
+/// Where a front end works.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    rt: &'a Rt,
+    ring: &'a Rc<Ring>,
+    dirs: &'a Dirs,
+    memory: &'a Memory,
+    name: &'a Name,
+    /// What is served.
+    volume: &'a dyn Layer,
+}
+
+/// The NBD server, and what its clients are told.
+struct Nbd {
+    server: Server,
+    uri: String,
+}
 
 /// A volume being served.
 struct Daemon {
@@ -47,14 +67,16 @@ struct Daemon {
     volume: Rc<dyn Layer>,
     /// For the data of all requests, whichever way they come.
     memory: Memory,
-    nbd: Server,
-    nbd_uri: String,
+    /// Serves it over NBD, if it is a block device.
+    nbd: Option<Nbd>,
     /// Where the page is, if there is one.
     http: Option<String>,
     via: String,
     /// Taken out while it is being stopped.
     front: RefCell<Option<Front>>,
     block_device: Option<String>,
+    /// Where a filesystem is mounted.
+    mounted: Option<String>,
     /// The block device outlives this process, and waits for the next.
     outlived: bool,
     intruders: Intruders,
@@ -78,9 +100,10 @@ impl Daemon {
             log: self.target.tree.log().map(ToString::to_string),
             via: self.via.clone(),
             device: self.block_device.clone(),
-            nbd_uri: self.nbd_uri.clone(),
+            mounted: self.mounted.clone(),
+            nbd_uri: self.nbd.as_ref().map(|nbd| nbd.uri.clone()),
             http: self.http.clone(),
-            nbd_connections: self.nbd.connections() as u64,
+            nbd_connections: self.nbd_connections() as u64,
             foreign_loop_devices: intruders.len() as u64,
             foreign_loops: intruders,
             request_bytes: self.memory.in_use(),
@@ -92,22 +115,27 @@ impl Daemon {
         }
     }
 
+    /// All NBD connections.
+    fn nbd_connections(&self) -> usize {
+        self.nbd.as_ref().map_or(0, |nbd| nbd.server.connections())
+    }
+
     /// NBD connections that are our own block device's.
     fn kernel_connections(&self) -> usize {
         let front = self.front.borrow();
-        usize::from(matches!(*front, Some(Front::Nbd(_)))).min(self.nbd.connections())
+        usize::from(matches!(*front, Some(Front::Nbd(_)))).min(self.nbd_connections())
     }
 
     /// What users open.
     fn endpoint(&self) -> String {
-        self.block_device
-            .clone()
-            .unwrap_or_else(|| self.nbd_uri.clone())
+        let device = self.block_device.as_ref().or(self.mounted.as_ref());
+        let uri = || self.nbd.as_ref().map(|nbd| nbd.uri.clone());
+        device.cloned().or_else(uri).unwrap_or_default()
     }
 }
 
 /// Attaches a volume and serves it until told to stop.
-pub(crate) fn in_foreground(args: AttachArgs) -> Outcome {
+pub(crate) fn in_foreground(args: ServingArgs) -> Outcome {
     if args.daemon {
         // Out of the terminal's reach: its signals are not for us.
         let _ = rustix::process::setsid();
@@ -125,7 +153,24 @@ pub(crate) fn in_foreground(args: AttachArgs) -> Outcome {
     }
 }
 
-async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) -> Outcome {
+/// What is to be served, and how.
+pub(crate) struct ServingArgs {
+    pub(crate) target: TargetArgs,
+    pub(crate) serve: ServeArgs,
+    pub(crate) accept: AcceptArgs,
+    /// In the background: whoever started this waits to be told.
+    pub(crate) daemon: bool,
+    /// Of a filesystem: where it is mounted and how, as far as that is said.
+    pub(crate) mount: Option<MountWish>,
+}
+
+/// Where a filesystem is to be mounted and how, as far as that is said.
+pub(crate) struct MountWish {
+    pub(crate) dir: Option<PathBuf>,
+    pub(crate) options: Option<MountOptions>,
+}
+
+async fn serve(rt: Rt, ring: Rc<Ring>, args: ServingArgs, ready: Rc<Cell<bool>>) -> Outcome {
     // Before any other thread is started, which would not hold the signals back.
     let signals = Signals::new(&ring).map_err(Failure::io)?;
     forebay_os::io_flusher();
@@ -137,8 +182,14 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) 
     let (options, cache) = options(&args);
     let options = options.or(target.options.clone());
     target.tree = target.tree.with(cache).map_err(StackError::from)?;
-    let (via, choice) = front::choose(options.via.unwrap_or_default())?;
-    if matches!(via, Via::Ublk | Via::Nbd) {
+    let (how, choice) = match mount::wanted(&target, args.mount, &options)? {
+        Some(mount) => (How::Mount(mount), None),
+        None => {
+            let (via, choice) = front::choose(options.via.unwrap_or_default())?;
+            (How::Block(via), choice)
+        }
+    };
+    if matches!(how, How::Block(Via::Ublk | Via::Nbd)) {
         // Its users do not notice that a daemon dies, and must miss nothing then.
         target.tree = target.tree.surviving_kill();
     }
@@ -148,7 +199,7 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) 
         dirs: &dirs,
         lock: &lock,
         options: &options,
-        via,
+        how: &how,
     };
     let mut started = start::start(setting, &signals, target, args.accept).await?;
     started.notes.extend(choice);
@@ -172,7 +223,7 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: AttachArgs, ready: Rc<Cell<bool>>) 
 }
 
 /// How to serve a volume, and how its uppermost layer is set.
-fn options(args: &AttachArgs) -> (Options, CacheOptions) {
+fn options(args: &ServingArgs) -> (Options, CacheOptions) {
     let serve = &args.serve;
     let options = Options {
         via: serve.via,
@@ -180,6 +231,7 @@ fn options(args: &AttachArgs) -> (Options, CacheOptions) {
         metrics: serve.metrics.clone(),
         http: serve.http.clone(),
         memory: serve.memory,
+        ..Options::default()
     };
     let cache = CacheOptions {
         durability: serve.durability,

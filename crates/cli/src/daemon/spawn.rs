@@ -13,20 +13,19 @@ use std::process::{Child, Command, Stdio};
 use forebay_control::Readiness;
 
 use super::start::Started;
-use crate::dirs::Dirs;
-use crate::failure::{Code, Failure, Outcome};
-use crate::output::result_line;
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Code, Failure, Outcome};
+use forebay_program::result_line;
 
 /// A log file longer than this is begun anew, and the old one kept beside it.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
-/// Starts a daemon with this process's own arguments, waits until it serves, and prints what users
-/// open.
-pub(crate) fn in_background() -> Outcome {
+/// Starts a daemon with these arguments, waits until it serves, and prints what users open.
+pub(crate) fn in_background(args: Vec<OsString>) -> Outcome {
     let cannot = |error: io::Error| Failure::io(format!("cannot start the daemon: {error}"));
     let program = std::env::current_exe().map_err(cannot)?;
     let mut child = Command::new(program)
-        .args(daemon_args(std::env::args_os().skip(1).collect()))
+        .args(daemon_args(args))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

@@ -5,26 +5,29 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 
+use forebay_device::Device;
 use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
 use forebay_rt::{Event, Rt};
 use forebay_serve::Memory;
 use forebay_serve::nbd::{Export, Limits, Server};
-use forebay_stack::{Accept, Attached, Layer, Options, Via, Witness, open};
+use forebay_stack::{Accept, Attached, Layer, Options, Witness, open};
 use futures_util::future::{Either, select};
 
-use super::front::{self, Front};
+use super::front::{Front, How};
 use super::http::{self, Site};
 use super::intruders::{self, Intruders};
+use super::mount::MountFront;
 use super::notify::notify;
 use super::place::Places;
-use super::{Daemon, control, memory};
+use super::{Daemon, Nbd, Place, control, memory};
 use crate::args::AcceptArgs;
-use crate::dirs::Dirs;
-use crate::failure::{Failure, Outcome};
+use crate::clock::clock;
 use crate::lock::NameLock;
-use crate::output::result_line;
 use crate::target::Target;
 use crate::witness::StateDir;
+use forebay_program::dirs::Dirs;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
 
 /// A daemon that serves, and what its user should know.
 pub(super) struct Started {
@@ -40,8 +43,8 @@ pub(super) struct Setting<'a> {
     pub(super) dirs: &'a Dirs,
     pub(super) lock: &'a NameLock,
     pub(super) options: &'a Options,
-    /// What is to make a block device of the volume, chosen.
-    pub(super) via: Via,
+    /// How the volume is served, chosen.
+    pub(super) how: &'a How,
 }
 
 /// Opens, recovers, and serves.
@@ -80,7 +83,8 @@ pub(super) async fn start(
 struct Sockets {
     control: Listener,
     nbd: Vec<Listener>,
-    nbd_uri: String,
+    /// Of what is a block device.
+    nbd_uri: Option<String>,
     /// What is given out over HTTP, and where.
     sites: Vec<(Site, Listener)>,
     /// Where the page is.
@@ -100,9 +104,13 @@ impl Sockets {
             Listener::bind(ring, address).map_err(|error| cannot_listen(address, &error))
         };
         let own = dirs.nbd_socket(name)?;
-        let mut nbd = vec![bind(&Address::Unix(own.clone()))?];
-        let mut nbd_uri = uri(name.as_str(), &Address::Unix(own));
-        if let Some(listen) = &options.listen {
+        let (mut nbd, mut nbd_uri) = (Vec::new(), None);
+        let is_block = matches!(setting.how, How::Block(_));
+        if is_block {
+            nbd.push(bind(&Address::Unix(own.clone()))?);
+            nbd_uri = Some(uri(name.as_str(), &Address::Unix(own)));
+        }
+        if let Some(listen) = options.listen.as_ref().filter(|_| is_block) {
             let listener = bind(&listen.0)?;
             // With port 0 the system chose one.
             let address = listener
@@ -110,7 +118,7 @@ impl Sockets {
                 .map_or(listen.0.clone(), |address| {
                     Address::Tcp(address.to_string())
                 });
-            nbd_uri = uri(name.as_str(), &address);
+            nbd_uri = Some(uri(name.as_str(), &address));
             nbd.push(listener);
         }
         let (mut sites, mut page) = (Vec::new(), None);
@@ -178,7 +186,8 @@ async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> O
     let witness = Rc::new(StateDir::new(rt, setting.dirs.state()?));
     let witness: Option<Rc<dyn Witness>> = Some(witness);
     let name = target.name.as_str();
-    Ok(forebay_stack::attach(rt.clone(), opened, name, accept, witness).await?)
+    let around = (witness, clock());
+    Ok(forebay_stack::attach(rt.clone(), opened, name, accept, around).await?)
 }
 
 async fn serve(
@@ -196,15 +205,20 @@ async fn serve(
         Some(forebay_stack::Memory(bound)) => Memory::new(bound.0),
         None => Memory::default(),
     };
-    let nbd = nbd_server(rt, target.name.as_str(), &volume, &memory)?;
-    let device = volume.device();
+    let blocks = match volume.device() {
+        Some(device) => {
+            let server = nbd_server(rt, target.name.as_str(), (&volume, &device), &memory)?;
+            Some((device, server))
+        }
+        None => None,
+    };
     notes.extend(
         sockets
             .page
             .as_ref()
             .map(|page| format!("status page: {page}")),
     );
-    let place = front::Place {
+    let place = Place {
         rt,
         ring,
         dirs,
@@ -212,9 +226,20 @@ async fn serve(
         name: &target.name,
         volume: &*volume,
     };
-    let start = async || Front::start(place, setting.via, &device, &nbd).await;
+    let start = async || match (setting.how, &blocks) {
+        (How::Block(via), Some((device, server))) => {
+            Front::start(place, *via, device, server).await
+        }
+        (How::Mount(plan), _) => {
+            let started = MountFront::start(place, plan).await;
+            started.map(|(mount, cleared)| Front::Mount(Box::new(mount), cleared))
+        }
+        (How::Block(_), None) => Err(Failure::general("a filesystem is no block device")),
+    };
     let front = setting.lock.patiently(rt, start).await?;
     notes.extend(front.note());
+    let nbd = blocks.zip(sockets.nbd_uri);
+    let nbd = nbd.map(|((_, server), uri)| Nbd { server, uri });
     let daemon = Rc::new(Daemon {
         rt: rt.clone(),
         started: rt.now(),
@@ -223,10 +248,10 @@ async fn serve(
         volume,
         memory,
         nbd,
-        nbd_uri: sockets.nbd_uri,
         http: sockets.page,
         via: front.via().into(),
         block_device: front.block_device(),
+        mounted: front.mounted(),
         outlived: front.is_outlived(),
         front: RefCell::new(Some(front)),
         detached: Cell::new(false),
@@ -245,7 +270,9 @@ fn listen(
 ) {
     let rt = &daemon.rt;
     for listener in nbd {
-        let server = daemon.nbd.clone();
+        let Some(server) = daemon.nbd.as_ref().map(|nbd| nbd.server.clone()) else {
+            break;
+        };
         rt.spawn(async move {
             if let Err(error) = server.listen(&listener).await {
                 tracing::error!(%error, "the NBD server takes no more connections");
@@ -263,8 +290,13 @@ fn listen(
     }
 }
 
-fn nbd_server(rt: &Rt, name: &str, volume: &Rc<dyn Layer>, memory: &Memory) -> Outcome<Server> {
-    let export = Export::new(name, volume.device())
+fn nbd_server(
+    rt: &Rt,
+    name: &str,
+    (volume, device): (&Rc<dyn Layer>, &Rc<dyn Device>),
+    memory: &Memory,
+) -> Outcome<Server> {
+    let export = Export::new(name, Rc::clone(device))
         .description(format!("Forebay volume {name}"))
         .status(Rc::new(Places::new(Rc::clone(volume))))
         .fast_zeroes(volume.fast_zeroes());

@@ -6,6 +6,7 @@
 //! waited for is said, to the log and to the service manager, which is also told how long that may
 //! still take.
 
+use std::future::pending;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -14,8 +15,9 @@ use futures_util::future::{Either, select};
 use sd_notify::NotifyState;
 
 use super::Daemon;
+use super::front::Front;
 use super::notify::notify;
-use crate::failure::{Code, Failure, Outcome};
+use forebay_program::failure::{Code, Failure, Outcome};
 
 /// How often a block device in use is looked at again.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -29,10 +31,31 @@ const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a stop that is insisted on waits for the last flush.
 const INSISTED_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Serves until the volume is detached or a signal comes.
+/// Serves until the volume is detached, a filesystem is unmounted, or a signal comes.
 pub(super) async fn run(daemon: &Daemon, signals: &Signals) -> Outcome {
+    let over = daemon.front.borrow().as_ref().and_then(Front::over);
     let detached = daemon.changed.until(|| daemon.detached.get().then_some(()));
-    match select(pin!(detached), pin!(signals.next())).await {
+    let unmounted = async {
+        match over {
+            Some(over) => over.wait().await,
+            None => pending().await,
+        }
+    };
+    let (detached, unmounted) = (pin!(detached), pin!(unmounted));
+    let ended = select(detached, unmounted);
+    match select(ended, pin!(signals.next())).await {
+        // Whoever detaches a filesystem unmounts it, and has its daemon end when all is durable.
+        Either::Left((Either::Right(_), _)) if is_still_mounted(daemon) => {
+            tracing::info!("unmounted by somebody else; stopping");
+            stop(daemon, signals).await
+        }
+        Either::Left((Either::Right(_), _)) => {
+            daemon
+                .changed
+                .until(|| daemon.detached.get().then_some(()))
+                .await;
+            Ok(())
+        }
         Either::Left(_) => Ok(()),
         Either::Right((signal, _)) => {
             let status = daemon.volume.status();
@@ -45,6 +68,11 @@ pub(super) async fn run(daemon: &Daemon, signals: &Signals) -> Outcome {
             stop(daemon, signals).await
         }
     }
+}
+
+/// True if nobody has begun to detach a filesystem.
+fn is_still_mounted(daemon: &Daemon) -> bool {
+    matches!(*daemon.front.borrow(), Some(Front::Mount(..)))
 }
 
 /// Stops without draining.
@@ -107,11 +135,15 @@ fn waiting(what: &str) {
 /// room or for a device, so that clients get an error and not a broken connection.
 pub(super) async fn end_service(daemon: &Daemon) -> Outcome<u64> {
     let rt = &daemon.rt;
-    let mut shutdown = pin!(daemon.nbd.shutdown());
+    let mut shutdown = pin!(async {
+        if let Some(nbd) = &daemon.nbd {
+            nbd.server.shutdown().await;
+        }
+    });
     let ended = rt.timeout(CLIENTS_PATIENCE, shutdown.as_mut()).await;
     if ended.is_err() {
         let why = daemon.volume.what_holds_up();
-        let clients = daemon.nbd.connections();
+        let clients = daemon.nbd_connections();
         waiting(&format!(
             "{clients} NBD clients have requests under way or replies to fetch; {why}"
         ));
@@ -125,7 +157,7 @@ pub(super) async fn end_service(daemon: &Daemon) -> Outcome<u64> {
         ))),
     };
     if ended.is_err() && rt.timeout(CLIENTS_PATIENCE, shutdown).await.is_err() {
-        let clients = daemon.nbd.connections();
+        let clients = daemon.nbd_connections();
         tracing::warn!("{clients} NBD clients did not fetch their replies; leaving them");
     }
     closed.map(|()| left)

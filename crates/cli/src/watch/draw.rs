@@ -102,7 +102,10 @@ fn draw_head(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
     };
     let device = match &service.device {
         Some(device) => format!("  {device} (via {})", service.via),
-        None => format!("  {}", service.nbd_uri),
+        None => {
+            let place = service.mounted.as_ref().or(service.nbd_uri.as_ref());
+            format!("  {}", place.map_or("", String::as_str))
+        }
     };
     let name = service.name.as_str().bold();
     let more = Span::raw(device).dark_gray();
@@ -307,9 +310,9 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::report::Report;
     use crate::watch::history::Seen;
     use crate::watch::history::tests::{at, seen};
+    use forebay_program::report::Report;
 
     /// What a screen of that size shows, row by row.
     fn screen(view: &View, columns: u16, rows: u16) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use forebay_stack::{Flow, Vitals};
 
-use crate::report::Report;
+use forebay_program::report::Report;
 
 /// For how long values are kept, in seconds. There is one a second.
 pub(super) const KEPT: usize = 300;
@@ -234,7 +234,7 @@ impl View {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::report::tests::example_with;
+    use crate::report_tests::example_with;
 
     /// The example, so many seconds after it was attached, with so many writes of 4 KiB and 2 ms each.
     pub(in crate::watch) fn at(second: u32, writes: u64) -> Report {

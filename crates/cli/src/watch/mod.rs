@@ -15,8 +15,8 @@ use forebay_os::{Ring, Signals};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 
-use crate::failure::{Failure, Outcome};
 use draw::draw;
+use forebay_program::failure::{Failure, Outcome};
 use history::{Key, View};
 
 pub(crate) use history::Seen;

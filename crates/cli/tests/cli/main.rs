@@ -12,6 +12,7 @@ mod create;
 mod documents;
 mod emulated;
 mod failed_logs;
+mod files;
 mod layers;
 mod logs;
 mod memory;

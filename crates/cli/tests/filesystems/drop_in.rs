@@ -10,8 +10,8 @@ use forebay_serve::nbd::client::BlockingClient;
 use crate::crash::seed;
 use crate::kinds::EXT4;
 use crate::system::{Loop, can_serve_loop, installed, try_tool};
-use crate::tree::{Tree, digests};
 use crate::world::{MIB, World};
+use forebay_scratch::tree::{Tree, digests};
 
 #[test]
 fn an_image_with_files_on_it_is_cached_used_and_complete_alone_again() {

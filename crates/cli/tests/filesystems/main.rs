@@ -25,8 +25,5 @@ mod volumes;
 
 #[path = "../cli/system.rs"]
 mod system;
-#[path = "../../src/scratch/tree.rs"]
-#[allow(dead_code, reason = "the program uses more of it")]
-mod tree;
 #[path = "../cli/world.rs"]
 mod world;

@@ -4,8 +4,8 @@ use std::fs;
 
 use crate::kinds::{BTRFS, EXT4, Kind, XFS};
 use crate::system::Loop;
-use crate::tree::{Tree, digests};
 use crate::world::{World, failed, signal, wait_for_end};
+use forebay_scratch::tree::{Tree, digests};
 
 fn create(world: &World, name: &str, kind: &Kind) {
     let (data, log) = (format!("{name}.img"), format!("{name}.log.img"));

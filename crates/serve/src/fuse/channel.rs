@@ -43,6 +43,13 @@ impl Channel {
         Ok(Channel { fd })
     }
 
+    /// One that somebody else opened and mounted.
+    pub(crate) fn of(fd: OwnedFd) -> io::Result<Channel> {
+        let flags = rustix::fs::fcntl_getfl(&fd)?;
+        rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
+        Ok(Channel { fd })
+    }
+
     /// The descriptor, to be mounted.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

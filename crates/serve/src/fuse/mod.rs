@@ -46,6 +46,7 @@
 //! and `mounted.rs` for the ends.
 
 mod channel;
+mod fusermount;
 mod handler;
 mod inbox;
 mod mount;
@@ -56,7 +57,7 @@ mod session;
 pub use handler::{Handler, Wishes};
 pub(crate) use mount::FSTYPE;
 pub use mount::Mount;
-pub use mounted::{Mounted, UnmountError};
+pub use mounted::{Mounted, Over, UnmountError};
 pub use request::{Arrival, Underway};
 pub use session::Ended;
 

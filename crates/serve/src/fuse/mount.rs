@@ -1,14 +1,20 @@
 //! Where a filesystem hangs.
+//!
+//! Who is not root has `fusermount3` mount it, which is: it opens `/dev/fuse`, mounts it, and hands the descriptor over
+//! on a socket (libfuse's `mount_util`). It sees to it that the user may write to the directory, and that nobody
+//! becomes somebody else by what is there.
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use forebay_os::mounts;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::channel::Channel;
+use super::fusermount;
 
 /// The filesystem's type as `/proc/self/mountinfo` shows it.
 pub(crate) const FSTYPE: &str = "fuse.forebay";
@@ -54,9 +60,43 @@ impl Mount {
         }
     }
 
-    /// Mounts the connection there. The kernel's INIT waits in the channel afterwards; whoever touches the filesystem
+    /// Mounts a new connection there. The kernel's INIT waits in the channel afterwards; whoever touches the filesystem
     /// before the session runs waits for it.
-    pub(super) fn mount(&self, channel: &Channel) -> io::Result<()> {
+    pub(super) fn mount(&self) -> io::Result<Channel> {
+        if !rustix::process::geteuid().is_root() {
+            let fd = fusermount::mount(&self.dir, &self.options_of_a_user())?;
+            return Channel::of(fd);
+        }
+        let channel = Channel::open()?;
+        self.mount_as_root(&channel)?;
+        Ok(channel)
+    }
+
+    fn options_of_a_user(&self) -> String {
+        let (_, subtype) = FSTYPE.split_once('.').expect("a subtype of fuse");
+        let mut options = format!(
+            "fsname={},subtype={subtype},default_permissions",
+            self.source
+        );
+        for (flag, word) in [
+            (MountFlags::RDONLY, "ro"),
+            (MountFlags::NOEXEC, "noexec"),
+            (MountFlags::NOATIME, "noatime"),
+            (MountFlags::SYNCHRONOUS, "sync"),
+            (MountFlags::DIRSYNC, "dirsync"),
+        ] {
+            if self.flags.contains(flag) {
+                options.push(',');
+                options.push_str(word);
+            }
+        }
+        if self.for_all {
+            options.push_str(",allow_other");
+        }
+        options
+    }
+
+    fn mount_as_root(&self, channel: &Channel) -> io::Result<()> {
         if self.own_dir {
             match rustix::fs::mkdir(&self.dir, 0o700.into()) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -84,8 +124,39 @@ impl Mount {
         Ok(())
     }
 
+    /// Lets go of a mount of the same source in the same place whose server is gone. Who still has something open there
+    /// gets errors as before. True if there was one.
+    ///
+    /// # Errors
+    /// If it cannot be unmounted.
+    pub fn clear_dead(&self) -> io::Result<bool> {
+        let ours = |mount: &forebay_os::Mount| {
+            mount.point == self.dir
+                && mount.fstype == FSTYPE
+                && mount.source == Path::new(&self.source)
+        };
+        let is_there = mounts()?.iter().any(ours);
+        // A dead connection says so at once; one that lives is not asked, since that could take for ever.
+        let is_dead = || matches!(rustix::fs::statfs(&self.dir), Err(Errno::NOTCONN));
+        if !is_there || !is_dead() {
+            return Ok(false);
+        }
+        self.unmount(true)?;
+        Ok(true)
+    }
+
+    /// The number of what is mounted there now, uppermost.
+    pub(super) fn device(&self) -> Option<(u32, u32)> {
+        let mounts = mounts().unwrap_or_default();
+        let there = mounts.iter().rev().find(|mount| mount.point == self.dir);
+        there.map(|mount| mount.device)
+    }
+
     /// Unmounts it. `lazy` detaches it even if it is in use.
     pub(super) fn unmount(&self, lazy: bool) -> io::Result<()> {
+        if !rustix::process::geteuid().is_root() {
+            return fusermount::unmount(&self.dir, lazy);
+        }
         let flags = if lazy {
             UnmountFlags::DETACH | UnmountFlags::NOFOLLOW
         } else {
@@ -98,7 +169,7 @@ impl Mount {
         }
     }
 
-    fn remove_dir(&self) -> io::Result<()> {
+    pub(super) fn remove_dir(&self) -> io::Result<()> {
         if !self.own_dir {
             return Ok(());
         }

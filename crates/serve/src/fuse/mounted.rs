@@ -1,13 +1,13 @@
 //! A filesystem that is mounted and served.
 
+use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use forebay_os::{Poller, Ring};
-use forebay_rt::{Rt, Task};
+use forebay_rt::{Event, Rt, Task};
 
-use super::channel::Channel;
 use super::handler::Handler;
 use super::mount::Mount;
 use super::request::Connection;
@@ -20,7 +20,26 @@ pub struct Mounted {
     rt: Rt,
     serving: Option<Task<Ended>>,
     ended: Option<Rc<Ended>>,
+    over: Over,
     mount: Mount,
+    /// By what the system knows the filesystem: no other one that is mounted has this number.
+    device: Option<(u32, u32)>,
+}
+
+/// Knows when a session is over, whoever unmounted it. Clones know it together.
+#[derive(Clone, Default)]
+pub struct Over(Rc<(Cell<bool>, Event)>);
+
+impl Over {
+    fn set(&self) {
+        self.0.0.set(true);
+        self.0.1.notify_all();
+    }
+
+    /// Waits for it.
+    pub async fn wait(&self) {
+        self.0.1.until(|| self.0.0.get().then_some(())).await;
+    }
 }
 
 /// Why a filesystem was not unmounted. It is still mounted and served.
@@ -55,8 +74,7 @@ impl Mounted {
         mount: Mount,
     ) -> io::Result<Mounted> {
         forebay_os::io_flusher();
-        let channel = Channel::open()?;
-        mount.mount(&channel)?;
+        let channel = mount.mount()?;
         let watch = channel.watch().inspect_err(|_| {
             let _ = mount.unmount(true);
         })?;
@@ -66,11 +84,19 @@ impl Mounted {
             memory: memory.clone(),
             under_way: UnderWay::new(UNDER_WAY_MAX),
         });
-        let serving = session::serve(connection, handler, Poller::new(ring, watch));
+        let (over, poller) = (Over::default(), Poller::new(ring, watch));
+        let tell = over.clone();
+        let serving = async move {
+            let ended = session::serve(connection, handler, poller).await;
+            tell.set();
+            ended
+        };
         Ok(Mounted {
             rt: rt.clone(),
             serving: Some(rt.spawn(serving)),
             ended: None,
+            over,
+            device: mount.device(),
             mount,
         })
     }
@@ -89,6 +115,11 @@ impl Mounted {
         self.serving.as_ref().is_none_or(Task::is_finished)
     }
 
+    /// Who knows when the session is over.
+    pub fn over(&self) -> Over {
+        self.over.clone()
+    }
+
     /// Waits until the session is over, and says why. It is over after an unmount, by whomever.
     pub async fn ended(&mut self) -> Rc<Ended> {
         if let Some(serving) = self.serving.as_mut() {
@@ -104,6 +135,14 @@ impl Mounted {
     /// # Errors
     /// See [`UnmountError`]. The filesystem is served on; try again.
     pub async fn unmount(&mut self) -> Result<(), UnmountError> {
+        if self.is_over() && self.mount.device() != self.device {
+            // Unmounted by somebody else; what is mounted there now, if anything, is none of ours.
+            let mount = &self.mount;
+            return mount.remove_dir().map_err(|source| UnmountError::Io {
+                dir: mount.dir.clone(),
+                source,
+            });
+        }
         let mount = self.mount.clone();
         let done = isolated(move || mount.unmount(false)).await;
         if let Err(source) = done.and_then(|done| done) {

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
-use forebay_rt::{Lease, Rt};
+use forebay_rt::{Instant, Lease, Rt};
 
 use super::channel::Channel;
 use super::inbox::Inbox;
@@ -83,6 +84,7 @@ impl Arrival<'_> {
             connection: Rc::clone(self.connection),
             unique: self.request.unique,
             load: self.admission.keep(),
+            began: self.connection.rt.now(),
         };
         start(&self.connection.rt, answer(underway));
     }
@@ -93,12 +95,18 @@ pub struct Underway {
     connection: Rc<Connection>,
     unique: u64,
     load: Load,
+    began: Instant,
 }
 
 impl Underway {
     /// A buffer of `len` bytes, which are leased.
     pub fn buffer(&self, len: usize) -> BufMut {
         self.connection.memory.take(len)
+    }
+
+    /// How long ago it was taken up.
+    pub fn took(&self) -> Duration {
+        self.connection.rt.now().since(self.began)
     }
 
     /// Answers it with `payload`.

@@ -39,8 +39,8 @@ impl Layer for Cache {
         self.volume.id().to_string()
     }
 
-    fn device(&self) -> Rc<dyn Device> {
-        Rc::clone(&self.device) as Rc<dyn Device>
+    fn device(&self) -> Option<Rc<dyn Device>> {
+        Some(Rc::clone(&self.device) as Rc<dyn Device>)
     }
 
     /// They are an entry in the log.

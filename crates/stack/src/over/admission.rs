@@ -62,7 +62,7 @@ impl Admission {
     pub(super) fn new(rt: Rt, above: Rc<dyn Layer>, below: Rc<dyn Layer>) -> Admission {
         Admission {
             rt,
-            device: above.device(),
+            device: above.device().expect("a cache is a block device"),
             above,
             below,
             slack: Cell::new(0),
@@ -90,7 +90,7 @@ impl Admission {
     fn destaged(&self) -> u64 {
         match self.above.status() {
             Status::Cache(status) => status.cache.destaged_bytes,
-            Status::Space(_) => 0,
+            Status::Space(_) | Status::Files(_) => 0,
         }
     }
 
@@ -205,8 +205,8 @@ mod tests {
             String::new()
         }
 
-        fn device(&self) -> Rc<dyn Device> {
-            Rc::new(RamDevice::new(MIB, 512))
+        fn device(&self) -> Option<Rc<dyn Device>> {
+            Some(Rc::new(RamDevice::new(MIB, 512)))
         }
 
         fn room(&self) -> Option<u64> {

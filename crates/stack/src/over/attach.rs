@@ -25,7 +25,9 @@ pub(crate) async fn attach(
     let info = cache::inspect(&pair.log).await?;
     let data = pair.data.clone();
     let below = space::attach(rt.clone(), data, options, name, accept.loss).await?;
-    let data = as_data(&pair.data, &below.layer.id(), below.layer.device());
+    let device = below.layer.device();
+    let device = device.expect("a log-structured volume is a block device");
+    let data = as_data(&pair.data, &below.layer.id(), device);
     let together = match accept.changed {
         true => Ok(()),
         false => belong_together(&pair, &info.data, &data.identity),

@@ -44,8 +44,8 @@ impl Layer for Over {
         self.above.id()
     }
 
-    fn device(&self) -> Rc<dyn Device> {
-        Rc::clone(&self.device) as Rc<dyn Device>
+    fn device(&self) -> Option<Rc<dyn Device>> {
+        Some(Rc::clone(&self.device) as Rc<dyn Device>)
     }
 
     fn room(&self) -> Option<u64> {

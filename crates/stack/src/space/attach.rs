@@ -5,11 +5,12 @@ use std::rc::Rc;
 use forebay_os::DeviceKind;
 use forebay_rt::Rt;
 use forebay_segments::read_copies;
-use forebay_vsl::{Options, Recovery, Superblock, open};
+use forebay_vsl::{Options, Recovery, Space, Superblock, Workers, open};
 
 use super::SpaceOptions;
 use super::hint::damaged_copy;
 use super::in_use::InUse;
+use super::offline::{inspect, is_of_files};
 use crate::cache::Attached;
 use crate::{Discard, Part, StackError};
 
@@ -24,6 +25,34 @@ pub(crate) async fn attach(
     name: &str,
     accept_loss: bool,
 ) -> Result<Attached, StackError> {
+    must_be_blocks(&data).await?;
+    let (space, workers, notes) = take_up(&rt, &data, options, accept_loss).await?;
+    let acknowledge = options.durability.unwrap_or_default();
+    Ok(Attached {
+        layer: Rc::new(InUse::new(&rt, name, (space, workers), acknowledge)),
+        notes,
+    })
+}
+
+/// Whether the space on a device can be a block device: a filesystem's is longer than any.
+async fn must_be_blocks(data: &Part) -> Result<(), StackError> {
+    let superblock = inspect(&*data.device).await;
+    match superblock.is_ok_and(|superblock| is_of_files(&superblock)) {
+        true => Err(StackError::IsFiles(data.spec.to_string())),
+        false => Ok(()),
+    }
+}
+
+/// Recovers the space on `data`; gives what works for it in the background, and what an administrator should know.
+///
+/// # Errors
+/// If it cannot be taken up, or something that was durable is missing and that is not accepted.
+pub(crate) async fn take_up(
+    rt: &Rt,
+    data: &Part,
+    options: &SpaceOptions,
+    accept_loss: bool,
+) -> Result<(Space, Workers, Vec<String>), StackError> {
     let failed = |error| StackError::AttachSpace {
         data: data.spec.to_string(),
         error,
@@ -35,7 +64,7 @@ pub(crate) async fn attach(
         ..defaults
     };
     let settings = Options {
-        discard: discards(options.discard, &data),
+        discard: discards(options.discard, data),
         ..settings
     };
     let copies = read_copies::<Superblock>(&*data.device).await;
@@ -44,11 +73,7 @@ pub(crate) async fn attach(
     let (space, workers, recovery) = opened.map_err(failed)?;
     let mut notes = found(recovery);
     notes.extend(copies.ok().and_then(|copies| damaged_copy(&copies)));
-    let acknowledge = options.durability.unwrap_or_default();
-    Ok(Attached {
-        layer: Rc::new(InUse::new(&rt, name, (space, workers), acknowledge)),
-        notes,
-    })
+    Ok((space, workers, notes))
 }
 
 /// Whether free segments are discarded. Where nothing is said, they are on block devices that can: flash needs to know, and

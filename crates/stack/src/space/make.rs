@@ -35,6 +35,15 @@ pub(crate) struct NewSpace {
     pub(crate) page: Option<ByteLen>,
 }
 
+/// How long a space is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Long {
+    /// As a volume that is served as a block device: of the size that is wanted, or what there is room for.
+    Wanted,
+    /// So many sectors, whatever there is room for.
+    Sectors(u64),
+}
+
 /// What was made.
 #[derive(Clone, Debug)]
 pub(crate) struct MadeSpace {
@@ -65,7 +74,7 @@ pub(crate) async fn make(
     device: &Rc<dyn Device>,
     layout: Layout,
     id: [u8; 16],
-    new: &NewSpace,
+    (new, long): (&NewSpace, Long),
 ) -> Result<MadeSpace, OpenError> {
     let disk = measure(rt, &**device).await?;
     let page = new.page.unwrap_or(PAGE);
@@ -73,7 +82,10 @@ pub(crate) async fn make(
     let mut making = Making {
         volume: VolumeId(id),
         layout,
-        space_sectors: layout.len / SECTOR_BYTES,
+        space_sectors: match long {
+            Long::Wanted => layout.len / SECTOR_BYTES,
+            Long::Sectors(sectors) => sectors,
+        },
         placement: kind,
         page_sectors: (page.0 / SECTOR_BYTES) as u32,
         disk: Some(disk),
@@ -81,7 +93,9 @@ pub(crate) async fn make(
     let mappable = capacity(rt, device, &making).await?.mappable;
     let usual = mappable / 16 * MAPPABLE_SIXTEENTHS;
     let len = round_down(new.size.map_or(usual, |size| size.0), 1 << 20);
-    making.space_sectors = len / SECTOR_BYTES;
+    if long == Long::Wanted {
+        making.space_sectors = len / SECTOR_BYTES;
+    }
     create(rt.clone(), Rc::clone(device), &making).await?;
     Ok(MadeSpace {
         len,

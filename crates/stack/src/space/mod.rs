@@ -16,12 +16,13 @@ mod served;
 mod status;
 pub(crate) mod words;
 
-pub(crate) use attach::attach;
+pub(crate) use attach::{attach, take_up};
 pub(crate) use forebay_vsl::{DumpItem as SpaceItem, dump};
 pub(crate) use hint::hint;
-pub(crate) use make::{NewSpace, layout_on, make};
+pub(crate) use make::{Long, MadeSpace, NewSpace, layout_on, make};
 pub use offline::{SpaceCheck, SpaceVerdict};
-pub(crate) use offline::{check, erase, in_memory, inspect, superblocks};
-pub(crate) use options::{NOT_OF_A_SPACE, OF_A_SPACE};
+pub(crate) use offline::{check, erase, in_memory, inspect, is_of_files, look, superblocks};
+pub(crate) use options::{NOT_OF_A_SPACE, NOT_OF_FILES, OF_A_SPACE};
 pub use options::{NoSuchOption, Placing, SpaceOptions};
+pub(crate) use status::status_of;
 pub use status::{SpaceMode, SpaceStatus};

@@ -3,6 +3,7 @@
 //! The check is a recovery on a device whose changes stay in memory, and then everything is read. So what it
 //! finds is what an attach would find.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability, Overlay};
@@ -96,12 +97,35 @@ pub(crate) async fn check(
     device: &Rc<dyn Device>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<SpaceCheck, OpenError> {
+    Ok(look(rt, device, progress).await?.report)
+}
+
+/// What was seen of a space that is not in use.
+pub(crate) struct Seen {
+    /// What a check came to.
+    pub(crate) report: SpaceCheck,
+    /// Runs of sectors that cannot be read, the first of them.
+    pub(crate) damaged: Vec<Range<u64>>,
+    /// The space as recovery leaves it, in memory, if it could be taken up.
+    pub(crate) space: Option<Space>,
+}
+
+/// The same, for who wants to look on.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) async fn look(
+    rt: &Rt,
+    device: &Rc<dyn Device>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Seen, OpenError> {
     let copies = superblocks(&**device).await?;
     let superblock = copies.newest_readable()?.clone();
     let mut report = blank(&superblock);
     report.problems.extend(damaged_copy(&copies));
     fits_device(&superblock, &**device)?;
     let overlay: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(device)));
+    let (mut damaged, mut taken_up) = (Vec::new(), None);
     let looked = async {
         let pending = pending(&*overlay, &superblock).await?;
         report.records = pending.records;
@@ -112,7 +136,8 @@ pub(crate) async fn check(
         // Without what works in the background: nothing is cleaned here.
         let (space, _, _) =
             open(rt.clone(), Rc::clone(&overlay), Options::default(), false).await?;
-        read_all(&space, &mut report, progress).await
+        taken_up = Some(space.clone());
+        read_all(&space, &mut report, &mut damaged, progress).await
     };
     match looked.await {
         Ok(()) => {}
@@ -123,10 +148,25 @@ pub(crate) async fn check(
             report.problems.extend(lost_records(&error));
         }
     }
-    if !report.damaged_ranges.is_empty() {
+    if !damaged.is_empty() {
         report.verdict = SpaceVerdict::Damaged;
     }
-    Ok(report)
+    if !is_of_files(&superblock) {
+        let in_bytes = |run: &Range<u64>| (run.start * SECTOR_BYTES, run.end - run.start);
+        let ranges = damaged.iter().map(in_bytes);
+        let ranges = ranges.map(|(at, sectors)| (at, sectors * SECTOR_BYTES));
+        report.damaged_ranges = ranges.collect();
+    }
+    Ok(Seen {
+        report,
+        damaged,
+        space: taken_up,
+    })
+}
+
+/// Whether a space is a filesystem's: none that is served as a block device, which ends at 2^63 bytes, is as long.
+pub(crate) fn is_of_files(superblock: &Superblock) -> bool {
+    superblock.space_sectors > i64::MAX as u64 / SECTOR_BYTES
 }
 
 /// How much is lost with records that are missing.
@@ -146,7 +186,7 @@ fn blank(superblock: &Superblock) -> SpaceCheck {
         verdict: SpaceVerdict::Clean,
         volume: superblock.volume.to_string(),
         placement: superblock.placement.to_string(),
-        len: superblock.space_sectors * SECTOR_BYTES,
+        len: superblock.space_sectors.saturating_mul(SECTOR_BYTES),
         segment_bytes: superblock.segment_bytes.into(),
         segment_count: superblock.segment_count.into(),
         epoch: superblock.epoch.0,
@@ -175,6 +215,7 @@ pub(crate) async fn in_memory(rt: &Rt, device: &Rc<dyn Device>) -> Result<Space,
 async fn read_all(
     space: &Space,
     report: &mut SpaceCheck,
+    damaged: &mut Vec<Range<u64>>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), OpenError> {
     let capacity = space.capacity();
@@ -197,7 +238,7 @@ async fn read_all(
         at = run.start;
         while at < run.end {
             let sectors = (run.end - at).min(READ_BYTES / SECTOR_BYTES);
-            read_run(space, at, sectors, report).await?;
+            read_run(space, at, sectors, (report, damaged)).await?;
             at += sectors;
             progress(report.bytes_checked, capacity.mapped);
         }
@@ -210,7 +251,7 @@ async fn read_run(
     space: &Space,
     at: u64,
     sectors: u64,
-    report: &mut SpaceCheck,
+    (report, damaged): (&mut SpaceCheck, &mut Vec<Range<u64>>),
 ) -> Result<(), OpenError> {
     let read = async |at: u64, sectors: u64| {
         let buf = BufMut::zeroed((sectors * SECTOR_BYTES) as usize);
@@ -226,7 +267,8 @@ async fn read_run(
     while one < at + sectors {
         let line = (8 - one % 8).min(at + sectors - one);
         if let Err(error) = read(one, line).await {
-            damaged(report, one * SECTOR_BYTES, line * SECTOR_BYTES);
+            report.damaged_bytes += line * SECTOR_BYTES;
+            note(damaged, one..one + line);
             fails = fails.or(match error {
                 SpaceError::Device(error) => Some(format!("the device fails: {error}")),
                 _ => None,
@@ -243,14 +285,12 @@ async fn read_run(
     Ok(())
 }
 
-/// Notes a range that cannot be read, together with the one before if they touch.
-fn damaged(report: &mut SpaceCheck, at: u64, len: u64) {
-    report.damaged_bytes += len;
-    let ranges = &mut report.damaged_ranges;
-    let listed = ranges.len();
-    match ranges.last_mut() {
-        Some((before, so_far)) if *before + *so_far == at => *so_far += len,
-        _ if listed < RANGES_MAX => ranges.push((at, len)),
+/// Notes a run that cannot be read, together with the one before if they touch.
+fn note(damaged: &mut Vec<Range<u64>>, run: Range<u64>) {
+    let listed = damaged.len();
+    match damaged.last_mut() {
+        Some(before) if before.end == run.start => before.end = run.end,
+        _ if listed < RANGES_MAX => damaged.push(run),
         _ => {}
     }
 }

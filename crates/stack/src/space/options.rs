@@ -11,11 +11,23 @@ use crate::{CacheOptions, Discard};
 
 /// Options of a cache that a log-structured volume has not.
 pub(crate) const NOT_OF_A_SPACE: [&str; 2] = ["patience", "bypass"];
+/// And an option of that that a filesystem has not: its users say by `fsync` what is to be durable.
+pub(crate) const NOT_OF_FILES: &str = "durability";
 
 /// An option was given to a layer that has none of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a {what} has no `{0}`: leave it out", what = if *.0 == OF_A_SPACE { "write cache" } else { "log-structured volume" })]
-pub struct NoSuchOption(pub &'static str);
+#[error("a {what} has no `{key}`: leave it out")]
+pub struct NoSuchOption {
+    what: &'static str,
+    key: &'static str,
+}
+
+impl NoSuchOption {
+    pub(crate) fn of_a_cache(key: &'static str) -> NoSuchOption {
+        let what = "write cache";
+        NoSuchOption { what, key }
+    }
+}
 
 /// The option of a log-structured volume that a cache has not.
 pub(crate) const OF_A_SPACE: &str = "discard";
@@ -39,13 +51,29 @@ impl SpaceOptions {
     /// # Errors
     /// If others are said.
     pub fn of(options: CacheOptions) -> Result<SpaceOptions, NoSuchOption> {
+        SpaceOptions::among(options, "log-structured volume")
+    }
+
+    /// Those among a cache's that a filesystem has, too.
+    ///
+    /// # Errors
+    /// If others are said.
+    pub fn of_files(options: CacheOptions) -> Result<SpaceOptions, NoSuchOption> {
+        let (what, key) = ("filesystem", NOT_OF_FILES);
+        match options.durability {
+            Some(_) => Err(NoSuchOption { what, key }),
+            None => SpaceOptions::among(options, what),
+        }
+    }
+
+    fn among(options: CacheOptions, what: &'static str) -> Result<SpaceOptions, NoSuchOption> {
         let [patience, bypass] = NOT_OF_A_SPACE;
         let others = [
             (patience, options.patience.is_some()),
             (bypass, options.bypass.is_some()),
         ];
-        if let Some((key, _)) = others.iter().find(|(_, said)| *said) {
-            return Err(NoSuchOption(key));
+        if let Some((key, _)) = others.into_iter().find(|(_, said)| *said) {
+            return Err(NoSuchOption { what, key });
         }
         Ok(SpaceOptions {
             durability: options.durability,

@@ -67,11 +67,6 @@ impl Served {
         &self.linear
     }
 
-    /// How much memory the map may take, in bytes.
-    pub(super) fn map_bytes_max(&self) -> u64 {
-        self.linear.space().options().map_bytes
-    }
-
     pub(super) fn counted(&self) -> Counted {
         self.counted.get()
     }

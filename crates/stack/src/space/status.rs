@@ -2,6 +2,7 @@
 
 use forebay_dcd::Latency;
 use forebay_device::described;
+use forebay_units::SECTOR_BYTES;
 use forebay_vsl::{Capacity, Space};
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +48,7 @@ impl SpaceMode {
     }
 
     /// Of a volume with so much mapped, as a share of what may be.
-    pub(super) fn at(share: f64) -> SpaceMode {
+    pub(crate) fn at(share: f64) -> SpaceMode {
         match share {
             share if share >= FULL => SpaceMode::Full,
             share if share >= NEARLY_FULL => SpaceMode::NearlyFull,
@@ -121,8 +122,30 @@ pub(super) fn share(capacity: &Capacity) -> f64 {
 /// A volume as it is now.
 pub(super) fn of(served: &Served) -> SpaceStatus {
     use forebay_device::Device as _;
-    let space: &Space = served.linear().space();
-    let (capacity, stats, counted) = (space.capacity(), space.stats(), served.counted());
+    let (geometry, counted) = (served.geometry(), served.counted());
+    let [read_latency, write_latency, flush_latency] = served.latencies();
+    SpaceStatus {
+        len: geometry.len,
+        block_size: geometry.block_size,
+        reads: counted.reads,
+        read_bytes: counted.read_bytes,
+        writes: counted.writes,
+        write_bytes: counted.write_bytes,
+        flushes: counted.flushes,
+        trims: counted.trims,
+        trim_bytes: counted.trim_bytes,
+        full_errors: counted.full,
+        errors: counted.errors,
+        read_latency,
+        write_latency,
+        flush_latency,
+        ..status_of(served.linear().space())
+    }
+}
+
+/// A space as it is now, whoever asks what of it.
+pub(crate) fn status_of(space: &Space) -> SpaceStatus {
+    let (capacity, stats) = (space.capacity(), space.stats());
     let share = share(&capacity);
     let failure = space.failure().map(|failure| failure.to_string());
     let mode = match &failure {
@@ -144,16 +167,15 @@ pub(super) fn of(served: &Served) -> SpaceStatus {
         value: fact.value,
         unit: fact.unit.into(),
     });
-    let (geometry, worn) = (served.geometry(), space.wear());
-    let [read_latency, write_latency, flush_latency] = served.latencies();
+    let worn = space.wear();
     SpaceStatus {
         mode,
         mode_detail: failure.or(advice),
         placement: space.superblock().placement.to_string(),
         placement_facts: facts.collect(),
         discards: space.options().discard,
-        len: geometry.len,
-        block_size: geometry.block_size,
+        len: capacity.mappable,
+        block_size: SECTOR_BYTES as u32,
         epoch: space.superblock().epoch.0,
         mapped_bytes: capacity.mapped,
         mappable_bytes: capacity.mappable,
@@ -165,14 +187,7 @@ pub(super) fn of(served: &Served) -> SpaceStatus {
         worn_least: worn.0,
         worn_most: worn.1,
         map_bytes: space.map_memory() as u64,
-        map_bytes_max: served.map_bytes_max(),
-        reads: counted.reads,
-        read_bytes: counted.read_bytes,
-        writes: counted.writes,
-        write_bytes: counted.write_bytes,
-        flushes: counted.flushes,
-        trims: counted.trims,
-        trim_bytes: counted.trim_bytes,
+        map_bytes_max: space.options().map_bytes,
         medium_written_bytes: space.log_stats().bytes_written,
         moved_bytes: stats.bytes_moved,
         checkpoint_bytes: stats.bytes_checkpoints,
@@ -181,10 +196,6 @@ pub(super) fn of(served: &Served) -> SpaceStatus {
         in_place_bytes: stats.bytes_in_place,
         node_reads: stats.node_reads,
         segments_cleaned: stats.segments_cleaned,
-        full_errors: counted.full,
-        errors: counted.errors,
-        read_latency,
-        write_latency,
-        flush_latency,
+        ..SpaceStatus::default()
     }
 }

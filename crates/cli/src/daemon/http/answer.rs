@@ -3,7 +3,7 @@
 use super::Site;
 use super::request::Request;
 use crate::daemon::metrics;
-use crate::report::Report;
+use forebay_program::report::Report;
 
 /// The page, with its style and script, but for [`NONCE`].
 const PAGE: &str = include_str!("page.html");
@@ -107,7 +107,7 @@ fn page() -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::example;
+    use crate::report_tests::example;
 
     const PAGE_HERE: Site = Site {
         page: true,

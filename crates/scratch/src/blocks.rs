@@ -16,8 +16,8 @@ use super::drive::Volume;
 use super::raw_server::{Access, EXPORT, RawServer};
 use super::report::{Report, Times};
 use super::setup::{Setup, Shape, move_home};
-use crate::failure::{Failure, Outcome};
-use crate::output::result_line;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
 
 const BLOCK: usize = 4096;
 /// Writes of each user in a phase, as many as a tree has files.

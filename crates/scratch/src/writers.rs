@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_rng::Rng;
 
-use super::tree::digest;
+use crate::tree::digest;
 
 /// Files whose fsync returned, with what is in them.
 #[derive(Default)]

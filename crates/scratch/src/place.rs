@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use forebay_units::ByteLen;
 
 use super::Stop;
-use crate::failure::{Failure, Outcome};
-use crate::output::result_line;
-use crate::progress::Progress;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::progress::Progress;
+use forebay_program::result_line;
 
 /// Filesystems in memory, by the numbers `statfs(2)` gives: tmpfs and ramfs.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::drive::first_line;
-use crate::failure::{Failure, Outcome};
+use forebay_program::failure::{Failure, Outcome};
 
 /// How often an unmount is tried while something still looks at the filesystem.
 const UNMOUNT_TRIES: u32 = 20;

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 const RING_ENTRIES: u32 = 256;
 
 /// Runs `work` on an executor of its own.
-pub(crate) fn on_ring<T, F, W>(work: W) -> Outcome<T>
+pub fn on_ring<T, F, W>(work: W) -> Outcome<T>
 where
     T: 'static,
     F: Future<Output = Outcome<T>> + 'static,

@@ -23,7 +23,7 @@ const SOCKET_PATH_MAX: usize = 107;
 
 /// The three directories.
 #[derive(Clone, Debug)]
-pub(crate) struct Dirs {
+pub struct Dirs {
     config: PathBuf,
     runtime: PathBuf,
     /// Only few commands need it.
@@ -36,7 +36,7 @@ fn from_env(name: &str) -> Option<OsString> {
 
 impl Dirs {
     /// As the environment says.
-    pub(crate) fn new() -> Outcome<Dirs> {
+    pub fn new() -> Outcome<Dirs> {
         let root = rustix::process::geteuid().is_root();
         let config = from_env("FOREBAY_CONFIG_DIR").map(PathBuf::from);
         let runtime = from_env("FOREBAY_RUNTIME_DIR").map(PathBuf::from);
@@ -72,13 +72,13 @@ impl Dirs {
     }
 
     /// The state directory, whether or not it is there.
-    pub(crate) fn state(&self) -> Outcome<&Path> {
+    pub fn state(&self) -> Outcome<&Path> {
         let state = self.state.as_deref();
         state.ok_or_else(|| unset("HOME", "FOREBAY_STATE_DIR"))
     }
 
     /// The runtime directory, made if it is not there.
-    pub(crate) fn make_runtime(&self) -> Outcome<&Path> {
+    pub fn make_runtime(&self) -> Outcome<&Path> {
         make(&self.runtime, 0o700)?;
         Ok(&self.runtime)
     }
@@ -88,12 +88,12 @@ impl Dirs {
     }
 
     /// The control socket.
-    pub(crate) fn control_socket(&self, name: &Name) -> PathBuf {
+    pub fn control_socket(&self, name: &Name) -> PathBuf {
         self.runtime_file(name, "sock")
     }
 
     /// The NBD server's socket.
-    pub(crate) fn nbd_socket(&self, name: &Name) -> Outcome<PathBuf> {
+    pub fn nbd_socket(&self, name: &Name) -> Outcome<PathBuf> {
         let path = self.runtime_file(name, "nbd.sock");
         if path.as_os_str().len() > SOCKET_PATH_MAX {
             return Err(Failure::usage(format!(
@@ -106,39 +106,39 @@ impl Dirs {
     }
 
     /// Removes what a daemon that ends would leave behind.
-    pub(crate) fn remove_sockets(&self, name: &Name) {
+    pub fn remove_sockets(&self, name: &Name) {
         for ending in ["sock", "nbd.sock"] {
             let _ = fs::remove_file(self.runtime_file(name, ending));
         }
     }
 
     /// The lock of whoever attaches or changes the volume.
-    pub(crate) fn lock_file(&self, name: &Name) -> PathBuf {
+    pub fn lock_file(&self, name: &Name) -> PathBuf {
         self.runtime_file(name, "lock")
     }
 
     /// What the daemon logs.
-    pub(crate) fn daemon_log(&self, name: &Name) -> PathBuf {
+    pub fn daemon_log(&self, name: &Name) -> PathBuf {
         self.runtime_file(name, "log")
     }
 
     /// Names with a control socket, whether or not somebody answers there.
-    pub(crate) fn attached_names(&self) -> Vec<Name> {
+    pub fn attached_names(&self) -> Vec<Name> {
         names_in(&self.runtime, ".sock")
     }
 
     /// Names with a description.
-    pub(crate) fn described_names(&self) -> Vec<Name> {
+    pub fn described_names(&self) -> Vec<Name> {
         names_in(&self.config, ".toml")
     }
 
     /// The description's file.
-    pub(crate) fn description_file(&self, name: &Name) -> PathBuf {
+    pub fn description_file(&self, name: &Name) -> PathBuf {
         self.config.join(format!("{name}.toml"))
     }
 
     /// Reads a volume's description.
-    pub(crate) fn description(&self, name: &Name) -> Outcome<Description> {
+    pub fn description(&self, name: &Name) -> Outcome<Description> {
         let file = self.description_file(name);
         let content = fs::read_to_string(&file).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Failure::not_found(format!(
@@ -152,7 +152,7 @@ impl Dirs {
     }
 
     /// Prepares a description, so that writing it cannot fail for reasons that are known before.
-    pub(crate) fn new_description(&self, name: &Name) -> Outcome<NewDescription> {
+    pub fn new_description(&self, name: &Name) -> Outcome<NewDescription> {
         make(&self.config, 0o755)?;
         let file = self.description_file(name);
         let temporary = self.config.join(format!(".{name}.toml.new"));
@@ -171,7 +171,7 @@ impl Dirs {
     }
 
     /// Removes a description, if there is one.
-    pub(crate) fn remove_description(&self, name: &Name) -> Outcome {
+    pub fn remove_description(&self, name: &Name) -> Outcome {
         let file = self.description_file(name);
         match fs::remove_file(&file) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::io(format!(
@@ -183,8 +183,24 @@ impl Dirs {
     }
 }
 
+/// The directory by its one name, as far as that can be told without asking what is mounted there.
+pub fn mount_point(what: &Path) -> PathBuf {
+    let whole = std::path::absolute(what).unwrap_or_else(|_| what.into());
+    let above = whole.parent().and_then(|above| above.canonicalize().ok());
+    match (above, whole.file_name()) {
+        (Some(above), Some(name)) => {
+            let dir = above.join(name);
+            match dir.is_symlink() {
+                true => dir.canonicalize().unwrap_or(dir),
+                false => dir,
+            }
+        }
+        _ => whole,
+    }
+}
+
 /// A description about to be written. Dropped, it leaves nothing behind.
-pub(crate) struct NewDescription {
+pub struct NewDescription {
     file: PathBuf,
     temporary: PathBuf,
     content: fs::File,
@@ -192,7 +208,7 @@ pub(crate) struct NewDescription {
 
 impl NewDescription {
     /// Puts it in place; returns where.
-    pub(crate) fn write(mut self, description: &Description) -> Outcome<PathBuf> {
+    pub fn write(mut self, description: &Description) -> Outcome<PathBuf> {
         let mut put = || -> io::Result<()> {
             self.content.write_all(description.to_toml().as_bytes())?;
             self.content.sync_all()?;

@@ -13,12 +13,12 @@ use super::raw_server::{Access, RawServer};
 use super::report::{Report, Times};
 use super::setup::{Setup, Shape, move_home};
 use super::system::{Loop, Mount, can_mount, check_filesystem};
-use super::tree::Tree;
 use super::writers::write_durably;
 use super::{Context, Stop, data_bytes, log_bytes, stoppable};
 use crate::args::{PaperDcdArgs, TryDisk};
-use crate::failure::{Failure, Outcome};
-use crate::output::result_line;
+use crate::tree::Tree;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
 
 /// The disk: of the family of the paper's, set as `try` does it.
 const DISK: &str = "barracuda";
@@ -60,7 +60,11 @@ impl Kind {
     }
 }
 
-pub(crate) fn run(args: PaperDcdArgs) -> Outcome {
+/// `forebay bench paper-dcd`.
+///
+/// # Errors
+/// If something cannot be measured or written, or a signal came.
+pub fn run(args: PaperDcdArgs) -> Outcome {
     let report = stoppable(move |stop| work(&args, &stop))?;
     result_line!("{}", report.display());
     Ok(())

@@ -7,20 +7,20 @@ use std::io::{self, Write};
 use crate::failure::{Failure, Outcome};
 
 /// Prints a line of a result.
+#[macro_export]
 macro_rules! result_line {
     ($($text:tt)*) => {
         $crate::output::line(format_args!($($text)*))
     };
 }
-pub(crate) use result_line;
-
-pub(crate) fn line(text: fmt::Arguments<'_>) {
+/// Prints a line of a result.
+pub fn line(text: fmt::Arguments<'_>) {
     // Nobody can be told of what goes wrong here but by the exit code, which is the command's.
     let _ = writeln!(io::stdout().lock(), "{text}");
 }
 
 /// Prints all of `bytes`.
-pub(crate) fn all(bytes: &[u8]) -> Outcome {
+pub fn all(bytes: &[u8]) -> Outcome {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

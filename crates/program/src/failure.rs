@@ -2,22 +2,25 @@
 
 use std::fmt;
 
-pub(crate) use forebay_control::Code;
+pub use forebay_control::Code;
 use forebay_control::Reply;
 use forebay_stack::{Cause, DescriptionError, NameError, StackError};
 
 /// Why a command did not do what it was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: Code,
-    pub(crate) text: String,
+pub struct Failure {
+    /// The kind of failure: also the exit code.
+    pub code: Code,
+    /// What, which path, why and what to do, in one line.
+    pub text: String,
 }
 
 /// What a command comes to.
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    pub(crate) fn new(code: Code, text: impl fmt::Display) -> Failure {
+    /// A failure of a kind.
+    pub fn new(code: Code, text: impl fmt::Display) -> Failure {
         Failure {
             code,
             // One line, whatever was put into it.
@@ -25,23 +28,28 @@ impl Failure {
         }
     }
 
-    pub(crate) fn general(text: impl fmt::Display) -> Failure {
+    /// A failure that is none of the others.
+    pub fn general(text: impl fmt::Display) -> Failure {
         Failure::new(Code::General, text)
     }
 
-    pub(crate) fn usage(text: impl fmt::Display) -> Failure {
+    /// What was asked for cannot be.
+    pub fn usage(text: impl fmt::Display) -> Failure {
         Failure::new(Code::Usage, text)
     }
 
-    pub(crate) fn not_found(text: impl fmt::Display) -> Failure {
+    /// There is no such volume or path.
+    pub fn not_found(text: impl fmt::Display) -> Failure {
         Failure::new(Code::NotFound, text)
     }
 
-    pub(crate) fn refused(text: impl fmt::Display) -> Failure {
+    /// Going on could lose or mix up data, or it is in use.
+    pub fn refused(text: impl fmt::Display) -> Failure {
         Failure::new(Code::Refused, text)
     }
 
-    pub(crate) fn io(text: impl fmt::Display) -> Failure {
+    /// A device or the system failed.
+    pub fn io(text: impl fmt::Display) -> Failure {
         Failure::new(Code::Io, text)
     }
 }

@@ -18,10 +18,10 @@ use super::raw_server::{Access, RawServer};
 use super::report::{Report, Times};
 use super::setup::{Setup, Shape, move_home};
 use super::system::{Image, Loop, Mount, add_journal, check_filesystem, make_filesystem, trim};
-use super::tree::{Tree, digests};
 use super::writers::{Promised, write_and_fsync, write_durably};
-use crate::failure::{Failure, Outcome};
-use crate::output::result_line;
+use crate::tree::{Tree, digests};
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
 
 /// How long users write before the daemon is killed.
 const WRITING: Duration = Duration::from_secs(2);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::failure::{Failure, Outcome};
-use crate::output::result_line;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
 
 /// How long each phase took.
 pub(super) type Times = Vec<(&'static str, Duration)>;

@@ -17,8 +17,8 @@ use forebay_serve::blockdev::{LoopOptions, attach_loop};
 use forebay_serve::nbd::{Export, Limits, Server};
 use forebay_stack::{Spec, open_one};
 
-use crate::failure::{Failure, Outcome};
-use crate::run::on_ring;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::run::on_ring;
 
 /// The name of the export.
 pub(super) const EXPORT: &str = "plain";

@@ -10,8 +10,8 @@ use super::Context;
 use super::drive::Volume;
 use super::report::Report;
 use super::system::{Image, make_filesystem};
-use crate::failure::Outcome;
-use crate::output::result_line;
+use forebay_program::failure::Outcome;
+use forebay_program::result_line;
 
 /// How the data is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,8 @@ impl Shape {
         match kind {
             Kind::Cache => Shape::ALL.into(),
             Kind::Space => std::iter::once(Shape::Plain).chain(placed).collect(),
+            // It is no block device that a filesystem could be put on.
+            Kind::Files => Vec::new(),
         }
     }
 

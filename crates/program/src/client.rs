@@ -19,13 +19,13 @@ use crate::report::{Reply, Report};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to the daemon of an attached volume.
-pub(crate) struct Client {
+pub struct Client {
     name: Name,
     stream: BufReader<UnixStream>,
 }
 
 /// Why there is no connection.
-pub(crate) enum Absent {
+pub enum Absent {
     /// The volume is not attached.
     NotAttached,
     /// Its daemon was killed: the socket is there, nobody answers.
@@ -36,7 +36,7 @@ pub(crate) enum Absent {
 
 impl Client {
     /// Connects to the daemon of `name`.
-    pub(crate) fn try_connect(dirs: &Dirs, name: &Name) -> Result<Client, Absent> {
+    pub fn try_connect(dirs: &Dirs, name: &Name) -> Result<Client, Absent> {
         Client::try_at(&dirs.control_socket(name), name)
     }
 
@@ -59,12 +59,12 @@ impl Client {
     }
 
     /// The same, with the failure in words.
-    pub(crate) fn connect(dirs: &Dirs, name: &Name) -> Outcome<Client> {
+    pub fn connect(dirs: &Dirs, name: &Name) -> Outcome<Client> {
         Client::at(&dirs.control_socket(name), name)
     }
 
     /// Connects to the control socket at `path`.
-    pub(crate) fn at(path: &Path, name: &Name) -> Outcome<Client> {
+    pub fn at(path: &Path, name: &Name) -> Outcome<Client> {
         Client::try_at(path, name).map_err(|absent| match absent {
             Absent::NotAttached => Failure::not_found(format!(
                 "the volume {name} is not attached; attach it with: forebay attach {name}"
@@ -78,11 +78,7 @@ impl Client {
     }
 
     /// Asks, and gives every progress to `progress` until the answer comes.
-    pub(crate) fn ask(
-        &mut self,
-        request: &Request,
-        mut progress: impl FnMut(&Left),
-    ) -> Outcome<Reply> {
+    pub fn ask(&mut self, request: &Request, mut progress: impl FnMut(&Left)) -> Outcome<Reply> {
         let mut line = serde_json::to_string(request).map_err(Failure::general)?;
         line.push('\n');
         let sent = self.stream.get_mut().write_all(line.as_bytes());
@@ -114,7 +110,7 @@ impl Client {
     }
 
     /// Asks for a report.
-    pub(crate) fn status(&mut self) -> Outcome<Report> {
+    pub fn status(&mut self) -> Outcome<Report> {
         match self.ask(&Request::Status {}, |_| {})? {
             Reply::Status(report) => Ok(*report),
             other => Err(self.confused(&other)),
@@ -122,7 +118,7 @@ impl Client {
     }
 
     /// Asks who is there.
-    pub(crate) fn pid(&mut self) -> Outcome<u32> {
+    pub fn pid(&mut self) -> Outcome<u32> {
         match self.ask(&Request::Ping {}, |_| {})? {
             Reply::Pong { pid, .. } => Ok(pid),
             other => Err(self.confused(&other)),
@@ -145,18 +141,18 @@ impl Client {
 }
 
 /// A handle on a process, by which its end can be waited for even if it is not our child.
-pub(crate) struct Process(OwnedFd);
+pub struct Process(OwnedFd);
 
 impl Process {
     /// The process `pid`, if there is one and the system has such handles.
-    pub(crate) fn open(pid: u32) -> Option<Process> {
+    pub fn open(pid: u32) -> Option<Process> {
         let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
         let fd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
         Some(Process(fd))
     }
 
     /// Waits until it has ended, with all it held released; false if that takes longer.
-    pub(crate) fn wait(&self, patience: Duration) -> bool {
+    pub fn wait(&self, patience: Duration) -> bool {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         let timeout = Timespec::try_from(patience).ok();
         matches!(rustix::event::poll(&mut fds, timeout.as_ref()), Ok(1..))

@@ -23,14 +23,14 @@ use lines::Due;
 const BAR_EVERY: Duration = Duration::from_millis(100);
 
 /// One piece of work, measured in bytes.
-pub(crate) struct Progress {
+pub struct Progress {
     work: Part,
     shown: Shown,
 }
 
 impl Progress {
     /// Begins to show `what`. Nothing is printed before something is known.
-    pub(crate) fn new(what: impl Into<String>) -> Progress {
+    pub fn new(what: impl Into<String>) -> Progress {
         Progress {
             work: Part::default(),
             shown: Shown::new(what.into()),
@@ -38,7 +38,7 @@ impl Progress {
     }
 
     /// `done` bytes of `total` are done.
-    pub(crate) fn set(&mut self, done: u64, total: u64) {
+    pub fn set(&mut self, done: u64, total: u64) {
         let span = self.shown.look();
         self.work.look(total.saturating_sub(done), span);
         if self.shown.is_due(done, total, "") {
@@ -54,20 +54,20 @@ impl Progress {
     }
 
     /// The work is over, well or not.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         self.shown.finish();
     }
 }
 
 /// A drain, told by what is left.
-pub(crate) struct Draining {
+pub struct Draining {
     drain: Drain,
     shown: Shown,
 }
 
 impl Draining {
     /// Begins to show `what`.
-    pub(crate) fn new(what: String) -> Draining {
+    pub fn new(what: String) -> Draining {
         Draining {
             drain: Drain::default(),
             shown: Shown::new(what),
@@ -75,7 +75,7 @@ impl Draining {
     }
 
     /// So much is left now.
-    pub(crate) fn set(&mut self, left: &Left) {
+    pub fn set(&mut self, left: &Left) {
         let span = self.shown.look();
         self.drain.look(left, span);
         let (done, total) = self.drain.done();
@@ -85,7 +85,7 @@ impl Draining {
     }
 
     /// The drain is over, well or not.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         self.shown.finish();
     }
 }

@@ -11,16 +11,17 @@
 //! The work is done on a thread of its own, so that a signal can be heard: it sets [`Stop`], and the
 //! work comes to its end through its ordinary way out, which cleans up.
 
+mod args;
 mod blocks;
 mod drive;
 mod filesystem;
-pub(crate) mod paper;
+mod paper;
 mod place;
 mod raw_server;
 mod report;
 mod setup;
 mod system;
-mod tree;
+pub mod tree;
 mod writers;
 
 use std::io::pipe;
@@ -34,11 +35,12 @@ use forebay_os::{Poller, Ring, Signals};
 use forebay_stack::Model;
 use futures_util::future::{Either, select};
 
-use crate::args::{TryArgs, TryDisk};
-use crate::failure::{Failure, Outcome};
-use crate::output::result_line;
-use crate::run::on_ring;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
+use forebay_program::run::on_ring;
 
+pub use args::{PaperDcdArgs, TryArgs, TryDisk};
+pub use paper::run as paper_dcd;
 use place::Scratch;
 use report::Report;
 use setup::Shape;
@@ -116,7 +118,11 @@ impl Context {
     }
 }
 
-pub(crate) fn run(args: TryArgs) -> Outcome {
+/// `forebay try`.
+///
+/// # Errors
+/// If something is not as it should be, or what is needed is missing.
+pub fn run(args: TryArgs) -> Outcome {
     let ok = stoppable(move |stop| work(args, stop))?;
     if ok {
         Ok(())

@@ -9,9 +9,9 @@ use forebay_stack::Name;
 use rustix::process::{Pid, Signal};
 
 use super::place::Scratch;
-use crate::client::{Client, Process};
-use crate::failure::{Failure, Outcome};
-use crate::report::Report;
+use forebay_program::client::{Client, Process};
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::report::Report;
 
 /// How long a daemon may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(20);

@@ -14,11 +14,11 @@ use forebay_rng::Rng;
 const FILES_IN_A_DIRECTORY: u64 = 25;
 
 /// The files of a tree: path and content.
-pub(super) struct Tree(Vec<(PathBuf, Vec<u8>)>);
+pub struct Tree(Vec<(PathBuf, Vec<u8>)>);
 
 impl Tree {
     /// The tree of one seed: files of 10 KB on average, most smaller, some of 40 KB and more.
-    pub(super) fn generate(seed: u64, files: u64) -> Tree {
+    pub fn generate(seed: u64, files: u64) -> Tree {
         let numbers = Rng::new(seed);
         let files = (0..files).map(|i| {
             let directory = format!("src{:02}", i / FILES_IN_A_DIRECTORY);
@@ -34,7 +34,7 @@ impl Tree {
     }
 
     /// Writes it below `dir` as `tar` would: files, their modes, their times.
-    pub(super) fn unpack(&self, dir: &Path) -> io::Result<()> {
+    pub fn unpack(&self, dir: &Path) -> io::Result<()> {
         for (path, content) in &self.0 {
             let path = dir.join(path);
             if let Some(parent) = path.parent() {
@@ -49,7 +49,7 @@ impl Tree {
     }
 
     /// Copies it, file by file, as `cp -r` would.
-    pub(super) fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+    pub fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
         for (path, _) in &self.0 {
             let to = to.join(path);
             if let Some(parent) = to.parent() {
@@ -62,14 +62,14 @@ impl Tree {
 }
 
 /// What a file contains, in a number.
-pub(super) fn digest(content: &[u8]) -> u64 {
+pub fn digest(content: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(content);
     hasher.finish()
 }
 
 /// All regular files below `dir` with the digests of their contents.
-pub(super) fn digests(dir: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
+pub fn digests(dir: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
     let mut found = BTreeMap::new();
     let mut left = vec![dir.to_owned()];
     while let Some(next) = left.pop() {

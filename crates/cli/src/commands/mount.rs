@@ -1,0 +1,126 @@
+//! `forebay mount`: recover a filesystem and mount it, here or in the background.
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use forebay_program::failure::{Failure, Outcome};
+use forebay_stack::{MountOptions, Spec};
+
+use crate::args::{AcceptArgs, MountArgs, ServeArgs, TargetArgs};
+use crate::daemon::{self, MountWish, ServingArgs};
+
+/// `args` are those of the process, as far as they matter: another one is started with them.
+pub(crate) fn run(mut mount: MountArgs, args: Vec<OsString>) -> Outcome {
+    let words = words(&mut mount)?;
+    let options = match mount.options.is_empty() {
+        true => None,
+        false => Some(words.parse::<MountOptions>().map_err(Failure::usage)?),
+    };
+    if !mount.foreground {
+        return daemon::in_background(args);
+    }
+    daemon::in_foreground(ServingArgs {
+        target: target(&mount.source)?,
+        serve: ServeArgs {
+            max_delay: mount.max_delay,
+            map_memory: mount.map_memory,
+            discard: mount.discard,
+            memory: mount.memory,
+            metrics: mount.metrics,
+            http: mount.http,
+            ..ServeArgs::default()
+        },
+        accept: AcceptArgs {
+            accept_loss: mount.accept_loss,
+            accept_changed: false,
+        },
+        daemon: mount.daemon,
+        mount: Some(MountWish {
+            dir: mount.dir,
+            options,
+        }),
+    })
+}
+
+/// A name, or a device.
+fn target(source: &str) -> Outcome<TargetArgs> {
+    if source.contains('/') {
+        let data: Spec = source.parse().map_err(Failure::usage)?;
+        return Ok(TargetArgs {
+            data: Some(data),
+            ..TargetArgs::default()
+        });
+    }
+    Ok(TargetArgs {
+        name: Some(source.parse()?),
+        ..TargetArgs::default()
+    })
+}
+
+/// The words behind `-o` that are no `KEY=VALUE`, or of fstab; the others are noted as if they stood on the command line.
+fn words(mount: &mut MountArgs) -> Outcome<String> {
+    let all = mount.options.join(",");
+    let mut words = Vec::new();
+    for word in all.split(',') {
+        match word.split_once('=') {
+            Some(("max-delay", value)) => set(&mut mount.max_delay, word, value)?,
+            Some(("map-memory", value)) => set(&mut mount.map_memory, word, value)?,
+            Some(("discard", value)) => set(&mut mount.discard, word, value)?,
+            Some(("memory", value)) => set(&mut mount.memory, word, value)?,
+            Some(("metrics", value)) => set(&mut mount.metrics, word, value)?,
+            Some(("http", value)) => set(&mut mount.http, word, value)?,
+            _ if word == "accept-loss" => mount.accept_loss = true,
+            _ => words.push(word),
+        }
+    }
+    Ok(words.join(","))
+}
+
+fn set<T: FromStr<Err: Display>>(option: &mut Option<T>, word: &str, value: &str) -> Outcome {
+    let value = value.parse();
+    let refused = |error| Failure::usage(format!("the mount option \"{word}\": {error}"));
+    *option = Some(value.map_err(refused)?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn mount(args: &[&str]) -> MountArgs {
+        let all = ["forebay", "mount"].iter().chain(args);
+        match Cli::parse_from(all).command {
+            Command::Mount(mount) => mount,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_stands_behind_o_may_be_an_option_of_the_command_line() {
+        let mut args = mount(&[
+            "a",
+            "/mnt",
+            "-o",
+            "ro,memory=100MiB",
+            "-o",
+            "accept-loss,_netdev",
+        ]);
+        assert_eq!(words(&mut args).unwrap(), "ro,_netdev");
+        assert!(args.memory.is_some() && args.accept_loss);
+        let mut wrong = mount(&["a", "/mnt", "-o", "memory=much"]);
+        let error = words(&mut wrong).unwrap_err().text;
+        assert!(error.contains("memory=much"), "{error}");
+    }
+
+    #[test]
+    fn a_source_with_a_slash_is_a_device_and_any_other_a_name() {
+        assert!(target("/dev/sdb").unwrap().data.is_some());
+        assert!(target("./image").unwrap().data.is_some());
+        assert!(target("archive").unwrap().name.is_some());
+        assert!(target("no name").is_err());
+    }
+}

@@ -1,0 +1,88 @@
+//! `forebay umount`: unmount a filesystem, and wait for its daemon to have made all of it durable.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_control::Request;
+use forebay_program::client::{Absent, Client, Process};
+use forebay_program::dirs::{Dirs, mount_point};
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
+use forebay_serve::fuse::Mount;
+use forebay_stack::Name;
+
+use crate::args::UmountArgs;
+
+/// How long a daemon that said it is done may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn run(args: &UmountArgs) -> Outcome {
+    let dirs = Dirs::new()?;
+    let Some((name, mut client)) = mounted(&dirs, &args.what)? else {
+        return clear_dead(&args.what);
+    };
+    let pid = client.pid()?;
+    let process = Process::open(pid);
+    client.ask(&Request::Detach { keep_dirty: false }, |_| {})?;
+    if process.is_some_and(|process| !process.wait(END_PATIENCE)) {
+        return Err(Failure::general(format!(
+            "{name} is unmounted, but its daemon (process {pid}) does not end; its device may still be in use"
+        )));
+    }
+    result_line!("{name} is unmounted; there is nothing to recover on its device");
+    Ok(())
+}
+
+/// The mounted filesystem of that name, or in that directory.
+fn mounted(dirs: &Dirs, what: &Path) -> Outcome<Option<(Name, Client)>> {
+    let named = what.to_str().and_then(|text| text.parse::<Name>().ok());
+    if let Some(name) = named
+        && let Ok(mut client) = Client::try_connect(dirs, &name)
+    {
+        return match client.status()?.service.mounted {
+            Some(_) => Ok(Some((name, client))),
+            None => Err(Failure::usage(format!(
+                "{name} is a block device: stop it with: forebay detach {name}"
+            ))),
+        };
+    }
+    let dir = mount_point(what);
+    for name in dirs.attached_names() {
+        let mut client = match Client::try_connect(dirs, &name) {
+            Ok(client) => client,
+            Err(Absent::NotAttached | Absent::Dead) => continue,
+            Err(Absent::Failed(failure)) => return Err(failure),
+        };
+        if client.status()?.service.mounted.map(PathBuf::from).as_ref() == Some(&dir) {
+            return Ok(Some((name, client)));
+        }
+    }
+    Ok(None)
+}
+
+/// Takes away what a daemon that was killed left mounted.
+fn clear_dead(what: &Path) -> Outcome {
+    let dir = mount_point(what);
+    let mounts = forebay_os::mounts().map_err(Failure::io)?;
+    let there = mounts.iter().rev().find(|mount| mount.point == dir);
+    let cleared = match there {
+        Some(mount) => {
+            let dead = Mount::at(dir.clone(), &mount.source.to_string_lossy());
+            dead.clear_dead().map_err(|error| {
+                Failure::io(format!("cannot unmount {}: {error}", dir.display()))
+            })?
+        }
+        None => false,
+    };
+    if !cleared {
+        return Err(Failure::not_found(format!(
+            "no filesystem of Forebay's is mounted at {}; see `forebay list`",
+            dir.display()
+        )));
+    }
+    result_line!(
+        "{} is unmounted; its daemon had ended before, and what was flushed is recovered by the next mount",
+        dir.display()
+    );
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! Mounting a filesystem.
+
+use std::fmt::Display;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_mount::{Did, Files, Observer, Settings};
+use forebay_program::dirs::mount_point;
+use forebay_program::failure::{Failure, Outcome};
+use forebay_serve::fuse::{Mount, Mounted, UnmountError};
+use forebay_serve::isolated;
+use forebay_stack::{Asked, Counted, Kind, MountOptions, Name, Options};
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+
+use super::{MountWish, Place};
+use crate::target::Target;
+
+/// Where a filesystem is to be mounted, and how.
+#[derive(Clone)]
+pub(super) struct MountPlan {
+    dir: PathBuf,
+    options: MountOptions,
+}
+
+/// Where and how to mount what was named, if it is a filesystem.
+///
+/// # Errors
+/// If a filesystem is to be a block device, or the reverse; if nobody says where it is to be mounted, or that is no
+/// directory.
+pub(super) fn wanted(
+    target: &Target,
+    wish: Option<MountWish>,
+    options: &Options,
+) -> Outcome<Option<MountPlan>> {
+    let name = &target.name;
+    let wish = match (target.tree.kind(), wish) {
+        (Kind::Files, Some(wish)) => wish,
+        (Kind::Files, None) => {
+            return Err(Failure::usage(format!(
+                "{name} is a filesystem and no block device: mount it with: forebay mount {name} DIR"
+            )));
+        }
+        (_, Some(_)) => {
+            return Err(Failure::usage(format!(
+                "{name} is a block device and no filesystem: attach it with `forebay attach {name}`, and mount what is \
+                 on it"
+            )));
+        }
+        (_, None) => return Ok(None),
+    };
+    let described = options.mount.as_ref().map(|dir| dir.0.clone());
+    let dir = wish.dir.or(described).ok_or_else(|| {
+        Failure::usage(format!(
+            "say where to mount {name}: forebay mount {name} DIR, or `mount = \"DIR\"` in its description"
+        ))
+    })?;
+    let dir = mount_point(&dir);
+    can_be_mounted_on(name, &dir)?;
+    let options = wish.options.or(options.mount_options).unwrap_or_default();
+    Ok(Some(MountPlan { dir, options }))
+}
+
+/// Before anything is recovered.
+fn can_be_mounted_on(name: &Name, dir: &Path) -> Outcome {
+    let cannot = |why: &dyn Display| format!("cannot mount {name} at {}: {why}", dir.display());
+    match std::fs::metadata(dir) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(Failure::usage(cannot(&"it is no directory"))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::not_found(cannot(
+            &"there is no such directory; make it",
+        ))),
+        // Left by a daemon that was killed.
+        Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => Ok(()),
+        Err(error) => Err(Failure::io(cannot(&error))),
+    }
+}
+
+impl MountPlan {
+    fn flags(&self) -> MountFlags {
+        let options = &self.options;
+        let mut flags = MountFlags::empty();
+        for (said, flag) in [
+            (options.read_only, MountFlags::RDONLY),
+            (options.no_suid, MountFlags::NOSUID),
+            (options.no_dev, MountFlags::NODEV),
+            (options.no_exec, MountFlags::NOEXEC),
+            (options.no_atime, MountFlags::NOATIME),
+            (options.no_dir_atime, MountFlags::NODIRATIME),
+            (options.sync, MountFlags::SYNCHRONOUS),
+            (options.dir_sync, MountFlags::DIRSYNC),
+        ] {
+            flags.set(flag, said);
+        }
+        flags
+    }
+}
+
+/// A filesystem that is mounted.
+pub(super) struct MountFront(Mounted);
+
+impl MountFront {
+    /// Mounts it. A mount of the same filesystem in the same place, left by a daemon that was killed, goes first.
+    ///
+    /// # Errors
+    /// If it cannot be mounted there.
+    pub(super) async fn start(place: Place<'_>, plan: &MountPlan) -> Outcome<(MountFront, bool)> {
+        let (fs, counted) = place.volume.files().expect("a filesystem");
+        let name = place.name.as_str();
+        let is_root = rustix::process::geteuid().is_root();
+        let mut mount = Mount::at(plan.dir.clone(), name);
+        mount.flags = plan.flags();
+        mount.for_all = plan.options.for_all.unwrap_or(is_root);
+        let dead = mount.clone();
+        let looked = isolated(move || dead.clear_dead());
+        let cannot = |error: std::io::Error| {
+            let at = plan.dir.display();
+            Failure::io(format!("cannot mount {name} at {at}: {error}"))
+        };
+        let cleared = looked.await.and_then(|done| done).map_err(cannot)?;
+        let settings = Settings {
+            sync: plan.options.sync,
+            sync_names: plan.options.sync || plan.options.dir_sync,
+            observer: Some(Rc::new(Watching(counted))),
+        };
+        let files = Rc::new(Files::new(fs, settings));
+        let mounted = Mounted::new(place.rt, place.ring, files, place.memory, mount);
+        Ok((MountFront(mounted.map_err(cannot)?), cleared))
+    }
+
+    /// Where it is mounted.
+    pub(super) fn dir(&self) -> String {
+        self.0.dir().display().to_string()
+    }
+
+    /// Who knows when it is not mounted any more.
+    pub(super) fn over(&self) -> forebay_serve::fuse::Over {
+        self.0.over()
+    }
+
+    /// Unmounts it, unless somebody uses it.
+    ///
+    /// # Errors
+    /// If somebody does, or the system refuses.
+    pub(super) async fn stop(&mut self) -> Outcome {
+        self.0.unmount().await.map_err(|error| match error {
+            UnmountError::Busy { dir } => Failure::refused(format!(
+                "{} is in use: a file there is open, or is somebody's working directory",
+                dir.display()
+            )),
+            error @ UnmountError::Io { .. } => Failure::io(error),
+        })
+    }
+}
+
+/// Counts what a filesystem is asked.
+struct Watching(Rc<Counted>);
+
+impl Observer for Watching {
+    fn did(&self, what: Did, bytes: u64, took: Duration) {
+        let asked = match what {
+            Did::Read => Asked::Read,
+            Did::Write => Asked::Write,
+            Did::Sync => Asked::Sync,
+            Did::Change => Asked::Change,
+            Did::Look => Asked::Look,
+        };
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.0.did(asked, bytes, ns);
+    }
+
+    fn failed(&self, is_full: bool) {
+        self.0.failed(is_full);
+    }
+}

@@ -1,0 +1,92 @@
+//! What a report looks like, for tests; and that it is what the documents say.
+
+use forebay_control::Service;
+use forebay_device::{Field, Kind};
+
+use forebay_program::report::Report;
+
+/// A report with something in every field.
+const EXAMPLE: &str = r#"{
+    "name": "archive", "volume": "00112233", "schema": 1, "program_version": "0.1.0", "pid": 7,
+    "uptime_s": 1.5, "data": "/dev/sdb", "log": "/dev/sdc", "via": "loop",
+    "device": "/dev/loop0", "mounted": null, "nbd_uri": "nbd+unix:///archive?socket=/run/archive.nbd.sock",
+    "http": "http://127.0.0.1:9420/", "nbd_connections": 0, "foreign_loop_devices": 0, "foreign_loops": [],
+    "request_bytes": 1024, "request_bytes_max": 2048,
+    "mode": "caching", "mode_detail": null, "len": 1073741824, "block_size": 512, "epoch": 1,
+    "log_bytes": 67108864, "log_used_bytes": 2097152, "log_head_bytes": 1048576,
+    "dirty_bytes": 1048576, "homeward_bytes": 4096, "marked_bytes": 0, "destaging": "writing",
+    "dirty_share": 0.03, "drain_eta_s": 1.5, "map_bytes": 4096, "map_bytes_max": 1073741824,
+    "buffer_bytes": 8192, "reads": 1, "read_bytes": 2, "read_hit_bytes": 3, "writes": 4,
+    "write_bytes": 5, "bypass_bytes": 6, "flushes": 7, "discards": 8, "log_written_bytes": 9,
+    "destaged_bytes": 10, "absorbed_bytes": 11, "damaged_bytes": 12, "unreadable_bytes": 0,
+    "refused_bytes": 4096, "refused_ranges": [[8192, 4096]], "data_errors": 13,
+    "waiting_writes": 0, "throttled_s": 0.5,
+    "read_latency": LATENCY, "write_latency": LATENCY, "flush_latency": LATENCY
+}"#;
+const LATENCY: &str = r#"{"count": 1, "mean_us": 1.5, "p50_us": 1, "p90_us": 2, "p99_us": 3,
+    "p999_us": 4, "max_us": 5}"#;
+
+/// The example, with some of it said otherwise.
+pub(crate) fn example_with(changes: &[(&str, &str)]) -> Report {
+    let mut text = EXAMPLE.replace("LATENCY", LATENCY);
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    serde_json::from_str(&text).unwrap()
+}
+
+pub(crate) fn example() -> Report {
+    example_with(&[])
+}
+
+#[test]
+fn a_report_reads_back_as_itself() {
+    let json = serde_json::to_string(&example()).unwrap();
+    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), example());
+    // With all its fields in the order they are documented in.
+    let plain = EXAMPLE.replace("LATENCY", LATENCY).replace([' ', '\n'], "");
+    assert_eq!(json, plain);
+}
+
+/// What docs/status.md says of a field's metric.
+fn metric(field: &Field) -> String {
+    let name = field.name;
+    match field.kind {
+        Kind::Fact if name == "mode" => {
+            "`forebay_mode{mode=\"…\"}` (gauge, 1 for the current mode, else 0)".into()
+        }
+        Kind::Fact => "—".into(),
+        Kind::Gauge => format!("`forebay_{name}` (gauge)"),
+        Kind::Counter => format!("`forebay_{name}_total` (counter)"),
+        Kind::Latency => format!(
+            "`forebay_{name}_us{{quantile=\"…\"}}` (gauge), `forebay_{name}_count_total` (counter)"
+        ),
+    }
+}
+
+#[test]
+fn every_field_of_a_report_is_documented_as_it_is_described() {
+    let page = include_str!("../../../docs/status.md");
+    let json = serde_json::to_value(example()).unwrap();
+    let mut known: Vec<&String> = json.as_object().unwrap().keys().collect();
+    for field in Service::FIELDS.iter().chain(example().status.fields()) {
+        let is_number = json[field.name].is_number();
+        let measured = matches!(field.kind, Kind::Gauge | Kind::Counter);
+        let exempt = ["schema", "pid"].contains(&field.name);
+        assert!(is_number == measured || exempt, "{field:?}");
+        let begin = format!("| `{}` | ", field.name);
+        let (help, end) = (
+            format!(" | {}", field.help),
+            format!(" | {} |", metric(field)),
+        );
+        let mut rows = page.lines().filter(|line| line.starts_with(&begin));
+        let is_so = |line: &str| line.contains(&help) && line.ends_with(&end);
+        assert!(
+            rows.any(is_so),
+            "docs/status.md has no row \"{begin}…{help}{end}\""
+        );
+        known.retain(|name| *name != field.name);
+    }
+    assert!(known.is_empty(), "not described: {known:?}");
+}

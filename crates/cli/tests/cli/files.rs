@@ -1,0 +1,330 @@
+//! Filesystems: made, mounted, looked at, left by daemons that are killed, and removed.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::system::{installed, root, tool};
+use crate::world::{MIB, World, failed, output, skip, texts, wait_until};
+
+/// A directory with a filesystem `f` on `disk.img`, and the directory `mnt`; or a loud skip.
+fn world(test: &str) -> Option<World> {
+    if !root() || !Path::new("/dev/fuse").exists() {
+        skip(test, "not root, or no FUSE");
+        return None;
+    }
+    Some(made())
+}
+
+fn made() -> World {
+    let world = World::new();
+    world.image("disk.img", 64 * MIB);
+    world.ok(&["create", "--fs", "--data", "disk.img", "--name", "f"]);
+    fs::create_dir(world.path("mnt")).unwrap();
+    world
+}
+
+fn status(world: &World) -> Value {
+    serde_json::from_str(&world.ok(&["status", "f", "--json"])).unwrap()
+}
+
+/// What `check` says, and its exit code.
+fn check(world: &World) -> (i32, String) {
+    let checked = world.run(&["check", "f"]);
+    (checked.status.code().unwrap(), texts(&checked).0)
+}
+
+#[test]
+fn a_filesystem_is_made_mounted_used_unmounted_checked_and_removed() {
+    let Some(world) = world("a_filesystem_is_made_…") else {
+        return;
+    };
+    let said = world.ok(&["mount", "f", "mnt"]);
+    let dir = world.path("mnt").canonicalize().unwrap();
+    assert_eq!(said.trim(), dir.to_str().unwrap());
+    fs::create_dir(dir.join("a")).unwrap();
+    fs::write(dir.join("a/b"), vec![7; 100_000]).unwrap();
+    symlink("a/b", dir.join("c")).unwrap();
+    let now = status(&world);
+    assert_eq!(now["mounted"], dir.to_str().unwrap(), "{now}");
+    assert_eq!(now["via"], "mount");
+    assert_eq!(now["write_bytes"], 100_000);
+    assert!(now["changes"].as_u64().unwrap() >= 3, "{now}");
+    assert_eq!(now["below"]["mode"], "serving");
+    assert!(now["nbd_uri"].is_null(), "{now}");
+    assert!(world.ok(&["status"]).contains("used"));
+    assert!(world.ok(&["list"]).contains(dir.to_str().unwrap()));
+    let unmounted = world.ok(&["umount", "mnt"]);
+    assert!(unmounted.contains("nothing to recover"), "{unmounted}");
+    assert!(!dir.join("a").exists());
+
+    let (code, found) = check(&world);
+    assert_eq!(code, 0, "{found}");
+    assert!(found.contains("4 files, 2 directories"), "{found}");
+    let json = world.ok(&["check", "--data", "disk.img", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["verdict"], &json["names"]),
+        (&"clean".into(), &3.into())
+    );
+    let dumped = world.ok(&["dump", "f"]);
+    for part in [
+        "filesystem chunk_bits=35",
+        "inode ",
+        "entry ",
+        "name=a",
+        "data ",
+    ] {
+        assert!(dumped.contains(part), "{part}: {dumped}");
+    }
+
+    world.ok(&["mount", "f", "mnt", "-o", "ro"]);
+    assert_eq!(fs::read(dir.join("c")).unwrap(), vec![7; 100_000]);
+    let refused = fs::write(dir.join("d"), b"x").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    world.ok(&["umount", "f"]);
+
+    let refused = world.refused(&["remove", "f"]);
+    refused.with(4, &["LOSES all files", "--force"]);
+    world.ok(&["remove", "f", "--force"]);
+    let gone = world.run(&["check", "--data", "disk.img"]);
+    assert_eq!(gone.status.code(), Some(3));
+}
+
+#[test]
+fn what_was_made_durable_is_there_after_the_daemon_was_killed_and_the_dead_mount_is_let_go_of() {
+    let Some(world) = world("what_was_made_durable_…") else {
+        return;
+    };
+    world.ok(&["mount", "f", "mnt"]);
+    let dir = world.path("mnt");
+    let file = fs::File::create(dir.join("kept")).unwrap();
+    fs::write(dir.join("kept"), b"what is to stay").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    world.kill("f");
+    let dead = fs::read(dir.join("kept")).unwrap_err();
+    assert_eq!(dead.raw_os_error(), Some(107), "{dead}");
+    let (code, found) = check(&world);
+    assert_eq!(code, 1, "{found}");
+    // Mounted again in the same place.
+    world.ok(&["mount", "f", "mnt"]);
+    assert_eq!(fs::read(dir.join("kept")).unwrap(), b"what is to stay");
+    world.kill("f");
+    // Or the dead mount is taken away alone.
+    let cleared = world.ok(&["umount", "mnt"]);
+    assert!(cleared.contains("recovered by the next mount"), "{cleared}");
+    let again = failed(&["umount", "mnt"], &world.run(&["umount", "mnt"]));
+    again.with(3, &["no filesystem of Forebay's is mounted"]);
+    world.ok(&["mount", "f", "mnt"]);
+    world.ok(&["umount", "f"]);
+    assert_eq!(check(&world).0, 0);
+}
+
+#[test]
+fn a_filesystem_that_others_unmount_is_closed_cleanly() {
+    let Some(world) = world("a_filesystem_that_others_unmount_…") else {
+        return;
+    };
+    world.ok(&["mount", "f", "mnt"]);
+    fs::write(world.path("mnt/a"), b"x").unwrap();
+    let pid = world.pid("f").unwrap();
+    tool("umount", &[world.path("mnt").to_str().unwrap()]).expect("it is not in use");
+    crate::world::wait_for_end(pid);
+    wait_until("its sockets are gone", || {
+        !world.path("run/f.sock").exists()
+    });
+    assert_eq!(check(&world).0, 0);
+}
+
+#[test]
+fn what_cannot_be_mounted_says_why() {
+    let Some(world) = world("what_cannot_be_mounted_says_why") else {
+        return;
+    };
+    world.image("log.img", 40 * MIB);
+    world.data("data.img", 64 * MIB);
+    world.ok(&[
+        "create", "--name", "v", "--data", "data.img", "--log", "log.img",
+    ]);
+    for (args, code, parts) in [
+        (
+            &["mount", "v", "mnt"][..],
+            2,
+            ["block device", "forebay attach v"],
+        ),
+        (&["attach", "f"], 2, ["filesystem", "forebay mount f DIR"]),
+        (
+            &["attach", "--data", "disk.img"],
+            2,
+            ["filesystem", "forebay mount"],
+        ),
+        (&["mount", "f"], 2, ["say where", "description"]),
+        (
+            &["mount", "f", "nowhere"],
+            3,
+            ["no such directory", "make it"],
+        ),
+        (&["mount", "f", "disk.img"], 2, ["disk.img", "no directory"]),
+        (
+            &["mount", "f", "mnt", "-o", "fast"],
+            2,
+            ["\"fast\"", "noexec"],
+        ),
+        (&["mount", "g", "mnt"], 3, ["no volume g", "create"]),
+        (
+            &["mount", "./log.img", "mnt"],
+            3,
+            ["log.img", "log-structured"],
+        ),
+        (
+            &["create", "--fs", "--data", "disk.img", "--name", "h"],
+            4,
+            ["filesystem", "--force"],
+        ),
+        (
+            &[
+                "create", "--fs", "--data", "data.img", "--log", "log.img", "--name", "h",
+            ],
+            2,
+            ["leave out --log", "data device alone"],
+        ),
+        (
+            &[
+                "create", "--fs", "--data", "data.img", "--size", "1GiB", "--name", "h",
+            ],
+            2,
+            ["--size", "as large as its device"],
+        ),
+        (
+            &[
+                "create",
+                "--fs",
+                "--data",
+                "data.img",
+                "--largest-file",
+                "3GiB",
+                "--name",
+                "h",
+            ],
+            2,
+            ["--largest-file", "powers of two"],
+        ),
+        (
+            &[
+                "create",
+                "--data",
+                "data.img",
+                "--log",
+                "log.img",
+                "--small-file",
+                "4KiB",
+                "--name",
+                "h",
+            ],
+            2,
+            ["of filesystems", "--fs"],
+        ),
+    ] {
+        world.refused(args).with(code, &parts);
+    }
+    world.ok(&["mount", "f", "mnt"]);
+    // Twice, by its name or by its device.
+    world
+        .refused(&["mount", "f", "mnt"])
+        .with(4, &["f is attached already"]);
+    world
+        .refused(&["mount", "./disk.img", "mnt"])
+        .with(4, &["disk.img", "in use"]);
+    // While somebody uses it.
+    let file = fs::File::create(world.path("mnt/open")).unwrap();
+    let busy = failed(&["umount"], &world.run(&["umount", "mnt"]));
+    busy.with(4, &["in use", "open"]);
+    drop(file);
+    world.ok(&["umount", "mnt"]);
+}
+
+#[test]
+fn a_description_says_where_and_how_and_mount_of_the_system_finds_the_program() {
+    let Some(world) = world("a_description_says_where_and_how_…") else {
+        return;
+    };
+    let description = world.path("etc/f.toml");
+    let dir = world.path("mnt");
+    let text = fs::read_to_string(&description).unwrap();
+    let text = format!(
+        "mount = \"{}\"\nmount-options = \"ro\"\n{text}",
+        dir.display()
+    );
+    fs::write(&description, text).unwrap();
+    world.ok(&["mount", "f"]);
+    assert!(fs::write(dir.join("a"), b"x").is_err());
+    world.ok(&["umount", "f"]);
+    // As mount(8) calls its helpers.
+    for (name, args) in [
+        (
+            "mount.forebay",
+            &["f", "mnt", "-n", "-o", "rw,noatime,_netdev"][..],
+        ),
+        ("umount.forebay", &["mnt", "-n"]),
+    ] {
+        let helper = world.path(name);
+        symlink(env!("CARGO_BIN_EXE_forebay"), &helper).unwrap();
+        let mut command = Command::new(&helper);
+        world.set_up(&mut command);
+        let done = output(command.args(args)).unwrap();
+        assert!(done.status.success(), "{:?}", texts(&done));
+        if name == "mount.forebay" {
+            fs::write(dir.join("a"), b"x").unwrap();
+        }
+    }
+    assert!(!dir.join("a").exists());
+}
+
+/// What somebody who is not root does, where `/dev/fuse` is as on most systems: everybody's.
+const NOT_ROOT: &str = r#"
+set -e
+mknod node c 10 229 && chmod 666 node && mount --bind node /dev/fuse
+as() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+as truncate --size=64M state/disk.img
+as ./forebay create --fs --data state/disk.img --name f
+as ./forebay mount f mnt
+as sh -c 'echo x > mnt/a && cat mnt/a'
+as ./forebay umount f
+as ./forebay check f
+"#;
+
+#[test]
+fn who_is_not_root_mounts_by_fusermount() {
+    let test = "who_is_not_root_mounts_by_fusermount";
+    if !installed(test, &["fusermount3", "setpriv", "unshare"]) {
+        return;
+    }
+    if !root() || !Path::new("/dev/fuse").exists() {
+        return skip(test, "not root to begin with, or no FUSE");
+    }
+    // In a place that everybody can reach, and with mounts of its own.
+    let dir = tempfile::tempdir_in("/tmp").unwrap();
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for name in ["etc", "run", "state", "mnt"] {
+        fs::create_dir(path(name)).unwrap();
+        std::os::unix::fs::chown(path(name), Some(65534), Some(65534)).unwrap();
+    }
+    fs::copy(env!("CARGO_BIN_EXE_forebay"), path("forebay")).unwrap();
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", NOT_ROOT])
+        .current_dir(dir.path())
+        .env("FOREBAY_CONFIG_DIR", path("etc"))
+        .env("FOREBAY_RUNTIME_DIR", path("run"))
+        .env("FOREBAY_STATE_DIR", path("state"));
+    let done = output(&mut command).unwrap();
+    let (out, said) = texts(&done);
+    assert!(done.status.success(), "{out}{said}");
+    assert!(out.contains("\nx\nf is unmounted"), "{out}{said}");
+    assert!(out.contains("clean"), "{out}{said}");
+}

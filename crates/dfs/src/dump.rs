@@ -1,0 +1,278 @@
+//! Everything a filesystem has written down, for people: and whose a sector is.
+
+use std::ops::Range;
+
+use forebay_units::{SECTOR_BYTES, Sector};
+use serde::Serialize;
+
+use crate::error::{FsError, Result};
+use crate::format::{Entry, Inode, Kind, Orphan};
+use crate::fs::Fs;
+use crate::geometry::ATTRIBUTE_SECTORS;
+
+/// Sectors that are read at once.
+const AT_ONCE: u64 = 128;
+
+/// A structure of a filesystem, as `dump` prints it. Sectors are of the space.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum DumpItem {
+    /// What the filesystem says of itself.
+    Filesystem {
+        /// Whose it is.
+        volume: String,
+        /// How often it was taken up.
+        mounts: u64,
+        /// A chunk has two to this power of sectors.
+        chunk_bits: u8,
+        /// Sectors of a slot.
+        slot_sectors: u32,
+        /// How many files there may be.
+        files: u64,
+    },
+    /// An i-node.
+    Inode {
+        /// Its number.
+        file: u64,
+        /// Its generation.
+        generation: u64,
+        /// What kind of file it is.
+        of: &'static str,
+        /// Permissions, in octal.
+        mode: String,
+        /// Names.
+        links: u32,
+        /// User and group.
+        owner: (u32, u32),
+        /// Bytes of data; names in a directory.
+        size: u64,
+        /// Where data lies: `inode`, `slot`, `chunk`.
+        data: &'static str,
+        /// Bytes of extended attributes.
+        attributes: u32,
+    },
+    /// An entry of a directory.
+    Entry {
+        /// The directory.
+        directory: u64,
+        /// Where it is.
+        sector: u64,
+        /// The name, with what is not printable escaped.
+        name: String,
+        /// What it names.
+        file: u64,
+        /// And of which generation.
+        generation: u64,
+    },
+    /// A file without a name.
+    Nameless {
+        /// The file.
+        file: u64,
+    },
+    /// A run of data.
+    Data {
+        /// Whose it is.
+        file: u64,
+        /// Where it begins, in bytes of the file.
+        at: u64,
+        /// How long it is, in bytes.
+        len: u64,
+    },
+    /// Something that cannot be understood.
+    Damaged {
+        /// What, and why.
+        what: String,
+    },
+}
+
+/// What kind of file, in a word.
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Regular => "file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "link",
+        Kind::Character => "character device",
+        Kind::Block => "block device",
+        Kind::Fifo => "pipe",
+        Kind::Socket => "socket",
+    }
+}
+
+impl Fs {
+    /// Gives everything to `out`: the superblock, i-nodes in the order of their numbers, entries and data behind that of
+    /// each, and the marks of those without a name.
+    ///
+    /// # Errors
+    /// If something cannot be read; what is damaged is told and passed over.
+    pub async fn dump(&self, out: &mut dyn FnMut(DumpItem)) -> Result<()> {
+        let (superblock, geometry) = (self.superblock(), self.geometry());
+        out(DumpItem::Filesystem {
+            volume: superblock.volume.to_string(),
+            mounts: superblock.mounts,
+            chunk_bits: geometry.chunk_bits,
+            slot_sectors: geometry.slot_sectors,
+            files: geometry.files(),
+        });
+        let (first, end) = (geometry.inode(0).0, geometry.inode(geometry.files()).0);
+        let mut at = first;
+        while let Some((start, bytes)) = self.mapped_piece(at..end, AT_ONCE).await? {
+            for (sector, bytes) in (start..).zip(bytes.chunks(SECTOR_BYTES as usize)) {
+                at = sector + 1;
+                match self.inode_in(sector - first, bytes) {
+                    Ok(Some(inode)) => self.dump_file(&inode, out).await?,
+                    Ok(None) => {}
+                    Err(error) => damaged(error, out)?,
+                }
+            }
+        }
+        self.dump_marks(out).await
+    }
+
+    async fn dump_file(&self, inode: &Inode, out: &mut dyn FnMut(DumpItem)) -> Result<()> {
+        let geometry = self.geometry();
+        let data = match inode.base {
+            0 => "inode",
+            base if base == geometry.slot(inode.file).0 => "slot",
+            _ => "chunk",
+        };
+        out(DumpItem::Inode {
+            file: inode.file,
+            generation: inode.generation,
+            of: word(inode.kind),
+            mode: format!("{:04o}", inode.permissions),
+            links: inode.links,
+            owner: (inode.user, inode.group),
+            size: inode.size,
+            data,
+            attributes: inode.attributes,
+        });
+        if inode.base == 0 {
+            return Ok(());
+        }
+        let most = match data {
+            "slot" => u64::from(geometry.slot_sectors),
+            _ => geometry.chunk_sectors(),
+        };
+        let (mut at, end) = (inode.base, inode.base + most);
+        if inode.kind == Kind::Directory {
+            return self.dump_entries(inode, at..end, out).await;
+        }
+        while let Some(run) = self.space().next_mapped(at..end).await? {
+            out(DumpItem::Data {
+                file: inode.file,
+                at: (run.start - inode.base) * SECTOR_BYTES,
+                len: (run.end - run.start) * SECTOR_BYTES,
+            });
+            at = run.end;
+        }
+        Ok(())
+    }
+
+    async fn dump_entries(
+        &self,
+        directory: &Inode,
+        range: Range<u64>,
+        out: &mut dyn FnMut(DumpItem),
+    ) -> Result<()> {
+        let mut at = range.start;
+        while let Some((start, bytes)) = self.mapped_piece(at..range.end, AT_ONCE).await? {
+            for (sector, bytes) in (start..).zip(bytes.chunks(SECTOR_BYTES as usize)) {
+                at = sector + 1;
+                match Entry::decode(bytes) {
+                    Ok(Some(entry)) => out(DumpItem::Entry {
+                        directory: directory.file,
+                        sector,
+                        name: entry.name.escape_ascii().to_string(),
+                        file: entry.file,
+                        generation: entry.generation,
+                    }),
+                    Ok(None) => {}
+                    Err(why) => out(DumpItem::Damaged {
+                        what: format!("an entry of file {}: {why}", directory.file),
+                    }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn dump_marks(&self, out: &mut dyn FnMut(DumpItem)) -> Result<()> {
+        let geometry = self.geometry();
+        let (mut at, end) = (geometry.orphan(0).0, geometry.orphan(geometry.files()).0);
+        while let Some((start, bytes)) = self.mapped_piece(at..end, AT_ONCE).await? {
+            for (sector, bytes) in (start..).zip(bytes.chunks(SECTOR_BYTES as usize)) {
+                at = sector + 1;
+                match Orphan::decode(bytes) {
+                    Ok(Some(mark)) => out(DumpItem::Nameless { file: mark.file }),
+                    Ok(None) => {}
+                    Err(why) => out(DumpItem::Damaged {
+                        what: format!("a mark: {why}"),
+                    }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first of what is mapped in a range, of so many sectors at most: where it is, and its bytes.
+    pub(crate) async fn mapped_piece(
+        &self,
+        range: Range<u64>,
+        most: u64,
+    ) -> Result<Option<(u64, Vec<u8>)>> {
+        let Some(run) = self.space().next_mapped(range).await? else {
+            return Ok(None);
+        };
+        let sectors = (run.end - run.start).min(most);
+        let read = self.read_sectors(Sector(run.start), sectors).await?;
+        Ok(Some((run.start, read.to_vec())))
+    }
+
+    /// Whose a run of sectors of the space is, in words.
+    pub fn describe(&self, run: Range<u64>) -> String {
+        let geometry = self.geometry();
+        let files = geometry.files();
+        let arrays = [
+            (geometry.inode(0).0, 1, "the i-node"),
+            (geometry.orphan(0).0, 1, "the mark"),
+            (
+                geometry.attributes(0).0,
+                ATTRIBUTE_SECTORS,
+                "extended attributes",
+            ),
+            (geometry.slot(0).0, u64::from(geometry.slot_sectors), "data"),
+            (
+                geometry.chunk(0).0,
+                geometry.chunk_sectors(),
+                "data, or entries,",
+            ),
+        ];
+        let found = arrays
+            .into_iter()
+            .rev()
+            .find(|(first, ..)| *first <= run.start);
+        let sectors = run.end - run.start;
+        match found {
+            Some((first, each, what)) if (run.start - first) / each < files => {
+                let (file, at) = ((run.start - first) / each, (run.start - first) % each);
+                format!(
+                    "{what} of file {file} cannot be read: {} bytes from {} on",
+                    sectors * SECTOR_BYTES,
+                    at * SECTOR_BYTES
+                )
+            }
+            _ => format!("{sectors} sectors from {} on cannot be read", run.start),
+        }
+    }
+}
+
+fn damaged(error: FsError, out: &mut dyn FnMut(DumpItem)) -> Result<()> {
+    match error {
+        FsError::Damaged { .. } | FsError::Contradiction { .. } => {
+            let what = error.to_string();
+            out(DumpItem::Damaged { what });
+            Ok(())
+        }
+        other => Err(other),
+    }
+}

@@ -1,0 +1,160 @@
+//! A filesystem in use, as a layer.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{DeviceError, Op};
+use forebay_dfs::{Clock, Fs};
+use forebay_rt::{Rt, Task};
+use forebay_vsl::Workers;
+
+use super::status::{self, Counted};
+use super::words;
+use crate::cache::Attached;
+use crate::layer::{Layer, LayerFuture, NotDrained, PlaceExtent};
+use crate::space::{self, SpaceMode, status_of};
+use crate::{FilesStatus, Part, SpaceOptions, StackError, Status};
+
+/// How often it is looked how full it is.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How long what was done may take to become durable when it is closed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A filesystem in use.
+struct InUse {
+    rt: Rt,
+    name: String,
+    id: String,
+    fs: Fs,
+    counted: Rc<Counted>,
+    work: RefCell<Option<(Workers, Task<()>)>>,
+}
+
+/// Recovers the filesystem on `data`, and takes it into use.
+///
+/// # Errors
+/// If there is none, it cannot be taken up, or something that was durable is missing and that is not accepted.
+pub(crate) async fn attach(
+    rt: Rt,
+    data: Part,
+    options: &SpaceOptions,
+    name: &str,
+    (accept_loss, clock): (bool, Clock),
+) -> Result<Attached, StackError> {
+    let (space, workers, notes) = space::take_up(&rt, &data, options, accept_loss).await?;
+    let id = space.superblock().volume.to_string();
+    let opened = forebay_dfs::open(space, clock).await;
+    let fs = opened.map_err(|error| StackError::NotFiles {
+        data: data.spec.to_string(),
+        error,
+    })?;
+    let counted = Rc::new(Counted::default());
+    let watching = rt.spawn(watch(rt.clone(), fs.clone()));
+    let layer = InUse {
+        rt,
+        name: name.into(),
+        id,
+        fs,
+        counted,
+        work: RefCell::new(Some((workers, watching))),
+    };
+    Ok(Attached {
+        layer: Rc::new(layer),
+        notes,
+    })
+}
+
+/// Says when the filesystem comes to be nearly full, and full, and when it no longer is.
+async fn watch(rt: Rt, fs: Fs) {
+    let mut before = SpaceMode::Serving;
+    loop {
+        let room = fs.room();
+        let now = status::mode(room);
+        if now != before {
+            let filled = words::filled(room);
+            match now {
+                SpaceMode::NearlyFull => tracing::warn!("the filesystem is nearly full: {filled}"),
+                SpaceMode::Full => tracing::error!("the filesystem is full: {filled}"),
+                SpaceMode::Serving | SpaceMode::Failed => {
+                    tracing::info!("the filesystem has room again: {filled}");
+                }
+            }
+            before = now;
+        }
+        rt.sleep(LOOK_EVERY).await;
+    }
+}
+
+impl InUse {
+    async fn keep(&self) -> Result<(), String> {
+        self.fs.sync().await.map_err(|error| error.to_string())?;
+        let kept = self.fs.space().checkpoint().await;
+        kept.map_err(|error| error.to_string())
+    }
+
+    async fn end(&self) -> Result<(), DeviceError> {
+        let kept = self.rt.timeout(PATIENCE, self.keep()).await;
+        self.work.take();
+        let cause = match kept {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error,
+            Err(_) => "the device takes too long".into(),
+        };
+        Err(DeviceError::Failed {
+            op: Op::Flush,
+            cause: cause.into(),
+        })
+    }
+}
+
+impl Layer for InUse {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn id(&self) -> String {
+        self.id.clone()
+    }
+
+    fn files(&self) -> Option<(Fs, Rc<Counted>)> {
+        Some((self.fs.clone(), Rc::clone(&self.counted)))
+    }
+
+    fn room(&self) -> Option<u64> {
+        Some(self.fs.room().free)
+    }
+
+    fn status(&self) -> Status {
+        Status::Files(Box::new(FilesStatus {
+            files: status::of(&self.fs, &self.counted),
+            below: Box::new(Status::Space(status_of(self.fs.space()))),
+        }))
+    }
+
+    fn place(&self, _range: Range<u64>) -> Vec<PlaceExtent> {
+        Vec::new()
+    }
+
+    /// A checkpoint: all is durable, and there is nothing to recover.
+    fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
+        Box::pin(async { self.keep().await.map_err(NotDrained) })
+    }
+
+    fn what_is_left(&self) -> Option<NotDrained> {
+        let failure = self.fs.space().failure()?;
+        Some(NotDrained(failure.to_string()))
+    }
+
+    fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
+        Box::pin(self.end())
+    }
+
+    fn what_holds_up(&self) -> String {
+        match self.fs.space().failure() {
+            Some(failure) => format!("the device failed: {failure}"),
+            None => words::filled(self.fs.room()),
+        }
+    }
+}

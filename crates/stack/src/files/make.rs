@@ -1,0 +1,111 @@
+//! Making a filesystem, and the space it is on.
+
+use std::rc::Rc;
+
+use forebay_device::Device;
+use forebay_dfs::{Clock, Geometry, Making};
+use forebay_rt::Rt;
+use forebay_units::{ByteLen, SECTOR_BYTES};
+use forebay_vsl::{Layout, Options, VolumeId, open};
+
+use crate::space::{self, Long, MadeSpace, NewSpace};
+
+/// What there is to say of a filesystem that is to be made.
+#[derive(Clone, Debug, Default)]
+pub struct FilesWanted {
+    /// Up to which size files share a part of the space.
+    pub small_file: Option<ByteLen>,
+    /// The largest that a file may become: a power of two. The more, the fewer files there may be.
+    pub largest_file: Option<ByteLen>,
+    /// Whose the uppermost directory is: user and group.
+    pub owner: (u32, u32),
+    /// A key that nobody can guess, by which names are hashed.
+    pub hash_key: [u8; 16],
+}
+
+impl FilesWanted {
+    /// How the space is divided.
+    ///
+    /// # Errors
+    /// If there can be no such filesystem; with the reason.
+    pub(crate) fn geometry(&self) -> Result<Geometry, String> {
+        let usual = Geometry::default();
+        let slot = self.small_file.map_or(usual.slot_bytes(), |size| size.0);
+        let chunk = self.largest_file.map_or(usual.size_max(), |size| size.0);
+        let geometry = Geometry {
+            chunk_bits: (chunk / SECTOR_BYTES).checked_ilog2().unwrap_or(0) as u8,
+            slot_sectors: u32::try_from(slot / SECTOR_BYTES).unwrap_or(u32::MAX),
+        };
+        let is_exact = chunk.is_power_of_two() && slot.is_multiple_of(SECTOR_BYTES);
+        match is_exact && geometry.is_possible() {
+            true => Ok(geometry),
+            false => Err(format!(
+                "a filesystem with --small-file {} and --largest-file {} cannot be: give powers of two, 4KiB to 1MiB \
+                 and 512MiB to 512TiB",
+                ByteLen(slot),
+                ByteLen(chunk)
+            )),
+        }
+    }
+}
+
+/// Makes an empty filesystem, on a new space.
+///
+/// # Errors
+/// If the device fails, or is too small.
+pub(crate) async fn make(
+    rt: &Rt,
+    device: &Rc<dyn Device>,
+    layout: Layout,
+    id: [u8; 16],
+    (new, wanted, clock): (&NewSpace, &FilesWanted, &Clock),
+) -> Result<(MadeSpace, Geometry), String> {
+    let geometry = wanted.geometry()?;
+    let long = Long::Sectors(geometry.space_sectors());
+    let made = space::make(rt, device, layout, id, (new, long)).await;
+    let made = made.map_err(|error| error.to_string())?;
+    let opened = open(rt.clone(), Rc::clone(device), Options::default(), false).await;
+    let (space, _workers, _) = opened.map_err(|error| error.to_string())?;
+    let making = Making {
+        volume: VolumeId(id),
+        geometry,
+        hash_key: wanted.hash_key,
+        owner: wanted.owner,
+        permissions: 0o755,
+    };
+    let created = forebay_dfs::create(&space, &making, clock).await;
+    created.map_err(|error| error.to_string())?;
+    let kept = space.checkpoint().await;
+    kept.map_err(|error| error.to_string())?;
+    Ok((made, geometry))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_files_are_powers_of_two_within_bounds() {
+        let wanted = |small: Option<ByteLen>, largest: Option<ByteLen>| FilesWanted {
+            small_file: small,
+            largest_file: largest,
+            ..FilesWanted::default()
+        };
+        let usual = wanted(None, None).geometry();
+        assert_eq!(usual, Ok(Geometry::default()));
+        let other = wanted(Some(ByteLen::kib(64)), Some(ByteLen::gib(1))).geometry();
+        let other = other.unwrap();
+        assert_eq!((other.slot_bytes(), other.size_max()), (64 << 10, 1 << 30));
+        for (small, largest) in [
+            (ByteLen::kib(3), ByteLen::gib(1)),
+            (ByteLen(1000), ByteLen::gib(1)),
+            (ByteLen::mib(2), ByteLen::gib(1)),
+            (ByteLen::kib(32), ByteLen::mib(1)),
+            (ByteLen::kib(32), ByteLen::gib(3)),
+            (ByteLen::kib(32), ByteLen(0)),
+        ] {
+            let error = wanted(Some(small), Some(largest)).geometry().unwrap_err();
+            assert!(error.contains("--small-file"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a user can see of a filesystem. Names here are the names in JSON and in metrics.
+
+use std::cell::{Cell, RefCell};
+
+use forebay_dcd::{Latencies, Latency};
+use forebay_device::described;
+use forebay_dfs::{Fs, Room};
+use serde::{Deserialize, Serialize};
+
+use crate::space::SpaceMode;
+
+described! {
+    /// A filesystem at a glance. Counters count from when it was mounted.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    pub struct FilesFacts {
+        Fact mode: SpaceMode = "`serving`; `nearly_full`: 90 % of what may be in use is; `full`: all of it; `failed`: the device failed",
+        Fact mode_detail: Option<String> = "What failed, or what to do",
+        Gauge len: u64 = "What may be in use at most, in bytes",
+        Gauge free_bytes: u64 = "What of it is free, in bytes",
+        Gauge used_share: f64 = "The share of it that is in use, 0 to 1",
+        Gauge files_max: u64 = "How many files there may be",
+        Gauge file_bytes_max: u64 = "The size of the largest file that there may be, in bytes",
+        Gauge small_file_bytes_max: u64 = "Up to which size files share a part of the space, in bytes",
+        Fact mounts: u64 = "How often the filesystem was taken up",
+        Counter reads: u64 = "Reads of files",
+        Counter read_bytes: u64 = "Bytes read of files",
+        Counter writes: u64 = "Writes to files",
+        Counter write_bytes: u64 = "Bytes written to files",
+        Counter syncs: u64 = "Times that something was to be durable: `fsync`, `sync`",
+        Counter changes: u64 = "Names and attributes made, changed and removed",
+        Counter looks: u64 = "All else that was asked: names looked up, attributes, listings",
+        Counter full_errors: u64 = "Requests refused since the filesystem was full",
+        Counter errors: u64 = "Requests that failed since a device or a structure did",
+        Latency read_latency: Latency = "Latencies of reads",
+        Latency write_latency: Latency = "Latencies of writes",
+        Latency sync_latency: Latency = "Latencies of making durable",
+        Latency change_latency: Latency = "Latencies of changes of names and attributes",
+    }
+}
+
+/// Something that a filesystem was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// A read of a file.
+    Read,
+    /// A write to a file.
+    Write,
+    /// Something is to be durable.
+    Sync,
+    /// A name or attributes are made, changed or removed.
+    Change,
+    /// Anything else.
+    Look,
+}
+
+impl Asked {
+    const COUNT: usize = 5;
+}
+
+/// What of a filesystem was asked, counted by who serves it.
+#[derive(Default)]
+pub struct Counted {
+    times: Cell<[u64; Asked::COUNT]>,
+    bytes: Cell<[u64; Asked::COUNT]>,
+    errors: Cell<u64>,
+    full: Cell<u64>,
+    latencies: RefCell<[Latencies; Asked::COUNT]>,
+}
+
+impl Counted {
+    /// Something was done, of so many bytes, in so many nanoseconds.
+    pub fn did(&self, asked: Asked, bytes: u64, ns: u64) {
+        let (n, mut times, mut all) = (asked as usize, self.times.get(), self.bytes.get());
+        times[n] += 1;
+        all[n] += bytes;
+        self.times.set(times);
+        self.bytes.set(all);
+        self.latencies.borrow_mut()[n].record(ns);
+    }
+
+    /// Something failed, since the filesystem was full or for worse.
+    pub fn failed(&self, is_full: bool) {
+        let count = if is_full { &self.full } else { &self.errors };
+        count.set(count.get() + 1);
+    }
+
+    fn latency(&self, asked: Asked) -> Latency {
+        self.latencies.borrow()[asked as usize].summary()
+    }
+}
+
+/// What a filesystem with so much room is doing.
+pub(super) fn mode(room: Room) -> SpaceMode {
+    let used = room.bytes.saturating_sub(room.free);
+    SpaceMode::at(used as f64 / room.bytes.max(1) as f64)
+}
+
+/// A filesystem as it is now.
+pub(super) fn of(fs: &Fs, counted: &Counted) -> FilesFacts {
+    let (room, space, superblock) = (fs.room(), fs.space(), fs.superblock());
+    let failure = space.failure().map(|failure| failure.to_string());
+    let mode = match &failure {
+        Some(_) => SpaceMode::Failed,
+        None => mode(room),
+    };
+    let advice = match mode {
+        SpaceMode::NearlyFull | SpaceMode::Full => {
+            Some("remove what is not needed, or copy the files to a larger device".into())
+        }
+        _ => None,
+    };
+    let (times, bytes) = (counted.times.get(), counted.bytes.get());
+    let [of, in_bytes] = [times, bytes].map(|all| move |asked: Asked| all[asked as usize]);
+    FilesFacts {
+        mode,
+        mode_detail: failure.or(advice),
+        len: room.bytes,
+        free_bytes: room.free,
+        used_share: room.bytes.saturating_sub(room.free) as f64 / room.bytes.max(1) as f64,
+        files_max: room.files,
+        file_bytes_max: superblock.geometry.size_max(),
+        small_file_bytes_max: superblock.geometry.slot_bytes(),
+        mounts: superblock.mounts,
+        reads: of(Asked::Read),
+        read_bytes: in_bytes(Asked::Read),
+        writes: of(Asked::Write),
+        write_bytes: in_bytes(Asked::Write),
+        syncs: of(Asked::Sync),
+        changes: of(Asked::Change),
+        looks: of(Asked::Look),
+        full_errors: counted.full.get(),
+        errors: counted.errors.get(),
+        read_latency: counted.latency(Asked::Read),
+        write_latency: counted.latency(Asked::Write),
+        sync_latency: counted.latency(Asked::Sync),
+        change_latency: counted.latency(Asked::Change),
+    }
+}
