@@ -44,9 +44,13 @@ pub struct TryArgs {
     /// Keep the scratch directory.
     #[arg(long)]
     pub keep: bool,
-    /// What to show: cache, or vsl: log-structured volumes.
+    /// What to show: cache; vsl: log-structured volumes; or fs: the filesystem, beside ext4 on the same disk, and a
+    /// database on it.
     #[arg(long, value_name = "KIND", default_value = "cache")]
     pub volume: Kind,
+    /// Show the filesystem: the same as --volume fs.
+    #[arg(long, conflicts_with = "volume")]
+    pub fs: bool,
     /// How log-structured volumes place data: one or several of auto, lfs, wolf, hylog, sepbit, hylog+sepbit,
     /// overwrite.
     #[arg(

@@ -1,6 +1,6 @@
 //! The scratch volume, driven through the program itself, as a user would.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,18 @@ impl Volume {
     /// Attaches it; returns the block device or URI.
     pub(super) fn attach(&self, via: &str) -> Outcome<String> {
         self.forebay(&["attach", self.name.as_str(), "--via", via])
+    }
+
+    /// Mounts it, if it is a filesystem.
+    pub(super) fn mount(&self, at: &Path) -> Outcome {
+        let at = at.display().to_string();
+        self.forebay(&["mount", self.name.as_str(), &at]).map(drop)
+    }
+
+    /// Unmounts what is mounted there, alive or dead.
+    pub(super) fn umount(&self, at: &Path) -> Outcome {
+        self.forebay(&["umount", &at.display().to_string()])
+            .map(drop)
     }
 
     /// Kills its daemon, as a crash would.

@@ -49,7 +49,12 @@ pub(super) fn run(context: &Context, shapes: &[Shape], report: &mut Report) -> O
     Ok(())
 }
 
-fn plain(context: &Context, report: &mut Report, setup: &Setup, at: &Path) -> Outcome<Times> {
+pub(super) fn plain(
+    context: &Context,
+    report: &mut Report,
+    setup: &Setup,
+    at: &Path,
+) -> Outcome<Times> {
     if context.disk.is_none() {
         let direct = Loop::over(&setup.data)?;
         return work(context, direct.device(), at);
@@ -82,7 +87,8 @@ fn cached(
             add_journal(&device)?;
         }
         let mount = Mount::new(&device, at.to_owned(), USUAL)?;
-        let promised = crash(context, volume, mount)?;
+        let promised = crash(context, volume, mount.path())?;
+        mount.unmount()?;
         recover(context, report, (shape, setup, volume), at, &promised)?;
     } else {
         move_home(report, shape, volume)?;
@@ -95,9 +101,9 @@ fn cached(
 
 /// The measured phases; each ends with a sync of the filesystem.
 fn work(context: &Context, device: &str, at: &Path) -> Outcome<Times> {
-    let options = match context.disk {
-        Some(_) => SYNCHRONOUS,
-        None => USUAL,
+    let options = match context.journal {
+        false => SYNCHRONOUS,
+        true => USUAL,
     };
     if let Some(percent) = context.filled {
         let mount = Mount::new(device, at.to_owned(), USUAL)?;
@@ -112,7 +118,7 @@ fn work(context: &Context, device: &str, at: &Path) -> Outcome<Times> {
 
 /// Fills a filesystem half as far again as is asked for, with files of 64 KiB, and removes some of them here and there:
 /// so what is free lies in between.
-fn fill(context: &Context, dir: &Path, percent: u8) -> Outcome {
+pub(super) fn fill(context: &Context, dir: &Path, percent: u8) -> Outcome {
     result_line!("  filling it to {percent} %");
     let all = dir.join("filled");
     std::fs::create_dir(&all).map_err(Failure::io)?;
@@ -141,7 +147,7 @@ fn fill(context: &Context, dir: &Path, percent: u8) -> Outcome {
     Ok(())
 }
 
-fn phases(context: &Context, dir: &Path) -> Outcome<Times> {
+pub(super) fn phases(context: &Context, dir: &Path) -> Outcome<Times> {
     let (users, files) = (context.users, context.amount(FILES));
     let tree = |user: u32| Tree::generate(user.into(), files.into());
     let trees: Vec<Tree> = (0..users).map(tree).collect();
@@ -201,9 +207,9 @@ pub(super) fn together(
 }
 
 /// Kills the daemon while users write; returns what they were promised.
-fn crash(context: &Context, volume: &Volume, mount: Mount) -> Outcome<Promised> {
+pub(super) fn crash(context: &Context, volume: &Volume, at: &Path) -> Outcome<Promised> {
     result_line!("killing the daemon while {} users write", context.users);
-    let dir = mount.path().join("crash");
+    let dir = at.join("crash");
     for user in 0..context.users {
         std::fs::create_dir_all(dir.join(format!("user{user}"))).map_err(Failure::io)?;
     }
@@ -225,7 +231,6 @@ fn crash(context: &Context, volume: &Volume, mount: Mount) -> Outcome<Promised> 
     killed?;
     context.stop.check()?;
     result_line!("  killed; {} files were fsynced by then", promised.len());
-    mount.unmount()?;
     Ok(promised)
 }
 
@@ -275,7 +280,7 @@ fn recover(
     mount.unmount()
 }
 
-fn check_promises(report: &mut Report, place: &str, dir: &Path, promised: &Promised) {
+pub(super) fn check_promises(report: &mut Report, place: &str, dir: &Path, promised: &Promised) {
     let broken = promised.broken(&dir.join("crash"));
     let example = broken.first().map(|path| path.display().to_string());
     report.expect(

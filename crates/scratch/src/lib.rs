@@ -14,6 +14,7 @@
 mod args;
 mod blocks;
 mod drive;
+mod files;
 mod filesystem;
 mod paper;
 mod place;
@@ -32,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_model::Lateness;
 use forebay_os::{Poller, Ring, Signals};
-use forebay_stack::Model;
+use forebay_stack::{Kind, Model};
 use futures_util::future::{Either, select};
 
 use forebay_program::failure::{Failure, Outcome};
@@ -177,13 +178,18 @@ fn work(args: TryArgs, stop: Stop) -> Outcome<bool> {
     };
     let (data_bytes, log_bytes) = (data_bytes(args.users), log_bytes(disk.as_ref()));
     // The images of one shape go before those of the next are made.
-    let shapes = Shape::of(args.volume, &args.placement);
-    let sets = if args.keep { shapes.len() } else { 1 };
+    let kind = if args.fs { Kind::Files } else { args.volume };
+    let shapes = Shape::of(kind, &args.placement);
+    let sets = match args.keep {
+        true => shapes.len() + usize::from(kind == Kind::Files),
+        false => 1,
+    };
     let need = sets as u64 * (data_bytes + log_bytes);
     let mut context = Context {
         users: args.users,
         stop,
-        journal: disk.is_none(),
+        // What is beside Forebay's filesystem is to be safe, too.
+        journal: disk.is_none() || kind == Kind::Files,
         filled: args.filled,
         disk,
         scratch: Scratch::new(args.dir.as_deref(), args.keep, need)?,
@@ -198,6 +204,7 @@ fn work(args: TryArgs, stop: Stop) -> Outcome<bool> {
         )));
     }
     match &as_root {
+        _ if kind == Kind::Files => {}
         Ok(()) => result_line!("running as root: an ext4 filesystem on a loop device"),
         Err(why) => {
             result_line!("{why}: the same steps at block level over NBD, without a filesystem")
@@ -206,6 +213,7 @@ fn work(args: TryArgs, stop: Stop) -> Outcome<bool> {
     setup::introduce(&context);
     let mut report = Report::default();
     match as_root {
+        as_root if kind == Kind::Files => files::run(&context, as_root, &mut report)?,
         Ok(()) => filesystem::run(&context, &shapes, &mut report)?,
         Err(_) => blocks::run(&context, &shapes, &mut report)?,
     }

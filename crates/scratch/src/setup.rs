@@ -36,8 +36,8 @@ impl Shape {
         match kind {
             Kind::Cache => Shape::ALL.into(),
             Kind::Space => std::iter::once(Shape::Plain).chain(placed).collect(),
-            // It is no block device that a filesystem could be put on.
-            Kind::Files => Vec::new(),
+            // The disk with another filesystem, and Forebay's (`files.rs`).
+            Kind::Files => vec![Shape::Plain],
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::system::root;
+use crate::system::{installed, root};
 use crate::world::{skip, texts};
 
 /// Runs it with `more`; what it prints has all of `parts`.
@@ -20,29 +20,55 @@ fn shows(more: &[&str], parts: &[&str]) {
         return skip("try", "no room for its images");
     }
     assert!(output.status.success(), "{out}{err}");
-    let way = match root() {
-        true => "an ext4 filesystem on a loop device",
-        false => "at block level over NBD",
-    };
-    for part in parts
-        .iter()
-        .chain(&[way, "plain disk", "recovery took", "checks, 0 failed"])
-    {
+    for part in parts.iter().chain(&["recovery took", "checks, 0 failed"]) {
         assert!(out.contains(part), "\"{part}\" is not in: {out}{err}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{out}{err}");
 }
 
+/// How volumes are shown that are block devices.
+fn way() -> &'static str {
+    match root() {
+        true => "an ext4 filesystem on a loop device",
+        false => "at block level over NBD",
+    }
+}
+
 #[test]
 fn try_shows_all_shapes_and_leaves_nothing_behind() {
-    shows(&[], &["logical DCD", "physical DCD"]);
+    shows(&[], &[way(), "plain disk", "logical DCD", "physical DCD"]);
+}
+
+#[test]
+fn try_shows_the_filesystem_and_a_database_on_it_and_leaves_nothing_behind() {
+    if !root() {
+        return skip("try --fs", "it needs a mount");
+    }
+    if !installed("try --fs", &["sqlite3"]) {
+        return;
+    }
+    shows(
+        &["--fs"],
+        &[
+            "ext4",
+            "forebay",
+            "all of its 200 transactions",
+            "finds the filesystem clean",
+        ],
+    );
 }
 
 #[test]
 fn try_shows_log_structured_volumes_and_leaves_nothing_behind() {
     shows(
         &["--volume", "vsl"],
-        &["lfs", "hylog", "finds the volume clean"],
+        &[
+            way(),
+            "plain disk",
+            "lfs",
+            "hylog",
+            "finds the volume clean",
+        ],
     );
 }
 

@@ -1,0 +1,195 @@
+//! Forebay's filesystem: users work on it, and beside it on ext4 on the same disk; its daemon is killed while they write, and
+//! while a database does.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
+use forebay_stack::{Kind, Placing};
+
+use super::Context;
+use super::drive::Volume;
+use super::filesystem::{check_promises, crash, fill, phases, plain};
+use super::report::Report;
+use super::setup::{Setup, Shape};
+
+/// The database, if its program is there.
+const DATABASE: &str = "sqlite3";
+/// Transactions that the database has acknowledged before the daemon is killed under it.
+const TRANSACTIONS: u32 = 200;
+
+/// `as_root` is why ext4 cannot be mounted, if so.
+pub(super) fn run(context: &Context, as_root: Result<(), String>, report: &mut Report) -> Outcome {
+    let at = context.scratch.subdir("mnt")?;
+    match as_root {
+        Ok(()) => {
+            result_line!("ext4: {} users work on it", context.users);
+            let setup = Setup::new(context, Shape::Plain, true)?;
+            let times = plain(context, report, &setup, &at)?;
+            report.times("ext4", times);
+            setup.remove(context);
+        }
+        Err(why) => result_line!("{why}: without ext4 beside it"),
+    }
+    let shape = Shape::Placed(Placing::Auto);
+    let setup = Setup::new(context, shape, false)?;
+    let kind = Kind::Files.to_string();
+    let more = ["--volume", &kind, "--force"];
+    let volume = Volume::create(&context.scratch, "files", &setup.spec, &more)?;
+    let mounted = Mounted {
+        volume: &volume,
+        at: at.clone(),
+    };
+    result_line!("Forebay's filesystem: {} users work on it", context.users);
+    volume.mount(&at)?;
+    if let Some(percent) = context.filled {
+        fill(context, &at, percent)?;
+    }
+    let times = phases(context, &at)?;
+    report.times("forebay", times);
+    let promised = crash(context, &volume, &at)?;
+    again(report, &mounted)?;
+    check_promises(report, "the filesystem, mounted again", &at, &promised);
+    database(context, report, &mounted)?;
+    volume.umount(&at)?;
+    report.check("`forebay check` finds the filesystem clean", volume.check());
+    drop(mounted);
+    setup.remove(context);
+    Ok(())
+}
+
+/// A filesystem that may be mounted. Dropped, it is not.
+struct Mounted<'a> {
+    volume: &'a Volume,
+    at: PathBuf,
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        // Mostly it is not mounted any more.
+        let _ = self.volume.umount(&self.at);
+    }
+}
+
+/// Mounts a filesystem whose daemon was killed.
+fn again(report: &mut Report, mounted: &Mounted<'_>) -> Outcome {
+    result_line!("mounting it again");
+    let started = Instant::now();
+    mounted.volume.mount(&mounted.at)?;
+    let took = started.elapsed().as_secs_f64();
+    report.note(format!("recovery took {took:.3} s"));
+    Ok(())
+}
+
+/// A database in the midst of its transactions when the daemon is killed.
+fn database(context: &Context, report: &mut Report, mounted: &Mounted<'_>) -> Outcome {
+    context.stop.check()?;
+    let file = mounted.at.join("database");
+    let Some(mut shell) = Shell::open(&file)? else {
+        report.note(format!(
+            "{DATABASE} is not installed: no database was tried"
+        ));
+        return Ok(());
+    };
+    result_line!("killing the daemon under a database");
+    // Else what commits a transaction, the end of its journal's name, would be durable with the next one only.
+    shell.ask("PRAGMA synchronous = EXTRA; CREATE TABLE t (id INTEGER PRIMARY KEY, text TEXT);")?;
+    let started = Instant::now();
+    let mut kept = 0;
+    for n in 1..=TRANSACTIONS {
+        context.stop.check()?;
+        shell.ask(&insert(n))?;
+        kept = n;
+    }
+    let took = started.elapsed().as_secs_f64();
+    // One more may be under way.
+    shell.say(&insert(kept + 1))?;
+    mounted.volume.kill()?;
+    drop(shell);
+    result_line!("  killed; {kept} transactions were acknowledged by then, in {took:.3} s");
+    again(report, mounted)?;
+    let found = query(
+        &file,
+        "PRAGMA integrity_check; SELECT count(*), max(id) FROM t;",
+    );
+    let whole = |n: u32| format!("ok\n{n}|{n}");
+    let found = found.unwrap_or_else(|failure| failure.text);
+    report.expect(
+        format!("the database is sound, with all of its {kept} transactions"),
+        [whole(kept), whole(kept + 1)].contains(&found),
+        &found,
+    );
+    Ok(())
+}
+
+fn insert(n: u32) -> String {
+    format!("BEGIN; INSERT INTO t VALUES ({n}, hex(randomblob(500))); COMMIT;")
+}
+
+/// The database's shell.
+struct Shell {
+    child: Child,
+    answers: BufReader<std::process::ChildStdout>,
+}
+
+impl Shell {
+    /// None if there is no such program.
+    fn open(file: &Path) -> Outcome<Option<Shell>> {
+        let mut command = Command::new(DATABASE);
+        command.arg("-batch").arg(file);
+        let spawned = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        match spawned {
+            Ok(mut child) => {
+                let answers = child.stdout.take().expect("a pipe");
+                let answers = BufReader::new(answers);
+                Ok(Some(Shell { child, answers }))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Failure::io(format!("cannot run {DATABASE}: {error}"))),
+        }
+    }
+
+    fn say(&mut self, words: &str) -> Outcome {
+        let to = self.child.stdin.as_mut().expect("a pipe");
+        let said = writeln!(to, "{words}").and_then(|()| to.flush());
+        said.map_err(Failure::io)
+    }
+
+    /// Has it do something, and waits until it has.
+    fn ask(&mut self, words: &str) -> Outcome {
+        self.say(words)?;
+        self.say("SELECT 'done';")?;
+        let mut line = String::new();
+        let read = self.answers.read_line(&mut line).map_err(Failure::io)?;
+        match (read, line.trim()) {
+            (_, "done") => Ok(()),
+            (_, other) => Err(Failure::general(format!("{DATABASE} says {other:?}"))),
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the database answers.
+fn query(file: &Path, words: &str) -> Outcome<String> {
+    let output = Command::new(DATABASE).arg(file).arg(words).output();
+    let output = output.map_err(Failure::io)?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(Failure::general(
+            String::from_utf8_lossy(&output.stderr).trim(),
+        )),
+    }
+}
