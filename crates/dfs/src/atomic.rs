@@ -14,7 +14,7 @@ use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 use futures_util::future::join_all;
 
 use crate::change::Change;
-use crate::data::{Held, become_like, modify, regular};
+use crate::data::{ALL, Held, Home, become_like, modify, regular};
 use crate::edits::Edits;
 use crate::error::{FsError, Result};
 use crate::files::File;
@@ -75,6 +75,84 @@ impl Fs {
             file.note(|inode| modify(inode, now));
         }
         Ok(())
+    }
+
+    /// Exchanges what two files have in them, all at once: data and size. It is copied, since where data lies follows from
+    /// the i-number: so it is bounded as one batch is. (Places that could be given away would have to be kept account of, and
+    /// that is what this filesystem does without. Names are exchanged at any size: [`crate::Target::Exchange`].)
+    ///
+    /// # Errors
+    /// If one is not there or has no data, or both together have more than can be done at once, or there is no room.
+    pub async fn exchange_data(&self, one: u64, other: u64) -> Result<()> {
+        let files = [self.file(one).await?, self.file(other).await?];
+        regular(&files[0].inode())?;
+        regular(&files[1].inode())?;
+        if one == other {
+            return Ok(());
+        }
+        let whole = files.iter().map(|file| file.ranges.lock(ALL));
+        let held = join_all(whole).await.into_iter().zip(&files);
+        let held: Vec<Held> = held
+            .map(|(range, file)| Held::new(Rc::clone(file), range))
+            .collect();
+        let (first, second) = (&held[0].inode, &held[1].inode);
+        let sizes = [
+            self.data_bytes(first).await?,
+            self.data_bytes(second).await?,
+        ];
+        must_fit(sizes.iter().sum(), 0)?;
+        let mut change = self.change();
+        let new = [
+            self.replace_data(&mut change, first, second).await?,
+            self.replace_data(&mut change, second, first).await?,
+        ];
+        let _locks = self.lock_all(&files).await;
+        let now = self.time();
+        for (file, new) in files.iter().zip(new) {
+            change.inode(file, |inode| become_like(inode, new, now));
+        }
+        must_fit(change.batch.bytes(), change.batch.ops().len())?;
+        change.apply().await?;
+        Ok(())
+    }
+
+    /// Bytes of a file that take room, beside its i-node.
+    async fn data_bytes(&self, inode: &Inode) -> Result<u64> {
+        let mut bytes = 0;
+        if inode.is_inline() {
+            return Ok(bytes);
+        }
+        let (mut at, end) = (inode.base, inode.base + inode.size.div_ceil(SECTOR_BYTES));
+        while let Some(run) = self.space().next_mapped(at..end).await? {
+            bytes += (run.end - run.start) * SECTOR_BYTES;
+            at = run.end;
+        }
+        Ok(bytes)
+    }
+
+    /// A file gets the data of another for its own.
+    async fn replace_data(
+        &self,
+        change: &mut Change<'_>,
+        old: &Inode,
+        from: &Inode,
+    ) -> Result<Inode> {
+        let mut new = old.clone();
+        (new.size, new.base) = (from.size, 0);
+        new.inline.clear();
+        change.trim_data(old, 0);
+        match self.home(old, from.size) {
+            _ if from.size == 0 => {}
+            Home::Inline => {
+                let bytes = self.read_bytes(from, 0..from.size).await?;
+                new.inline = bytes.to_vec();
+            }
+            Home::At(base) => {
+                new.base = base.0;
+                self.copy(change, from, base).await?;
+            }
+        }
+        Ok(new)
     }
 
     /// Holds the bytes of all files that are to be edited.

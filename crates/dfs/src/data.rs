@@ -257,7 +257,7 @@ impl Fs {
     }
 
     /// Where the data of a file is to be that has so many bytes: it never goes back.
-    fn home(&self, inode: &Inode, size: u64) -> Home {
+    pub(crate) fn home(&self, inode: &Inode, size: u64) -> Home {
         let geometry = self.geometry();
         let (slot, chunk) = (geometry.slot(inode.file), geometry.chunk(inode.file));
         match size {
@@ -269,7 +269,12 @@ impl Fs {
     }
 
     /// Copies all data to another place, but what is not mapped.
-    async fn copy(&self, change: &mut Change<'_>, old: &Inode, to: Sector) -> Result<()> {
+    pub(crate) async fn copy(
+        &self,
+        change: &mut Change<'_>,
+        old: &Inode,
+        to: Sector,
+    ) -> Result<()> {
         if old.is_inline() {
             if old.size > 0 {
                 let bytes = crate::names::sectors_of(&old.inline);

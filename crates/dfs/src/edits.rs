@@ -135,6 +135,11 @@ impl Edits {
         }
     }
 
+    /// Whether they say anything of a range.
+    pub fn touch(&self, range: &Range<u64>) -> bool {
+        self.within(range.clone()).next().is_some()
+    }
+
     /// All pieces in order: where, and the data or, of a hole, none.
     pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, Option<&Buf>)> {
         self.within(0..u64::MAX)
@@ -158,7 +163,7 @@ impl Edits {
     fn within(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Option<&Buf>)> {
         let before = self.pieces.range(..range.start).next_back();
         let before = before.filter(|(_, piece)| piece.end > range.start);
-        let inside = self.pieces.range(range.start..range.end);
+        let inside = self.pieces.range(range.start..range.end.max(range.start));
         before
             .into_iter()
             .chain(inside)

@@ -189,3 +189,53 @@ fn many_that_edit_the_same_files_at_once_neither_wait_for_ever_nor_mix() {
         assert!(a[1 << 12..7 << 12].iter().all(|byte| *byte == a[1 << 12]));
     });
 }
+
+#[test]
+fn an_exchange_gives_each_file_what_the_other_had_whatever_their_sizes() {
+    run(|fs| async move {
+        let sizes = [0, 1, 300, 384, 385, 5000, 32 << 10, (32 << 10) + 1, 3 << 20];
+        for (n, first) in sizes.into_iter().enumerate() {
+            for (m, second) in sizes.into_iter().enumerate() {
+                let a = make(&fs, &format!("a{n}.{m}")).await;
+                let b = make(&fs, &format!("b{n}.{m}")).await;
+                fs.write(a, Some(0), data(first, 1)).await.expect("done");
+                fs.write(b, Some(0), data(second, 2)).await.expect("done");
+                for turn in 0..3 {
+                    let had = (content(&fs, a).await, content(&fs, b).await);
+                    fs.exchange_data(a, b).await.expect("done");
+                    let has = (content(&fs, b).await, content(&fs, a).await);
+                    assert!(had == has, "{first} and {second}, {turn}");
+                }
+                for name in ["a", "b"] {
+                    let name = format!("{name}{n}.{m}");
+                    fs.unlink(ROOT, name.as_bytes()).await.expect("gone");
+                }
+                fs.forget(a, 1).await.expect("gone");
+                fs.forget(b, 1).await.expect("gone");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_exchange_of_more_than_can_be_done_at_once_changes_nothing() {
+    run(|fs| async move {
+        let (a, b) = (make(&fs, "a").await, make(&fs, "b").await);
+        for n in 0..5 {
+            let part = data(8 << 20, 1);
+            fs.write(a, Some(n * (8 << 20)), part).await.expect("done");
+        }
+        for n in 0..4 {
+            let part = data(8 << 20, 2);
+            fs.write(b, Some(n * (8 << 20)), part).await.expect("done");
+        }
+        let refused = fs.exchange_data(a, b).await;
+        assert!(matches!(refused, Err(FsError::TooMuch { .. })));
+        assert!(content(&fs, a).await.iter().all(|byte| *byte == 1));
+        fs.exchange_data(a, a).await.expect("nothing to be done");
+        assert!(matches!(
+            fs.exchange_data(a, ROOT).await,
+            Err(FsError::IsDirectory)
+        ));
+    });
+}

@@ -89,6 +89,8 @@ pub struct Make<'a> {
     pub umask: u32,
     /// Which device.
     pub device: u32,
+    /// The flags of `open`, if it is opened, too.
+    pub flags: u32,
 }
 
 /// Flags of RENAME2 (`linux/fs.h`).
@@ -200,6 +202,8 @@ pub enum Asked<'a> {
         at: u64,
         /// To this inode.
         to: u64,
+        /// Open with this handle.
+        to_handle: u64,
         /// There.
         to_at: u64,
         /// So much.
@@ -294,10 +298,8 @@ pub fn decode(opcode: u32, body: &[u8]) -> Option<Asked<'_>> {
             Asked::CopyFileRange {
                 at: from.u64()?,
                 to: from.u64()?,
-                to_at: {
-                    from.u64()?;
-                    from.u64()?
-                },
+                to_handle: from.u64()?,
+                to_at: from.u64()?,
                 len: from.u64()?,
             }
         }
@@ -355,6 +357,7 @@ fn make(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
         mode: 0,
         umask: 0,
         device: 0,
+        flags: 0,
     };
     match opcode {
         8 => {
@@ -368,7 +371,7 @@ fn make(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
             made.umask = from.u32()?;
         }
         _ => {
-            from.u32()?; // flags
+            made.flags = from.u32()?;
             made.mode = from.u32()?;
             made.umask = from.u32()?;
             from.u32()?;

@@ -29,8 +29,8 @@ pub mod files;
 mod reply;
 
 pub use reply::{
-    Created, Limits, Listing, Room, Stat, attr_out, entry_out, init_out, ioctl_out, no_entry_out,
-    open_out, out_header, seek_out, size_out, statfs_out, write_out,
+    Created, Limits, Listing, Room, Stat, attr_out, entry_out, init_out, invalidation, ioctl_out,
+    no_entry_out, open_out, out_header, seek_out, size_out, statfs_out, write_out,
 };
 
 /// Flags of INIT: what both sides can do.
@@ -79,6 +79,8 @@ pub mod open_flag {
 
 /// In SETATTR: the size is to change.
 const SETATTR_SIZE: u32 = 1 << 3;
+/// In SETATTR: it is of an open file.
+const SETATTR_HANDLE: u32 = 1 << 6;
 /// In SETATTR: mode, user or group are to change.
 const SETATTR_OWNERSHIP: u32 = 0b111;
 
@@ -93,6 +95,10 @@ pub struct Request {
     pub user: u32,
     /// And of which group it is.
     pub group: u32,
+    /// The handle it is about, of what is asked of an open file or directory: what OPEN's reply said. Otherwise 0.
+    pub handle: u64,
+    /// The flags of the open file, of a read and a write: `O_DIRECT` among them.
+    pub file_flags: u32,
     /// The number of what is asked.
     pub opcode: u32,
     /// What is asked.
@@ -139,6 +145,8 @@ pub enum Op {
         len: u32,
         /// The file loses `setuid` and `setgid`.
         kill: bool,
+        /// It comes from the page cache, where somebody changed memory: the handle is any one's who has the file open.
+        delayed: bool,
     },
     /// Make durable what was written to a file.
     Fsync,
@@ -218,6 +226,11 @@ pub fn decode(fixed: &[u8; FIXED], total: usize) -> Result<Request, Malformed> {
         node: u64_at(fixed, 16),
         user: u32_at(fixed, 24),
         group: u32_at(fixed, 28),
+        handle: handle(opcode, fixed, body),
+        file_flags: match op {
+            Op::Read { .. } | Op::Write { .. } => u32_at(fixed, HEADER + 32),
+            _ => 0,
+        },
         opcode,
         op,
     })
@@ -233,6 +246,18 @@ fn body_min(opcode: u32) -> usize {
         43 => 32,      // FALLOCATE
         _ => 0,
     }
+}
+
+/// The handle that a body begins with, or has at its place.
+fn handle(opcode: u32, fixed: &[u8; FIXED], body: usize) -> u64 {
+    let at = match opcode {
+        // SETATTR, if it says that there is one.
+        4 if u32_at(fixed, HEADER) & SETATTR_HANDLE != 0 => 8,
+        // READ WRITE RELEASE FSYNC FLUSH, READDIR RELEASEDIR FSYNCDIR, IOCTL, FALLOCATE READDIRPLUS LSEEK COPY_FILE_RANGE
+        15 | 16 | 18 | 20 | 25 | 28..=30 | 39 | 43 | 44 | 46 | 47 if body >= 8 => 0,
+        _ => return 0,
+    };
+    u64_at(fixed, HEADER + at)
 }
 
 fn operation(opcode: u32, fixed: &[u8; FIXED]) -> Op {
@@ -259,6 +284,7 @@ fn operation(opcode: u32, fixed: &[u8; FIXED]) -> Op {
             at: u64_at(fixed, B + 8),
             len: u32_at(fixed, B + 16),
             kill: u32_at(fixed, B + 20) & (1 << 2) != 0,
+            delayed: u32_at(fixed, B + 20) & 1 != 0,
         },
         17 => Op::StatFs,
         18 => Op::Release,

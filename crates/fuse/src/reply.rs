@@ -12,6 +12,21 @@ pub fn out_header(unique: u64, errno: i32, len: usize) -> [u8; OUT_HEADER] {
     out.bytes
 }
 
+/// A message of the server's own: what the page cache has of these bytes of an inode is not right any more, nor what is known
+/// of its attributes. No bytes: those only. A length of 0 goes to the end. (`FUSE_NOTIFY_INVAL_INODE`)
+pub fn invalidation(node: u64, bytes: Option<(u64, u64)>) -> [u8; OUT_HEADER + 24] {
+    const INVAL_INODE: u32 = 2;
+    let mut out = Out::<{ OUT_HEADER + 24 }>::new();
+    out.u32((OUT_HEADER + 24) as u32);
+    out.u32(INVAL_INODE);
+    out.u64(0);
+    out.u64(node);
+    let (offset, len) = bytes.unwrap_or((u64::MAX, 0));
+    out.u64(offset);
+    out.u64(len);
+    out.bytes
+}
+
 /// What the kernel is told in INIT's reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -122,10 +137,10 @@ pub fn attr_out(stat: &Stat, valid_s: u64) -> [u8; 104] {
     out.bytes
 }
 
-/// The reply to OPEN and OPENDIR; see [`open_flag`](crate::open_flag).
-pub fn open_out(flags: u32) -> [u8; 16] {
+/// The reply to OPEN and OPENDIR: what is asked of the open file comes with this handle. See [`open_flag`](crate::open_flag).
+pub fn open_out(handle: u64, flags: u32) -> [u8; 16] {
     let mut out = Out::<16>::new();
-    out.u64(0); // no handle
+    out.u64(handle);
     out.u32(flags);
     out.bytes
 }
@@ -135,10 +150,15 @@ pub struct Created;
 
 impl Created {
     /// Its bytes.
-    pub fn out(stat: &Stat, generation: u64, valid_s: u64, flags: u32) -> [u8; 144] {
+    pub fn out(
+        stat: &Stat,
+        generation: u64,
+        valid_s: u64,
+        (handle, flags): (u64, u32),
+    ) -> [u8; 144] {
         let mut out = Out::<144>::new();
         stat.put_entry(&mut out, generation, valid_s);
-        out.put(&open_out(flags));
+        out.put(&open_out(handle, flags));
         out.bytes
     }
 }

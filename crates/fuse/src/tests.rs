@@ -31,11 +31,14 @@ fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
         node: 2,
         user: 0,
         group: 0,
+        handle: 0,
+        file_flags: 0,
         opcode: 16,
         op: Op::Write {
             at: 8192,
             len: 4096,
             kill: false,
+            delayed: false,
         },
     };
     assert_eq!(decode(&fixed, total), Ok(expected));
@@ -44,6 +47,29 @@ fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
         let malformed = Malformed { unique: Some(7) };
         assert_eq!(decode(&fixed, total), Err(malformed), "{data} bytes");
     }
+}
+
+#[test]
+fn the_handle_of_an_open_file_is_found_wherever_it_is() {
+    let mut io = write_body(0, 0, 0);
+    io[..8].copy_from_slice(&77u64.to_ne_bytes());
+    io[32..36].copy_from_slice(&0x4000u32.to_ne_bytes());
+    for opcode in [15, 16, 18, 20, 28, 29, 39, 43, 44, 46, 47] {
+        let (fixed, total) = message(opcode, &io);
+        let request = decode(&fixed, total).expect("whole");
+        assert_eq!(request.handle, 77, "{opcode}");
+        let of_io = matches!(opcode, 15 | 16);
+        assert_eq!(request.file_flags, if of_io { 0x4000 } else { 0 });
+    }
+    let mut setattr = [0; 88];
+    setattr[8] = 78;
+    for (valid, handle) in [(1 << 3, 0), (1 << 3 | 1 << 6, 78)] {
+        setattr[..4].copy_from_slice(&u32::to_ne_bytes(valid));
+        let (fixed, total) = message(4, &setattr);
+        assert_eq!(decode(&fixed, total).expect("whole").handle, handle);
+    }
+    let (fixed, total) = message(18, &[]);
+    assert_eq!(decode(&fixed, total).expect("whole").handle, 0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Mounts a filesystem in memory, until interrupted: `mount_ram SIZE DIRECTORY`.
+//! Mounts a filesystem in memory, until interrupted or unmounted: `mount_ram SIZE DIRECTORY`.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,6 +13,7 @@ use forebay_rt::{Executor, Rt};
 use forebay_serve::Memory;
 use forebay_serve::fuse::{Mount, Mounted};
 use forebay_vsl::{Kind, Layout, Options};
+use futures_util::future::{Either, select};
 
 fn now() -> Time {
     let now = SystemTime::now()
@@ -28,6 +29,11 @@ fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
     let size = args.next().context("a size")?.parse()?;
     let dir = PathBuf::from(args.next().context("a directory")?);
+    mount(size, dir)
+}
+
+/// Mounts one of so many bytes until interrupted or unmounted, and checks it then.
+pub(crate) fn mount(size: u64, dir: PathBuf) -> anyhow::Result<()> {
     let ring = Ring::new(256)?;
     let executor = Executor::new(ring.clone());
     let signals = Signals::new(&ring)?;
@@ -70,11 +76,16 @@ async fn serve(
     let mount = Mount::at(dir, "ram");
     let mut mounted = Mounted::new(&rt, &ring, Rc::clone(&files), &memory, mount)?;
     println!("mounted");
-    loop {
-        signals.next().await.context("waiting for a signal")?;
-        match mounted.unmount().await {
-            Ok(()) => break,
-            Err(error) => eprintln!("{error}"),
+    while !mounted.is_over() {
+        {
+            let signal = std::pin::pin!(signals.next());
+            let ended = std::pin::pin!(mounted.ended());
+            if let Either::Right(_) = select(signal, ended).await {
+                break;
+            }
+        }
+        if let Err(error) = mounted.unmount().await {
+            eprintln!("{error}");
         }
     }
     let mut problems = 0;
@@ -85,6 +96,7 @@ async fn serve(
             println!("file {}: {}", problem.file, problem.what);
         })
         .await?;
+    println!("{:?}", files.fs().space().stats());
     println!("{checked:?}, {problems} problems");
     Ok(())
 }

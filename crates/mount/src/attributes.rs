@@ -60,7 +60,7 @@ impl Files {
             user: inode.user,
             group: inode.group,
             device: inode.device,
-            len: inode.size,
+            len: inode.size.max(self.transactions.size(inode.file)),
             blocks: self.fs.sectors(inode.file).await?,
             preferred_io: PREFERRED_IO,
             accessed: time(inode.accessed),

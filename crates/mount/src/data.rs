@@ -1,7 +1,7 @@
 //! Data of files.
 
-use forebay_device::Buf;
-use forebay_dfs::{Fallocate, NewAttributes, Result};
+use forebay_device::{Buf, BufMut};
+use forebay_dfs::{Edits, Fallocate, FsError, NewAttributes, Result};
 use forebay_fuse::{self as format, open_flag};
 
 use crate::handler::{Answer, Files};
@@ -10,6 +10,9 @@ use crate::handler::{Answer, Files};
 const KEEP_SIZE: u32 = 0x01;
 const PUNCH_HOLE: u32 = 0x02;
 const ZERO_RANGE: u32 = 0x10;
+
+/// The most bytes that are copied from file to file at once.
+const COPIED_AT_ONCE: u64 = 4 << 20;
 
 impl Files {
     pub(crate) async fn open(&self, file: u64, flags: u32, kill: bool) -> Answer {
@@ -23,7 +26,7 @@ impl Files {
             };
             self.fs.set(file, &new).await?;
         }
-        Ok(format::open_out(open_flags(flags)).to_vec())
+        Ok(format::open_out(self.handles.next(flags), open_flags(flags)).to_vec())
     }
 
     pub(crate) async fn write(&self, file: u64, at: u64, data: Buf, kill: bool) -> Answer {
@@ -38,6 +41,54 @@ impl Files {
     pub(crate) async fn seek(&self, file: u64, at: u64, hole: bool) -> Answer {
         let found = self.fs.seek(file, at, hole).await?;
         Ok(format::seek_out(found).to_vec())
+    }
+
+    /// Copies data from a place in one file to one in another: a part of what is wanted, all of it at once. Says how much.
+    pub(crate) async fn copy(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Answer {
+        let size = self.fs.inode(from.0).await?.size;
+        let len = size.saturating_sub(from.1).min(len).min(COPIED_AT_ONCE);
+        let end = from.1 + len;
+        let (mut edits, mut at) = (Edits::new(), from.1);
+        let there = |at: u64| to.1 + (at - from.1);
+        if len > 0 && to.1.checked_add(len).is_none() {
+            return Err(FsError::Invalid("it ends nowhere"));
+        }
+        while at < end {
+            let data = self.next_data(from.0, at, end).await?;
+            edits.punch(there(at), data.start - at);
+            if data.start < data.end {
+                let wanted = (data.end - data.start) as usize;
+                let read = self.fs.read(from.0, data.start, wanted).await?;
+                if read.is_empty() {
+                    break;
+                }
+                at = data.start + read.len() as u64;
+                edits.write(there(data.start), read);
+            } else {
+                at = end;
+            }
+        }
+        if at == end && len > 0 && edits.end() < there(end) {
+            // A hole at the end makes a file as large as data does.
+            let last = there(end) - 1;
+            edits.write(last, BufMut::zeroed(1).freeze());
+        }
+        let copied = at.min(end) - from.1;
+        self.take_privileges(to.0).await?;
+        self.fs.edit(&[(to.0, edits)].into()).await?;
+        Ok(format::write_out(copied as u32).to_vec())
+    }
+
+    /// The next data of a file within a range; nothing at its end if there is none.
+    async fn next_data(&self, file: u64, at: u64, end: u64) -> Result<std::ops::Range<u64>> {
+        let start = match self.fs.seek(file, at, false).await {
+            Err(FsError::BeyondEnd) => end,
+            start => start?.min(end),
+        };
+        if start == end {
+            return Ok(end..end);
+        }
+        Ok(start..self.fs.seek(file, start, true).await?.min(end))
     }
 
     /// None if there is no such mode.

@@ -11,6 +11,8 @@ use forebay_serve::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway, Wishes};
 use forebay_vsl::SpaceError;
 
 use crate::error::{errno, is_usual};
+use crate::handles::Handles;
+use crate::transactions::Transactions;
 
 /// How long the kernel may believe names and what is known of files, in seconds: nobody else changes them.
 pub(crate) const VALID_S: u64 = 1 << 30;
@@ -58,6 +60,10 @@ pub struct Settings {
 pub struct Files {
     pub(crate) fs: Fs,
     settings: Settings,
+    pub(crate) handles: Handles,
+    pub(crate) transactions: Transactions,
+    /// The kernel keeps pages locked while it writes them.
+    pub(crate) pages_are_locked: Cell<bool>,
     errors: Cell<u64>,
 }
 
@@ -70,6 +76,9 @@ impl Files {
         Files {
             fs,
             settings,
+            handles: Handles::default(),
+            transactions: Transactions::default(),
+            pages_are_locked: Cell::new(false),
             errors: Cell::new(0),
         }
     }
@@ -93,7 +102,7 @@ impl Files {
         Ok(answer)
     }
 
-    fn tell(&self, what: Did, bytes: usize, request: &Underway) {
+    pub(crate) fn tell(&self, what: Did, bytes: usize, request: &Underway) {
         if let Some(observer) = &self.settings.observer {
             observer.did(what, bytes as u64, request.took());
         }
@@ -123,7 +132,7 @@ impl Files {
     }
 
     /// Answers all but reads and writes.
-    async fn answer(&self, request: Request, body: &[u8]) -> Answered {
+    async fn answer(&self, underway: &Underway, request: Request, body: &[u8]) -> Answered {
         let node = request.node;
         let done = match decode(request.opcode, body) {
             None => return Answered::Errno(libc::EINVAL),
@@ -132,6 +141,9 @@ impl Files {
                 return Answered::Nothing;
             }
             Some(Asked::Lookup(name)) => self.look_up(node, name).await,
+            Some(Asked::SetAttr(new)) if new.size.is_some() && self.keeps_for(&request) => {
+                return Answered::Errno(libc::EBUSY);
+            }
             Some(Asked::SetAttr(new)) => self.set(node, &new).await,
             Some(Asked::ReadLink) => self.fs.read_link(node).await.map(|to| to.to_vec()),
             Some(Asked::Symlink(name, target)) => self.symlink(&request, name, target).await,
@@ -170,26 +182,36 @@ impl Files {
                 libc::SEEK_HOLE => self.seek(node, at, true).await,
                 _ => return Answered::Errno(libc::EINVAL),
             },
-            Some(Asked::Ioctl(_)) => return Answered::Errno(libc::ENOTTY),
+            Some(Asked::Ioctl(asked)) => return self.ioctl(underway, &request, &asked).await,
             // The kernel copies by reading and writing then.
-            Some(Asked::CopyFileRange { .. }) => return Answered::Errno(libc::ENOSYS),
-            Some(Asked::Other) => return self.answer_fixed(node, request.op).await,
+            Some(Asked::CopyFileRange { to_handle, .. })
+                if self.keeps_for(&request) || self.transactions.joined(to_handle).is_some() =>
+            {
+                return Answered::Errno(libc::EOPNOTSUPP);
+            }
+            Some(Asked::CopyFileRange {
+                at, to, to_at, len, ..
+            }) => self.copy((node, at), (to, to_at), len).await,
+            Some(Asked::Other) => return self.answer_fixed(underway, &request).await,
         };
         Answered::Done(done)
     }
 
     /// Answers what has no body to be looked at, or one that was already.
-    async fn answer_fixed(&self, node: u64, op: Op) -> Answered {
-        Answered::Done(match op {
+    async fn answer_fixed(&self, underway: &Underway, request: &Request) -> Answered {
+        let node = request.node;
+        Answered::Done(match request.op {
             Op::GetAttr => self.attributes_of(node).await,
             Op::ReadDir { at, len } => self.list(node, at, len, false).await,
             Op::OpenDir => {
                 let flags = open_flag::KEEP_CACHE | open_flag::CACHE_DIR;
-                Ok(format::open_out(flags).to_vec())
+                let handle = self.handles.next(libc::O_RDONLY.cast_unsigned());
+                Ok(format::open_out(handle, flags).to_vec())
             }
-            Op::Release | Op::ReleaseDir => Ok(Vec::new()),
+            Op::Release | Op::ReleaseDir => return self.release(underway, request).await,
             Op::Destroy => self.fs.sync().await.map(nothing),
             Op::StatFs => Ok(self.room()),
+            Op::Fallocate { .. } if self.keeps_for(request) => return Answered::Errno(libc::EBUSY),
             Op::Fallocate { at, len, mode } => match self.fallocate(node, at, len, mode).await {
                 Some(done) => done.map(nothing),
                 None => return Answered::Errno(libc::EOPNOTSUPP),
@@ -198,6 +220,11 @@ impl Files {
             // which it sees to itself, interrupts (whose request is answered anyway).
             _ => return Answered::Errno(libc::ENOSYS),
         })
+    }
+
+    /// Whether what is done by the open file that is asked about is kept for a transaction.
+    fn keeps_for(&self, request: &Request) -> bool {
+        !self.transactions.is_idle() && self.transactions.joined(request.handle).is_some()
     }
 
     fn room(&self) -> Vec<u8> {
@@ -218,6 +245,8 @@ fn kind_of(opcode: u32) -> Did {
     match opcode {
         // FSYNC FSYNCDIR SYNCFS DESTROY
         20 | 30 | 38 | 50 => Did::Sync,
+        // IOCTL (what changes files by one), COPY_FILE_RANGE
+        39 | 47 => Did::Write,
         // SETATTR, names (SYMLINK to LINK, CREATE, RENAME2, TMPFILE), extended attributes, FALLOCATE
         4 | 6 | 8..=13 | 21 | 24 | 35 | 43 | 45 | 51 => Did::Change,
         _ => Did::Look,
@@ -225,13 +254,13 @@ fn kind_of(opcode: u32) -> Did {
 }
 
 /// What is to be said to the kernel.
-enum Answered {
+pub(crate) enum Answered {
     Done(Answer),
     Errno(i32),
     Nothing,
 }
 
-fn nothing(_: ()) -> Vec<u8> {
+pub(crate) fn nothing(_: ()) -> Vec<u8> {
     Vec::new()
 }
 
@@ -275,19 +304,21 @@ impl Handler for Files {
                 let lease = arrival.lease(len).await;
                 arrival.begin(|underway| async move {
                     let _lease = lease;
-                    match files.fs.read(request.node, at, len).await {
-                        Ok(data) => {
-                            underway.reply(&data);
-                            files.tell(Did::Read, data.len(), &underway);
-                        }
-                        Err(error) => files.failed(&underway, &error),
-                    }
+                    files.read(&underway, &request, at, len).await;
                 });
             }
-            Op::Write { at, len, kill } => {
+            Op::Write {
+                at,
+                len,
+                kill,
+                delayed,
+            } => {
                 let (data, lease) = arrival.data(len as usize).await;
                 arrival.begin(|underway| async move {
                     let _lease = lease;
+                    if !delayed && files.keeps_for(&request) {
+                        return files.keep_write(&underway, &request, at, data).await;
+                    }
                     let bytes = data.len();
                     let written = files.write(request.node, at, data, kill).await;
                     let written = files.keep(Did::Write, written).await;
@@ -298,7 +329,7 @@ impl Handler for Files {
             _ => {
                 let body = arrival.body();
                 arrival.begin(|underway| async move {
-                    match files.answer(request, &body).await {
+                    match files.answer(&underway, request, &body).await {
                         Answered::Done(answer) => {
                             let what = kind_of(request.opcode);
                             let answer = files.keep(what, answer).await;

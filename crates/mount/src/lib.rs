@@ -3,13 +3,17 @@
 //! Names, and what is known of files, are changed by nobody but the kernel's own requests, so it may believe what it was
 //! told for as long as it likes.
 //!
-//! Reading order: `handler.rs` (which request goes where), `data.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `error.rs`.
+//! Reading order: `handler.rs` (which request goes where), `data.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `error.rs`;
+//! then `handles.rs`, `transactions.rs`, `ioctl.rs` (atomic updates).
 
 mod acl;
 mod attributes;
 mod data;
 mod error;
 mod handler;
+mod handles;
+mod ioctl;
 mod names;
+mod transactions;
 
 pub use handler::{Did, Files, Observer, Settings};

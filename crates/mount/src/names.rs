@@ -95,6 +95,7 @@ impl Files {
             mode: 0o777,
             umask: 0,
             device: 0,
+            flags: 0,
         };
         let mut new = self.wanted(request, &make, Kind::Symlink).await?;
         new.target = target.to_vec();
@@ -105,18 +106,19 @@ impl Files {
     pub(crate) async fn create(&self, request: &Request, make: &Make<'_>) -> Answer {
         let new = self.wanted(request, make, Kind::Regular).await?;
         let inode = self.fs.make(request.node, make.name, &new).await?;
-        self.created(&inode).await
+        self.created(&inode, make.flags).await
     }
 
     pub(crate) async fn nameless(&self, request: &Request, make: &Make<'_>) -> Answer {
         let new = self.wanted(request, make, Kind::Regular).await?;
         let inode = self.fs.make_nameless(&new).await?;
-        self.created(&inode).await
+        self.created(&inode, make.flags).await
     }
 
-    async fn created(&self, inode: &Inode) -> Answer {
+    async fn created(&self, inode: &Inode, flags: u32) -> Answer {
         let stat = self.stat(inode).await?;
-        let out = Created::out(&stat, inode.generation, VALID_S, open_flags(0));
+        let opened = (self.handles.next(flags), open_flags(flags));
+        let out = Created::out(&stat, inode.generation, VALID_S, opened);
         Ok(out.to_vec())
     }
 

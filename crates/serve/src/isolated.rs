@@ -23,22 +23,36 @@ struct State<T> {
     waker: Option<Waker>,
 }
 
-struct Outcome<T>(Arc<Mutex<State<T>>>);
+/// What comes of work that another thread does.
+pub(crate) struct Outcome<T>(Arc<Mutex<State<T>>>);
 
 fn lock<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sets the result when dropped, so that whoever waits is woken even if the work panics.
-struct Report<T> {
+pub(crate) struct Report<T> {
     to: Arc<Mutex<State<T>>>,
     result: io::Result<T>,
 }
 
 impl<T> Report<T> {
-    fn fill(mut self, result: io::Result<T>) {
+    pub(crate) fn fill(mut self, result: io::Result<T>) {
         self.result = result;
     }
+}
+
+/// What another thread fills, and what waits for it.
+pub(crate) fn promise<T>() -> (Report<T>, Outcome<T>) {
+    let state = Arc::new(Mutex::new(State {
+        result: None,
+        waker: None,
+    }));
+    let report = Report {
+        to: Arc::clone(&state),
+        result: Err(io::Error::other("a helper thread panicked")),
+    };
+    (report, Outcome(state))
 }
 
 impl<T> Drop for Report<T> {
@@ -78,14 +92,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
-    let state = Arc::new(Mutex::new(State {
-        result: None,
-        waker: None,
-    }));
-    let report = Report {
-        to: Arc::clone(&state),
-        result: Err(io::Error::other("a helper thread panicked")),
-    };
+    let (report, outcome) = promise();
     let thread = || std::thread::Builder::new().name("forebay-helper".into());
     let worker = thread().spawn(move || {
         leave_descriptors()?;
@@ -98,7 +105,7 @@ where
             report.fill(result);
         }
     })?;
-    Outcome(state).await
+    outcome.await
 }
 
 fn leave_descriptors() -> io::Result<()> {

@@ -37,12 +37,13 @@
 //!
 //! The thread that serves must never wait for what it serves. So it never touches the mounted files,
 //! and everything that does (making a loop device flushes the file, clearing one writes back its
-//! page cache) runs on a helper thread (`isolated.rs`).
+//! page cache) runs on a helper thread (`isolated.rs`); and what is told to the kernel unasked, which may wait for pages
+//! that are being read or written, is told by one (`notify.rs`).
 //!
 //! And when the process is killed, the connection must close, even while such a helper waits for a
 //! reply. So the helper gives up its hold on `/dev/fuse`, and so does the ring (`channel.rs`).
 //!
-//! Reading order: `handler.rs`, `request.rs`, `session.rs`; then `channel.rs`, `inbox.rs`,
+//! Reading order: `handler.rs`, `request.rs`, `session.rs`; then `channel.rs`, `inbox.rs`, `notify.rs`,
 //! and `mounted.rs` for the ends.
 
 mod channel;
@@ -51,6 +52,7 @@ mod handler;
 mod inbox;
 mod mount;
 mod mounted;
+mod notify;
 mod request;
 mod session;
 
@@ -58,6 +60,7 @@ pub use handler::{Handler, Wishes};
 pub(crate) use mount::FSTYPE;
 pub use mount::Mount;
 pub use mounted::{Mounted, Over, UnmountError};
+pub use notify::Stale;
 pub use request::{Arrival, Underway};
 pub use session::Ended;
 

@@ -10,6 +10,7 @@ use forebay_rt::{Event, Rt, Task};
 
 use super::handler::Handler;
 use super::mount::Mount;
+use super::notify::Notifier;
 use super::request::Connection;
 use super::session::{self, Ended, UNDER_WAY_MAX};
 use crate::isolated::isolated;
@@ -81,6 +82,7 @@ impl Mounted {
         let connection = Rc::new(Connection {
             rt: rt.clone(),
             channel,
+            notifier: Notifier::default(),
             memory: memory.clone(),
             under_way: UnderWay::new(UNDER_WAY_MAX),
         });

@@ -9,6 +9,7 @@ use forebay_rt::{Instant, Lease, Rt};
 
 use super::channel::Channel;
 use super::inbox::Inbox;
+use super::notify::{Notifier, Stale};
 use crate::requests::{Admission, Load, Memory, UnderWay, start};
 use forebay_fuse::{self as format, Op, Request};
 
@@ -16,6 +17,7 @@ use forebay_fuse::{self as format, Op, Request};
 pub(super) struct Connection {
     pub(super) rt: Rt,
     pub(super) channel: Channel,
+    pub(super) notifier: Notifier,
     pub(super) memory: Memory,
     pub(super) under_way: UnderWay,
 }
@@ -112,6 +114,22 @@ impl Underway {
     /// Answers it with `payload`.
     pub fn reply(&self, payload: &[u8]) {
         self.connection.channel.reply(self.unique, payload);
+    }
+
+    /// Has the kernel forget what it keeps of files, and waits until it has. Not to be waited for before a request is
+    /// answered that holds pages of these: a read, or a write of a part of a page.
+    pub async fn forget(&self, stale: &[Stale]) {
+        let connection = &self.connection;
+        let told = connection.notifier.forget(&connection.channel, stale);
+        if let Err(error) = told.await {
+            tracing::warn!(%error, "the kernel could not be told that what it keeps of a file is old");
+        }
+    }
+
+    /// The same, but waits no longer than this; true if the kernel has forgotten it then. Otherwise it will later.
+    pub async fn forget_within(&self, stale: &[Stale], patience: Duration) -> bool {
+        let told = self.connection.rt.timeout(patience, self.forget(stale));
+        told.await.is_ok()
     }
 
     /// Answers it with the error number `errno`.

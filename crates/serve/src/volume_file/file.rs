@@ -140,7 +140,7 @@ impl File {
             Op::Release => self.release(arrival),
             Op::StatFs if self.discard_hidden.get() => arrival.refuse(libc::EOPNOTSUPP),
             Op::StatFs => self.statfs(arrival),
-            Op::OpenDir => arrival.reply(&format::open_out(0)),
+            Op::OpenDir => arrival.reply(&format::open_out(0, 0)),
             Op::ReadDir { at, len } => arrival.reply(listing(at, len as usize).bytes()),
             Op::ReleaseDir | Op::Destroy => arrival.reply(&[]),
             Op::Forget => {}
@@ -160,7 +160,7 @@ impl File {
     fn open(&self, arrival: Arrival<'_>) {
         self.handles.set(self.handles.get() + 1);
         let flags = open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES;
-        arrival.reply(&format::open_out(flags));
+        arrival.reply(&format::open_out(0, flags));
     }
 
     fn release(&self, arrival: Arrival<'_>) {

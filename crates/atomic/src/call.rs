@@ -1,0 +1,27 @@
+//! One system call.
+#![allow(
+    unsafe_code,
+    reason = "ioctl takes an address, and has no safe wrapper for numbers of one's own"
+)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::ioctls::Command;
+
+/// Asks it of an open file. The argument is read and written only as far as the command says.
+pub(crate) fn call(file: BorrowedFd<'_>, command: Command, argument: &mut [u8]) -> io::Result<()> {
+    let number = command.number(argument.len());
+    let len = (number >> 16) as usize & crate::ioctls::ARGUMENT_MAX;
+    assert_eq!(
+        len,
+        argument.len(),
+        "the argument is as long as the number says"
+    );
+    // SAFETY: the kernel reads and writes as many bytes as the number says, which are the argument's, and keeps nothing.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), argument.as_mut_ptr()) };
+    match done {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

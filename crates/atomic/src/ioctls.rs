@@ -1,0 +1,272 @@
+//! The ioctls of files on a mounted Forebay filesystem: numbers, and what lies where their argument points.
+//!
+//! The same is in `include/forebay_atomic.h` and `python/forebay_atomic.py`. The kernel passes on what a number says of
+//! the argument's length and direction, and no more: at most [`ARGUMENT_MAX`] bytes.
+//!
+//! Numbers are in the machine's own order.
+
+use std::ops::Range;
+
+/// The most bytes that an argument has.
+pub const ARGUMENT_MAX: usize = (1 << 14) - 1;
+/// Bytes of an argument of [`Command::Change`] before its parts.
+pub const CHANGE_HEADER: usize = 16;
+/// Bytes that each part takes there, beside its data.
+pub const PART: usize = 24;
+/// Bytes of [`Features`].
+pub const FEATURES: usize = 16;
+
+/// The type of all that are Forebay's own.
+const TYPE: u32 = 0xFB;
+const WRITE: u32 = 1;
+const READ: u32 = 2;
+
+/// The number of an ioctl, as `linux/ioctl.h` makes it.
+const fn number(direction: u32, of: u32, nr: u32, len: usize) -> u32 {
+    direction << 30 | (len as u32) << 16 | of << 8 | nr
+}
+
+/// FusionIO's: writes of this file are to be atomic. MariaDB and MySQL ask for it.
+pub const DFS_ATOMIC_WRITE_SET: u32 = number(WRITE, 0x95, 2, 4);
+/// F2FS's (`linux/f2fs.h`): which features the filesystem has.
+pub const F2FS_GET_FEATURES: u32 = number(READ, 0xf5, 12, 4);
+/// Among F2FS's features: writes can be gathered, and are then done at once. SQLite looks for it.
+pub const F2FS_FEATURE_ATOMIC_WRITE: u32 = 0x0004;
+/// F2FS's: what is written to the open file from now on is gathered.
+pub const F2FS_START_ATOMIC_WRITE: u32 = number(0, 0xf5, 1, 0);
+/// F2FS's: and is now done.
+pub const F2FS_COMMIT_ATOMIC_WRITE: u32 = number(0, 0xf5, 2, 0);
+/// F2FS's: what was gathered is forgotten.
+pub const F2FS_ABORT_ATOMIC_WRITE: u32 = number(0, 0xf5, 5, 0);
+
+/// What can be asked of an open file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// What there is: gives [`Features`].
+    Features,
+    /// Begins a transaction, and gives its id. It ends when this open file is closed, at the latest.
+    Begin,
+    /// This open file takes part in the transaction of an id: what is written to it is done with that.
+    Join,
+    /// [Parts](Part) of this file are changed: in the transaction of an id, or, with 0, at once.
+    Change,
+    /// Does all of the transaction that this open file began.
+    Commit,
+    /// Forgets it.
+    Abort,
+    /// This file gets the data of the one whose open file began the transaction of an id, and that the data of this. It ends.
+    Exchange,
+}
+
+impl Command {
+    /// The command of a number.
+    pub fn of(number: u32) -> Option<Command> {
+        let all = [
+            Command::Features,
+            Command::Begin,
+            Command::Join,
+            Command::Commit,
+            Command::Abort,
+            Command::Exchange,
+        ];
+        let len = (number >> 16) as usize & ARGUMENT_MAX;
+        let mut all = all.into_iter();
+        match all.find(|command| command.number(0) == number) {
+            None if Command::Change.number(len) == number => Some(Command::Change),
+            found => found,
+        }
+    }
+
+    /// Its number; of [`Command::Change`], with an argument of so many bytes.
+    pub const fn number(self, len: usize) -> u32 {
+        match self {
+            Command::Features => number(READ, TYPE, 0, FEATURES),
+            Command::Begin => number(READ, TYPE, 1, 8),
+            Command::Join => number(WRITE, TYPE, 2, 8),
+            Command::Change => number(WRITE, TYPE, 3, len),
+            Command::Commit => number(0, TYPE, 4, 0),
+            Command::Abort => number(0, TYPE, 5, 0),
+            Command::Exchange => number(WRITE, TYPE, 6, 8),
+        }
+    }
+}
+
+/// What can be done at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Features {
+    /// Of this interface: 1.
+    pub version: u32,
+    /// Pieces that are not neighbours, in all files together; whatever else changes with them counts, too.
+    pub pieces_max: u32,
+    /// Bytes, in all files together; the same.
+    pub bytes_max: u64,
+}
+
+impl Features {
+    /// Its bytes.
+    pub fn encode(&self) -> [u8; FEATURES] {
+        let mut bytes = [0; FEATURES];
+        bytes[..4].copy_from_slice(&self.version.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.pieces_max.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.bytes_max.to_ne_bytes());
+        bytes
+    }
+
+    /// What these bytes say.
+    pub fn decode(bytes: &[u8; FEATURES]) -> Features {
+        Features {
+            version: u32_at(bytes, 0),
+            pieces_max: u32_at(bytes, 4),
+            bytes_max: u64_at(bytes, 8),
+        }
+    }
+}
+
+/// A part of a file, and what becomes of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Part<'a> {
+    /// This data is there. The file ends no sooner than it.
+    Write(u64, &'a [u8]),
+    /// Zeroes are there, which take no room; the file's size stays.
+    Punch(Range<u64>),
+}
+
+const KIND_WRITE: u32 = 0;
+const KIND_PUNCH: u32 = 1;
+
+impl Part<'_> {
+    /// Bytes that it takes in an argument.
+    pub fn encoded(&self) -> usize {
+        match self {
+            Part::Write(_, data) => PART + data.len(),
+            Part::Punch(_) => PART,
+        }
+    }
+}
+
+/// The argument of [`Command::Change`], for the transaction of an id: how many parts there are, each, and the data of all
+/// that have some.
+pub fn encode_parts(id: u64, parts: &[Part<'_>]) -> Vec<u8> {
+    let mut out = id.to_ne_bytes().to_vec();
+    out.extend_from_slice(&(parts.len() as u32).to_ne_bytes());
+    out.extend_from_slice(&[0; 4]);
+    for part in parts {
+        let (offset, len, kind) = match part {
+            Part::Write(offset, data) => (*offset, data.len() as u64, KIND_WRITE),
+            Part::Punch(range) => (range.start, range.end - range.start, KIND_PUNCH),
+        };
+        out.extend_from_slice(&offset.to_ne_bytes());
+        out.extend_from_slice(&len.to_ne_bytes());
+        out.extend_from_slice(&kind.to_ne_bytes());
+        out.extend_from_slice(&[0; 4]);
+    }
+    for part in parts {
+        if let Part::Write(_, data) = part {
+            out.extend_from_slice(data);
+        }
+    }
+    out
+}
+
+/// What such an argument says; none if it is none. No part ends beyond what 63 bits can say.
+pub fn decode_parts(bytes: &[u8]) -> Option<(u64, Vec<Part<'_>>)> {
+    let (header, rest) = bytes.split_first_chunk::<CHANGE_HEADER>()?;
+    let count = u32_at(header, 8) as usize;
+    let (heads, mut data) = rest.split_at_checked(count.checked_mul(PART)?)?;
+    let mut parts = Vec::with_capacity(count);
+    for head in heads.as_chunks::<PART>().0 {
+        let (offset, len) = (u64_at(head, 0), u64_at(head, 8));
+        let end = offset.checked_add(len)?;
+        if i64::try_from(end).is_err() || u32_at(head, 20) != 0 {
+            return None;
+        }
+        parts.push(match u32_at(head, 16) {
+            KIND_WRITE => {
+                let (own, others) = data.split_at_checked(usize::try_from(len).ok()?)?;
+                data = others;
+                Part::Write(offset, own)
+            }
+            KIND_PUNCH => Part::Punch(offset..end),
+            _ => return None,
+        });
+    }
+    (data.is_empty() && u32_at(header, 12) == 0).then(|| (u64_at(header, 0), parts))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(std::array::from_fn(|n| bytes[at + n]))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(std::array::from_fn(|n| bytes[at + n]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_others_are_theirs() {
+        assert_eq!(DFS_ATOMIC_WRITE_SET, 0x4004_9502);
+        assert_eq!(F2FS_GET_FEATURES, 0x8004_f50c);
+        let rest = [
+            F2FS_START_ATOMIC_WRITE,
+            F2FS_COMMIT_ATOMIC_WRITE,
+            F2FS_ABORT_ATOMIC_WRITE,
+        ];
+        assert_eq!(rest, [0xf501, 0xf502, 0xf505]);
+    }
+
+    #[test]
+    fn commands_are_known_by_their_numbers() {
+        for command in [
+            Command::Features,
+            Command::Begin,
+            Command::Join,
+            Command::Change,
+            Command::Commit,
+            Command::Abort,
+            Command::Exchange,
+        ] {
+            assert_eq!(Command::of(command.number(40)), Some(command));
+        }
+        for other in [0, 0xfb07, DFS_ATOMIC_WRITE_SET, 0x8004_fb03] {
+            assert_eq!(Command::of(other), None, "{other:x}");
+        }
+    }
+
+    #[test]
+    fn parts_are_read_as_they_were_written_and_nothing_else_is() {
+        let parts = [
+            Part::Write(7, b"data"),
+            Part::Punch(100..5000),
+            Part::Write(1 << 40, b"more"),
+        ];
+        let bytes = encode_parts(9, &parts);
+        assert_eq!(decode_parts(&bytes), Some((9, parts.to_vec())));
+        let sizes: usize = parts.iter().map(Part::encoded).sum();
+        assert_eq!(bytes.len(), CHANGE_HEADER + sizes);
+        for cut in 0..bytes.len() {
+            assert_eq!(decode_parts(&bytes[..cut]), None, "{cut}");
+        }
+        let (mut longer, mut many, mut kind) = (bytes.clone(), bytes.clone(), bytes.clone());
+        longer.push(0);
+        many[11] = 0xff;
+        kind[CHANGE_HEADER + 16] = 2;
+        let mut far = encode_parts(9, &[Part::Punch(0..1)]);
+        far[CHANGE_HEADER + 7] = 0x80;
+        for wrong in [longer, many, kind, far] {
+            assert_eq!(decode_parts(&wrong), None);
+        }
+    }
+
+    #[test]
+    fn features_are_read_as_they_were_written() {
+        let features = Features {
+            version: 1,
+            pieces_max: 8192,
+            bytes_max: 64 << 20,
+        };
+        assert_eq!(Features::decode(&features.encode()), features);
+    }
+}

@@ -1,0 +1,56 @@
+//! Moves money between accounts in one file and notes it in another, both or neither: `transfer DIRECTORY`.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use forebay_atomic::{Part, Transaction, change, exchange, features};
+
+const PAGE: u64 = 4096;
+
+fn main() -> io::Result<()> {
+    let directory = std::env::args_os().nth(1);
+    transfer(Path::new(
+        &directory.ok_or(io::Error::other("transfer DIRECTORY"))?,
+    ))
+}
+
+/// All of it, in a directory.
+pub(crate) fn transfer(directory: &Path) -> io::Result<()> {
+    let open = |name: &str| -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        options.open(directory.join(name))
+    };
+    let (accounts, journal, spare) = (open("accounts")?, open("journal")?, open("spare")?);
+    println!("{:?}", features(&accounts)?);
+
+    // Places of one file.
+    change(
+        &accounts,
+        &[
+            Part::Write(0, b"100"),
+            Part::Write(16 * PAGE, b"100"),
+            Part::Punch(PAGE..16 * PAGE),
+        ],
+    )?;
+
+    // Two files, and more than one ioctl carries.
+    let page = |text: &[u8]| {
+        let mut page = [0; PAGE as usize];
+        page[..text.len()].copy_from_slice(text);
+        page
+    };
+    let together = Transaction::begin(&accounts)?;
+    let (from, to) = (page(b"90"), page(b"110"));
+    together.change(
+        &accounts,
+        &[Part::Write(0, &from), Part::Write(16 * PAGE, &to)],
+    )?;
+    together.change(&journal, &[Part::Write(0, &vec![b'n'; 200_000])])?;
+    together.commit()?;
+
+    // What one has, for what the other has.
+    exchange(&journal, &spare)?;
+    accounts.sync_all()
+}

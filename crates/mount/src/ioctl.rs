@@ -1,0 +1,357 @@
+//! What programs ask of files beside what the system knows: atomic updates.
+//!
+//! A transaction is kept in memory and done as one batch. While it is kept, what is written by the page cache is thrown out of
+//! that before the write is acknowledged: so if who wrote is killed, nobody reads there what was never done. And so is what
+//! is read of it, by whomever, right after.
+
+use std::time::Duration;
+
+use forebay_atomic::ioctls::{
+    self as atomic, Command, DFS_ATOMIC_WRITE_SET, F2FS_ABORT_ATOMIC_WRITE,
+    F2FS_COMMIT_ATOMIC_WRITE, F2FS_FEATURE_ATOMIC_WRITE, F2FS_GET_FEATURES,
+    F2FS_START_ATOMIC_WRITE, Features, Part,
+};
+use forebay_device::{Buf, BufMut};
+use forebay_dfs::{Edits, FsError, Kind, Result};
+use forebay_fuse::files::Ioctl;
+use forebay_fuse::{Request, ioctl_out, write_out};
+use forebay_serve::fuse::{Stale, Underway};
+use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
+
+use crate::handler::{Answered, Did, Files, nothing};
+use crate::handles::{is_both, is_writable};
+use crate::transactions::{Opened, Refused};
+
+/// Pages of the page cache, in bytes.
+const PAGE: u64 = 4096;
+/// How long a write waits for what it wrote to leave the page cache. That takes microseconds; but a kernel that keeps pages
+/// locked while it writes them waits for the answer to the write. Then this ends it, and no write waits any more.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What comes of an ioctl: its data.
+type Out = std::result::Result<Vec<u8>, Failed>;
+
+/// Why it is not done.
+enum Failed {
+    Errno(Refused),
+    Fs(FsError),
+}
+
+impl From<Refused> for Failed {
+    fn from(errno: Refused) -> Failed {
+        Failed::Errno(errno)
+    }
+}
+
+impl From<FsError> for Failed {
+    fn from(error: FsError) -> Failed {
+        Failed::Fs(error)
+    }
+}
+
+impl Files {
+    pub(crate) async fn ioctl(
+        &self,
+        underway: &Underway,
+        request: &Request,
+        asked: &Ioctl<'_>,
+    ) -> Answered {
+        let done = match self.fs.inode(request.node).await {
+            Ok(inode) => self.asked(underway, request, asked, inode.kind).await,
+            Err(error) => Err(error.into()),
+        };
+        match done {
+            Ok(data) => Answered::Done(Ok(ioctl_out(0, &data))),
+            Err(Failed::Errno(errno)) => Answered::Errno(errno),
+            Err(Failed::Fs(error)) => Answered::Done(Err(error)),
+        }
+    }
+
+    async fn asked(
+        &self,
+        underway: &Underway,
+        request: &Request,
+        asked: &Ioctl<'_>,
+        kind: Kind,
+    ) -> Out {
+        let own = Command::of(asked.command);
+        match (kind, own) {
+            (Kind::Regular, _) => {}
+            (
+                Kind::Directory,
+                Some(Command::Features | Command::Begin | Command::Commit | Command::Abort),
+            ) => {}
+            _ => return Err(libc::ENOTTY.into()),
+        }
+        let handle = request.handle;
+        match asked.command {
+            // A write is a batch, as large as the kernel makes one.
+            DFS_ATOMIC_WRITE_SET => return Ok(Vec::new()),
+            F2FS_GET_FEATURES => return Ok(F2FS_FEATURE_ATOMIC_WRITE.to_ne_bytes().to_vec()),
+            F2FS_START_ATOMIC_WRITE => {
+                must_be_writable(handle)?;
+                let id = self.transactions.begin(opened(request), request.user)?;
+                if let Err(error) = self.join(id, request).await {
+                    self.abort(underway, id).await;
+                    return Err(error);
+                }
+                return Ok(Vec::new());
+            }
+            F2FS_COMMIT_ATOMIC_WRITE => return self.commit(underway, handle).await,
+            F2FS_ABORT_ATOMIC_WRITE => return self.abort_own(underway, handle).await,
+            _ => {}
+        }
+        match own {
+            None => Err(libc::ENOTTY.into()),
+            Some(Command::Features) => {
+                let features = Features {
+                    version: 1,
+                    pieces_max: BATCH_PIECES_MAX as u32,
+                    bytes_max: BATCH_BYTES_MAX,
+                };
+                Ok(features.encode().to_vec())
+            }
+            Some(Command::Begin) => {
+                let id = self.transactions.begin(opened(request), request.user)?;
+                Ok(id.to_ne_bytes().to_vec())
+            }
+            Some(Command::Join) => self.join(id_in(asked.data)?, request).await,
+            Some(Command::Change) => self.change(underway, request, asked.data).await,
+            Some(Command::Commit) => self.commit(underway, handle).await,
+            Some(Command::Abort) => self.abort_own(underway, handle).await,
+            Some(Command::Exchange) => self.exchange(underway, request, id_in(asked.data)?).await,
+        }
+    }
+
+    /// An open file takes part in a transaction.
+    async fn join(&self, id: u64, request: &Request) -> Out {
+        must_be_writable(request.handle)?;
+        self.admit(id, request).await?;
+        self.transactions.join(id, request.handle)?;
+        Ok(Vec::new())
+    }
+
+    /// A file is in a transaction: it is used as long as that is there.
+    async fn admit(&self, id: u64, request: &Request) -> std::result::Result<(), Failed> {
+        let file = request.node;
+        if self.transactions.may_join(id, request.user, file)? {
+            return Ok(());
+        }
+        self.fs.look_at(file).await?;
+        if !self.transactions.add(id, file) {
+            self.fs.forget(file, 1).await?;
+        }
+        Ok(())
+    }
+
+    /// Parts of a file are changed, now or with a transaction.
+    async fn change(&self, underway: &Underway, request: &Request, data: &[u8]) -> Out {
+        must_be_writable(request.handle)?;
+        let (id, parts) = atomic::decode_parts(data).ok_or(libc::EINVAL)?;
+        let file = request.node;
+        let mut edits = Edits::new();
+        for part in parts {
+            match part {
+                Part::Write(at, data) => edits.write(at, BufMut::copy_of(data).freeze()),
+                Part::Punch(range) => edits.punch(range.start, range.end - range.start),
+            }
+        }
+        if id != 0 {
+            self.admit(id, request).await?;
+            self.transactions.keep(id, file, &edits, false)?;
+            return Ok(Vec::new());
+        }
+        if self.transactions.joined(request.handle).is_some() {
+            return Err(libc::EBUSY.into());
+        }
+        self.take_privileges(file).await?;
+        let stale = crate::transactions::stale(file, &edits);
+        self.fs.edit(&[(file, edits)].into()).await?;
+        underway.forget(&stale).await;
+        Ok(Vec::new())
+    }
+
+    /// A file and the one whose open file began a transaction exchange their data.
+    async fn exchange(&self, underway: &Underway, request: &Request, id: u64) -> Out {
+        let other = self.transactions.begun_by(id, request.user)?;
+        if !is_both(request.handle) || !is_both(other.handle) {
+            return Err(libc::EBADF.into());
+        }
+        self.transactions.close(id)?;
+        let mut done = self.take_privileges(request.node).await;
+        done = done.and(self.take_privileges(other.file).await);
+        if done.is_ok() {
+            done = self.fs.exchange_data(request.node, other.file).await;
+        }
+        let of = |node| Stale {
+            node,
+            bytes: Some(0..i64::MAX as u64),
+        };
+        if done.is_ok() {
+            underway.forget(&[of(request.node), of(other.file)]).await;
+        }
+        self.finish_transaction(underway, id, false).await;
+        done?;
+        Ok(Vec::new())
+    }
+
+    async fn commit(&self, underway: &Underway, owner: u64) -> Out {
+        let id = self.transactions.begun(owner).ok_or(libc::EINVAL)?;
+        let all = match self.transactions.close(id) {
+            Err(errno) => {
+                if errno != libc::EBUSY {
+                    self.abort(underway, id).await;
+                }
+                return Err(errno.into());
+            }
+            Ok(all) => all,
+        };
+        let mut done = Ok(());
+        for file in all.keys() {
+            done = done.and(self.take_privileges(*file).await);
+        }
+        if done.is_ok() {
+            done = self.fs.edit(&all).await;
+        }
+        self.finish_transaction(underway, id, done.is_ok()).await;
+        done?;
+        Ok(Vec::new())
+    }
+
+    async fn abort_own(&self, underway: &Underway, owner: u64) -> Out {
+        let id = self.transactions.begun(owner).ok_or(libc::EINVAL)?;
+        self.abort(underway, id).await;
+        Ok(Vec::new())
+    }
+
+    async fn abort(&self, underway: &Underway, id: u64) {
+        self.finish_transaction(underway, id, false).await;
+    }
+
+    async fn finish_transaction(&self, underway: &Underway, id: u64, done: bool) {
+        let Some(ended) = self.transactions.end(id) else {
+            return;
+        };
+        let stale = match done {
+            true => ended.stale,
+            false => ended.undone,
+        };
+        if !stale.is_empty() {
+            underway.forget(&stale).await;
+        }
+        let all: Vec<(u64, u64)> = ended.files.into_iter().map(|file| (file, 1)).collect();
+        self.forget(0, &all).await;
+    }
+
+    /// An open file is closed: what it began is forgotten.
+    pub(crate) async fn release(&self, underway: &Underway, request: &Request) -> Answered {
+        if !self.transactions.is_idle() {
+            self.transactions.leave(request.handle);
+            if let Some(id) = self.transactions.begun(request.handle) {
+                self.abort(underway, id).await;
+            }
+        }
+        Answered::Done(Ok(nothing(())))
+    }
+
+    /// Reads for an open file: with what is kept for the transaction it takes part in.
+    pub(crate) async fn read(&self, underway: &Underway, request: &Request, at: u64, len: usize) {
+        match self.read_with_kept(request, at, len).await {
+            Err(error) => return self.failed(underway, &error),
+            Ok(read) => {
+                underway.reply(&read);
+                self.tell(Did::Read, read.len(), underway);
+            }
+        }
+        let bytes = at..at.saturating_add(len as u64);
+        // What this one sees of it is not for others, or not for who wrote.
+        if !is_direct(request) && self.transactions.touch(request.node, &bytes) {
+            let told = [Stale {
+                node: request.node,
+                bytes: Some(bytes),
+            }];
+            underway.forget(&told).await;
+        }
+    }
+
+    async fn read_with_kept(&self, request: &Request, at: u64, len: usize) -> Result<Buf> {
+        let (handle, file) = (request.handle, request.node);
+        if self.transactions.is_idle() {
+            return self.fs.read(file, at, len).await;
+        }
+        // Before it is read: what is done meanwhile has the kernel forget it.
+        self.transactions.note_cached(file);
+        let read = self.fs.read(file, at, len).await?;
+        Ok(self.transactions.read(handle, file, at, len, read))
+    }
+
+    /// A write of an open file that takes part in a transaction is kept for it, and answered.
+    pub(crate) async fn keep_write(
+        &self,
+        underway: &Underway,
+        request: &Request,
+        at: u64,
+        data: Buf,
+    ) {
+        let Some(id) = self.transactions.joined(request.handle) else {
+            return underway.refuse(libc::EIO);
+        };
+        let end = at.saturating_add(data.len() as u64);
+        if end > self.fs.superblock().geometry.size_max() {
+            return underway.refuse(libc::EFBIG);
+        }
+        let is_direct = is_direct(request);
+        let whole = at.next_multiple_of(PAGE)..end / PAGE * PAGE;
+        let is_whole = !is_direct && whole == (at..end);
+        let mut edits = Edits::new();
+        // A copy, which is not of the memory for requests.
+        edits.write(at, BufMut::copy_of(&data).freeze());
+        if let Err(errno) = self.transactions.keep(id, request.node, &edits, is_whole) {
+            return underway.refuse(errno);
+        }
+        let stale = |bytes| Stale {
+            node: request.node,
+            bytes: Some(bytes),
+        };
+        if !is_direct && whole.start < whole.end && !self.pages_are_locked.get() {
+            let told = [stale(whole)];
+            if !underway.forget_within(&told, PATIENCE).await {
+                self.pages_are_locked.set(true);
+            }
+        }
+        let is_left = !is_whole || self.pages_are_locked.get();
+        if is_left {
+            self.transactions.note_cached(request.node);
+        }
+        underway.reply(&write_out(data.len() as u32));
+        self.tell(Did::Write, data.len(), underway);
+        if !is_direct && is_left {
+            underway.forget(&[stale(at..end)]).await;
+        }
+    }
+}
+
+/// The open file that is asked about.
+fn opened(request: &Request) -> Opened {
+    Opened {
+        handle: request.handle,
+        file: request.node,
+    }
+}
+
+/// Whether it goes past the page cache.
+fn is_direct(request: &Request) -> bool {
+    request.file_flags & libc::O_DIRECT.cast_unsigned() != 0
+}
+
+fn id_in(data: &[u8]) -> std::result::Result<u64, Refused> {
+    let id = data.try_into().map_err(|_| libc::EINVAL)?;
+    Ok(u64::from_ne_bytes(id))
+}
+
+fn must_be_writable(handle: u64) -> std::result::Result<(), Refused> {
+    match is_writable(handle) {
+        true => Ok(()),
+        false => Err(libc::EBADF),
+    }
+}

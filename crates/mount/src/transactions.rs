@@ -1,0 +1,310 @@
+//! What was written to be done later, all at once: transactions, as state.
+//!
+//! Invariants:
+//! - An open file began at most one, and takes part in at most one.
+//! - What all of them keep is bounded, and what one keeps can be done at once, but for what changes with it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use forebay_device::{Buf, BufMut};
+use forebay_dfs::Edits;
+use forebay_serve::fuse::Stale;
+use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
+
+/// Bytes that all of them keep at most.
+const KEPT_MAX: u64 = 4 * BATCH_BYTES_MAX;
+/// Pieces of one that are kept at most: neighbours are one only when it is done.
+const PIECES_MAX: usize = 4 * BATCH_PIECES_MAX;
+/// How many there are at most.
+const COUNT_MAX: usize = 1024;
+
+/// An error number.
+pub(crate) type Refused = i32;
+
+/// All that are under way.
+#[derive(Default)]
+pub(crate) struct Transactions(RefCell<State>);
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    all: BTreeMap<u64, Transaction>,
+    /// By the handle that began them.
+    begun: BTreeMap<u64, u64>,
+    /// By the handles that take part.
+    joined: BTreeMap<u64, u64>,
+    bytes: u64,
+}
+
+/// An open file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Opened {
+    pub(crate) handle: u64,
+    pub(crate) file: u64,
+}
+
+struct Transaction {
+    owner: Opened,
+    user: u32,
+    files: BTreeMap<u64, Kept>,
+    pieces: usize,
+    /// It is being done: nothing more is kept.
+    is_closing: bool,
+    /// Something was refused, so nothing of it may be done.
+    is_broken: bool,
+}
+
+/// What is kept of a file.
+#[derive(Clone, Default)]
+struct Kept {
+    edits: Edits,
+    /// The page cache may have something else of it than what will be when it is done.
+    is_in_cache: bool,
+}
+
+/// What has ended: the files that were kept for it.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) files: Vec<u64>,
+    /// What the page cache may have of them that is not so, if it was done.
+    pub(crate) stale: Vec<Stale>,
+    /// And if it was not.
+    pub(crate) undone: Vec<Stale>,
+}
+
+/// More ranges than this are told as one.
+const RANGES_TOLD: usize = 64;
+
+impl Transactions {
+    /// True if there are none.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.borrow().all.is_empty()
+    }
+
+    /// Begins one.
+    pub(crate) fn begin(&self, owner: Opened, user: u32) -> Result<u64, Refused> {
+        let mut state = self.0.borrow_mut();
+        if state.begun.contains_key(&owner.handle) {
+            return Err(libc::EBUSY);
+        }
+        if state.all.len() >= COUNT_MAX {
+            return Err(libc::ENOMEM);
+        }
+        state.last += 1;
+        let id = state.last;
+        state.begun.insert(owner.handle, id);
+        let begun = Transaction {
+            owner,
+            user,
+            files: BTreeMap::new(),
+            pieces: 0,
+            is_closing: false,
+            is_broken: false,
+        };
+        state.all.insert(id, begun);
+        Ok(id)
+    }
+
+    /// The one that a handle began.
+    pub(crate) fn begun(&self, owner: u64) -> Option<u64> {
+        self.0.borrow().begun.get(&owner).copied()
+    }
+
+    /// Who began one, for a user who may know; nothing may be kept for it yet.
+    pub(crate) fn begun_by(&self, id: u64, user: u32) -> Result<Opened, Refused> {
+        let state = self.0.borrow();
+        let transaction = state.all.get(&id).ok_or(libc::EINVAL)?;
+        if transaction.user != user && user != 0 {
+            return Err(libc::EPERM);
+        }
+        match transaction.files.is_empty() {
+            true => Ok(transaction.owner),
+            false => Err(libc::EBUSY),
+        }
+    }
+
+    /// The one that a handle takes part in.
+    pub(crate) fn joined(&self, handle: u64) -> Option<u64> {
+        self.0.borrow().joined.get(&handle).copied()
+    }
+
+    /// Whether a user may have things kept in one, and whether a file is in it already.
+    pub(crate) fn may_join(&self, id: u64, user: u32, file: u64) -> Result<bool, Refused> {
+        let state = self.0.borrow();
+        let transaction = state.all.get(&id).ok_or(libc::EINVAL)?;
+        if transaction.user != user && user != 0 {
+            return Err(libc::EPERM);
+        }
+        Ok(transaction.files.contains_key(&file))
+    }
+
+    /// A handle takes part from now on.
+    pub(crate) fn join(&self, id: u64, handle: u64) -> Result<(), Refused> {
+        let mut state = self.0.borrow_mut();
+        if state.joined.contains_key(&handle) {
+            return Err(libc::EBUSY);
+        }
+        state.joined.insert(handle, id);
+        Ok(())
+    }
+
+    /// A file is in it. False if it was before, or the transaction has ended.
+    pub(crate) fn add(&self, id: u64, file: u64) -> bool {
+        let mut state = self.0.borrow_mut();
+        let Some(transaction) = state.all.get_mut(&id) else {
+            return false;
+        };
+        let is_new = !transaction.files.contains_key(&file);
+        transaction.files.entry(file).or_default();
+        is_new
+    }
+
+    /// Changes of a file that is in it are kept. If `cached`, nothing of them is in the page cache, nor will be unless it is read.
+    pub(crate) fn keep(
+        &self,
+        id: u64,
+        file: u64,
+        new: &Edits,
+        cached: bool,
+    ) -> Result<(), Refused> {
+        let mut state = self.0.borrow_mut();
+        let all = state.bytes;
+        let transaction = state.all.get_mut(&id).ok_or(libc::EINVAL)?;
+        if transaction.is_closing {
+            return Err(libc::EBUSY);
+        }
+        let own: u64 = transaction
+            .files
+            .values()
+            .map(|kept| kept.edits.bytes())
+            .sum();
+        let pieces = transaction.pieces + new.pieces();
+        let refused = match (own + new.bytes(), all + new.bytes()) {
+            (own, _) if own > BATCH_BYTES_MAX || pieces > PIECES_MAX => Some(libc::E2BIG),
+            (_, all) if all > KEPT_MAX => Some(libc::ENOMEM),
+            _ => None,
+        };
+        if let Some(refused) = refused {
+            transaction.is_broken = true;
+            return Err(refused);
+        }
+        let kept = transaction.files.get_mut(&file).ok_or(libc::EINVAL)?;
+        let before = (kept.edits.bytes(), kept.edits.pieces());
+        kept.edits.add(new);
+        kept.is_in_cache |= !cached;
+        let after = (kept.edits.bytes(), kept.edits.pieces());
+        transaction.pieces = transaction.pieces + after.1 - before.1;
+        state.bytes = all + after.0 - before.0;
+        Ok(())
+    }
+
+    /// A file is at least so large, for all: it grows as soon as it is written.
+    pub(crate) fn size(&self, file: u64) -> u64 {
+        let state = self.0.borrow();
+        let of = |one: &Transaction| one.files.get(&file).map_or(0, |kept| kept.edits.end());
+        state.all.values().map(of).max().unwrap_or(0)
+    }
+
+    /// The page cache may come to have something of a file that is not what will be there.
+    pub(crate) fn note_cached(&self, file: u64) {
+        for transaction in self.0.borrow_mut().all.values_mut() {
+            if let Some(kept) = transaction.files.get_mut(&file) {
+                kept.is_in_cache = true;
+            }
+        }
+    }
+
+    /// Whether something of these bytes of a file is kept.
+    pub(crate) fn touch(&self, file: u64, bytes: &Range<u64>) -> bool {
+        let state = self.0.borrow();
+        let mut kept = state.all.values().filter_map(|one| one.files.get(&file));
+        kept.any(|kept| kept.edits.touch(bytes))
+    }
+
+    /// What a handle reads, where something else was read of the file: what is kept for the transaction it takes part in, and
+    /// zeroes to where the file has grown.
+    pub(crate) fn read(
+        &self,
+        handle: u64,
+        file: u64,
+        offset: u64,
+        wanted: usize,
+        read: Buf,
+    ) -> Buf {
+        let size = self.size(file);
+        let state = self.0.borrow();
+        let len = (size.saturating_sub(offset).min(wanted as u64) as usize).max(read.len());
+        let id = state.joined.get(&handle);
+        let own = id.and_then(|id| state.all.get(id)?.files.get(&file));
+        if own.is_none() && len == read.len() {
+            return read;
+        }
+        let mut bytes = BufMut::zeroed(len);
+        bytes[..read.len()].copy_from_slice(&read);
+        if let Some(kept) = own {
+            kept.edits.over(offset, &mut bytes);
+        }
+        bytes.freeze()
+    }
+
+    /// Nothing more is kept for the one that a handle began: what is to be done. An error if it can only be forgotten.
+    pub(crate) fn close(&self, id: u64) -> Result<BTreeMap<u64, Edits>, Refused> {
+        let mut state = self.0.borrow_mut();
+        let transaction = state.all.get_mut(&id).ok_or(libc::EINVAL)?;
+        if std::mem::replace(&mut transaction.is_closing, true) {
+            return Err(libc::EBUSY);
+        }
+        if transaction.is_broken {
+            return Err(libc::E2BIG);
+        }
+        let files = transaction.files.iter();
+        Ok(files
+            .map(|(file, kept)| (*file, kept.edits.clone()))
+            .collect())
+    }
+
+    /// It is over, whether it was done or not.
+    pub(crate) fn end(&self, id: u64) -> Option<Ended> {
+        let mut state = self.0.borrow_mut();
+        let transaction = state.all.remove(&id)?;
+        state.begun.remove(&transaction.owner.handle);
+        state.joined.retain(|_, joined| *joined != id);
+        let mut ended = Ended {
+            files: Vec::new(),
+            stale: Vec::new(),
+            undone: Vec::new(),
+        };
+        for (file, kept) in transaction.files {
+            ended.files.push(file);
+            state.bytes -= kept.edits.bytes();
+            if kept.edits.is_empty() {
+                continue;
+            }
+            let stale = stale(file, &kept.edits);
+            if kept.is_in_cache {
+                ended.stale.extend(stale.iter().cloned());
+            }
+            ended.undone.extend(stale);
+        }
+        Some(ended)
+    }
+
+    /// A handle is no more.
+    pub(crate) fn leave(&self, handle: u64) {
+        self.0.borrow_mut().joined.remove(&handle);
+    }
+}
+
+/// What is not so of a file any more, or never was.
+pub(crate) fn stale(node: u64, edits: &Edits) -> Vec<Stale> {
+    let of = |bytes: Range<u64>| Stale {
+        node,
+        bytes: Some(bytes),
+    };
+    if edits.pieces() > RANGES_TOLD {
+        return vec![of(edits.hull())];
+    }
+    edits.iter().map(|(bytes, _)| of(bytes)).collect()
+}

@@ -1,0 +1,108 @@
+//! A filesystem in memory, mounted by a process of its own: this program again.
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::mount::{UnmountFlags, unmount};
+
+/// Where this program is to mount one, if it is started to do that.
+const MOUNT_AT: &str = "FOREBAY_TEST_MOUNT_AT";
+const SIZE: u64 = 1 << 30;
+
+/// Serves what the other tests use, when it is started for that by one of them; otherwise it has nothing to do.
+#[test]
+fn mounts_a_filesystem_when_another_test_starts_it_for_that() {
+    if let Some(dir) = std::env::var_os(MOUNT_AT) {
+        super::mount_ram::mount(SIZE, dir.into()).expect("mounted and unmounted");
+    }
+}
+
+/// This program, to run one of its tests that does something when a variable is set.
+pub(crate) fn this_program(test: &str, variable: &str, value: impl Into<OsString>) -> Command {
+    let mut program = Command::new(std::env::current_exe().expect("a path"));
+    program.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    program.env(variable, value.into()).stdin(Stdio::null());
+    program
+}
+
+/// Says aloud that a test is left out.
+pub(crate) fn skip(test: &str, why: &str) {
+    let line = format!("SKIPPED: {test}: {why}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// How often what is done at random is done.
+pub(crate) fn rounds(usual: u64) -> u64 {
+    let rounds = std::env::var("FOREBAY_ROUNDS");
+    rounds.map_or(usual, |rounds| rounds.parse().expect("a number"))
+}
+
+/// A filesystem that is mounted. It is unmounted and checked by [`Mounted::finish`].
+pub(crate) struct Mounted {
+    server: Child,
+    says: BufReader<ChildStdout>,
+    // Behind what uses it.
+    scratch: Option<tempfile::TempDir>,
+}
+
+impl Mounted {
+    /// One for a test; none, said aloud, where nothing can be mounted.
+    pub(crate) fn new(test: &str) -> Option<Mounted> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            skip(test, "not root, or no /dev/fuse");
+            return None;
+        }
+        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("made");
+        let dir = scratch.path().join("mnt");
+        std::fs::create_dir(&dir).expect("made");
+        let test = "harness::mounts_a_filesystem_when_another_test_starts_it_for_that";
+        let mut server = this_program(test, MOUNT_AT, dir)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let says = BufReader::new(server.stdout.take().expect("piped"));
+        let mut mounted = Mounted {
+            server,
+            says,
+            scratch: Some(scratch),
+        };
+        let mut line = String::new();
+        while !line.contains("mounted") {
+            line.clear();
+            let n = mounted.says.read_line(&mut line).expect("read");
+            assert!(n > 0, "it ended before it was mounted");
+        }
+        Some(mounted)
+    }
+
+    /// Where it is.
+    pub(crate) fn dir(&self) -> PathBuf {
+        let scratch = self.scratch.as_ref().expect("there until it is dropped");
+        scratch.path().join("mnt")
+    }
+
+    /// Unmounts it, and holds that nothing is wrong with it.
+    pub(crate) fn finish(mut self) {
+        unmount(self.dir(), UnmountFlags::empty()).expect("unmounted");
+        let mut rest = String::new();
+        self.says.read_to_string(&mut rest).expect("read");
+        assert!(rest.contains(", 0 problems"), "{rest}");
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Ok(None) = self.server.try_wait()
+            && std::thread::panicking()
+        {
+            // Its connection ends with it.
+            let _ = self.server.kill();
+        }
+        let _ = self.server.wait();
+        // Where a test ended before its time it is still there, and dead.
+        let _ = unmount(self.dir(), UnmountFlags::DETACH);
+        drop(self.scratch.take());
+    }
+}

@@ -1,0 +1,189 @@
+//! The libraries, by their examples; and what other filesystems' ioctls do here.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::harness::{Mounted, skip};
+
+#[path = "../../examples/transfer.rs"]
+#[allow(dead_code, reason = "its main function is the example's")]
+mod transfer;
+
+fn atomic() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../atomic"))
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output();
+    found.is_ok_and(|output| output.status.success())
+}
+
+/// Compiles a program against the header alone.
+fn compiled(source: &Path, scratch: &Path) -> std::path::PathBuf {
+    let program = scratch.join("program");
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-D_GNU_SOURCE",
+        "-I",
+    ]);
+    cc.arg(atomic().join("include"));
+    run(cc.arg(source).arg("-o").arg(&program));
+    program
+}
+
+/// What an example leaves.
+fn was_transferred(dir: &Path) {
+    let accounts = fs::read(dir.join("accounts")).expect("read");
+    assert_eq!(accounts.len(), 17 * 4096);
+    assert!(accounts.starts_with(b"90\0"));
+    assert!(accounts[16 * 4096..].starts_with(b"110\0"));
+    assert_eq!(fs::read(dir.join("journal")).expect("read"), b"");
+    assert!(fs::read(dir.join("spare")).expect("read") == vec![b'n'; 200_000]);
+}
+
+#[test]
+fn the_example_in_rust_does_what_it_says() {
+    if let Some(mounted) = Mounted::new("the_example_in_rust_does_what_it_says") {
+        transfer::transfer(&mounted.dir()).expect("done");
+        was_transferred(&mounted.dir());
+        mounted.finish();
+    }
+}
+
+#[test]
+fn the_example_in_c_does_what_it_says() {
+    if !has("cc") {
+        return skip("the_example_in_c_does_what_it_says", "no cc");
+    }
+    if let Some(mounted) = Mounted::new("the_example_in_c_does_what_it_says") {
+        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("made");
+        let program = compiled(&atomic().join("examples/transfer.c"), scratch.path());
+        let said = run(Command::new(program).arg(mounted.dir()));
+        assert_eq!(said, "67108864 bytes in 8192 pieces at once\n");
+        was_transferred(&mounted.dir());
+        mounted.finish();
+    }
+}
+
+#[test]
+fn the_example_in_python_does_what_it_says() {
+    if !has("python3") {
+        return skip("the_example_in_python_does_what_it_says", "no python3");
+    }
+    if let Some(mounted) = Mounted::new("the_example_in_python_does_what_it_says") {
+        let mut python = Command::new("python3");
+        python.arg("-B").arg(atomic().join("examples/transfer.py"));
+        python.env("PYTHONPATH", atomic().join("python"));
+        run(python.arg(mounted.dir()));
+        was_transferred(&mounted.dir());
+        mounted.finish();
+    }
+}
+
+/// The numbers that C's preprocessor makes are those of the library for Rust, which the server goes by.
+#[test]
+fn the_header_has_the_numbers_that_the_server_knows() {
+    use forebay_atomic::ioctls::{CHANGE_HEADER, Command as Asked, FEATURES, PART};
+
+    if !has("cc") {
+        return skip("the_header_has_the_numbers_that_the_server_knows", "no cc");
+    }
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("made");
+    let source = scratch.path().join("numbers.c");
+    let text = r#"
+#include <stdio.h>
+#include "forebay_atomic.h"
+int main(void) {
+    printf("%lx %lx %lx %lx %lx %lx %lx %zu %zu %zu\n", (long)FOREBAY_IOC_FEATURES, (long)FOREBAY_IOC_BEGIN,
+           (long)FOREBAY_IOC_JOIN, (long)FOREBAY_IOC_CHANGE(100), (long)FOREBAY_IOC_COMMIT, (long)FOREBAY_IOC_ABORT,
+           (long)FOREBAY_IOC_EXCHANGE, sizeof(struct forebay_features), sizeof(struct forebay_change),
+           sizeof(struct forebay_part));
+    return 0;
+}
+"#;
+    fs::write(&source, text).expect("written");
+    let said = run(&mut Command::new(compiled(&source, scratch.path())));
+    let numbers = [
+        Asked::Features,
+        Asked::Begin,
+        Asked::Join,
+        Asked::Change,
+        Asked::Commit,
+        Asked::Abort,
+        Asked::Exchange,
+    ];
+    let numbers = numbers.map(|asked| format!("{:x}", asked.number(100)));
+    let sizes = format!("{FEATURES} {CHANGE_HEADER} {PART}");
+    assert_eq!(said, format!("{} {sizes}\n", numbers.join(" ")));
+    let python = fs::read_to_string(atomic().join("python/forebay_atomic.py")).expect("read");
+    let ask = "\nprint(*(hex(n)[2:] for n in (FEATURES, BEGIN, JOIN, CHANGE(100), COMMIT, ABORT, EXCHANGE)), \
+               _FEATURES.size, _HEAD.size, _PART.size)";
+    if !has("python3") {
+        return skip(
+            "the_header_has_the_numbers_that_the_server_knows",
+            "no python3",
+        );
+    }
+    let there = run(Command::new("python3").args(["-c", &(python + ask)]));
+    assert_eq!(there, said);
+}
+
+/// By F2FS's and FusionIO's numbers, as SQLite and MariaDB have them.
+#[test]
+fn files_take_what_databases_ask_of_other_filesystems() {
+    if !has("python3") {
+        return skip(
+            "files_take_what_databases_ask_of_other_filesystems",
+            "no python3",
+        );
+    }
+    let text = r#"
+import fcntl, os, struct, sys
+at = os.path.join(sys.argv[1], "a")
+a, other = (os.open(at, os.O_RDWR | os.O_CREAT) for _ in "ab")
+
+def refused(fd, number):
+    try:
+        fcntl.ioctl(fd, number)
+    except OSError as error:
+        return error.strerror
+    return "done"
+
+assert struct.unpack("=I", fcntl.ioctl(a, 0x8004f50c, bytes(4)))[0] & 4
+fcntl.ioctl(a, 0x40049502, struct.pack("=I", 1))
+os.pwrite(a, b"a" * 8192, 0)
+fcntl.ioctl(a, 0xf501)
+os.pwrite(a, b"b" * 8192, 0)
+assert os.pread(other, 1, 0) == b"a"
+fcntl.ioctl(a, 0xf505)
+assert os.pread(a, 8192, 0) == b"a" * 8192
+fcntl.ioctl(a, 0xf501)
+os.pwrite(a, b"c" * 8192, 4096)
+fcntl.ioctl(a, 0xf502)
+assert os.pread(other, 20000, 0) == b"a" * 4096 + b"c" * 8192
+directory = os.open(sys.argv[1], os.O_RDONLY)
+# Nothing was started; volatile writes; something else; a directory.
+print(refused(a, 0xf502), refused(a, 0xf503), refused(a, 0xf504), refused(a, 0x5401), refused(directory, 0xf501), sep=", ")
+"#;
+    if let Some(mounted) = Mounted::new("files_take_what_databases_ask_of_other_filesystems") {
+        let said = run(Command::new("python3")
+            .args(["-c", text])
+            .arg(mounted.dir()));
+        let no = "Inappropriate ioctl for device";
+        assert_eq!(said, format!("Invalid argument, {no}, {no}, {no}, {no}\n"));
+        mounted.finish();
+    }
+}

@@ -1,0 +1,135 @@
+//! SQLite, built to look for F2FS's atomic writes: it finds them here, and commits without a journal.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+use forebay_rng::Rng;
+use rusqlite::Connection;
+
+use crate::harness::{Mounted, rounds, this_program};
+
+const DATABASE: &str = "FOREBAY_TEST_DATABASE";
+
+fn opened(path: &Path) -> Connection {
+    let database = Connection::open(path).expect("opened");
+    let made = database.execute_batch(
+        "pragma synchronous = full;
+         create table if not exists rows (number integer primary key, data blob);
+         create table if not exists sums (bytes integer);",
+    );
+    made.expect("made");
+    database
+}
+
+fn number(database: &Connection, query: &str) -> i64 {
+    let got = database.query_row(query, [], |row| row.get(0));
+    got.expect("a number")
+}
+
+fn is_sound(database: &Connection) {
+    let sound = database.query_row("pragma integrity_check", [], |row| row.get::<_, String>(0));
+    assert_eq!(sound.expect("checked"), "ok");
+}
+
+/// Commits row after row and says each, when another test starts it for that; until it is killed.
+#[test]
+fn commits_rows_when_another_test_starts_it_for_that() {
+    let Some(path) = std::env::var_os(DATABASE) else {
+        return;
+    };
+    let mut database = opened(Path::new(&path));
+    let mut next = 1 + number(&database, "select coalesce(max(number), 0) from rows");
+    loop {
+        let all = database.transaction().expect("begun");
+        let size = (next * 7919) % 20_000;
+        let row = "insert into rows values (?1, randomblob(?2))";
+        all.execute(row, [next, size]).expect("inserted");
+        let changed = "update rows set data = randomblob(length(data)) where number = ?1";
+        all.execute(changed, [next / 2]).expect("changed");
+        all.commit().expect("committed");
+        println!("row {next}");
+        next += 1;
+    }
+}
+
+#[test]
+fn sqlite_commits_without_a_journal() {
+    let Some(mounted) = Mounted::new("sqlite_commits_without_a_journal") else {
+        return;
+    };
+    let path = mounted.dir().join("a.db");
+    let journal = mounted.dir().join("a.db-journal");
+    // A journal would stay, with a header of zeroes.
+    let database = opened(&path);
+    database
+        .pragma_update(None, "journal_mode", "persist")
+        .expect("set");
+    let _ = std::fs::remove_file(&journal);
+    for n in 0..20 {
+        let row = "insert into rows values (?1, randomblob(100000))";
+        database.execute(row, [n]).expect("committed");
+    }
+    assert!(!journal.exists());
+    database
+        .execute("delete from rows where number > 3", [])
+        .expect("committed");
+    assert!(!journal.exists());
+    is_sound(&database);
+    // What does not fit a batch goes by the journal, as everywhere.
+    let many = "with recursive n (value) as (select 100 union all select value + 1 from n where value < 199)
+        insert into rows select value, randomblob(1000000) from n";
+    database.execute(many, []).expect("committed");
+    assert_eq!(number(&database, "select count(*) from rows"), 104);
+    is_sound(&database);
+    drop(database);
+    mounted.finish();
+}
+
+#[test]
+fn rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment() {
+    let test = "rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment";
+    let Some(mounted) = Mounted::new(test) else {
+        return;
+    };
+    let path = mounted.dir().join("a.db");
+    drop(opened(&path));
+    let rng = Rng::new(11);
+    let mut least = 0;
+    for round in 0..rounds(12) {
+        let test = "sqlite::commits_rows_when_another_test_starts_it_for_that";
+        let mut program = this_program(test, DATABASE, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut lines = BufReader::new(program.stdout.take().expect("piped")).lines();
+        let wanted = least + 1 + rng.below(40).cast_signed();
+        while least < wanted {
+            let line = lines.next().expect("it goes on").expect("read");
+            if let Some((_, row)) = line.split_once("row ") {
+                least = row.parse().expect("a number");
+            }
+        }
+        // sleeps: to kill at any moment of the next commits
+        std::thread::sleep(std::time::Duration::from_micros(rng.below(3000)));
+        program.kill().expect("killed");
+        program.wait().expect("gone");
+        for line in lines.map_while(Result::ok) {
+            let row = line
+                .split_once("row ")
+                .and_then(|(_, row)| row.parse().ok());
+            least = row.unwrap_or(least);
+        }
+        assert!(!path.with_extension("db-journal").exists(), "round {round}");
+        let database = opened(&path);
+        is_sound(&database);
+        let (count, last) = (
+            number(&database, "select count(*) from rows"),
+            number(&database, "select max(number) from rows"),
+        );
+        assert_eq!(count, last);
+        assert!((least..=least + 1).contains(&last), "{last} after {least}");
+        least = last;
+    }
+    mounted.finish();
+}
