@@ -19,6 +19,9 @@ use crate::{FilesStatus, Part, SpaceOptions, StackError, Status};
 
 /// How often it is looked how full it is.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// What nobody made durable is, after so long: the kernel tells a filesystem in user space nothing of `sync(2)`, and users
+/// of others may rely on such an interval.
+const KEEP_EVERY: Duration = Duration::from_secs(5);
 /// How long what was done may take to become durable when it is closed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -29,7 +32,7 @@ struct InUse {
     id: String,
     fs: Fs,
     counted: Rc<Counted>,
-    work: RefCell<Option<(Workers, Task<()>)>>,
+    work: RefCell<Option<(Workers, [Task<()>; 2])>>,
 }
 
 /// Recovers the filesystem on `data`, and takes it into use.
@@ -51,14 +54,17 @@ pub(crate) async fn attach(
         error,
     })?;
     let counted = Rc::new(Counted::default());
-    let watching = rt.spawn(watch(rt.clone(), fs.clone()));
+    let work = [
+        rt.spawn(watch(rt.clone(), fs.clone())),
+        rt.spawn(keep_all(rt.clone(), fs.clone())),
+    ];
     let layer = InUse {
         rt,
         name: name.into(),
         id,
         fs,
         counted,
-        work: RefCell::new(Some((workers, watching))),
+        work: RefCell::new(Some((workers, work))),
     };
     Ok(Attached {
         layer: Rc::new(layer),
@@ -84,6 +90,23 @@ async fn watch(rt: Rt, fs: Fs) {
             before = now;
         }
         rt.sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Makes everything durable every now and then, if there is anything new.
+async fn keep_all(rt: Rt, fs: Fs) {
+    let mut kept = None;
+    loop {
+        rt.sleep(KEEP_EVERY).await;
+        let now = fs.space().stats().batches;
+        if kept == Some(now) {
+            continue;
+        }
+        match fs.sync().await {
+            Ok(()) => kept = Some(now),
+            // Who asks for it is told; and so is whoever looks at the status.
+            Err(error) => tracing::debug!(%error, "cannot make durable what is new"),
+        }
     }
 }
 

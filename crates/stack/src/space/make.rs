@@ -78,7 +78,10 @@ pub(crate) async fn make(
 ) -> Result<MadeSpace, OpenError> {
     let disk = measure(rt, &**device).await?;
     let page = new.page.unwrap_or(PAGE);
-    let (kind, why) = placement(new.placement, disk, page, &layout);
+    let (kind, why) = match (new.placement, long) {
+        (Placing::Auto, Long::Sectors(_)) => for_files(disk, page, &layout),
+        (asked, _) => placement(asked, disk, page, &layout),
+    };
     let mut making = Making {
         volume: VolumeId(id),
         layout,
@@ -118,6 +121,20 @@ fn placement(asked: Placing, disk: Disk, page: ByteLen, layout: &Layout) -> (Kin
             let chosen = choose(&medium, EXPECTED_FILL, &Access::skewed(0.8, 0.2));
             (chosen.kind, chosen.why)
         }
+    }
+}
+
+/// How a filesystem's space is to place data. What is overwritten goes to the log first, so that an operation is whole, and
+/// so would be written twice, where a log that is not full writes it once: on flash, 16 writers at a time did 94,000
+/// writes a second and not 25,000.
+fn for_files(disk: Disk, page: ByteLen, layout: &Layout) -> (Kind, String) {
+    let (kind, why) = placement(Placing::Auto, disk, page, layout);
+    match kind {
+        Kind::Overwrite => {
+            let why = "lfs, since a log is about as quick here as writing in place, and that would be done twice";
+            (Kind::Lfs, why.into())
+        }
+        kind => (kind, why),
     }
 }
 
