@@ -33,6 +33,12 @@ pub(crate) fn skip(test: &str, why: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
+/// Whether there is a program of this name.
+pub(crate) fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output();
+    found.is_ok()
+}
+
 /// How often what is done at random is done.
 pub(crate) fn rounds(usual: u64) -> u64 {
     let rounds = std::env::var("FOREBAY_ROUNDS");

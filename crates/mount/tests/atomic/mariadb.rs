@@ -1,1 +1,271 @@
 //! MariaDB as it is: it finds what FusionIO's filesystem had, and writes no page twice.
+
+use std::fs::{self, File};
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use forebay_rng::Rng;
+
+use crate::harness::{Mounted, has, rounds, skip};
+
+/// It runs as nobody, since it does not run as root.
+const NOBODY: u32 = 65534;
+/// Where it looks before it asks whether writes are atomic.
+const CARD: &str = "/dev/fcta";
+
+/// Held while it matters whether that is there.
+static CARD_IS_MINE: Mutex<()> = Mutex::new(());
+
+/// The file that it looks for, unless it was there anyway.
+struct Card {
+    is_ours: bool,
+}
+
+impl Card {
+    fn new() -> Card {
+        let is_ours = File::create_new(CARD).is_ok();
+        Card { is_ours }
+    }
+}
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        if self.is_ours {
+            let _ = fs::remove_file(CARD);
+        }
+    }
+}
+
+/// A server of databases, which is killed when it is dropped.
+struct Server {
+    process: Child,
+    socket: PathBuf,
+}
+
+/// A program of theirs, as nobody, that needs nothing of the system's settings.
+fn program(name: &str) -> Command {
+    let mut program = Command::new("setpriv");
+    program.args([
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        name,
+        "--no-defaults",
+    ]);
+    program.stdin(Stdio::null());
+    program
+}
+
+fn log_to(path: &Path) -> Stdio {
+    let mut options = File::options();
+    let log = options.create(true).append(true).open(path);
+    log.expect("opened").into()
+}
+
+impl Server {
+    /// Makes the databases there that it needs itself.
+    fn install(data: &Path, scratch: &Path) {
+        let log = scratch.join("install.log");
+        let mut install = program("mariadb-install-db");
+        install.arg(format!("--datadir={}", data.display()));
+        install.args([
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--innodb-log-file-size=16M",
+            "--innodb-flush-method=O_DIRECT",
+        ]);
+        let done = install.stdout(log_to(&log)).stderr(log_to(&log)).status();
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        assert!(done.expect("started").success(), "{said}");
+    }
+
+    /// Starts it, and waits until it answers.
+    fn start(data: &Path, scratch: &Path) -> Server {
+        let socket = scratch.join("socket");
+        let _ = fs::remove_file(&socket);
+        let log = scratch.join("server.log");
+        let mut server = program("mariadbd");
+        server.arg(format!("--datadir={}", data.display()));
+        server.arg(format!("--socket={}", socket.display()));
+        server.arg(format!("--pid-file={}", scratch.join("pid").display()));
+        server.args([
+            "--skip-networking",
+            "--innodb-flush-method=O_DIRECT",
+            "--innodb-log-file-size=16M",
+            "--innodb-buffer-pool-size=16M",
+            "--innodb-flush-log-at-trx-commit=1",
+            "--innodb-max-dirty-pages-pct=1",
+        ]);
+        let started = server.stdout(log_to(&log)).stderr(log_to(&log)).spawn();
+        let mut server = Server {
+            process: started.expect("started"),
+            socket,
+        };
+        while !server.ask("select 1").status.success() {
+            let ended = server.process.try_wait().expect("known");
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            assert!(ended.is_none(), "{said}");
+        }
+        server
+    }
+
+    fn client(&self) -> Command {
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "-N", "-uroot", "-S"]);
+        client.arg(&self.socket).stdin(Stdio::null());
+        client
+    }
+
+    fn ask(&self, query: &str) -> Output {
+        let asked = self.client().args(["-e", query]).output();
+        asked.expect("started")
+    }
+
+    /// What a query gives, by lines.
+    fn get(&self, query: &str) -> String {
+        let output = self.ask(query);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{query}: {error}");
+        String::from_utf8(output.stdout)
+            .expect("text")
+            .trim()
+            .into()
+    }
+
+    /// One of its counters.
+    fn count(&self, name: &str) -> u64 {
+        let said = self.get(&format!("show global status like '{name}'"));
+        let count = said.split_whitespace().nth(1).and_then(|n| n.parse().ok());
+        count.expect("a number")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A filesystem with databases for nobody, and a directory for what else there is; or a loud skip.
+fn databases(test: &str) -> Option<(Mounted, PathBuf, tempfile::TempDir)> {
+    for needed in ["mariadbd", "mariadb-install-db", "mariadb", "setpriv"] {
+        if !has(needed) {
+            skip(test, &format!("no {needed}"));
+            return None;
+        }
+    }
+    let mounted = Mounted::new(test)?;
+    // The path of a socket is short, and nobody has to get there.
+    let scratch = tempfile::tempdir().expect("made");
+    let data = mounted.dir().join("data");
+    fs::create_dir(&data).expect("made");
+    for mine in [data.as_path(), scratch.path()] {
+        chown(mine, Some(NOBODY), Some(NOBODY)).expect("given");
+    }
+    let parent = data.ancestors().nth(2).expect("two above");
+    rustix::fs::chmod(parent, 0o755.into()).expect("opened to all");
+    Server::install(&data, scratch.path());
+    Some((mounted, data, scratch))
+}
+
+const ROWS: &str = "create database d; use d;
+    create table t (a int primary key auto_increment, b varchar(200), c int, key (c)) engine = innodb;
+    insert into t (b, c) select repeat(char(65 + seq % 26), 150), seq * 7919 % 100003 from seq_1_to_20000;";
+
+#[test]
+fn mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic() {
+    let test = "mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic";
+    let Some((mounted, data, scratch)) = databases(test) else {
+        return;
+    };
+    let _turn = CARD_IS_MINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut twice = Vec::new();
+    for has_card in [true, false] {
+        if !has_card && Path::new(CARD).exists() {
+            skip(
+                test,
+                "there is a /dev/fcta, so no look at how it is without",
+            );
+            break;
+        }
+        let _card = has_card.then(Card::new);
+        let server = Server::start(&data, scratch.path());
+        if has_card {
+            server.get(ROWS);
+        } else {
+            server.get("update d.t set c = c + 1");
+        }
+        while server.count("Innodb_pages_written") < 100 {
+            server.get("update d.t set c = c + 1 where a % 7 = 1");
+        }
+        assert_eq!(server.get("select @@innodb_doublewrite"), "1");
+        twice.push(server.count("Innodb_dblwr_pages_written"));
+    }
+    assert_eq!(twice[0], 0);
+    assert!(twice[1..].iter().all(|pages| *pages > 0), "{twice:?}");
+    mounted.finish();
+}
+
+#[test]
+fn what_mariadb_committed_is_there_after_it_was_killed_though_it_wrote_no_page_twice() {
+    let test = "what_mariadb_committed_is_there_after_it_was_killed_though_it_wrote_no_page_twice";
+    let Some((mounted, data, scratch)) = databases(test) else {
+        return;
+    };
+    let _turn = CARD_IS_MINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _card = Card::new();
+    let rng = Rng::new(5);
+    let mut server = Server::start(&data, scratch.path());
+    server.get(ROWS);
+    server.get("create table d.done (n int primary key) engine = innodb");
+    for round in 1..=rounds(2) {
+        // Each update comes with a row that says so; all in one transaction.
+        let statements: String = (1..200)
+            .map(|n| {
+                let number = round * 1000 + n;
+                format!(
+                    "begin; update d.t set c = (c * 31 + {n}) % 100003, b = repeat(char(65 + {n} % 26), 150) \
+                     where a % 97 = {}; insert into d.done values ({number}); commit; select {number};",
+                    n % 97
+                )
+            })
+            .collect();
+        let mut client = server.client();
+        let mut client = client
+            .args(["--unbuffered", "-e", &statements])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        let says = std::io::BufReader::new(client.stdout.take().expect("piped"));
+        let mut lines = std::io::BufRead::lines(says).map_while(Result::ok);
+        let wanted = 5 + rng.below(30) as usize;
+        let mut done: Vec<String> = lines.by_ref().take(wanted).collect();
+        server.process.kill().expect("killed");
+        server.process.wait().expect("gone");
+        done.extend(lines);
+        let _ = client.wait();
+        server = Server::start(&data, scratch.path());
+        assert_eq!(server.count("Innodb_dblwr_pages_written"), 0);
+        assert!(
+            server
+                .get("check table d.t, d.done extended")
+                .matches("OK")
+                .count()
+                == 2
+        );
+        let there = server.get("select n from d.done");
+        let there: Vec<&str> = there.lines().collect();
+        for one in &done {
+            assert!(
+                there.contains(&one.as_str()),
+                "{one} was committed, round {round}"
+            );
+        }
+    }
+    drop(server);
+    mounted.finish();
+}

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{Mounted, skip};
+use crate::harness::{Mounted, has, skip};
 
 #[path = "../../examples/transfer.rs"]
 #[allow(dead_code, reason = "its main function is the example's")]
@@ -20,11 +20,6 @@ fn run(command: &mut Command) -> String {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {error}");
     String::from_utf8(output.stdout).expect("text")
-}
-
-fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").output();
-    found.is_ok_and(|output| output.status.success())
 }
 
 /// Compiles a program against the header alone.
