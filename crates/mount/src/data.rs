@@ -1,7 +1,7 @@
 //! Data of files.
 
 use forebay_device::{Buf, BufMut};
-use forebay_dfs::{Edits, Fallocate, FsError, NewAttributes, Result};
+use forebay_dfs::{Edits, Fallocate, FsError, Result};
 use forebay_fuse::{self as format, open_flag};
 
 use crate::handler::{Answer, Files};
@@ -15,18 +15,8 @@ const ZERO_RANGE: u32 = 0x10;
 const COPIED_AT_ONCE: u64 = 4 << 20;
 
 impl Files {
-    pub(crate) async fn open(&self, file: u64, flags: u32, kill: bool) -> Answer {
-        if flags & libc::O_TRUNC.cast_unsigned() != 0 {
-            if kill {
-                self.take_privileges(file).await?;
-            }
-            let new = NewAttributes {
-                size: Some(0),
-                ..NewAttributes::default()
-            };
-            self.fs.set(file, &new).await?;
-        }
-        Ok(format::open_out(self.handles.next(flags), open_flags(flags)).to_vec())
+    pub(crate) fn open(&self, flags: u32) -> Vec<u8> {
+        format::open_out(self.handles.next(flags), open_flags(flags)).to_vec()
     }
 
     pub(crate) async fn write(&self, file: u64, at: u64, data: Buf, kill: bool) -> Answer {

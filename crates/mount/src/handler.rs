@@ -163,7 +163,7 @@ impl Files {
                 Err(FsError::IsDirectory) => return Answered::Errno(libc::EPERM),
                 done => self.entry(done).await,
             },
-            Some(Asked::Open { flags, kill }) => self.open(node, flags, kill).await,
+            Some(Asked::Open { flags, .. }) => Ok(self.open(flags)),
             Some(Asked::Fsync(data_only) | Asked::FsyncDir(data_only)) => {
                 self.fs.sync_file(node, data_only).await.map(nothing)
             }
@@ -276,9 +276,10 @@ fn sized(value: Answer, len: u32) -> Answered {
 impl Handler for Files {
     fn wishes(&self) -> Wishes {
         use init_flag as flag;
+        // Without ATOMIC_O_TRUNC, so that the kernel itself cuts off what is opened with O_TRUNC: with it, it would do so before it
+        // looks whether the file is a program that runs, and that would be cut off too (found by pjdfstest's `etxtbsy`).
         Wishes {
             flags: flag::ASYNC_READ
-                | flag::ATOMIC_O_TRUNC
                 | flag::EXPORT_SUPPORT
                 | flag::BIG_WRITES
                 | flag::DONT_MASK
