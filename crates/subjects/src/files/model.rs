@@ -354,6 +354,26 @@ impl Model {
         Ok(offset)
     }
 
+    /// Writes data, or, if that is all zeroes, makes a hole, as far as the file has something there.
+    pub fn edit(&mut self, id: Id, offset: u64, data: &[u8]) -> Result<(), Wrong> {
+        let bytes = &mut self.regular(id)?.bytes;
+        match data.iter().all(|byte| *byte == 0) {
+            true => bytes.punch(offset, offset + data.len() as u64),
+            false => bytes.write(offset, data),
+        }
+        Ok(())
+    }
+
+    /// Gives two files each other's data.
+    pub fn exchange_data(&mut self, one: Id, other: Id) -> Result<(), Wrong> {
+        let first = self.regular(one)?.bytes.clone();
+        let second = std::mem::replace(&mut self.regular(other)?.bytes, first);
+        if one != other {
+            self.regular(one)?.bytes = second;
+        }
+        Ok(())
+    }
+
     /// Ends a file elsewhere.
     pub fn resize(&mut self, id: Id, size: u64) -> Result<(), Wrong> {
         self.regular(id)?.bytes.resize(size);

@@ -1,7 +1,9 @@
 //! What a user does with data.
 
+use std::collections::BTreeMap;
+
 use forebay_device::BufMut;
-use forebay_dfs::{Fallocate, INLINE_MAX, Kind, NewAttributes};
+use forebay_dfs::{Edits, Fallocate, INLINE_MAX, Kind, NewAttributes};
 
 use super::model::{Id, Model};
 use super::user::{User, Violated, as_expected};
@@ -52,6 +54,69 @@ impl User {
             }
             _ => self.read(id).await,
         }
+    }
+
+    /// Changes several places of several files at once.
+    pub(super) async fn edit(&mut self) -> Result<(), Violated> {
+        let model = self.model();
+        let (mut all, mut changes) = (BTreeMap::new(), Vec::new());
+        for _ in 0..1 + self.rng.below(4) {
+            let Some(id) = self.any(&model, |kind| kind == Kind::Regular) else {
+                return Ok(());
+            };
+            let edits: &mut Edits = all.entry(self.numbers[&id]).or_default();
+            for _ in 0..1 + self.rng.below(3) {
+                let most = self.rng.pick(&[1, 100, 512, 5000]);
+                let offset = self.offset().min((512 << 20) - most);
+                let mut data = vec![0; 1 + self.rng.below(most) as usize];
+                match self.rng.one_in(3) {
+                    true => edits.punch(offset, data.len() as u64),
+                    false => {
+                        self.rng.fill(&mut data);
+                        // Zeroes are a hole.
+                        data[0] |= 1;
+                        edits.write(offset, BufMut::copy_of(&data).freeze());
+                    }
+                }
+                changes.push((id, offset, data));
+            }
+        }
+        let places = |id| changes.iter().filter(move |(one, ..)| *one == id).count();
+        self.change(
+            || {
+                let files = changes.iter().map(|(id, ..)| *id);
+                let files: BTreeMap<Id, usize> = files.map(|id| (id, places(id))).collect();
+                format!("edit files, each in so many places: {files:?}")
+            },
+            |model| {
+                for (id, offset, data) in &changes {
+                    model.edit(*id, *offset, data)?;
+                }
+                Ok(())
+            },
+            async |fs| fs.edit(&all).await,
+        )
+        .await?;
+        let (id, ..) = changes[0];
+        self.read(id).await
+    }
+
+    /// Two files get each other's data.
+    pub(super) async fn exchange(&mut self) -> Result<(), Violated> {
+        let model = self.model();
+        let (Some((one, first)), Some((other, second))) =
+            (self.regular(&model), self.regular(&model))
+        else {
+            return Ok(());
+        };
+        self.change(
+            || format!("exchange what is in {one} and {other}"),
+            |model| model.exchange_data(one, other),
+            async |fs| fs.exchange_data(first, second).await,
+        )
+        .await?;
+        self.read(one).await?;
+        self.read(other).await
     }
 
     pub(super) async fn resize(&mut self) -> Result<(), Violated> {
