@@ -1,73 +1,40 @@
-//! What `mount` and `umount` of the system call: `/sbin/mount.forebay SOURCE DIR [-snv] [-N NAMESPACE] [-o OPTIONS]` and
-//! `/sbin/umount.forebay DIR [-flnrv] [-N NAMESPACE] [-t TYPE]`, as mount(8) has it. The program under such a name takes
-//! these arguments, and does what its own commands do.
+//! What `mount` of the system calls: `/sbin/mount.forebay SOURCE DIR [-snv] [-N NAMESPACE] [-o OPTIONS]`, as mount(8) has it.
+//! The program under such a name takes these arguments, and does what its own command does. (There is no such way for
+//! `umount`: of what is in user space it asks `umount.fuse` alone, whoever's it is.)
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
 
 /// The arguments of the program's own command that is meant, if it was called by such a name.
 pub(crate) fn own_arguments(called: &[OsString]) -> Option<Vec<OsString>> {
     let (program, arguments) = called.split_first()?;
     let program = Path::new(program).file_name()?.to_str()?;
-    match program {
-        "mount.forebay" | "mount.fuse.forebay" => mount(arguments),
-        "umount.forebay" | "umount.fuse.forebay" => umount(arguments),
-        _ => None,
-    }
+    let is_helper = ["mount.forebay", "mount.fuse.forebay"].contains(&program);
+    is_helper.then(|| mount(arguments))
 }
 
-/// What stands alone, and what stands behind `-o`.
-struct Words {
-    alone: Vec<OsString>,
-    options: Vec<OsString>,
-}
-
-fn words(arguments: &[OsString]) -> Words {
-    let mut words = Words {
-        alone: Vec::new(),
-        options: Vec::new(),
-    };
+fn mount(arguments: &[OsString]) -> Vec<OsString> {
+    let mut own: Vec<OsString> = vec!["mount".into()];
+    let mut alone = Vec::new();
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
         match word.to_str() {
-            Some("-o") => words.options.extend(rest.next().cloned()),
+            Some("-o") => {
+                own.push("-o".into());
+                own.extend(rest.next().cloned());
+            }
             // The namespace and the type are known.
             Some("-N" | "-t") => {
                 rest.next();
             }
             // Of no mount table, of other words than there are, of more to be said.
             Some(flags) if flags.starts_with('-') && flags.len() > 1 => {}
-            _ => words.alone.push(word.clone()),
+            _ => alone.push(word.clone()),
         }
-    }
-    words
-}
-
-fn mount(arguments: &[OsString]) -> Option<Vec<OsString>> {
-    let words = words(arguments);
-    let mut own: Vec<OsString> = vec!["mount".into()];
-    for options in words.options {
-        own.extend(["-o".into(), options]);
     }
     own.push("--".into());
-    own.extend(words.alone);
-    Some(own)
-}
-
-fn umount(arguments: &[OsString]) -> Option<Vec<OsString>> {
-    let mut own: Vec<OsString> = vec!["umount".into(), "--".into()];
-    let is_flag = |word: &OsStr| word.to_str().is_some_and(|word| word.starts_with('-'));
-    let mut rest = arguments.iter();
-    while let Some(word) = rest.next() {
-        match word.to_str() {
-            Some("-N" | "-t") => {
-                rest.next();
-            }
-            _ if is_flag(word) => {}
-            _ => own.push(word.clone()),
-        }
-    }
-    Some(own)
+    own.extend(alone);
+    own
 }
 
 #[cfg(test)]
@@ -94,8 +61,6 @@ mod tests {
         ];
         let expected = ["mount", "-o", "rw,noexec", "--", "thin", "/mnt"];
         assert_eq!(own(&called).unwrap(), expected);
-        let called = ["umount.fuse.forebay", "/mnt", "-n", "-t", "fuse.forebay"];
-        assert_eq!(own(&called).unwrap(), ["umount", "--", "/mnt"]);
     }
 
     #[test]

@@ -264,23 +264,15 @@ fn a_description_says_where_and_how_and_mount_of_the_system_finds_the_program() 
     assert!(fs::write(dir.join("a"), b"x").is_err());
     world.ok(&["umount", "f"]);
     // As mount(8) calls its helpers.
-    for (name, args) in [
-        (
-            "mount.forebay",
-            &["f", "mnt", "-n", "-o", "rw,noatime,_netdev"][..],
-        ),
-        ("umount.forebay", &["mnt", "-n"]),
-    ] {
-        let helper = world.path(name);
-        symlink(env!("CARGO_BIN_EXE_forebay"), &helper).unwrap();
-        let mut command = Command::new(&helper);
-        world.set_up(&mut command);
-        let done = output(command.args(args)).unwrap();
-        assert!(done.status.success(), "{:?}", texts(&done));
-        if name == "mount.forebay" {
-            fs::write(dir.join("a"), b"x").unwrap();
-        }
-    }
+    let helper = world.path("mount.forebay");
+    symlink(env!("CARGO_BIN_EXE_forebay"), &helper).unwrap();
+    let mut command = Command::new(&helper);
+    world.set_up(&mut command);
+    let mounted = command.args(["f", "mnt", "-n", "-o", "rw,noatime,_netdev"]);
+    let mounted = output(mounted).unwrap();
+    assert!(mounted.status.success(), "{:?}", texts(&mounted));
+    fs::write(dir.join("a"), b"x").unwrap();
+    world.ok(&["umount", "mnt"]);
     assert!(!dir.join("a").exists());
 }
 

@@ -138,6 +138,7 @@ impl Mounted {
     /// See [`UnmountError`]. The filesystem is served on; try again.
     pub async fn unmount(&mut self) -> Result<(), UnmountError> {
         if self.is_over() && self.mount.device() != self.device {
+            self.ended().await;
             // Unmounted by somebody else; what is mounted there now, if anything, is none of ours.
             let mount = &self.mount;
             return mount.remove_dir().map_err(|source| UnmountError::Io {
