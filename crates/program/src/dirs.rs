@@ -6,7 +6,7 @@
 //! which nbd device it is.
 //!
 //! In the state directory, which outlasts a reboot, there is one file for each log that failed and was
-//! given up; see [`crate::witness`].
+//! given up; see `crates/cli/src/witness.rs`.
 
 use std::ffi::OsString;
 use std::fs;

@@ -8,7 +8,7 @@
 //!
 //! `paper.rs` has users do the same on real filesystems for `forebay bench paper-dcd`.
 //!
-//! The work is done on a thread of its own, so that a signal can be heard: it sets [`Stop`], and the
+//! The work is done on a thread of its own, so that a signal can be heard: it sets `Stop`, and the
 //! work comes to its end through its ordinary way out, which cleans up.
 
 mod args;
