@@ -1,4 +1,5 @@
-//! Mounts a filesystem in memory, until interrupted or unmounted: `mount_ram SIZE DIRECTORY`.
+//! Mounts a filesystem in memory, until interrupted or unmounted: `mount_ram SIZE DIRECTORY [FILE]`; or one in a file, which
+//! is made if it is not there.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -8,7 +9,7 @@ use anyhow::Context;
 use forebay_device::{Device, RamDevice};
 use forebay_dfs::{Clock, Geometry, Making, Time, VolumeId};
 use forebay_mount::{Files, Settings};
-use forebay_os::{Ring, Signals};
+use forebay_os::{OpenOptions, Ring, Signals};
 use forebay_rt::{Executor, Rt};
 use forebay_serve::Memory;
 use forebay_serve::fuse::{Mount, Mounted};
@@ -29,25 +30,34 @@ fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
     let size = args.next().context("a size")?.parse()?;
     let dir = PathBuf::from(args.next().context("a directory")?);
-    mount(size, dir)
+    mount(size, dir, args.next().map(PathBuf::from))
 }
 
 /// Mounts one of so many bytes until interrupted or unmounted, and checks it then.
-pub(crate) fn mount(size: u64, dir: PathBuf) -> anyhow::Result<()> {
+pub(crate) fn mount(size: u64, dir: PathBuf, file: Option<PathBuf>) -> anyhow::Result<()> {
     let ring = Ring::new(256)?;
     let executor = Executor::new(ring.clone());
     let signals = Signals::new(&ring)?;
-    executor.block_on(serve(executor.rt(), ring, signals, size, dir))
+    let is_there = file.as_ref().is_some_and(|file| file.exists());
+    let device: Rc<dyn Device> = match file {
+        None => Rc::new(RamDevice::new(size, 4096)),
+        Some(file) => {
+            if !is_there {
+                std::fs::File::create(&file)?.set_len(size)?;
+            }
+            forebay_os::open(&ring, file, OpenOptions::default())?.device
+        }
+    };
+    let rt = executor.rt();
+    executor.block_on(async move {
+        if !is_there {
+            create(&rt, &device).await?;
+        }
+        serve(rt, ring, signals, device, dir).await
+    })
 }
 
-async fn serve(
-    rt: Rt,
-    ring: Rc<Ring>,
-    signals: Signals,
-    size: u64,
-    dir: PathBuf,
-) -> anyhow::Result<()> {
-    let device: Rc<dyn Device> = Rc::new(RamDevice::new(size, 4096));
+async fn create(rt: &Rt, device: &Rc<dyn Device>) -> anyhow::Result<()> {
     let geometry = Geometry::default();
     let volume = VolumeId([1; 16]);
     let making = forebay_vsl::Making {
@@ -58,10 +68,9 @@ async fn serve(
         page_sectors: 8,
         disk: None,
     };
-    forebay_vsl::create(rt.clone(), Rc::clone(&device), &making).await?;
-    let opened = forebay_vsl::open(rt.clone(), device, Options::default(), false).await?;
-    let (space, _workers, _) = opened;
-    let clock: Clock = Rc::new(now);
+    forebay_vsl::create(rt.clone(), Rc::clone(device), &making).await?;
+    let opened = forebay_vsl::open(rt.clone(), Rc::clone(device), Options::default(), false);
+    let (space, _workers, _) = opened.await?;
     let making = Making {
         volume,
         geometry,
@@ -69,7 +78,20 @@ async fn serve(
         owner: (0, 0),
         permissions: 0o755,
     };
-    forebay_dfs::create(&space, &making, &clock).await?;
+    let clock: Clock = Rc::new(now);
+    Ok(forebay_dfs::create(&space, &making, &clock).await?)
+}
+
+async fn serve(
+    rt: Rt,
+    ring: Rc<Ring>,
+    signals: Signals,
+    device: Rc<dyn Device>,
+    dir: PathBuf,
+) -> anyhow::Result<()> {
+    let opened = forebay_vsl::open(rt.clone(), device, Options::default(), false).await?;
+    let (space, _workers, _) = opened;
+    let clock: Clock = Rc::new(now);
     let fs = forebay_dfs::open(space, clock).await?;
     let files = Rc::new(Files::new(fs, Settings::default()));
     let memory = Memory::default();

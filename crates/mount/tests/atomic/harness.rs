@@ -1,4 +1,4 @@
-//! A filesystem in memory, mounted by a process of its own: this program again.
+//! A filesystem in memory or in a file, mounted by a process of its own: this program again.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,13 +9,16 @@ use rustix::mount::{UnmountFlags, unmount};
 
 /// Where this program is to mount one, if it is started to do that.
 const MOUNT_AT: &str = "FOREBAY_TEST_MOUNT_AT";
+/// And in which file it is, if it is not in memory.
+const IMAGE: &str = "FOREBAY_TEST_IMAGE";
 const SIZE: u64 = 1 << 30;
 
 /// Serves what the other tests use, when it is started for that by one of them; otherwise it has nothing to do.
 #[test]
 fn mounts_a_filesystem_when_another_test_starts_it_for_that() {
     if let Some(dir) = std::env::var_os(MOUNT_AT) {
-        super::mount_ram::mount(SIZE, dir.into()).expect("mounted and unmounted");
+        let image = std::env::var_os(IMAGE).map(PathBuf::from);
+        super::mount_ram::mount(SIZE, dir.into(), image).expect("mounted and unmounted");
     }
 }
 
@@ -49,38 +52,50 @@ pub(crate) fn rounds(usual: u64) -> u64 {
 pub(crate) struct Mounted {
     server: Child,
     says: BufReader<ChildStdout>,
+    image: Option<PathBuf>,
     // Behind what uses it.
     scratch: Option<tempfile::TempDir>,
 }
 
 impl Mounted {
-    /// One for a test; none, said aloud, where nothing can be mounted.
+    /// One in memory for a test; none, said aloud, where nothing can be mounted.
     pub(crate) fn new(test: &str) -> Option<Mounted> {
+        Mounted::at(test, None)
+    }
+
+    /// One in a file, which outlives who serves it.
+    pub(crate) fn in_a_file(test: &str) -> Option<Mounted> {
+        Mounted::at(test, Some("image"))
+    }
+
+    fn at(test: &str, image: Option<&str>) -> Option<Mounted> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             skip(test, "not root, or no /dev/fuse");
             return None;
         }
         let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("made");
-        let dir = scratch.path().join("mnt");
-        std::fs::create_dir(&dir).expect("made");
-        let test = "harness::mounts_a_filesystem_when_another_test_starts_it_for_that";
-        let mut server = this_program(test, MOUNT_AT, dir)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let says = BufReader::new(server.stdout.take().expect("piped"));
-        let mut mounted = Mounted {
+        std::fs::create_dir(scratch.path().join("mnt")).expect("made");
+        let image = image.map(|name| scratch.path().join(name));
+        let (server, says) = serve(scratch.path(), image.as_deref());
+        Some(Mounted {
             server,
             says,
+            image,
             scratch: Some(scratch),
-        };
-        let mut line = String::new();
-        while !line.contains("mounted") {
-            line.clear();
-            let n = mounted.says.read_line(&mut line).expect("read");
-            assert!(n > 0, "it ended before it was mounted");
-        }
-        Some(mounted)
+        })
+    }
+
+    /// Kills who serves it.
+    pub(crate) fn kill(&mut self) {
+        self.server.kill().expect("killed");
+        self.server.wait().expect("gone");
+    }
+
+    /// Mounts it again after that.
+    pub(crate) fn mount_again(&mut self) {
+        unmount(self.dir(), UnmountFlags::DETACH).expect("let go");
+        let scratch = self.scratch.as_ref().expect("there until it is dropped");
+        (self.server, self.says) = serve(scratch.path(), self.image.as_deref());
     }
 
     /// Where it is.
@@ -96,6 +111,24 @@ impl Mounted {
         self.says.read_to_string(&mut rest).expect("read");
         assert!(rest.contains(", 0 problems"), "{rest}");
     }
+}
+
+/// Starts who mounts it, and waits until it is.
+fn serve(scratch: &Path, image: Option<&Path>) -> (Child, BufReader<ChildStdout>) {
+    let test = "harness::mounts_a_filesystem_when_another_test_starts_it_for_that";
+    let mut program = this_program(test, MOUNT_AT, scratch.join("mnt"));
+    if let Some(image) = image {
+        program.env(IMAGE, image);
+    }
+    let mut server = program.stdout(Stdio::piped()).spawn().expect("started");
+    let mut says = BufReader::new(server.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains("mounted\n") {
+        line.clear();
+        let n = says.read_line(&mut line).expect("read");
+        assert!(n > 0, "it ended before it was mounted");
+    }
+    (server, says)
 }
 
 impl Drop for Mounted {

@@ -1,6 +1,7 @@
 //! MariaDB as it is: it finds what FusionIO's filesystem had, and writes no page twice.
 
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -70,6 +71,8 @@ impl Server {
         let log = scratch.join("install.log");
         let mut install = program("mariadb-install-db");
         install.arg(format!("--datadir={}", data.display()));
+        // Each removes at its start what others may have there.
+        install.arg(format!("--tmpdir={}", scratch.display()));
         install.args([
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
@@ -88,6 +91,7 @@ impl Server {
         let log = scratch.join("server.log");
         let mut server = program("mariadbd");
         server.arg(format!("--datadir={}", data.display()));
+        server.arg(format!("--tmpdir={}", scratch.display()));
         server.arg(format!("--socket={}", socket.display()));
         server.arg(format!("--pid-file={}", scratch.join("pid").display()));
         server.args([
@@ -150,14 +154,17 @@ impl Drop for Server {
 }
 
 /// A filesystem with databases for nobody, and a directory for what else there is; or a loud skip.
-fn databases(test: &str) -> Option<(Mounted, PathBuf, tempfile::TempDir)> {
+fn databases(test: &str, in_a_file: bool) -> Option<(Mounted, PathBuf, tempfile::TempDir)> {
     for needed in ["mariadbd", "mariadb-install-db", "mariadb", "setpriv"] {
         if !has(needed) {
             skip(test, &format!("no {needed}"));
             return None;
         }
     }
-    let mounted = Mounted::new(test)?;
+    let mounted = match in_a_file {
+        true => Mounted::in_a_file(test)?,
+        false => Mounted::new(test)?,
+    };
     // The path of a socket is short, and nobody has to get there.
     let scratch = tempfile::tempdir().expect("made");
     let data = mounted.dir().join("data");
@@ -178,7 +185,7 @@ const ROWS: &str = "create database d; use d;
 #[test]
 fn mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic() {
     let test = "mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic";
-    let Some((mounted, data, scratch)) = databases(test) else {
+    let Some((mounted, data, scratch)) = databases(test, false) else {
         return;
     };
     let _turn = CARD_IS_MINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -211,8 +218,23 @@ fn mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic() {
 
 #[test]
 fn what_mariadb_committed_is_there_after_it_was_killed_though_it_wrote_no_page_twice() {
-    let test = "what_mariadb_committed_is_there_after_it_was_killed_though_it_wrote_no_page_twice";
-    let Some((mounted, data, scratch)) = databases(test) else {
+    kills_under_load(
+        "what_mariadb_committed_is_there_after_it_was_killed_though_it_wrote_no_page_twice",
+        false,
+    );
+}
+
+#[test]
+fn what_mariadb_committed_is_there_after_the_filesystems_own_process_was_killed() {
+    kills_under_load(
+        "what_mariadb_committed_is_there_after_the_filesystems_own_process_was_killed",
+        true,
+    );
+}
+
+/// Kills the server, or who serves its files and then the server, while it commits; and looks at what is there.
+fn kills_under_load(test: &str, of_filesystem: bool) {
+    let Some((mut mounted, data, scratch)) = databases(test, of_filesystem) else {
         return;
     };
     let _turn = CARD_IS_MINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -222,50 +244,49 @@ fn what_mariadb_committed_is_there_after_it_was_killed_though_it_wrote_no_page_t
     server.get(ROWS);
     server.get("create table d.done (n int primary key) engine = innodb");
     for round in 1..=rounds(2) {
-        // Each update comes with a row that says so; all in one transaction.
-        let statements: String = (1..200)
-            .map(|n| {
-                let number = round * 1000 + n;
-                format!(
-                    "begin; update d.t set c = (c * 31 + {n}) % 100003, b = repeat(char(65 + {n} % 26), 150) \
-                     where a % 97 = {}; insert into d.done values ({number}); commit; select {number};",
-                    n % 97
-                )
-            })
-            .collect();
         let mut client = server.client();
         let mut client = client
-            .args(["--unbuffered", "-e", &statements])
+            .args(["--unbuffered", "-e", &updates(round)])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("started");
-        let says = std::io::BufReader::new(client.stdout.take().expect("piped"));
-        let mut lines = std::io::BufRead::lines(says).map_while(Result::ok);
+        let says = BufReader::new(client.stdout.take().expect("piped"));
+        let mut lines = says.lines().map_while(Result::ok);
         let wanted = 5 + rng.below(30) as usize;
         let mut done: Vec<String> = lines.by_ref().take(wanted).collect();
-        server.process.kill().expect("killed");
-        server.process.wait().expect("gone");
+        if of_filesystem {
+            mounted.kill();
+        }
+        drop(server);
         done.extend(lines);
         let _ = client.wait();
+        if of_filesystem {
+            mounted.mount_again();
+        }
         server = Server::start(&data, scratch.path());
         assert_eq!(server.count("Innodb_dblwr_pages_written"), 0);
-        assert!(
-            server
-                .get("check table d.t, d.done extended")
-                .matches("OK")
-                .count()
-                == 2
-        );
+        let checked = server.get("check table d.t, d.done extended");
+        assert_eq!(checked.matches("OK").count(), 2, "{checked}");
         let there = server.get("select n from d.done");
         let there: Vec<&str> = there.lines().collect();
         for one in &done {
-            assert!(
-                there.contains(&one.as_str()),
-                "{one} was committed, round {round}"
-            );
+            let is_there = there.contains(&one.as_str());
+            assert!(is_there, "{one} was committed, round {round}");
         }
     }
     drop(server);
     mounted.finish();
+}
+
+/// Updates of many rows, each with a row that says so, in one transaction; and then the client says so.
+fn updates(round: u64) -> String {
+    let one = |n: u64| {
+        let (number, some) = (round * 1000 + n, n % 97);
+        format!(
+            "begin; update d.t set c = (c * 31 + {n}) % 100003, b = repeat(char(65 + {n} % 26), 150) \
+             where a % 97 = {some}; insert into d.done values ({number}); commit; select {number};"
+        )
+    };
+    (1..200).map(one).collect()
 }

@@ -1,8 +1,8 @@
 //! SQLite, built to look for F2FS's atomic writes: it finds them here, and commits without a journal.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Lines};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, ChildStdout, Stdio};
 
 use forebay_rng::Rng;
 use rusqlite::Connection;
@@ -86,6 +86,63 @@ fn sqlite_commits_without_a_journal() {
     mounted.finish();
 }
 
+/// A program that commits row after row.
+struct Committing {
+    program: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Committing {
+    fn start(path: &Path) -> Committing {
+        let test = "sqlite::commits_rows_when_another_test_starts_it_for_that";
+        let mut program = this_program(test, DATABASE, path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        let lines = BufReader::new(program.stdout.take().expect("piped")).lines();
+        Committing { program, lines }
+    }
+
+    /// Waits until it has committed a row, and then for a moment.
+    fn wait_beyond(&mut self, wanted: i64, rng: &Rng) -> i64 {
+        let mut last = 0;
+        while last < wanted {
+            let line = self.lines.next().expect("it goes on").expect("read");
+            last = row(&line).unwrap_or(last);
+        }
+        // sleeps: to kill at any moment of the next commits
+        std::thread::sleep(std::time::Duration::from_micros(rng.below(3000)));
+        last
+    }
+
+    /// The last row it says that it committed, when it is no more.
+    fn last(mut self, before: i64) -> i64 {
+        let _ = self.program.kill();
+        self.program.wait().expect("gone");
+        let rows = self.lines.map_while(Result::ok);
+        rows.filter_map(|line| row(&line)).last().unwrap_or(before)
+    }
+}
+
+fn row(line: &str) -> Option<i64> {
+    line.split_once("row ")?.1.parse().ok()
+}
+
+/// That it is sound, and has all rows up to one of those that were committed, or the one that was about to be. Says which.
+fn has_rows(path: &Path, committed: i64) -> i64 {
+    let database = opened(path);
+    is_sound(&database);
+    let (count, last) = (
+        number(&database, "select count(*) from rows"),
+        number(&database, "select coalesce(max(number), 0) from rows"),
+    );
+    assert_eq!(count, last);
+    let may_be = committed..=committed + 1;
+    assert!(may_be.contains(&last), "{last} after {committed}");
+    last
+}
+
 #[test]
 fn rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment() {
     let test = "rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment";
@@ -94,42 +151,34 @@ fn rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment() {
     };
     let path = mounted.dir().join("a.db");
     drop(opened(&path));
-    let rng = Rng::new(11);
-    let mut least = 0;
+    let (rng, mut last) = (Rng::new(11), 0);
     for round in 0..rounds(12) {
-        let test = "sqlite::commits_rows_when_another_test_starts_it_for_that";
-        let mut program = this_program(test, DATABASE, &path)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let mut lines = BufReader::new(program.stdout.take().expect("piped")).lines();
-        let wanted = least + 1 + rng.below(40).cast_signed();
-        while least < wanted {
-            let line = lines.next().expect("it goes on").expect("read");
-            if let Some((_, row)) = line.split_once("row ") {
-                least = row.parse().expect("a number");
-            }
-        }
-        // sleeps: to kill at any moment of the next commits
-        std::thread::sleep(std::time::Duration::from_micros(rng.below(3000)));
-        program.kill().expect("killed");
-        program.wait().expect("gone");
-        for line in lines.map_while(Result::ok) {
-            let row = line
-                .split_once("row ")
-                .and_then(|(_, row)| row.parse().ok());
-            least = row.unwrap_or(least);
-        }
+        let mut committing = Committing::start(&path);
+        last = committing.wait_beyond(last + 1 + rng.below(40).cast_signed(), &rng);
+        last = committing.last(last);
         assert!(!path.with_extension("db-journal").exists(), "round {round}");
-        let database = opened(&path);
-        is_sound(&database);
-        let (count, last) = (
-            number(&database, "select count(*) from rows"),
-            number(&database, "select max(number) from rows"),
-        );
-        assert_eq!(count, last);
-        assert!((least..=least + 1).contains(&last), "{last} after {least}");
-        least = last;
+        last = has_rows(&path, last);
+    }
+    mounted.finish();
+}
+
+#[test]
+fn rows_that_sqlite_committed_are_there_after_the_filesystems_own_process_was_killed() {
+    let test = "rows_that_sqlite_committed_are_there_after_the_filesystems_own_process_was_killed";
+    let Some(mut mounted) = Mounted::in_a_file(test) else {
+        return;
+    };
+    let path = mounted.dir().join("a.db");
+    drop(opened(&path));
+    let (rng, mut last) = (Rng::new(12), 0);
+    for round in 0..rounds(6) {
+        let mut committing = Committing::start(&path);
+        last = committing.wait_beyond(last + 1 + rng.below(40).cast_signed(), &rng);
+        mounted.kill();
+        last = committing.last(last);
+        mounted.mount_again();
+        assert!(!path.with_extension("db-journal").exists(), "round {round}");
+        last = has_rows(&path, last);
     }
     mounted.finish();
 }
