@@ -73,6 +73,7 @@ impl Fs {
         change.apply().await?;
         for file in overwritten {
             file.note(|inode| modify(inode, now));
+            file.counted.forget();
         }
         Ok(())
     }

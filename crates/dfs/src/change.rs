@@ -19,6 +19,10 @@ pub(crate) struct Change<'a> {
     inodes: Vec<(Rc<File>, Inode, Seen)>,
     gone: Vec<Rc<File>>,
     made: Vec<Inode>,
+    /// Entries that are new, or go, and where they are.
+    entries: Vec<(u64, Option<Entry>)>,
+    /// Nothing but writes to one file where its data is, and its i-node.
+    pub(crate) only_writes: bool,
 }
 
 impl Fs {
@@ -36,6 +40,8 @@ impl<'a> Change<'a> {
             inodes: Vec::new(),
             gone: Vec::new(),
             made: Vec::new(),
+            entries: Vec::new(),
+            only_writes: false,
         }
     }
 
@@ -70,10 +76,12 @@ impl<'a> Change<'a> {
 
     pub(crate) fn entry(&mut self, at: Sector, entry: &Entry) {
         self.write(at, BufMut::copy_of(&entry.encode()).freeze());
+        self.entries.push((at.0, Some(entry.clone())));
     }
 
     pub(crate) fn no_entry(&mut self, at: Sector) {
         self.trim(at, 1);
+        self.entries.push((at.0, None));
     }
 
     /// All that a file has: it is no more.
@@ -107,27 +115,47 @@ impl<'a> Change<'a> {
     /// # Errors
     /// If the space refuses; then nothing is changed.
     pub(crate) async fn apply(self) -> Result<Vec<Rc<File>>> {
+        self.apply_counted().await.map(|(made, _)| made)
+    }
+
+    /// The same; says by how many sectors more are mapped, too.
+    pub(crate) async fn apply_counted(self) -> Result<(Vec<Rc<File>>, i64)> {
         for (file, inode, _) in &self.inodes {
             file.begin_moving(inode);
         }
+        let recent = &self.fs.0.recent;
+        self.entries.iter().for_each(|(at, _)| recent.forget(*at));
         let done = self.fs.space().apply(&self.batch, LATER).await;
         for (file, ..) in &self.inodes {
             file.end_moving();
         }
         let mut files = self.fs.0.files.borrow_mut();
-        if let Err(error) = done {
-            for file in self.gone {
-                file.is_going.set(false);
+        let more = match done {
+            Ok(more) => more,
+            Err(error) => {
+                for file in self.gone {
+                    file.is_going.set(false);
+                }
+                return Err(error.into());
             }
-            return Err(error.into());
+        };
+        for (at, entry) in self.entries {
+            match entry {
+                Some(entry) => recent.changed(at, entry),
+                None => recent.forget(at),
+            }
         }
         for (file, inode, seen) in self.inodes {
             file.set(inode, seen);
+            if !self.only_writes {
+                file.counted.forget();
+            }
         }
         for file in self.gone {
             files.remove(file.number());
         }
         let made = self.made.into_iter();
-        Ok(made.map(|inode| files.insert(inode)).collect())
+        let made = made.map(|inode| files.insert(inode)).collect();
+        Ok((made, more))
     }
 }

@@ -206,8 +206,10 @@ impl Fs {
         if bytes.end <= held.inode.size && !held.inode.is_inline() {
             self.put(&mut change, &held.inode, bytes.start, data)
                 .await?;
-            change.apply().await?;
+            let writing = file.counted.write();
+            let (_, more) = change.apply_counted().await?;
             held.file.note(|inode| modify(inode, now));
+            writing.done(more);
             return Ok(offset);
         }
         let (mut new, _lock) = self.grow(&mut change, &held, bytes.end).await?;
@@ -217,10 +219,15 @@ impl Fs {
             self.put_new(&mut change, &held.inode, &new, bytes.start, data)
                 .await?;
         }
+        change.only_writes = new.base == held.inode.base;
+        let writing = change.only_writes.then(|| file.counted.write());
         change.inode(&held.file, |inode| {
             become_like(inode, new, now);
         });
-        change.apply().await?;
+        let (_, more) = change.apply_counted().await?;
+        if let Some(writing) = writing {
+            writing.done(more);
+        }
         Ok(offset)
     }
 

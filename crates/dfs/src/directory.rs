@@ -4,10 +4,13 @@
 //! others are there already. What is mapped of the extent is the directory: to list it is to go over that. An entry
 //! stays where it is as long as its name does, so a listing that goes on later neither misses nor repeats one.
 
+use std::hash::Hasher;
+use std::ops::Range;
+
 use forebay_device::BufMut;
 use forebay_units::{SECTOR_BYTES, Sector};
+use futures_util::future::try_join_all;
 use siphasher::sip::SipHasher24;
-use std::hash::Hasher;
 
 use crate::error::{FsError, Result};
 use crate::format::{Entry, Inode};
@@ -15,8 +18,8 @@ use crate::fs::Fs;
 
 /// An entry is at one of so many sectors.
 pub(crate) const WINDOW: u64 = 8;
-/// The most bytes that a listing reads at once.
-const LIST_BYTES: u64 = 64 << 10;
+/// The most sectors of a run that a listing reads at once.
+const LIST_SECTORS: u64 = 128;
 /// Where listings are: `.`, `..`, and then entries by their sectors.
 const DOTS: u64 = 2;
 
@@ -49,20 +52,59 @@ impl Fs {
 
     /// What a directory says of a name.
     pub(crate) async fn find(&self, directory: &Inode, name: &[u8]) -> Result<Found> {
-        let at = self.hashed(directory, name);
-        let read = self.read_sectors(at, WINDOW).await?;
+        let first = self.hashed(directory, name).0;
+        let (mut at, end) = (first, first + WINDOW);
         let mut found = Found {
             entry: None,
             free: None,
         };
-        for (n, sector) in (0..).zip(read.chunks(SECTOR_BYTES as usize)) {
-            match self.entry(directory.file, sector)? {
-                Some(entry) if entry.name == name => found.entry = Some((at.plus(n), entry)),
-                Some(_) => {}
-                None => found.free = found.free.or(Some(at.plus(n))),
+        while at < end {
+            let run = self.space().next_mapped(at..end).await?;
+            let run = run.unwrap_or(end..end);
+            if run.start > at {
+                found.free = found.free.or(Some(Sector(at)));
             }
+            for (sector, entry) in self.entries(directory.file, run.clone()).await? {
+                match entry {
+                    Some(entry) if entry.name == name => {
+                        found.entry = Some((Sector(sector), entry));
+                    }
+                    Some(_) => {}
+                    // It has gone since it was looked what is mapped.
+                    None => found.free = found.free.or(Some(Sector(sector))),
+                }
+            }
+            at = run.end;
         }
         Ok(found)
+    }
+
+    /// The entries in sectors that are mapped.
+    async fn entries(
+        &self,
+        directory: u64,
+        sectors: Range<u64>,
+    ) -> Result<Vec<(u64, Option<Entry>)>> {
+        let recent = &self.0.recent;
+        let known: Option<Vec<_>> = sectors
+            .clone()
+            .map(|sector| Some((sector, Some(recent.get(sector)?))))
+            .collect();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let since = recent.since();
+        let count = sectors.end - sectors.start;
+        let read = self.read_sectors(Sector(sectors.start), count).await?;
+        let mut entries = Vec::with_capacity(count as usize);
+        for (sector, bytes) in sectors.zip(read.chunks(SECTOR_BYTES as usize)) {
+            let entry = self.entry(directory, bytes)?;
+            if let Some(entry) = &entry {
+                recent.keep(since, sector, entry);
+            }
+            entries.push((sector, entry));
+        }
+        Ok(entries)
     }
 
     fn entry(&self, directory: u64, sector: &[u8]) -> Result<Option<Entry>> {
@@ -103,20 +145,21 @@ impl Fs {
         let end = inode.base + self.superblock().geometry.chunk_sectors();
         let mut at = inode.base.saturating_add(from.saturating_sub(DOTS));
         while listed.len() < wanted && at < end {
-            let Some(run) = self.space().next_mapped(at..end).await? else {
-                break;
-            };
-            let sectors = (run.end - run.start).min(LIST_BYTES / SECTOR_BYTES);
-            let read = self.read_sectors(Sector(run.start), sectors).await?;
-            for (sector, bytes) in (run.start..).zip(read.chunks(SECTOR_BYTES as usize)) {
-                at = sector + 1;
-                let next = at - inode.base + DOTS;
-                if let Some(entry) = self.entry(directory, bytes)? {
-                    listed.push(Listed { entry, next });
-                }
-                if listed.len() >= wanted {
+            // Runs are short, where hashes put them: they are read all at once.
+            let (mut runs, mut left) = (Vec::new(), wanted - listed.len());
+            while left > 0 && at < end {
+                let Some(run) = self.space().next_mapped(at..end).await? else {
+                    at = end;
                     break;
-                }
+                };
+                let sectors = (run.end - run.start).min(LIST_SECTORS).min(left as u64);
+                runs.push(run.start..run.start + sectors);
+                (at, left) = (run.start + sectors, left - sectors as usize);
+            }
+            let reads = runs.into_iter().map(|run| self.entries(directory, run));
+            for (sector, entry) in try_join_all(reads).await?.into_iter().flatten() {
+                let next = sector + 1 - inode.base + DOTS;
+                listed.extend(entry.map(|entry| Listed { entry, next }));
             }
         }
         Ok(listed)

@@ -244,15 +244,20 @@ impl Fs {
     /// # Errors
     /// If it cannot be read.
     pub async fn sectors(&self, file: u64) -> Result<u64> {
-        let inode = self.file(file).await?.inode().clone();
-        let mut sectors = u64::from(inode.attributes).div_ceil(SECTOR_BYTES);
+        let file = self.file(file).await?;
+        let inode = file.inode().clone();
+        let attributes = u64::from(inode.attributes).div_ceil(SECTOR_BYTES);
         if inode.kind == Kind::Directory {
             // A sector for each name. To count them would take as long as to list them.
-            return Ok(sectors + inode.size);
+            return Ok(attributes + inode.size);
         }
         if inode.is_inline() {
-            return Ok(sectors);
+            return Ok(attributes);
         }
+        if let Some(known) = file.counted.known() {
+            return Ok(attributes + known);
+        }
+        let (count, mut sectors) = (file.counted.begin(), 0);
         let geometry = self.geometry();
         let most = if inode.base == geometry.slot(inode.file).0 {
             u64::from(geometry.slot_sectors)
@@ -264,7 +269,8 @@ impl Fs {
             sectors += run.end - run.start;
             at = run.end;
         }
-        Ok(sectors)
+        file.counted.end(count, sectors);
+        Ok(attributes + sectors)
     }
 
     async fn set_but_size(&self, file: u64, new: &NewAttributes) -> Result<Inode> {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use forebay_rt::{Lock, RangeLock};
 
+use crate::counted::Counted;
 use crate::format::{Inode, Time};
 
 /// Files that nobody uses are kept in memory up to this number.
@@ -29,6 +30,8 @@ pub(crate) struct File {
     moves: Cell<u64>,
     /// Data is about to lie elsewhere, or to be gone, in the space: in memory it is said afterwards.
     is_moving: Cell<bool>,
+    /// How many sectors of data are mapped, of a file with a chunk.
+    pub(crate) counted: Counted,
 }
 
 /// What had been noted of a file when its i-node was looked at.
@@ -50,6 +53,7 @@ impl File {
             notes: Cell::default(),
             moves: Cell::new(0),
             is_moving: Cell::new(false),
+            counted: Counted::default(),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::files::{File, Files};
 use crate::format::{INLINE_MAX, Inode, Kind, LINKS_MAX, SYMLINK_MAX};
 use crate::format::{Superblock, Time, VolumeId};
 use crate::geometry::{Geometry, ROOT};
+use crate::recent::Recent;
 
 /// Generations of files that are made while the filesystem is in use begin with how often it was taken up, in the bits above.
 const GENERATION_BITS: u32 = 40;
@@ -49,6 +50,7 @@ pub(crate) struct Inner {
     superblock: Superblock,
     clock: Clock,
     pub(crate) files: RefCell<Files>,
+    pub(crate) recent: Recent,
     /// Held while a directory goes from one directory to another.
     pub(crate) moving: Rc<Lock>,
     /// Where a number for a new file is looked for.
@@ -173,6 +175,7 @@ async fn take_up(
         superblock,
         clock,
         files: RefCell::default(),
+        recent: Recent::default(),
         moving: Rc::default(),
         cursor: Cell::new(begin),
         taken: RefCell::default(),

@@ -20,6 +20,7 @@ mod atomic;
 mod attributes;
 mod change;
 mod check;
+mod counted;
 mod data;
 mod directory;
 mod dump;
@@ -32,6 +33,7 @@ mod fs;
 mod geometry;
 mod names;
 mod orphans;
+mod recent;
 mod rename;
 
 pub use attributes::{Existing, NewAttributes};

@@ -256,6 +256,12 @@ impl Listing {
         self.bytes.len() + before + (24 + name.len()).next_multiple_of(8) <= self.bytes_max
     }
 
+    /// As many entries have room at most, with what `stat` shows or without; one at least.
+    pub fn entries_max(&self, plus: bool) -> usize {
+        let smallest = if plus { 128 + 32 } else { 32 };
+        ((self.bytes_max - self.bytes.len()) / smallest).max(1)
+    }
+
     fn put(&mut self, before: &[u8], node: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
         if !self.has_room(name, !before.is_empty()) {
             return false;

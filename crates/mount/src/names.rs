@@ -3,6 +3,7 @@
 use forebay_dfs::{FsError, Inode, Kind, New, ROOT, Result, Target};
 use forebay_fuse::files::{Kind as Wire, Make, rename_flag};
 use forebay_fuse::{self as format, Created, Listing, Request};
+use futures_util::future::join_all;
 
 use crate::acl;
 use crate::attributes::{kind_of, wire_kind};
@@ -138,12 +139,18 @@ impl Files {
         let mut listing = Listing::new(len as usize);
         let mut at = at;
         'full: loop {
-            let listed = match self.fs.list(directory, at, LISTED).await {
+            let wanted = listing.entries_max(plus).min(LISTED);
+            let listed = match self.fs.list(directory, at, wanted).await {
                 Err(_) if !listing.bytes().is_empty() => break,
                 listed => listed?,
             };
             if listed.is_empty() {
                 break;
+            }
+            if plus {
+                // What is known of all of them is read at once, instead of one after the other.
+                let files = listed.iter().map(|one| self.fs.inode(one.entry.file));
+                join_all(files).await;
             }
             for one in listed {
                 let entry = &one.entry;

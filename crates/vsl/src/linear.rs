@@ -43,7 +43,8 @@ impl Linear {
         let mut batch = Batch::new();
         batch.trim(sector, sectors / SECTOR_BYTES);
         let done = self.space.apply(&batch, Durability::Flush).await;
-        done.map_err(|error| as_device_error(error, op, range))
+        done.map(drop)
+            .map_err(|error| as_device_error(error, op, range))
     }
 }
 
@@ -92,7 +93,8 @@ impl Device for Linear {
             let range = at..at + buf.len() as u64;
             let batch = Batch::of_write(Sector(at / SECTOR_BYTES), buf);
             let done = self.space.apply(&batch, durability).await;
-            done.map_err(|error| as_device_error(error, Op::Write, range))
+            done.map(drop)
+                .map_err(|error| as_device_error(error, Op::Write, range))
         })
     }
 

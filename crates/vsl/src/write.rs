@@ -23,11 +23,12 @@ use forebay_extents::Place;
 use forebay_extents::{Check, Extent, Replaced};
 
 impl Space {
-    /// Does a batch: all of it, in order, or nothing.
+    /// Does a batch: all of it, in order, or nothing. Says by how many sectors more are mapped than before. (Large trims are
+    /// not counted at once.)
     ///
     /// # Errors
     /// If it is refused, or the volume has failed. Then nothing of it was done.
-    pub async fn apply(&self, batch: &Batch, durability: Durability) -> Result<(), SpaceError> {
+    pub async fn apply(&self, batch: &Batch, durability: Durability) -> Result<i64, SpaceError> {
         let inner = &self.inner;
         batch.check(self.sectors())?;
         let mut ranges = Vec::with_capacity(batch.ops().len());
@@ -52,7 +53,7 @@ impl Space {
         };
         inner.admit(asking).await?;
         // From here to the end of the batch nothing waits, so nothing comes between its parts.
-        let target = inner.do_all(batch, huge);
+        let (target, more) = inner.do_all(batch, huge);
         drop(pins);
         inner.after_batch();
         if is_durable(durability) {
@@ -62,7 +63,7 @@ impl Space {
             inner.portions.did(&inner.rt, batch.bytes()).await;
         }
         inner.wait_for_homes().await;
-        Ok(())
+        Ok(more)
     }
 }
 
@@ -138,10 +139,12 @@ impl Inner {
         }
     }
 
-    /// Does all of a batch. Says the newest record that is composed; what is open comes behind it.
-    fn do_all(&self, batch: &Batch, huge: u64) -> RecordSeq {
+    /// Does all of a batch. Says the newest record that is composed, behind which comes what is open; and by how many sectors
+    /// more are mapped.
+    fn do_all(&self, batch: &Batch, huge: u64) -> (RecordSeq, i64) {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
+        let before = map.mapped_sectors();
         let placement = &mut self.placement.borrow_mut();
         let mut doing = Doing {
             streams: &mut streams,
@@ -160,6 +163,7 @@ impl Inner {
             }
         }
         streams.end_batch();
+        let more = map.mapped_sectors().cast_signed() - before.cast_signed();
         drop(map);
         self.commit.appended(&mut streams, false);
         self.entries_since
@@ -167,7 +171,7 @@ impl Inner {
         let mut stats = self.stats.borrow_mut();
         stats.batches += 1;
         stats.bytes_written += batch.bytes();
-        streams.last_record()
+        (streams.last_record(), more)
     }
 
     /// Has the cleaner and checkpoints look whether there is something to do.
