@@ -6,6 +6,7 @@
 
 mod cases;
 mod emulated;
+mod files;
 mod gap;
 mod load;
 mod memory;
@@ -60,12 +61,14 @@ enum Case {
     Slow,
     /// What a request costs while 32 or 4,096 others wait, in memory.
     Waiters,
+    /// What operations of the filesystem cost the processor, in memory.
+    Files,
     /// A log-structured volume: fresh, read, at steady state, its map's memory, taken up after a kill.
     Space,
 }
 
 impl Case {
-    const ALL: [Case; 11] = [
+    const ALL: [Case; 12] = [
         Case::Writes,
         Case::Sync,
         Case::Misses,
@@ -76,6 +79,7 @@ impl Case {
         Case::Memory,
         Case::Slow,
         Case::Waiters,
+        Case::Files,
         Case::Space,
     ];
 
@@ -92,6 +96,7 @@ impl Case {
             Case::Memory => memory::memory(),
             Case::Slow => slow::slow(),
             Case::Waiters => waiters::waiters(bench.rounds),
+            Case::Files => files::files(bench.rounds),
             Case::Space => bench.space(),
         }
     }

@@ -1,0 +1,27 @@
+//! Memory that direct I/O takes.
+
+/// What it is aligned to, in bytes.
+const ALIGN: usize = 4096;
+
+/// Bytes that begin at a multiple of [`ALIGN`].
+pub(crate) struct Aligned {
+    all: Vec<u8>,
+    skip: usize,
+    len: usize,
+}
+
+impl Aligned {
+    pub(crate) fn zeroed(len: usize) -> Aligned {
+        let all = vec![0; len + ALIGN];
+        let skip = all.as_ptr().align_offset(ALIGN);
+        Aligned { all, skip, len }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.all[self.skip..self.skip + self.len]
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.all[self.skip..self.skip + self.len]
+    }
+}

@@ -1,0 +1,90 @@
+//! How long something takes, and how long the machine's processors work meanwhile.
+
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long something took.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Took {
+    /// On the clock.
+    pub time: Duration,
+    /// Of all processors, whoever used them: the kernel's threads and servers of filesystems are in it, and so is whatever
+    /// else ran.
+    pub processor: Duration,
+}
+
+impl Took {
+    /// So many of something a second.
+    pub fn rate(&self, count: u64) -> f64 {
+        count as f64 / self.time.as_secs_f64().max(1e-9)
+    }
+
+    /// Processor time for each of so many, in microseconds.
+    pub fn micros_each(&self, count: u64) -> f64 {
+        self.processor.as_secs_f64() * 1e6 / count.max(1) as f64
+    }
+}
+
+/// Does `work` and says how long it took.
+///
+/// # Errors
+/// Those of `work`.
+pub fn measured<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Took)> {
+    let (began, busy) = (Instant::now(), busy());
+    let done = work()?;
+    let took = Took {
+        time: began.elapsed(),
+        processor: self::busy().saturating_sub(busy),
+    };
+    Ok((done, took))
+}
+
+/// How long the processors were not idle since the machine was started; nothing where that is not told.
+fn busy() -> Duration {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    Duration::from_nanos(busy_ticks(&text) * (1_000_000_000 / per_second))
+}
+
+/// Of the line of all processors: user, nice, system, interrupts and soft interrupts; neither idle, nor waiting, nor stolen.
+fn busy_ticks(stat: &str) -> u64 {
+    let line = stat.lines().next().unwrap_or_default();
+    let numbers: Vec<u64> = line
+        .split_whitespace()
+        .skip(1)
+        .map_while(|number| number.parse().ok())
+        .collect();
+    let at = |n: usize| numbers.get(n).copied().unwrap_or(0);
+    at(0) + at(1) + at(2) + at(5) + at(6)
+}
+
+/// Has the kernel forget what it keeps of files and has written back, where it may be told to.
+pub fn forget_caches() {
+    rustix::fs::sync();
+    let _ = fs::write("/proc/sys/vm/drop_caches", "3");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_idle_or_stolen_is_not_counted_as_work() {
+        assert_eq!(
+            busy_ticks("cpu  1 2 4 1000 2000 8 16 4000 0 0\ncpu0 9\n"),
+            31
+        );
+        assert_eq!(busy_ticks(""), 0);
+    }
+
+    #[test]
+    fn rates_are_of_the_time_that_was_taken() {
+        let took = Took {
+            time: Duration::from_millis(500),
+            processor: Duration::from_millis(250),
+        };
+        assert!((took.rate(100) - 200.0).abs() < 1e-6);
+        assert!((took.micros_each(1000) - 250.0).abs() < 1e-6);
+    }
+}

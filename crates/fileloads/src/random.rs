@@ -1,0 +1,187 @@
+//! Small random direct reads and writes of one file, by threads.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use forebay_rng::{Rng, mix};
+use rustix::fs::OFlags;
+
+use crate::buffer::Aligned;
+use crate::machine::{Took, measured};
+
+/// Bytes of one request.
+pub const BLOCK: u64 = 4096;
+/// Bytes in which a file is written at first.
+const PIECE: usize = 1 << 20;
+/// How often the clock is looked at.
+const LOOK_EVERY: u64 = 16;
+
+/// What is done to blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// They are read.
+    Read,
+    /// They are overwritten.
+    Write,
+}
+
+/// How many blocks there were, and how long they took.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// Blocks.
+    pub blocks: u64,
+    /// How long it took.
+    pub took: Took,
+}
+
+impl Done {
+    /// Blocks a second.
+    pub fn rate(&self) -> f64 {
+        self.took.rate(self.blocks)
+    }
+}
+
+/// Opens past the page cache.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::DIRECT.bits().cast_signed())
+        .open(path)
+}
+
+/// The first bytes of a block that belongs at an offset: those of all others are different.
+fn stamp(at: u64) -> [u8; 8] {
+    mix(at, 4).to_le_bytes()
+}
+
+/// Writes all of a file of `len` bytes that is there, or is a device, in large pieces.
+///
+/// # Errors
+/// Those of the system.
+pub fn fill(path: &Path, len: u64) -> io::Result<()> {
+    if !path.exists() {
+        File::create(path)?;
+    }
+    let file = open(path)?;
+    let mut piece = Aligned::zeroed(PIECE);
+    for at in (0..len).step_by(PIECE) {
+        let here = piece.bytes_mut();
+        let here = &mut here[..(len - at).min(PIECE as u64) as usize];
+        for (block, from) in here
+            .chunks_mut(BLOCK as usize)
+            .zip((at..).step_by(BLOCK as usize))
+        {
+            block[..8].copy_from_slice(&stamp(from));
+        }
+        file.write_all_at(here, at)?;
+    }
+    file.sync_all()
+}
+
+/// Has `threads` threads read or write blocks in random places of the first `len` bytes of a file that was [filled](fill), each one
+/// after the other, for a time.
+///
+/// # Errors
+/// Those of the system, or if a block is not what was written there.
+pub fn blocks(
+    path: &Path,
+    len: u64,
+    what: What,
+    threads: u64,
+    lasts: Duration,
+) -> io::Result<Done> {
+    let stop = AtomicBool::new(false);
+    let each = |thread: u64| {
+        let done = one(path, len, what, thread, lasts, &stop);
+        if done.is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        done
+    };
+    let work = || {
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..threads)
+                .map(|thread| scope.spawn(move || each(thread)))
+                .collect();
+            let ended = all.into_iter().map(|one| {
+                let joined = one.join();
+                joined.unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+            });
+            ended.sum::<io::Result<u64>>()
+        })
+    };
+    let (blocks, took) = measured(work)?;
+    Ok(Done { blocks, took })
+}
+
+fn one(
+    path: &Path,
+    len: u64,
+    what: What,
+    thread: u64,
+    lasts: Duration,
+    stop: &AtomicBool,
+) -> io::Result<u64> {
+    let file = open(path)?;
+    let numbers = Rng::new(mix(thread, 1));
+    let mut buffer = Aligned::zeroed(BLOCK as usize);
+    let began = Instant::now();
+    let mut done = 0;
+    loop {
+        if done % LOOK_EVERY == 0 && (began.elapsed() >= lasts || stop.load(Ordering::Relaxed)) {
+            return Ok(done);
+        }
+        let at = numbers.below(len / BLOCK) * BLOCK;
+        match what {
+            What::Read => {
+                file.read_exact_at(buffer.bytes_mut(), at)?;
+                if buffer.bytes()[..8] != stamp(at) {
+                    let wrong = format!("what is read at {at} was not written there");
+                    return Err(io::Error::other(wrong));
+                }
+            }
+            What::Write => {
+                buffer.bytes_mut()[..8].copy_from_slice(&stamp(at));
+                file.write_all_at(buffer.bytes(), at)?;
+            }
+        }
+        done += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    const LEN: u64 = 64 * BLOCK;
+    const TIME: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn blocks_stay_what_they_are_and_a_wrong_one_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        if let Err(error) = fill(&path, LEN) {
+            let why = format!("SKIPPED: blocks_stay_what_they_are: no direct I/O here: {error}\n");
+            std::io::stderr().write_all(why.as_bytes()).unwrap();
+            return;
+        }
+        for what in [What::Write, What::Read] {
+            let done = blocks(&path, LEN, what, 3, TIME).unwrap();
+            assert!(done.blocks >= 3, "{done:?}");
+        }
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .write_all_at(&vec![0; LEN as usize], 0)
+            .unwrap();
+        assert!(blocks(&path, LEN, What::Read, 2, TIME).is_err());
+    }
+}
