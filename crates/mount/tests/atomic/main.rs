@@ -3,6 +3,7 @@
 mod harness;
 mod interface;
 mod mariadb;
+mod postgresql;
 mod programs;
 mod sqlite;
 

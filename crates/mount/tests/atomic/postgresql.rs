@@ -1,0 +1,198 @@
+//! PostgreSQL without full pages in its log: a page that was torn would be found by its checksum.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use forebay_rng::Rng;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::harness::{Mounted, rounds, skip};
+
+/// It runs as nobody, since it does not run as root.
+const NOBODY: u32 = 65534;
+
+/// Where its programs are, of the newest version there is.
+fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
+    let places = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));
+    places.filter(|place| place.join("postgres").exists()).max()
+}
+
+/// A server and its processes, which are killed when it is dropped.
+struct Server {
+    process: Child,
+    programs: PathBuf,
+    scratch: PathBuf,
+}
+
+/// A program of theirs, as nobody.
+fn program(path: &Path, scratch: &Path) -> Command {
+    let mut program = Command::new("setpriv");
+    program.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    program.arg(path).current_dir(scratch).stdin(Stdio::null());
+    program.env("HOME", scratch).env("LC_ALL", "C");
+    program
+}
+
+impl Server {
+    /// Starts it, and waits until it answers.
+    fn start(programs: &Path, data: &Path, scratch: &Path) -> Server {
+        let log = scratch.join("log");
+        let to_log = fs::File::options().create(true).append(true).open(&log);
+        let to_log = to_log.expect("opened");
+        let mut server = program(&programs.join("postgres"), scratch);
+        server.arg("-D").arg(data).arg("-k").arg(scratch);
+        for setting in [
+            "listen_addresses=",
+            "full_page_writes=off",
+            "shared_buffers=4MB",
+            "bgwriter_delay=10ms",
+        ] {
+            server.args(["-c", setting]);
+        }
+        let server = server
+            .process_group(0)
+            .stdout(to_log.try_clone().expect("again"))
+            .stderr(to_log)
+            .spawn();
+        let mut server = Server {
+            process: server.expect("started"),
+            programs: programs.to_owned(),
+            scratch: scratch.to_owned(),
+        };
+        while server.ask(&["-c", "select 1"]).is_err() {
+            let ended = server.process.try_wait().expect("known");
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            assert!(ended.is_none(), "{said}");
+        }
+        server
+    }
+
+    fn client(&self) -> Command {
+        let mut client = program(&self.programs.join("psql"), &self.scratch);
+        client.args([
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-U",
+            "postgres",
+        ]);
+        client.arg("-h").arg(&self.scratch).arg("postgres");
+        client
+    }
+
+    fn ask(&self, query: &[&str]) -> Result<String, String> {
+        let output = self.client().args(query).output().expect("started");
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).trim().into()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into()),
+        }
+    }
+
+    fn get(&self, query: &str) -> String {
+        let got = self.ask(&["-c", query]);
+        got.unwrap_or_else(|error| panic!("{query}: {error}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.process), Signal::KILL);
+        let _ = self.process.wait();
+    }
+}
+
+/// Updates of rows all over the table, each with a row that says so, in one transaction; and then the client says so. Now and
+/// then a checkpoint, after which pages are changed of which the log has not all.
+fn updates(round: u64) -> String {
+    let one = |n: u64| {
+        let (number, some) = (round * 1000 + n, n % 97);
+        let checkpoint = if n.is_multiple_of(8) {
+            "checkpoint;"
+        } else {
+            ""
+        };
+        format!(
+            "begin; update t set c = (c * 31 + {n}) % 100003 where a % 97 = {some}; \
+             insert into done values ({number}); commit; select {number}; {checkpoint}\n"
+        )
+    };
+    (1..200).map(one).collect()
+}
+
+#[test]
+fn what_postgresql_committed_without_full_pages_is_there_after_the_filesystems_process_was_killed()
+{
+    let test = "what_postgresql_committed_without_full_pages_is_there";
+    let Some(programs) = programs() else {
+        return skip(test, "no PostgreSQL");
+    };
+    let Some(mut mounted) = Mounted::in_a_file(test) else {
+        return;
+    };
+    // The path of a socket is short, and nobody has to get there.
+    let scratch = tempfile::tempdir().expect("made");
+    let (scratch, data) = (scratch.path(), mounted.dir().join("data"));
+    fs::create_dir(&data).expect("made");
+    rustix::fs::chmod(&data, 0o700.into()).expect("its own");
+    for mine in [data.as_path(), scratch] {
+        chown(mine, Some(NOBODY), Some(NOBODY)).expect("given");
+    }
+    let parent = data.ancestors().nth(2).expect("two above");
+    rustix::fs::chmod(parent, 0o755.into()).expect("opened to all");
+    let mut make = program(&programs.join("initdb"), scratch);
+    make.args(["--data-checksums", "--no-sync", "-U", "postgres", "-D"]);
+    let made = make.arg(&data).output().expect("started");
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{said}");
+    let mut server = Server::start(&programs, &data, scratch);
+    server.get("create table t (a int primary key, b text, c int); create table done (n int)");
+    server.get("insert into t select n, repeat('x', 150), n from generate_series(1, 20000) n");
+    server.get("create index on t (c)");
+    let rng = Rng::new(6);
+    for round in 1..=rounds(2) {
+        let script = scratch.join("script");
+        fs::write(&script, updates(round)).expect("written");
+        let mut client = server.client();
+        let mut client = client
+            .arg("-f")
+            .arg(&script)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        let says = BufReader::new(client.stdout.take().expect("piped"));
+        let mut lines = says.lines().map_while(Result::ok);
+        let wanted = 5 + rng.below(40) as usize;
+        let mut done: Vec<String> = lines.by_ref().take(wanted).collect();
+        mounted.kill();
+        drop(server);
+        done.extend(lines);
+        let _ = client.wait();
+        mounted.mount_again();
+        server = Server::start(&programs, &data, scratch);
+        assert_eq!(server.get("show full_page_writes"), "off");
+        // All pages are read, and their checksums looked at.
+        assert_eq!(
+            server.get("select count(b), count(c) from t"),
+            "20000|20000"
+        );
+        let by_index = "set enable_seqscan = off; select count(*) from t where c >= 0";
+        assert_eq!(server.get(by_index), "20000");
+        let there = server.get("select n from done");
+        let there: Vec<&str> = there.lines().collect();
+        for one in &done {
+            let is_there = there.contains(&one.as_str());
+            assert!(is_there, "{one} was committed, round {round}");
+        }
+    }
+    drop(server);
+    mounted.finish();
+}
