@@ -11,6 +11,8 @@ use rustix::mount::{UnmountFlags, unmount};
 const MOUNT_AT: &str = "FOREBAY_TEST_MOUNT_AT";
 /// And in which file it is, if it is not in memory.
 const IMAGE: &str = "FOREBAY_TEST_IMAGE";
+/// How long files may be in use by processes that were killed.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 const SIZE: u64 = 1 << 30;
 
 /// Serves what the other tests use, when it is started for that by one of them; otherwise it has nothing to do.
@@ -106,7 +108,13 @@ impl Mounted {
 
     /// Unmounts it, and holds that nothing is wrong with it.
     pub(crate) fn finish(mut self) {
-        unmount(self.dir(), UnmountFlags::empty()).expect("unmounted");
+        // Processes that were killed let go of it in their own time.
+        let begun = std::time::Instant::now();
+        while let Err(error) = unmount(self.dir(), UnmountFlags::empty()) {
+            let is_over = begun.elapsed() > PATIENCE;
+            assert!(error == rustix::io::Errno::BUSY && !is_over, "{error}");
+            std::thread::yield_now();
+        }
         let mut rest = String::new();
         self.says.read_to_string(&mut rest).expect("read");
         assert!(rest.contains(", 0 problems"), "{rest}");
