@@ -1,5 +1,6 @@
 //! The targets: a name and a function for each, as both engines call them.
 
+pub mod atomic;
 pub mod control;
 pub mod image;
 pub mod log;
@@ -22,7 +23,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target {
         name: "superblock",
         run: log::superblock,
@@ -93,6 +94,12 @@ pub const TARGETS: [Target; 17] = [
         name: "sizes",
         run: text::sizes,
         seeds: text::sizes_seeds,
+        cost: 1,
+    },
+    Target {
+        name: "atomic_parts",
+        run: atomic::parts,
+        seeds: atomic::seeds,
         cost: 1,
     },
     Target {

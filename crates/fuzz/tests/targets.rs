@@ -93,6 +93,7 @@ tests! {
     any_spec_is_read_or_refused: "spec";
     any_option_is_read_or_refused: "options";
     any_size_is_read_or_refused: "sizes";
+    any_change_of_parts_of_a_file_is_understood_or_refused: "atomic_parts";
     any_line_on_a_control_socket_is_read_or_refused: "control";
 }
 

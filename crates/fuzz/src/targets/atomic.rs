@@ -1,0 +1,34 @@
+//! What programs ask of files on a mounted filesystem.
+
+use forebay_atomic::Part;
+use forebay_atomic::ioctls::{decode_parts, encode_parts};
+
+use crate::cap;
+
+/// Arguments that say what is to be changed of a file.
+pub fn parts(bytes: &[u8]) {
+    let decoded = cap::within(4 * bytes.len(), || decode_parts(bytes));
+    if let Some((id, parts)) = decoded {
+        assert_eq!(encode_parts(id, &parts), bytes);
+        for part in parts {
+            let end = match part {
+                Part::Write(offset, data) => offset.checked_add(data.len() as u64),
+                Part::Punch(range) => Some(range.end),
+            };
+            assert!(end.is_some_and(|end| i64::try_from(end).is_ok()));
+        }
+    }
+}
+
+pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let both = [
+        Part::Write(7, b"data"),
+        Part::Punch(4096..9000),
+        Part::Write(1 << 40, b"more"),
+    ];
+    vec![
+        ("both", encode_parts(9, &both)),
+        ("one", encode_parts(0, &both[..1])),
+        ("none", encode_parts(1, &[])),
+    ]
+}
