@@ -14,11 +14,13 @@ use forebay_serve::fuse::Stale;
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
 /// Bytes that all of them keep at most.
-const KEPT_MAX: u64 = 4 * BATCH_BYTES_MAX;
+const KEPT_MAX: u64 = 8 * BATCH_BYTES_MAX;
 /// Pieces of one that are kept at most: neighbours are one only when it is done.
 const PIECES_MAX: usize = 4 * BATCH_PIECES_MAX;
 /// How many there are at most.
 const COUNT_MAX: usize = 1024;
+/// The part of all that one user may have: so nobody keeps others from having some.
+const SHARE: usize = 4;
 
 /// An error number.
 pub(crate) type Refused = i32;
@@ -35,6 +37,14 @@ struct State {
     begun: BTreeMap<u64, u64>,
     /// By the handles that take part.
     joined: BTreeMap<u64, u64>,
+    bytes: u64,
+    users: BTreeMap<u32, Share>,
+}
+
+/// What one user has of it all.
+#[derive(Default)]
+struct Share {
+    count: usize,
     bytes: u64,
 }
 
@@ -89,9 +99,11 @@ impl Transactions {
         if state.begun.contains_key(&owner.handle) {
             return Err(libc::EBUSY);
         }
-        if state.all.len() >= COUNT_MAX {
+        let count = state.users.get(&user).map_or(0, |share| share.count);
+        if state.all.len() >= COUNT_MAX || count >= COUNT_MAX / SHARE {
             return Err(libc::ENOMEM);
         }
+        state.users.entry(user).or_default().count += 1;
         state.last += 1;
         let id = state.last;
         state.begun.insert(owner.handle, id);
@@ -143,6 +155,10 @@ impl Transactions {
     /// A handle takes part from now on.
     pub(crate) fn join(&self, id: u64, handle: u64) -> Result<(), Refused> {
         let mut state = self.0.borrow_mut();
+        // It may have ended since it was looked at.
+        if !state.all.contains_key(&id) {
+            return Err(libc::EINVAL);
+        }
         if state.joined.contains_key(&handle) {
             return Err(libc::EBUSY);
         }
@@ -170,7 +186,7 @@ impl Transactions {
         cached: bool,
     ) -> Result<(), Refused> {
         let mut state = self.0.borrow_mut();
-        let all = state.bytes;
+        let state = &mut *state;
         let transaction = state.all.get_mut(&id).ok_or(libc::EINVAL)?;
         if transaction.is_closing {
             return Err(libc::EBUSY);
@@ -181,9 +197,13 @@ impl Transactions {
             .map(|kept| kept.edits.bytes())
             .sum();
         let pieces = transaction.pieces + new.pieces();
-        let refused = match (own + new.bytes(), all + new.bytes()) {
-            (own, _) if own > BATCH_BYTES_MAX || pieces > PIECES_MAX => Some(libc::E2BIG),
-            (_, all) if all > KEPT_MAX => Some(libc::ENOMEM),
+        let share = state.users.entry(transaction.user).or_default();
+        let comes = new.bytes();
+        let has_no_room =
+            state.bytes + comes > KEPT_MAX || share.bytes + comes > KEPT_MAX / SHARE as u64;
+        let refused = match own + comes {
+            own if own > BATCH_BYTES_MAX || pieces > PIECES_MAX => Some(libc::E2BIG),
+            _ if has_no_room => Some(libc::ENOMEM),
             _ => None,
         };
         if let Some(refused) = refused {
@@ -196,7 +216,8 @@ impl Transactions {
         kept.is_in_cache |= !cached;
         let after = (kept.edits.bytes(), kept.edits.pieces());
         transaction.pieces = transaction.pieces + after.1 - before.1;
-        state.bytes = all + after.0 - before.0;
+        state.bytes = state.bytes + after.0 - before.0;
+        share.bytes = share.bytes + after.0 - before.0;
         Ok(())
     }
 
@@ -268,6 +289,7 @@ impl Transactions {
     /// It is over, whether it was done or not.
     pub(crate) fn end(&self, id: u64) -> Option<Ended> {
         let mut state = self.0.borrow_mut();
+        let state = &mut *state;
         let transaction = state.all.remove(&id)?;
         state.begun.remove(&transaction.owner.handle);
         state.joined.retain(|_, joined| *joined != id);
@@ -276,9 +298,12 @@ impl Transactions {
             stale: Vec::new(),
             undone: Vec::new(),
         };
+        let share = state.users.entry(transaction.user).or_default();
+        share.count -= 1;
         for (file, kept) in transaction.files {
             ended.files.push(file);
             state.bytes -= kept.edits.bytes();
+            share.bytes -= kept.edits.bytes();
             if kept.edits.is_empty() {
                 continue;
             }
@@ -287,6 +312,9 @@ impl Transactions {
                 ended.stale.extend(stale.iter().cloned());
             }
             ended.undone.extend(stale);
+        }
+        if share.count == 0 {
+            state.users.remove(&transaction.user);
         }
         Some(ended)
     }
@@ -307,4 +335,107 @@ pub(crate) fn stale(node: u64, edits: &Edits) -> Vec<Stale> {
         return vec![of(edits.hull())];
     }
     edits.iter().map(|(bytes, _)| of(bytes)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: u64 = 7;
+
+    fn opened(handle: u64) -> Opened {
+        Opened { handle, file: FILE }
+    }
+
+    fn write(at: u64, len: usize) -> Edits {
+        let mut edits = Edits::new();
+        edits.write(at, BufMut::copy_of(&vec![1; len]).freeze());
+        edits
+    }
+
+    #[test]
+    fn no_user_keeps_others_from_having_some() {
+        let all = Transactions::default();
+        let begun: Vec<u64> = (0..COUNT_MAX as u64)
+            .map_while(|handle| all.begin(opened(handle), 1).ok())
+            .collect();
+        assert_eq!(begun.len(), COUNT_MAX / SHARE);
+        let other = all.begin(opened(5000), 2).expect("another's");
+        // As much as two batches are.
+        let most = KEPT_MAX / SHARE as u64;
+        for id in &begun {
+            all.add(*id, FILE);
+        }
+        let part = 32 << 20;
+        let mut kept = 0;
+        for id in &begun {
+            match all.keep(*id, FILE, &write(0, part), false) {
+                Ok(()) => kept += part as u64,
+                Err(refused) => {
+                    assert_eq!(refused, libc::ENOMEM);
+                    break;
+                }
+            }
+        }
+        assert_eq!(kept, most);
+        all.add(other, FILE);
+        let kept = all.keep(other, FILE, &write(0, part), false);
+        kept.expect("another's room");
+        for id in begun {
+            all.end(id).expect("there");
+        }
+        let again = all.begin(opened(1), 1).expect("room again");
+        all.add(again, FILE);
+        let kept = all.keep(again, FILE, &write(0, part), false);
+        kept.expect("room again");
+    }
+
+    #[test]
+    fn one_that_has_ended_takes_nobody_and_is_done_by_nobody() {
+        let all = Transactions::default();
+        let id = all.begin(opened(1), 1).expect("begun");
+        all.add(id, FILE);
+        all.join(id, 2).expect("joined");
+        assert_eq!(all.may_join(id, 2, FILE), Err(libc::EPERM));
+        assert_eq!(all.may_join(id, 0, FILE), Ok(true));
+        all.keep(id, FILE, &write(100, 50), true).expect("kept");
+        assert_eq!(all.size(FILE), 150);
+        assert_eq!(all.close(id).expect("to be done")[&FILE].bytes(), 50);
+        let late = all.keep(id, FILE, &write(0, 1), true);
+        assert_eq!(late, Err(libc::EBUSY));
+        assert_eq!(all.close(id).err(), Some(libc::EBUSY));
+        let ended = all.end(id).expect("there");
+        // Nobody has read it, and it never was in the page cache.
+        assert!(ended.stale.is_empty() && ended.undone.len() == 1);
+        assert!(all.is_idle() && all.end(id).is_none());
+        assert_eq!(all.join(id, 3), Err(libc::EINVAL));
+        assert_eq!(
+            (all.joined(2), all.joined(3), all.begun(1)),
+            (None, None, None)
+        );
+        assert_eq!(all.size(FILE), 0);
+    }
+
+    #[test]
+    fn what_is_read_meanwhile_is_forgotten_when_it_is_done() {
+        let all = Transactions::default();
+        let id = all.begin(opened(1), 1).expect("begun");
+        all.add(id, FILE);
+        all.join(id, 2).expect("joined");
+        all.keep(id, FILE, &write(100, 50), true).expect("kept");
+        all.note_cached(FILE);
+        let read = |handle| {
+            let there = BufMut::copy_of(&[9; 120]).freeze();
+            all.read(handle, FILE, 0, 200, there).to_vec()
+        };
+        let mut expected = vec![9; 120];
+        expected.resize(150, 0);
+        assert_eq!(read(3), expected);
+        expected[100..].fill(1);
+        assert_eq!(read(2), expected);
+        assert!(all.touch(FILE, &(149..200)) && !all.touch(FILE, &(150..200)));
+        let bytes = Some(100..150);
+        let stale = [Stale { node: FILE, bytes }];
+        assert_eq!(all.end(id).expect("there").stale, stale);
+    }
 }
