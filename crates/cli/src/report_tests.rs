@@ -4,6 +4,7 @@ use forebay_control::Service;
 use forebay_device::{Field, Kind};
 
 use forebay_program::report::Report;
+use forebay_stack::FilesFacts;
 
 /// A report with something in every field.
 const EXAMPLE: &str = r#"{
@@ -75,18 +76,35 @@ fn every_field_of_a_report_is_documented_as_it_is_described() {
         let measured = matches!(field.kind, Kind::Gauge | Kind::Counter);
         let exempt = ["schema", "pid"].contains(&field.name);
         assert!(is_number == measured || exempt, "{field:?}");
-        let begin = format!("| `{}` | ", field.name);
-        let (help, end) = (
-            format!(" | {}", field.help),
-            format!(" | {} |", metric(field)),
-        );
-        let mut rows = page.lines().filter(|line| line.starts_with(&begin));
-        let is_so = |line: &str| line.contains(&help) && line.ends_with(&end);
-        assert!(
-            rows.any(is_so),
-            "docs/status.md has no row \"{begin}…{help}{end}\""
-        );
+        has_row(page, field);
         known.retain(|name| *name != field.name);
     }
     assert!(known.is_empty(), "not described: {known:?}");
+}
+
+#[test]
+fn every_field_of_a_filesystems_report_is_documented_in_its_section() {
+    let page = include_str!("../../../docs/status.md");
+    let (_, section) = page.split_once("## Of a filesystem").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    for field in FilesFacts::FIELDS {
+        has_row(section, field);
+    }
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    assert_eq!(rows.count(), FilesFacts::FIELDS.len());
+}
+
+/// A field has a row as it is described.
+fn has_row(page: &str, field: &Field) {
+    let begin = format!("| `{}` | ", field.name);
+    let (help, end) = (
+        format!(" | {}", field.help),
+        format!(" | {} |", metric(field)),
+    );
+    let mut rows = page.lines().filter(|line| line.starts_with(&begin));
+    let is_so = |line: &str| line.contains(&help) && line.ends_with(&end);
+    assert!(
+        rows.any(is_so),
+        "docs/status.md has no row \"{begin}…{help}{end}\""
+    );
 }
