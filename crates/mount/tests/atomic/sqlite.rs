@@ -3,16 +3,24 @@
 use std::io::{BufRead as _, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
+use std::time::Duration;
 
 use forebay_rng::Rng;
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 
 use crate::harness::{Mounted, rounds, this_program};
 
 const DATABASE: &str = "FOREBAY_TEST_DATABASE";
+/// From which number on who commits rows does so, if not from 0: so several do at a time.
+const FROM: &str = "FOREBAY_TEST_FROM";
+/// How many numbers there are for each then.
+const EACH: i64 = 1_000_000;
 
 fn opened(path: &Path) -> Connection {
     let database = Connection::open(path).expect("opened");
+    // Others may be at it for long, on a busy machine.
+    let patience = Duration::from_secs(60);
+    database.busy_timeout(patience).expect("set");
     let made = database.execute_batch(
         "pragma synchronous = full;
          create table if not exists rows (number integer primary key, data blob);
@@ -27,6 +35,15 @@ fn number(database: &Connection, query: &str) -> i64 {
     got.expect("a number")
 }
 
+/// The last row of who commits from a number on.
+fn last_row(database: &Connection, from: i64) -> i64 {
+    let end = from + EACH;
+    let query = format!(
+        "select coalesce(max(number), {from}) from rows where number > {from} and number < {end}"
+    );
+    number(database, &query)
+}
+
 fn is_sound(database: &Connection) {
     let sound = database.query_row("pragma integrity_check", [], |row| row.get::<_, String>(0));
     assert_eq!(sound.expect("checked"), "ok");
@@ -39,14 +56,18 @@ fn commits_rows_when_another_test_starts_it_for_that() {
         return;
     };
     let mut database = opened(Path::new(&path));
-    let mut next = 1 + number(&database, "select coalesce(max(number), 0) from rows");
+    let from = std::env::var(FROM).map_or(0, |from| from.parse().expect("a number"));
+    let mut next = 1 + last_row(&database, from);
     loop {
-        let all = database.transaction().expect("begun");
+        // Others may be at it.
+        let all = database.transaction_with_behavior(TransactionBehavior::Immediate);
+        let all = all.expect("begun");
         let size = (next * 7919) % 20_000;
         let row = "insert into rows values (?1, randomblob(?2))";
         all.execute(row, [next, size]).expect("inserted");
         let changed = "update rows set data = randomblob(length(data)) where number = ?1";
-        all.execute(changed, [next / 2]).expect("changed");
+        let before = from + (next - from) / 2;
+        all.execute(changed, [before]).expect("changed");
         all.commit().expect("committed");
         println!("row {next}");
         next += 1;
@@ -94,10 +115,15 @@ struct Committing {
 
 impl Committing {
     fn start(path: &Path) -> Committing {
+        Committing::start_from(path, 0)
+    }
+
+    fn start_from(path: &Path, from: i64) -> Committing {
         let test = "sqlite::commits_rows_when_another_test_starts_it_for_that";
         let mut program = this_program(test, DATABASE, path)
+            .env(FROM, from.to_string())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::inherit())
             .spawn()
             .expect("started");
         let lines = BufReader::new(program.stdout.take().expect("piped")).lines();
@@ -112,7 +138,7 @@ impl Committing {
             last = row(&line).unwrap_or(last);
         }
         // sleeps: to kill at any moment of the next commits
-        std::thread::sleep(std::time::Duration::from_micros(rng.below(3000)));
+        std::thread::sleep(Duration::from_micros(rng.below(3000)));
         last
     }
 
@@ -158,6 +184,44 @@ fn rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment() {
         last = committing.last(last);
         assert!(!path.with_extension("db-journal").exists(), "round {round}");
         last = has_rows(&path, last);
+    }
+    mounted.finish();
+}
+
+/// Who is killed in the middle of a commit gives its locks up at once, and is known to have closed its files a little later: who
+/// waits for the locks must not find in the page cache what was never committed.
+#[test]
+fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_commit() {
+    let test = "who_commits_beside_one_that_is_killed";
+    let Some(mounted) = Mounted::new(test) else {
+        return;
+    };
+    let path = mounted.dir().join("a.db");
+    drop(opened(&path));
+    let rng = Rng::new(13);
+    let mut lasts = [0, EACH, 2 * EACH];
+    for _ in 0..rounds(2) {
+        let all = lasts.map(|last| Committing::start_from(&path, last / EACH * EACH));
+        let mut all: Vec<Committing> = all.into_iter().collect();
+        for (one, last) in all.iter_mut().zip(&mut lasts) {
+            *last = one.wait_beyond(*last + 1 + rng.below(3).cast_signed(), &rng);
+        }
+        // One after the other, so that others go on.
+        for (mut one, last) in all.into_iter().zip(&mut lasts) {
+            one.program.kill().expect("killed");
+            *last = one.last(*last);
+        }
+        let database = opened(&path);
+        is_sound(&database);
+        for last in &mut lasts {
+            let from = *last / EACH * EACH;
+            let there = last_row(&database, from);
+            let query =
+                format!("select count(*) from rows where number > {from} and number <= {there}");
+            assert_eq!(number(&database, &query), there - from);
+            assert!((*last..=*last + 1).contains(&there), "{there} after {last}");
+            *last = there;
+        }
     }
     mounted.finish();
 }
