@@ -123,7 +123,7 @@ impl Committing {
         let mut program = this_program(test, DATABASE, path)
             .env(FROM, from.to_string())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(Stdio::null())
             .spawn()
             .expect("started");
         let lines = BufReader::new(program.stdout.take().expect("piped")).lines();
