@@ -189,7 +189,8 @@ fn rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment() {
 }
 
 /// Who is killed in the middle of a commit gives its locks up at once, and is known to have closed its files a little later: who
-/// waits for the locks must not find in the page cache what was never committed.
+/// waits for the locks must not find in the page cache what was never committed. (With what is kept left there, the database was
+/// malformed after some tens of kills.)
 #[test]
 fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_commit() {
     let test = "who_commits_beside_one_that_is_killed";
