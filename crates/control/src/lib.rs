@@ -10,5 +10,8 @@
 mod protocol;
 mod report;
 
-pub use protocol::{Code, Left, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Readiness, Reply, Request};
+pub use protocol::{
+    Code, Left, MediumOf, PARTS_MAX, PlaceOf, Placed, Places, REPLY_BYTES_MAX, REQUEST_BYTES_MAX,
+    Readiness, Reply, Request,
+};
 pub use report::{Report, SCHEMA, Service};

@@ -20,6 +20,13 @@ pub enum Request {
     Ping {},
     /// How is it going?
     Status {},
+    /// Where do bytes of the block device lie?
+    Place {
+        /// The first.
+        start: u64,
+        /// The one after the last.
+        end: u64,
+    },
     /// Move everything to the data device.
     Drain {
         /// Give up after so many milliseconds.
@@ -51,6 +58,8 @@ pub enum Reply<S> {
     },
     /// To a status request.
     Status(Box<Report<S>>),
+    /// Where bytes of the block device lie.
+    Places(Box<Places>),
     /// While it works on a drain, give-up or detach.
     Progress(Left),
     /// It is done.
@@ -68,6 +77,66 @@ pub enum Reply<S> {
         /// What, why, and what to do.
         message: String,
     },
+}
+
+/// The most parts in one answer to [`Request::Place`].
+pub const PARTS_MAX: usize = 4096;
+
+/// Where bytes of a block device lie: parts in order. What no part has is not known.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Places {
+    /// The path of the block device; none if there is none.
+    pub device: Option<String>,
+    /// What was asked for is answered up to here; for the rest, ask again.
+    pub end: u64,
+    /// The parts, at most [`PARTS_MAX`].
+    pub parts: Vec<Placed>,
+    /// What data is on that is at home, as far as that is known.
+    pub home: Option<MediumOf>,
+    /// What the log is on, as far as that is known; none without a log.
+    pub log: Option<MediumOf>,
+}
+
+/// A part of a block device that lies in one place.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Placed {
+    /// Its first byte.
+    pub start: u64,
+    /// The byte after its last.
+    pub end: u64,
+    /// Where it lies.
+    pub place: PlaceOf,
+}
+
+/// Where a part of a block device lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlaceOf {
+    /// On the data device.
+    Home,
+    /// On the log device.
+    Log,
+    /// In the daemon's memory.
+    Memory,
+    /// Nowhere: it reads as zeroes.
+    Nowhere,
+    /// It is lost.
+    Damaged,
+}
+
+/// A device or file that a volume is on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MediumOf {
+    /// Its path.
+    pub path: String,
+    /// Of a block device, its number; of a file, that of the filesystem's it is on.
+    pub major: u32,
+    /// The same.
+    pub minor: u32,
+    /// The file's; none of a block device.
+    pub inode: Option<u64>,
+    /// Where on it byte 0 of the volume lies, if all bytes lie one after the other from there on.
+    pub start: Option<u64>,
 }
 
 /// What is left to do until everything is where it is to stay, and what is being done.
@@ -182,9 +251,43 @@ mod tests {
     }
 
     #[test]
+    fn places_read_back_and_as_many_as_there_may_be_are_no_longer_than_a_client_takes() {
+        let place = |place| Placed {
+            start: u64::MAX,
+            end: u64::MAX,
+            place,
+        };
+        let medium = MediumOf {
+            path: "\"".repeat(4095),
+            major: u32::MAX,
+            minor: u32::MAX,
+            inode: Some(u64::MAX),
+            start: Some(u64::MAX),
+        };
+        let places = Places {
+            device: Some("/dev/loop0".into()),
+            end: u64::MAX,
+            parts: vec![place(PlaceOf::Nowhere); PARTS_MAX],
+            home: Some(medium.clone()),
+            log: Some(medium),
+        };
+        let reply = Reply::<()>::Places(Box::new(places));
+        let text = serde_json::to_string(&reply).unwrap();
+        assert!(text.len() < REPLY_BYTES_MAX);
+        assert_eq!(serde_json::from_str::<Reply<()>>(&text).unwrap(), reply);
+    }
+
+    #[test]
     fn requests_are_read_as_documented() {
         let read = |text: &str| serde_json::from_str::<Request>(text);
         assert_eq!(read(r#"{"command":"ping"}"#).unwrap(), Request::Ping {});
+        assert_eq!(
+            read(r#"{"command":"place","start":0,"end":4096}"#).unwrap(),
+            Request::Place {
+                start: 0,
+                end: 4096
+            }
+        );
         assert_eq!(
             read(r#"{"command":"drain"}"#).unwrap(),
             Request::Drain { timeout_ms: None }

@@ -14,7 +14,7 @@
 //!
 //! Reading order: `docs/design/dfs.md`; `format.rs` with `docs/format/dfs.md` (bytes); `geometry.rs` (where everything is);
 //! `files.rs` and `change.rs` (what is in memory, and how both it and the space change); `fs.rs`, `directory.rs`, `names.rs`,
-//! `rename.rs`; `data.rs`, `extent.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`; `orphans.rs`; `check.rs`, `dump.rs`.
+//! `rename.rs`; `data.rs`, `extent.rs`, `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`; `orphans.rs`; `check.rs`, `dump.rs`.
 
 mod atomic;
 mod attributes;
@@ -33,6 +33,7 @@ mod fs;
 mod geometry;
 mod names;
 mod orphans;
+mod places;
 mod recent;
 mod rename;
 
@@ -50,4 +51,5 @@ pub use format::{
 pub use fs::{Clock, Fs, Making, Room, create, look, open, read_superblock};
 pub use geometry::{Geometry, ROOT};
 pub use names::New;
+pub use places::PlacedBytes;
 pub use rename::Target;

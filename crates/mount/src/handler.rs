@@ -12,6 +12,7 @@ use forebay_vsl::SpaceError;
 
 use crate::error::{errno, is_usual};
 use crate::handles::Handles;
+use crate::medium::Medium;
 use crate::transactions::Transactions;
 
 /// How long the kernel may believe names and what is known of files, in seconds: nobody else changes them.
@@ -54,6 +55,8 @@ pub struct Settings {
     pub sync_names: bool,
     /// Who is told what was done.
     pub observer: Option<Rc<dyn Observer>>,
+    /// What it is on, as far as that is known: who asks where bytes lie is told.
+    pub medium: Option<Medium>,
 }
 
 /// A filesystem behind a mount.
@@ -86,6 +89,11 @@ impl Files {
     /// The filesystem.
     pub fn fs(&self) -> &Fs {
         &self.fs
+    }
+
+    /// What it is on.
+    pub(crate) fn medium(&self) -> Option<&Medium> {
+        self.settings.medium.as_ref()
     }
 
     /// Makes durable what was done, where that is asked for.
@@ -182,6 +190,9 @@ impl Files {
                 libc::SEEK_HOLE => self.seek(node, at, true).await,
                 _ => return Answered::Errno(libc::EINVAL),
             },
+            Some(Asked::Ioctl(asked)) if let Some(told) = self.told_places(node, &asked).await => {
+                return told;
+            }
             Some(Asked::Ioctl(asked)) => return self.ioctl(underway, &request, &asked).await,
             // The kernel copies by reading and writing then.
             Some(Asked::CopyFileRange { to_handle, .. })
@@ -256,6 +267,8 @@ fn kind_of(opcode: u32) -> Did {
 /// What is to be said to the kernel.
 pub(crate) enum Answered {
     Done(Answer),
+    /// Nothing was done, whatever kind of request it was.
+    Looked(Answer),
     Errno(i32),
     Nothing,
 }
@@ -336,6 +349,10 @@ impl Handler for Files {
                             let answer = files.keep(what, answer).await;
                             files.finish(&underway, answer);
                             files.tell(what, 0, &underway);
+                        }
+                        Answered::Looked(answer) => {
+                            files.finish(&underway, answer);
+                            files.tell(Did::Look, 0, &underway);
                         }
                         Answered::Errno(errno) => underway.refuse(errno),
                         Answered::Nothing => {}

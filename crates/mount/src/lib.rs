@@ -4,7 +4,7 @@
 //! told for as long as it likes.
 //!
 //! Reading order: `handler.rs` (which request goes where), `data.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `error.rs`;
-//! then `handles.rs`, `transactions.rs`, `ioctl.rs` (atomic updates).
+//! then `handles.rs`, `transactions.rs`, `ioctl.rs` (atomic updates); `places.rs` with `medium.rs` (where bytes lie).
 
 mod acl;
 mod attributes;
@@ -13,7 +13,10 @@ mod error;
 mod handler;
 mod handles;
 mod ioctl;
+mod medium;
 mod names;
+mod places;
 mod transactions;
 
 pub use handler::{Did, Files, Observer, Settings};
+pub use medium::Medium;

@@ -57,8 +57,13 @@ pub trait Layer {
     /// The volume at a glance.
     fn status(&self) -> Status;
 
-    /// Where the parts of a byte range lie, in order.
+    /// Where the parts of a byte range lie, in order, as far as is known without reading; what is not known counts as at home.
     fn place(&self, range: Range<u64>) -> Vec<PlaceExtent>;
+
+    /// The same, with what has to be read for it. Of what cannot be read, nothing is said: parts may be missing.
+    fn look_up_places(&self, range: Range<u64>) -> LayerFuture<'_, Vec<PlaceExtent>> {
+        Box::pin(async move { self.place(range) })
+    }
 
     /// Brings everything that was acknowledged before the call where it is to stay, and keeps trying
     /// while a device fails: bound it by a timeout, and look at [`Layer::status`] for progress.

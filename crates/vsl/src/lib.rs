@@ -13,7 +13,7 @@
 //!
 //! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes); `geometry.rs`, `segment.rs`,
 //! `free.rs` and `usage.rs` (segments and what is known of them); `streams.rs` (what is being filled) and `runway.rs` (what
-//! comes next); `space.rs`, `write.rs`, `home.rs` with `homes.rs`, `read.rs`; `room.rs` and `pacing.rs` (who may go on when room is
+//! comes next); `space.rs`, `write.rs`, `home.rs` with `homes.rs`, `read.rs`, `places.rs` (where data lies); `room.rs` and `pacing.rs` (who may go on when room is
 //! short); `checkpoint.rs`, `recover.rs`, `clean.rs`; `linear.rs` (as a device). The map is in `forebay-extents`.
 //!
 //! Where data is placed, what is cleaned and at what pace `forebay-placement` decides.
@@ -35,6 +35,7 @@ mod inspect;
 mod linear;
 mod options;
 mod pacing;
+mod places;
 mod prepared;
 mod read;
 mod recover;
@@ -59,6 +60,7 @@ pub use geometry::{GeometryError, Layout, Slot};
 pub use inspect::{DumpItem, Pending, dump, pending};
 pub use linear::Linear;
 pub use options::Options;
+pub use places::{PlacedRun, Where};
 pub use recover::{Making, Recovery, create, fits_device, open};
 pub use space::{Capacity, Space, Workers};
 pub use stats::Stats;

@@ -185,11 +185,6 @@ impl Space {
         let next = self.inner.loading(|map| map.next_mapped(range.clone()));
         next.await
     }
-
-    /// The same as far as the map is in memory: none if it would have to be read.
-    pub fn mapped_now(&self, range: Range<u64>) -> Option<Option<Range<u64>>> {
-        self.inner.map.borrow().next_mapped(range).ok()
-    }
 }
 
 impl Inner {

@@ -398,6 +398,12 @@ impl Streams {
         Some(ram.bytes(offset..offset + (sectors * SECTOR_BYTES) as u32))
     }
 
+    /// Whether the segment of a place is still in memory.
+    pub(crate) fn is_in_ram(&self, place: Place) -> bool {
+        let seq = self.usage.get(self.layout.slot_of(place)).seq;
+        self.flight.segment(seq).is_some()
+    }
+
     /// Forgets where segments lie that are no longer in memory.
     fn forget_slots(&mut self) {
         let Some(oldest) = self.flight.oldest() else {

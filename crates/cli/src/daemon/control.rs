@@ -13,8 +13,8 @@ use forebay_device::BufMut;
 use forebay_os::{Listener, Stream};
 use futures_util::future::{Either, select};
 
-use super::Daemon;
 use super::stop::{end_service, hand_over_front, stop_front};
+use super::{Daemon, place};
 use forebay_program::failure::{Failure, Outcome};
 use forebay_program::report::{Reply, left};
 
@@ -134,6 +134,10 @@ impl Client {
                 .await
             }
             Request::Status {} => self.say(&Reply::Status(Box::new(daemon.report()))).await,
+            Request::Place { start, end } => {
+                let places = place::places(daemon, start, end).await;
+                self.say(&Reply::Places(Box::new(places))).await
+            }
             Request::Drain { timeout_ms } => {
                 let drained = self.drain(timeout_ms.map(Duration::from_millis)).await?;
                 self.done(drained).await

@@ -65,6 +65,8 @@ struct Daemon {
     started: Instant,
     target: Target,
     volume: Rc<dyn Layer>,
+    /// What it is on.
+    media: place::Media,
     /// For the data of all requests, whichever way they come.
     memory: Memory,
     /// Serves it over NBD, if it is a block device.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_mount::{Did, Files, Observer, Settings};
+use forebay_mount::{Did, Files, Medium, Observer, Settings};
 use forebay_program::dirs::mount_point;
 use forebay_program::failure::{Failure, Outcome};
 use forebay_serve::fuse::{Mount, Mounted, UnmountError};
@@ -15,6 +15,7 @@ use forebay_stack::{Asked, Counted, Kind, MountOptions, Name, Options};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
+use super::place::medium;
 use super::{MountWish, Place};
 use crate::target::Target;
 
@@ -23,6 +24,8 @@ use crate::target::Target;
 pub(super) struct MountPlan {
     dir: PathBuf,
     options: MountOptions,
+    /// What it is on.
+    medium: Option<Medium>,
 }
 
 /// Where and how to mount what was named, if it is a filesystem.
@@ -60,7 +63,12 @@ pub(super) fn wanted(
     let dir = mount_point(&dir);
     can_be_mounted_on(name, &dir)?;
     let options = wish.options.or(options.mount_options).unwrap_or_default();
-    Ok(Some(MountPlan { dir, options }))
+    let medium = medium(target.own());
+    Ok(Some(MountPlan {
+        dir,
+        options,
+        medium,
+    }))
 }
 
 /// Before anything is recovered.
@@ -124,6 +132,7 @@ impl MountFront {
             sync: plan.options.sync,
             sync_names: plan.options.sync || plan.options.dir_sync,
             observer: Some(Rc::new(Watching(counted))),
+            medium: plan.medium.clone(),
         };
         let files = Rc::new(Files::new(fs, settings));
         let mounted = Mounted::new(place.rt, place.ring, files, place.memory, mount);

@@ -1,10 +1,15 @@
-//! Where a volume's bytes are, for NBD's block status.
+//! Where a volume's bytes are, for NBD's block status, and for who asks on the control socket.
 
 use std::ops::Range;
 use std::rc::Rc;
 
+use forebay_control::{MediumOf, PARTS_MAX, PlaceOf, Placed};
+use forebay_mount::Medium;
 use forebay_serve::nbd::{BlockStatus, Extent};
-use forebay_stack::{Layer, Place};
+use forebay_stack::{Below, Layer, Place, Spec, Tree};
+use forebay_units::SECTOR_BYTES;
+
+use super::Daemon;
 
 /// How much of the volume one answer covers at most: at worst every sector is an extent of its own,
 /// and the answer is built in memory before it is cut to what was asked for.
@@ -50,5 +55,96 @@ impl BlockStatus for Places {
             value: value(extent.place),
         });
         extents.take(max.max(1)).collect()
+    }
+}
+
+/// What a volume is on, as far as that is a device or file as it is.
+#[derive(Clone, Default)]
+pub(super) struct Media {
+    home: Option<MediumOf>,
+    log: Option<MediumOf>,
+}
+
+impl Media {
+    pub(super) fn of(tree: &Tree) -> Media {
+        let log = tree.log().and_then(medium);
+        Media {
+            log: log.map(|log| named(&log, false)),
+            home: home(tree).map(|(home, in_order)| named(&home, in_order)),
+        }
+    }
+}
+
+/// What data is on in the end, and whether it is there by its own addresses.
+fn home(tree: &Tree) -> Option<(Medium, bool)> {
+    match (tree, tree.data()) {
+        (_, Below::Layer(below)) => home(&below).map(|(home, _)| (home, false)),
+        (Tree::Cache(_), Below::Device(spec)) => Some((medium(&spec)?, true)),
+        (_, Below::Device(spec)) => Some((medium(&spec)?, false)),
+    }
+}
+
+/// The device or file that is meant. What an emulated disk costs has nothing to do with what it is on.
+pub(super) fn medium(spec: &Spec) -> Option<Medium> {
+    if spec.model().is_some() {
+        return None;
+    }
+    Medium::at(spec.path(), spec.part().map_or(0, |part| part.start)).ok()
+}
+
+fn named(medium: &Medium, in_order: bool) -> MediumOf {
+    MediumOf {
+        path: medium.path.display().to_string(),
+        major: medium.device.0,
+        minor: medium.device.1,
+        inode: medium.inode,
+        start: in_order.then_some(medium.start),
+    }
+}
+
+/// Says where bytes of the block device lie, from `start` on: as much as one answer has.
+pub(super) async fn places(daemon: &Daemon, start: u64, end: u64) -> forebay_control::Places {
+    let len = daemon
+        .volume
+        .device()
+        .map_or(0, |device| device.geometry().len);
+    let end = end.min(len).min(start.saturating_add(RANGE_BYTES_MAX));
+    let start = start.min(end);
+    let mut answer = forebay_control::Places {
+        device: daemon.block_device.clone(),
+        end,
+        parts: Vec::new(),
+        home: daemon.media.home.clone(),
+        log: daemon.media.log.clone(),
+    };
+    if start == end {
+        return answer;
+    }
+    // Layers know sectors.
+    let whole = start / SECTOR_BYTES * SECTOR_BYTES..end.next_multiple_of(SECTOR_BYTES).min(len);
+    for extent in daemon.volume.look_up_places(whole).await {
+        if answer.parts.len() == PARTS_MAX {
+            answer.end = answer.parts[PARTS_MAX - 1].end;
+            break;
+        }
+        let (from, to) = (extent.range.start.max(start), extent.range.end.min(end));
+        if from < to {
+            answer.parts.push(Placed {
+                start: from,
+                end: to,
+                place: place_of(extent.place),
+            });
+        }
+    }
+    answer
+}
+
+fn place_of(place: Place) -> PlaceOf {
+    match place {
+        Place::Home => PlaceOf::Home,
+        Place::Log => PlaceOf::Log,
+        Place::Ram => PlaceOf::Memory,
+        Place::Zero => PlaceOf::Nowhere,
+        Place::Damaged => PlaceOf::Damaged,
     }
 }

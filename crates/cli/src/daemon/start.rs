@@ -18,7 +18,7 @@ use super::http::{self, Site};
 use super::intruders::{self, Intruders};
 use super::mount::MountFront;
 use super::notify::notify;
-use super::place::Places;
+use super::place::{Media, Places};
 use super::{Daemon, Nbd, Place, control, memory};
 use crate::args::AcceptArgs;
 use crate::clock::clock;
@@ -212,12 +212,8 @@ async fn serve(
         }
         None => None,
     };
-    notes.extend(
-        sockets
-            .page
-            .as_ref()
-            .map(|page| format!("status page: {page}")),
-    );
+    let page = sockets.page.as_ref();
+    notes.extend(page.map(|page| format!("status page: {page}")));
     let place = Place {
         rt,
         ring,
@@ -244,6 +240,7 @@ async fn serve(
         rt: rt.clone(),
         started: rt.now(),
         intruders: Intruders::new(&target),
+        media: Media::of(&target.tree),
         target,
         volume,
         memory,

@@ -170,3 +170,48 @@ fn a_volume_that_has_nothing_to_give_up_refuses_to() {
     }
     world.ok(&["detach", "v"]);
 }
+
+#[test]
+fn where_bytes_lie_is_told_on_the_log_and_at_home_and_what_both_are_on() {
+    let world = World::with_volume();
+    world.attach();
+    let ask = |start: u64, end: u64| {
+        let request = format!("{{\"command\":\"place\",\"start\":{start},\"end\":{end}}}\n");
+        answer(&world, request.as_bytes())
+    };
+    let parts = |answer: &serde_json::Value| -> Vec<(u64, u64, String)> {
+        let parts = answer["parts"].as_array().unwrap().iter();
+        let number = |part: &serde_json::Value, key: &str| part[key].as_u64().unwrap();
+        parts
+            .map(|part| {
+                let place = part["place"].as_str().unwrap().to_owned();
+                (number(part, "start"), number(part, "end"), place)
+            })
+            .collect()
+    };
+    let mut client = world.client();
+    client.write(1 << 20, &[7; 4096]).unwrap();
+    client.flush().unwrap();
+    let told = ask((1 << 20) - 100, (1 << 20) + 4196);
+    assert_eq!(told["reply"], "places", "{told}");
+    let places = parts(&told);
+    let edges: Vec<(u64, u64)> = places.iter().map(|part| (part.0, part.1)).collect();
+    let (from, to) = (1 << 20, (1 << 20) + 4096);
+    assert_eq!(edges, [(from - 100, from), (from, to), (to, to + 100)]);
+    assert_eq!((&*places[0].2, &*places[2].2), ("home", "home"));
+    // The segment may still be in memory.
+    assert!(["log", "memory"].contains(&&*places[1].2), "{told}");
+    let path = |name: &str| world.path(name).canonicalize().unwrap();
+    for (what, file) in [("home", "data.img"), ("log", "log.img")] {
+        assert_eq!(told[what]["path"], path(file).to_str().unwrap(), "{told}");
+        assert!(told[what]["inode"].is_u64(), "{told}");
+    }
+    assert_eq!(told["home"]["start"], 0);
+    assert!(told["log"]["start"].is_null() && told["device"].is_null());
+    world.ok(&["drain", "v"]);
+    assert_eq!(parts(&ask(from, to)), [(from, to, "home".to_owned())]);
+    // Not beyond the end, nor more than one answer has; and nonsense is nothing.
+    assert_eq!(ask(0, u64::MAX)["end"], 64 << 20);
+    assert_eq!(parts(&ask(u64::MAX, 5)), []);
+    assert_eq!(parts(&ask(5, 5)), []);
+}

@@ -3,5 +3,6 @@
 mod counts;
 mod full;
 mod hostile;
+mod places;
 mod races;
 mod world;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use forebay_device::{Device, RamDevice};
+use forebay_device::{BufMut, Device, RamDevice};
 use forebay_dfs::{Clock, Fs, Geometry, Kind, Making, New, ROOT, Time, VolumeId, create, open};
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_vsl::{Layout, Options, Workers};
@@ -85,6 +85,15 @@ impl World {
             device,
             _workers: workers,
         }
+    }
+
+    /// What the medium has: whole blocks around what is asked for are read.
+    pub(crate) async fn medium(&self, at: u64, len: usize) -> Vec<u8> {
+        let first = at / 4096 * 4096;
+        let skip = (at - first) as usize;
+        let buf = BufMut::zeroed((skip + len).next_multiple_of(4096));
+        let read = self.device.read(first, buf).await.expect("read");
+        read[skip..skip + len].to_vec()
     }
 
     /// Makes a file that is in use.

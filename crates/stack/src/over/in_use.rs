@@ -80,6 +80,19 @@ impl Layer for Over {
         places.flat_map(below).collect()
     }
 
+    fn look_up_places(&self, range: Range<u64>) -> LayerFuture<'_, Vec<PlaceExtent>> {
+        Box::pin(async move {
+            let mut places = Vec::new();
+            for extent in self.above.place(range) {
+                match extent.place {
+                    Place::Home => places.extend(self.below.look_up_places(extent.range).await),
+                    _ => places.push(extent),
+                }
+            }
+            places
+        })
+    }
+
     fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
         Box::pin(async {
             self.above.drain().await?;

@@ -9,7 +9,7 @@ use forebay_dcd::Acknowledge;
 use forebay_device::{Checked, Device, DeviceError, Op};
 use forebay_rt::{Rt, Task};
 use forebay_units::SECTOR_BYTES;
-use forebay_vsl::{Space, SpaceError, Workers};
+use forebay_vsl::{PlacedRun, Space, SpaceError, Where, Workers};
 
 use super::served::Served;
 use super::status::{self, SpaceMode};
@@ -22,6 +22,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long requests that are under way may take to end when the volume is closed, and then what they wrote to
 /// become durable.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// So much is asked at once of where data lies.
+const RUNS_AT_ONCE: usize = 1024;
 
 /// A log-structured volume in use.
 pub(super) struct InUse {
@@ -107,6 +110,35 @@ async fn watch(rt: Rt, served: Rc<Served>) {
     }
 }
 
+/// What of a range lies where, by runs of sectors.
+fn placed(range: &Range<u64>, runs: &[PlacedRun]) -> Vec<PlaceExtent> {
+    let mut places = Vec::new();
+    for run in runs {
+        let (start, end) = (
+            run.sectors.start * SECTOR_BYTES,
+            run.sectors.end * SECTOR_BYTES,
+        );
+        let place = match run.at {
+            Where::Nowhere => Place::Zero,
+            Where::Memory => Place::Ram,
+            Where::Medium(_) => Place::Home,
+        };
+        push(
+            &mut places,
+            start.max(range.start)..end.min(range.end),
+            place,
+        );
+    }
+    places
+}
+
+fn push(places: &mut Vec<PlaceExtent>, range: Range<u64>, place: Place) {
+    match places.last_mut() {
+        Some(last) if last.place == place => last.range.end = range.end,
+        _ => places.push(PlaceExtent { range, place }),
+    }
+}
+
 fn not_drained(error: &SpaceError) -> NotDrained {
     NotDrained(error.to_string())
 }
@@ -142,30 +174,32 @@ impl Layer for InUse {
         Status::Space(status::of(&self.served))
     }
 
-    /// What is mapped, or may be as far as is known without reading, is on the one device there is; all else is
-    /// nowhere.
+    /// What is mapped is in memory or on the one device there is; all else is nowhere.
     fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
-        let extent = |range, place| PlaceExtent { range, place };
-        let (mut at, mut places) = (range.start, Vec::new());
-        while at < range.end {
-            let sectors = at / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
-            let run = match self.space().mapped_now(sectors) {
-                Some(None) => range.end..range.end,
-                Some(Some(run)) => run.start * SECTOR_BYTES..run.end * SECTOR_BYTES,
-                None => at..range.end,
-            };
-            let (start, end) = (run.start.clamp(at, range.end), run.end.min(range.end));
-            if start > at {
-                places.push(extent(at..start, Place::Zero));
-            }
-            match places.last_mut() {
-                Some(last) if last.place == Place::Home && start < end => last.range.end = end,
-                _ if start < end => places.push(extent(start..end, Place::Home)),
-                _ => {}
-            }
-            at = end;
+        let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
+        let mut places = placed(&range, &self.space().places_now(sectors));
+        let end = places.last().map_or(range.start, |last| last.range.end);
+        if end < range.end {
+            push(&mut places, end..range.end, Place::Home);
         }
         places
+    }
+
+    fn look_up_places(&self, range: Range<u64>) -> LayerFuture<'_, Vec<PlaceExtent>> {
+        Box::pin(async move {
+            let (mut at, end) = (range.start / SECTOR_BYTES, range.end.div_ceil(SECTOR_BYTES));
+            let mut places = Vec::new();
+            while at < end {
+                let Ok(runs) = self.space().places(at..end, RUNS_AT_ONCE).await else {
+                    break;
+                };
+                at = runs.last().map_or(end, |run| run.sectors.end);
+                for extent in placed(&range, &runs) {
+                    push(&mut places, extent.range, extent.place);
+                }
+            }
+            places
+        })
     }
 
     /// A checkpoint: all is durable, and there is nothing to recover.

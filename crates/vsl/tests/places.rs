@@ -1,0 +1,111 @@
+//! Where data lies is told: in memory, on the medium, or nowhere.
+
+use std::rc::Rc;
+
+use forebay_device::{BufMut, Device, Durability, RamDevice};
+use forebay_rt::{Executor, VirtualTime};
+use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
+use forebay_vsl::{
+    Batch, Kind, Layout, Making, Options, PlacedRun, Space, VolumeId, Where, create, open,
+};
+
+const SECTORS: u64 = 1 << 40;
+
+fn on_a_space(work: impl AsyncFnOnce(Space, Rc<dyn Device>) + 'static) {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    let device: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 20, 4096));
+    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(256 << 10))).expect("fits");
+    let making = Making {
+        volume: VolumeId([7; 16]),
+        layout,
+        space_sectors: SECTORS,
+        placement: Kind::Lfs,
+        page_sectors: 8,
+        disk: None,
+    };
+    executor.block_on(async move {
+        create(rt.clone(), Rc::clone(&device), &making)
+            .await
+            .expect("made");
+        // No more of the map stays in memory than has to.
+        let options = Options {
+            map_bytes: 0,
+            ..Options::default()
+        };
+        let opened = open(rt, Rc::clone(&device), options, false).await;
+        let (space, _workers, _) = opened.expect("taken up");
+        work(space, device).await;
+    });
+}
+
+async fn write(space: &Space, at: u64, sectors: u64, with: u8) {
+    let mut data = BufMut::zeroed((sectors * SECTOR_BYTES) as usize);
+    data.fill(with);
+    let batch = Batch::of_write(Sector(at), data.freeze());
+    space.apply(&batch, Durability::Flush).await.expect("done");
+}
+
+fn run(from: u64, to: u64, at: Where) -> PlacedRun {
+    PlacedRun {
+        sectors: from..to,
+        at,
+    }
+}
+
+#[test]
+fn what_is_gathered_is_in_memory_and_once_durable_on_the_medium_where_it_can_be_read() {
+    on_a_space(async |space, device| {
+        write(&space, 100, 8, 0xaa).await;
+        let places = space.places(0..200, 10).await.expect("told");
+        let expected = [
+            run(0, 100, Where::Nowhere),
+            run(100, 108, Where::Memory),
+            run(108, 200, Where::Nowhere),
+        ];
+        assert_eq!(places, expected);
+        assert_eq!(space.places_now(0..200), expected);
+        // The open segment stays in memory till it is full: fill it, and those after it.
+        for n in 0..64 {
+            write(&space, 1 << 20, 64, n).await;
+        }
+        space.flush().await.expect("flushed");
+        space.checkpoint().await.expect("kept");
+        let places = space.places(0..200, 10).await.expect("told");
+        let [_, PlacedRun { sectors, at }, _] = &places[..] else {
+            panic!("{places:?}");
+        };
+        let &Where::Medium(at) = at else {
+            panic!("{places:?}");
+        };
+        assert_eq!(*sectors, 100..108);
+        let read = device
+            .read(at, BufMut::zeroed(8 * 512))
+            .await
+            .expect("read");
+        assert_eq!(read[..], [0xaa; 8 * 512]);
+        // Of the map nothing is kept in memory, and it is not read.
+        assert_eq!(space.places_now(0..200), []);
+    });
+}
+
+#[test]
+fn a_question_of_which_too_much_would_be_said_is_answered_in_parts() {
+    on_a_space(async |space, _| {
+        for n in 0..50 {
+            write(&space, n * 16, 8, 1).await;
+        }
+        let all = space.places(0..SECTORS, 1000).await.expect("told");
+        assert_eq!(all.len(), 100, "{all:?}");
+        assert_eq!(all.last().map(|run| run.sectors.end), Some(SECTORS));
+        let (mut at, mut parts) = (0, Vec::new());
+        while at < SECTORS {
+            let some = space.places(at..SECTORS, 7).await.expect("told");
+            assert!((1..=7).contains(&some.len()));
+            assert_eq!(some[0].sectors.start, at);
+            at = some[some.len() - 1].sectors.end;
+            parts.extend(some);
+        }
+        assert_eq!(parts, all);
+    });
+}
