@@ -323,7 +323,7 @@ impl Estimator {
         };
         // A hole that is cached is not told apart from data that is.
         let rest = (length - cached).min(on_disk);
-        let zone = located.zone(None);
+        let zone = located.somewhere();
         let mut sleds = Vec::with_capacity(2);
         if rest > 0 {
             sleds.push(on_device(0, rest, zone));

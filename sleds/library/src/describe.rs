@@ -12,8 +12,9 @@ use serde::Serialize;
 
 use crate::device::{Class, Place};
 use crate::extents::{self, Under};
+use crate::forebay::Below;
 use crate::level::Level;
-use crate::located::{Located, ZoneRates, refreshed};
+use crate::located::{Located, Spot, Tiers, ZoneRates, refreshed, through};
 use crate::observed;
 use crate::residency::{self, Presence};
 use crate::table::{Rates, Source, Spread, Table, TableError, usual};
@@ -83,8 +84,8 @@ pub(crate) enum Holder {
     Cache,
     /// It is a hole, or was never written.
     Nothing,
-    /// The device, at this byte of it if known.
-    Device(Option<u64>),
+    /// The device, or what is in front of it.
+    Device(Spot),
     Unknown,
 }
 
@@ -96,14 +97,24 @@ pub(crate) struct Part {
     pub(crate) holder: Holder,
 }
 
-/// Residency × extents, of bytes `from` to `to`.
-pub(crate) fn parts(file: &File, from: u64, to: u64) -> io::Result<Vec<Part>> {
+/// Residency × extents × what is told below, of bytes `from` to `to`.
+pub(crate) fn parts(
+    file: &File,
+    (from, to): (u64, u64),
+    located: &Located,
+) -> io::Result<Vec<Part>> {
     let runs = residency::residency(file, from, to)?;
     let absent = || runs.iter().filter(|run| run.presence == Presence::Absent);
     // One look at the filesystem's map for all that is not cached: a call for each run costs more
     // than all the rest where every second page is cached.
     let map = match (absent().next(), absent().next_back()) {
-        (Some(first), Some(last)) => extents::extents(file, first.offset, last.end()),
+        (Some(first), Some(last)) => match &located.tiers {
+            None => extents::extents(file, first.offset, last.end()),
+            Some(tiers) => {
+                let bytes = (first.offset, last.end());
+                tiers.below.extents(file, bytes, located.place.start)
+            }
+        },
         _ => Vec::new(),
     };
     let mut map = &map[..];
@@ -126,8 +137,12 @@ pub(crate) fn parts(file: &File, from: u64, to: u64) -> io::Result<Vec<Part>> {
                         let holder = match extent.under {
                             Under::Nothing => Holder::Nothing,
                             Under::Data(at) => {
-                                Holder::Device(at.map(|at| at + (offset - extent.offset)))
+                                let at = at.map(|at| at + (offset - extent.offset));
+                                Holder::Device(Spot::Device(at))
                             }
+                            Under::Memory => Holder::Device(Spot::Memory),
+                            Under::Log => Holder::Device(Spot::Log),
+                            Under::Unknown => Holder::Unknown,
                         };
                         add(offset, end, holder);
                     }
@@ -219,10 +234,25 @@ impl Describer {
             return Ok(Arc::clone(found));
         }
         let place = Place::of(file)?;
-        let zones = self.zones(&place);
-        let located = Arc::new(Located { place, zones });
+        let located = Arc::new(match Below::of(file, &place) {
+            None => Located {
+                start: place.start,
+                zones: self.zones(&place),
+                tiers: None,
+                place,
+            },
+            Some(below) => self.locate_over(below, place),
+        });
         self.located.insert(number, Arc::clone(&located));
         Ok(located)
+    }
+
+    /// Where `file` lies, with what is below it as far as that says so itself.
+    ///
+    /// # Errors
+    /// If the file cannot be examined.
+    pub fn place_of(&mut self, file: &File) -> io::Result<Place> {
+        Ok(self.locate(file)?.place.clone())
     }
 
     /// The level that the file's uncached parts come from, and where its numbers are from; of a
@@ -232,7 +262,7 @@ impl Describer {
     /// If the file cannot be examined.
     pub fn level_of(&mut self, file: &File) -> io::Result<(Level, Source)> {
         let located = self.locate(file)?;
-        let zone = located.zone(None);
+        let zone = located.somewhere();
         Ok((zone.level.clone(), zone.source))
     }
 
@@ -284,6 +314,56 @@ impl Describer {
         }
     }
 
+    /// A device of Forebay's, or its filesystem: what it is on is looked for in the table as well, and costs what it does
+    /// and the way through.
+    fn locate_over(&self, below: Below, mut place: Place) -> Located {
+        let memory = self.table.memory;
+        let tier = |what: &str, key: &str, rates, source| ZoneRates {
+            start: 0,
+            level: Level::Device(format!("{}/{what}", below.name).into()),
+            rates,
+            source,
+            key: key.into(),
+        };
+        let over = |zone: ZoneRates| ZoneRates {
+            rates: zone.rates.map(|rates| through(rates, below.trip_s, memory)),
+            ..zone
+        };
+        let log = below
+            .log
+            .as_ref()
+            .map(|log| over(self.zones(log)[0].clone()));
+        let log = match log {
+            Some(log) => tier("log", &log.key, log.rates, log.source),
+            None => tier("log", "", None, Source::Unknown),
+        };
+        let in_memory = through(memory, below.trip_s, memory);
+        let in_memory = tier("memory", "", Some(in_memory), Source::Default);
+        let (zones, start) = match &below.home {
+            // Measured as such.
+            _ if self.table.find(&place.chain).is_some() => (self.zones(&place), place.start),
+            None => (self.zones(&place), place.start),
+            Some((home, start)) => {
+                let zones = self.zones(home).into_iter().map(over).collect();
+                let partition = place.start.unwrap_or(0);
+                (zones, start.map(|start| start.saturating_add(partition)))
+            }
+        };
+        if let Some((home, _)) = &below.home {
+            place.chain.extend(home.chain.iter().cloned());
+        }
+        Located {
+            place,
+            zones,
+            start,
+            tiers: Some(Tiers {
+                below,
+                memory: in_memory,
+                log,
+            }),
+        }
+    }
+
     /// A file's SLEDs: none if it is empty.
     ///
     /// # Errors
@@ -303,11 +383,11 @@ impl Describer {
     ) -> Result<Vec<Sled>, DescribeError> {
         let located = self.locate(file)?;
         let mut sleds = Vec::new();
-        for part in parts(file, from, to)? {
+        for part in parts(file, (from, to), &located)? {
             let (offset, length) = (part.offset, part.end - part.offset);
             let sled = match part.holder {
                 Holder::Cache | Holder::Nothing => self.memory(offset, length),
-                Holder::Device(at) => on_device(offset, length, located.zone(at)),
+                Holder::Device(spot) => on_device(offset, length, located.zone(spot)),
                 Holder::Unknown => unknown(offset, length),
             };
             push(&mut sleds, sled);

@@ -100,6 +100,29 @@ impl Place {
             _ => of_number(filesystem_of(file, meta.dev()), magic_class(file), 0),
         })
     }
+
+    /// Where something lies that is said to be on this block device, or in this file on the filesystem of this device; `None`
+    /// if that is not here any more.
+    pub(crate) fn of_medium(
+        path: &Path,
+        (high, low): (u32, u32),
+        inode: Option<u64>,
+    ) -> Option<Place> {
+        let number = makedev(high, low);
+        let place = match inode {
+            None => of_number(number, None, 1),
+            Some(inode) => match fs::metadata(path) {
+                Ok(meta) if meta.dev() == number && meta.ino() == inode => of_path(path, 1)?,
+                // Of another namespace.
+                _ => of_number(number, None, 1),
+            },
+        };
+        // What lies in a file is where its filesystem put it.
+        Some(Place {
+            start: place.start.filter(|_| inode.is_none()),
+            ..place
+        })
+    }
 }
 
 /// The number of the filesystem that `file` is on, whose `st_dev` is this.
@@ -156,10 +179,14 @@ fn of_number(number: u64, class: Option<Class>, depth: usize) -> Place {
 
 /// Adds the devices that `disk` is made of.
 fn below(disk: &Path, depth: usize, chain: &mut Vec<Device>) {
-    if let Some(file) = read_text(&disk.join("loop/backing_file"))
-        && let Some(place) = of_path(Path::new(&file), depth + 1)
-    {
-        chain.extend(place.chain);
+    if let Some(file) = read_text(&disk.join("loop/backing_file")) {
+        let file = Path::new(&file);
+        let place = match mounts::of_path(file) {
+            // Touching it would ask whoever serves it, who may not answer.
+            Some(mount) if mount.is_fuse() => Some(mounted(mount.number, None, depth + 1)),
+            _ => of_path(file, depth + 1),
+        };
+        chain.extend(place.into_iter().flat_map(|place| place.chain));
     }
     let members: BTreeSet<PathBuf> = fs::read_dir(disk.join("slaves"))
         .map(|dir| dir.flatten().map(|entry| entry.path()).collect())

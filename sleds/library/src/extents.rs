@@ -20,6 +20,12 @@ pub(crate) enum Under {
     Nothing,
     /// Data, at this byte of the device if known.
     Data(Option<u64>),
+    /// The memory of who serves it.
+    Memory,
+    /// The log in front of the device.
+    Log,
+    /// It is not told.
+    Unknown,
 }
 
 /// A part of a file with one thing under it.

@@ -11,6 +11,7 @@ mod delivery;
 mod describe;
 mod device;
 mod extents;
+mod forebay;
 pub mod format;
 mod level;
 mod located;

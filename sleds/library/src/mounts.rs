@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, makedev, minor};
 
@@ -36,6 +36,11 @@ impl Mount {
         }
     }
 
+    /// Whether a process serves it.
+    pub(crate) fn is_fuse(&self) -> bool {
+        self.kind == "fuse" || self.kind.starts_with("fuse.")
+    }
+
     /// The directory that an overlay writes to, or its topmost one.
     pub(crate) fn overlaid(&self) -> Option<PathBuf> {
         let value = |name: &str| {
@@ -61,6 +66,15 @@ pub(crate) fn of_number(number: u64) -> Option<Mount> {
     mounts().into_iter().find(|mount| mount.number == number)
 }
 
+/// The mount that an absolute path without symbolic links leads to, by its name alone.
+pub(crate) fn of_path(path: &Path) -> Option<Mount> {
+    let mut mounts = mounts();
+    mounts.retain(|mount| path.starts_with(&mount.point));
+    // Of those in one place, the one that was mounted last.
+    let length = |mount: &Mount| mount.point.as_os_str().len();
+    mounts.into_iter().max_by_key(length)
+}
+
 /// The number of the filesystem that `file` is on.
 pub(crate) fn number_of(file: impl AsFd) -> Option<u64> {
     let about = format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd());
@@ -68,7 +82,7 @@ pub(crate) fn number_of(file: impl AsFd) -> Option<u64> {
     let id = about
         .lines()
         .find_map(|line| line.strip_prefix("mnt_id:"))?;
-    let id = id.trim().parse().ok()?;
+    let id: u64 = id.trim().parse().ok()?;
     let mount = mounts().into_iter().find(|mount| mount.id == id)?;
     Some(mount.number)
 }

@@ -191,6 +191,20 @@ pub(crate) struct RawExtent {
     reserved: [u32; 3],
 }
 
+/// Asks by a number that is made of direction and length of its argument (`linux/ioctl.h`).
+///
+/// # Errors
+/// What the filesystem says; ENOTTY if it has no such. InvalidInput if the argument is shorter than the number says.
+pub(crate) fn ioctl(fd: BorrowedFd<'_>, number: u32, argument: &mut [u8]) -> io::Result<()> {
+    let length = (number >> 16) as usize & 0x3fff;
+    if argument.len() < length {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: who answers such a number reads and writes as many bytes as it says, which are there.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), number as _, argument.as_mut_ptr()) }.into())?;
+    Ok(())
+}
+
 const EXTENTS_MAX: usize = 256;
 
 #[repr(C)]

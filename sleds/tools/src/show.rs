@@ -11,7 +11,7 @@ use clap::{CommandFactory as _, Parser};
 use forebay_units::ByteLen;
 use serde::Serialize;
 use sleds::{
-    Delivery, DescribeError, Describer, Level, Place, Plan, Sled, Source, TableError, delivery_time,
+    Delivery, DescribeError, Describer, Level, Plan, Sled, Source, TableError, delivery_time,
 };
 
 use crate::output::{self, Color, Screen, result_line};
@@ -126,7 +126,7 @@ fn show(
     // Not waiting for a writer, should it be a pipe.
     let file = open(path)?;
     let sleds = describer.describe(&file)?;
-    let place = Place::of(&file)?;
+    let place = describer.place_of(&file)?;
     let level = describer.level_of(&file)?;
     let length = sleds.last().map_or(0, Sled::end);
     let hidden = sleds.iter().any(|sled| sled.level == Level::Unknown);

@@ -37,10 +37,7 @@ impl Clock {
 
     /// For a pass in best order; `None` where zones differ, as the pass may go over several.
     pub(super) fn best(located: &Located) -> Option<Clock> {
-        match &located.zones[..] {
-            [zone] => Some(Clock::new(Arc::clone(&zone.key))),
-            _ => None,
-        }
+        located.observed_as().map(|key| Clock::new(Arc::clone(key)))
     }
 
     /// For a pass in file order over bytes `from` to `to`, which are all where `presence` says. `None` if
@@ -59,10 +56,8 @@ impl Clock {
             return None;
         }
         let located = shared().locate(file).ok()?;
-        match &located.zones[..] {
-            [zone] => Some(Clock::new(observed::in_file_order(&zone.key).into())),
-            _ => None,
-        }
+        let key = located.observed_as()?;
+        Some(Clock::new(observed::in_file_order(key).into()))
     }
 
     /// The caller waited since `begun`, and has so many bytes for it.

@@ -65,7 +65,7 @@ impl<'f> Unread<'f> {
     /// Looks up where bytes `from` to `to` are, and puts them into the schedule.
     pub(super) fn consider(&mut self, from: u64, to: u64) -> io::Result<()> {
         let located = Arc::clone(&self.located);
-        let parts = parts(self.file, from, to)?;
+        let parts = parts(self.file, (from, to), &located)?;
         let stretches = parts.into_iter().map(|part| Stretch {
             offset: part.offset,
             end: part.end,
@@ -73,14 +73,17 @@ impl<'f> Unread<'f> {
                 Holder::Cache => Cost::CACHED,
                 Holder::Nothing => Cost::HOLE,
                 Holder::Unknown => Cost::device(None),
-                Holder::Device(at) => {
-                    Cost::device(located.zone(at).rates.map(|rates| rates.latency_s.median))
+                Holder::Device(spot) => {
+                    Cost::device(located.zone(spot).rates.map(|rates| rates.latency_s.median))
                 }
             },
         });
         let mut stretches: Vec<_> = stretches.collect();
         if self.options.plan == Plan::Auto {
-            read_over(&mut stretches, worth_reading_over(located.zone(None).rates));
+            read_over(
+                &mut stretches,
+                worth_reading_over(located.somewhere().rates),
+            );
         }
         let settled = with_boundaries(self.options.unit, &mut self.peek, |boundaries| {
             settle(stretches, boundaries)

@@ -1,0 +1,68 @@
+//! A connection to a volume's control socket that never waits longer than it is told to.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+/// The longest answer.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// A connection.
+pub(super) struct Socket {
+    stream: UnixStream,
+}
+
+impl Socket {
+    /// Connects, without waiting: where nobody takes clients in, or too many wait for that, there is no connection.
+    ///
+    /// # Errors
+    /// If nobody is there, or the caller may not ask.
+    pub(super) fn connect(path: &Path) -> io::Result<Socket> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new(path)?)?;
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(false)?;
+        Ok(Socket { stream })
+    }
+
+    /// Sends a line, and gives the one that is answered.
+    ///
+    /// # Errors
+    /// TimedOut if that is not there at the deadline; whatever else may happen to a socket.
+    pub(super) fn ask(&mut self, line: &str, deadline: Instant) -> io::Result<Vec<u8>> {
+        self.stream.set_write_timeout(Some(left(deadline)?))?;
+        self.stream.write_all(line.as_bytes())?;
+        let (mut answer, mut part) = (Vec::new(), vec![0; 64 << 10]);
+        loop {
+            self.stream.set_read_timeout(Some(left(deadline)?))?;
+            let n = match self.stream.read(&mut part) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(n) => n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            answer.extend_from_slice(&part[..n]);
+            if answer.ends_with(b"\n") {
+                return Ok(answer);
+            }
+            if answer.len() > ANSWER_BYTES_MAX {
+                return Err(ErrorKind::InvalidData.into());
+            }
+        }
+    }
+}
+
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(ErrorKind::TimedOut.into()),
+        false => Ok(left),
+    }
+}

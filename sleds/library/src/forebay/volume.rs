@@ -1,0 +1,199 @@
+//! A volume that serves a block device, asked on its control socket (`docs/control.md`).
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::Medium;
+use super::socket::Socket;
+
+/// How long one answer may take.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long all answers about a file may take.
+const PATIENCE_IN_ALL: Duration = Duration::from_secs(2);
+/// How long who did not answer in time is not asked again.
+const SULK: Duration = Duration::from_secs(10);
+/// The most volumes that are asked whether a device is theirs.
+const VOLUMES_MAX: usize = 64;
+
+/// What a part of a volume's block device is said to lie in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum In {
+    Home,
+    Log,
+    Memory,
+    Nowhere,
+    /// Lost, or a word of a newer program.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A part of a volume's block device.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub(super) struct Part {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) place: In,
+}
+
+/// An answer, as far as it is of use here.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    reply: String,
+    device: Option<String>,
+    end: u64,
+    parts: Vec<Part>,
+    home: Option<On>,
+    log: Option<On>,
+}
+
+/// What a volume is on.
+#[derive(Debug, Deserialize)]
+struct On {
+    path: PathBuf,
+    major: u32,
+    minor: u32,
+    inode: Option<u64>,
+    start: Option<u64>,
+}
+
+impl From<On> for Medium {
+    fn from(on: On) -> Medium {
+        Medium {
+            path: on.path,
+            device: (on.major, on.minor),
+            inode: on.inode,
+            start: on.start,
+        }
+    }
+}
+
+/// A volume in use. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Volume {
+    socket: Arc<Path>,
+    /// Since when it is silent.
+    silent: Arc<Mutex<Option<Instant>>>,
+}
+
+/// A volume, and what it is on.
+pub(super) struct Found {
+    pub(super) volume: Volume,
+    pub(super) home: Option<Medium>,
+    pub(super) log: Option<Medium>,
+}
+
+impl Volume {
+    /// The volume that serves this block device, among those whose sockets the caller may use.
+    pub(super) fn find(device: &str) -> Option<Found> {
+        let device = format!("/dev/{device}");
+        let deadline = Instant::now() + PATIENCE_IN_ALL;
+        sockets().into_iter().take(VOLUMES_MAX).find_map(|socket| {
+            let mut connection = Socket::connect(&socket).ok()?;
+            let answer = ask(&mut connection, 0, 0, deadline)?;
+            (answer.device.as_deref() == Some(&device)).then(|| Found {
+                volume: Volume::at(&socket),
+                home: answer.home.map(Medium::from),
+                log: answer.log.map(Medium::from),
+            })
+        })
+    }
+
+    fn at(socket: &Path) -> Volume {
+        Volume {
+            socket: socket.into(),
+            silent: Arc::default(),
+        }
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        let name = self.socket.file_stem().and_then(|name| name.to_str());
+        name.unwrap_or_default()
+    }
+
+    /// Whether it answers.
+    pub(super) fn is_there(&self) -> bool {
+        self.ask().places(0, 0).is_some()
+    }
+
+    /// Begins to ask about a file.
+    pub(super) fn ask(&self) -> Asking<'_> {
+        let silent = *lock(&self.silent);
+        let sulks = silent.is_some_and(|since| since.elapsed() < SULK);
+        Asking {
+            volume: self,
+            connection: match sulks {
+                true => None,
+                false => Socket::connect(&self.socket).ok(),
+            },
+            deadline: Instant::now() + PATIENCE_IN_ALL,
+        }
+    }
+}
+
+/// Questions about one file.
+pub(super) struct Asking<'v> {
+    volume: &'v Volume,
+    connection: Option<Socket>,
+    deadline: Instant,
+}
+
+impl Asking<'_> {
+    /// Where bytes `start` to `end` of the block device lie: parts, and up to where that is told. `None` if there is no
+    /// answer; then there is none to any further question either.
+    pub(super) fn places(&mut self, start: u64, end: u64) -> Option<(Vec<Part>, u64)> {
+        let connection = self.connection.as_mut()?;
+        let answer = ask(connection, start, end, self.deadline);
+        if answer.is_none() {
+            self.connection = None;
+            *lock(&self.volume.silent) = Some(Instant::now());
+        }
+        answer.map(|answer| (answer.parts, answer.end))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn ask(socket: &mut Socket, start: u64, end: u64, deadline: Instant) -> Option<Answer> {
+    let question = format!("{{\"command\":\"place\",\"start\":{start},\"end\":{end}}}\n");
+    let deadline = deadline.min(Instant::now() + PATIENCE);
+    let answer = socket.ask(&question, deadline).ok()?;
+    let answer: Answer = serde_json::from_slice(&answer).ok()?;
+    (answer.reply == "places").then_some(answer)
+}
+
+/// The control sockets of volumes in use, by name: as Forebay's programs look for them.
+fn sockets() -> Vec<PathBuf> {
+    let set = |name: &str| -> Option<OsString> {
+        std::env::var_os(name).filter(|value| !value.is_empty())
+    };
+    let dir = set("FOREBAY_RUNTIME_DIR").map(PathBuf::from).or_else(|| {
+        match rustix::process::geteuid().is_root() {
+            true => Some("/run/forebay".into()),
+            false => Some(PathBuf::from(set("XDG_RUNTIME_DIR")?).join("forebay")),
+        }
+    });
+    let entries = dir.and_then(|dir| fs::read_dir(dir).ok());
+    let files = entries.into_iter().flatten().flatten();
+    let mut sockets: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
+    sockets.retain(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.ends_with(".sock") && !name.ends_with(".nbd.sock"))
+    });
+    sockets.sort();
+    sockets
+}
+
+#[cfg(test)]
+#[path = "volume_tests.rs"]
+mod tests;

@@ -1,0 +1,72 @@
+//! Volumes that do not answer as they should.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
+
+use super::*;
+
+fn listening(answers: Vec<&'static str>) -> (tempfile::TempDir, Volume, thread::JoinHandle<()>) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("v.sock");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let server = thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a client");
+        let mut lines = BufReader::new(stream.try_clone().expect("a copy")).lines();
+        for answer in answers {
+            lines.next().expect("a question").expect("read");
+            (&stream).write_all(answer.as_bytes()).expect("sent");
+        }
+        // Until the client goes.
+        assert!(lines.next().is_none());
+    });
+    (dir, Volume::at(&path), server)
+}
+
+#[test]
+fn an_answer_is_understood_with_words_of_newer_programs_in_it() {
+    let answers = vec![
+        "{\"reply\":\"places\",\"device\":\"/dev/loop7\",\"end\":9,\"new\":1,\"parts\":[\
+         {\"start\":0,\"end\":4,\"place\":\"log\"},{\"start\":4,\"end\":9,\"place\":\"tape\"}],\
+         \"home\":null,\"log\":{\"path\":\"/x\",\"major\":8,\"minor\":1,\"inode\":null,\"start\":null}}\n",
+        "{\"reply\":\"failed\",\"code\":\"usage\",\"message\":\"not a request\"}\n",
+    ];
+    let (_dir, volume, server) = listening(answers);
+    assert_eq!(volume.name(), "v");
+    let mut asking = volume.ask();
+    let (parts, end) = asking.places(0, 9).expect("told");
+    let places: Vec<In> = parts.iter().map(|part| part.place).collect();
+    assert_eq!((places, end), (vec![In::Log, In::Unknown], 9));
+    assert_eq!(asking.places(0, 9), None);
+    server.join().expect("it went as it should");
+}
+
+#[test]
+fn a_daemon_that_hangs_is_left_alone_after_a_while_and_then_not_asked_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("v.sock");
+    // Clients are taken in by the kernel, and never answered.
+    let _listener = UnixListener::bind(&path).expect("a socket");
+    let volume = Volume::at(&path);
+    assert!(!volume.is_there());
+    let again = volume.ask();
+    assert!(again.connection.is_none(), "it is asked again at once");
+}
+
+#[test]
+fn where_too_many_wait_to_be_taken_in_nobody_waits_with_them() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("v.sock");
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::STREAM,
+        None,
+    );
+    let socket = socket.expect("a socket");
+    let address = rustix::net::SocketAddrUnix::new(&path).expect("a path");
+    rustix::net::bind(&socket, &address).expect("bound");
+    rustix::net::listen(&socket, 0).expect("listening");
+    let _first = UnixStream::connect(&path).expect("in line");
+    // A plain `connect` would wait for ever.
+    assert!(Socket::connect(&path).is_err());
+}
