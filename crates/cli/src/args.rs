@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use forebay_scratch::{PaperDcdArgs, TryArgs};
+use forebay_scratch::{DfsArgs, PaperDcdArgs, TryArgs};
 use forebay_stack::{
     Acknowledge, Bypass, Discard, Http, Kind, Listen, Memory, Metrics, Name, Placing, Spec, Via,
 };
@@ -162,6 +162,13 @@ pub(crate) enum Bench {
     /// As root, users also work on real filesystems on emulated disks, which takes some ten minutes, or three
     /// with --quick; all else takes one.
     PaperDcd(PaperDcdArgs),
+    /// Measure the filesystem beside others on the same disk.
+    ///
+    /// Random 4 KiB direct reads and writes by 1 to 64 threads, beside ext4, xfs and btrfs, the disk itself and a FUSE file
+    /// that only copies memory; many small files, beside bindfs and fuse2fs, too; and the applications of the paper that the
+    /// filesystem is from (Josephson, Bongo, Flynn and Li, FAST 2010), the paper's values beside ours. Writes report.md
+    /// and its figures. Needs root, and 24 GiB free; takes some twenty minutes, or two and 6 GiB with --quick.
+    Dfs(DfsArgs),
 }
 
 #[derive(Args, Debug)]

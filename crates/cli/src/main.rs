@@ -76,6 +76,7 @@ fn run(command: Command, arguments: Vec<OsString>) -> Outcome<u8> {
         Command::Try(args) => forebay_scratch::run(args),
         Command::Bench(args) => match args.what {
             Bench::PaperDcd(args) => forebay_scratch::paper_dcd(args),
+            Bench::Dfs(args) => forebay_scratch::dfs(args),
         },
         Command::Create(args) => commands::create::run(args),
         Command::Attach(args) => commands::attach::run(args),

@@ -89,3 +89,17 @@ pub struct PaperDcdArgs {
     #[arg(long, value_name = "DIR")]
     pub dir: Option<std::path::PathBuf>,
 }
+
+/// What `forebay bench dfs` is told.
+#[derive(Args, Debug)]
+pub struct DfsArgs {
+    /// Measure less of it, once.
+    #[arg(long)]
+    pub quick: bool,
+    /// Where the report goes.
+    #[arg(long, short, value_name = "DIR", default_value = "forebay-bench")]
+    pub output: std::path::PathBuf,
+    /// Where to make the scratch directory, on the disk to measure (default: ./target, else $TMPDIR, else /var/tmp).
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<std::path::PathBuf>,
+}

@@ -13,6 +13,7 @@
 
 mod args;
 mod blocks;
+mod dfs;
 mod drive;
 mod files;
 mod filesystem;
@@ -40,7 +41,8 @@ use forebay_program::failure::{Failure, Outcome};
 use forebay_program::result_line;
 use forebay_program::run::on_ring;
 
-pub use args::{PaperDcdArgs, TryArgs, TryDisk};
+pub use args::{DfsArgs, PaperDcdArgs, TryArgs, TryDisk};
+pub use dfs::run as dfs;
 pub use paper::run as paper_dcd;
 use place::Scratch;
 use report::Report;

@@ -43,7 +43,7 @@ pub(super) fn can_mount() -> Result<(), String> {
     Ok(())
 }
 
-fn tool(name: &str, args: &[&str]) -> Outcome<String> {
+pub(super) fn tool(name: &str, args: &[&str]) -> Outcome<String> {
     let output = Command::new(name)
         .args(args)
         .output()
@@ -135,8 +135,18 @@ pub(super) struct Mount(PathBuf);
 
 impl Mount {
     pub(super) fn new(device: &str, at: PathBuf, options: &str) -> Outcome<Mount> {
-        tool("mount", &["-t", "ext4", "-o", options, device, text(&at)?])?;
+        Mount::of("ext4", device, at, options)
+    }
+
+    /// A filesystem of any kind.
+    pub(super) fn of(kind: &str, device: &str, at: PathBuf, options: &str) -> Outcome<Mount> {
+        tool("mount", &["-t", kind, "-o", options, device, text(&at)?])?;
         Ok(Mount(at))
+    }
+
+    /// One that another program mounted.
+    pub(super) fn taken(at: PathBuf) -> Mount {
+        Mount(at)
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -1,0 +1,156 @@
+//! A file by FUSE that only copies memory: what everything else of a filesystem in a process costs is seen beside it.
+//!
+//! One thread, which waits for a request and answers it, with one system call for each; nothing can be less.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use forebay_fuse::files::Kind;
+use forebay_fuse::{self as fuse, FIXED, Op, Request, Stat, init_flag, open_flag};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+/// The largest request, in bytes, as the front ends have it.
+const IO_BYTES_MAX: usize = 1 << 20;
+const BACKGROUND_MAX: u16 = 1024;
+const FILE: u64 = 2;
+const NAME: &[u8] = b"memory";
+const VALID_S: u64 = 3600;
+
+/// Memory as a file, mounted. Dropped, it is not any more.
+pub(super) struct Copying {
+    dir: PathBuf,
+    serving: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Copying {
+    /// So many bytes.
+    pub(super) fn mount(dir: &Path, len: u64) -> io::Result<Copying> {
+        let device = File::options().read(true).write(true).open("/dev/fuse")?;
+        let options = format!(
+            "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions",
+            device.as_fd().as_raw_fd()
+        );
+        let options = CString::new(options).map_err(io::Error::other)?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        rustix::mount::mount("memory", dir, "fuse.memory", flags, options.as_c_str())?;
+        // All of it is there before something is measured.
+        let memory = vec![1; usize::try_from(len).map_err(io::Error::other)?];
+        let serving = std::thread::spawn(move || serve(&device, memory));
+        Ok(Copying {
+            dir: dir.to_owned(),
+            serving: Some(serving),
+        })
+    }
+
+    pub(super) fn file(&self) -> PathBuf {
+        self.dir.join("memory")
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.dir, UnmountFlags::DETACH);
+        if let Some(serving) = self.serving.take() {
+            let _ = serving.join();
+        }
+    }
+}
+
+fn serve(device: &File, mut memory: Vec<u8>) -> io::Result<()> {
+    let mut fixed = [0; FIXED];
+    let mut rest = vec![0; IO_BYTES_MAX + FIXED];
+    loop {
+        let mut parts = [IoSliceMut::new(&mut fixed), IoSliceMut::new(&mut rest)];
+        let total = match rustix::io::readv(device, &mut parts) {
+            Ok(total) => total,
+            Err(Errno::NODEV) => return Ok(()),
+            Err(Errno::NOENT | Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let Ok(request) = fuse::decode(&fixed, total) else {
+            return Err(io::Error::other("a malformed request"));
+        };
+        let front = &fixed[fuse::HEADER..total.clamp(fuse::HEADER, FIXED)];
+        let body = [front, &rest[..total.saturating_sub(FIXED)]];
+        if request.op != Op::Forget {
+            answer(device, &request, body, &mut memory)?;
+        }
+    }
+}
+
+fn answer(device: &File, request: &Request, body: [&[u8]; 2], memory: &mut [u8]) -> io::Result<()> {
+    let range = |at: u64, len: u32| {
+        let at = usize::try_from(at).unwrap_or(usize::MAX).min(memory.len());
+        at..at.saturating_add(len as usize).min(memory.len())
+    };
+    let stat = stat(request.node, memory.len() as u64);
+    let (mut errno, mut reply) = (0, Vec::new());
+    match request.op {
+        Op::Read { at, len } => {
+            let range = range(at, len);
+            return send(device, request.unique, 0, &memory[range]);
+        }
+        Op::Write { at, len, .. } => {
+            let range = range(at, len);
+            let len = range.len();
+            memory[range].copy_from_slice(&body[1][..len]);
+            return send(device, request.unique, 0, &fuse::write_out(len as u32));
+        }
+        Op::Init { flags, .. } => {
+            let limits = fuse::Limits {
+                flags: init_flag::ASYNC_READ
+                    | init_flag::BIG_WRITES
+                    | init_flag::ASYNC_DIO
+                    | init_flag::MAX_PAGES,
+                io_bytes_max: IO_BYTES_MAX as u32,
+                read_ahead: IO_BYTES_MAX as u32,
+                background_max: BACKGROUND_MAX,
+            };
+            reply.extend_from_slice(&fuse::init_out(flags, limits));
+        }
+        Op::Lookup if fuse::is_name(body, NAME) => {
+            let stat = self::stat(FILE, memory.len() as u64);
+            reply.extend_from_slice(&fuse::entry_out(&stat, 0, VALID_S));
+        }
+        Op::Lookup => errno = Errno::NOENT.raw_os_error(),
+        Op::GetAttr | Op::SetAttr { .. } => {
+            reply.extend_from_slice(&fuse::attr_out(&stat, VALID_S));
+        }
+        Op::Open => {
+            let flags = open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES;
+            reply.extend_from_slice(&fuse::open_out(0, flags));
+        }
+        Op::Release | Op::Fsync | Op::Destroy => {}
+        _ => errno = Errno::NOSYS.raw_os_error(),
+    }
+    send(device, request.unique, errno, &reply)
+}
+
+fn send(device: &File, unique: u64, errno: i32, payload: &[u8]) -> io::Result<()> {
+    let header = fuse::out_header(unique, errno, payload.len());
+    match rustix::io::writev(device, &[IoSlice::new(&header), IoSlice::new(payload)]) {
+        // Nobody waits for it any more.
+        Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn stat(node: u64, len: u64) -> Stat {
+    let (kind, permissions, len) = match node {
+        FILE => (Kind::File, 0o600, len),
+        _ => (Kind::Directory, 0o700, 0),
+    };
+    Stat {
+        node,
+        mode: kind.mode() | permissions,
+        links: 1,
+        len,
+        preferred_io: 4096,
+        ..Stat::default()
+    }
+}

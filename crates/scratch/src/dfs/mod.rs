@@ -1,0 +1,211 @@
+//! `forebay bench dfs`: how fast the filesystem is, beside others on images on the same disk.
+//!
+//! What is compared takes turns, round after round, so that what the machine does meanwhile hits all of them; ratios are of one round,
+//! and medians of rounds are shown.
+
+mod copying;
+mod places;
+mod report;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_fileloads::apps::{Amount, App};
+use forebay_fileloads::names::{self, Tree};
+use forebay_fileloads::random::{self, What};
+use forebay_fileloads::{Took, forget_caches, measured};
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
+use forebay_report::Circumstances;
+
+use crate::args::DfsArgs;
+use crate::place::Scratch;
+use crate::system::can_mount;
+use crate::{Stop, stoppable};
+
+use places::{Place, all, need};
+
+/// What is done to names, in this order.
+const NAMES: [&str; 8] = [
+    "create",
+    "stat",
+    "unlink",
+    "create, fsync each",
+    "untar",
+    "find",
+    "find, nothing cached",
+    "rm -r",
+];
+
+/// How much is measured.
+struct Scale {
+    rounds: u32,
+    /// Of each image, and of the file of small random requests.
+    image: u64,
+    file: u64,
+    threads: &'static [u64],
+    lasts: Duration,
+    /// Small files; such that are made durable each; files of the tree.
+    names: [u64; 3],
+    apps: Amount,
+}
+
+impl Scale {
+    fn of(quick: bool) -> Scale {
+        match quick {
+            true => Scale {
+                rounds: 1,
+                image: 1 << 30,
+                file: 256 << 20,
+                threads: &[1, 8, 64],
+                lasts: Duration::from_millis(300),
+                names: [3_000, 100, 1_000],
+                apps: Amount::Quick,
+            },
+            false => Scale {
+                rounds: 3,
+                image: 4 << 30,
+                file: 1 << 30,
+                threads: &[1, 2, 4, 8, 16, 32, 64],
+                lasts: Duration::from_secs(1),
+                names: [100_000, 2_000, 20_000],
+                apps: Amount::Full,
+            },
+        }
+    }
+}
+
+/// Something that was measured in one place: how many, and how long they took, in each round.
+type Rounds = Vec<(u64, Took)>;
+
+/// All that was measured, by what it is and where.
+#[derive(Default)]
+struct Measured {
+    /// By whether it is a write, and by threads.
+    random: BTreeMap<(bool, u64), BTreeMap<&'static str, Rounds>>,
+    /// By the place in [`NAMES`].
+    names: BTreeMap<usize, BTreeMap<&'static str, Rounds>>,
+    /// By the place in [`App::ALL`].
+    apps: BTreeMap<usize, BTreeMap<&'static str, Rounds>>,
+}
+
+/// `forebay bench dfs`.
+///
+/// # Errors
+/// If not root, something cannot be measured or written, or a signal came.
+pub fn run(args: DfsArgs) -> Outcome {
+    let report = stoppable(move |stop| work(&args, &stop))?;
+    result_line!("{}", report.display());
+    Ok(())
+}
+
+fn work(args: &DfsArgs, stop: &Stop) -> Outcome<PathBuf> {
+    can_mount().map_err(Failure::general)?;
+    let circumstances = Circumstances::begin();
+    let scale = Scale::of(args.quick);
+    let scratch = Scratch::new(args.dir.as_deref(), false, need(scale.image))?;
+    let places = all(&scratch, scale.image, scale.file, stop)?;
+    let mut measured = Measured::default();
+    for place in &places.0 {
+        if let Some(file) = &place.file {
+            random::fill(file, scale.file).map_err(|error| failed(place, "blocks", &error))?;
+        }
+    }
+    for round in 1..=scale.rounds {
+        eprintln!(
+            "forebay: random requests, round {round} of {}",
+            scale.rounds
+        );
+        random_round(&places.0, &scale, &mut measured, stop)?;
+    }
+    for place in &places.0 {
+        if let (Some(_), Some(file)) = (&place.dir, &place.file) {
+            std::fs::remove_file(file).map_err(Failure::io)?;
+        }
+    }
+    for round in 1..=scale.rounds {
+        for place in &places.0 {
+            let Some(dir) = &place.dir else { continue };
+            stop.check()?;
+            eprintln!("forebay: names, round {round}, {}", place.name);
+            let took = names_round(dir, &scale);
+            let took = took.map_err(|error| failed(place, "names", &error))?;
+            for (n, one) in took.into_iter().enumerate() {
+                let rounds = measured.names.entry(n).or_default();
+                rounds.entry(place.name).or_default().push(one);
+            }
+        }
+        for (n, app) in App::ALL.into_iter().enumerate() {
+            for place in places.0.iter().filter(|place| place.file.is_some()) {
+                let Some(dir) = &place.dir else { continue };
+                stop.check()?;
+                eprintln!("forebay: {}, round {round}, {}", app.name(), place.name);
+                let took = one_app(dir, app, scale.apps);
+                let took = took.map_err(|error| failed(place, app.name(), &error))?;
+                let rounds = measured.apps.entry(n).or_default();
+                rounds.entry(place.name).or_default().push((1, took));
+            }
+        }
+    }
+    report::write(&args.output, &circumstances, &scale, &measured)
+        .map_err(|error| Failure::io(format!("{error:#}")))
+}
+
+fn failed(place: &Place, what: &str, error: &io::Error) -> Failure {
+    Failure::io(format!("{}: {what}: {error}", place.name))
+}
+
+fn random_round(places: &[Place], scale: &Scale, measured: &mut Measured, stop: &Stop) -> Outcome {
+    for threads in scale.threads {
+        for what in [What::Write, What::Read] {
+            for place in places {
+                let Some(file) = &place.file else { continue };
+                stop.check()?;
+                let done = random::blocks(file, scale.file, what, *threads, scale.lasts);
+                let done = done.map_err(|error| failed(place, "blocks", &error))?;
+                let of = measured.random.entry((what == What::Write, *threads));
+                let rounds = of.or_default().entry(place.name).or_default();
+                rounds.push((done.blocks, done.took));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All of [`NAMES`], in a directory of its own.
+fn names_round(dir: &Path, scale: &Scale) -> io::Result<Vec<(u64, Took)>> {
+    let dir = dir.join("names");
+    std::fs::create_dir(&dir)?;
+    let [small, durable, files] = scale.names;
+    let (tree, at) = (Tree::of(files), dir.join("tree"));
+    let mut all = Vec::new();
+    let mut step = |count: u64, work: &dyn Fn() -> io::Result<()>| -> io::Result<()> {
+        let ((), took) = measured(work)?;
+        all.push((count, took));
+        // What is written behind one's back is not the next one's.
+        names::sync(&dir)
+    };
+    step(small, &|| names::make(&dir, small))?;
+    step(small, &|| names::look(&dir, small))?;
+    step(small, &|| names::remove(&dir, small))?;
+    step(durable, &|| names::make_durable(&dir, durable))?;
+    std::fs::create_dir(&at)?;
+    step(files, &|| tree.unpack(&at))?;
+    step(files, &|| tree.find(&at))?;
+    forget_caches();
+    step(files, &|| tree.find(&at))?;
+    step(files, &|| tree.remove(&at))?;
+    std::fs::remove_dir_all(dir)?;
+    Ok(all)
+}
+
+fn one_app(dir: &Path, app: App, amount: Amount) -> io::Result<Took> {
+    let dir = dir.join("application");
+    std::fs::create_dir(&dir)?;
+    let took = app.run(&dir, amount);
+    std::fs::remove_dir_all(&dir)?;
+    names::sync(dir.parent().unwrap_or(&dir))?;
+    took
+}

@@ -1,0 +1,184 @@
+//! What is compared: the filesystem and others, each on an image of the same size, and what is at hand of other filesystems in
+//! processes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use forebay_program::failure::{Failure, Outcome};
+use forebay_program::result_line;
+use forebay_stack::Kind;
+
+use super::copying::Copying;
+use crate::Stop;
+use crate::drive::Volume;
+use crate::place::Scratch;
+use crate::system::{Image, Loop, Mount, tool};
+
+/// How each is called in the report.
+pub(super) const RAW: &str = "raw";
+pub(super) const COPYING: &str = "copying FUSE file";
+pub(super) const FOREBAY: &str = "forebay";
+pub(super) const EXT4: &str = "ext4";
+pub(super) const BINDFS: &str = "bindfs on ext4";
+pub(super) const FUSE2FS: &str = "fuse2fs";
+
+/// Somewhere to work.
+pub(super) struct Place {
+    pub(super) name: &'static str,
+    /// A directory for files, if it has any.
+    pub(super) dir: Option<PathBuf>,
+    /// What small random requests go to.
+    pub(super) file: Option<PathBuf>,
+    _kept: Kept,
+}
+
+/// What is undone when a place is no longer needed, in this order.
+#[expect(dead_code, reason = "kept to be dropped")]
+enum Kept {
+    Copying(Copying),
+    Loop(Loop),
+    Mount(Mount, Loop),
+    Files(Unmount),
+    /// On another place.
+    Process(Mount),
+}
+
+/// The filesystem, mounted.
+struct Unmount(Volume, PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        if let Err(failure) = self.0.umount(&self.1) {
+            eprintln!("forebay: {failure}");
+        }
+    }
+}
+
+/// All of them. What was made last, and may lie on another, goes first.
+pub(super) struct Places(pub(super) Vec<Place>);
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
+    }
+}
+
+/// Makes all that can be had here.
+pub(super) fn all(scratch: &Scratch, bytes: u64, memory: u64, stop: &Stop) -> Outcome<Places> {
+    let image = |name: &str| -> Outcome<Image> {
+        let path = scratch.image(&format!("{name}.img"), bytes, stop)?;
+        Ok(Image { path, part: None })
+    };
+    let at = |name: &str| scratch.subdir(&format!("at-{name}"));
+    let mut made = Places(Vec::new());
+    let places = &mut made.0;
+    let raw = Loop::over(&image("raw")?)?;
+    places.push(Place {
+        name: RAW,
+        dir: None,
+        file: Some(raw.device().into()),
+        _kept: Kept::Loop(raw),
+    });
+    let copying = Copying::mount(&at("memory")?, memory).map_err(Failure::io)?;
+    places.push(Place {
+        name: COPYING,
+        dir: None,
+        file: Some(copying.file()),
+        _kept: Kept::Copying(copying),
+    });
+    places.push(forebay(scratch, &image(FOREBAY)?, &at(FOREBAY)?)?);
+    for (name, make) in [
+        (
+            EXT4,
+            &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"][..],
+        ),
+        ("xfs", &["-q", "-f"]),
+        ("btrfs", &["-q", "-f"]),
+    ] {
+        let program = format!("mkfs.{name}");
+        if name != EXT4 && !(is_there(&program) && is_known(name)) {
+            result_line!("{name}: no {program}, or not in this kernel; left out");
+            continue;
+        }
+        let (image, at) = (image(name)?, at(name)?);
+        let device = Loop::over(&image)?;
+        tool(&program, &[make, &[device.device()]].concat())?;
+        let mount = Mount::of(name, device.device(), at.clone(), "defaults")?;
+        places.push(Place {
+            name,
+            file: Some(at.join("blocks")),
+            dir: Some(at),
+            _kept: Kept::Mount(mount, device),
+        });
+    }
+    let others = others(scratch, &image, places)?;
+    places.extend(others);
+    Ok(made)
+}
+
+fn forebay(scratch: &Scratch, image: &Image, at: &Path) -> Outcome<Place> {
+    let kind = Kind::Files.to_string();
+    let spec = image.path.display().to_string();
+    let volume = Volume::create(scratch, "files", &spec, &["--volume", &kind, "--force"])?;
+    volume.mount(at)?;
+    let mounted = Unmount(volume, at.to_owned());
+    Ok(Place {
+        name: FOREBAY,
+        file: Some(at.join("blocks")),
+        dir: Some(at.to_owned()),
+        _kept: Kept::Files(mounted),
+    })
+}
+
+/// Filesystems in processes of others, for names alone.
+fn others(
+    scratch: &Scratch,
+    image: &dyn Fn(&str) -> Outcome<Image>,
+    places: &[Place],
+) -> Outcome<Vec<Place>> {
+    let mut others = Vec::new();
+    let of = |name: &'static str, at: PathBuf| Place {
+        name,
+        dir: Some(at.clone()),
+        file: None,
+        _kept: Kept::Process(Mount::taken(at)),
+    };
+    let ext4 = places.iter().find(|place| place.name == EXT4);
+    let below = ext4.and_then(|place| place.dir.clone());
+    if let (true, Some(below)) = (is_there("bindfs"), below) {
+        let (below, at) = (below.join("bound"), scratch.subdir("at-bindfs")?);
+        std::fs::create_dir(&below).map_err(Failure::io)?;
+        tool(
+            "bindfs",
+            &[&below.display().to_string(), &at.display().to_string()],
+        )?;
+        others.push(of(BINDFS, at));
+    }
+    if is_there("fuse2fs") {
+        let (image, at) = (image("fuse2fs")?, scratch.subdir("at-fuse2fs")?);
+        let path = image.path.display().to_string();
+        tool("mkfs.ext4", &["-q", "-F", &path])?;
+        let options = ["-o", "fakeroot,rw", &path, &at.display().to_string()];
+        match tool("fuse2fs", &options) {
+            Ok(_) => others.push(of(FUSE2FS, at)),
+            Err(failure) => result_line!("fuse2fs: {failure}; left out"),
+        }
+    }
+    Ok(others)
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("-V").output().is_ok()
+}
+
+/// Whether the kernel has a filesystem, or could load it.
+fn is_known(name: &str) -> bool {
+    let _ = Command::new("modprobe").arg(name).output();
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    known.split_whitespace().any(|one| one == name)
+}
+
+/// So many bytes for the images of all places.
+pub(super) fn need(bytes: u64) -> u64 {
+    6 * bytes
+}

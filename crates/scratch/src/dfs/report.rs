@@ -1,0 +1,273 @@
+//! The report of what was measured.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use forebay_fileloads::apps::App;
+use forebay_report::plot::{self, Curves, Frame};
+use forebay_report::{Circumstances, Page};
+
+use super::places::{BINDFS, COPYING, EXT4, FOREBAY, FUSE2FS, RAW};
+use super::{Measured, NAMES, Rounds, Scale};
+
+/// What was measured in all places.
+type Places = BTreeMap<&'static str, Rounds>;
+
+/// In this order.
+const ORDER: [&str; 8] = [RAW, COPYING, FOREBAY, EXT4, "xfs", "btrfs", BINDFS, FUSE2FS];
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn rates(rounds: &Rounds) -> Vec<f64> {
+    rounds
+        .iter()
+        .map(|(count, took)| took.rate(*count))
+        .collect()
+}
+
+/// The median of the ratios, round by round.
+fn ratio(places: &Places, ours: &str, theirs: &str) -> Option<f64> {
+    let (ours, theirs) = (rates(places.get(ours)?), rates(places.get(theirs)?));
+    Some(median(
+        ours.iter().zip(theirs).map(|(a, b)| a / b).collect(),
+    ))
+}
+
+fn times(ratio: Option<f64>) -> String {
+    ratio.map_or("–".into(), |ratio| format!("{ratio:.2} ×"))
+}
+
+/// A ratio beside the bar for it.
+fn judged(ratio: Option<f64>, bar: f64) -> String {
+    match ratio {
+        Some(ratio) if ratio < bar => format!("{ratio:.2} ×: **missed**"),
+        ratio => times(ratio),
+    }
+}
+
+fn there(all: &BTreeMap<impl Ord, Places>) -> Vec<&'static str> {
+    let is_there = |name: &&str| all.values().any(|places| places.contains_key(name));
+    ORDER.into_iter().filter(is_there).collect()
+}
+
+/// Writes it; gives its path.
+pub(super) fn write(
+    folder: &Path,
+    circumstances: &Circumstances,
+    scale: &Scale,
+    measured: &Measured,
+) -> Result<PathBuf> {
+    let mut page = Page::begin(folder, "How fast the filesystem is")?;
+    page.paragraph(
+        "Measured by `forebay bench dfs`: Forebay's filesystem beside others, each on an image of the same size on the same \
+         disk; others than Forebay's by a loop device with direct I/O. All are mounted all the time and take turns, in rounds; \
+         shown are medians, ratios round by round. *Processor time* is that of the whole machine while something is measured, \
+         divided by what was done: loads, servers, and the kernel's threads, and whatever else ran.",
+    );
+    page.paragraph(&circumstances.text());
+    page.paragraph(&format!(
+        "Rounds: {}. Images of {} MiB. {}",
+        scale.rounds,
+        scale.image >> 20,
+        lines()
+    ));
+    random(&mut page, scale, measured)?;
+    names(&mut page, scale, measured);
+    apps(&mut page, measured);
+    page.end()
+}
+
+fn random(page: &mut Page, scale: &Scale, measured: &Measured) -> Result<()> {
+    page.heading("Random 4 KiB, past the page cache");
+    page.paragraph(&format!(
+        "In a file of {} MiB that is there, each thread one request after the other. *Copying* is a FUSE file that only \
+         copies memory, served by one thread. Bars: writes at least 1.0 of the copying file's and of ext4's rate, reads at \
+         least 0.9 of the copying file's.",
+        scale.file >> 20
+    ));
+    let names = there(&measured.random);
+    for (is_write, what) in [(true, "writes"), (false, "reads")] {
+        let bar = if is_write { 1.0 } else { 0.9 };
+        let mut header = vec![format!("{what} a second, by threads")];
+        header.extend(names.iter().map(|name| (*name).to_owned()));
+        header.extend(["forebay to copying".into(), "forebay to ext4".into()]);
+        let of = |threads: &u64| measured.random.get(&(is_write, *threads));
+        let row = |threads: &u64| {
+            let places = of(threads)?;
+            let mut row = vec![threads.to_string()];
+            let rate = |name: &&str| places.get(name).map(|rounds| median(rates(rounds)));
+            row.extend(names.iter().map(|name| said(rate(name))));
+            row.push(judged(ratio(places, FOREBAY, COPYING), bar));
+            let beside = ratio(places, FOREBAY, EXT4);
+            row.push(if is_write {
+                judged(beside, 1.0)
+            } else {
+                times(beside)
+            });
+            Some(row)
+        };
+        page.table(&header, scale.threads.iter().filter_map(row));
+        let value = |threads: &u64, name: &&str| {
+            let rounds = of(threads).and_then(|places| places.get(name));
+            rounds.map_or(f64::NAN, |rounds| median(rates(rounds)))
+        };
+        let places: Vec<String> = scale.threads.iter().map(u64::to_string).collect();
+        let curve = |name: &&str| {
+            let values = scale.threads.iter().map(|threads| value(threads, name));
+            ((*name).to_owned(), values.collect())
+        };
+        let curves: Vec<(String, Vec<f64>)> = names.iter().map(curve).collect();
+        let (title, file) = (format!("Random 4 KiB {what}"), format!("random-{what}.svg"));
+        let frame = Frame {
+            title: &title,
+            x: "threads",
+            y: "a second",
+        };
+        let curves = Curves {
+            places: &places,
+            logarithmic: true,
+            curves: &curves,
+        };
+        plot::lines(&page.figure(&file), &frame, &curves)?;
+        page.show(&title, &file);
+    }
+    processor(page, &names, measured);
+    Ok(())
+}
+
+fn processor(page: &mut Page, names: &[&'static str], measured: &Measured) {
+    let mut header = vec!["processor time of each, in µs".to_owned()];
+    header.extend(names.iter().map(|name| (*name).to_owned()));
+    let rows = measured.random.iter().map(|((is_write, threads), places)| {
+        let what = if *is_write { "write" } else { "read" };
+        let each = |name: &&str| {
+            let rounds = places.get(name)?.iter();
+            Some(median(
+                rounds
+                    .map(|(count, took)| took.micros_each(*count))
+                    .collect(),
+            ))
+        };
+        let mut row = vec![format!("{what}, {threads} threads")];
+        row.extend(names.iter().map(|name| match each(name) {
+            Some(micros) => format!("{micros:.1}"),
+            None => "–".into(),
+        }));
+        row
+    });
+    page.table(&header, rows);
+}
+
+fn said(rate: Option<f64>) -> String {
+    rate.map_or("–".into(), |rate| format!("{rate:.0}"))
+}
+
+fn names(page: &mut Page, scale: &Scale, measured: &Measured) {
+    page.heading("Many small files");
+    let [small, durable, files] = scale.names;
+    page.paragraph(&format!(
+        "{small} files of 128 bytes, 10,000 in a directory; {durable} of which each is synced before the next is made; a tree \
+         like that of the kernel's sources, of {files} files. By one thread. Bars: at least the rate of the best other \
+         filesystem in a process, and a third of ext4's; with `fsync`, ext4's rate."
+    ));
+    let places = there(&measured.names);
+    let mut header = vec!["files a second".to_owned()];
+    header.extend(places.iter().map(|name| (*name).to_owned()));
+    header.extend(["to the best other by FUSE".into(), "to ext4".into()]);
+    let rows = measured.names.iter().map(|(n, of)| {
+        let mut row = vec![NAMES[*n].to_owned()];
+        let rate = |name: &&str| of.get(name).map(|rounds| median(rates(rounds)));
+        row.extend(places.iter().map(|name| said(rate(name))));
+        let others = [BINDFS, FUSE2FS].into_iter();
+        let best = others.filter_map(|other| ratio(of, FOREBAY, other));
+        row.push(judged(best.reduce(f64::min), 1.0));
+        let bar = if NAMES[*n].contains("fsync") {
+            1.0
+        } else {
+            1.0 / 3.0
+        };
+        row.push(judged(ratio(of, FOREBAY, EXT4), bar));
+        row
+    });
+    page.table(&header, rows);
+}
+
+fn apps(page: &mut Page, measured: &Measured) {
+    page.heading("The paper's applications");
+    page.paragraph(
+        "Written anew, smaller, and each begun with nothing cached. The paper's values are for ext3 and its DFS on a \
+         FusionIO card, whose flash translation layer was the space below and in the kernel.",
+    );
+    let places = there(&measured.apps);
+    let mut header = vec!["application, seconds".to_owned()];
+    header.extend(places.iter().map(|name| (*name).to_owned()));
+    header.extend(["times as fast as ext4".into(), "paper: as ext3".into()]);
+    let rows = measured.apps.iter().map(|(n, of)| {
+        let app = App::ALL[*n];
+        let mut row = vec![format!("{}: {}", app.name(), app.does())];
+        let time = |name: &&str| of.get(name).map(|rounds| 1.0 / median(rates(rounds)));
+        row.extend(places.iter().map(|name| match time(name) {
+            Some(seconds) => format!("{seconds:.2}"),
+            None => "–".into(),
+        }));
+        row.push(times(ratio(of, FOREBAY, EXT4)));
+        row.push(format!("{:.2} ×", app.papers()));
+        row
+    });
+    page.table(&header, rows);
+}
+
+/// How long the filesystem is as a program, if its source is where this was built.
+fn lines() -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dfs/src");
+    match count(&source) {
+        0 => String::new(),
+        lines => format!(
+            "The filesystem (`crates/dfs`, without tests, comments and empty lines) has {lines} lines; the paper's 3,300 \
+             in C, and ext3 24,700 there."
+        ),
+    }
+}
+
+fn count(dir: &Path) -> usize {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let of = |path: PathBuf| match path.extension() {
+        _ if path.is_dir() => count(&path),
+        Some(extension) if extension == "rs" && !path.to_string_lossy().ends_with("_tests.rs") => {
+            code(&std::fs::read_to_string(&path).unwrap_or_default())
+        }
+        _ => 0,
+    };
+    entries.map(|entry| of(entry.path())).sum()
+}
+
+/// Lines of a file before its tests, but for comments and empty ones.
+fn code(text: &str) -> usize {
+    let before = text.split("#[cfg(test)]\nmod tests {").next();
+    let lines = before.unwrap_or_default().lines().map(str::trim);
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with("//"))
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_code_are_neither_comments_nor_tests() {
+        let text = "//! What.\n\nfn a() {\n    // Why.\n}\n\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n";
+        assert_eq!(code(text), 2);
+    }
+
+    #[test]
+    fn what_is_below_its_bar_is_said_to_be() {
+        assert_eq!(judged(Some(0.5), 1.0), "0.50 ×: **missed**");
+        assert_eq!(judged(Some(1.0), 1.0), "1.00 ×");
+        assert_eq!(judged(None, 1.0), "–");
+    }
+}
