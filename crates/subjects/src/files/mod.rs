@@ -6,17 +6,22 @@
 //!
 //! # Reading order
 //!
-//! `model.rs` (a filesystem as it should be), `account.rs` (what may be found after a crash), `user.rs` and `user_data.rs` (what is done and held
-//! against the model), `load.rs` (a directory of a real one as a model), `world.rs` (lives, cuts and looks).
+//! `model.rs` (a filesystem as it should be), `account.rs` and `known.rs` (what may be found after a crash), `user.rs`, `user_data.rs` and `expected.rs` (what is done and held
+//! against the model), `load.rs` (a directory of a real one as a model), `plan.rs` and `world.rs` (lives, cuts and looks).
 
 mod account;
+mod expected;
+mod known;
 mod load;
 mod model;
+mod plan;
 mod user;
 mod user_data;
 mod world;
 
 pub use account::{Account, Accounts};
+pub use known::Known;
 pub use model::{Id, Model, TOP};
+pub use plan::World;
 pub use user::User;
-pub use world::{World, run, run_aloud};
+pub use world::{run, run_aloud};

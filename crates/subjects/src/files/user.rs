@@ -1,11 +1,15 @@
 //! A user of a filesystem: does things at random below a directory, and holds what comes of it against a model.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use forebay_dfs::{Existing, Fs, FsError, INLINE_MAX, Inode, Kind, New, NewAttributes, Target};
 use forebay_rng::Rng;
 
 use super::account::Accounts;
+use super::expected::{Violated, as_expected, makes_room};
+use super::known::Known;
 use super::model::{Fresh, Id, Model, TOP, Wrong};
 
 /// A user.
@@ -14,6 +18,8 @@ pub struct User {
     pub fs: Fs,
     /// All accounts.
     pub accounts: Accounts,
+    /// What is known of the files of all.
+    pub known: Rc<RefCell<Known>>,
     /// Which is this user's.
     pub index: usize,
     /// The numbers that files have there.
@@ -24,48 +30,12 @@ pub struct User {
     pub aloud: bool,
 }
 
-/// What must not be.
-pub(super) type Violated = String;
-/// What comes of an operation: whether it was done.
-type Step = Result<bool, Violated>;
-
 /// Names are of few, so that they meet.
 fn name(rng: &Rng) -> Vec<u8> {
     match rng.below(40) {
         0 => vec![b'x'; 255],
         1 => vec![0xff, b' ', b'\n', 1],
         _ => vec![b'a' + rng.below(6) as u8],
-    }
-}
-
-/// Why the filesystem refuses, if it is not for its device or for want of room.
-fn wrong(error: &FsError) -> Option<Wrong> {
-    Some(match error {
-        FsError::NotFound => Wrong::NotFound,
-        FsError::Exists => Wrong::Exists,
-        FsError::NotDirectory => Wrong::NotDirectory,
-        FsError::IsDirectory => Wrong::IsDirectory,
-        FsError::NotEmpty => Wrong::NotEmpty,
-        FsError::Invalid(_) => Wrong::Invalid,
-        FsError::BeyondEnd => Wrong::BeyondEnd,
-        FsError::NoAttribute => Wrong::NoAttribute,
-        _ => return None,
-    })
-}
-
-/// Whether what came is what was to come; what is given is whether it was done.
-pub(super) fn as_expected<T, U>(
-    what: impl Fn() -> String,
-    expected: &Result<T, Wrong>,
-    got: &Result<U, FsError>,
-) -> Step {
-    match (expected, got) {
-        (Ok(_), Ok(_)) => Ok(true),
-        (_, Err(FsError::Space(_))) => Ok(false),
-        (Err(expected), Err(error)) if wrong(error) == Some(*expected) => Ok(false),
-        (Ok(_), Err(error)) => Err(format!("{}: {error}", what())),
-        (Err(expected), Err(error)) => Err(format!("{}: {error}, not {expected:?}", what())),
-        (Err(expected), Ok(_)) => Err(format!("{}: done, and not {expected:?}", what())),
     }
 }
 
@@ -192,6 +162,7 @@ impl User {
 
     async fn drop_use(&mut self, id: Id) -> Result<(), Violated> {
         let forgotten = self.fs.forget(self.numbers[&id], 1).await;
+        makes_room("forget", &forgotten)?;
         as_expected(|| "forget".into(), &Ok(()), &forgotten).map(drop)
     }
 
@@ -207,7 +178,10 @@ impl User {
             )
             .await?;
         match made {
-            Some((id, inode)) => self.keep(id, inode.file).await,
+            Some((id, inode)) => {
+                self.known.borrow_mut().made(&inode)?;
+                self.keep(id, inode.file).await
+            }
             None => Ok(()),
         }
     }
@@ -225,6 +199,7 @@ impl User {
             )
             .await?;
         if let Some((id, inode)) = made {
+            self.known.borrow_mut().made(&inode)?;
             self.numbers.insert(id, inode.file);
         }
         Ok(())
@@ -258,16 +233,21 @@ impl User {
             Some(kind) if !self.rng.one_in(8) => kind == Kind::Directory,
             _ => self.rng.coin(),
         };
+        let mut full = Ok(());
         self.change(
             || format!("take away {name:?} in {directory}"),
             |model| model.take_away(directory, &name, is_directory),
-            async |fs| match is_directory {
-                true => fs.remove_directory(number, &name).await,
-                false => fs.unlink(number, &name).await,
+            async |fs| {
+                let gone = match is_directory {
+                    true => fs.remove_directory(number, &name).await,
+                    false => fs.unlink(number, &name).await,
+                };
+                full = makes_room("take away", &gone);
+                gone
             },
         )
         .await?;
-        Ok(())
+        full
     }
 
     async fn rename(&mut self) -> Result<(), Violated> {
@@ -464,16 +444,25 @@ impl User {
             .iter()
             .map(super::Account::done)
             .collect();
+        let model = self.model();
+        let one = self.any(&model, |_| true).unwrap_or(TOP);
+        let data_only = !all && self.rng.coin();
+        let wanted = if all { model.ids() } else { vec![one] };
+        let mut inodes = Vec::new();
+        for id in wanted {
+            inodes.extend(self.fs.inode(self.numbers[&id]).await);
+        }
         let synced = match all {
             true => self.fs.sync().await,
-            false => {
-                let id = self.any(&self.model(), |_| true).unwrap_or(TOP);
-                self.fs.sync_file(self.numbers[&id], self.rng.coin()).await
-            }
+            false => self.fs.sync_file(self.numbers[&one], data_only).await,
         };
         if as_expected(|| "sync".into(), &Ok(()), &synced)? {
             for (account, done) in self.accounts.borrow_mut().iter_mut().zip(done) {
                 account.durable(done);
+            }
+            if !data_only {
+                let mut known = self.known.borrow_mut();
+                inodes.iter().for_each(|inode| known.durable(inode));
             }
         }
         Ok(())

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use forebay_device::BufMut;
 use forebay_dfs::{Edits, Fallocate, INLINE_MAX, Kind, NewAttributes};
 
+use super::expected::{Violated, as_expected, makes_room};
 use super::model::{Id, Model};
-use super::user::{User, Violated, as_expected};
+use super::user::User;
 
 impl User {
     /// An offset, or a size.
@@ -128,12 +129,21 @@ impl User {
             size: Some(size),
             ..NewAttributes::default()
         };
+        let shrinks = size <= self.model().node(id).bytes.size;
+        let mut full = Ok(());
         self.change(
             || format!("resize {id} to {size}"),
             |model| model.resize(id, size),
-            async |fs| fs.set(number, &new).await,
+            async |fs| {
+                let set = fs.set(number, &new).await.map(drop);
+                if shrinks {
+                    full = makes_room("cut off", &set);
+                }
+                set
+            },
         )
         .await?;
+        full?;
         self.read(id).await
     }
 

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fmt::{Display, Formatter};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use forebay_dfs::{Clock, Fs, Geometry, Kind, Making, New, ROOT, Time, create, op
 use forebay_rng::{Rng, mix};
 use forebay_rt::{Rt, VirtualTime};
 use forebay_sim::Violation;
-use forebay_sim::disk::{Coin, Faults, Image, Outage};
+use forebay_sim::disk::{Coin, Disk, Faults, Image};
 use forebay_sim::machine::{Machine, Medium};
 use forebay_sim::plan::coin;
 use forebay_sim::role::Each;
@@ -22,8 +21,10 @@ use forebay_vsl::{Layout, Options, Space, VolumeId, Workers};
 use futures_util::future::join_all;
 
 use super::account::{Account, Accounts};
+use super::known::Known;
 use super::load::load;
 use super::model::{Id, Model};
+use super::plan::World;
 use super::user::User;
 use crate::space::Role;
 
@@ -37,108 +38,11 @@ const GEOMETRY: Geometry = Geometry {
 /// What a life may take, in virtual time: more, and something hangs.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// A world.
-#[derive(Clone, Debug)]
-pub struct World {
-    /// What all follows from.
-    pub seed: u64,
-    /// Each has a directory.
-    pub users: u64,
-    /// Segments of the disk.
-    pub segments: u64,
-    /// The memory that the map may take, in bytes, if that is little.
-    pub map_bytes: Option<u64>,
-    /// A checkpoint is made after so many entries.
-    pub recovery_entries: u64,
-    /// From one attach to the next.
-    pub lives: Vec<Life>,
-}
-
-/// From taking the filesystem up to a power cut.
-#[derive(Clone, Debug)]
-pub struct Life {
-    /// What each user does.
-    pub steps: u64,
-    /// The power goes at this request that changes something.
-    pub cut_at: u64,
-    /// What is kept then of what is not durable.
-    pub coin: Coin,
-    /// One in so many requests is looked at as if the power went there.
-    pub looks: u64,
-    /// Latencies of requests are at most so long.
-    pub slowest: Duration,
-    /// What the disk does wrong.
-    pub faults: Faults,
-}
-
-impl Display for World {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{self:#?}")
-    }
-}
-
-impl World {
-    /// The world of a seed.
-    pub fn of_seed(seed: u64) -> World {
-        let rng = Rng::new(mix(seed, 0x00_f11e));
-        let lives = 1 + rng.below(4);
-        World {
-            seed,
-            users: 1 + rng.below(3),
-            segments: rng.pick(&[32, 32, 48, 96]),
-            map_bytes: rng.one_in(3).then(|| 8192 << rng.below(4)),
-            recovery_entries: 8 << rng.below(12),
-            lives: (0..lives).map(|n| life(&rng, mix(seed, n + 1))).collect(),
-        }
-    }
-
-    fn options(&self) -> Options {
-        let common = Options::default();
-        Options {
-            map_bytes: self.map_bytes.unwrap_or(common.map_bytes),
-            check_bytes: self.map_bytes.unwrap_or(common.check_bytes),
-            recovery_entries: self.recovery_entries,
-            ..common
-        }
-    }
-}
-
-fn life(rng: &Rng, seed: u64) -> Life {
-    let steps = 4 + rng.below(120);
-    let mut faults = Faults {
-        seed: mix(seed, 1),
-        ..Faults::default()
-    };
-    match rng.below(12) {
-        0 => faults.reads_fail = 4 + rng.below(60),
-        1 => faults.flushes_fail = 4 + rng.below(30),
-        2 => faults.writes_fail = 4 + rng.below(60),
-        3 => {
-            faults.outage = Some(Outage {
-                from: rng.below(100),
-                op: None,
-                requests: rng.coin().then(|| 1 + rng.below(100)),
-                reads: rng.coin(),
-            });
-        }
-        _ => {}
-    }
-    faults.forgetful = rng.coin();
-    let slowest = if rng.coin() { 50 } else { 20_000 };
-    Life {
-        steps,
-        cut_at: rng.below(steps * 2),
-        coin: coin(rng, seed),
-        looks: 1 + rng.below(4),
-        slowest: Duration::from_micros(rng.below(slowest) + 1),
-        faults,
-    }
-}
-
 /// What is checked while a world goes on, and what came of it.
 struct Ctx {
     world: World,
     accounts: Accounts,
+    known: Rc<RefCell<Known>>,
     tally: RefCell<Tally>,
     violation: RefCell<Option<Violation>>,
     digest: RefCell<DefaultHasher>,
@@ -162,6 +66,7 @@ fn live_through(world: &World, aloud: bool) -> Outcome {
     let ctx = Rc::new(Ctx {
         world: world.clone(),
         accounts: Rc::default(),
+        known: Rc::default(),
         tally: RefCell::default(),
         violation: RefCell::default(),
         digest: RefCell::default(),
@@ -296,13 +201,7 @@ impl Ctx {
             }
         })));
         let clock = clock_of(&machine.rt, self.clock.get());
-        let served = self.serve(
-            machine.rt.clone(),
-            Rc::clone(disk) as Rc<dyn Device>,
-            seed,
-            n,
-            clock,
-        );
+        let served = self.serve(machine.rt.clone(), Rc::clone(disk), seed, n, clock);
         machine.run(served);
         machine.power.watch.replace(None);
         self.clock
@@ -316,8 +215,9 @@ impl Ctx {
         let left = machine.cut(life.coin);
         if self.violation.borrow().is_none() {
             let found = self.look(&left, &Rng::new(mix(seed, 77)));
-            if let Some(found) = found {
-                *self.accounts.borrow_mut() = found;
+            if let Some((accounts, known)) = found {
+                *self.accounts.borrow_mut() = accounts;
+                *self.known.borrow_mut() = known;
             }
         }
         left
@@ -327,7 +227,7 @@ impl Ctx {
     fn serve(
         self: &Rc<Self>,
         rt: Rt,
-        disk: Rc<dyn Device>,
+        disk: Rc<Disk>,
         seed: u64,
         n: usize,
         clock: Clock,
@@ -335,7 +235,8 @@ impl Ctx {
         let ctx = Rc::clone(self);
         async move {
             let steps = ctx.world.lives[n].steps;
-            let attached = attach(rt.clone(), disk, ctx.world.options(), clock).await;
+            let device = Rc::clone(&disk) as Rc<dyn Device>;
+            let attached = attach(rt.clone(), device, ctx.world.options(), clock).await;
             // A disk that refuses requests may have it that nothing is attached.
             let Ok(attached) = attached else {
                 return;
@@ -353,6 +254,11 @@ impl Ctx {
                 }
             });
             join_all(users).await;
+            disk.faults.replace(Faults::default());
+            if attached.fs.space().failure().is_none() && ctx.violation.borrow().is_none() {
+                let healed = ctx.look_at_healed(&attached.fs).await;
+                healed.unwrap_or_else(|what| ctx.violated("heals", what));
+            }
         }
     }
 
@@ -370,6 +276,7 @@ impl Ctx {
         let mut user = User {
             fs,
             accounts: Rc::clone(&self.accounts),
+            known: Rc::clone(&self.known),
             index,
             numbers,
             rng,
@@ -403,7 +310,7 @@ impl Ctx {
     }
 
     /// Looks at what a cut left; gives what is there now, if it is what it may be.
-    fn look(self: &Rc<Self>, medium: &Medium<Role>, rng: &Rng) -> Option<Vec<Account>> {
+    fn look(self: &Rc<Self>, medium: &Medium<Role>, rng: &Rng) -> Option<(Vec<Account>, Known)> {
         self.tally.borrow_mut().cycles += 1;
         let mut medium = medium.clone();
         if rng.one_in(4) {
@@ -436,7 +343,7 @@ impl Ctx {
         }
     }
 
-    async fn look_at(&self, fs: &Fs) -> Result<Vec<Account>, String> {
+    async fn look_at(&self, fs: &Fs) -> Result<(Vec<Account>, Known), String> {
         let mut problems = Vec::new();
         let checked = fs.check(&mut |problem| problems.push(problem)).await;
         let checked = checked.map_err(|error| format!("check: {error}"))?;
@@ -461,6 +368,22 @@ impl Ctx {
             })?;
             found.push(account);
         }
-        Ok(found)
+        let known = self.known.borrow().clone();
+        Ok((found, known.find(fs).await?))
+    }
+
+    /// Where all that the disk did wrong has passed, and nothing rested on it, all is there and can be read.
+    async fn look_at_healed(&self, fs: &Fs) -> Result<(), String> {
+        for index in 0..self.world.users as usize {
+            let wrong = |error| format!("user {index}, when the disk works again: {error}");
+            let inode = fs.look_up(ROOT, &[b'0' + index as u8]).await;
+            let number = inode.map_err(wrong)?.file;
+            let (model, _) = load(fs, number).await.map_err(wrong)?;
+            fs.forget(number, 1).await.map_err(wrong)?;
+            if model.digest() != self.accounts.borrow()[index].now().digest() {
+                return Err(format!("user {index}'s directory is not as it was left"));
+            }
+        }
+        Ok(())
     }
 }

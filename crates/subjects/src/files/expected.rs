@@ -1,0 +1,50 @@
+//! What an operation should come to, and what it came to.
+
+use forebay_dfs::FsError;
+use forebay_vsl::SpaceError;
+
+use super::model::Wrong;
+
+/// What must not be.
+pub(super) type Violated = String;
+/// What comes of an operation: whether it was done.
+pub(super) type Step = Result<bool, Violated>;
+
+/// Why the filesystem refuses, if it is not for its device or for want of room.
+fn wrong(error: &FsError) -> Option<Wrong> {
+    Some(match error {
+        FsError::NotFound => Wrong::NotFound,
+        FsError::Exists => Wrong::Exists,
+        FsError::NotDirectory => Wrong::NotDirectory,
+        FsError::IsDirectory => Wrong::IsDirectory,
+        FsError::NotEmpty => Wrong::NotEmpty,
+        FsError::Invalid(_) => Wrong::Invalid,
+        FsError::BeyondEnd => Wrong::BeyondEnd,
+        FsError::NoAttribute => Wrong::NoAttribute,
+        _ => return None,
+    })
+}
+
+/// Whether what came is what was to come; what is given is whether it was done.
+pub(super) fn as_expected<T, U>(
+    what: impl Fn() -> String,
+    expected: &Result<T, Wrong>,
+    got: &Result<U, FsError>,
+) -> Step {
+    match (expected, got) {
+        (Ok(_), Ok(_)) => Ok(true),
+        (_, Err(FsError::Space(_))) => Ok(false),
+        (Err(expected), Err(error)) if wrong(error) == Some(*expected) => Ok(false),
+        (Ok(_), Err(error)) => Err(format!("{}: {error}", what())),
+        (Err(expected), Err(error)) => Err(format!("{}: {error}, not {expected:?}", what())),
+        (Err(expected), Ok(_)) => Err(format!("{}: done, and not {expected:?}", what())),
+    }
+}
+
+/// The same of something that makes room, for which there is always enough.
+pub(super) fn makes_room<T>(what: &str, got: &Result<T, FsError>) -> Result<(), Violated> {
+    match got {
+        Err(FsError::Space(error @ SpaceError::Full { .. })) => Err(format!("{what}: {error}")),
+        _ => Ok(()),
+    }
+}

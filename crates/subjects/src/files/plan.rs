@@ -1,0 +1,107 @@
+//! What happens in the world of a seed.
+
+use std::fmt::{Display, Formatter};
+use std::time::Duration;
+
+use forebay_rng::{Rng, mix};
+use forebay_sim::disk::{Coin, Faults, Outage};
+use forebay_sim::plan::coin;
+use forebay_vsl::Options;
+
+/// A world.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// What all follows from.
+    pub seed: u64,
+    /// Each has a directory.
+    pub users: u64,
+    /// Segments of the disk.
+    pub segments: u64,
+    /// The memory that the map may take, in bytes, if that is little.
+    pub map_bytes: Option<u64>,
+    /// A checkpoint is made after so many entries.
+    pub recovery_entries: u64,
+    /// From one attach to the next.
+    pub lives: Vec<Life>,
+}
+
+/// From taking the filesystem up to a power cut.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// What each user does.
+    pub steps: u64,
+    /// The power goes at this request that changes something.
+    pub cut_at: u64,
+    /// What is kept then of what is not durable.
+    pub coin: Coin,
+    /// One in so many requests is looked at as if the power went there.
+    pub looks: u64,
+    /// Latencies of requests are at most so long.
+    pub slowest: Duration,
+    /// What the disk does wrong.
+    pub faults: Faults,
+}
+
+impl Display for World {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:#?}")
+    }
+}
+
+impl World {
+    /// The world of a seed.
+    pub fn of_seed(seed: u64) -> World {
+        let rng = Rng::new(mix(seed, 0x00_f11e));
+        let lives = 1 + rng.below(4);
+        World {
+            seed,
+            users: 1 + rng.below(3),
+            segments: rng.pick(&[32, 32, 48, 96]),
+            map_bytes: rng.one_in(3).then(|| 8192 << rng.below(4)),
+            recovery_entries: 8 << rng.below(12),
+            lives: (0..lives).map(|n| life(&rng, mix(seed, n + 1))).collect(),
+        }
+    }
+
+    pub(super) fn options(&self) -> Options {
+        let common = Options::default();
+        Options {
+            map_bytes: self.map_bytes.unwrap_or(common.map_bytes),
+            check_bytes: self.map_bytes.unwrap_or(common.check_bytes),
+            recovery_entries: self.recovery_entries,
+            ..common
+        }
+    }
+}
+
+fn life(rng: &Rng, seed: u64) -> Life {
+    let steps = 4 + rng.below(120);
+    let mut faults = Faults {
+        seed: mix(seed, 1),
+        ..Faults::default()
+    };
+    match rng.below(12) {
+        0 => faults.reads_fail = 4 + rng.below(60),
+        1 => faults.flushes_fail = 4 + rng.below(30),
+        2 => faults.writes_fail = 4 + rng.below(60),
+        3 => {
+            faults.outage = Some(Outage {
+                from: rng.below(100),
+                op: None,
+                requests: rng.coin().then(|| 1 + rng.below(100)),
+                reads: rng.coin(),
+            });
+        }
+        _ => {}
+    }
+    faults.forgetful = rng.coin();
+    let slowest = rng.pick(&[50, 50, 50, 20_000, 20_000, 2_000_000]);
+    Life {
+        steps,
+        cut_at: rng.below(steps * 2),
+        coin: coin(rng, seed),
+        looks: 1 + rng.below(4),
+        slowest: Duration::from_micros(rng.below(slowest) + 1),
+        faults,
+    }
+}
