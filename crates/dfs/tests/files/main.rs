@@ -3,6 +3,7 @@
 mod counts;
 mod full;
 mod hostile;
+mod large;
 mod places;
 mod races;
 mod world;
