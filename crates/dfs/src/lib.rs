@@ -16,6 +16,7 @@
 //! `files.rs` and `change.rs` (what is in memory, and how both it and the space change); `fs.rs`, `directory.rs`, `names.rs`,
 //! `rename.rs`; `data.rs`, `extent.rs`, `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`; `orphans.rs`; `check.rs`, `dump.rs`.
 
+pub mod again;
 mod atomic;
 mod attributes;
 mod change;

@@ -34,6 +34,20 @@ pub(crate) fn seal_at(image: &mut [u8], at: usize) {
     seal(&mut image[start..end]);
 }
 
+/// Makes the checksum right of a structure of a filesystem, which stands behind its magic.
+pub(crate) fn seal_sector(bytes: &mut [u8]) {
+    let Some((before, rest)) = bytes.split_at_mut_checked(8) else {
+        return;
+    };
+    before[4..].fill(0);
+    let head = match before.starts_with(b"FBXA") {
+        true => &before[..4],
+        false => &*before,
+    };
+    let crc = crc32c::crc32c_append(crc32c::crc32c(head), rest);
+    before[4..].copy_from_slice(&crc.to_le_bytes());
+}
+
 /// `bytes` as a block: cut off or filled up with zeroes, so that a corpus need not hold them.
 pub(crate) fn block(bytes: &[u8]) -> Vec<u8> {
     let mut block = bytes[..bytes.len().min(HEADER_BYTES)].to_vec();

@@ -2,6 +2,8 @@
 
 pub mod atomic;
 pub mod control;
+pub mod files;
+pub mod files_image;
 pub mod image;
 pub mod log;
 pub mod serve;
@@ -23,7 +25,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 21] = [
     Target {
         name: "superblock",
         run: log::superblock,
@@ -131,6 +133,24 @@ pub const TARGETS: [Target; 18] = [
         run: space::node,
         seeds: space::node_seeds,
         cost: 4,
+    },
+    Target {
+        name: "dfs_structures",
+        run: files::structures,
+        seeds: files::structures_seeds,
+        cost: 1,
+    },
+    Target {
+        name: "dfs_attributes",
+        run: files::attributes,
+        seeds: files::attributes_seeds,
+        cost: 1,
+    },
+    Target {
+        name: "dfs_image",
+        run: files_image::image,
+        seeds: files_image::seeds,
+        cost: 400,
     },
 ];
 

@@ -86,6 +86,9 @@ tests! {
     any_record_of_a_volume_is_read_or_refused: "vsl_record";
     any_checkpoint_is_read_or_refused: "vsl_checkpoint";
     any_node_is_read_or_refused: "vsl_node";
+    any_structure_of_a_filesystem_is_read_or_refused: "dfs_structures";
+    any_extended_attributes_are_read_or_refused: "dfs_attributes";
+    any_filesystem_can_be_used_or_gives_errors: "dfs_image";
     any_fuse_message_is_read_or_refused: "fuse";
     any_nbd_message_is_read_or_refused: "nbd_format";
     any_nbd_client_is_served_or_cut_off: "nbd_server";

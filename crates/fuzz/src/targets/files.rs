@@ -1,0 +1,111 @@
+//! The structures of a filesystem, each in its sector.
+
+use forebay_dfs::{Entry, Geometry, Inode, Kind, Superblock, Time, VolumeId, again};
+
+use super::fair;
+use super::log::{each_way, short};
+use crate::cap;
+use crate::seal::seal_sector;
+
+/// Looks at `bytes` as they are, as a sector, and as a sector with the checksum made right.
+fn as_sector(bytes: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+    let look = |bytes: &[u8]| {
+        if let Some(written) = cap::within(fair(bytes), || again(bytes)) {
+            assert_eq!(written, bytes);
+        }
+    };
+    look(bytes);
+    let mut sector = bytes[..bytes.len().min(512)].to_vec();
+    sector.resize(512, 0);
+    look(&sector);
+    seal_sector(&mut sector);
+    look(&sector);
+}
+
+/// The superblock, an i-node, an entry and a mark.
+pub fn structures(bytes: &[u8]) {
+    each_way(bytes, |bytes| {
+        let Ok(read) = cap::within(fair(bytes), || Superblock::decode(bytes)) else {
+            return;
+        };
+        assert!(read.geometry.is_possible());
+        assert_eq!(Superblock::decode(&read.encode()), Ok(read));
+    });
+    as_sector(bytes, |bytes| {
+        Some(Inode::decode(bytes).ok()??.encode().to_vec())
+    });
+    as_sector(bytes, |bytes| {
+        Some(Entry::decode(bytes).ok()??.encode().to_vec())
+    });
+    as_sector(bytes, again::mark);
+}
+
+/// Extended attributes: of as many bytes as there are.
+pub fn attributes(bytes: &[u8]) {
+    let mut sealed = bytes.to_vec();
+    seal_sector(&mut sealed);
+    for bytes in [bytes, &sealed] {
+        let again = |bytes: &[u8]| again::extended_attributes(7, bytes);
+        if let Some(written) = cap::within(fair(bytes), || again(bytes)) {
+            assert_eq!(written, bytes);
+        }
+    }
+}
+
+pub(super) fn structures_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let now = Time {
+        seconds: 1_700_000_000,
+        nanos: 5,
+    };
+    let superblock = Superblock {
+        volume: VolumeId([3; 16]),
+        mounts: 9,
+        hash_key: [4; 16],
+        geometry: Geometry::default(),
+    };
+    let inode = |kind| Inode {
+        generation: 1 << 40,
+        links: 2,
+        ..Inode::new(7, kind, 0o644, now)
+    };
+    let small = Inode {
+        size: 20,
+        inline: vec![9; 20],
+        ..inode(Kind::Regular)
+    };
+    let directory = Inode {
+        base: 1 << 40,
+        parent: 1,
+        ..inode(Kind::Directory)
+    };
+    let entry = Entry {
+        file: 7,
+        generation: 1 << 40,
+        kind: Kind::Regular,
+        name: b"a name".to_vec(),
+    };
+    let mut mark = b"FBOR\0\0\0\0\x07".to_vec();
+    mark.resize(512, 0);
+    seal_sector(&mut mark);
+    vec![
+        ("superblock", short(&superblock.encode())),
+        ("small", short(&small.encode())),
+        ("directory", short(&directory.encode())),
+        ("entry", short(&entry.encode())),
+        ("mark", short(&mark)),
+    ]
+}
+
+pub(super) fn attributes_seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let mut bytes = b"FBXA\0\0\0\0\x07\0\0\0\0\0\0\0".to_vec();
+    let none = bytes.clone();
+    for (name, value) in [(&b"user.a"[..], &[5; 40][..]), (b"system.b", b"")] {
+        bytes.push(name.len() as u8);
+        bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(name);
+        bytes.extend_from_slice(value);
+    }
+    let mut both = vec![("none", none), ("two", bytes)];
+    both.iter_mut().for_each(|(_, bytes)| seal_sector(bytes));
+    both
+}
