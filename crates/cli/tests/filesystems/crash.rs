@@ -29,6 +29,8 @@ const PLACEMENTS: [&str; 6] = [
     "hylog+sepbit",
     "overwrite",
 ];
+/// What is killed on its way.
+const ATTACH: [&str; 4] = ["attach", "v", "--via", "loop"];
 /// Nobody gets anything done for so long: it hangs.
 const HANGS: Duration = Duration::from_secs(60);
 /// A round on a slow machine ends after this time, whatever was done by then.
@@ -52,7 +54,7 @@ pub(crate) fn seed(test: &str) -> u64 {
     seed
 }
 
-fn from_env(name: &str) -> Option<u64> {
+pub(crate) fn from_env(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()
         .map(|text| text.parse().expect("a number"))
@@ -188,7 +190,7 @@ fn survives(test: &str, kind: &Kind, below: Below) {
             texts(&checked)
         );
         if numbers.below(3) == 0 {
-            kill_in_recovery(&world, &numbers);
+            kill_in_recovery(&world, &ATTACH, &numbers);
         }
         let device = world.attach_loop();
         kind.mount(&device, &at).unmount().expect("it unmounts");
@@ -205,7 +207,7 @@ fn survives(test: &str, kind: &Kind, below: Below) {
 }
 
 #[track_caller]
-fn keep_promises(users: &[User], when: &str) {
+pub(crate) fn keep_promises(users: &[User], when: &str) {
     let broken: Vec<String> = users.iter().flat_map(User::broken).collect();
     let promised: usize = users.iter().map(User::promised).sum();
     println!("{when}: {promised} promises");
@@ -227,7 +229,7 @@ fn alone(world: &World, kind: &Kind, users: &[User], seed: u64) {
 }
 
 /// Lets all users work at once, kills the daemon, and returns the users with their promises.
-fn work_until_killed(
+pub(crate) fn work_until_killed(
     world: &World,
     users: Vec<User>,
     killed: &AtomicBool,
@@ -293,16 +295,16 @@ fn a_daemon_killed_while_it_attaches_ends_and_the_next_attach_works() {
     let numbers = Rng::new(seed(test));
     let world = World::with_volume();
     for _ in 0..10 {
-        kill_in_recovery(&world, &numbers);
+        kill_in_recovery(&world, &ATTACH, &numbers);
     }
     world.attach_loop();
     world.detach();
 }
 
 /// Starts to attach, and kills the daemon on its way.
-fn kill_in_recovery(world: &World, numbers: &Rng) {
+pub(crate) fn kill_in_recovery(world: &World, attach: &[&str], numbers: &Rng) {
     let before = world.pid("v");
-    let mut attach = world.command(&["attach", "v", "--via", "loop"]);
+    let mut attach = world.command(attach);
     let attaching = std::thread::spawn(move || output(&mut attach));
     let mut pid = None;
     crate::world::wait_until("a daemon is there", || {

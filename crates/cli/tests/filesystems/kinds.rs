@@ -46,6 +46,16 @@ pub(crate) const BTRFS: Kind = Kind {
     data_bytes: 512 * MIB,
 };
 
+/// Our own, which is mounted by the program itself.
+pub(crate) const FOREBAY: Kind = Kind {
+    name: "fuse",
+    programs: &[],
+    make: &[],
+    check: &[],
+    keeps_replacements: true,
+    data_bytes: 128 * MIB,
+};
+
 impl Kind {
     /// True if it can be tested here; says loudly if not.
     pub(crate) fn can_test(&self, test: &str) -> bool {

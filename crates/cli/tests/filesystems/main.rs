@@ -9,6 +9,8 @@
 //! filesystem gives its room up, and `volumes.rs` fills log-structured volumes, empties them, and fills them again.
 //! `clients.rs` has the usual NBD clients, `tries.rs` the demonstration.
 //!
+//! `mounts.rs` does to a filesystem of our own what `crash.rs` does to others.
+//!
 //! `FOREBAY_ROUNDS` sets how often the daemon is killed under each filesystem. The choices are always
 //! the same ones, though not their timing, unless `FOREBAY_SEED` is another number, or `fresh`.
 
@@ -18,6 +20,7 @@ mod discards;
 mod drop_in;
 mod kinds;
 mod limits;
+mod mounts;
 mod stops;
 mod tries;
 mod users;

@@ -99,6 +99,8 @@ impl User {
             .map(|path| Ok((path.clone(), Promise::File(fs::read(path)?))))
             .collect::<io::Result<_>>()?;
         rustix::fs::syncfs(File::open(&self.dir)?)?;
+        // FUSE hears nothing of that; of this it does.
+        sync_dir(&self.dir)?;
         Ok(())
     }
 
