@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::BufMut;
+use forebay_device::{ALIGN, BufMut};
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector, SegmentSeq, round_down, round_up};
 use futures_util::future::try_join_all;
 
@@ -61,7 +61,12 @@ impl Space {
         inner.prepare(lines, lines_len, &mut pins).await?;
         loop {
             let (parts, held) = inner.take_from_memory(sector, &mut buf);
-            let read = inner.read_parts(sector, &parts, &mut buf).await;
+            let read = match &parts[..] {
+                [part] if part.wanted == (sector.0..sector.0 + sectors) => {
+                    inner.read_one(part, &mut buf).await
+                }
+                parts => inner.read_parts(sector, parts, &mut buf).await,
+            };
             drop(held);
             match read {
                 Ok(()) => break,
@@ -123,9 +128,6 @@ impl Inner {
         parts: &[Part],
         buf: &mut BufMut,
     ) -> Result<(), SpaceError> {
-        if let [part] = parts {
-            return self.read_part(part, out_of(part, sector, buf)).await;
-        }
         // All at once: they may lie in different segments, or be records of one.
         let mut rest = &mut buf[..];
         let mut reads = Vec::with_capacity(parts.len());
@@ -152,8 +154,37 @@ impl Inner {
         !parts.iter().all(is_same)
     }
 
-    /// Reads a part of what lies on the medium, and compares it with its checksums.
+    /// Reads all that is wanted, which lies in one piece: without a copy, unless more has to be read for checksums.
+    async fn read_one(&self, part: &Part, buf: &mut BufMut) -> Result<(), SpaceError> {
+        let len = buf.len();
+        let given = std::mem::replace(buf, BufMut::zeroed(0));
+        let read = self.fetch(part, Some(given)).await;
+        *buf = match read {
+            Ok((read, wanted)) if wanted == (0..len) && read.len() == len => read,
+            Ok((read, wanted)) => BufMut::copy_of(&read[wanted]),
+            Err(error) => {
+                // For who tries again.
+                *buf = BufMut::zeroed(len);
+                return Err(error);
+            }
+        };
+        Ok(())
+    }
+
+    /// Reads a part of what lies on the medium.
     async fn read_part(&self, part: &Part, out: &mut [u8]) -> Result<(), SpaceError> {
+        let (read, wanted) = self.fetch(part, None).await?;
+        out.copy_from_slice(&read[wanted]);
+        Ok(())
+    }
+
+    /// Reads a part of what lies on the medium and what has to be read with it, and compares it with its checksums; gives
+    /// that, and which bytes of it are wanted. It is read into `given` if that is just as long.
+    async fn fetch(
+        &self,
+        part: &Part,
+        given: Option<BufMut>,
+    ) -> Result<(BufMut, Range<usize>), SpaceError> {
         let extent = &part.extent;
         let damaged = || SpaceError::Damaged {
             sector: Sector(extent.sector),
@@ -174,12 +205,16 @@ impl Inner {
         let first = round_down(around.start.into(), block);
         let last = round_up(around.end.into(), block);
         let at = layout.slot_at(part.slot) + first * SECTOR_BYTES;
-        let read = BufMut::zeroed(((last - first) * SECTOR_BYTES) as usize);
+        let len = ((last - first) * SECTOR_BYTES) as usize;
+        let given =
+            given.filter(|given| given.len() == len && given.as_ptr().addr().is_multiple_of(ALIGN));
+        let read = given.unwrap_or_else(|| BufMut::zeroed(len));
         let read = self.device.read(at, read).await?;
-        let bytes = |from: u32, to: u32| {
+        let range = |from: u32, to: u32| {
             let (from, to) = (u64::from(from) - first, u64::from(to) - first);
-            &read[(from * SECTOR_BYTES) as usize..(to * SECTOR_BYTES) as usize]
+            (from * SECTOR_BYTES) as usize..(to * SECTOR_BYTES) as usize
         };
+        let bytes = |from: u32, to: u32| &read[range(from, to)];
         let sound = match (&pieces, extent.check) {
             (Some(pieces), _) => within(pieces, from, to).iter().all(|piece| {
                 crc32c::crc32c(bytes(piece.at, piece.at + piece.sectors)) == piece.crc
@@ -192,8 +227,8 @@ impl Inner {
         }
         let skip = (part.wanted.start - extent.sector) as u32;
         let len = (part.wanted.end - part.wanted.start) as u32;
-        out.copy_from_slice(bytes(from + skip, from + skip + len));
-        Ok(())
+        let wanted = range(from + skip, from + skip + len);
+        Ok((read, wanted))
     }
 
     /// The pieces that a segment was written as.
@@ -218,12 +253,6 @@ fn in_lines(sector: Sector, sectors: u64) -> (Sector, u64) {
     let from = round_down(sector.0, LINE_SECTORS);
     let to = round_up(sector.0 + sectors, LINE_SECTORS);
     (Sector(from), to - from)
-}
-
-/// Where a part of what is read from `sector` on goes.
-fn out_of<'a>(part: &Part, sector: Sector, buf: &'a mut BufMut) -> &'a mut [u8] {
-    let bytes = |sector_at: u64| ((sector_at - sector.0) * SECTOR_BYTES) as usize;
-    &mut buf[bytes(part.wanted.start)..bytes(part.wanted.end)]
 }
 
 /// The pieces that have a part of `from..to`.

@@ -79,8 +79,12 @@ impl Mounted {
         let watch = channel.watch().inspect_err(|_| {
             let _ = mount.unmount(true);
         })?;
+        let device = mount.device();
         let connection = Rc::new(Connection {
             rt: rt.clone(),
+            read_ahead: device.map(|(major, minor)| {
+                format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb").into()
+            }),
             channel,
             notifier: Notifier::default(),
             memory: memory.clone(),
@@ -98,7 +102,7 @@ impl Mounted {
             serving: Some(rt.spawn(serving)),
             ended: None,
             over,
-            device: mount.device(),
+            device,
             mount,
         })
     }

@@ -1,6 +1,7 @@
 //! One request, from its arrival to its answer.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub(super) struct Connection {
     pub(super) channel: Channel,
     pub(super) notifier: Notifier,
     pub(super) memory: Memory,
+    /// Where the kernel is told how far to read ahead, in KiB.
+    pub(super) read_ahead: Option<PathBuf>,
     pub(super) under_way: UnderWay,
 }
 

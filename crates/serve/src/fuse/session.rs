@@ -129,4 +129,10 @@ fn init(connection: &Connection, wishes: Wishes, request: &Request, major: u32, 
         background_max: BACKGROUND_MAX,
     };
     channel.reply(unique, &format::init_out(flags, limits));
+    // From here on the kernel takes it from there; in the reply it may only become less than is usual, 128 KiB.
+    if let Some(file) = &connection.read_ahead
+        && let Err(error) = std::fs::write(file, (wishes.read_ahead >> 10).to_string())
+    {
+        tracing::debug!(%error, file = %file.display(), "the kernel reads ahead as it does by itself");
+    }
 }
