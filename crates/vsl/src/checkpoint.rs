@@ -42,7 +42,25 @@ impl Space {
     pub async fn checkpoint(&self) -> Result<(), SpaceError> {
         Ok(self.inner.checkpoint().await?)
     }
+
+    /// The same, for who ends using the volume: until nothing lies behind the newest, since what the cleaner moved meanwhile
+    /// would have to be recovered. It comes to rest soon when nobody writes.
+    ///
+    /// # Errors
+    /// If the volume has failed.
+    pub async fn settle(&self) -> Result<(), SpaceError> {
+        for _ in 0..SETTLE_MAX {
+            self.checkpoint().await?;
+            if self.inner.entries_since.get() == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
+
+/// So many checkpoints are made at most for a volume to come to rest: what is left then is recovered.
+const SETTLE_MAX: u32 = 32;
 
 /// Makes checkpoints when they are asked for.
 pub(crate) async fn checkpointer(inner: Rc<Inner>) {

@@ -113,7 +113,7 @@ async fn keep_all(rt: Rt, fs: Fs) {
 impl InUse {
     async fn keep(&self) -> Result<(), String> {
         self.fs.sync().await.map_err(|error| error.to_string())?;
-        let kept = self.fs.space().checkpoint().await;
+        let kept = self.fs.space().settle().await;
         kept.map_err(|error| error.to_string())
     }
 

@@ -68,7 +68,7 @@ impl InUse {
         if ended.is_err() {
             tracing::warn!("requests do not end; closing the volume without them");
         }
-        let kept = self.rt.timeout(PATIENCE, self.space().checkpoint()).await;
+        let kept = self.rt.timeout(PATIENCE, self.space().settle()).await;
         self.work.take();
         let op = Op::Flush;
         match kept {
