@@ -341,7 +341,7 @@ pub(crate) struct MountArgs {
     /// How long data that nobody flushed may wait before it is written [default: 50 to 250ms, by the device].
     #[arg(long, value_name = "TIME")]
     pub(crate) max_delay: Option<TimeSpan>,
-    /// How much memory the map of the space may take [default: 64MiB].
+    /// How much memory the map of the space may take [default: 256MiB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) map_memory: Option<ByteLen>,
     /// Whether segments are discarded before they are used again: on or off [default: on for a block device that can
