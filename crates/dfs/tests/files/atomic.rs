@@ -1,53 +1,17 @@
 //! Changes of many places at once are what they would be one after the other.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, RamDevice};
-use forebay_dfs::{
-    Clock, Edits, Fs, FsError, Geometry, Kind, Making, New, ROOT, Time, VolumeId, create, open,
-};
+use forebay_device::{Buf, BufMut};
+use forebay_dfs::{Edits, Fs, FsError, Geometry, Kind, New, ROOT};
 use forebay_rng::Rng;
-use forebay_rt::{Executor, Rt, VirtualTime};
-use forebay_vsl::{Layout, Options};
 
-async fn filesystem(rt: Rt) -> (Fs, forebay_vsl::Workers) {
-    let device: Rc<dyn Device> = Rc::new(RamDevice::new(256 << 20, 4096));
-    let geometry = Geometry::default();
-    let making = forebay_vsl::Making {
-        volume: VolumeId([1; 16]),
-        layout: Layout::for_device(&device.geometry(), None).expect("it fits"),
-        space_sectors: geometry.space_sectors(),
-        placement: forebay_vsl::Kind::Lfs,
-        page_sectors: 8,
-        disk: None,
-    };
-    let made = forebay_vsl::create(rt.clone(), Rc::clone(&device), &making);
-    made.await.expect("made");
-    let opened = forebay_vsl::open(rt, device, Options::default(), false).await;
-    let (space, workers, _) = opened.expect("taken up");
-    let clock: Clock = Rc::new(Time::default);
-    let making = Making {
-        volume: VolumeId([1; 16]),
-        geometry,
-        hash_key: [2; 16],
-        owner: (0, 0),
-        permissions: 0o755,
-    };
-    create(&space, &making, &clock).await.expect("made");
-    (open(space, clock).await.expect("taken up"), workers)
-}
+use crate::world::run_on;
 
 fn run<F: Future<Output = ()> + 'static>(work: impl FnOnce(Fs) -> F + 'static) {
-    let executor = Executor::new(Rc::new(VirtualTime::new()));
-    let rt = executor.rt();
-    executor.block_on(async move {
-        let (fs, _workers) = filesystem(rt).await;
-        work(fs.clone()).await;
-        let mut problems = Vec::new();
-        let checked = fs.check(&mut |problem| problems.push(problem)).await;
-        checked.expect("read");
-        assert_eq!(problems, Vec::new());
+    run_on(256 << 20, Geometry::default(), |world| async move {
+        work(world.fs.clone()).await;
+        world
     });
 }
 
