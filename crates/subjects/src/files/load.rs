@@ -6,7 +6,8 @@ use std::pin::Pin;
 
 use forebay_dfs::{Fs, FsError, Kind};
 
-use super::model::{Bytes, Id, Model, TOP};
+use super::bytes::Bytes;
+use super::model::{Id, Model, TOP};
 
 /// The directory of this number, and all below it; the numbers that files have.
 ///

@@ -6,10 +6,12 @@
 //!
 //! # Reading order
 //!
-//! `model.rs` (a filesystem as it should be), `account.rs` and `known.rs` (what may be found after a crash), `user.rs`, `user_data.rs` and `expected.rs` (what is done and held
-//! against the model), `load.rs` (a directory of a real one as a model), `plan.rs` and `world.rs` (lives, cuts and looks).
+//! `bytes.rs` and `model.rs` (a filesystem as it should be), `account.rs` and `known.rs` (what may be found after a crash),
+//! `user.rs`, `user_data.rs` and `expected.rs` (what is done and held against the model), `load.rs` (a directory of a
+//! real one as a model), `plan.rs` and `world.rs` (lives, cuts and looks).
 
 mod account;
+mod bytes;
 mod expected;
 mod known;
 mod load;

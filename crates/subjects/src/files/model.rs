@@ -6,8 +6,7 @@ use std::rc::Rc;
 
 use forebay_dfs::{Fallocate, Kind, Target};
 
-/// Bytes that have one owner: data is kept in pieces of so many.
-const PIECE: u64 = 512;
+use super::bytes::Bytes;
 
 /// Why something is not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,63 +31,6 @@ pub enum Wrong {
 
 /// A file's number here.
 pub type Id = u64;
-/// Data of a file, where there is some.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Bytes {
-    /// Bytes, holes among them.
-    pub size: u64,
-    pieces: BTreeMap<u64, Rc<[u8; PIECE as usize]>>,
-}
-
-impl Bytes {
-    /// These bytes from an offset on; less where the file ends.
-    pub fn read(&self, offset: u64, len: u64) -> Vec<u8> {
-        let end = offset.saturating_add(len).min(self.size);
-        let mut out = vec![0; end.saturating_sub(offset) as usize];
-        for (at, byte) in (offset..end).zip(&mut out) {
-            let piece = self.pieces.get(&(at / PIECE));
-            *byte = piece.map_or(0, |piece| piece[(at % PIECE) as usize]);
-        }
-        out
-    }
-
-    /// Writes data.
-    pub fn write(&mut self, offset: u64, data: &[u8]) {
-        self.size = self.size.max(offset + data.len() as u64);
-        for (at, byte) in (offset..).zip(data) {
-            let piece = self.pieces.entry(at / PIECE);
-            let piece = piece.or_insert_with(|| Rc::new([0; PIECE as usize]));
-            Rc::make_mut(piece)[(at % PIECE) as usize] = *byte;
-        }
-    }
-
-    /// These bytes read as zeroes, and whole pieces of them are holes.
-    fn punch(&mut self, offset: u64, end: u64) {
-        let end = end.min(self.size);
-        let all: Vec<u64> = self.pieces.keys().copied().collect();
-        for n in all {
-            let (from, to) = (offset.max(n * PIECE), end.min((n + 1) * PIECE));
-            let ends_here = end == self.size && end < (n + 1) * PIECE;
-            if from == n * PIECE && (to == (n + 1) * PIECE || ends_here && from < to) {
-                self.pieces.remove(&n);
-            } else if let Some(piece) = self.pieces.get_mut(&n).filter(|_| from < to) {
-                let piece = Rc::make_mut(piece);
-                piece[(from % PIECE) as usize..(to - n * PIECE) as usize].fill(0);
-            }
-        }
-    }
-
-    fn resize(&mut self, size: u64) {
-        if size < self.size {
-            self.pieces.retain(|n, _| n * PIECE < size);
-            let last = self.pieces.get_mut(&(size / PIECE));
-            if let Some(last) = last.filter(|_| !size.is_multiple_of(PIECE)) {
-                Rc::make_mut(last)[(size % PIECE) as usize..].fill(0);
-            }
-        }
-        self.size = size;
-    }
-}
 
 /// A file.
 #[derive(Clone, PartialEq, Eq, Debug)]
