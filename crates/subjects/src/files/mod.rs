@@ -1,4 +1,4 @@
-//! The filesystem as a subject: users with a directory each, on a volume that is a little too small, on one disk.
+//! The filesystem as a subject: users with a directory each, on a volume that is a little too small, or full, on one disk.
 //!
 //! Each user does one thing after the other and holds what comes against a model. What a crash leaves of a directory is what
 //! it was like after some operation, and not before the last that was made durable, whoever asked for that; and
@@ -7,7 +7,7 @@
 //! # Reading order
 //!
 //! `bytes.rs` and `model.rs` (a filesystem as it should be), `account.rs` and `known.rs` (what may be found after a crash),
-//! `user.rs`, `user_data.rs` and `expected.rs` (what is done and held against the model), `load.rs` (a directory of a
+//! `user.rs`, `user_data.rs`, `user_full.rs` and `expected.rs` (what is done and held against the model), `load.rs` (a directory of a
 //! real one as a model), `plan.rs` and `world.rs` (lives, cuts and looks).
 
 mod account;
@@ -19,6 +19,7 @@ mod model;
 mod plan;
 mod user;
 mod user_data;
+mod user_full;
 mod world;
 
 pub use account::{Account, Accounts};

@@ -17,6 +17,8 @@ pub struct World {
     pub users: u64,
     /// Segments of the disk.
     pub segments: u64,
+    /// Bytes that are left free by a file that is nobody's, if there is one: so the volume is soon full.
+    pub left: Option<u64>,
     /// The memory that the map may take, in bytes, if that is little.
     pub map_bytes: Option<u64>,
     /// A checkpoint is made after so many entries.
@@ -53,10 +55,13 @@ impl World {
     pub fn of_seed(seed: u64) -> World {
         let rng = Rng::new(mix(seed, 0x00_f11e));
         let lives = 1 + rng.below(4);
+        // Of its own, so that other worlds are what they were before there were full ones.
+        let filling = Rng::new(mix(seed, 0x00_f111));
         World {
             seed,
             users: 1 + rng.below(3),
             segments: rng.pick(&[32, 32, 48, 96]),
+            left: filling.one_in(3).then(|| filling.below(96 << 10)),
             map_bytes: rng.one_in(3).then(|| 8192 << rng.below(4)),
             recovery_entries: 8 << rng.below(12),
             lives: (0..lives).map(|n| life(&rng, mix(seed, n + 1))).collect(),

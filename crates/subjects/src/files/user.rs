@@ -26,6 +26,8 @@ pub struct User {
     pub numbers: BTreeMap<Id, u64>,
     /// Where choices come from.
     pub rng: Rng,
+    /// There is little room, and this user takes it all now and then.
+    pub fills: bool,
     /// What is done is printed.
     pub aloud: bool,
 }
@@ -77,6 +79,9 @@ impl User {
     /// # Errors
     /// If what came of it is not what should.
     pub async fn step(&mut self) -> Result<(), Violated> {
+        if self.fills && self.rng.one_in(6) {
+            return self.fill().await;
+        }
         match self.rng.below(100) {
             0..=15 => self.make().await,
             16..=18 => self.make_nameless().await,
@@ -225,7 +230,7 @@ impl User {
         }
     }
 
-    async fn take_away(&mut self) -> Result<(), Violated> {
+    pub(super) async fn take_away(&mut self) -> Result<(), Violated> {
         let (model, name) = (self.model(), name(&self.rng));
         let (directory, number) = self.directory(&model);
         let named = model.named(directory, &name).map(|id| model.node(id).kind);
@@ -233,24 +238,20 @@ impl User {
             Some(kind) if !self.rng.one_in(8) => kind == Kind::Directory,
             _ => self.rng.coin(),
         };
-        let mut full = Ok(());
-        self.change(
+        self.change_within(
+            true,
             || format!("take away {name:?} in {directory}"),
             |model| model.take_away(directory, &name, is_directory),
-            async |fs| {
-                let gone = match is_directory {
-                    true => fs.remove_directory(number, &name).await,
-                    false => fs.unlink(number, &name).await,
-                };
-                full = makes_room("take away", &gone);
-                gone
+            async |fs| match is_directory {
+                true => fs.remove_directory(number, &name).await,
+                false => fs.unlink(number, &name).await,
             },
         )
         .await?;
-        full
+        Ok(())
     }
 
-    async fn rename(&mut self) -> Result<(), Violated> {
+    pub(super) async fn rename(&mut self) -> Result<(), Violated> {
         let model = self.model();
         let (from, to) = (self.directory(&model), self.directory(&model));
         let (first, second) = (name(&self.rng), name(&self.rng));
@@ -261,7 +262,8 @@ impl User {
             Target::Free,
             Target::Exchange,
         ]);
-        self.change(
+        self.change_within(
+            true,
             || {
                 format!(
                     "rename {first:?} in {} to {second:?} in {}: {target:?}",
@@ -275,7 +277,7 @@ impl User {
         Ok(())
     }
 
-    async fn set(&mut self) -> Result<(), Violated> {
+    pub(super) async fn set(&mut self) -> Result<(), Violated> {
         let Some(id) = self.any(&self.model(), |_| true) else {
             return Ok(());
         };
@@ -286,7 +288,8 @@ impl User {
             ..NewAttributes::default()
         };
         let number = self.numbers[&id];
-        self.change(
+        self.change_within(
+            true,
             || format!("set {id}"),
             |model| {
                 model.set(id, permissions, user);
@@ -298,7 +301,7 @@ impl User {
         Ok(())
     }
 
-    async fn set_attribute(&mut self) -> Result<(), Violated> {
+    pub(super) async fn set_attribute(&mut self) -> Result<(), Violated> {
         let Some(id) = self.any(&self.model(), |_| true) else {
             return Ok(());
         };
@@ -307,7 +310,8 @@ impl User {
         let most = self.rng.pick(&[10, 600, 3000]);
         let value = vec![self.rng.next() as u8; self.rng.below(most) as usize];
         let value = (!self.rng.one_in(4)).then_some(value);
-        self.change(
+        self.change_within(
+            value.is_none(),
             || format!("attribute {name:?} of {id}"),
             |model| model.set_attribute(id, &name, value.as_deref()),
             async |fs| match &value {
@@ -425,7 +429,7 @@ impl User {
     }
 
     /// Does not use something any more.
-    async fn release(&mut self) -> Result<(), Violated> {
+    pub(super) async fn release(&mut self) -> Result<(), Violated> {
         let held: Vec<Id> = self.model().held.into_iter().collect();
         if held.is_empty() {
             return Ok(());
@@ -456,6 +460,7 @@ impl User {
             true => self.fs.sync().await,
             false => self.fs.sync_file(self.numbers[&one], data_only).await,
         };
+        makes_room("sync", &synced)?;
         if as_expected(|| "sync".into(), &Ok(()), &synced)? {
             for (account, done) in self.accounts.borrow_mut().iter_mut().zip(done) {
                 account.durable(done);

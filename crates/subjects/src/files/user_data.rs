@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use forebay_device::BufMut;
 use forebay_dfs::{Edits, Fallocate, INLINE_MAX, Kind, NewAttributes};
 
-use super::expected::{Violated, as_expected, makes_room};
+use super::expected::{Violated, as_expected};
 use super::model::{Id, Model};
 use super::user::User;
 
@@ -41,9 +41,11 @@ impl User {
         if offset.is_none() && size + most > 512 << 20 {
             return Ok(());
         }
+        let is_there = self.is_there(id, offset, data.len() as u64).await;
         let buf = BufMut::copy_of(&data).freeze();
         let done = self
-            .change(
+            .change_within(
+                is_there,
                 || format!("write {} bytes to {id} at {offset:?}", data.len()),
                 |model| model.write(id, offset, &data),
                 async |fs| fs.write(number, offset, buf).await,
@@ -130,20 +132,13 @@ impl User {
             ..NewAttributes::default()
         };
         let shrinks = size <= self.model().node(id).bytes.size;
-        let mut full = Ok(());
-        self.change(
+        self.change_within(
+            shrinks,
             || format!("resize {id} to {size}"),
             |model| model.resize(id, size),
-            async |fs| {
-                let set = fs.set(number, &new).await.map(drop);
-                if shrinks {
-                    full = makes_room("cut off", &set);
-                }
-                set
-            },
+            async |fs| fs.set(number, &new).await,
         )
         .await?;
-        full?;
         self.read(id).await
     }
 
@@ -161,7 +156,9 @@ impl User {
         let offset = self.offset().min((512 << 20) - 1);
         let most = self.rng.pick(&[600, 10_000, 1 << 20]);
         let len = (1 + self.rng.below(most)).min((512 << 20) - offset);
-        self.change(
+        let keeps_size = matches!(what, Fallocate::Punch | Fallocate::Zero { keep_size: true });
+        self.change_within(
+            keeps_size,
             || format!("{what:?} of {id}: {len} at {offset}"),
             |model| model.fallocate(id, offset, len, what),
             async |fs| fs.fallocate(number, offset, len, what).await,

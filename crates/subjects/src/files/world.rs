@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::Device;
-use forebay_dfs::{Clock, Fs, Geometry, Kind, Making, New, ROOT, Time, create, open};
+use forebay_device::{BufMut, Device};
+use forebay_dfs::{Clock, Fs, FsError, Geometry, Kind, Making, New, ROOT, Time, create, open};
 use forebay_rng::{Rng, mix};
 use forebay_rt::{Rt, VirtualTime};
 use forebay_sim::Violation;
@@ -16,7 +16,7 @@ use forebay_sim::machine::{Machine, Medium};
 use forebay_sim::plan::coin;
 use forebay_sim::role::Each;
 use forebay_sim::world::{Outcome, Tally};
-use forebay_units::ByteLen;
+use forebay_units::{ByteLen, SECTOR_BYTES};
 use forebay_vsl::{Layout, Options, Space, VolumeId, Workers};
 use futures_util::future::join_all;
 
@@ -37,6 +37,8 @@ const GEOMETRY: Geometry = Geometry {
 };
 /// What a life may take, in virtual time: more, and something hangs.
 const PATIENCE: Duration = Duration::from_secs(3600);
+/// A file that is nobody's and takes room, where there is to be little.
+const FILLER: &[u8] = b"filler";
 
 /// What is checked while a world goes on, and what came of it.
 struct Ctx {
@@ -102,6 +104,21 @@ fn clock_of(rt: &Rt, from: u64) -> Clock {
     })
 }
 
+/// Takes room, but for so many bytes.
+async fn fill(fs: &Fs, left: u64) -> Result<(), FsError> {
+    let new = New::of(Kind::Regular, 0o644);
+    let file = fs.make(ROOT, FILLER, &new).await?.file;
+    loop {
+        let sectors = fs.room().free.saturating_sub(left) / SECTOR_BYTES;
+        if sectors == 0 {
+            return fs.forget(file, 1).await;
+        }
+        let len = (sectors * SECTOR_BYTES).min(256 << 10);
+        let data = BufMut::zeroed(len as usize).freeze();
+        fs.write(file, None, data).await?;
+    }
+}
+
 /// What is attached.
 struct Attached {
     fs: Fs,
@@ -151,11 +168,8 @@ impl Ctx {
             page_sectors: 8,
             disk: None,
         };
-        let (rt, users, clock) = (
-            machine.rt.clone(),
-            self.world.users,
-            clock_of(&machine.rt, 0),
-        );
+        let (rt, clock) = (machine.rt.clone(), clock_of(&machine.rt, 0));
+        let (users, left) = (self.world.users, self.world.left);
         let work = async move {
             forebay_vsl::create(rt.clone(), Rc::clone(&disk), &making)
                 .await
@@ -175,6 +189,9 @@ impl Ctx {
                 let new = New::of(Kind::Directory, 0o755);
                 let made = fs.make(ROOT, &[b'0' + user as u8], &new).await;
                 fs.forget(made.expect("made").file, 1).await.expect("it is");
+            }
+            if let Some(left) = left {
+                fill(&fs, left).await.expect("there is room");
             }
             fs.sync().await.expect("durable");
         };
@@ -265,12 +282,12 @@ impl Ctx {
     async fn work(&self, fs: Fs, index: usize, rng: Rng, steps: u64) -> Result<(), String> {
         let directory = match fs.look_up(ROOT, &[b'0' + index as u8]).await {
             Ok(inode) => inode.file,
-            Err(forebay_dfs::FsError::Space(_)) => return Ok(()),
+            Err(FsError::Space(_)) => return Ok(()),
             Err(error) => return Err(format!("user {index} has no directory: {error}")),
         };
         let numbers = match load(&fs, directory).await {
             Ok((model, numbers)) => self.same_numbers(index, &model, numbers)?,
-            Err(forebay_dfs::FsError::Space(_)) => return Ok(()),
+            Err(FsError::Space(_)) => return Ok(()),
             Err(error) => return Err(format!("user {index}: {error}")),
         };
         let mut user = User {
@@ -280,6 +297,7 @@ impl Ctx {
             index,
             numbers,
             rng,
+            fills: self.world.left.is_some(),
             aloud: self.aloud,
         };
         for _ in 0..steps {

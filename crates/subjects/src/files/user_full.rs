@@ -1,0 +1,91 @@
+//! What a user does where a volume is full, and what is never refused there.
+
+use forebay_device::BufMut;
+use forebay_dfs::{Fs, FsError, Kind};
+
+use super::expected::{Violated, makes_room};
+use super::model::{Id, Model, Wrong};
+use super::user::User;
+
+/// No file is longer.
+const SIZE_MAX: u64 = 512 << 20;
+/// So many writes of one size are enough to take what room there may be.
+const WRITES_MAX: u64 = 64;
+
+impl User {
+    /// As `change`; and if it takes no room, it is not refused for want of it.
+    pub(super) async fn change_within<T: PartialEq + std::fmt::Debug, U>(
+        &mut self,
+        takes_none: bool,
+        what: impl Fn() -> String,
+        in_model: impl FnOnce(&mut Model) -> Result<T, Wrong>,
+        in_fs: impl AsyncFnOnce(&Fs) -> Result<U, FsError>,
+    ) -> Result<Option<(T, U)>, Violated> {
+        let mut full = Ok(());
+        let done = self
+            .change(&what, in_model, async |fs| {
+                let got = in_fs(fs).await;
+                if takes_none {
+                    full = makes_room(&what(), &got);
+                }
+                got
+            })
+            .await?;
+        full?;
+        Ok(done)
+    }
+
+    /// Takes all the room there is, and then does something that takes none.
+    pub(super) async fn fill(&mut self) -> Result<(), Violated> {
+        let model = self.model();
+        if let Some(id) = self.any(&model, |kind| kind == Kind::Regular) {
+            for len in [16 << 10, 4096, 512] {
+                let mut writes = 0;
+                while writes < WRITES_MAX && self.append(id, len).await? {
+                    writes += 1;
+                }
+            }
+        }
+        match self.rng.below(12) {
+            0..=3 => self.take_away().await,
+            4..=6 => self.rename().await,
+            7 => self.resize().await,
+            8 => self.fallocate().await,
+            9 => self.set().await,
+            10 => self.set_attribute().await,
+            _ => self.release().await,
+        }
+    }
+
+    /// Writes so many bytes where a file ends; whether there was room.
+    async fn append(&mut self, id: Id, len: u64) -> Result<bool, Violated> {
+        if self.model().node(id).bytes.size + len > SIZE_MAX {
+            return Ok(false);
+        }
+        let mut data = vec![0; len as usize];
+        self.rng.fill(&mut data);
+        let (number, buf) = (self.numbers[&id], BufMut::copy_of(&data).freeze());
+        let done = self
+            .change(
+                || format!("append {len} bytes to {id}"),
+                |model| model.write(id, None, &data),
+                async |fs| fs.write(number, None, buf).await,
+            )
+            .await?;
+        Ok(done.is_some())
+    }
+
+    /// Whether all bytes of a range are there already, so that to write them again takes no room.
+    pub(super) async fn is_there(&self, id: Id, offset: Option<u64>, len: u64) -> bool {
+        let Some(offset) = offset.filter(|_| self.fills) else {
+            return false;
+        };
+        let (number, end) = (self.numbers[&id], offset + len);
+        if len == 0 || end > self.model().node(id).bytes.size {
+            return false;
+        }
+        let data = self.fs.seek(number, offset, false).await;
+        let hole = self.fs.seek(number, offset, true).await;
+        data.is_ok_and(|data| data == offset) && hole.is_ok_and(|hole| hole >= end)
+    }
+}
