@@ -260,7 +260,12 @@ impl Fs {
                 }
             }
         }
-        Ok((new, held.file.lock.lock().await))
+        let lock = held.file.lock.lock().await;
+        if end <= old.size {
+            // Whoever has no need to hold the end does not keep others from moving it.
+            new.size = held.file.inode().size;
+        }
+        Ok((new, lock))
     }
 
     /// Where the data of a file is to be that has so many bytes: it never goes back.

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut};
-use forebay_dfs::{FsError, Kind, NewAttributes, ROOT};
+use forebay_dfs::{Fallocate, FsError, Kind, NewAttributes, ROOT};
 use futures_util::future::join;
 
 use super::world::{run, there};
@@ -164,6 +164,33 @@ fn who_looks_a_name_up_while_it_comes_or_goes_finds_all_of_it_or_nothing() {
             }
         };
         join(changes, looks).await;
+        world.again().await
+    });
+}
+
+/// Found by the simulator's users who do two things at once.
+#[test]
+fn a_hole_in_the_middle_leaves_the_end_where_somebody_else_puts_it() {
+    run(|world| async move {
+        let fs = &world.fs;
+        let file = world.make(ROOT, b"a", Kind::Regular).await;
+        let whole = bytes(7, 100_000);
+        fs.write(file, Some(0), whole).await.expect("written");
+        let keep_size = true;
+        let whats = [
+            Fallocate::Punch,
+            Fallocate::Zero { keep_size },
+            Fallocate::Reserve { keep_size },
+        ];
+        for what in whats {
+            let size = fs.inode(file).await.expect("there").size;
+            let grows = fs.write(file, Some(size), bytes(8, MUCH));
+            let (grown, holed) = join(grows, fs.fallocate(file, 5000, 3000, what)).await;
+            grown.expect("written");
+            holed.expect("done");
+            let now = fs.inode(file).await.expect("there").size;
+            assert_eq!(now, size + MUCH as u64, "{what:?}");
+        }
         world.again().await
     });
 }
