@@ -1,4 +1,4 @@
-//! A filesystem in memory or in a file, mounted by a process of its own: this program again.
+//! A filesystem in memory, mounted by a process of its own: this program again.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,8 +9,6 @@ use rustix::mount::{UnmountFlags, unmount};
 
 /// Where this program is to mount one, if it is started to do that.
 const MOUNT_AT: &str = "FOREBAY_TEST_MOUNT_AT";
-/// And in which file it is, if it is not in memory.
-const IMAGE: &str = "FOREBAY_TEST_IMAGE";
 /// How long files may be in use by processes that were killed.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 const SIZE: u64 = 1 << 30;
@@ -19,8 +17,7 @@ const SIZE: u64 = 1 << 30;
 #[test]
 fn mounts_a_filesystem_when_another_test_starts_it_for_that() {
     if let Some(dir) = std::env::var_os(MOUNT_AT) {
-        let image = std::env::var_os(IMAGE).map(PathBuf::from);
-        super::mount_ram::mount(SIZE, dir.into(), image).expect("mounted and unmounted");
+        super::mount_ram::mount(SIZE, dir.into(), None).expect("mounted and unmounted");
     }
 }
 
@@ -44,17 +41,10 @@ pub(crate) fn has(program: &str) -> bool {
     found.is_ok()
 }
 
-/// How often what is done at random is done.
-pub(crate) fn rounds(usual: u64) -> u64 {
-    let rounds = std::env::var("FOREBAY_ROUNDS");
-    rounds.map_or(usual, |rounds| rounds.parse().expect("a number"))
-}
-
 /// A filesystem that is mounted. It is unmounted and checked by [`Mounted::finish`].
 pub(crate) struct Mounted {
     server: Child,
     says: BufReader<ChildStdout>,
-    image: Option<PathBuf>,
     // Behind what uses it.
     scratch: Option<tempfile::TempDir>,
 }
@@ -62,42 +52,18 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// One in memory for a test; none, said aloud, where nothing can be mounted.
     pub(crate) fn new(test: &str) -> Option<Mounted> {
-        Mounted::at(test, None)
-    }
-
-    /// One in a file, which outlives who serves it.
-    pub(crate) fn in_a_file(test: &str) -> Option<Mounted> {
-        Mounted::at(test, Some("image"))
-    }
-
-    fn at(test: &str, image: Option<&str>) -> Option<Mounted> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             skip(test, "not root, or no /dev/fuse");
             return None;
         }
         let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("made");
         std::fs::create_dir(scratch.path().join("mnt")).expect("made");
-        let image = image.map(|name| scratch.path().join(name));
-        let (server, says) = serve(scratch.path(), image.as_deref());
+        let (server, says) = serve(scratch.path());
         Some(Mounted {
             server,
             says,
-            image,
             scratch: Some(scratch),
         })
-    }
-
-    /// Kills who serves it.
-    pub(crate) fn kill(&mut self) {
-        self.server.kill().expect("killed");
-        self.server.wait().expect("gone");
-    }
-
-    /// Mounts it again after that.
-    pub(crate) fn mount_again(&mut self) {
-        unmount(self.dir(), UnmountFlags::DETACH).expect("let go");
-        let scratch = self.scratch.as_ref().expect("there until it is dropped");
-        (self.server, self.says) = serve(scratch.path(), self.image.as_deref());
     }
 
     /// Where it is.
@@ -122,12 +88,9 @@ impl Mounted {
 }
 
 /// Starts who mounts it, and waits until it is.
-fn serve(scratch: &Path, image: Option<&Path>) -> (Child, BufReader<ChildStdout>) {
+fn serve(scratch: &Path) -> (Child, BufReader<ChildStdout>) {
     let test = "harness::mounts_a_filesystem_when_another_test_starts_it_for_that";
     let mut program = this_program(test, MOUNT_AT, scratch.join("mnt"));
-    if let Some(image) = image {
-        program.env(IMAGE, image);
-    }
     let mut server = program.stdout(Stdio::piped()).spawn().expect("started");
     let mut says = BufReader::new(server.stdout.take().expect("piped"));
     let mut line = String::new();

@@ -9,7 +9,9 @@ use std::sync::{Mutex, PoisonError};
 
 use forebay_rng::Rng;
 
-use crate::harness::{Mounted, has, rounds, skip};
+use crate::harness::{Mounted, for_a_moment, rounds};
+use crate::system::installed;
+use crate::world::skip;
 
 /// It runs as nobody, since it does not run as root.
 const NOBODY: u32 = 65534;
@@ -154,17 +156,12 @@ impl Drop for Server {
 }
 
 /// A filesystem with databases for nobody, and a directory for what else there is; or a loud skip.
-fn databases(test: &str, in_a_file: bool) -> Option<(Mounted, PathBuf, tempfile::TempDir)> {
-    for needed in ["mariadbd", "mariadb-install-db", "mariadb", "setpriv"] {
-        if !has(needed) {
-            skip(test, &format!("no {needed}"));
-            return None;
-        }
+fn databases(test: &str) -> Option<(Mounted, PathBuf, tempfile::TempDir)> {
+    let needed = ["mariadbd", "mariadb-install-db", "mariadb", "setpriv"];
+    if !installed(test, &needed) {
+        return None;
     }
-    let mounted = match in_a_file {
-        true => Mounted::in_a_file(test)?,
-        false => Mounted::new(test)?,
-    };
+    let mounted = Mounted::new(test)?;
     // The path of a socket is short, and nobody has to get there.
     let scratch = tempfile::tempdir().expect("made");
     let data = mounted.dir().join("data");
@@ -185,7 +182,7 @@ const ROWS: &str = "create database d; use d;
 #[test]
 fn mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic() {
     let test = "mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic";
-    let Some((mounted, data, scratch)) = databases(test, false) else {
+    let Some((mounted, data, scratch)) = databases(test) else {
         return;
     };
     let _turn = CARD_IS_MINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -225,16 +222,16 @@ fn what_mariadb_committed_is_there_after_it_was_killed_though_it_wrote_no_page_t
 }
 
 #[test]
-fn what_mariadb_committed_is_there_after_the_filesystems_own_process_was_killed() {
+fn what_mariadb_committed_is_there_after_the_daemon_was_killed() {
     kills_under_load(
-        "what_mariadb_committed_is_there_after_the_filesystems_own_process_was_killed",
+        "what_mariadb_committed_is_there_after_the_daemon_was_killed",
         true,
     );
 }
 
 /// Kills the server, or who serves its files and then the server, while it commits; and looks at what is there.
-fn kills_under_load(test: &str, of_filesystem: bool) {
-    let Some((mut mounted, data, scratch)) = databases(test, of_filesystem) else {
+fn kills_under_load(test: &str, of_daemon: bool) {
+    let Some((mounted, data, scratch)) = databases(test) else {
         return;
     };
     let _turn = CARD_IS_MINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -255,14 +252,15 @@ fn kills_under_load(test: &str, of_filesystem: bool) {
         let mut lines = says.lines().map_while(Result::ok);
         let wanted = 5 + rng.below(30) as usize;
         let mut done: Vec<String> = lines.by_ref().take(wanted).collect();
-        if of_filesystem {
+        for_a_moment(&rng);
+        if of_daemon {
             mounted.kill();
         }
         drop(server);
         done.extend(lines);
         let _ = client.wait();
-        if of_filesystem {
-            mounted.mount_again();
+        if of_daemon {
+            mounted.mount_again(&rng);
         }
         server = Server::start(&data, scratch.path());
         assert_eq!(server.count("Innodb_dblwr_pages_written"), 0);

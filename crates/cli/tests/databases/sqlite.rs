@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_rng::Rng;
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::harness::{Mounted, rounds, this_program};
+use crate::harness::{Mounted, for_a_moment, rounds, this_program};
 
 const DATABASE: &str = "FOREBAY_TEST_DATABASE";
 /// From which number on who commits rows does so, if not from 0: so several do at a time.
@@ -137,8 +137,7 @@ impl Committing {
             let line = self.lines.next().expect("it goes on").expect("read");
             last = row(&line).unwrap_or(last);
         }
-        // sleeps: to kill at any moment of the next commits
-        std::thread::sleep(Duration::from_micros(rng.below(3000)));
+        for_a_moment(rng);
         last
     }
 
@@ -228,20 +227,39 @@ fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_comm
 }
 
 #[test]
-fn rows_that_sqlite_committed_are_there_after_the_filesystems_own_process_was_killed() {
-    let test = "rows_that_sqlite_committed_are_there_after_the_filesystems_own_process_was_killed";
-    let Some(mut mounted) = Mounted::in_a_file(test) else {
+fn rows_that_sqlite_committed_are_there_after_the_daemon_was_killed_at_any_moment() {
+    daemon_killed(
+        "rows_that_sqlite_committed_are_there_after_the_daemon",
+        None,
+    );
+}
+
+#[test]
+fn rows_that_sqlite_committed_to_a_log_are_there_after_the_daemon_was_killed_at_any_moment() {
+    let test = "rows_that_sqlite_committed_to_a_log_are_there_after_the_daemon";
+    daemon_killed(test, Some("wal"));
+}
+
+/// Kills who serves the files while rows are committed, without a journal or in another mode.
+fn daemon_killed(test: &str, mode: Option<&str>) {
+    let Some(mounted) = Mounted::new(test) else {
         return;
     };
     let path = mounted.dir().join("a.db");
-    drop(opened(&path));
+    let database = opened(&path);
+    if let Some(mode) = mode {
+        // It stays so.
+        let set = database.pragma_update(None, "journal_mode", mode);
+        set.expect("set");
+    }
+    drop(database);
     let (rng, mut last) = (Rng::new(12), 0);
-    for round in 0..rounds(6) {
+    for round in 0..rounds(3) {
         let mut committing = Committing::start(&path);
         last = committing.wait_beyond(last + 1 + rng.below(40).cast_signed(), &rng);
         mounted.kill();
         last = committing.last(last);
-        mounted.mount_again();
+        mounted.mount_again(&rng);
         assert!(!path.with_extension("db-journal").exists(), "round {round}");
         last = has_rows(&path, last);
     }

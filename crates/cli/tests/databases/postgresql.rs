@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use forebay_rng::Rng;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::harness::{Mounted, rounds, skip};
+use crate::harness::{Mounted, for_a_moment, rounds};
+use crate::world::skip;
 
 /// It runs as nobody, since it does not run as root.
 const NOBODY: u32 = 65534;
@@ -128,13 +129,12 @@ fn updates(round: u64) -> String {
 }
 
 #[test]
-fn what_postgresql_committed_without_full_pages_is_there_after_the_filesystems_process_was_killed()
-{
+fn what_postgresql_committed_without_full_pages_is_there_after_the_daemon_was_killed() {
     let test = "what_postgresql_committed_without_full_pages_is_there";
     let Some(programs) = programs() else {
         return skip(test, "no PostgreSQL");
     };
-    let Some(mut mounted) = Mounted::in_a_file(test) else {
+    let Some(mounted) = Mounted::new(test) else {
         return;
     };
     // The path of a socket is short, and nobody has to get there.
@@ -172,11 +172,12 @@ fn what_postgresql_committed_without_full_pages_is_there_after_the_filesystems_p
         let mut lines = says.lines().map_while(Result::ok);
         let wanted = 5 + rng.below(40) as usize;
         let mut done: Vec<String> = lines.by_ref().take(wanted).collect();
+        for_a_moment(&rng);
         mounted.kill();
         drop(server);
         done.extend(lines);
         let _ = client.wait();
-        mounted.mount_again();
+        mounted.mount_again(&rng);
         server = Server::start(&programs, &data, scratch);
         assert_eq!(server.get("show full_page_writes"), "off");
         // All pages are read, and their checksums looked at.
