@@ -125,10 +125,11 @@ impl Files {
 
     pub(crate) fn failed(&self, request: &Underway, error: &FsError) {
         let is_full = matches!(error, FsError::Space(SpaceError::Full { .. }));
-        if let Some(observer) = self.settings.observer.as_ref().filter(|_| !is_usual(error)) {
+        let is_noted = is_full || !is_usual(error);
+        if let Some(observer) = self.settings.observer.as_ref().filter(|_| is_noted) {
             observer.failed(is_full);
         }
-        if !is_usual(error) && !is_full {
+        if is_noted && !is_full {
             let count = self.errors.get() + 1;
             self.errors.set(count);
             // A dead device fails every request: say so ever more rarely.
