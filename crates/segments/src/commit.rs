@@ -215,7 +215,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
     pub fn fail(&self, cause: &str) -> LogError {
         let mut failed = self.failed.borrow_mut();
         let error = failed.get_or_insert_with(|| {
-            tracing::error!(cause, "the log device failed");
+            tracing::error!(cause, "the device of the log failed");
             LogError(cause.into())
         });
         let error = error.clone();

@@ -56,7 +56,7 @@ pub enum OpenError {
         stable: RecordSeq,
     },
     /// The volume failed while it was taken up.
-    #[error(transparent)]
+    #[error("the device failed: {}", .0.0)]
     Failed(#[from] LogError),
     /// There is no room for the checkpoint that taking it up ends with.
     #[error("there is no room left to take the volume up: {0}")]
@@ -95,6 +95,6 @@ pub enum SpaceError {
     #[error("a node of the map, at {0:?}, is damaged: {1}")]
     Node(Place, LoadError),
     /// The volume has failed: an earlier write or flush that something rested on did not succeed.
-    #[error(transparent)]
+    #[error("the device failed: {}", .0.0)]
     Failed(#[from] LogError),
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use forebay_device::{BufMut, Device, Durability};
 use forebay_placement::placement::{Fact, Placement};
 use forebay_rt::{Event, Lock, Portions, Rt, Task};
-use forebay_segments::{Commit, CommitWorkers, Composer as _, LogError, LogStats};
+use forebay_segments::{Commit, CommitWorkers, Composer as _, LogStats};
 use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::checks::Checks;
@@ -103,8 +103,8 @@ impl Space {
     }
 
     /// The failure that is latched, if there is one.
-    pub fn failure(&self) -> Option<LogError> {
-        self.inner.commit.failure()
+    pub fn failure(&self) -> Option<SpaceError> {
+        self.inner.commit.failure().map(SpaceError::Failed)
     }
 
     /// How it is to behave.

@@ -320,7 +320,13 @@ impl Client {
         }
         let ended = end_service(daemon).await;
         Ok(Ok(ended.map_err(|error| {
-            let text = format!("{name} is detached, and was not closed cleanly: {error}");
+            let text = match daemon.mounted {
+                None => format!("{name} is detached, and was not closed cleanly: {error}"),
+                Some(_) => format!(
+                    "{name} is unmounted, and was not closed cleanly: {error}; what was made durable is recovered by \
+                     the next mount, when the device works"
+                ),
+            };
             Failure::new(error.code, text)
         })))
     }

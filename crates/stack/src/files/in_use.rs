@@ -176,7 +176,7 @@ impl Layer for InUse {
 
     fn what_holds_up(&self) -> String {
         match self.fs.space().failure() {
-            Some(failure) => format!("the device failed: {failure}"),
+            Some(failure) => failure.to_string(),
             None => words::filled(self.fs.room()),
         }
     }

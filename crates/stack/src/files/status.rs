@@ -103,17 +103,20 @@ pub(super) fn of(fs: &Fs, counted: &Counted) -> FilesFacts {
         Some(_) => SpaceMode::Failed,
         None => mode(room),
     };
-    let advice = match mode {
-        SpaceMode::NearlyFull | SpaceMode::Full => {
+    let detail = match (mode, failure) {
+        (SpaceMode::NearlyFull | SpaceMode::Full, _) => {
             Some("remove what is not needed, or copy the files to a larger device".into())
         }
+        (_, Some(failure)) => Some(format!(
+            "{failure}; what was made durable is kept: unmount it, and mount it again when the device works"
+        )),
         _ => None,
     };
     let (times, bytes) = (counted.times.get(), counted.bytes.get());
     let [of, in_bytes] = [times, bytes].map(|all| move |asked: Asked| all[asked as usize]);
     FilesFacts {
         mode,
-        mode_detail: failure.or(advice),
+        mode_detail: detail,
         len: room.bytes,
         free_bytes: room.free,
         used_share: room.bytes.saturating_sub(room.free) as f64 / room.bytes.max(1) as f64,
