@@ -96,7 +96,10 @@ impl Client {
         let mut line = String::new();
         let mut limited = self.stream.by_ref().take(REPLY_BYTES_MAX as u64);
         let read = limited.read_line(&mut line);
-        read.map_err(|error| self.lost(&error))?;
+        read.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => self.lost(&format_args!("it said nothing for {PATIENCE:?}")),
+            _ => self.lost(&error),
+        })?;
         if !line.ends_with('\n') {
             return Err(self.lost(&"it closed the connection"));
         }

@@ -159,6 +159,11 @@ impl MountFront {
                 "{} is in use: a file there is open, or is somebody's working directory",
                 dir.display()
             )),
+            UnmountError::StillUsed { dir } => Failure::refused(format!(
+                "{} is unmounted already, and still in use: a file there is open, or is somebody's working directory; \
+                 it is let go of with the last of them",
+                dir.display()
+            )),
             error @ UnmountError::Io { .. } => Failure::io(error),
         })
     }

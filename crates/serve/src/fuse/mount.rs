@@ -152,6 +152,12 @@ impl Mount {
         there.map(|mount| mount.device)
     }
 
+    /// False if what has this number is mounted nowhere that we can see, as when somebody has unmounted it lazily.
+    pub(super) fn is_anywhere(&self, device: Option<(u32, u32)>) -> bool {
+        let known = mounts().ok().zip(device);
+        known.is_none_or(|(all, device)| all.iter().any(|mount| mount.device == device))
+    }
+
     /// Unmounts it. `lazy` detaches it even if it is in use.
     pub(super) fn unmount(&self, lazy: bool) -> io::Result<()> {
         if !rustix::process::geteuid().is_root() {

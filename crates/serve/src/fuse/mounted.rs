@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_os::{Poller, Ring};
 use forebay_rt::{Event, Rt, Task};
@@ -43,9 +44,18 @@ impl Over {
     }
 }
 
-/// Why a filesystem was not unmounted. It is still mounted and served.
+/// How long a session may take to end that nobody can reach any more, unless somebody has something open there.
+const GONE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why a filesystem was not unmounted. It is still served.
 #[derive(Debug, thiserror::Error)]
 pub enum UnmountError {
+    /// It was unmounted lazily, and something has a file open there.
+    #[error("{} is unmounted, and still in use; it ends when it no longer is", dir.display())]
+    StillUsed {
+        /// Where it was mounted.
+        dir: PathBuf,
+    },
     /// Something has a file open, or its working directory there.
     #[error("{} is in use; nothing was undone", dir.display())]
     Busy {
@@ -141,6 +151,11 @@ impl Mounted {
     /// # Errors
     /// See [`UnmountError`]. The filesystem is served on; try again.
     pub async fn unmount(&mut self) -> Result<(), UnmountError> {
+        if !self.is_over() && !self.mount.is_anywhere(self.device) {
+            let (rt, dir) = (self.rt.clone(), self.mount.dir.clone());
+            let ended = rt.timeout(GONE_PATIENCE, self.ended()).await;
+            ended.map_err(|_| UnmountError::StillUsed { dir })?;
+        }
         if self.is_over() && self.mount.device() != self.device {
             self.ended().await;
             // Unmounted by somebody else; what is mounted there now, if anything, is none of ours.
@@ -150,8 +165,9 @@ impl Mounted {
                 source,
             });
         }
-        let mount = self.mount.clone();
-        let done = isolated(move || mount.unmount(false)).await;
+        // Who uses one that was cut off, as by `umount --force`, gets nothing but errors.
+        let (mount, lazy) = (self.mount.clone(), self.is_over());
+        let done = isolated(move || mount.unmount(lazy)).await;
         if let Err(source) = done.and_then(|done| done) {
             let dir = self.mount.dir.clone();
             return Err(match source.raw_os_error() {
