@@ -11,7 +11,7 @@ use crate::system::{installed, root, tool};
 use crate::world::{MIB, World, failed, output, skip, texts, wait_until};
 
 /// A directory with a filesystem `f` on `disk.img`, and the directory `mnt`; or a loud skip.
-fn world(test: &str) -> Option<World> {
+pub(crate) fn world(test: &str) -> Option<World> {
     if !root() || !Path::new("/dev/fuse").exists() {
         skip(test, "not root, or no FUSE");
         return None;
@@ -27,12 +27,12 @@ fn made() -> World {
     world
 }
 
-fn status(world: &World) -> Value {
+pub(crate) fn status(world: &World) -> Value {
     serde_json::from_str(&world.ok(&["status", "f", "--json"])).unwrap()
 }
 
 /// What `check` says, and its exit code.
-fn check(world: &World) -> (i32, String) {
+pub(crate) fn check(world: &World) -> (i32, String) {
     let checked = world.run(&["check", "f"]);
     (checked.status.code().unwrap(), texts(&checked).0)
 }

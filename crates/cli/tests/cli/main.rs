@@ -13,6 +13,7 @@ mod documents;
 mod emulated;
 mod failed_logs;
 mod files;
+mod files_in_trouble;
 mod layers;
 mod logs;
 mod memory;

@@ -1,0 +1,328 @@
+//! A mounted filesystem in trouble: its device fails, is full, or is not what it should be; its daemon stands still; it is
+//! unmounted by force under who uses it.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use forebay_rng::Rng;
+use rustix::process::{Pid, Resource, Rlimit};
+
+use crate::files::{check, status, world};
+use crate::system::{installed, tool, try_tool};
+use crate::world::{MIB, World, failed, output, signal, texts, wait_for_end, wait_until};
+
+const EIO: Option<i32> = Some(5);
+const ENOSPC: Option<i32> = Some(28);
+
+/// Mounts `f` with the signal ignored that comes with a limit on the length of files.
+fn mount_with_limits(world: &World) -> u32 {
+    let mut command = Command::new("sh");
+    let script = "trap '' XFSZ; exec \"$0\" mount f mnt";
+    world.set_up(command.args(["-c", script, env!("CARGO_BIN_EXE_forebay")]));
+    let mounted = output(&mut command).expect("it runs");
+    assert!(mounted.status.success(), "{mounted:?}");
+    world.pid("f").expect("it is mounted")
+}
+
+/// Makes the device's writes beyond so many bytes fail, or lets them be again.
+fn limit_writes(pid: u32, len: Option<u64>) {
+    let limit = Rlimit {
+        current: len,
+        maximum: None,
+    };
+    let process = Pid::from_raw(pid as i32);
+    rustix::process::prlimit(process, Resource::Fsize, limit).expect("one's own process");
+}
+
+fn write_durably(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+#[test]
+fn a_device_that_fails_is_said_to_and_what_was_durable_is_there_when_it_works_again() {
+    let Some(world) = world("a_device_that_fails_…") else {
+        return;
+    };
+    let pid = mount_with_limits(&world);
+    let (kept, new) = (world.path("mnt/kept"), world.path("mnt/new"));
+    write_durably(&kept, &[7; 100_000]).unwrap();
+    // Not all that it has in memory, and not its log.
+    limit_writes(pid, Some(MIB));
+    let refused = write_durably(&new, &[8; 100_000]).unwrap_err();
+    assert_eq!(refused.raw_os_error(), EIO, "{refused}");
+    let now = status(&world);
+    assert_eq!(now["mode"], "failed", "{now}");
+    let detail = now["mode_detail"].as_str().unwrap();
+    assert!(detail.starts_with("the device failed: write"), "{detail}");
+    assert!(detail.contains("mount it again"), "{detail}");
+    assert!(now["errors"].as_u64().unwrap() > 0, "{now}");
+    assert_eq!(fs::read(&kept).unwrap(), [7; 100_000]);
+    // Works again: but nobody knows what of what it was given is there.
+    limit_writes(pid, None);
+    for _ in 0..3 {
+        let refused = write_durably(&new, &[8; 100_000]).unwrap_err();
+        assert_eq!(refused.raw_os_error(), EIO, "{refused}");
+    }
+    let unmounted = failed(&["umount"], &world.run(&["umount", "mnt"]));
+    unmounted.with(5, &["not closed cleanly", "recovered by the next mount"]);
+    wait_for_end(pid);
+    world.ok(&["mount", "f", "mnt"]);
+    assert_eq!(fs::read(&kept).unwrap(), [7; 100_000]);
+    write_durably(&new, &[9; 100_000]).unwrap();
+    world.ok(&["umount", "mnt"]);
+    assert_eq!(check(&world).0, 0);
+}
+
+/// The write that fails for want of room.
+fn fill(mut write: impl FnMut(u64) -> std::io::Result<()>) -> u64 {
+    for n in 0.. {
+        if let Err(error) = write(n) {
+            assert_eq!(error.raw_os_error(), ENOSPC, "{error}");
+            return n;
+        }
+    }
+    unreachable!("it is full some time")
+}
+
+#[test]
+fn a_filesystem_is_filled_to_the_last_block_and_emptied_again_and_again() {
+    let Some(world) = world("a_filesystem_is_filled_…") else {
+        return;
+    };
+    world.ok(&["mount", "f", "mnt"]);
+    let dir = world.path("mnt");
+    let room = status(&world)["free_bytes"].as_u64().unwrap();
+    for round in 1..=3 {
+        let mut large = File::create(dir.join("large")).unwrap();
+        let written = fill(|_| large.write_all(&[round; 1 << 20]));
+        assert!(written >= room / MIB - 1, "{written} MiB of {room} bytes");
+        large.set_len(MIB).unwrap();
+        fs::create_dir(dir.join("small")).unwrap();
+        let many = fill(|n| fs::write(dir.join(format!("small/{n}")), vec![round; 60_000]));
+        assert!(many > 100, "{many}");
+        // In a sector each, until there is none.
+        fill(|n| write_durably(&dir.join(format!("small/{n:0>200}")), b"little"));
+        let now = status(&world);
+        assert!(
+            now["full_errors"].as_u64().unwrap() >= 3 * u64::from(round),
+            "{now}"
+        );
+        assert_eq!((&now["mode"], &now["errors"]), (&"full".into(), &0.into()));
+        // What is there can be overwritten, and made durable.
+        let small = File::options().write(true).open(dir.join("small/0"));
+        let mut small = small.unwrap();
+        small.write_all(&[round + 1; 60_000]).unwrap();
+        small.sync_all().unwrap();
+        fs::remove_dir_all(dir.join("small")).unwrap();
+        fs::remove_file(dir.join("large")).unwrap();
+        let free = status(&world)["free_bytes"].as_u64().unwrap();
+        // But for the segments that are being filled.
+        assert!(free + 2 * MIB >= room, "{free} of {room}");
+    }
+    world.ok(&["umount", "mnt"]);
+    let (code, found) = check(&world);
+    assert_eq!(code, 0, "{found}");
+    assert!(found.contains("0 names, 0B of data"), "{found}");
+}
+
+/// What is written to memory comes to the filesystem when nobody can be told any more but by `msync` and `fsync`.
+const MAPPED: &str = r#"
+import errno, mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+mapped = mmap.mmap(file, 1 << 20)
+mapped[:] = b"x" * (1 << 20)
+def refused(what):
+    try:
+        what()
+        return "done"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+print(refused(lambda: os.fsync(file)))
+"#;
+
+#[test]
+fn who_wrote_by_a_mapping_is_told_by_fsync_that_there_is_no_room() {
+    let test = "who_wrote_by_a_mapping_is_told";
+    let Some(world) = world(test) else { return };
+    if !installed(test, &["python3"]) {
+        return;
+    }
+    world.ok(&["mount", "f", "mnt"]);
+    let dir = world.path("mnt");
+    File::create(dir.join("mapped"))
+        .unwrap()
+        .set_len(MIB)
+        .unwrap();
+    let mut large = File::create(dir.join("large")).unwrap();
+    fill(|_| large.write_all(&[1; 1 << 16]));
+    let mut python = Command::new("python3");
+    let said = output(python.args(["-c", MAPPED]).arg(dir.join("mapped"))).unwrap();
+    assert_eq!(texts(&said).0, "ENOSPC\n", "{}", texts(&said).1);
+    drop(large);
+    world.ok(&["umount", "mnt"]);
+    assert_eq!(check(&world).0, 0);
+}
+
+/// Whether a daemon still runs.
+fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| rest.starts_with(" ") && !rest.starts_with(" Z"))
+}
+
+fn is_one_of(codes: &[i32], what: &str, output: &Output) -> i32 {
+    let code = output.status.code().unwrap_or(-1);
+    let (_, said) = texts(output);
+    assert!(
+        codes.contains(&code) && !said.contains("panic"),
+        "{what}: {code} {said}"
+    );
+    code
+}
+
+/// Writes something into what lies there, or exchanges some of it.
+fn damage(image: &mut [u8], numbers: &Rng) {
+    let sectors = (image.len() / 512) as u64;
+    let lies = |n: u64| {
+        image[n as usize * 512..][..512]
+            .iter()
+            .any(|byte| *byte != 0)
+    };
+    let used: Vec<u64> = (0..sectors).filter(|n| lies(*n)).collect();
+    let any = || used[numbers.below(used.len() as u64) as usize] as usize * 512;
+    for _ in 0..1 << numbers.below(6) {
+        let (at, other) = (any(), any());
+        match numbers.below(4) {
+            0 => image[at + numbers.below(512) as usize] ^= 1 << numbers.below(8),
+            1 => image[at..][..512].copy_from_slice(&numbers.bytes(512)),
+            2 => image[at..][..512].fill(0),
+            _ => image.copy_within(other..other + 512, at),
+        }
+    }
+}
+
+/// Reads, changes and removes all that there is: what cannot be says so.
+const WALK: &str = "find mnt -ls; find mnt -type f -exec cat {} +; touch mnt/new; mkdir mnt/in; mv mnt/d2 mnt/in; \
+                    echo new > mnt/d1/new; sync mnt/new; df mnt; rm -rf mnt/*; find mnt -ls";
+
+#[test]
+fn a_damaged_image_is_refused_or_mounted_and_walked_and_ends_no_daemon() {
+    let Some(world) = world("a_damaged_image_is_refused_…") else {
+        return;
+    };
+    let numbers = Rng::new(21);
+    world.image("disk.img", 12 * MIB);
+    let create = [
+        "create",
+        "--fs",
+        "--data",
+        "disk.img",
+        "--name",
+        "f",
+        "--segment",
+        "256KiB",
+        "--force",
+    ];
+    world.ok(&create);
+    world.ok(&["mount", "f", "mnt"]);
+    for n in 0..60 {
+        let dir = world.path(&format!("mnt/d{}", n % 7));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(n.to_string()), numbers.bytes(n * 137)).unwrap();
+    }
+    world.kill("f");
+    world.ok(&["umount", "mnt"]);
+    let image = world.content("disk.img");
+    let rounds = std::env::var("FOREBAY_ROUNDS").map_or(8, |n| n.parse().expect("a number"));
+    for round in 0..rounds {
+        let mut image = image.clone();
+        damage(&mut image, &numbers);
+        fs::write(world.path("disk.img"), image).unwrap();
+        is_one_of(&[0, 1, 2, 3, 5], "check", &world.run(&["check", "f"]));
+        is_one_of(&[0, 3, 4, 5], "dump", &world.run(&["dump", "f"]));
+        let mounted = world.run(&["mount", "f", "mnt"]);
+        if is_one_of(&[0, 3, 4, 5], "mount", &mounted) > 0 {
+            assert_eq!(texts(&mounted).1.lines().count(), 1, "{mounted:?}");
+            continue;
+        }
+        let pid = world.pid("f").expect("it is mounted");
+        let mut walk = Command::new("sh");
+        let walked = output(walk.args(["-c", WALK]).current_dir(world.dir()));
+        walked.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert!(lives(pid), "round {round}");
+        is_one_of(&[0, 5], "umount", &world.run(&["umount", "mnt"]));
+    }
+}
+
+#[test]
+fn users_wait_for_a_daemon_that_stands_still_and_go_on_with_it_or_are_told_that_it_is_gone() {
+    let Some(world) = world("users_wait_for_a_daemon_…") else {
+        return;
+    };
+    world.ok(&["mount", "f", "mnt"]);
+    let pid = world.pid("f").unwrap();
+    for ends in [false, true] {
+        write_durably(&world.path("mnt/kept"), b"kept").unwrap();
+        signal(pid, "STOP");
+        let path = world.path("mnt/new");
+        let waiting = std::thread::spawn(move || write_durably(&path, b"new"));
+        // sleeps: that somebody waits gives no event
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert!(!waiting.is_finished());
+        signal(pid, if ends { "KILL" } else { "CONT" });
+        assert_eq!(waiting.join().unwrap().is_err(), ends);
+    }
+    wait_for_end(pid);
+    let mounted = texts(&world.run(&["mount", "f", "mnt"])).1;
+    assert!(mounted.contains("mounted and dead"), "{mounted}");
+    assert_eq!(fs::read(world.path("mnt/kept")).unwrap(), b"kept");
+    world.ok(&["umount", "f"]);
+    assert_eq!(check(&world).0, 0);
+}
+
+#[test]
+fn a_filesystem_that_is_unmounted_by_force_under_who_uses_it_is_closed_cleanly() {
+    let Some(world) = world("a_filesystem_that_is_unmounted_by_force_…") else {
+        return;
+    };
+    let at = world.path("mnt");
+    let at = at.to_str().unwrap();
+    world.ok(&["mount", "f", "mnt"]);
+    let pid = world.pid("f").unwrap();
+    let mut open = File::create(world.path("mnt/open")).unwrap();
+    open.write_all(b"before").unwrap();
+    // The system aborts what is asked, and says that it is in use all the same.
+    let forced = try_tool("umount", &["-f", at]).unwrap_err();
+    assert!(forced.contains("busy"), "{forced}");
+    wait_for_end(pid);
+    assert!(open.write_all(b"gone").is_err());
+    drop(open);
+    wait_until("it is let go of", || check(&world).0 == 0);
+
+    world.ok(&["mount", "f", "mnt"]);
+    let pid = world.pid("f").unwrap();
+    let mut open = File::options()
+        .append(true)
+        .open(world.path("mnt/open"))
+        .unwrap();
+    tool("umount", &["-l", at]).expect("it is unmounted");
+    open.write_all(b", and after").unwrap();
+    let used = failed(&["umount"], &world.run(&["umount", "f"]));
+    used.with(4, &["unmounted already", "still in use"]);
+    let again = failed(&["mount"], &world.run(&["mount", "f", "mnt"]));
+    again.with(4, &["attached already"]);
+    drop(open);
+    wait_for_end(pid);
+    wait_until("it is let go of", || check(&world).0 == 0);
+    world.ok(&["mount", "f", "mnt"]);
+    assert_eq!(
+        fs::read(world.path("mnt/open")).unwrap(),
+        b"before, and after"
+    );
+    world.ok(&["umount", "f"]);
+}
