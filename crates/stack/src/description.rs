@@ -10,6 +10,7 @@ use std::str::FromStr;
 use forebay_units::{ByteLen, TimeSpan};
 use serde::Deserialize;
 
+use crate::option_texts::{IN_A_SPACE, OPTIONS};
 use crate::space::{NOT_OF_A_SPACE, NOT_OF_FILES, OF_A_SPACE};
 use crate::text::{self, exact};
 use crate::tree::{self, Below, DEPTH_MAX, Kind, Tree};
@@ -260,7 +261,11 @@ impl Description {
         };
         let set = set(&self.tree);
         let lines = option_lines(&self.options, &set);
-        for (key, value, default, comment) in lines.filter(|(key, ..)| known(key)) {
+        for (key, value, mut default, mut comment) in lines.filter(|(key, ..)| known(key)) {
+            let others = IN_A_SPACE.iter().find(|(of, ..)| *of == key);
+            if let Some(others) = others.filter(|_| self.tree.kind() != Kind::Cache) {
+                (_, default, comment) = *others;
+            }
             let line = match value {
                 Some(value) => format!("{key} = {}", quoted(&value)),
                 None => format!("#{key} = {}", quoted(default)),
@@ -344,86 +349,6 @@ fn usable(tree: &Tree, file: &Path) -> Result<(), DescriptionError> {
         }),
     }
 }
-
-/// What a description says of an option: its key, what to show where there is no value, a comment.
-const OPTIONS: [(&str, &str, &str); 13] = [
-    (
-        "via",
-        "auto",
-        "# What makes a block device of it: auto, ublk, nbd, loop, or none (NBD clients only).",
-    ),
-    (
-        "listen",
-        "tcp:127.0.0.1:10809",
-        "# Where NBD clients may connect besides the socket in the runtime directory: unix:PATH\n\
-         # or tcp:ADDRESS:PORT. There is no authentication on TCP.",
-    ),
-    (
-        "durability",
-        "flush",
-        "# When a write is acknowledged: \"flush\": at once, a flush makes it durable, as with any\n\
-         # disk that has a write cache; \"handover\": when it was written to the log, so that it\n\
-         # outlives a daemon that dies, and a flush makes it durable; \"write\": when it is durable.\n\
-         # Default: handover for a ublk or nbd device, which another daemon can take up; else flush.",
-    ),
-    (
-        "max-delay",
-        "50ms",
-        "# How long data that nobody flushed may wait before it goes to the log. Default: 500ms where log\n\
-         # and data are parts of one device or on one disk, else 50ms.",
-    ),
-    (
-        "patience",
-        "60s",
-        "# How long requests wait for a device that fails before they fail too. It is tried again\n\
-         # for as long as it takes, whatever this is.",
-    ),
-    (
-        "bypass",
-        "off",
-        "# Writes of this size and more go to the data device directly: \"off\", or a size such as\n\
-         # \"64KiB\". Default: 64KiB where log and data are parts of one device, else off.",
-    ),
-    (
-        "map-memory",
-        "1GiB",
-        "# How much memory the map of what is in the log may take; then writes wait as for room in\n\
-         # the log. 1GiB is enough for 200 GiB in pieces of 4 KiB, and for 25 GiB in pieces of 512 bytes.",
-    ),
-    (
-        "discard",
-        "on",
-        "# Whether segments are discarded before they are used again: on or off. Default: on for a block\n\
-         # device that can discard; off for files, whose room would have to be found again.",
-    ),
-    (
-        "metrics",
-        "127.0.0.1:9420",
-        "# Where Prometheus metrics are given out over HTTP (ADDRESS:PORT, path /metrics).",
-    ),
-    (
-        "http",
-        "127.0.0.1:9420",
-        "# Where a page that shows how the volume is doing is given out over HTTP, with the metrics:\n\
-         # PORT of this machine, or ADDRESS:PORT, without any authentication.",
-    ),
-    (
-        "memory",
-        "256MiB",
-        "# How much memory the data of requests may take up, over all clients and the block device:\n\
-         # 64MiB or more.",
-    ),
-    (
-        "mount",
-        "/srv/files",
-        "# Where it is mounted if `forebay mount` is told no directory.",
-    ),
-    (
-        "mount-options",
-        "rw",
-        "# How it is mounted: what stands behind -o in `mount -o ro,noexec`.",
-    ),
-];
 
 /// Options of filesystems alone.
 const OF_FILES: [&str; 2] = ["mount", "mount-options"];
@@ -673,6 +598,10 @@ mod tests {
         description.tree = description.tree.with(options).unwrap();
         let text = description.to_toml();
         assert!(!text.contains("bypass"), "{text}");
+        // What it says of the others is not a cache's either.
+        for part in ["goes to the log", "map of what is in the log"] {
+            assert!(!text.contains(part), "{text}");
+        }
         assert_eq!(parse(&text).unwrap(), description);
         for (more, part) in [
             ("log = '/dev/sdc'\n", "`data` only"),

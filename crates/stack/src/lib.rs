@@ -26,6 +26,7 @@ mod make;
 mod model;
 mod mounting;
 mod open;
+mod option_texts;
 mod options;
 mod over;
 mod space;
