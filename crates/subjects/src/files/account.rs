@@ -49,6 +49,18 @@ impl Account {
         }
     }
 
+    /// Several things are being done at once, which lead to any of these.
+    pub fn begin_any(&mut self, models: impl IntoIterator<Item = Model>) {
+        self.states.truncate((self.done - self.first) as usize + 1);
+        self.states.extend(models);
+    }
+
+    /// They are done. The last of these is what came of it; a crash may leave any of them, for all that is known.
+    pub fn end_any(&mut self, models: impl IntoIterator<Item = Model>) {
+        self.begin_any(models);
+        self.done = self.first + self.states.len() as u64 - 1;
+    }
+
     /// A file is used by its user, or not any more: of what is in the space nothing changes that names lead to.
     pub fn hold(&mut self, id: Id, held: bool) {
         let now = &mut self.states[(self.done - self.first) as usize];

@@ -11,7 +11,7 @@ pub(super) type Violated = String;
 pub(super) type Step = Result<bool, Violated>;
 
 /// Why the filesystem refuses, if it is not for its device or for want of room.
-fn wrong(error: &FsError) -> Option<Wrong> {
+pub(super) fn wrong(error: &FsError) -> Option<Wrong> {
     Some(match error {
         FsError::NotFound => Wrong::NotFound,
         FsError::Exists => Wrong::Exists,

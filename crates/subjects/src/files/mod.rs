@@ -1,16 +1,17 @@
 //! The filesystem as a subject: users with a directory each, on a volume that is a little too small, or full, on one disk.
 //!
-//! Each user does one thing after the other and holds what comes against a model. What a crash leaves of a directory is what
-//! it was like after some operation, and not before the last that was made durable, whoever asked for that; and
+//! Each user does one thing after the other, now and then two at once, and holds what comes against a model. What a crash leaves
+//! of a directory is what it was like after some operation, and not before the last that was made durable, whoever asked for that; and
 //! `check` finds nothing.
 //!
 //! # Reading order
 //!
 //! `bytes.rs` and `model.rs` (a filesystem as it should be), `account.rs` and `known.rs` (what may be found after a crash),
-//! `user.rs`, `user_data.rs`, `user_full.rs` and `expected.rs` (what is done and held against the model), `load.rs` (a directory of a
-//! real one as a model), `plan.rs` and `world.rs` (lives, cuts and looks).
+//! `user.rs`, `user_data.rs`, `user_full.rs` and `expected.rs` (what is done and held against the model), `act.rs` and `user_two.rs`
+//! (two things at once), `load.rs` (a directory of a real one as a model), `plan.rs` and `world.rs` (lives, cuts and looks).
 
 mod account;
+mod act;
 mod bytes;
 mod expected;
 mod known;
@@ -20,6 +21,7 @@ mod plan;
 mod user;
 mod user_data;
 mod user_full;
+mod user_two;
 mod world;
 
 pub use account::{Account, Accounts};

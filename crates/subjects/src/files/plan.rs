@@ -19,6 +19,8 @@ pub struct World {
     pub segments: u64,
     /// Bytes that are left free by a file that is nobody's, if there is one: so the volume is soon full.
     pub left: Option<u64>,
+    /// Users do two things at once now and then.
+    pub pairs: bool,
     /// The memory that the map may take, in bytes, if that is little.
     pub map_bytes: Option<u64>,
     /// A checkpoint is made after so many entries.
@@ -50,17 +52,33 @@ impl Display for World {
     }
 }
 
+impl Life {
+    /// Whether the disk does all that it is asked.
+    pub(super) fn is_healthy(&self) -> bool {
+        let Faults {
+            reads_fail,
+            writes_fail,
+            flushes_fail,
+            ref outage,
+            ..
+        } = self.faults;
+        reads_fail + writes_fail + flushes_fail == 0 && outage.is_none()
+    }
+}
+
 impl World {
     /// The world of a seed.
     pub fn of_seed(seed: u64) -> World {
         let rng = Rng::new(mix(seed, 0x00_f11e));
         let lives = 1 + rng.below(4);
-        // Of its own, so that other worlds are what they were before there were full ones.
+        // Of their own, so that other worlds are what they were before there were such.
         let filling = Rng::new(mix(seed, 0x00_f111));
+        let pairing = Rng::new(mix(seed, 0x00_7e0));
         World {
             seed,
             users: 1 + rng.below(3),
             segments: rng.pick(&[32, 32, 48, 96]),
+            pairs: pairing.coin(),
             left: filling.one_in(3).then(|| filling.below(96 << 10)),
             map_bytes: rng.one_in(3).then(|| 8192 << rng.below(4)),
             recovery_entries: 8 << rng.below(12),

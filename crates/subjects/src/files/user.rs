@@ -28,12 +28,16 @@ pub struct User {
     pub rng: Rng,
     /// There is little room, and this user takes it all now and then.
     pub fills: bool,
+    /// Now and then this user does two things at once.
+    pub pairs: bool,
+    /// The disk does nothing wrong, so that all can be read at any time.
+    pub reads: bool,
     /// What is done is printed.
     pub aloud: bool,
 }
 
 /// Names are of few, so that they meet.
-fn name(rng: &Rng) -> Vec<u8> {
+pub(super) fn name(rng: &Rng) -> Vec<u8> {
     match rng.below(40) {
         0 => vec![b'x'; 255],
         1 => vec![0xff, b' ', b'\n', 1],
@@ -82,6 +86,9 @@ impl User {
         if self.fills && self.rng.one_in(6) {
             return self.fill().await;
         }
+        if self.pairs && self.rng.one_in(4) {
+            return self.two().await;
+        }
         match self.rng.below(100) {
             0..=15 => self.make().await,
             16..=18 => self.make_nameless().await,
@@ -109,13 +116,13 @@ impl User {
         (!ids.is_empty()).then(|| self.rng.pick(&ids))
     }
 
-    fn directory(&self, model: &Model) -> (Id, u64) {
+    pub(super) fn directory(&self, model: &Model) -> (Id, u64) {
         let any = self.any(model, |kind| kind == Kind::Directory);
         let id = any.unwrap_or(TOP);
         (id, self.numbers[&id])
     }
 
-    fn fresh(&self) -> (Fresh, New) {
+    pub(super) fn fresh(&self) -> (Fresh, New) {
         let kind = self.rng.pick(&[
             Kind::Regular,
             Kind::Regular,
@@ -160,13 +167,18 @@ impl User {
         Ok(())
     }
 
-    fn hold(&mut self, id: Id) {
+    pub(super) fn hold(&mut self, id: Id) {
         let mut accounts = self.accounts.borrow_mut();
         accounts[self.index].hold(id, true);
     }
 
-    async fn drop_use(&mut self, id: Id) -> Result<(), Violated> {
-        let forgotten = self.fs.forget(self.numbers[&id], 1).await;
+    pub(super) async fn drop_use(&mut self, id: Id) -> Result<(), Violated> {
+        self.let_go(self.numbers[&id]).await
+    }
+
+    /// The file of this number is used once less.
+    pub(super) async fn let_go(&mut self, number: u64) -> Result<(), Violated> {
+        let forgotten = self.fs.forget(number, 1).await;
         makes_room("forget", &forgotten)?;
         as_expected(|| "forget".into(), &Ok(()), &forgotten).map(drop)
     }
@@ -437,6 +449,15 @@ impl User {
         let id = self.rng.pick(&held);
         self.drop_use(id).await?;
         self.accounts.borrow_mut()[self.index].hold(id, false);
+        Ok(())
+    }
+
+    /// Does not use anything any more.
+    pub(super) async fn release_all(&mut self) -> Result<(), Violated> {
+        for id in self.model().held {
+            self.drop_use(id).await?;
+            self.accounts.borrow_mut()[self.index].hold(id, false);
+        }
         Ok(())
     }
 

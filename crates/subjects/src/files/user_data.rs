@@ -11,7 +11,7 @@ use super::user::User;
 
 impl User {
     /// An offset, or a size.
-    fn offset(&self) -> u64 {
+    pub(super) fn offset(&self) -> u64 {
         match self.rng.below(8) {
             0 => 0,
             1 | 2 => self.rng.below(INLINE_MAX as u64 + 4),

@@ -8,7 +8,7 @@ use super::model::{Id, Model, Wrong};
 use super::user::User;
 
 /// No file is longer.
-const SIZE_MAX: u64 = 512 << 20;
+pub(super) const SIZE_MAX: u64 = 512 << 20;
 /// So many writes of one size are enough to take what room there may be.
 const WRITES_MAX: u64 = 64;
 

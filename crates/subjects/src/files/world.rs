@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Device};
-use forebay_dfs::{Clock, Fs, FsError, Geometry, Kind, Making, New, ROOT, Time, create, open};
+use forebay_dfs::{
+    Checked, Clock, Fs, FsError, Geometry, Kind, Making, New, ROOT, Time, create, open,
+};
 use forebay_rng::{Rng, mix};
 use forebay_rt::{Rt, VirtualTime};
 use forebay_sim::Violation;
@@ -24,7 +26,7 @@ use super::account::{Account, Accounts};
 use super::known::Known;
 use super::load::load;
 use super::model::{Id, Model};
-use super::plan::World;
+use super::plan::{Life, World};
 use super::user::User;
 use crate::space::Role;
 
@@ -251,7 +253,6 @@ impl Ctx {
     ) -> impl Future<Output = ()> + 'static {
         let ctx = Rc::clone(self);
         async move {
-            let steps = ctx.world.lives[n].steps;
             let device = Rc::clone(&disk) as Rc<dyn Device>;
             let attached = attach(rt.clone(), device, ctx.world.options(), clock).await;
             // A disk that refuses requests may have it that nothing is attached.
@@ -262,7 +263,7 @@ impl Ctx {
                 let (ctx, fs, rt) = (Rc::clone(&ctx), attached.fs.clone(), rt.clone());
                 async move {
                     let rng = Rng::new(mix(seed, 50 + index as u64));
-                    let worked = ctx.work(fs, index, rng, steps);
+                    let worked = ctx.work(fs, index, rng, &ctx.world.lives[n]);
                     match rt.timeout(PATIENCE, worked).await {
                         Ok(Ok(())) => {}
                         Ok(Err(what)) => ctx.violated("the model", what),
@@ -273,13 +274,14 @@ impl Ctx {
             join_all(users).await;
             disk.faults.replace(Faults::default());
             if attached.fs.space().failure().is_none() && ctx.violation.borrow().is_none() {
-                let healed = ctx.look_at_healed(&attached.fs).await;
+                let is_healthy = ctx.world.lives[n].is_healthy();
+                let healed = ctx.look_at_healed(&attached.fs, is_healthy).await;
                 healed.unwrap_or_else(|what| ctx.violated("heals", what));
             }
         }
     }
 
-    async fn work(&self, fs: Fs, index: usize, rng: Rng, steps: u64) -> Result<(), String> {
+    async fn work(&self, fs: Fs, index: usize, rng: Rng, life: &Life) -> Result<(), String> {
         let directory = match fs.look_up(ROOT, &[b'0' + index as u8]).await {
             Ok(inode) => inode.file,
             Err(FsError::Space(_)) => return Ok(()),
@@ -298,15 +300,17 @@ impl Ctx {
             numbers,
             rng,
             fills: self.world.left.is_some(),
+            pairs: self.world.pairs,
+            reads: life.is_healthy(),
             aloud: self.aloud,
         };
-        for _ in 0..steps {
+        for _ in 0..life.steps {
             if self.violation.borrow().is_some() {
                 break;
             }
             user.step().await?;
         }
-        Ok(())
+        user.release_all().await
     }
 
     /// The numbers of the files of a user's model, told by what was read of the filesystem. The account goes on with that.
@@ -361,14 +365,18 @@ impl Ctx {
         }
     }
 
-    async fn look_at(&self, fs: &Fs) -> Result<(Vec<Account>, Known), String> {
+    /// Whether `check` finds nothing.
+    async fn checked(&self, fs: &Fs) -> Result<Checked, String> {
         let mut problems = Vec::new();
         let checked = fs.check(&mut |problem| problems.push(problem)).await;
-        let checked = checked.map_err(|error| format!("check: {error}"))?;
-        if let Some(problem) = problems.first() {
-            return Err(format!("check: file {}: {}", problem.file, problem.what));
+        match problems.first() {
+            Some(problem) => Err(format!("check: file {}: {}", problem.file, problem.what)),
+            None => checked.map_err(|error| format!("check: {error}")),
         }
-        if checked.orphans > 0 {
+    }
+
+    async fn look_at(&self, fs: &Fs) -> Result<(Vec<Account>, Known), String> {
+        if self.checked(fs).await?.orphans > 0 {
             return Err("files without a name are left".into());
         }
         let mut found = Vec::new();
@@ -391,7 +399,7 @@ impl Ctx {
     }
 
     /// Where all that the disk did wrong has passed, and nothing rested on it, all is there and can be read.
-    async fn look_at_healed(&self, fs: &Fs) -> Result<(), String> {
+    async fn look_at_healed(&self, fs: &Fs, was_healthy: bool) -> Result<(), String> {
         for index in 0..self.world.users as usize {
             let wrong = |error| format!("user {index}, when the disk works again: {error}");
             let inode = fs.look_up(ROOT, &[b'0' + index as u8]).await;
@@ -402,6 +410,10 @@ impl Ctx {
                 return Err(format!("user {index}'s directory is not as it was left"));
             }
         }
-        Ok(())
+        // Nobody uses anything any more, so what has no name has gone, unless that could not be written.
+        match self.checked(fs).await?.orphans {
+            n if n > 0 && was_healthy => Err(format!("{n} files stay that nobody uses")),
+            _ => Ok(()),
+        }
     }
 }

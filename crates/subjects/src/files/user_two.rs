@@ -1,0 +1,308 @@
+//! Two things that a user does at once, while somebody reads: what comes is as if one had been done after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_device::Buf;
+use forebay_dfs::{Fs, FsError, Inode, Kind};
+use futures_util::future::join3;
+
+use super::act::{Act, Came, FAR, Got};
+use super::expected::{Violated, as_expected, makes_room, wrong};
+use super::load::load;
+use super::model::{Id, Model, TOP, Wrong};
+use super::user::{User, name};
+use super::user_full::SIZE_MAX;
+
+const SECTOR: u64 = 512;
+/// So many bytes are read meanwhile, at most.
+const READ: usize = 10_000;
+
+/// What two acts come to in one order, or one of them alone.
+struct Course {
+    /// Which are done, one after the other.
+    order: Vec<usize>,
+    came: Vec<Result<Came, Wrong>>,
+    model: Model,
+}
+
+impl Course {
+    fn of(model: &Model, acts: &[Act; 2], order: &[usize]) -> Course {
+        let mut model = model.clone();
+        let came = order.iter().map(|n| acts[*n].in_model(&mut model));
+        Course {
+            order: order.to_vec(),
+            came: came.collect(),
+            model,
+        }
+    }
+
+    fn came(&self, act: usize) -> Option<Result<Came, Wrong>> {
+        let at = self.order.iter().position(|one| *one == act)?;
+        self.came.get(at).copied()
+    }
+
+    /// Whether it is what came of both acts.
+    fn is(&self, got: &[Got; 2]) -> bool {
+        got.iter()
+            .enumerate()
+            .all(|(n, got)| match (self.came(n), got) {
+                (None, Err(FsError::Space(_))) => true,
+                (Some(Ok(came)), Ok((at, _))) => came.at == *at,
+                (Some(Err(expected)), Err(error)) => wrong(error) == Some(expected),
+                _ => false,
+            })
+    }
+
+    /// Whether it cannot be told from another course by who looks at what names lead to.
+    fn is_like(&self, other: &Course) -> bool {
+        self.model.digest() == other.model.digest()
+    }
+
+    /// Files without a name that are other than in another course: nobody could tell afterwards.
+    fn hides(&self, other: &Course) -> bool {
+        let nameless = |id: &Id| self.model.node(*id).links == 0;
+        let mut held = self.model.held.iter().filter(|id| nameless(id));
+        held.any(|id| self.model.node(*id) != other.model.node(*id))
+    }
+}
+
+/// What is done beside two things.
+struct Beside {
+    /// A file that is read.
+    read: Option<Id>,
+    /// From there on.
+    offset: u64,
+    /// A name that is looked up.
+    name: (Id, Vec<u8>),
+    /// A file that is not used any more.
+    released: Option<Id>,
+}
+
+/// What came of that.
+struct Seen {
+    read: Option<Buf>,
+    looked: Result<Inode, FsError>,
+    released: Result<(), FsError>,
+}
+
+impl Beside {
+    async fn in_fs(&self, fs: &Fs, numbers: &BTreeMap<Id, u64>) -> Seen {
+        let read = async {
+            match self.read {
+                Some(id) => fs.read(numbers[&id], self.offset, READ).await.ok(),
+                None => None,
+            }
+        };
+        let released = async {
+            match self.released {
+                Some(id) => fs.forget(numbers[&id], 1).await,
+                None => Ok(()),
+            }
+        };
+        let (directory, name) = &self.name;
+        let looked = fs.look_up(numbers[directory], name);
+        let (read, looked, released) = join3(read, looked, released).await;
+        Seen {
+            read,
+            looked,
+            released,
+        }
+    }
+}
+
+impl User {
+    /// Does two things at once.
+    pub(super) async fn two(&mut self) -> Result<(), Violated> {
+        let model = self.model();
+        let (Some(one), Some(other)) = (self.act(&model), self.act(&model)) else {
+            return Ok(());
+        };
+        let acts = [one, other];
+        let mut beside = Beside {
+            read: self.any(&model, |kind| kind == Kind::Regular),
+            offset: self.offset().min(FAR) / SECTOR * SECTOR,
+            name: (self.directory(&model).0, name(&self.rng)),
+            released: None,
+        };
+        let ids = acts.iter().flat_map(Act::files);
+        let ids: BTreeSet<Id> = ids.chain(beside.read).chain([beside.name.0]).collect();
+        let released: Vec<Id> = model.held.difference(&ids).copied().collect();
+        if !released.is_empty() {
+            beside.released = Some(self.rng.pick(&released));
+        }
+        let mut used = Vec::new();
+        for id in &ids {
+            match self.fs.look_at(self.numbers[id]).await {
+                Ok(_) => used.push(*id),
+                Err(FsError::Space(_)) => break,
+                Err(error) => return Err(format!("use {id}: {error}")),
+            }
+        }
+        let fresh: Vec<Id> = ids.difference(&model.held).copied().collect();
+        if used.len() == ids.len() {
+            fresh.iter().for_each(|id| self.hold(*id));
+            self.do_two(&acts, &beside).await?;
+        }
+        for id in used {
+            self.drop_use(id).await?;
+            if fresh.contains(&id) {
+                self.accounts.borrow_mut()[self.index].hold(id, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Two acts at once, on files that are used.
+    async fn do_two(&mut self, acts: &[Act; 2], beside: &Beside) -> Result<(), Violated> {
+        let model = self.model();
+        let orders: [&[usize]; 5] = [&[0, 1], &[1, 0], &[0], &[1], &[]];
+        let courses = orders.map(|order| Course::of(&model, acts, order));
+        if !self.can_be_told(&courses[0], &courses[1], acts) {
+            return Ok(());
+        }
+        let all = courses.iter().map(|course| course.model.clone());
+        self.accounts.borrow_mut()[self.index].begin_any(all);
+        if self.aloud {
+            println!("user {}: at once: {acts:?}", self.index);
+        }
+        let (one, other, seen) = join3(
+            acts[0].in_fs(&self.fs, &self.numbers),
+            acts[1].in_fs(&self.fs, &self.numbers),
+            beside.in_fs(&self.fs, &self.numbers),
+        )
+        .await;
+        let got = [one, other];
+        if self.aloud {
+            println!("user {}: which came to {got:?}", self.index);
+        }
+        let course = self.which(&courses, &got).await?;
+        let states = match course.order.len() {
+            2 => vec![&courses[2], &courses[3], course],
+            1 => vec![course],
+            _ => Vec::new(),
+        };
+        let states = states.into_iter().map(|course| course.model.clone());
+        self.accounts.borrow_mut()[self.index].end_any(states);
+        self.must_have_been(&courses, beside, &seen)?;
+        if let Some(id) = beside.released {
+            self.accounts.borrow_mut()[self.index].hold(id, false);
+        }
+        if let Ok(inode) = seen.looked {
+            self.let_go(inode.file).await?;
+        }
+        self.made_and_linked(course, acts, got).await
+    }
+
+    /// Whether what was seen beside two things was so at some time.
+    fn must_have_been(
+        &self,
+        courses: &[Course; 5],
+        beside: &Beside,
+        seen: &Seen,
+    ) -> Result<(), Violated> {
+        let models = || courses.iter().map(|course| &course.model);
+        if let Some((id, read)) = beside.read.zip(seen.read.as_ref()) {
+            was_there(id, beside.offset, read, models())?;
+        }
+        let (directory, name) = &beside.name;
+        let is_named = |model: &Model| {
+            let named = model.named(*directory, name);
+            match (named, &seen.looked) {
+                (None, Err(FsError::NotFound)) | (_, Err(FsError::Space(_))) => true,
+                // One that was only just made has no number here yet.
+                (Some(id), Ok(inode)) => self.numbers.get(&id).is_none_or(|n| *n == inode.file),
+                _ => false,
+            }
+        };
+        if !models().any(is_named) {
+            let looked = &seen.looked;
+            return Err(format!(
+                "{name:?} in {directory} never was what it was meanwhile: {looked:?}"
+            ));
+        }
+        makes_room("forget", &seen.released)?;
+        as_expected(|| "forget".into(), &Ok(()), &seen.released).map(drop)
+    }
+
+    /// Whether it can be found out afterwards which of two was done first, if that matters.
+    fn can_be_told(&self, first: &Course, second: &Course, acts: &[Act; 2]) -> bool {
+        let told = |course: &Course, n| course.came(n).map(|came| came.map(|came| came.at));
+        let is_told = (0..2).any(|n| told(first, n) != told(second, n));
+        let is_known = is_told || first.is_like(second) || self.reads;
+        let fits = |course: &Course| {
+            let both = course.order.iter().zip(&course.came);
+            let mut ends = both.filter_map(|(n, came)| acts[*n].end(came.ok()?.at));
+            ends.all(|end| end < SIZE_MAX)
+        };
+        is_known && !first.hides(second) && fits(first) && fits(second)
+    }
+
+    /// Which course things took.
+    async fn which<'a>(
+        &self,
+        courses: &'a [Course; 5],
+        got: &[Got; 2],
+    ) -> Result<&'a Course, Violated> {
+        let fitting: Vec<&Course> = courses.iter().filter(|course| course.is(got)).collect();
+        match fitting[..] {
+            [] => Err(format!("two at once, in no order: {got:?}")),
+            [one] => Ok(one),
+            [first, second, ..] if first.is_like(second) => Ok(first),
+            _ => {
+                let loaded = load(&self.fs, self.numbers[&TOP]).await;
+                let (model, _) = loaded.map_err(|error| format!("after two at once: {error}"))?;
+                let is_it = |course: &&Course| course.model.digest() == model.digest();
+                let found = fitting.into_iter().find(is_it);
+                found.ok_or_else(|| "after two at once it is like after neither order".into())
+            }
+        }
+    }
+
+    /// What was made, or used once more, is noted.
+    async fn made_and_linked(
+        &mut self,
+        course: &Course,
+        acts: &[Act; 2],
+        got: [Got; 2],
+    ) -> Result<(), Violated> {
+        for (n, got) in got.into_iter().enumerate() {
+            let (Some(Ok(came)), Ok((_, inode))) = (course.came(n), got) else {
+                continue;
+            };
+            if let Act::Link { id, .. } = &acts[n] {
+                self.drop_use(*id).await?;
+            }
+            if let Some((id, inode)) = came.made.zip(inode) {
+                self.known.borrow_mut().made(&inode)?;
+                self.numbers.insert(id, inode.file);
+                // It may have lost its name to the other.
+                self.drop_use(id).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether each sector that was read meanwhile is as it was at some time.
+fn was_there<'a>(
+    id: Id,
+    offset: u64,
+    seen: &Buf,
+    models: impl Iterator<Item = &'a Model>,
+) -> Result<(), Violated> {
+    let states = models.map(|model| model.node(id).bytes.read(offset, READ as u64));
+    let states: Vec<Vec<u8>> = states.collect();
+    if states.iter().all(|state| state.len() != seen.len()) {
+        let len = seen.len();
+        return Err(format!("{id} was read at {offset} meanwhile: {len} bytes"));
+    }
+    for (n, sector) in seen.chunks(SECTOR as usize).enumerate() {
+        let from = n * SECTOR as usize;
+        let is_there = |state: &Vec<u8>| state.get(from..from + sector.len()) == Some(sector);
+        if !states.iter().any(is_there) {
+            let at = offset + from as u64;
+            return Err(format!("{id} was read at {at} meanwhile as it never was"));
+        }
+    }
+    Ok(())
+}
