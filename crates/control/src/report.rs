@@ -24,6 +24,8 @@ described! {
         Fact device: Option<String> = "The block device",
         #[serde(default)]
         Fact mounted: Option<String> = "Where a filesystem is mounted",
+        #[serde(default)]
+        Fact requests_by: Option<String> = "How its requests come from the kernel: `/dev/fuse`, or `io_uring` where that is switched on",
         Fact nbd_uri: Option<String> = "Where NBD clients connect; none of a filesystem",
         #[serde(default)]
         Fact http: Option<String> = "Where the page that shows all this is given out, with `--http`",

@@ -36,33 +36,37 @@ pub use reply::{
 /// Flags of INIT: what both sides can do.
 pub mod init_flag {
     /// Reads come side by side.
-    pub const ASYNC_READ: u32 = 1 << 0;
+    pub const ASYNC_READ: u64 = 1 << 0;
     /// OPEN is told to cut a file off.
-    pub const ATOMIC_O_TRUNC: u32 = 1 << 3;
+    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     /// Files are found again by their numbers: `name_to_handle_at`, NFS.
-    pub const EXPORT_SUPPORT: u32 = 1 << 4;
+    pub const EXPORT_SUPPORT: u64 = 1 << 4;
     /// Writes of more than a page.
-    pub const BIG_WRITES: u32 = 1 << 5;
+    pub const BIG_WRITES: u64 = 1 << 5;
     /// The umask is the server's business, since access lists may say otherwise.
-    pub const DONT_MASK: u32 = 1 << 6;
+    pub const DONT_MASK: u64 = 1 << 6;
     /// Listings come with what `stat` shows.
-    pub const DO_READDIRPLUS: u32 = 1 << 13;
+    pub const DO_READDIRPLUS: u64 = 1 << 13;
     /// Where the kernel thinks that it is of use.
-    pub const READDIRPLUS_AUTO: u32 = 1 << 14;
+    pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     /// Direct requests come side by side.
-    pub const ASYNC_DIO: u32 = 1 << 15;
+    pub const ASYNC_DIO: u64 = 1 << 15;
     /// Names of one directory are looked up side by side.
-    pub const PARALLEL_DIROPS: u32 = 1 << 18;
+    pub const PARALLEL_DIROPS: u64 = 1 << 18;
     /// Access lists.
-    pub const POSIX_ACL: u32 = 1 << 20;
+    pub const POSIX_ACL: u64 = 1 << 20;
     /// Reads of `/dev/fuse` say that the connection was cut.
-    pub const ABORT_ERROR: u32 = 1 << 21;
+    pub const ABORT_ERROR: u64 = 1 << 21;
     /// Requests as large as it is agreed.
-    pub const MAX_PAGES: u32 = 1 << 22;
+    pub const MAX_PAGES: u64 = 1 << 22;
     /// Where links lead to is kept.
-    pub const CACHE_SYMLINKS: u32 = 1 << 23;
+    pub const CACHE_SYMLINKS: u64 = 1 << 23;
     /// The server takes privileges from what is written, cut off or given away: `setuid`, `setgid`, capabilities.
-    pub const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
+    pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    /// There are more than 32 flags.
+    pub(crate) const INIT_EXT: u64 = 1 << 30;
+    /// Requests go by io_uring once its entries are registered (Linux 6.14).
+    pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// Flags of OPEN's reply.
@@ -113,7 +117,7 @@ pub enum Op {
         /// Major version of the kernel's protocol.
         major: u32,
         /// What it offers.
-        flags: u32,
+        flags: u64,
     },
     /// Which inode has the name that follows in this directory.
     Lookup,
@@ -291,7 +295,7 @@ fn operation(opcode: u32, fixed: &[u8; FIXED]) -> Op {
         20 => Op::Fsync,
         26 => Op::Init {
             major: u32_at(fixed, B),
-            flags: u32_at(fixed, B + 12),
+            flags: offered(fixed),
         },
         27 => Op::OpenDir,
         28 => Op::ReadDir {
@@ -306,6 +310,16 @@ fn operation(opcode: u32, fixed: &[u8; FIXED]) -> Op {
             mode: u32_at(fixed, B + 24),
         },
         other => Op::Other(other),
+    }
+}
+
+/// What INIT offers: 64 flags if it says so, and is long enough.
+fn offered(fixed: &[u8; FIXED]) -> u64 {
+    const LEN: usize = HEADER + 20;
+    let flags = u64::from(u32_at(fixed, HEADER + 12));
+    match flags & init_flag::INIT_EXT != 0 && u32_at(fixed, 0) as usize >= LEN {
+        true => flags | u64::from(u32_at(fixed, HEADER + 16)) << 32,
+        false => flags,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Replies.
 
 use crate::files::Kind;
+use crate::init_flag::INIT_EXT;
 use crate::{MAJOR, MINOR, OUT_HEADER};
 
 /// A reply's header, for a payload of `len` bytes; `errno` is 0 or the positive error number.
@@ -31,7 +32,7 @@ pub fn invalidation(node: u64, bytes: Option<(u64, u64)>) -> [u8; OUT_HEADER + 2
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// What is wanted of what it offers; see [`init_flag`](crate::init_flag).
-    pub flags: u32,
+    pub flags: u64,
     /// Largest write, and largest read, in bytes.
     pub io_bytes_max: u32,
     /// How much the kernel may read ahead of who reads, in bytes.
@@ -41,17 +42,23 @@ pub struct Limits {
 }
 
 /// The reply to INIT with flags `offered` by the kernel.
-pub fn init_out(offered: u32, limits: Limits) -> [u8; 64] {
+pub fn init_out(offered: u64, limits: Limits) -> [u8; 64] {
+    let mut flags = limits.flags & offered;
+    if flags >> 32 != 0 {
+        flags |= INIT_EXT;
+    }
     let mut out = Out::<64>::new();
     out.u32(MAJOR);
     out.u32(MINOR);
     out.u32(limits.read_ahead);
-    out.u32(limits.flags & offered);
+    out.u32(flags as u32);
     out.u16(limits.background_max);
     out.u16(limits.background_max); // never "congested": what is above has its own bound
     out.u32(limits.io_bytes_max);
     out.u32(1); // time granularity in ns
     out.u16((limits.io_bytes_max / 4096) as u16);
+    out.u16(0);
+    out.u32((flags >> 32) as u32);
     out.bytes
 }
 

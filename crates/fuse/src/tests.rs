@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::files::Kind;
-use crate::init_flag::ASYNC_DIO;
+use crate::init_flag::{ASYNC_DIO, OVER_IO_URING};
 
 fn message(opcode: u32, body: &[u8]) -> ([u8; FIXED], usize) {
     let total = HEADER + body.len();
@@ -135,8 +135,34 @@ fn init_takes_only_what_the_kernel_offers() {
         background_max: 1024,
     };
     let out = init_out(ASYNC_DIO | 1 << 16, limits);
-    assert_eq!(out[12..16], ASYNC_DIO.to_ne_bytes());
+    assert_eq!(out[12..16], (ASYNC_DIO as u32).to_ne_bytes());
     assert_eq!(out[28..30], 256u16.to_ne_bytes());
+    assert_eq!(out[32..36], [0; 4]);
+    let limits = Limits {
+        flags: ASYNC_DIO | OVER_IO_URING,
+        ..limits
+    };
+    let out = init_out(u64::MAX, limits);
+    assert_eq!(out[12..16], (ASYNC_DIO as u32 | 1 << 30).to_ne_bytes());
+    assert_eq!(out[32..36], (1u32 << 9).to_ne_bytes());
+}
+
+#[test]
+fn init_offers_more_than_32_flags_only_if_it_says_so_and_is_long_enough() {
+    for (first, total, offered) in [
+        (1 << 30, 104, OVER_IO_URING | 1 << 30),
+        (1 << 30, 56, 1 << 30),
+        (0, 104, 0),
+    ] {
+        let mut fixed = [0; FIXED];
+        fixed[..4].copy_from_slice(&u32::to_ne_bytes(total));
+        fixed[4..8].copy_from_slice(&26u32.to_ne_bytes());
+        fixed[52..56].copy_from_slice(&u32::to_ne_bytes(first));
+        fixed[56..60].copy_from_slice(&(1u32 << 9).to_ne_bytes());
+        let request = decode(&fixed, total as usize).unwrap();
+        let flags = offered;
+        assert_eq!(request.op, Op::Init { major: 0, flags });
+    }
 }
 
 proptest! {

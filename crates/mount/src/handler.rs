@@ -305,7 +305,8 @@ impl Handler for Files {
                 | flag::ABORT_ERROR
                 | flag::MAX_PAGES
                 | flag::CACHE_SYMLINKS
-                | flag::HANDLE_KILLPRIV_V2,
+                | flag::HANDLE_KILLPRIV_V2
+                | flag::OVER_IO_URING,
             read_ahead: READ_AHEAD,
         }
     }

@@ -37,7 +37,7 @@ pub use poller::Poller;
 pub use process::{
     give_memory_back, hold_memory, io_flusher, lock_memory, precise_timers, trim_memory,
 };
-pub use ring::{Fd, Ring};
+pub use ring::{Fd, FuseEntries, FuseEntry, FuseRequest, Ring};
 pub use signals::{Signal, Signals};
 pub use storage::{
     CommonDisk, CreateError, DeviceIdentity, DeviceKind, Disks, Mount, NodeId, OpenError,

@@ -129,6 +129,14 @@ impl Front {
         }
     }
 
+    /// Of a filesystem, whether requests come by io_uring.
+    pub(super) fn is_by_ring(&self) -> Option<bool> {
+        match self {
+            Front::Mount(mount, _) => Some(mount.is_by_ring()),
+            _ => None,
+        }
+    }
+
     /// Waits until it is taken away by somebody else.
     pub(super) fn over(&self) -> Option<forebay_serve::fuse::Over> {
         match self {

@@ -103,6 +103,7 @@ impl Daemon {
             via: self.via.clone(),
             device: self.block_device.clone(),
             mounted: self.mounted.clone(),
+            requests_by: self.requests_by(),
             nbd_uri: self.nbd.as_ref().map(|nbd| nbd.uri.clone()),
             http: self.http.clone(),
             nbd_connections: self.nbd_connections() as u64,
@@ -115,6 +116,13 @@ impl Daemon {
             service,
             status: self.volume.status(),
         }
+    }
+
+    /// How the requests of a filesystem come.
+    fn requests_by(&self) -> Option<String> {
+        let front = self.front.borrow();
+        let by_ring = front.as_ref().and_then(Front::is_by_ring)?;
+        Some(if by_ring { "io_uring" } else { "/dev/fuse" }.into())
     }
 
     /// All NBD connections.

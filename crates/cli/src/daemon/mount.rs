@@ -144,6 +144,11 @@ impl MountFront {
         self.0.dir().display().to_string()
     }
 
+    /// True if requests come by io_uring.
+    pub(super) fn is_by_ring(&self) -> bool {
+        self.0.is_by_ring()
+    }
+
     /// Who knows when it is not mounted any more.
     pub(super) fn over(&self) -> forebay_serve::fuse::Over {
         self.0.over()

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::by_ring::SwitchedOn;
 use crate::system::{installed, root, tool};
 use crate::world::{MIB, World, failed, output, skip, texts, wait_until};
 
@@ -51,6 +52,7 @@ fn a_filesystem_is_made_mounted_used_unmounted_checked_and_removed() {
     let now = status(&world);
     assert_eq!(now["mounted"], dir.to_str().unwrap(), "{now}");
     assert_eq!(now["via"], "mount");
+    assert!(now["requests_by"].is_string(), "{now}");
     assert_eq!(now["write_bytes"], 100_000);
     assert!(now["changes"].as_u64().unwrap() >= 3, "{now}");
     assert_eq!(now["below"]["mode"], "serving");
@@ -122,6 +124,52 @@ fn what_was_made_durable_is_there_after_the_daemon_was_killed_and_the_dead_mount
     world.ok(&["mount", "f", "mnt"]);
     world.ok(&["umount", "f"]);
     assert_eq!(check(&world).0, 0);
+}
+
+#[test]
+fn requests_come_by_io_uring_where_that_is_switched_on_and_all_is_as_it_was() {
+    let test = "requests_come_by_io_uring_…";
+    let Some(world) = world(test) else {
+        return;
+    };
+    let Some(_switched_on) = SwitchedOn::new() else {
+        return skip(test, "the kernel has no FUSE over io_uring");
+    };
+    world.ok(&["mount", "f", "mnt"]);
+    let dir = world.path("mnt");
+    // More than there are entries, each a write, a read and names.
+    let users: Vec<_> = (0..100_u8)
+        .map(|user| {
+            let dir = dir.join(format!("user{user}"));
+            std::thread::spawn(move || {
+                fs::create_dir(&dir).unwrap();
+                for (file, len) in [(0, 10), (1, 5000), (2, 60_000)] {
+                    let path = dir.join(format!("{file}{}", "n".repeat(200)));
+                    fs::write(&path, vec![user; len]).unwrap();
+                    fs::File::open(&path).unwrap().sync_all().unwrap();
+                    assert!(fs::read(&path).unwrap() == vec![user; len]);
+                }
+                assert_eq!(fs::read_dir(&dir).unwrap().count(), 3);
+            })
+        })
+        .collect();
+    users.into_iter().for_each(|user| user.join().unwrap());
+    // A request of the largest size, both ways.
+    let (large, copy) = (vec![9; 3 << 20], dir.join("copy"));
+    fs::write(&copy, &large).unwrap();
+    assert_eq!(status(&world)["requests_by"], "io_uring");
+    world.ok(&["umount", "mnt"]);
+    assert_eq!(check(&world).0, 0);
+    world.ok(&["mount", "f", "mnt"]);
+    assert!(fs::read(&copy).unwrap() == large);
+    // The connection ends with the daemon, though the ring has had it.
+    world.kill("f");
+    let dead = fs::read(&copy).unwrap_err();
+    assert_eq!(dead.raw_os_error(), Some(107), "{dead}");
+    world.ok(&["mount", "f", "mnt"]);
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 101);
+    tool("umount", &["-f", dir.to_str().unwrap()]).expect("by force");
+    wait_until("it is closed", || check(&world).0 == 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod attach;
 mod block_devices;
 mod blocks;
+mod by_ring;
 mod control;
 mod create;
 mod documents;

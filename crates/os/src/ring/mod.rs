@@ -12,6 +12,8 @@
     reason = "pushes entries whose memory the kernel uses; see `Ring::start`"
 )]
 
+mod fuse;
+mod queue;
 mod request;
 mod setup;
 mod slot;
@@ -29,9 +31,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant as StdInstant};
 
 use forebay_rt::{Driver, Instant, Turn, Unpark, Wait};
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{opcode, squeue, types};
 use slab::Slab;
 
+pub use self::fuse::{FuseEntries, FuseEntry, FuseRequest};
+use self::queue::{Entry, Queue};
 use self::slot::Hold;
 pub(crate) use self::slot::Message;
 use self::slot::{Slot, State};
@@ -64,10 +68,10 @@ pub struct Ring {
 }
 
 struct Queues {
-    uring: IoUring,
+    uring: Queue,
     slots: Slab<Slot>,
     /// Entries that found the submission queue full and the kernel unwilling.
-    backlog: VecDeque<squeue::Entry>,
+    backlog: VecDeque<Entry>,
     /// Entries pushed whose completion has not been seen.
     in_flight: usize,
     /// Tasks to wake when the borrow ends; kept for its memory.
@@ -121,8 +125,8 @@ impl Ring {
         });
         // SAFETY: by the caller's promise the memory belongs to `hold`, which stays in its slot
         // until the completion is seen.
-        unsafe { queues.push(entry.user_data(key as u64)) };
-        if on_drop == OnDrop::Finish && queues.uring.submission().len() >= DISK_BATCH {
+        unsafe { queues.push(entry.user_data(key as u64).into()) };
+        if on_drop == OnDrop::Finish && queues.uring.queued() >= DISK_BATCH {
             queues.enter(0, None);
         }
         Request {
@@ -193,16 +197,16 @@ impl Ring {
 impl Queues {
     /// # Safety
     /// What `entry` points to must stay valid until its completion is seen.
-    unsafe fn push(&mut self, entry: squeue::Entry) {
+    unsafe fn push(&mut self, entry: Entry) {
         self.in_flight += 1;
         if self.backlog.is_empty() {
             // SAFETY: the caller's promise.
-            if unsafe { self.uring.submission().push(&entry) }.is_ok() {
+            if unsafe { self.uring.push(&entry) } {
                 return;
             }
             self.enter(0, None);
             // SAFETY: the caller's promise.
-            if unsafe { self.uring.submission().push(&entry) }.is_ok() {
+            if unsafe { self.uring.push(&entry) } {
                 return;
             }
         }
@@ -212,7 +216,7 @@ impl Queues {
     fn refill_from_backlog(&mut self) {
         while let Some(entry) = self.backlog.front() {
             // SAFETY: promised when the entry was first pushed.
-            if unsafe { self.uring.submission().push(entry) }.is_err() {
+            if !unsafe { self.uring.push(entry) } {
                 return;
             }
             self.backlog.pop_front();
@@ -222,9 +226,7 @@ impl Queues {
     /// Hands over what is queued and lets the kernel post what it has put off, if there is any.
     fn submit_if_needed(&mut self) {
         self.refill_from_backlog();
-        let queue = self.uring.submission();
-        if !queue.is_empty() || queue.taskrun() || queue.cq_overflow() {
-            drop(queue);
+        if self.uring.wants_the_kernel() {
             self.enter(0, None);
         }
     }
@@ -263,7 +265,7 @@ impl Queues {
     /// Notes all completions there are, and returns how many.
     fn reap(&mut self) -> usize {
         let mut seen = 0;
-        for completion in self.uring.completion() {
+        while let Some(completion) = self.uring.next_completion() {
             seen += 1;
             self.in_flight -= 1;
             match completion.user_data() {
@@ -275,6 +277,7 @@ impl Queues {
                     match slot.complete(completion.result()) {
                         State::Pending(Some(waker)) => self.woken.push(waker),
                         State::Orphaned => self.slots.remove(key).discard(),
+                        State::Told => self.woken.extend(self.slots.remove(key).tell()),
                         State::Pending(None) | State::Done(_) => {}
                     }
                 }
@@ -291,7 +294,7 @@ impl Queues {
         let count = self.doorbell_count.as_mut_ptr();
         let entry = opcode::Read::new(types::Fd(doorbell.fd().as_raw_fd()), count, 8).build();
         // SAFETY: the box lives as long as the queues, and is leaked with them if it must be.
-        unsafe { self.push(entry.user_data(KEY_DOORBELL)) };
+        unsafe { self.push(entry.user_data(KEY_DOORBELL).into()) };
     }
 
     /// How many requests use no memory and end when the ring does.
@@ -304,7 +307,7 @@ impl Queues {
     fn cancel(&mut self, key: usize) {
         let entry = opcode::AsyncCancel::new(key as u64).build();
         // SAFETY: a cancellation points to no memory.
-        unsafe { self.push(entry.user_data(KEY_IGNORED)) };
+        unsafe { self.push(entry.user_data(KEY_IGNORED).into()) };
     }
 }
 
@@ -328,6 +331,12 @@ impl Drop for Ring {
             queues.reap();
         }
         let left = queues.in_flight - queues.staying();
+        // What a driver was told to fill is filled while this thread lives, and no longer: by then it is too late to see it.
+        let mut slots = queues.slots.iter();
+        let told = slots.any(|(_, slot)| matches!(slot.state, State::Told));
+        if told && left == 0 {
+            std::mem::forget(std::mem::take(&mut queues.slots));
+        }
         if left > 0 {
             tracing::warn!(
                 requests = left,
@@ -399,7 +408,7 @@ impl Drop for Request {
                 slot.state = State::Done(result);
                 Some(slot)
             }
-            State::Pending(_) | State::Orphaned => {
+            State::Pending(_) | State::Orphaned | State::Told => {
                 if self.on_drop == OnDrop::Cancel {
                     queues.cancel(key);
                 }

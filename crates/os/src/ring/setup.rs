@@ -2,15 +2,31 @@
 
 use std::io;
 
-use io_uring::{IoUring, Parameters};
+use io_uring::squeue::EntryMarker;
+use io_uring::{IoUring, Parameters, cqueue};
+
+use super::queue::Queue;
 
 /// Completions the queue holds for each entry of the submission queue, so that requests in flight
 /// beyond one batch do not overflow it (which is slow, but loses nothing).
 const COMPLETIONS_PER_ENTRY: u32 = 8;
 const COMPLETIONS_MIN: u32 = 4096;
 
-pub(super) fn build(entries: u32) -> io::Result<IoUring> {
-    let wishes: [fn(&mut io_uring::Builder); 3] = [
+/// How a ring is to be made.
+type Wish<S> = fn(&mut io_uring::Builder<S>);
+
+pub(super) fn build(entries: u32) -> io::Result<Queue> {
+    // Long entries: Linux 5.19.
+    match build_of(entries) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+        built => return built.map_err(explained).and_then(suitable).map(Queue::Long),
+    }
+    let built = build_of(entries).map_err(explained);
+    built.and_then(suitable).map(Queue::Short)
+}
+
+fn build_of<S: EntryMarker>(entries: u32) -> io::Result<IoUring<S>> {
+    let wishes: [Wish<S>; 3] = [
         // Linux 6.6.
         |b| {
             b.setup_single_issuer().setup_defer_taskrun();
@@ -28,19 +44,18 @@ pub(super) fn build(entries: u32) -> io::Result<IoUring> {
         .max(COMPLETIONS_MIN);
     let mut last = None;
     for wish in wishes {
-        let mut builder = IoUring::builder();
+        let mut builder = IoUring::<S, cqueue::Entry>::builder();
         builder.setup_clamp().setup_cqsize(completions);
         wish(&mut builder);
         match builder.build(entries) {
-            Ok(uring) => return suitable(uring),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = Some(error),
-            Err(error) => return Err(explained(error)),
+            built => return built,
         }
     }
-    Err(explained(last.expect("every wish was refused")))
+    Err(last.expect("every wish was refused"))
 }
 
-fn suitable(uring: IoUring) -> io::Result<IoUring> {
+fn suitable<S: EntryMarker>(uring: IoUring<S>) -> io::Result<IoUring<S>> {
     let has = Parameters::is_feature_ext_arg;
     let params = uring.params();
     if has(params) && params.is_feature_nodrop() && params.is_feature_submit_stable() {

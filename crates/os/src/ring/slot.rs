@@ -5,12 +5,14 @@
 )]
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
 use std::task::Waker;
 
 use forebay_device::{Buf, BufMut};
 use rustix::net::SocketAddrAny;
 
 use super::Fd;
+use super::fuse::Reports;
 
 /// What the kernel may read or write until a request completes. All of it lives on the heap, so it
 /// stays in place when a `Hold` is moved.
@@ -21,6 +23,8 @@ pub(crate) enum Hold {
     Filled(BufMut),
     Read(Buf),
     Message(Box<Message>),
+    /// An entry for FUSE's requests, which is with the driver. All of them are told of in one place.
+    Entry(Rc<Reports>, usize),
     Address(#[expect(dead_code, reason = "only the kernel reads it")] Box<SocketAddrAny>),
 }
 
@@ -37,6 +41,8 @@ pub(crate) struct Message {
 pub(super) enum State {
     Pending(Option<Waker>),
     Done(i32),
+    /// There is no future: what it holds is told.
+    Told,
     /// The future is gone; the slot is freed when the completion comes.
     Orphaned,
 }
@@ -54,6 +60,14 @@ impl Slot {
     /// Notes the result, and returns the state before.
     pub(super) fn complete(&mut self, result: i32) -> State {
         std::mem::replace(&mut self.state, State::Done(result))
+    }
+
+    /// Tells of a finished request, and returns whom to wake.
+    pub(super) fn tell(self) -> Option<Waker> {
+        match (self.state, self.hold) {
+            (State::Done(result), Hold::Entry(reports, entry)) => reports.put(entry, result),
+            _ => None,
+        }
     }
 
     /// Lets go of a finished request whose result nobody wants.

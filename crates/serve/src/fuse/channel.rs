@@ -2,8 +2,10 @@
 //!
 //! The connection must close when this process is killed, or what waits for its replies waits for
 //! ever. If that is a thread of this same process, the process's memory lives on with it, with the
-//! memory the ring, and with the ring whatever descriptor a request on it holds. So `/dev/fuse` is
-//! never given to the ring: the ring polls an epoll descriptor, which watches without holding.
+//! memory the ring, and with the ring whatever descriptor a request on it holds. So no read, write or
+//! poll of `/dev/fuse` is ever given to the ring, which polls an epoll descriptor: that watches without
+//! holding. Commands of the driver (`entries.rs`) do hold it, but the kernel gives them up when the thread
+//! that made them ends, whatever becomes of the ring.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,14 +34,14 @@ pub(crate) enum Received {
 /// One connection to the kernel's FUSE.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    fd: OwnedFd,
+    fd: Fd,
 }
 
 impl Channel {
     /// Opens a new connection, not mounted anywhere yet.
     pub(crate) fn open() -> io::Result<Channel> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
+        let fd = Rc::new(rustix::fs::open("/dev/fuse", flags, Mode::empty())?);
         Ok(Channel { fd })
     }
 
@@ -47,12 +49,17 @@ impl Channel {
     pub(crate) fn of(fd: OwnedFd) -> io::Result<Channel> {
         let flags = rustix::fs::fcntl_getfl(&fd)?;
         rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
-        Ok(Channel { fd })
+        Ok(Channel { fd: Rc::new(fd) })
     }
 
     /// The descriptor, to be mounted.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// The descriptor, to be kept by commands of the driver.
+    pub(crate) fn shared(&self) -> &Fd {
+        &self.fd
     }
 
     /// A descriptor that is readable when there are requests. The ring may hold it. To be made once

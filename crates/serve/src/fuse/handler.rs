@@ -9,7 +9,7 @@ use super::request::Arrival;
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
     /// See [`init_flag`](forebay_fuse::init_flag).
-    pub flags: u32,
+    pub flags: u64,
     /// How much the kernel may read ahead of who reads, in bytes.
     pub read_ahead: u32,
 }

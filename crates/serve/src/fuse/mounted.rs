@@ -23,6 +23,7 @@ pub struct Mounted {
     serving: Option<Task<Ended>>,
     ended: Option<Rc<Ended>>,
     over: Over,
+    by_ring: Rc<Cell<bool>>,
     mount: Mount,
     /// By what the system knows the filesystem: no other one that is mounted has this number.
     device: Option<(u32, u32)>,
@@ -92,6 +93,7 @@ impl Mounted {
         let device = mount.device();
         let connection = Rc::new(Connection {
             rt: rt.clone(),
+            ring: Rc::clone(ring),
             read_ahead: device.map(|(major, minor)| {
                 format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb").into()
             }),
@@ -99,7 +101,9 @@ impl Mounted {
             notifier: Notifier::default(),
             memory: memory.clone(),
             under_way: UnderWay::new(UNDER_WAY_MAX),
+            by_ring: Rc::default(),
         });
+        let by_ring = Rc::clone(&connection.by_ring);
         let (over, poller) = (Over::default(), Poller::new(ring, watch));
         let tell = over.clone();
         let serving = async move {
@@ -112,6 +116,7 @@ impl Mounted {
             serving: Some(rt.spawn(serving)),
             ended: None,
             over,
+            by_ring,
             device,
             mount,
         })
@@ -129,6 +134,11 @@ impl Mounted {
     /// True if the session has ended: nothing that is asked of the filesystem will succeed.
     pub fn is_over(&self) -> bool {
         self.serving.as_ref().is_none_or(Task::is_finished)
+    }
+
+    /// True if requests come by io_uring, false if they come by `/dev/fuse`.
+    pub fn is_by_ring(&self) -> bool {
+        self.by_ring.get()
     }
 
     /// Who knows when the session is over.

@@ -1,38 +1,68 @@
 //! One request, from its arrival to its answer.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
+use forebay_os::{FuseEntry, Ring};
 use forebay_rt::{Instant, Lease, Rt};
 
 use super::channel::Channel;
+use super::entries::Entry;
 use super::inbox::Inbox;
 use super::notify::{Notifier, Stale};
 use crate::requests::{Admission, Load, Memory, UnderWay, start};
-use forebay_fuse::{self as format, Op, Request};
+use forebay_fuse::{self as format, Op, Request, out_header};
 
 /// What the requests of one connection share.
 pub(super) struct Connection {
     pub(super) rt: Rt,
+    pub(super) ring: Rc<Ring>,
     pub(super) channel: Channel,
     pub(super) notifier: Notifier,
     pub(super) memory: Memory,
     /// Where the kernel is told how far to read ahead, in KiB.
     pub(super) read_ahead: Option<PathBuf>,
     pub(super) under_way: UnderWay,
+    /// Requests came by the ring.
+    pub(super) by_ring: Rc<Cell<bool>>,
+}
+
+impl Connection {
+    /// Answers a request with `payload`: in the entry in which it came, if it came in one.
+    fn reply(&self, unique: u64, entry: Option<FuseEntry>, payload: &[u8]) {
+        match entry {
+            Some(entry) => entry.answer(&out_header(unique, 0, payload.len()), payload),
+            None => self.channel.reply(unique, payload),
+        }
+    }
+
+    /// Answers one with the error number `errno`.
+    pub(super) fn refuse(&self, unique: u64, entry: Option<FuseEntry>, errno: i32) {
+        match entry {
+            Some(entry) => entry.answer(&out_header(unique, errno, 0), &[]),
+            None => self.channel.reply_error(unique, errno),
+        }
+    }
+}
+
+/// How a request came.
+pub(super) enum Came<'a> {
+    /// By `/dev/fuse`: so many bytes, which lie here.
+    Read(&'a mut Inbox, usize),
+    /// By the ring, in an entry.
+    Fetched(Entry<'a>),
 }
 
 /// A request as it was received. It is either answered at once or [begun](Arrival::begin).
 pub struct Arrival<'a> {
     pub(super) connection: &'a Rc<Connection>,
     pub(super) admission: Admission<'a>,
-    pub(super) inbox: &'a mut Inbox,
+    pub(super) came: Came<'a>,
     pub(super) request: Request,
-    /// Bytes of the whole message.
-    pub(super) total: usize,
 }
 
 impl Arrival<'_> {
@@ -51,47 +81,75 @@ impl Arrival<'_> {
         self.request
     }
 
+    fn parts(&self) -> [&[u8]; 2] {
+        match &self.came {
+            Came::Read(inbox, total) => inbox.body(*total),
+            Came::Fetched(entry) => entry.body(),
+        }
+    }
+
     /// What lies behind its header.
     pub fn body(&self) -> Vec<u8> {
-        self.inbox.body(self.total).concat()
+        self.parts().concat()
     }
 
     /// True if the name it is about is `name`.
     pub fn is_named(&self, name: &[u8]) -> bool {
-        format::is_name(self.inbox.body(self.total), name)
+        format::is_name(self.parts(), name)
+    }
+
+    fn entry(self) -> Option<FuseEntry> {
+        match self.came {
+            Came::Read(..) => None,
+            Came::Fetched(entry) => Some(entry.entry),
+        }
     }
 
     /// Answers it with `payload`.
     pub fn reply(self, payload: &[u8]) {
-        self.connection.channel.reply(self.request.unique, payload);
+        let (connection, unique) = (self.connection, self.request.unique);
+        connection.reply(unique, self.entry(), payload);
     }
 
     /// Answers it with the error number `errno`.
     pub fn refuse(self, errno: i32) {
-        let unique = self.request.unique;
-        self.connection.channel.reply_error(unique, errno);
+        let (connection, unique) = (self.connection, self.request.unique);
+        connection.refuse(unique, self.entry(), errno);
     }
 
     /// Waits for memory for `len` bytes, which others will give back.
     pub async fn lease(&self, len: usize) -> Lease {
-        self.inbox.lease(len).await
+        match &self.came {
+            Came::Read(inbox, _) => inbox.lease(len).await,
+            Came::Fetched(entry) => entry.lease(len).await,
+        }
     }
 
     /// The first `len` bytes of its data, with the lease of their memory, for which it waits.
     pub async fn data(&mut self, len: usize) -> (Buf, Lease) {
-        self.inbox.data(len).await
+        match &mut self.came {
+            Came::Read(inbox, _) => inbox.data(len).await,
+            Came::Fetched(entry) => entry.data(&self.connection.memory, len).await,
+        }
     }
 
     /// Takes it up, to be answered in its own time: `answer` goes as far as it can at once, and what
     /// is left of it becomes a task.
     pub fn begin<F: Future<Output = ()> + 'static>(self, answer: impl FnOnce(Underway) -> F) {
-        let underway = Underway {
-            connection: Rc::clone(self.connection),
-            unique: self.request.unique,
-            load: self.admission.keep(),
-            began: self.connection.rt.now(),
+        let connection = Rc::clone(self.connection);
+        let entry = match self.came {
+            Came::Read(..) => None,
+            Came::Fetched(entry) => Some(entry.entry),
         };
-        start(&self.connection.rt, answer(underway));
+        let underway = Underway {
+            unique: self.request.unique,
+            entry: Cell::new(entry),
+            load: self.admission.keep(),
+            began: connection.rt.now(),
+            connection,
+        };
+        let rt = underway.connection.rt.clone();
+        start(&rt, answer(underway));
     }
 }
 
@@ -99,6 +157,8 @@ impl Arrival<'_> {
 pub struct Underway {
     connection: Rc<Connection>,
     unique: u64,
+    /// In which it came and is to be answered.
+    entry: Cell<Option<FuseEntry>>,
     load: Load,
     began: Instant,
 }
@@ -116,7 +176,8 @@ impl Underway {
 
     /// Answers it with `payload`.
     pub fn reply(&self, payload: &[u8]) {
-        self.connection.channel.reply(self.unique, payload);
+        let entry = self.entry.take();
+        self.connection.reply(self.unique, entry, payload);
     }
 
     /// Has the kernel forget what it keeps of files, and waits until it has. Not to be waited for before a request is
@@ -137,12 +198,18 @@ impl Underway {
 
     /// Answers it with the error number `errno`.
     pub fn refuse(&self, errno: i32) {
-        self.connection.channel.reply_error(self.unique, errno);
+        let entry = self.entry.take();
+        self.connection.refuse(self.unique, entry, errno);
     }
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
+        // What came in an entry is answered in any case, or the kernel would miss the entry for ever.
+        if let Some(entry) = self.entry.take() {
+            let entry = Some(entry);
+            self.connection.refuse(self.unique, entry, libc::EIO);
+        }
         self.connection.under_way.release(self.load);
     }
 }

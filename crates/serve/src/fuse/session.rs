@@ -9,11 +9,12 @@ use forebay_os::Poller;
 
 use super::IO_BYTES_MAX;
 use super::channel::Received;
+use super::entries::{self, Fetching};
 use super::handler::{Handler, Wishes};
 use super::inbox::Inbox;
-use super::request::{Arrival, Connection};
+use super::request::{Arrival, Came, Connection};
 use crate::requests::Load;
-use forebay_fuse::{self as format, Limits, Malformed, Op, Request};
+use forebay_fuse::{self as format, Limits, Malformed, Op, Request, init_flag};
 
 /// Requests taken in a row before other tasks get a turn.
 const BATCH: usize = 32;
@@ -45,12 +46,16 @@ pub(super) async fn serve<H: Handler>(
     handler: Rc<H>,
     readable: Poller,
 ) -> Ended {
+    let mut fetching = None;
     let ended = match Inbox::new(&connection.memory).await {
-        Ok(inbox) => take_requests(&connection, &handler, inbox, &readable).await,
+        Ok(inbox) => take_requests(&connection, &handler, inbox, &readable, &mut fetching).await,
         Err(error) => Ended::Failed(error),
     };
     tracing::debug!(?ended, "FUSE session ends");
     connection.under_way.idle().await;
+    if let Some(fetching) = fetching {
+        entries::end(&connection.rt, fetching).await;
+    }
     ended
 }
 
@@ -59,12 +64,15 @@ async fn take_requests<H: Handler>(
     handler: &Rc<H>,
     mut inbox: Inbox,
     readable: &Poller,
+    fetching: &mut Option<Fetching>,
 ) -> Ended {
     let mut in_a_row = 0;
     loop {
         match inbox.receive(&connection.channel) {
             Ok(Received::Message(total)) => {
-                take(connection, handler, &mut inbox, total).await;
+                if let Some(by_ring) = take(connection, handler, &mut inbox, total).await {
+                    *fetching = entries::fetch(connection, handler, by_ring);
+                }
                 in_a_row += 1;
                 if in_a_row == BATCH {
                     in_a_row = 0;
@@ -84,6 +92,9 @@ async fn take_requests<H: Handler>(
     }
 }
 
+/// Requests may come by the ring from now on.
+pub(super) struct ByRing;
+
 /// Sees to one message of `total` bytes. Waits for its place among those under way and for the
 /// memory it takes, which others will give back.
 async fn take<H: Handler>(
@@ -91,7 +102,7 @@ async fn take<H: Handler>(
     handler: &Rc<H>,
     inbox: &mut Inbox,
     total: usize,
-) {
+) -> Option<ByRing> {
     let request = match format::decode(&inbox.fixed, total) {
         Ok(request) => request,
         Err(Malformed { unique }) => {
@@ -99,7 +110,7 @@ async fn take<H: Handler>(
             if let Some(unique) = unique {
                 connection.channel.reply_error(unique, libc::EIO);
             }
-            return;
+            return None;
         }
     };
     if let Op::Init { major, flags } = request.op {
@@ -108,18 +119,25 @@ async fn take<H: Handler>(
     let arrival = Arrival {
         connection,
         admission: connection.under_way.admit(0).await,
-        inbox,
+        came: Came::Read(inbox, total),
         request,
-        total,
     };
     handler.take(arrival).await;
+    None
 }
 
-fn init(connection: &Connection, wishes: Wishes, request: &Request, major: u32, flags: u32) {
+fn init(
+    connection: &Connection,
+    wishes: Wishes,
+    request: &Request,
+    major: u32,
+    offered: u64,
+) -> Option<ByRing> {
     let (channel, unique) = (&connection.channel, request.unique);
     if major < format::MAJOR {
         tracing::error!(major, "the kernel's FUSE protocol is too old");
-        return channel.reply_error(unique, libc::EPROTO);
+        channel.reply_error(unique, libc::EPROTO);
+        return None;
     }
     // A newer kernel reads our major version from the reply and asks again in that one.
     let limits = Limits {
@@ -128,11 +146,12 @@ fn init(connection: &Connection, wishes: Wishes, request: &Request, major: u32, 
         io_bytes_max: IO_BYTES_MAX as u32,
         background_max: BACKGROUND_MAX,
     };
-    channel.reply(unique, &format::init_out(flags, limits));
+    channel.reply(unique, &format::init_out(offered, limits));
     // From here on the kernel takes it from there; in the reply it may only become less than is usual, 128 KiB.
     if let Some(file) = &connection.read_ahead
         && let Err(error) = std::fs::write(file, (wishes.read_ahead >> 10).to_string())
     {
         tracing::debug!(%error, file = %file.display(), "the kernel reads ahead as it does by itself");
     }
+    (wishes.flags & offered & init_flag::OVER_IO_URING != 0).then_some(ByRing)
 }

@@ -1,0 +1,328 @@
+//! FUSE over io_uring: entries that the kernel puts requests into, and that carry the answers back (Linux 6.14;
+//! `linux/fuse.h`: `fuse_uring_req_header`, `fuse_uring_cmd_req`; the kernel's documentation: `fuse-io-uring`).
+//!
+//! Each entry has a header and a payload in memory of ours. It goes back and forth: a command registers it with a queue, which
+//! completes when there is a request in it; the command that commits the answer fetches the next request as well. So one
+//! system call brings many answers and takes many requests, where `/dev/fuse` takes one for each of both.
+//!
+//! Invariant, on which the unsafe code here rests: an entry's memory is the kernel's from its command to the completion, and
+//! its [`FuseEntry`]'s otherwise, of which there is one.
+#![allow(
+    unsafe_code,
+    reason = "memory that a driver fills, by turns with us; see the invariant above"
+)]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use io_uring::{opcode, types};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::queue::{Entry, too_short};
+use super::slot::{Hold, Slot, State};
+use super::{Fd, Ring};
+
+/// Bytes of a request's own header, `fuse_in_header`, and of an answer's, `fuse_out_header`.
+const IN_HEADER: usize = 40;
+const OUT_HEADER: usize = 16;
+/// Room for the part of a request that is particular to what is asked; where it is.
+const OP_BYTES: usize = 128;
+const OP_AT: usize = 128;
+/// Where `fuse_uring_ent_in_out` is: flags, the number to commit by, how long the payload is.
+const COMMIT_AT: usize = 256 + 8;
+const PAYLOAD_AT: usize = 256 + 16;
+const HEADER: usize = 288;
+/// From header to header, so that they share no line of the cache.
+const HEADERS_APART: usize = 320;
+
+const REGISTER: u32 = 1;
+const COMMIT_AND_FETCH: u32 = 2;
+
+/// What the kernel has done with entries, until somebody looks.
+#[derive(Default)]
+struct Told {
+    back: VecDeque<(usize, i32)>,
+    waker: Option<Waker>,
+}
+
+/// The memory of all entries of a connection, and what came back.
+pub(crate) struct Reports {
+    told: RefCell<Told>,
+    /// Where the places are.
+    _memory: Memory,
+    /// What each entry's header and payload are; the kernel is told by this.
+    places: Vec<[libc::iovec; 2]>,
+}
+
+impl Reports {
+    /// Notes that an entry is ours again, and returns whom to wake.
+    pub(super) fn put(&self, entry: usize, result: i32) -> Option<Waker> {
+        let mut told = self.told.borrow_mut();
+        told.back.push_back((entry, result));
+        told.waker.take()
+    }
+}
+
+/// A mapping of our own.
+struct Memory {
+    at: NonNull<u8>,
+    len: usize,
+}
+
+impl Memory {
+    fn new(len: usize) -> io::Result<Memory> {
+        let (anywhere, protection) = (std::ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let at =
+            unsafe { rustix::mm::mmap_anonymous(anywhere, len, protection, MapFlags::PRIVATE) };
+        let at = NonNull::new(at?.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
+        Ok(Memory { at, len })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length, and nothing refers to it any more.
+        let unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+/// The entries of one connection.
+pub struct FuseEntries {
+    ring: Rc<Ring>,
+    fd: Fd,
+    reports: Rc<Reports>,
+    /// Entries of each queue.
+    of_each: usize,
+    payload: usize,
+}
+
+/// An entry that is ours: with a request that is to be answered.
+pub struct FuseEntry {
+    entries: Rc<FuseEntries>,
+    index: usize,
+}
+
+impl FuseEntries {
+    /// Registers `of_each` entries with each of `queues` queues (one for each processor that there may be) of the connection
+    /// `fd`, each with a payload of up to so many bytes, a multiple of the page size. Whether the kernel takes them is said
+    /// when they [come](FuseEntries::next).
+    ///
+    /// # Errors
+    /// If there is no memory, or the ring has no room for such commands.
+    pub fn register(
+        ring: &Rc<Ring>,
+        fd: &Fd,
+        queues: usize,
+        of_each: usize,
+        payload: usize,
+    ) -> io::Result<Rc<FuseEntries>> {
+        if !ring.queues.borrow().uring.is_long() {
+            return Err(too_short());
+        }
+        let count = queues * of_each;
+        let memory = Memory::new(count * (payload + HEADERS_APART))?;
+        let place = |entry: usize| {
+            // SAFETY: both lie inside the mapping: first all payloads, then all headers.
+            let (header, body) = unsafe {
+                let headers = memory.at.add(count * payload);
+                (
+                    headers.add(entry * HEADERS_APART),
+                    memory.at.add(entry * payload),
+                )
+            };
+            [(header, HEADER), (body, payload)].map(|(at, len)| libc::iovec {
+                iov_base: at.as_ptr().cast(),
+                iov_len: len,
+            })
+        };
+        let entries = Rc::new(FuseEntries {
+            ring: Rc::clone(ring),
+            fd: Rc::clone(fd),
+            reports: Rc::new(Reports {
+                told: RefCell::default(),
+                places: (0..count).map(place).collect(),
+                _memory: memory,
+            }),
+            of_each,
+            payload,
+        });
+        (0..count).for_each(|entry| entries.give(entry, REGISTER, 0));
+        Ok(entries)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.reports.places.len()
+    }
+
+    /// The next entry that has a request.
+    ///
+    /// # Errors
+    /// An error says that one of the entries will have none any more: the connection ended, or the kernel would not take it.
+    pub async fn next(self: &Rc<Self>) -> io::Result<FuseEntry> {
+        let (index, result) = poll_fn(|context| {
+            let mut told = self.reports.told.borrow_mut();
+            if let Some(back) = told.back.pop_front() {
+                return Poll::Ready(back);
+            }
+            told.waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+        self.came(index, result)
+    }
+
+    fn came(self: &Rc<Self>, index: usize, result: i32) -> io::Result<FuseEntry> {
+        if result < 0 {
+            return Err(io::Error::from_raw_os_error(-result));
+        }
+        let entries = Rc::clone(self);
+        Ok(FuseEntry { entries, index })
+    }
+
+    /// Hands an entry to the kernel.
+    fn give(&self, index: usize, op: u32, commit: u64) {
+        let place = &self.reports.places[index];
+        let mut command = [0; 80];
+        command[8..16].copy_from_slice(&commit.to_ne_bytes());
+        let queue = (index / self.of_each) as u16;
+        command[16..18].copy_from_slice(&queue.to_ne_bytes());
+        // The same words of an entry say where memory is and how many pieces it has: an address, and a length that the library
+        // has no name for, which a read has at the same place.
+        let at = place.as_ptr() as u64;
+        let entry = opcode::UringCmd80::new(types::Fd(self.fd.as_raw_fd()), op)
+            .cmd(command)
+            .addr(Some(at))
+            .build();
+        let mut queues = self.ring.queues.borrow_mut();
+        let key = queues.slots.insert(Slot {
+            state: State::Told,
+            hold: Hold::Entry(Rc::clone(&self.reports), index),
+            _fd: Rc::clone(&self.fd),
+            stays: true,
+        });
+        let entry = with_len(entry, place.len() as u32).user_data(key as u64);
+        // SAFETY: the memory belongs to the reports, which the slot holds until the completion is seen; nobody else uses it,
+        // by the invariant.
+        unsafe { queues.push(Entry::Long(entry)) };
+    }
+
+    fn memory(&self, index: usize, part: usize) -> NonNull<u8> {
+        let at = self.reports.places[index][part].iov_base.cast();
+        NonNull::new(at).expect("inside a mapping")
+    }
+}
+
+/// The entry with `len` as its length, which `io_uring`'s commands have no name for.
+fn with_len(mut entry: io_uring::squeue::Entry128, len: u32) -> io_uring::squeue::Entry128 {
+    const LEN_AT: usize = 24;
+    // SAFETY: the entry is `io_uring_sqe`, plain data, of which the length is the 32 bits at this place
+    // (`linux/io_uring.h`).
+    unsafe {
+        let at = (&raw mut entry).cast::<u8>().add(LEN_AT).cast::<u32>();
+        at.write_unaligned(len);
+    }
+    entry
+}
+
+/// A request as it lies in an entry.
+#[derive(Clone, Copy)]
+pub struct FuseRequest<'a> {
+    /// The header that all have.
+    pub header: &'a [u8; IN_HEADER],
+    /// What is particular to what is asked, of a fixed length.
+    pub op: &'a [u8],
+    /// What follows: names, data.
+    pub payload: &'a [u8],
+}
+
+impl FuseEntry {
+    fn header(&self) -> &[u8; HEADER] {
+        // SAFETY: inside the mapping, and ours by the invariant; there is no other reference while this is borrowed.
+        unsafe { self.entries.memory(self.index, 0).cast().as_ref() }
+    }
+
+    fn header_mut(&mut self) -> &mut [u8; HEADER] {
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { self.entries.memory(self.index, 0).cast().as_mut() }
+    }
+
+    fn payload(&self) -> &[u8] {
+        let at = self.entries.memory(self.index, 1);
+        // SAFETY: so long is each payload; else as above.
+        unsafe { std::slice::from_raw_parts(at.as_ptr(), self.entries.payload) }
+    }
+
+    fn payload_mut(&mut self) -> &mut [u8] {
+        let mut at = self.entries.memory(self.index, 1);
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(at.as_mut(), self.entries.payload) }
+    }
+
+    fn number<const N: usize>(&self, at: usize) -> [u8; N] {
+        let header = self.header();
+        std::array::from_fn(|i| header[at + i])
+    }
+
+    /// What is asked. Lengths that the kernel would not send are cut to what is there.
+    pub fn request(&self) -> FuseRequest<'_> {
+        let payload = u32::from_ne_bytes(self.number(PAYLOAD_AT)) as usize;
+        let payload = payload.min(self.entries.payload);
+        let whole = u32::from_ne_bytes(self.number(0)) as usize;
+        let op = whole.saturating_sub(IN_HEADER + payload).min(OP_BYTES);
+        let header = self.header();
+        FuseRequest {
+            header: header.first_chunk().expect("the header is longer"),
+            op: &header[OP_AT..OP_AT + op],
+            payload: &self.payload()[..payload],
+        }
+    }
+
+    /// Answers, and has the kernel put the next request into the entry when there is one.
+    ///
+    /// # Panics
+    /// If the payload is longer than what the entry was registered with.
+    pub fn answer(mut self, header: &[u8; OUT_HEADER], payload: &[u8]) {
+        let commit = u64::from_ne_bytes(self.number(COMMIT_AT));
+        self.payload_mut()[..payload.len()].copy_from_slice(payload);
+        let ours = self.header_mut();
+        ours[..OUT_HEADER].copy_from_slice(header);
+        let len = (payload.len() as u32).to_ne_bytes();
+        ours[PAYLOAD_AT..PAYLOAD_AT + 4].copy_from_slice(&len);
+        self.entries.give(self.index, COMMIT_AND_FETCH, commit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_rt::Executor;
+
+    use super::*;
+
+    #[test]
+    fn a_driver_that_will_not_have_entries_gives_each_back_once() {
+        let ring = Ring::new(8).unwrap();
+        let executor = Executor::new(Rc::clone(&ring) as Rc<dyn forebay_rt::Driver>);
+        let zero: Fd = Rc::new(std::fs::File::open("/dev/zero").unwrap().into());
+        executor.block_on(async move {
+            // More than the queue has room for at a time.
+            let entries = FuseEntries::register(&ring, &zero, 5, 4, 4096);
+            let entries = match entries {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => return,
+                entries => entries.unwrap(),
+            };
+            for _ in 0..entries.count() {
+                assert!(entries.next().await.is_err());
+            }
+            assert!(entries.reports.told.borrow().back.is_empty());
+        });
+    }
+}

@@ -1,0 +1,220 @@
+//! Requests that come by the ring (FUSE over io_uring), where the kernel offers it (`/sys/module/fuse/parameters/enable_uring`).
+//!
+//! The kernel has a queue for each processor. Each gets some entries; a request that finds none free waits in its queue. What
+//! cannot come by the ring comes by `/dev/fuse` as before (that inodes are forgotten), and so does all until every queue
+//! has an entry: nothing is lost if the kernel refuses them.
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::Buf;
+use forebay_fuse::{self as format, FIXED, HEADER, Malformed};
+use forebay_os::{FuseEntries, FuseEntry};
+use forebay_rt::{Account, Lease, Rt, Task};
+
+use super::IO_BYTES_MAX;
+use super::handler::Handler;
+use super::request::{Arrival, Came, Connection};
+use super::session::ByRing;
+use crate::requests::{FRONT_RESERVE, Memory};
+
+/// Entries of all queues together take this part of the memory for requests.
+const SHARE: u64 = 4;
+/// Entries of one queue: with fewer, requests of one processor would wait for each other.
+const OF_EACH_MIN: usize = 4;
+const OF_EACH_MAX: usize = 32;
+/// Requests taken in a row before other tasks get a turn.
+const BATCH: usize = 32;
+/// How long the kernel may take to give all entries back when the connection has ended.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The task that takes requests by the ring.
+pub(super) type Fetching = Task<()>;
+
+/// A request in an entry, and what memory for it is leased from.
+pub(super) struct Entry<'a> {
+    pub(super) entry: FuseEntry,
+    account: &'a Account,
+}
+
+impl Entry<'_> {
+    pub(super) fn body(&self) -> [&[u8]; 2] {
+        let request = self.entry.request();
+        [request.op, request.payload]
+    }
+
+    pub(super) async fn lease(&self, len: usize) -> Lease {
+        self.account.lease(Memory::cost(len)).await
+    }
+
+    /// The first `len` bytes of a write's data, copied: the entry's memory is the kernel's again when it is answered.
+    pub(super) async fn data(&mut self, memory: &Memory, len: usize) -> (Buf, Lease) {
+        let lease = self.lease(len).await;
+        let mut data = memory.take(len);
+        data.copy_from_slice(&self.entry.request().payload[..len]);
+        (data.freeze(), lease)
+    }
+}
+
+/// Has the kernel send requests by the ring. `None` if there is no memory for it, or there are too many processors; then all
+/// comes as it did.
+pub(super) fn fetch<H: Handler>(
+    connection: &Rc<Connection>,
+    handler: &Rc<H>,
+    _: ByRing,
+) -> Option<Fetching> {
+    let plan = match Plan::new(connection) {
+        Ok(plan) => plan,
+        Err(error) => {
+            tracing::info!(%error, "requests come by /dev/fuse, though the kernel offers io_uring");
+            return None;
+        }
+    };
+    let (connection, handler) = (Rc::clone(connection), Rc::clone(handler));
+    let rt = connection.rt.clone();
+    Some(rt.spawn(async move {
+        if let Err(error) = plan.carry_out(&connection, &handler).await {
+            tracing::info!(%error, "requests come by /dev/fuse, though the kernel offers io_uring");
+        }
+    }))
+}
+
+/// How many entries there are to be, and the account that their memory is leased from, and other memory for their requests.
+struct Plan {
+    queues: usize,
+    of_each: usize,
+    account: Account,
+}
+
+impl Plan {
+    fn new(connection: &Connection) -> io::Result<Plan> {
+        let queues = processors()?;
+        let each = Memory::cost(IO_BYTES_MAX);
+        let fit = (connection.memory.bound() / SHARE / each) as usize / queues;
+        if fit < OF_EACH_MIN {
+            let small = format!("{queues} processors want more memory for requests");
+            return Err(io::Error::other(small));
+        }
+        let of_each = fit.min(OF_EACH_MAX);
+        let all = each * (queues * of_each) as u64;
+        let account = connection.memory.account(all + FRONT_RESERVE);
+        Ok(Plan {
+            queues,
+            of_each,
+            account: account.ok_or_else(|| io::Error::other("the memory is promised to others"))?,
+        })
+    }
+
+    async fn carry_out<H: Handler>(
+        self,
+        connection: &Rc<Connection>,
+        handler: &Rc<H>,
+    ) -> io::Result<()> {
+        let mut leases = Vec::new();
+        for _ in 0..self.queues * self.of_each {
+            // Within the account's reserve, so at once.
+            let lease = self.account.lease(Memory::cost(IO_BYTES_MAX)).await;
+            leases.push(lease);
+        }
+        let (queues, of_each, fd) = (self.queues, self.of_each, connection.channel.shared());
+        let entries = FuseEntries::register(&connection.ring, fd, queues, of_each, IO_BYTES_MAX)?;
+        tracing::info!(queues, of_each, "requests come by io_uring");
+        take_requests(connection, handler, &entries, &self.account).await;
+        Ok(())
+    }
+}
+
+/// How many processors there may ever be: so many queues the kernel has.
+fn processors() -> io::Result<usize> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    let all = count(&list);
+    all.ok_or_else(|| io::Error::other(format!("cannot understand the processors {list:?}")))
+}
+
+/// How many numbers a list has that is like `0-3,8`.
+fn count(list: &str) -> Option<usize> {
+    let of_range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first).map(|more| more + 1)
+    };
+    list.trim().split(',').map(of_range).sum()
+}
+
+/// Until the connection has ended, and all entries are back.
+async fn take_requests<H: Handler>(
+    connection: &Rc<Connection>,
+    handler: &Rc<H>,
+    entries: &Rc<FuseEntries>,
+    account: &Account,
+) {
+    let (mut in_a_row, mut left) = (0, entries.count());
+    while left > 0 {
+        match entries.next().await {
+            Ok(entry) => {
+                connection.by_ring.set(true);
+                let entry = Entry { entry, account };
+                take(connection, handler, entry).await;
+                in_a_row += 1;
+                if in_a_row == BATCH {
+                    in_a_row = 0;
+                    connection.rt.yield_now().await;
+                }
+            }
+            Err(error) => {
+                left -= 1;
+                tracing::trace!(%error, left, "an entry of FUSE's came back");
+            }
+        }
+    }
+}
+
+async fn take<H: Handler>(connection: &Rc<Connection>, handler: &Rc<H>, entry: Entry<'_>) {
+    let mut fixed = [0; FIXED];
+    let asked = entry.entry.request();
+    let op = asked.op.len().min(FIXED - HEADER);
+    fixed[..HEADER].copy_from_slice(asked.header);
+    fixed[HEADER..HEADER + op].copy_from_slice(&asked.op[..op]);
+    let total = HEADER + asked.op.len() + asked.payload.len();
+    let request = match format::decode(&fixed, total) {
+        Ok(request) => request,
+        Err(Malformed { unique }) => {
+            tracing::warn!(bytes = total, ?unique, "a malformed FUSE request");
+            let unique = unique.unwrap_or_default();
+            return connection.refuse(unique, Some(entry.entry), libc::EIO);
+        }
+    };
+    let arrival = Arrival {
+        connection,
+        admission: connection.under_way.admit(0).await,
+        came: Came::Fetched(entry),
+        request,
+    };
+    handler.take(arrival).await;
+}
+
+/// Waits until the kernel has given back all entries of a connection that has ended.
+pub(super) async fn end(rt: &Rt, fetching: Fetching) {
+    if rt.timeout(END_PATIENCE, fetching).await.is_err() {
+        tracing::warn!("the kernel keeps entries of a FUSE connection that has ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_counted_in_a_list_of_ranges() {
+        for (list, counted) in [
+            ("0\n", Some(1)),
+            ("0-1\n", Some(2)),
+            ("0-3,8,16-17\n", Some(7)),
+            ("", None),
+            ("3-0", None),
+        ] {
+            assert_eq!(count(list), counted, "{list:?}");
+        }
+    }
+}
