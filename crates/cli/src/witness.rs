@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
+use forebay_os::isolated;
 use forebay_rt::Rt;
-use forebay_serve::isolated;
 use forebay_stack::{Testimony, VolumeId, Witness};
 
 /// How long a note may take to be read or written.

@@ -16,13 +16,16 @@
 //!   lock on files, and a look at loop devices, whose backing files nothing else protects.
 //!
 //! Drivers that are told what to do by commands ([`driver_command`], [`Ring::command`]) and share memory
-//! with who serves them ([`DriverMemory`]) are in `driver.rs`.
+//! with who serves them ([`DriverMemory`]) are in `driver.rs`. FUSE's requests by io_uring are [`FuseEntries`] in
+//! `ring/fuse_entries.rs`; what waits for what this process serves does so in a thread that is [`isolated`].
 //!
 //! Reading order: [`Ring`] in `ring/mod.rs`, what keeps memory alive in `ring/slot.rs`, the
 //! requests in `ring/request.rs`; then [`open()`] in `storage/open.rs` and the devices in
 //! `storage/disk.rs`; then `net`.
 
 mod driver;
+mod fuse;
+mod isolated;
 mod net;
 mod poller;
 mod process;
@@ -32,6 +35,8 @@ mod storage;
 mod sys;
 
 pub use driver::{DriverMemory, driver_command};
+pub use fuse::{FUSE_TYPE, FuseMount};
+pub use isolated::{Outcome, Report, isolated, promise};
 pub use net::{Address, Listener, ParseAddressError, Stream};
 pub use poller::Poller;
 pub use process::{

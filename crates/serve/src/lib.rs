@@ -8,10 +8,8 @@
 
 pub mod blockdev;
 pub mod fuse;
-mod isolated;
 pub mod nbd;
 mod requests;
 pub mod volume_file;
 
-pub use isolated::isolated;
 pub use requests::{Memory, kernel_errno};

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use forebay_device::Device;
+use forebay_os::isolated;
 use forebay_serve::blockdev::{
     AttachError, CleanupError, DetachError, InUse, LoopOptions, LoopVolume, NbdDevice, NbdError,
     NbdOptions, UblkDevice, UblkError, UblkOptions, attach_loop, attach_nbd, attach_ublk,
     cleanup_stale, clear_nbd_leftover, clear_ublk_leftover, no_nbd_leftover, ublk_usable,
 };
-use forebay_serve::isolated;
 use forebay_serve::nbd::Server;
 use forebay_stack::Via;
 

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_mount::{Did, Files, Medium, Observer, Settings};
+use forebay_os::isolated;
 use forebay_program::dirs::mount_point;
 use forebay_program::failure::{Failure, Outcome};
 use forebay_serve::fuse::{Mount, Mounted, UnmountError};
-use forebay_serve::isolated;
 use forebay_stack::{Asked, Counted, Kind, MountOptions, Name, Options};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;

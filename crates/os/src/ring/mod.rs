@@ -12,8 +12,9 @@
     reason = "pushes entries whose memory the kernel uses; see `Ring::start`"
 )]
 
-mod fuse;
+mod fuse_entries;
 mod queue;
+mod reports;
 mod request;
 mod setup;
 mod slot;
@@ -34,7 +35,7 @@ use forebay_rt::{Driver, Instant, Turn, Unpark, Wait};
 use io_uring::{opcode, squeue, types};
 use slab::Slab;
 
-pub use self::fuse::{FuseEntries, FuseEntry, FuseRequest};
+pub use self::fuse_entries::{FuseEntries, FuseEntry, FuseRequest};
 use self::queue::{Entry, Queue};
 use self::slot::Hold;
 pub(crate) use self::slot::Message;

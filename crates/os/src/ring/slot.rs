@@ -12,7 +12,7 @@ use forebay_device::{Buf, BufMut};
 use rustix::net::SocketAddrAny;
 
 use super::Fd;
-use super::fuse::Reports;
+use super::reports::Reports;
 
 /// What the kernel may read or write until a request completes. All of it lives on the heap, so it
 /// stays in place when a `Hold` is moved.

@@ -15,8 +15,8 @@ use super::loopdev::{self, Access, Loop};
 use super::stale::{Cleaned, CleanupError, InUse, cleanup_stale};
 use crate::Memory;
 use crate::fuse::{Ended, IO_BYTES_MAX, UnmountError};
-use crate::isolated::isolated;
 use crate::volume_file::VolumeFile;
+use forebay_os::isolated;
 
 /// Loop devices tried when others take them first.
 const ATTEMPTS: usize = 16;

@@ -16,8 +16,8 @@ use rustix::mount::UnmountFlags;
 
 use super::holders::{Holder, Holders, LOOK_EVERY, LOOKS, holders};
 use super::loopdev::{self, Access, Loop};
-use crate::fuse::FSTYPE;
 use crate::volume_file::{directory, file_in};
+use forebay_os::FUSE_TYPE;
 
 /// A server that is alive answers within this time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -111,7 +111,7 @@ pub fn cleanup_stale(
     let mut mounts = mounts().map_err(io_error(&dir))?;
     mounts.retain(|mount| mount.point == dir);
     for mount in &mounts {
-        if mount.fstype != FSTYPE {
+        if mount.fstype != FUSE_TYPE {
             return Err(CleanupError::Foreign {
                 dir,
                 fstype: mount.fstype.clone(),

@@ -13,7 +13,6 @@ use std::rc::Rc;
 
 use forebay_os::Fd;
 use rustix::event::epoll;
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use forebay_fuse::{FIXED, OUT_HEADER, out_header};
@@ -38,21 +37,12 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Opens a new connection, not mounted anywhere yet.
-    pub(crate) fn open() -> io::Result<Channel> {
-        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = Rc::new(rustix::fs::open("/dev/fuse", flags, Mode::empty())?);
-        Ok(Channel { fd })
+    /// That of a mounted filesystem, by a descriptor that does not block.
+    pub(crate) fn new(fd: OwnedFd) -> Channel {
+        Channel { fd: Rc::new(fd) }
     }
 
-    /// One that somebody else opened and mounted.
-    pub(crate) fn of(fd: OwnedFd) -> io::Result<Channel> {
-        let flags = rustix::fs::fcntl_getfl(&fd)?;
-        rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
-        Ok(Channel { fd: Rc::new(fd) })
-    }
-
-    /// The descriptor, to be mounted.
+    /// The descriptor.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

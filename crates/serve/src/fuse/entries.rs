@@ -8,15 +8,14 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::Buf;
 use forebay_fuse::{self as format, FIXED, HEADER, Malformed};
-use forebay_os::{FuseEntries, FuseEntry};
-use forebay_rt::{Account, Lease, Rt, Task};
+use forebay_os::FuseEntries;
+use forebay_rt::{Account, Rt, Task};
 
 use super::IO_BYTES_MAX;
+use super::entry::Entry;
 use super::handler::Handler;
 use super::request::{Arrival, Came, Connection};
-use super::session::ByRing;
 use crate::requests::{FRONT_RESERVE, Memory};
 
 /// Entries of all queues together take this part of the memory for requests.
@@ -32,38 +31,9 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 /// The task that takes requests by the ring.
 pub(super) type Fetching = Task<()>;
 
-/// A request in an entry, and what memory for it is leased from.
-pub(super) struct Entry<'a> {
-    pub(super) entry: FuseEntry,
-    account: &'a Account,
-}
-
-impl Entry<'_> {
-    pub(super) fn body(&self) -> [&[u8]; 2] {
-        let request = self.entry.request();
-        [request.op, request.payload]
-    }
-
-    pub(super) async fn lease(&self, len: usize) -> Lease {
-        self.account.lease(Memory::cost(len)).await
-    }
-
-    /// The first `len` bytes of a write's data, copied: the entry's memory is the kernel's again when it is answered.
-    pub(super) async fn data(&mut self, memory: &Memory, len: usize) -> (Buf, Lease) {
-        let lease = self.lease(len).await;
-        let mut data = memory.take(len);
-        data.copy_from_slice(&self.entry.request().payload[..len]);
-        (data.freeze(), lease)
-    }
-}
-
 /// Has the kernel send requests by the ring. `None` if there is no memory for it, or there are too many processors; then all
 /// comes as it did.
-pub(super) fn fetch<H: Handler>(
-    connection: &Rc<Connection>,
-    handler: &Rc<H>,
-    _: ByRing,
-) -> Option<Fetching> {
+pub(super) fn fetch<H: Handler>(connection: &Rc<Connection>, handler: &Rc<H>) -> Option<Fetching> {
     let plan = match Plan::new(connection) {
         Ok(plan) => plan,
         Err(error) => {

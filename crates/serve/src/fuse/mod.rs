@@ -40,7 +40,7 @@
 //!
 //! The thread that serves must never wait for what it serves. So it never touches the mounted files,
 //! and everything that does (making a loop device flushes the file, clearing one writes back its
-//! page cache) runs on a helper thread (`isolated.rs`); and what is told to the kernel unasked, which may wait for pages
+//! page cache) runs on a helper thread ([`forebay_os::isolated`]); and what is told to the kernel unasked, which may wait for pages
 //! that are being read or written, is told by one (`notify.rs`).
 //!
 //! And when the process is killed, the connection must close, even while such a helper waits for a
@@ -51,18 +51,16 @@
 
 mod channel;
 mod entries;
-mod fusermount;
+mod entry;
 mod handler;
 mod inbox;
-mod mount;
 mod mounted;
 mod notify;
 mod request;
 mod session;
 
+pub use forebay_os::FuseMount as Mount;
 pub use handler::{Handler, Wishes};
-pub(crate) use mount::FSTYPE;
-pub use mount::Mount;
 pub use mounted::{Mounted, Over, UnmountError};
 pub use notify::Stale;
 pub use request::{Arrival, Underway};

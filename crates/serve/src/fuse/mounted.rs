@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_os::{Poller, Ring};
+use forebay_os::{FuseMount as Mount, Poller, Ring, isolated};
 use forebay_rt::{Event, Rt, Task};
 
+use super::channel::Channel;
 use super::handler::Handler;
-use super::mount::Mount;
 use super::notify::Notifier;
 use super::request::Connection;
 use super::session::{self, Ended, UNDER_WAY_MAX};
-use crate::isolated::isolated;
 use crate::requests::{Memory, UnderWay};
 
 /// A mount of ours. Unmount it before dropping it; otherwise it stays behind dead.
@@ -86,7 +85,7 @@ impl Mounted {
         mount: Mount,
     ) -> io::Result<Mounted> {
         forebay_os::io_flusher();
-        let channel = mount.mount()?;
+        let channel = Channel::new(mount.mount()?);
         let watch = channel.watch().inspect_err(|_| {
             let _ = mount.unmount(true);
         })?;

@@ -15,7 +15,7 @@ use forebay_fuse::invalidation;
 use rustix::io::Errno;
 
 use super::channel::Channel;
-use crate::isolated::{Report, promise};
+use forebay_os::{Report, promise};
 
 type Message = [u8; 40];
 

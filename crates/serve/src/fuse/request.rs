@@ -11,7 +11,7 @@ use forebay_os::{FuseEntry, Ring};
 use forebay_rt::{Instant, Lease, Rt};
 
 use super::channel::Channel;
-use super::entries::Entry;
+use super::entry::Entry;
 use super::inbox::Inbox;
 use super::notify::{Notifier, Stale};
 use crate::requests::{Admission, Load, Memory, UnderWay, start};

@@ -70,8 +70,8 @@ async fn take_requests<H: Handler>(
     loop {
         match inbox.receive(&connection.channel) {
             Ok(Received::Message(total)) => {
-                if let Some(by_ring) = take(connection, handler, &mut inbox, total).await {
-                    *fetching = entries::fetch(connection, handler, by_ring);
+                if take(connection, handler, &mut inbox, total).await {
+                    *fetching = entries::fetch(connection, handler);
                 }
                 in_a_row += 1;
                 if in_a_row == BATCH {
@@ -92,17 +92,14 @@ async fn take_requests<H: Handler>(
     }
 }
 
-/// Requests may come by the ring from now on.
-pub(super) struct ByRing;
-
 /// Sees to one message of `total` bytes. Waits for its place among those under way and for the
-/// memory it takes, which others will give back.
+/// memory it takes, which others will give back. True if requests may come by the ring from now on.
 async fn take<H: Handler>(
     connection: &Rc<Connection>,
     handler: &Rc<H>,
     inbox: &mut Inbox,
     total: usize,
-) -> Option<ByRing> {
+) -> bool {
     let request = match format::decode(&inbox.fixed, total) {
         Ok(request) => request,
         Err(Malformed { unique }) => {
@@ -110,7 +107,7 @@ async fn take<H: Handler>(
             if let Some(unique) = unique {
                 connection.channel.reply_error(unique, libc::EIO);
             }
-            return None;
+            return false;
         }
     };
     if let Op::Init { major, flags } = request.op {
@@ -123,7 +120,7 @@ async fn take<H: Handler>(
         request,
     };
     handler.take(arrival).await;
-    None
+    false
 }
 
 fn init(
@@ -132,12 +129,12 @@ fn init(
     request: &Request,
     major: u32,
     offered: u64,
-) -> Option<ByRing> {
+) -> bool {
     let (channel, unique) = (&connection.channel, request.unique);
     if major < format::MAJOR {
         tracing::error!(major, "the kernel's FUSE protocol is too old");
         channel.reply_error(unique, libc::EPROTO);
-        return None;
+        return false;
     }
     // A newer kernel reads our major version from the reply and asks again in that one.
     let limits = Limits {
@@ -153,5 +150,5 @@ fn init(
     {
         tracing::debug!(%error, file = %file.display(), "the kernel reads ahead as it does by itself");
     }
-    (wishes.flags & offered & init_flag::OVER_IO_URING != 0).then_some(ByRing)
+    wishes.flags & offered & init_flag::OVER_IO_URING != 0
 }

@@ -20,7 +20,7 @@ use super::error::NbdError;
 use super::netlink::Control;
 use super::note::SYS_BLOCK;
 use crate::blockdev::holders::holders;
-use crate::isolated::isolated;
+use forebay_os::isolated;
 
 /// How long requests wait for the next server. As good as for ever, which the driver cannot be told.
 const PATIENCE: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -14,11 +14,11 @@ use super::by_thread::{self, Keeper};
 use super::error::NbdError;
 use crate::blockdev::cached::write_back;
 use crate::blockdev::holders::{LOOK_EVERY, LOOKS, holders};
-use crate::isolated::isolated;
 use crate::nbd::format::export_flag::{
     HAS_FLAGS, READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
 };
 use crate::nbd::{Export, Server, Socket, Wire};
+use forebay_os::isolated;
 
 /// What of an export's flags the kernel is told.
 const FLAGS_KNOWN: u16 =
@@ -250,7 +250,7 @@ impl Drop for NbdDevice {
 
 /// Writes back and disconnects a device that nobody uses; the driver keeps its connection if its number is
 /// given. That waits where no signal reaches it, so it keeps neither end of the socket open
-/// ([`crate::isolated`]): if the process is killed meanwhile, what it waits for fails, or is carried out by
+/// ([`forebay_os::isolated`]): if the process is killed meanwhile, what it waits for fails, or is carried out by
 /// the next server.
 fn disconnect(name: &str, node: &Path, by_driver: Option<u32>) -> Result<(), NbdError> {
     let mut looks = 0;

@@ -14,7 +14,7 @@ use super::control::{CONTROL, Control};
 use super::error::UblkError;
 use crate::blockdev::cached::write_back;
 use crate::blockdev::holders::{LOOK_EVERY, LOOKS, holders};
-use crate::isolated::isolated;
+use forebay_os::isolated;
 
 /// How long a server that was killed may take to be gone. Before Linux 6.16 it takes the driver half a
 /// minute to notice if the server had all requests there can be.

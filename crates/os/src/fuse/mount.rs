@@ -6,22 +6,22 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use forebay_os::mounts;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::channel::Channel;
 use super::fusermount;
+use crate::{Mount, mounts};
 
 /// The filesystem's type as `/proc/self/mountinfo` shows it.
-pub(crate) const FSTYPE: &str = "fuse.forebay";
+pub const FUSE_TYPE: &str = "fuse.forebay";
 
 /// Where a filesystem hangs, and how.
 #[derive(Clone, Debug)]
-pub struct Mount {
+pub struct FuseMount {
     /// The directory.
     pub dir: PathBuf,
     /// What the system shows as its source.
@@ -34,10 +34,10 @@ pub struct Mount {
     pub own_dir: bool,
 }
 
-impl Mount {
+impl FuseMount {
     /// In a directory of its own, which is made for it and removed with it: for root alone, for data alone.
-    pub(crate) fn in_its_own(dir: PathBuf, source: &str) -> Mount {
-        Mount {
+    pub fn in_its_own(dir: PathBuf, source: &str) -> FuseMount {
+        FuseMount {
             dir,
             source: source.into(),
             flags: MountFlags::NOSUID
@@ -50,8 +50,8 @@ impl Mount {
     }
 
     /// In a directory that is there, for everybody.
-    pub fn at(dir: PathBuf, source: &str) -> Mount {
-        Mount {
+    pub fn at(dir: PathBuf, source: &str) -> FuseMount {
+        FuseMount {
             dir,
             source: source.into(),
             flags: MountFlags::empty(),
@@ -60,20 +60,26 @@ impl Mount {
         }
     }
 
-    /// Mounts a new connection there. The kernel's INIT waits in the channel afterwards; whoever touches the filesystem
-    /// before the session runs waits for it.
-    pub(super) fn mount(&self) -> io::Result<Channel> {
+    /// Mounts a new connection there, and gives its descriptor, which does not block. The kernel's INIT waits in it
+    /// afterwards; whoever touches the filesystem before it is served waits for that.
+    ///
+    /// # Errors
+    /// If `/dev/fuse` cannot be opened or mounted: no FUSE in the kernel; not root, and no `fusermount3`.
+    pub fn mount(&self) -> io::Result<OwnedFd> {
         if !rustix::process::geteuid().is_root() {
             let fd = fusermount::mount(&self.dir, &self.options_of_a_user())?;
-            return Channel::of(fd);
+            let flags = rustix::fs::fcntl_getfl(&fd)?;
+            rustix::fs::fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
+            return Ok(fd);
         }
-        let channel = Channel::open()?;
-        self.mount_as_root(&channel)?;
-        Ok(channel)
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
+        self.mount_as_root(fd.as_fd())?;
+        Ok(fd)
     }
 
     fn options_of_a_user(&self) -> String {
-        let (_, subtype) = FSTYPE.split_once('.').expect("a subtype of fuse");
+        let (_, subtype) = FUSE_TYPE.split_once('.').expect("a subtype of fuse");
         let mut options = format!(
             "fsname={},subtype={subtype},default_permissions",
             self.source
@@ -96,7 +102,7 @@ impl Mount {
         options
     }
 
-    fn mount_as_root(&self, channel: &Channel) -> io::Result<()> {
+    fn mount_as_root(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         if self.own_dir {
             match rustix::fs::mkdir(&self.dir, 0o700.into()) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -105,7 +111,7 @@ impl Mount {
         }
         let mut options = format!(
             "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions",
-            channel.fd().as_raw_fd()
+            fd.as_raw_fd()
         );
         if self.for_all {
             options.push_str(",allow_other");
@@ -114,7 +120,7 @@ impl Mount {
         let mounted = rustix::mount::mount(
             &*self.source,
             &self.dir,
-            FSTYPE,
+            FUSE_TYPE,
             self.flags,
             options.as_c_str(),
         );
@@ -130,9 +136,9 @@ impl Mount {
     /// # Errors
     /// If it cannot be unmounted.
     pub fn clear_dead(&self) -> io::Result<bool> {
-        let ours = |mount: &forebay_os::Mount| {
+        let ours = |mount: &Mount| {
             mount.point == self.dir
-                && mount.fstype == FSTYPE
+                && mount.fstype == FUSE_TYPE
                 && mount.source == Path::new(&self.source)
         };
         let is_there = mounts()?.iter().any(ours);
@@ -146,20 +152,23 @@ impl Mount {
     }
 
     /// The number of what is mounted there now, uppermost.
-    pub(super) fn device(&self) -> Option<(u32, u32)> {
+    pub fn device(&self) -> Option<(u32, u32)> {
         let mounts = mounts().unwrap_or_default();
         let there = mounts.iter().rev().find(|mount| mount.point == self.dir);
         there.map(|mount| mount.device)
     }
 
     /// False if what has this number is mounted nowhere that we can see, as when somebody has unmounted it lazily.
-    pub(super) fn is_anywhere(&self, device: Option<(u32, u32)>) -> bool {
+    pub fn is_anywhere(&self, device: Option<(u32, u32)>) -> bool {
         let known = mounts().ok().zip(device);
         known.is_none_or(|(all, device)| all.iter().any(|mount| mount.device == device))
     }
 
     /// Unmounts it. `lazy` detaches it even if it is in use.
-    pub(super) fn unmount(&self, lazy: bool) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// What the system says, of which "busy" is that somebody uses it.
+    pub fn unmount(&self, lazy: bool) -> io::Result<()> {
         if !rustix::process::geteuid().is_root() {
             return fusermount::unmount(&self.dir, lazy);
         }
@@ -175,7 +184,11 @@ impl Mount {
         }
     }
 
-    pub(super) fn remove_dir(&self) -> io::Result<()> {
+    /// Removes the directory if it was made for it.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove_dir(&self) -> io::Result<()> {
         if !self.own_dir {
             return Ok(());
         }

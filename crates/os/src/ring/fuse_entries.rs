@@ -13,18 +13,17 @@
 )]
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use io_uring::{opcode, types};
-use rustix::mm::{MapFlags, ProtFlags};
 
 use super::queue::{Entry, too_short};
+use super::reports::{Memory, Reports};
 use super::slot::{Hold, Slot, State};
 use super::{Fd, Ring};
 
@@ -43,56 +42,6 @@ const HEADERS_APART: usize = 320;
 
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
-
-/// What the kernel has done with entries, until somebody looks.
-#[derive(Default)]
-struct Told {
-    back: VecDeque<(usize, i32)>,
-    waker: Option<Waker>,
-}
-
-/// The memory of all entries of a connection, and what came back.
-pub(crate) struct Reports {
-    told: RefCell<Told>,
-    /// Where the places are.
-    _memory: Memory,
-    /// What each entry's header and payload are; the kernel is told by this.
-    places: Vec<[libc::iovec; 2]>,
-}
-
-impl Reports {
-    /// Notes that an entry is ours again, and returns whom to wake.
-    pub(super) fn put(&self, entry: usize, result: i32) -> Option<Waker> {
-        let mut told = self.told.borrow_mut();
-        told.back.push_back((entry, result));
-        told.waker.take()
-    }
-}
-
-/// A mapping of our own.
-struct Memory {
-    at: NonNull<u8>,
-    len: usize,
-}
-
-impl Memory {
-    fn new(len: usize) -> io::Result<Memory> {
-        let (anywhere, protection) = (std::ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: a new mapping, at an address that the kernel chooses.
-        let at =
-            unsafe { rustix::mm::mmap_anonymous(anywhere, len, protection, MapFlags::PRIVATE) };
-        let at = NonNull::new(at?.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
-        Ok(Memory { at, len })
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length, and nothing refers to it any more.
-        let unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
-        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
-    }
-}
 
 /// The entries of one connection.
 pub struct FuseEntries {

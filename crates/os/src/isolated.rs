@@ -24,26 +24,27 @@ struct State<T> {
 }
 
 /// What comes of work that another thread does.
-pub(crate) struct Outcome<T>(Arc<Mutex<State<T>>>);
+pub struct Outcome<T>(Arc<Mutex<State<T>>>);
 
 fn lock<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sets the result when dropped, so that whoever waits is woken even if the work panics.
-pub(crate) struct Report<T> {
+pub struct Report<T> {
     to: Arc<Mutex<State<T>>>,
     result: io::Result<T>,
 }
 
 impl<T> Report<T> {
-    pub(crate) fn fill(mut self, result: io::Result<T>) {
+    /// Sets the result.
+    pub fn fill(mut self, result: io::Result<T>) {
         self.result = result;
     }
 }
 
 /// What another thread fills, and what waits for it.
-pub(crate) fn promise<T>() -> (Report<T>, Outcome<T>) {
+pub fn promise<T>() -> (Report<T>, Outcome<T>) {
     let state = Arc::new(Mutex::new(State {
         result: None,
         waker: None,

@@ -1,0 +1,32 @@
+//! What requests that come by the ring lie in.
+
+use forebay_device::Buf;
+use forebay_os::FuseEntry;
+use forebay_rt::{Account, Lease};
+
+use crate::requests::Memory;
+
+/// A request in an entry, and what memory for it is leased from.
+pub(super) struct Entry<'a> {
+    pub(super) entry: FuseEntry,
+    pub(super) account: &'a Account,
+}
+
+impl Entry<'_> {
+    pub(super) fn body(&self) -> [&[u8]; 2] {
+        let request = self.entry.request();
+        [request.op, request.payload]
+    }
+
+    pub(super) async fn lease(&self, len: usize) -> Lease {
+        self.account.lease(Memory::cost(len)).await
+    }
+
+    /// The first `len` bytes of a write's data, copied: the entry's memory is the kernel's again when it is answered.
+    pub(super) async fn data(&mut self, memory: &Memory, len: usize) -> (Buf, Lease) {
+        let lease = self.lease(len).await;
+        let mut data = memory.take(len);
+        data.copy_from_slice(&self.entry.request().payload[..len]);
+        (data.freeze(), lease)
+    }
+}
