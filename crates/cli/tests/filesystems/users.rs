@@ -417,6 +417,8 @@ impl User {
     fn sync(&mut self) -> io::Result<()> {
         self.note("sync all of", &self.dir.clone());
         rustix::fs::syncfs(File::open(&self.dir)?)?;
+        // FUSE hears nothing of that; of this it does, and does all for it.
+        sync_dir(&self.dir)?;
         self.believe()?;
         for (path, content) in std::mem::take(&mut self.loose) {
             self.promises.insert(path, Promise::File(content));
