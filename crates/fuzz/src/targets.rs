@@ -8,6 +8,7 @@ pub mod image;
 pub mod log;
 pub mod serve;
 pub mod server;
+pub mod sleds;
 pub mod space;
 pub mod text;
 
@@ -25,7 +26,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 23] = [
     Target {
         name: "superblock",
         run: log::superblock,
@@ -151,6 +152,18 @@ pub const TARGETS: [Target; 21] = [
         run: files_image::image,
         seeds: files_image::seeds,
         cost: 400,
+    },
+    Target {
+        name: "sleds_ioctls",
+        run: sleds::ioctls,
+        seeds: sleds::ioctls_seeds,
+        cost: 4,
+    },
+    Target {
+        name: "sleds_reply",
+        run: sleds::reply,
+        seeds: sleds::reply_seeds,
+        cost: 8,
     },
 ];
 

@@ -98,6 +98,8 @@ tests! {
     any_size_is_read_or_refused: "sizes";
     any_change_of_parts_of_a_file_is_understood_or_refused: "atomic_parts";
     any_line_on_a_control_socket_is_read_or_refused: "control";
+    any_answer_of_a_filesystem_to_sleds_is_believed_as_far_as_it_fits: "sleds_ioctls";
+    any_answer_of_a_volume_to_sleds_is_believed_as_far_as_it_fits: "sleds_reply";
 }
 
 #[test]

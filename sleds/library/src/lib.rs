@@ -29,6 +29,8 @@ mod table;
 pub use delivery::{Delivery, Estimate, Estimator, delivery_time, delivery_time_in};
 pub use describe::{DescribeError, Describer, Sled, describe, level_of};
 pub use device::{Class, Device, Place};
+#[doc(hidden)]
+pub use forebay::answers;
 pub use level::Level;
 pub use memory::cache_capacity;
 pub use mounts::{Mount, mounts};

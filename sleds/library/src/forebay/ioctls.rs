@@ -16,8 +16,8 @@ const MEDIUM: u32 = 0x9020_fb41;
 
 const HEADER: usize = 32;
 const PART: usize = 32;
-const ARGUMENT: usize = HEADER + 510 * PART;
-const MEDIUM_BYTES: usize = HEADER + 4096;
+pub(super) const ARGUMENT: usize = HEADER + 510 * PART;
+pub(super) const MEDIUM_BYTES: usize = HEADER + 4096;
 
 const NOWHERE: u32 = 1;
 const MEMORY: u32 = 2;
@@ -32,7 +32,7 @@ pub(super) fn medium(file: &File) -> Option<Medium> {
     Some(decode_medium(&bytes))
 }
 
-fn decode_medium(bytes: &[u8]) -> Medium {
+pub(super) fn decode_medium(bytes: &[u8]) -> Medium {
     let path = &bytes[HEADER..];
     let end = path.iter().position(|byte| *byte == 0);
     let kind = u32_at(bytes, 0);
@@ -60,18 +60,11 @@ pub(super) fn extents(file: &File, from: u64, to: u64) -> Vec<Extent> {
         if sys::ioctl(file.as_fd(), PLACES, &mut argument).is_err() {
             break;
         }
-        let before = at;
-        for part in decode_places(&argument) {
-            // What is not as it was asked for is not believed.
-            if part.offset != at || part.end <= at || part.end > to {
-                break;
-            }
-            at = part.end;
-            push(&mut found, part);
-        }
-        if at == before {
+        let told = believe(&argument, (at, to), &mut found);
+        if told == at {
             break;
         }
+        at = told;
     }
     if at < to {
         found.push(Extent {
@@ -81,6 +74,20 @@ pub(super) fn extents(file: &File, from: u64, to: u64) -> Vec<Extent> {
         });
     }
     found
+}
+
+/// Adds what an answer tells of what is under bytes `from` to `to`, and says up to where: what is not as it was asked for is
+/// not believed.
+pub(super) fn believe(argument: &[u8], (from, to): (u64, u64), found: &mut Vec<Extent>) -> u64 {
+    let mut at = from;
+    for part in decode_places(argument) {
+        if part.offset != at || part.end <= at || part.end > to {
+            break;
+        }
+        at = part.end;
+        push(found, part);
+    }
+    at
 }
 
 /// Places on the medium do not follow each other where those of a file do, so only what lies elsewhere is joined.

@@ -3,6 +3,7 @@
 //!
 //! Only mounts of its type and block devices of the kinds that it makes are asked about. What it does not say is not known.
 
+pub mod answers;
 mod ioctls;
 mod refine;
 mod socket;

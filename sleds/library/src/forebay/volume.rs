@@ -168,8 +168,17 @@ fn ask(socket: &mut Socket, start: u64, end: u64, deadline: Instant) -> Option<A
     let question = format!("{{\"command\":\"place\",\"start\":{start},\"end\":{end}}}\n");
     let deadline = deadline.min(Instant::now() + PATIENCE);
     let answer = socket.ask(&question, deadline).ok()?;
-    let answer: Answer = serde_json::from_slice(&answer).ok()?;
+    decode(&answer)
+}
+
+fn decode(answer: &[u8]) -> Option<Answer> {
+    let answer: Answer = serde_json::from_slice(answer).ok()?;
     (answer.reply == "places").then_some(answer)
+}
+
+/// The parts that an answer tells of, and up to where it does.
+pub(super) fn parts(answer: &[u8]) -> Option<(Vec<Part>, u64)> {
+    decode(answer).map(|answer| (answer.parts, answer.end))
 }
 
 /// The control sockets of volumes in use, by name: as Forebay's programs look for them.
