@@ -1,0 +1,407 @@
+//! MariaDB as it is installed, under sysbench.
+//!
+//! A server has its data on the filesystem that is measured, and what else it needs in a directory of its own. It writes no page twice
+//! where it finds what FusionIO's filesystem had: the file [`CARD`], and that writes are atomic. It runs as whoever starts it, so the
+//! way to its data need not be open to others. When it is dropped, or who started it ends, it is killed.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::machine::{Took, measured};
+
+/// Where the server looks before it asks whether writes are atomic.
+const CARD: &str = "/dev/fcta";
+/// The programs that it takes.
+const PROGRAMS: [&str; 5] = [
+    "mariadbd",
+    "mariadb-install-db",
+    "mariadb",
+    "sysbench",
+    "setpriv",
+];
+const DATABASE: &str = "loads";
+/// How long a server may take to begin or to end, and sysbench beyond its time.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How often is looked whether something has ended.
+const LOOKS: Duration = Duration::from_millis(20);
+
+/// The program that is not there, if one is missing.
+pub fn missing() -> Option<&'static str> {
+    let is_missing = |program: &&str| Command::new(program).arg("--version").output().is_err();
+    PROGRAMS.into_iter().find(is_missing)
+}
+
+/// How much there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Of what of the tables is kept in memory, in bytes.
+    pub pool: u64,
+    /// Of the server's log, in bytes.
+    pub log: u64,
+    /// How many tables.
+    pub tables: u32,
+    /// Rows in each: about 200 bytes.
+    pub rows: u32,
+    /// Connections at once.
+    pub threads: u32,
+}
+
+/// How pages get home.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Pages {
+    /// First to a place of their own, as the server does it by itself.
+    Twice,
+    /// Once, if the server finds that writes are atomic here.
+    AtomicIfFound,
+    /// Once, whatever may happen to them if power fails.
+    Unsafe,
+}
+
+/// The file that it looks for, unless it was there anyway.
+struct Card {
+    is_ours: bool,
+}
+
+impl Card {
+    fn new() -> Card {
+        let is_ours = File::create_new(CARD).is_ok();
+        Card { is_ours }
+    }
+}
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        if self.is_ours {
+            let _ = fs::remove_file(CARD);
+        }
+    }
+}
+
+/// A directory for the socket, the path of which has to be short, and for what the programs say.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> io::Result<Scratch> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("forebay-mariadb-{}-{next}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        DirBuilder::new().mode(0o700).create(&dir)?;
+        Ok(Scratch(dir))
+    }
+
+    fn log(&self) -> io::Result<Stdio> {
+        let mut options = File::options();
+        let log = options.create(true).append(true);
+        Ok(log.open(self.0.join("log"))?.into())
+    }
+
+    /// What failed, with the end of what was said.
+    fn failed(&self, what: &str) -> io::Error {
+        let said = fs::read_to_string(self.0.join("log")).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().collect();
+        let end = lines[lines.len().saturating_sub(5)..].join("; ");
+        io::Error::other(format!("{what}: {end}"))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A program, which is killed when it is dropped and when who started it ends.
+struct Running(Child);
+
+impl Running {
+    fn start(name: &str, more: &[String], scratch: &Scratch) -> io::Result<Running> {
+        let mut program = Command::new("setpriv");
+        program.args(["--pdeathsig=KILL", name]).args(more);
+        program.stdin(Stdio::null());
+        program.stdout(scratch.log()?).stderr(scratch.log()?);
+        Ok(Running(program.spawn()?))
+    }
+
+    /// Waits until it ends by itself; not beyond a time, nor when it is to stop.
+    fn wait(
+        &mut self,
+        patience: Duration,
+        is_to_stop: &dyn Fn() -> bool,
+    ) -> io::Result<ExitStatus> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(status);
+            }
+            if is_to_stop() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            if began.elapsed() > patience {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            std::thread::sleep(LOOKS);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server, and what is asked of it until it is to stop.
+pub struct Server<'a> {
+    // Ended first.
+    process: Running,
+    _card: Option<Card>,
+    scratch: Scratch,
+    size: Size,
+    is_to_stop: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Server<'a> {
+    /// Makes a server's data in a directory that is not there yet, with tables as sysbench fills them.
+    ///
+    /// # Errors
+    /// If one of the programs fails, or it is to stop.
+    pub fn prepare(data: &Path, size: Size, is_to_stop: &'a dyn Fn() -> bool) -> io::Result<()> {
+        let scratch = Scratch::new()?;
+        let mut install = vec![
+            "--no-defaults".to_owned(),
+            format!("--datadir={}", data.display()),
+            // Each removes at its start what others may have there.
+            format!("--tmpdir={}", scratch.0.display()),
+            format!("--innodb-log-file-size={}", size.log),
+            "--auth-root-authentication-method=normal".to_owned(),
+            "--skip-test-db".to_owned(),
+        ];
+        install.extend(user());
+        let mut install = Running::start("mariadb-install-db", &install, &scratch)?;
+        if !install.wait(PATIENCE, is_to_stop)?.success() {
+            return Err(scratch.failed("mariadb-install-db"));
+        }
+        let server = Server::start(data, size, Pages::Twice, is_to_stop)?;
+        server.ask(&format!("create database {DATABASE}"))?;
+        server.sysbench("prepare", PATIENCE)?;
+        server.end()
+    }
+
+    /// Starts one on data that was prepared, and waits until it answers.
+    ///
+    /// # Errors
+    /// If it cannot be started, says nothing for minutes, or is to stop.
+    pub fn start(
+        data: &Path,
+        size: Size,
+        pages: Pages,
+        is_to_stop: &'a dyn Fn() -> bool,
+    ) -> io::Result<Server<'a>> {
+        let scratch = Scratch::new()?;
+        let card = (pages == Pages::AtomicIfFound).then(Card::new);
+        let mut options = vec![
+            "--no-defaults".to_owned(),
+            format!("--datadir={}", data.display()),
+            format!("--tmpdir={}", scratch.0.display()),
+            format!("--socket={}", scratch.0.join("socket").display()),
+            format!("--pid-file={}", scratch.0.join("pid").display()),
+            format!("--innodb-log-file-size={}", size.log),
+            format!("--innodb-buffer-pool-size={}", size.pool),
+        ];
+        options.extend(user());
+        let fixed = [
+            "--skip-networking",
+            "--innodb-flush-method=O_DIRECT",
+            "--innodb-flush-log-at-trx-commit=1",
+            // What is in memory is not brought back, so every run begins with nothing there.
+            "--innodb-buffer-pool-load-at-startup=0",
+        ];
+        options.extend(fixed.map(str::to_owned));
+        options.extend(match pages {
+            Pages::Twice => Some("--innodb-use-atomic-writes=0".to_owned()),
+            Pages::AtomicIfFound => None,
+            Pages::Unsafe => Some("--skip-innodb-doublewrite".to_owned()),
+        });
+        let process = Running::start("mariadbd", &options, &scratch)?;
+        let mut server = Server {
+            process,
+            _card: card,
+            scratch,
+            size,
+            is_to_stop,
+        };
+        server.answers()?;
+        Ok(server)
+    }
+
+    fn answers(&mut self) -> io::Result<()> {
+        let began = Instant::now();
+        while self.ask("select 1").is_err() {
+            if let Some(status) = self.process.0.try_wait()? {
+                return Err(self.scratch.failed(&format!("mariadbd ended, {status}")));
+            }
+            if (self.is_to_stop)() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(self.scratch.failed("mariadbd does not answer"));
+            }
+            std::thread::sleep(LOOKS);
+        }
+        Ok(())
+    }
+
+    /// What a query gives.
+    fn ask(&self, query: &str) -> io::Result<String> {
+        let mut client = Command::new("mariadb");
+        client.args(["--no-defaults", "-N", "-uroot", "-e", query, "-S"]);
+        client.arg(self.scratch.0.join("socket"));
+        let output = client.stdin(Stdio::null()).output()?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(io::Error::other(format!("{query}: {}", said.trim())));
+        }
+        String::from_utf8(output.stdout).map_err(io::Error::other)
+    }
+
+    /// One of its counters, as `Innodb_dblwr_pages_written`.
+    ///
+    /// # Errors
+    /// If it does not answer, or has none of that name.
+    pub fn count(&self, name: &str) -> io::Result<u64> {
+        let said = self.ask(&format!("show global status like '{name}'"))?;
+        let count = said.split_whitespace().nth(1).and_then(|n| n.parse().ok());
+        count.ok_or_else(|| io::Error::other(format!("no counter {name}")))
+    }
+
+    /// Transactions of sysbench's `oltp_read_write`, for so long: how many, and how long they took.
+    ///
+    /// # Errors
+    /// If sysbench fails, or it is to stop.
+    pub fn load(&self, lasts: Duration) -> io::Result<(u64, Took)> {
+        let (said, took) = measured(|| self.sysbench("run", lasts))?;
+        let (count, rate) = transactions(&said)
+            .filter(|(count, rate)| *count > 0 && *rate > 0.0)
+            .ok_or_else(|| io::Error::other(format!("sysbench did nothing: {said}")))?;
+        // Without its start and its end.
+        let time = Duration::from_secs_f64(count as f64 / rate);
+        let took = Took { time, ..took };
+        Ok((count, took))
+    }
+
+    fn sysbench(&self, what: &str, lasts: Duration) -> io::Result<String> {
+        let own = Scratch::new()?;
+        let options = [
+            "oltp_read_write".to_owned(),
+            "--db-driver=mysql".to_owned(),
+            format!("--mysql-socket={}", self.scratch.0.join("socket").display()),
+            "--mysql-user=root".to_owned(),
+            format!("--mysql-db={DATABASE}"),
+            format!("--tables={}", self.size.tables),
+            format!("--table-size={}", self.size.rows),
+            format!("--threads={}", self.size.threads),
+            format!("--time={}", lasts.as_secs().max(1)),
+            "--events=0".to_owned(),
+            // The same rows each time.
+            "--rand-seed=1".to_owned(),
+            what.to_owned(),
+        ];
+        let mut running = Running::start("sysbench", &options, &own)?;
+        match running.wait(lasts + PATIENCE, self.is_to_stop)?.success() {
+            true => fs::read_to_string(own.0.join("log")),
+            false => Err(own.failed("sysbench")),
+        }
+    }
+
+    /// Ends it as it ends by itself, and waits for that; nothing is left of it.
+    ///
+    /// # Errors
+    /// If it does not end in minutes, or not well, or it is to stop.
+    pub fn end(mut self) -> io::Result<()> {
+        if let Some(pid) = i32::try_from(self.process.0.id())
+            .ok()
+            .and_then(Pid::from_raw)
+        {
+            kill_process(pid, Signal::TERM)?;
+        }
+        match self.process.wait(PATIENCE, self.is_to_stop)?.success() {
+            true => Ok(()),
+            false => Err(self.scratch.failed("mariadbd ended badly")),
+        }
+    }
+}
+
+/// Root has to say that it is to run as root.
+fn user() -> Option<String> {
+    let is_root = rustix::process::geteuid().is_root();
+    is_root.then(|| "--user=root".into())
+}
+
+/// How many, and how many a second, as sysbench says it.
+fn transactions(said: &str) -> Option<(u64, f64)> {
+    let line = said
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("transactions:"))?;
+    let mut words = line.split_whitespace();
+    let count = words.next()?.parse().ok()?;
+    let rate = words.next()?.trim_start_matches('(').parse().ok()?;
+    Some((count, rate))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn what_sysbench_says_is_understood() {
+        let said = "SQL statistics:\n    transactions:                        1234   (308.42 per sec.)\n    queries: 5 (6 per sec.)\n";
+        assert_eq!(transactions(said), Some((1234, 308.42)));
+        assert_eq!(transactions("FATAL: no"), None);
+    }
+
+    #[test]
+    fn a_server_is_prepared_loaded_and_ended_and_leaves_nothing() {
+        if let Some(program) = missing() {
+            let why = format!("SKIPPED: a server under a load: no {program}\n");
+            std::io::stderr().write_all(why.as_bytes()).unwrap();
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (data, on) = (dir.path().join("data"), || false);
+        let size = Size {
+            pool: 8 << 20,
+            log: 8 << 20,
+            tables: 1,
+            rows: 100,
+            threads: 2,
+        };
+        Server::prepare(&data, size, &on).unwrap();
+        let server = Server::start(&data, size, Pages::Twice, &on).unwrap();
+        let scratch = server.scratch.0.clone();
+        assert!(server.load(Duration::from_secs(1)).unwrap().0 > 0);
+        assert!(server.count("Innodb_data_written").unwrap() > 0);
+        server.end().unwrap();
+        assert!(!scratch.exists());
+    }
+
+    #[test]
+    fn who_is_to_stop_is_not_waited_for() {
+        let scratch = Scratch::new().unwrap();
+        let Ok(mut sleeps) = Running::start("sleep", &["1000".into()], &scratch) else {
+            return;
+        };
+        let error = sleeps.wait(PATIENCE, &|| true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+    }
+}

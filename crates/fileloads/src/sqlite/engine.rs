@@ -1,0 +1,183 @@
+//! SQLite as it is, with its hook for system calls, since it takes the ioctls of atomic writes wherever it finds them.
+//!
+//! Invariant: the hook is set while a database is opened and before it looks, under a lock, and SQLite's own call is put back when
+//! the database is closed. So one is open at a time.
+#![allow(unsafe_code, reason = "SQLite's hook for system calls is one in C")]
+
+use std::ffi::{c_char, c_int};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ffi};
+
+use super::Mode;
+
+/// Rows that are there before anything is measured.
+const ROWS: i64 = 1_000;
+/// How large each is.
+const BYTES: i64 = 100;
+/// Commits before anything is measured.
+const FIRST: i64 = 10;
+
+/// Held by who has a database open.
+static IS_OPEN: Mutex<()> = Mutex::new(());
+
+type Call = ffi::sqlite3_syscall_ptr;
+
+/// SQLite without `ioctl`, so that it finds no atomic writes.
+struct NoIoctl;
+
+impl NoIoctl {
+    fn new() -> io::Result<NoIoctl> {
+        extern "C" fn refused() -> c_int {
+            -1
+        }
+        // SAFETY: it is kept as a pointer to any function. SQLite calls it with its arguments, which the caller of a C function puts and
+        // takes away, and takes an `int` from it, which it gives.
+        let refused: unsafe extern "C" fn() =
+            unsafe { std::mem::transmute::<extern "C" fn() -> c_int, _>(refused) };
+        set_ioctl(Some(refused))?;
+        Ok(NoIoctl)
+    }
+}
+
+impl Drop for NoIoctl {
+    fn drop(&mut self) {
+        // Its own.
+        let _ = set_ioctl(None);
+    }
+}
+
+fn set_ioctl(call: Call) -> io::Result<()> {
+    const NAME: *const c_char = c"ioctl".as_ptr();
+    // SAFETY: the first is SQLite's own description of the system, which is there as long as the program; it is changed under `IS_OPEN`
+    // while no database is open.
+    let result = unsafe {
+        let system = ffi::sqlite3_vfs_find(std::ptr::null());
+        match system.as_ref().and_then(|system| system.xSetSystemCall) {
+            Some(set) => set(system, NAME, call),
+            None => ffi::SQLITE_NOTFOUND,
+        }
+    };
+    match result {
+        ffi::SQLITE_OK => Ok(()),
+        error => Err(io::Error::other(format!("SQLite's ioctl: error {error}"))),
+    }
+}
+
+/// An open database, with some rows. It is the only one.
+pub struct Database {
+    // Closed before the calls are SQLite's own again, and that before another is opened.
+    connection: Connection,
+    _calls: Option<NoIoctl>,
+    _is_open: MutexGuard<'static, ()>,
+    next: i64,
+}
+
+impl Database {
+    /// A new one in a directory, ready to be measured; nothing if this mode is not to be had there.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn open(dir: &Path, mode: Mode) -> io::Result<Option<Database>> {
+        let is_open = IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = match mode {
+            Mode::Atomic => None,
+            _ => Some(NoIoctl::new()?),
+        };
+        let path = dir.join("database");
+        let connection = Connection::open(&path).map_err(io::Error::other)?;
+        // By a journal that stays one can see whether there was one.
+        let name = match mode {
+            Mode::Atomic => Mode::Persist.name(),
+            mode => mode.name(),
+        };
+        let set = connection
+            .pragma_update_and_check(None, "journal_mode", name, |row| row.get::<_, String>(0));
+        if set.map_err(io::Error::other)? != name {
+            return Ok(None);
+        }
+        let made = format!(
+            "pragma synchronous = full;
+             create table rows (number integer primary key, data blob);
+             with recursive n (value) as (select 0 union all select value + 1 from n where value < {ROWS} - 1)
+             insert into rows select value, randomblob({BYTES}) from n;"
+        );
+        connection.execute_batch(&made).map_err(io::Error::other)?;
+        let mut database = Database {
+            connection,
+            _calls: calls,
+            _is_open: is_open,
+            next: 0,
+        };
+        let journal = journal(&path);
+        if mode == Mode::Atomic && journal.exists() {
+            std::fs::remove_file(&journal)?;
+        }
+        for _ in 0..FIRST {
+            database.one()?;
+        }
+        Ok((mode != Mode::Atomic || !journal.exists()).then_some(database))
+    }
+
+    /// One transaction after the other, as long as it is to last: how many were committed.
+    ///
+    /// # Errors
+    /// SQLite's, or if what was committed is not there.
+    pub fn commit(&mut self, lasts: Duration) -> io::Result<u64> {
+        let (began, first) = (Instant::now(), self.next);
+        while self.next == first || began.elapsed() < lasts {
+            self.one()?;
+        }
+        let there = self
+            .connection
+            .query_row("select count(*) from rows", [], |row| row.get::<_, i64>(0));
+        match there.map_err(io::Error::other)? == ROWS + self.next {
+            true => Ok((self.next - first).unsigned_abs()),
+            false => Err(io::Error::other("SQLite lost what it committed")),
+        }
+    }
+
+    /// A row more, and another one changed.
+    fn one(&mut self) -> io::Result<()> {
+        let transaction = self.connection.transaction().map_err(io::Error::other)?;
+        for query in [
+            "insert into rows values (?1, randomblob(?2))",
+            "update rows set data = randomblob(?2) where number = ?1 * 7919 % 1000",
+        ] {
+            let mut query = transaction.prepare(query).map_err(io::Error::other)?;
+            let values = (ROWS + self.next, BYTES);
+            query.execute(values).map_err(io::Error::other)?;
+        }
+        transaction.commit().map_err(io::Error::other)?;
+        self.next += 1;
+        Ok(())
+    }
+}
+
+fn journal(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-journal");
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_commits_and_without_the_ioctl_there_is_a_journal() {
+        for mode in Mode::ALL {
+            let dir = tempfile::tempdir().unwrap();
+            let Some(mut database) = Database::open(dir.path(), mode).unwrap() else {
+                assert_eq!(mode, Mode::Atomic);
+                continue;
+            };
+            assert!(database.commit(Duration::ZERO).unwrap() > 0);
+            let is_there = journal(&dir.path().join("database")).exists();
+            assert_eq!(is_there, matches!(mode, Mode::Truncate | Mode::Persist));
+        }
+    }
+}
