@@ -1,5 +1,6 @@
 //! The scratch volume, driven through the program itself, as a user would.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -74,6 +75,18 @@ impl Volume {
     pub(super) fn umount(&self, at: &Path) -> Outcome {
         self.forebay(&["umount", &at.display().to_string()])
             .map(drop)
+    }
+
+    /// How many bytes its daemon had written to devices.
+    pub(super) fn written(&self) -> io::Result<u64> {
+        let pid = self.client().and_then(|mut client| client.pid());
+        let pid = pid.map_err(|failure| io::Error::other(failure.to_string()))?;
+        let said = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
+        let bytes = said
+            .lines()
+            .find_map(|line| line.strip_prefix("write_bytes: "));
+        let bytes = bytes.and_then(|bytes| bytes.parse().ok());
+        bytes.ok_or(io::ErrorKind::InvalidData.into())
     }
 
     /// Kills its daemon, as a crash would.

@@ -1,5 +1,6 @@
 //! Loop devices and filesystems, by the system's own tools.
 
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -94,6 +95,16 @@ impl Loop {
 
     pub(super) fn device(&self) -> &str {
         &self.0
+    }
+
+    /// How many bytes were written to it.
+    pub(super) fn written(&self) -> io::Result<u64> {
+        let name = self.0.trim_start_matches("/dev/");
+        let said = std::fs::read_to_string(format!("/sys/block/{name}/stat"))?;
+        // In sectors of 512 bytes, whatever its block is.
+        let sectors = said.split_whitespace().nth(6).and_then(|n| n.parse().ok());
+        let sectors: u64 = sectors.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(sectors * 512)
     }
 }
 

@@ -4,6 +4,7 @@
 //! and medians of rounds are shown.
 
 mod copying;
+mod databases;
 mod places;
 mod report;
 
@@ -25,6 +26,7 @@ use crate::place::Scratch;
 use crate::system::can_mount;
 use crate::{Stop, stoppable};
 
+use databases::Databases;
 use places::{Place, all, need};
 
 /// What is done to names, in this order.
@@ -50,6 +52,7 @@ struct Scale {
     /// Small files; such that are made durable each; files of the tree.
     names: [u64; 3],
     apps: Amount,
+    databases: databases::Amount,
 }
 
 impl Scale {
@@ -63,6 +66,7 @@ impl Scale {
                 lasts: Duration::from_millis(300),
                 names: [3_000, 100, 1_000],
                 apps: Amount::Quick,
+                databases: databases::Amount::of(quick),
             },
             false => Scale {
                 rounds: 3,
@@ -72,6 +76,7 @@ impl Scale {
                 lasts: Duration::from_secs(1),
                 names: [100_000, 2_000, 20_000],
                 apps: Amount::Full,
+                databases: databases::Amount::of(quick),
             },
         }
     }
@@ -89,6 +94,7 @@ struct Measured {
     names: BTreeMap<usize, BTreeMap<&'static str, Rounds>>,
     /// By the place in [`App::ALL`].
     apps: BTreeMap<usize, BTreeMap<&'static str, Rounds>>,
+    databases: Databases,
 }
 
 /// `forebay bench dfs`.
@@ -149,6 +155,8 @@ fn work(args: &DfsArgs, stop: &Stop) -> Outcome<PathBuf> {
             }
         }
     }
+    let amount = (&scale.databases, scale.rounds);
+    measured.databases = databases::measure(&scratch, &places.0, amount, stop)?;
     report::write(&args.output, &circumstances, &scale, &measured)
         .map_err(|error| Failure::io(format!("{error:#}")))
 }

@@ -1,6 +1,7 @@
 //! What is compared: the filesystem and others, each on an image of the same size, and what is at hand of other filesystems in
 //! processes.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,7 +30,22 @@ pub(super) struct Place {
     pub(super) dir: Option<PathBuf>,
     /// What small random requests go to.
     pub(super) file: Option<PathBuf>,
-    _kept: Kept,
+    kept: Kept,
+}
+
+impl Place {
+    /// How many bytes were ever written to the device below its files, from when that was made. Of a filesystem of Forebay's, from
+    /// when its daemon was started. Nothing is told of others.
+    ///
+    /// # Errors
+    /// If the system or the daemon does not tell.
+    pub(super) fn written(&self) -> io::Result<u64> {
+        match &self.kept {
+            Kept::Loop(device) | Kept::Mount(_, device) => device.written(),
+            Kept::Files(Unmount(volume, _)) => volume.written(),
+            Kept::Copying(_) | Kept::Process(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
 }
 
 /// What is undone when a place is no longer needed, in this order.
@@ -77,14 +93,14 @@ pub(super) fn all(scratch: &Scratch, bytes: u64, memory: u64, stop: &Stop) -> Ou
         name: RAW,
         dir: None,
         file: Some(raw.device().into()),
-        _kept: Kept::Loop(raw),
+        kept: Kept::Loop(raw),
     });
     let copying = Copying::mount(&at("memory")?, memory).map_err(Failure::io)?;
     places.push(Place {
         name: COPYING,
         dir: None,
         file: Some(copying.file()),
-        _kept: Kept::Copying(copying),
+        kept: Kept::Copying(copying),
     });
     places.push(forebay(scratch, &image(FOREBAY)?, &at(FOREBAY)?)?);
     for (name, make) in [
@@ -108,7 +124,7 @@ pub(super) fn all(scratch: &Scratch, bytes: u64, memory: u64, stop: &Stop) -> Ou
             name,
             file: Some(at.join("blocks")),
             dir: Some(at),
-            _kept: Kept::Mount(mount, device),
+            kept: Kept::Mount(mount, device),
         });
     }
     let others = others(scratch, &image, places)?;
@@ -126,7 +142,7 @@ fn forebay(scratch: &Scratch, image: &Image, at: &Path) -> Outcome<Place> {
         name: FOREBAY,
         file: Some(at.join("blocks")),
         dir: Some(at.to_owned()),
-        _kept: Kept::Files(mounted),
+        kept: Kept::Files(mounted),
     })
 }
 
@@ -141,7 +157,7 @@ fn others(
         name,
         dir: Some(at.clone()),
         file: None,
-        _kept: Kept::Process(Mount::taken(at)),
+        kept: Kept::Process(Mount::taken(at)),
     };
     let ext4 = places.iter().find(|place| place.name == EXT4);
     let below = ext4.and_then(|place| place.dir.clone());

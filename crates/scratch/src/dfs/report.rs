@@ -1,5 +1,7 @@
 //! The report of what was measured.
 
+mod databases;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -78,6 +80,7 @@ pub(super) fn write(
     random(&mut page, scale, measured)?;
     names(&mut page, scale, measured);
     apps(&mut page, measured);
+    databases::databases(&mut page, &scale.databases, &measured.databases);
     page.end()
 }
 

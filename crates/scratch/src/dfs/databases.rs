@@ -1,0 +1,262 @@
+//! Databases: MariaDB under sysbench, which writes no page twice where it need not, and commits of SQLite in each way it has to undo one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay_fileloads::mariadb::{self, Pages, Server, Size};
+use forebay_fileloads::sqlite::{Database, IS_BUILT_IN, Mode};
+use forebay_fileloads::{Took, measured, names};
+use forebay_program::failure::{Failure, Outcome};
+
+use super::places::{EXT4, FOREBAY, Place};
+use crate::Stop;
+use crate::place::Scratch;
+
+/// How much is measured.
+pub(super) struct Amount {
+    pub(super) size: Size,
+    /// How long each load of MariaDB lasts, ...
+    pub(super) load: Duration,
+    /// ... and the commits of SQLite in each mode.
+    pub(super) commits: Duration,
+}
+
+impl Amount {
+    pub(super) fn of(quick: bool) -> Amount {
+        let (pool, log, rows, load, commits) = match quick {
+            true => (16 << 20, 16 << 20, 50_000, 4, 500),
+            false => (64 << 20, 64 << 20, 250_000, 20, 3_000),
+        };
+        Amount {
+            size: Size {
+                pool,
+                log,
+                tables: 4,
+                rows,
+                threads: 4,
+            },
+            load: Duration::from_secs(load),
+            commits: Duration::from_millis(commits),
+        }
+    }
+}
+
+/// What a database did in one round.
+pub(super) struct Done {
+    pub(super) transactions: u64,
+    pub(super) took: Took,
+    /// Written to the device meanwhile, in bytes, and until what was not durable was.
+    pub(super) written: u64,
+    /// Pages that went through the place for pages written twice.
+    pub(super) pages_twice: u64,
+}
+
+/// What was measured in all places, round by round.
+pub(super) type Places = BTreeMap<&'static str, Vec<Done>>;
+
+/// All that was measured.
+#[derive(Default)]
+pub(super) struct Databases {
+    /// By where, since it is not everywhere the same.
+    pub(super) mariadb: BTreeMap<Pages, Places>,
+    /// Why there is nothing of MariaDB.
+    pub(super) no_mariadb: Option<String>,
+    /// By the place in [`Mode::ALL`].
+    pub(super) sqlite: BTreeMap<usize, Places>,
+}
+
+/// Where MariaDB works: elsewhere it would say nothing more.
+const SERVED: [&str; 3] = [FOREBAY, EXT4, "xfs"];
+
+/// How pages get home there: as usual, and written once.
+fn pages(place: &Place) -> [Pages; 2] {
+    match place.name {
+        FOREBAY => [Pages::Twice, Pages::AtomicIfFound],
+        _ => [Pages::Twice, Pages::Unsafe],
+    }
+}
+
+/// Measures all of it, so many rounds.
+pub(super) fn measure(
+    scratch: &Scratch,
+    places: &[Place],
+    (amount, rounds): (&Amount, u32),
+    stop: &Stop,
+) -> Outcome<Databases> {
+    let mut all = Databases::default();
+    let served = places.iter().filter(|place| SERVED.contains(&place.name));
+    let served: Vec<(&Place, PathBuf)> = served
+        .filter_map(|place| Some((place, place.dir.as_ref()?.join("mariadb"))))
+        .collect();
+    if let Err(why) = prepare(scratch, &served, amount, stop)? {
+        eprintln!("forebay: MariaDB is left out: {why}");
+        all.no_mariadb = Some(why);
+    }
+    if !IS_BUILT_IN {
+        eprintln!("forebay: SQLite is left out: it is not built in, see the report");
+    }
+    for round in 1..=rounds {
+        if all.no_mariadb.is_none() {
+            mariadb_round(&served, amount, round, &mut all, stop)?;
+        }
+        if IS_BUILT_IN {
+            sqlite_round(places, amount, round, &mut all, stop)?;
+        }
+    }
+    for (_, data) in &served {
+        if data.exists() {
+            fs::remove_dir_all(data).map_err(Failure::io)?;
+        }
+    }
+    Ok(all)
+}
+
+/// Makes MariaDB's data once, and copies it everywhere; or why that cannot be.
+fn prepare(
+    scratch: &Scratch,
+    served: &[(&Place, PathBuf)],
+    amount: &Amount,
+    stop: &Stop,
+) -> Outcome<Result<(), String>> {
+    if let Some(program) = mariadb::missing() {
+        return Ok(Err(format!("{program} is not installed")));
+    }
+    eprintln!("forebay: MariaDB's tables");
+    let data = scratch.dir().join("mariadb");
+    if let Err(error) = Server::prepare(&data, amount.size, &|| stop.is_set()) {
+        stop.check()?;
+        return Ok(Err(error.to_string()));
+    }
+    for (place, to) in served {
+        stop.check()?;
+        copy(&data, to)
+            .and_then(|()| names::sync(to))
+            .map_err(|error| super::failed(place, "MariaDB's tables", &error))?;
+    }
+    fs::remove_dir_all(data).map_err(Failure::io)?;
+    Ok(Ok(()))
+}
+
+/// Copies a directory.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}
+
+fn mariadb_round(
+    served: &[(&Place, PathBuf)],
+    amount: &Amount,
+    round: u32,
+    all: &mut Databases,
+    stop: &Stop,
+) -> Outcome {
+    for turn in 0..2 {
+        for (place, data) in served {
+            stop.check()?;
+            let pages = pages(place)[turn];
+            let name = place.name;
+            eprintln!("forebay: MariaDB, round {round}, {name}, {}", how(pages));
+            let done = load(place, data, pages, amount, stop);
+            let done = done.map_err(|error| stopped_or_failed(place, "MariaDB", &error, stop))?;
+            let places = all.mariadb.entry(pages).or_default();
+            places.entry(name).or_default().push(done);
+        }
+    }
+    Ok(())
+}
+
+/// What a server does for so long.
+fn load(
+    place: &Place,
+    data: &Path,
+    pages: Pages,
+    amount: &Amount,
+    stop: &Stop,
+) -> io::Result<Done> {
+    let is_to_stop = || stop.is_set();
+    let server = Server::start(data, amount.size, pages, &is_to_stop)?;
+    let twice = "Innodb_dblwr_pages_written";
+    let (pages_before, before) = (server.count(twice)?, place.written()?);
+    let (transactions, took) = server.load(amount.load)?;
+    names::sync(data)?;
+    let done = Done {
+        transactions,
+        took,
+        written: place.written()?.saturating_sub(before),
+        pages_twice: server.count(twice)?.saturating_sub(pages_before),
+    };
+    server.end()?;
+    Ok(done)
+}
+
+fn sqlite_round(
+    places: &[Place],
+    amount: &Amount,
+    round: u32,
+    all: &mut Databases,
+    stop: &Stop,
+) -> Outcome {
+    for (n, mode) in Mode::ALL.into_iter().enumerate() {
+        for place in places.iter().filter(|place| place.file.is_some()) {
+            let Some(dir) = &place.dir else { continue };
+            stop.check()?;
+            let name = place.name;
+            eprintln!("forebay: SQLite, round {round}, {name}, {}", mode.name());
+            let done = commits(place, &dir.join("sqlite"), mode, amount.commits);
+            if let Some(done) = done.map_err(|error| super::failed(place, "SQLite", &error))? {
+                let places = all.sqlite.entry(n).or_default();
+                places.entry(name).or_default().push(done);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Commits of a new database; none where it has no such mode.
+fn commits(place: &Place, dir: &Path, mode: Mode, lasts: Duration) -> io::Result<Option<Done>> {
+    fs::create_dir(dir)?;
+    let mut done = None;
+    if let Some(mut database) = Database::open(dir, mode)? {
+        names::sync(dir)?;
+        let before = place.written()?;
+        let (transactions, took) = measured(|| database.commit(lasts))?;
+        names::sync(dir)?;
+        done = Some(Done {
+            transactions,
+            took,
+            written: place.written()?.saturating_sub(before),
+            pages_twice: 0,
+        });
+    }
+    fs::remove_dir_all(dir)?;
+    Ok(done)
+}
+
+/// What failed when all is to stop failed for that.
+fn stopped_or_failed(place: &Place, what: &str, error: &io::Error, stop: &Stop) -> Failure {
+    match stop.check() {
+        Err(stopped) => stopped,
+        Ok(()) => super::failed(place, what, error),
+    }
+}
+
+/// How pages get home, in words.
+pub(super) fn how(pages: Pages) -> &'static str {
+    match pages {
+        Pages::Twice => "each page twice",
+        Pages::AtomicIfFound => "each page once, since writes are atomic",
+        Pages::Unsafe => "each page once by `--skip-innodb-doublewrite`: **unsafe**",
+    }
+}

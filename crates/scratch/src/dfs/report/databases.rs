@@ -1,0 +1,135 @@
+//! The section on databases.
+
+use forebay_fileloads::mariadb::Pages;
+use forebay_fileloads::sqlite::{IS_BUILT_IN, Mode};
+use forebay_report::Page;
+
+use super::super::databases::{Amount, Databases, Done, Places, how};
+use super::super::places::{EXT4, FOREBAY};
+use super::{ORDER, median, times};
+
+/// How much of a place's rounds there is of something, as a median.
+fn of(places: Option<&Places>, name: &str, value: fn(&Done) -> f64) -> Option<f64> {
+    let rounds = places?.get(name)?;
+    Some(median(rounds.iter().map(value).collect()))
+}
+
+/// The median of ratios, round by round.
+fn ratio(ours: Option<&Vec<Done>>, theirs: Option<&Vec<Done>>, of: fn(&Done) -> f64) -> String {
+    let each = |(a, b): (&Done, &Done)| of(a) / of(b);
+    let ratios = ours.zip(theirs).map(|(a, b)| a.iter().zip(b).map(each));
+    times(ratios.map(|ratios| median(ratios.collect())))
+}
+
+fn rate(done: &Done) -> f64 {
+    done.took.rate(done.transactions)
+}
+
+fn bytes_each(done: &Done) -> f64 {
+    done.written as f64 / done.transactions.max(1) as f64
+}
+
+fn said(value: Option<f64>) -> String {
+    value.map_or("–".into(), |value| format!("{value:.0}"))
+}
+
+pub(super) fn databases(page: &mut Page, amount: &Amount, measured: &Databases) {
+    page.heading("Databases");
+    page.paragraph(
+        "*Written* is what went to the device while something was measured, and until all of it was durable: of a filesystem on a loop device what \
+         that was told to write; of Forebay what its daemon wrote to the image, its log and what it moves included.",
+    );
+    mariadb(page, amount, measured);
+    sqlite(page, amount, measured);
+}
+
+fn mariadb(page: &mut Page, amount: &Amount, measured: &Databases) {
+    if let Some(why) = &measured.no_mariadb {
+        page.paragraph(&format!("MariaDB is left out: {why}."));
+        return;
+    }
+    let size = amount.size;
+    page.paragraph(&format!(
+        "MariaDB as it is installed, under sysbench's `oltp_read_write`: {} threads, {} tables of {} rows, about {} MiB, of which it keeps \
+         {} MiB in memory; direct I/O, every commit durable, {} seconds each. It writes each page twice, lest power fails in between, unless it \
+         is told not to, or finds by itself that writes are atomic, as on Forebay's filesystem.",
+        size.threads,
+        size.tables,
+        size.rows,
+        (u64::from(size.tables) * u64::from(size.rows) * 240) >> 20,
+        size.pool >> 20,
+        amount.load.as_secs(),
+    ));
+    let header = [
+        "MariaDB",
+        "transactions a second",
+        "to ext4, twice",
+        "to ext4, once",
+        "written, MiB",
+        "bytes a transaction",
+        "to ext4, twice",
+        "to ext4, once",
+        "pages written twice",
+    ];
+    let beside = |pages| measured.mariadb.get(&pages).and_then(|at| at.get(EXT4));
+    let (safe, unsafe_) = (beside(Pages::Twice), beside(Pages::Unsafe));
+    let mut rows = Vec::new();
+    for name in ORDER {
+        for (pages, places) in &measured.mariadb {
+            let Some(ours) = places.get(name) else {
+                continue;
+            };
+            let (ours, value) = (Some(ours), |value| of(Some(places), name, value));
+            rows.push(vec![
+                format!("{name}, {}", how(*pages)),
+                said(value(rate)),
+                ratio(ours, safe, rate),
+                ratio(ours, unsafe_, rate),
+                said(value(|done| done.written as f64 / f64::from(1 << 20))),
+                said(value(bytes_each)),
+                ratio(ours, safe, bytes_each),
+                ratio(ours, unsafe_, bytes_each),
+                said(value(|done| done.pages_twice as f64)),
+            ]);
+        }
+    }
+    page.table(&header, rows);
+}
+
+fn sqlite(page: &mut Page, amount: &Amount, measured: &Databases) {
+    if !IS_BUILT_IN {
+        page.paragraph(
+            "SQLite is left out, since this program was built without it. It is there with `cargo run --release --features sqlite -- bench dfs`.",
+        );
+        return;
+    }
+    page.paragraph(&format!(
+        "SQLite, built in: transactions of one new row and one that is changed, each durable before the next (`synchronous = full`), by one thread, \
+         {} ms in each mode. *{}*: what changes is one batch, and no journal is written, where the filesystem has the ioctls of F2FS and SQLite is \
+         built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`; the other modes are measured without these ioctls.",
+        amount.commits.as_millis(),
+        Mode::Atomic.name(),
+    ));
+    let is_there = |name: &&str| measured.sqlite.values().any(|at| at.contains_key(name));
+    let names: Vec<&str> = ORDER.into_iter().filter(is_there).collect();
+    for (what, value) in [
+        ("commits a second", rate as fn(&Done) -> f64),
+        ("bytes written a commit", bytes_each),
+    ] {
+        let mut header = vec![what.to_owned()];
+        header.extend(names.iter().map(|name| (*name).to_owned()));
+        header.extend(["forebay to ext4".into(), "to ext4's wal".into()]);
+        let row = |(n, mode): (usize, Mode)| {
+            let at = |n: usize, name: &str| measured.sqlite.get(&n).and_then(|at| at.get(name));
+            let mut row = vec![mode.name().to_owned()];
+            let places = measured.sqlite.get(&n);
+            row.extend(names.iter().map(|name| said(of(places, name, value))));
+            row.push(ratio(at(n, FOREBAY), at(n, EXT4), value));
+            let wal = Mode::ALL.iter().position(|mode| *mode == Mode::Wal);
+            let wal = wal.and_then(|wal| at(wal, EXT4));
+            row.push(ratio(at(n, FOREBAY), wal, value));
+            row
+        };
+        page.table(&header, Mode::ALL.into_iter().enumerate().map(row));
+    }
+}
