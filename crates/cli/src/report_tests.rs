@@ -10,7 +10,8 @@ use forebay_stack::FilesFacts;
 const EXAMPLE: &str = r#"{
     "name": "archive", "volume": "00112233", "schema": 1, "program_version": "0.1.0", "pid": 7,
     "uptime_s": 1.5, "data": "/dev/sdb", "log": "/dev/sdc", "via": "loop",
-    "device": "/dev/loop0", "mounted": null, "nbd_uri": "nbd+unix:///archive?socket=/run/archive.nbd.sock",
+    "device": "/dev/loop0", "mounted": null, "requests_by": null,
+    "nbd_uri": "nbd+unix:///archive?socket=/run/archive.nbd.sock",
     "http": "http://127.0.0.1:9420/", "nbd_connections": 0, "foreign_loop_devices": 0, "foreign_loops": [],
     "request_bytes": 1024, "request_bytes_max": 2048,
     "mode": "caching", "mode_detail": null, "len": 1073741824, "block_size": 512, "epoch": 1,
