@@ -71,7 +71,7 @@ fn names_are_of_any_bytes_but_zero_and_slash() {
 fn a_directory_of_very_many_names_is_listed_whole_looked_up_and_emptied() {
     let count = cases(10_000_000, 20_000);
     run_on(
-        (64 << 20) + count * 2048,
+        (64 << 20) + count * 1024,
         Geometry::default(),
         move |world| async move {
             let directory = leave(&world, ROOT, b"many", Kind::Directory).await;

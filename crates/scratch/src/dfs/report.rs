@@ -72,9 +72,10 @@ pub(super) fn write(
     );
     page.paragraph(&circumstances.text());
     page.paragraph(&format!(
-        "Rounds: {}. Images of {} MiB. {}",
+        "Rounds: {}. Images of {} MiB. {} {}",
         scale.rounds,
         scale.image >> 20,
+        way(),
         lines()
     ));
     random(&mut page, scale, measured)?;
@@ -82,6 +83,17 @@ pub(super) fn write(
     apps(&mut page, measured);
     databases::databases(&mut page, &scale.databases, &measured.databases);
     page.end()
+}
+
+/// How requests come to what is mounted and knows both ways.
+fn way() -> &'static str {
+    let switch = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    match switch.is_ok_and(|on| on.trim() == "Y") {
+        true => {
+            "FUSE over io_uring is switched on: Forebay's requests come by that, the other servers' by `/dev/fuse`."
+        }
+        false => "FUSE over io_uring is off: all requests come by `/dev/fuse`.",
+    }
 }
 
 fn random(page: &mut Page, scale: &Scale, measured: &Measured) -> Result<()> {
