@@ -23,8 +23,10 @@ use crate::{Ring, sys};
 
 /// How long to wait for a device that is in use by nobody who can be seen. That is what a process
 /// leaves behind that was killed: its requests keep what they are about open, and locked, until the
-/// kernel is done with them. So do our own, after they complete.
-const NOBODY_MAX: Duration = Duration::from_secs(5);
+/// kernel is done with them, which on a slow disk takes long. So do our own, after they complete.
+const NOBODY_MAX: Duration = Duration::from_secs(60);
+/// After how long that is said.
+const NOBODY_SAID: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// How to open a device.
@@ -85,32 +87,17 @@ pub fn open(
     let metadata = fs::metadata(&canonical).map_err(|e| asked.refused(e, "looking it up"))?;
     let device = match asked.kind_of(&metadata)? {
         DeviceKind::File => {
-            let (fd, probed) = patiently(ring, || asked.open_file(&canonical, &metadata))?;
+            let (fd, probed) = asked.patiently(ring, || asked.open_file(&canonical, &metadata))?;
             asked.file(ring, fd, probed)?
         }
         DeviceKind::Block => {
-            let (fd, probed) = patiently(ring, || asked.open_block(&canonical, &metadata))?;
+            let (fd, probed) = asked.patiently(ring, || asked.open_block(&canonical, &metadata))?;
             let core = Core::new(ring, fd, probed, asked.read_only);
             asked.in_small_blocks(Rc::new(BlockDevice::new(core)), None)
         }
     };
     let identity = identity(&canonical).map_err(|e| asked.refused(e, "identifying it"))?;
     Ok(Opened { device, identity })
-}
-
-/// Tries `open` until the device is not in use, or in use by somebody who can be seen.
-fn patiently<T>(ring: &Ring, open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
-    let until = Instant::now() + NOBODY_MAX;
-    loop {
-        match open() {
-            Err(OpenError::InUse { users, .. } | OpenError::Locked { users, .. })
-                if users.0.is_empty() && Instant::now() < until =>
-            {
-                ring.let_finish(LOOK_EVERY);
-            }
-            done => return done,
-        }
-    }
 }
 
 /// What was asked for, to word the errors.
@@ -121,6 +108,34 @@ struct Asked {
 }
 
 impl Asked {
+    /// Tries `open` until the device is not in use, or in use by somebody who can be seen.
+    fn patiently<T>(
+        &self,
+        ring: &Ring,
+        open: impl Fn() -> Result<T, OpenError>,
+    ) -> Result<T, OpenError> {
+        let begun = Instant::now();
+        let mut said = false;
+        loop {
+            let done = open();
+            let waited = begun.elapsed();
+            match done {
+                Err(OpenError::InUse { users, .. } | OpenError::Locked { users, .. })
+                    if users.0.is_empty() && waited < NOBODY_MAX => {}
+                done => return done,
+            }
+            if waited > NOBODY_SAID && !said {
+                said = true;
+                tracing::warn!(
+                    path = %self.path.display(),
+                    "in use, and by nobody who can be seen: waiting up to {NOBODY_MAX:?} for requests of a \
+                     process that was killed"
+                );
+            }
+            ring.let_finish(LOOK_EVERY);
+        }
+    }
+
     fn kind_of(&self, metadata: &fs::Metadata) -> Result<DeviceKind, OpenError> {
         let kind = metadata.file_type();
         let what = if kind.is_file() {
