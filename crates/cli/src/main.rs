@@ -66,6 +66,8 @@ fn start_logging(cli: &Cli) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // A log that cannot be written, as on a full disk, would be told on the same stderr, by a panic.
+        .log_internal_errors(false)
         .with_ansi(false)
         .init();
 }

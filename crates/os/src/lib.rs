@@ -40,7 +40,8 @@ pub use isolated::{Outcome, Report, isolated, promise};
 pub use net::{Address, Listener, ParseAddressError, Stream};
 pub use poller::Poller;
 pub use process::{
-    give_memory_back, hold_memory, io_flusher, lock_memory, precise_timers, trim_memory,
+    give_memory_back, hold_memory, io_flusher, lock_memory, outlive_file_limit, precise_timers,
+    trim_memory,
 };
 pub use ring::{Fd, FuseEntries, FuseEntry, FuseRequest, Ring};
 pub use signals::{Signal, Signals};

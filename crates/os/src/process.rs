@@ -14,6 +14,14 @@ pub fn io_flusher() {
     }
 }
 
+/// Has a file that would grow past the limit on the length of files (`RLIMIT_FSIZE`) be an error like any other. By
+/// default the kernel ends the process, for a line in its log.
+pub fn outlive_file_limit() {
+    if let Err(error) = crate::sys::ignore(libc::SIGXFSZ) {
+        tracing::debug!(%error, "cannot ignore SIGXFSZ; carrying on without");
+    }
+}
+
 /// Has the kernel wake the calling thread at its timers' very times. By default it may put them off by
 /// 50 µs, to wake less often; an emulated disk would be late by that.
 pub fn precise_timers() {

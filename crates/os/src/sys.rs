@@ -67,6 +67,15 @@ impl Drop for HeldBack {
     }
 }
 
+/// Has a signal do nothing, here and in programs that are started.
+pub(crate) fn ignore(signal: i32) -> io::Result<()> {
+    // SAFETY: no handler is given, so nothing of ours is called.
+    match unsafe { libc::signal(signal, libc::SIG_IGN) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// A descriptor from which `signals` are read.
 pub(crate) fn signal_fd(signals: &[i32]) -> io::Result<OwnedFd> {
     let set = set_of(signals);

@@ -184,6 +184,7 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: ServingArgs, ready: Rc<Cell<bool>>)
     // Before any other thread is started, which would not hold the signals back.
     let signals = Signals::new(&ring).map_err(Failure::io)?;
     forebay_os::io_flusher();
+    forebay_os::outlive_file_limit();
     forebay_os::give_memory_back();
     forebay_os::hold_memory();
     let dirs = Dirs::new()?;

@@ -16,13 +16,8 @@ use crate::world::{MIB, World, failed, output, signal, texts, wait_for_end, wait
 const EIO: Option<i32> = Some(5);
 const ENOSPC: Option<i32> = Some(28);
 
-/// Mounts `f` with the signal ignored that comes with a limit on the length of files.
-fn mount_with_limits(world: &World) -> u32 {
-    let mut command = Command::new("sh");
-    let script = "trap '' XFSZ; exec \"$0\" mount f mnt";
-    world.set_up(command.args(["-c", script, env!("CARGO_BIN_EXE_forebay")]));
-    let mounted = output(&mut command).expect("it runs");
-    assert!(mounted.status.success(), "{mounted:?}");
+fn mount(world: &World) -> u32 {
+    world.ok(&["mount", "f", "mnt"]);
     world.pid("f").expect("it is mounted")
 }
 
@@ -47,7 +42,7 @@ fn a_device_that_fails_is_said_to_and_what_was_durable_is_there_when_it_works_ag
     let Some(world) = world("a_device_that_fails_…") else {
         return;
     };
-    let pid = mount_with_limits(&world);
+    let pid = mount(&world);
     let (kept, new) = (world.path("mnt/kept"), world.path("mnt/new"));
     write_durably(&kept, &[7; 100_000]).unwrap();
     // Not all that it has in memory, and not its log.
@@ -75,6 +70,29 @@ fn a_device_that_fails_is_said_to_and_what_was_durable_is_there_when_it_works_ag
     write_durably(&new, &[9; 100_000]).unwrap();
     world.ok(&["umount", "mnt"]);
     assert_eq!(check(&world).0, 0);
+}
+
+/// Found under `ulimit -f 0`: the daemon was ended by a signal, for a line that its log had no room for. And what is
+/// told when a line cannot be written, on a full disk for instance, goes where the line went, and was a panic.
+#[test]
+fn a_daemon_whose_log_cannot_be_written_serves_on() {
+    let Some(world) = world("a_daemon_whose_log_cannot_be_written_…") else {
+        return;
+    };
+    let pid = mount(&world);
+    let kept = world.path("mnt/kept");
+    write_durably(&kept, &[7; 100_000]).unwrap();
+    let log = world.content("run/f.log");
+    limit_writes(pid, Some(1));
+    let refused = write_durably(&world.path("mnt/new"), &[8; 100_000]).unwrap_err();
+    assert_eq!(refused.raw_os_error(), EIO, "{refused}");
+    assert_eq!(status(&world)["mode"], "failed");
+    assert_eq!(fs::read(&kept).unwrap(), [7; 100_000]);
+    assert!(lives(pid));
+    assert_eq!(world.content("run/f.log"), log);
+    let unmounted = failed(&["umount"], &world.run(&["umount", "mnt"]));
+    unmounted.with(5, &["not closed cleanly"]);
+    wait_for_end(pid);
 }
 
 /// The write that fails for want of room.
