@@ -95,6 +95,12 @@ pub trait Layer {
     /// If what was acknowledged could not be made durable.
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>>;
 
+    /// How far the work on the devices is, by a measure of the layer's own that grows while any is done: for who waits
+    /// long for [`Layer::close`]. Always the same where that takes no longer than was agreed.
+    fn progress(&self) -> u64 {
+        0
+    }
+
     /// What to know before the devices are used otherwise, if there is anything. After
     /// [`Layer::close`] it is final.
     fn warning(&self) -> Option<String> {

@@ -11,6 +11,7 @@ use forebay_program::result_line;
 use forebay_serve::fuse::Mount;
 use forebay_stack::Name;
 
+use super::drain::drained;
 use crate::args::UmountArgs;
 
 /// How long a daemon that said it is done may take to end.
@@ -23,7 +24,8 @@ pub(crate) fn run(args: &UmountArgs) -> Outcome {
     };
     let pid = client.pid()?;
     let process = Process::open(pid);
-    client.ask(&Request::Detach { keep_dirty: false }, |_| {})?;
+    let request = Request::Detach { keep_dirty: false };
+    drained(&mut client, &request, format!("unmounting {name}"))?;
     if process.is_some_and(|process| !process.wait(END_PATIENCE)) {
         return Err(Failure::general(format!(
             "{name} is unmounted, but its daemon (process {pid}) does not end; its device may still be in use"

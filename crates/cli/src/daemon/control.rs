@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_control::{REQUEST_BYTES_MAX, Request};
+use forebay_control::{Left, REQUEST_BYTES_MAX, Request};
 use forebay_device::BufMut;
 use forebay_os::{Listener, Stream};
 use futures_util::future::{Either, select};
@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const STUCK_PATIENCE: Duration = Duration::from_secs(30);
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// What is being done while users' last writes come from the kernel, and while what came becomes durable.
+const WRITING_BACK: &str = "writing back";
+const CLOSING: &str = "closing";
 /// How long to wait when the process has no descriptor left for a client.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
@@ -264,6 +267,24 @@ impl Client {
         ))
     }
 
+    /// Does what is done whether the client waits for it or not, and tells that it goes on.
+    async fn telling<T>(&self, doing: &str, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            let pause = pin!(self.daemon.rt.sleep(PROGRESS_EVERY));
+            if let Either::Left((done, _)) = select(work.as_mut(), pause).await {
+                return done;
+            }
+            let left = Left {
+                doing: doing.into(),
+                ..left(&self.daemon.volume.status())
+            };
+            if self.say(&Reply::Progress(left)).await.is_err() {
+                return work.await;
+            }
+        }
+    }
+
     fn no_clients(&self) -> Outcome {
         let daemon = &self.daemon;
         match daemon.nbd_connections() - daemon.kernel_connections() {
@@ -282,7 +303,7 @@ impl Client {
         let daemon = &self.daemon;
         self.no_clients()?;
         hand_over_front(daemon).await?;
-        let ended = end_service(daemon).await;
+        let ended = self.telling(CLOSING, end_service(daemon)).await;
         Ok(ended.map_err(|error| {
             let name = &daemon.target.name;
             let text =
@@ -300,7 +321,7 @@ impl Client {
         if let Err(failure) = self.no_clients() {
             return Ok(Err(failure));
         }
-        if let Err(failure) = stop_front(daemon).await {
+        if let Err(failure) = self.telling(WRITING_BACK, stop_front(daemon)).await {
             return Ok(Err(Failure::new(
                 failure.code,
                 format!("cannot detach {name}: {failure}"),
@@ -318,7 +339,7 @@ impl Client {
                 ),
             )));
         }
-        let ended = end_service(daemon).await;
+        let ended = self.telling(CLOSING, end_service(daemon)).await;
         Ok(Ok(ended.map_err(|error| {
             let text = match daemon.mounted {
                 None => format!("{name} is detached, and was not closed cleanly: {error}"),

@@ -23,7 +23,7 @@ use forebay_program::failure::{Code, Failure, Outcome};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long requests of NBD clients may take to end by themselves, and then, refused, to be answered.
 const CLIENTS_PATIENCE: Duration = Duration::from_secs(10);
-/// How long closing may take: longer than the cache itself gives its devices to take what was
+/// How long closing may take, or get nowhere: longer than a layer itself gives its devices to take what was
 /// acknowledged, so that it can say what is wrong.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(75);
 /// How long the block device may fail to be written back before it is left as it is.
@@ -113,14 +113,19 @@ async fn patiently(daemon: &Daemon) -> Outcome {
         daemon.rt.sleep(LOOK_EVERY).await;
     }
     // The unit's TimeoutStopSec is for what came until now, of which nobody knows how long it takes.
-    let at_most = CLIENTS_PATIENCE * 2 + CLOSE_PATIENCE + INSISTED_PATIENCE;
-    notify(&[NotifyState::ExtendTimeoutUsec(at_most.as_micros() as u32)]);
+    extend();
     let left = end_service(daemon).await?;
     if let Some(warning) = daemon.volume.warning() {
         tracing::error!("{warning}");
     }
     tracing::info!(dirty_bytes = left, "stopped");
     Ok(())
+}
+
+/// Has the service manager wait for what is still to be done, as long as that may take.
+fn extend() {
+    let at_most = CLIENTS_PATIENCE * 2 + CLOSE_PATIENCE + INSISTED_PATIENCE;
+    notify(&[NotifyState::ExtendTimeoutUsec(at_most.as_micros() as u32)]);
 }
 
 fn waiting(what: &str) {
@@ -149,18 +154,30 @@ pub(super) async fn end_service(daemon: &Daemon) -> Outcome<u64> {
         ));
     }
     let left = daemon.volume.status().dirty_bytes();
-    let closed = match rt.timeout(CLOSE_PATIENCE, daemon.volume.close()).await {
-        Ok(closed) => closed.map_err(Failure::io),
-        Err(_) => Err(Failure::io(format!(
-            "closing takes too long ({}); stopped without it: what was flushed is in the log",
-            daemon.volume.what_holds_up()
-        ))),
-    };
+    let closed = close(daemon).await;
     if ended.is_err() && rt.timeout(CLIENTS_PATIENCE, shutdown).await.is_err() {
         let clients = daemon.nbd_connections();
         tracing::warn!("{clients} NBD clients did not fetch their replies; leaving them");
     }
     closed.map(|()| left)
+}
+
+/// Closes the volume, which may take as long as it gets on.
+async fn close(daemon: &Daemon) -> Outcome {
+    let mut closing = daemon.volume.close();
+    loop {
+        let before = daemon.volume.progress();
+        match daemon.rt.timeout(CLOSE_PATIENCE, closing.as_mut()).await {
+            Ok(closed) => return closed.map_err(Failure::io),
+            Err(_) if daemon.volume.progress() > before => extend(),
+            Err(_) => {
+                return Err(Failure::io(format!(
+                    "closing takes too long ({}); stopped without it: what was flushed is in the log",
+                    daemon.volume.what_holds_up()
+                )));
+            }
+        }
+    }
 }
 
 /// Leaves the block device to whoever uses it.

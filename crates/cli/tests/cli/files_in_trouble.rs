@@ -2,7 +2,8 @@
 //! unmounted by force under who uses it.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -93,6 +94,47 @@ fn a_daemon_whose_log_cannot_be_written_serves_on() {
     let unmounted = failed(&["umount"], &world.run(&["umount", "mnt"]));
     unmounted.with(5, &["not closed cleanly"]);
     wait_for_end(pid);
+}
+
+/// Has `f` unmounted, and gives what its daemon says it is doing until it ends; or goes away at the first of it.
+fn unmount_and_listen(world: &World, stays: bool) -> Vec<String> {
+    let mut stream = UnixStream::connect(world.path("run/f.sock")).unwrap();
+    stream.write_all(b"{\"command\":\"detach\"}\n").unwrap();
+    let mut doing = Vec::new();
+    for line in BufReader::new(stream).lines() {
+        let reply: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+        if reply["reply"] != "progress" {
+            assert_eq!(reply["reply"], "done", "{reply}");
+            break;
+        }
+        doing.push(reply["doing"].as_str().unwrap().to_owned());
+        if !stays {
+            break;
+        }
+    }
+    doing
+}
+
+/// Found on a throttled disk: `umount` said after 30 s that the daemon does not answer.
+#[test]
+fn who_unmounts_from_a_slow_disk_is_told_that_it_goes_on_and_need_not_stay() {
+    let Some(world) = world("who_unmounts_from_a_slow_disk_…") else {
+        return;
+    };
+    let disk = "model:dec_rz26:disk.img";
+    world.ok(&["create", "--fs", "--data", disk, "--name", "f", "--force"]);
+    for stays in [true, false] {
+        let pid = mount(&world);
+        fs::write(world.path("mnt/a"), vec![7; 2 << 20]).unwrap();
+        let doing = unmount_and_listen(&world, stays);
+        assert!(doing.iter().any(|doing| doing == "closing"), "{doing:?}");
+        wait_for_end(pid);
+        let (code, found) = check(&world);
+        assert_eq!(code, 0, "{found}");
+    }
+    mount(&world);
+    assert_eq!(fs::read(world.path("mnt/a")).unwrap(), vec![7; 2 << 20]);
+    world.ok(&["umount", "f"]);
 }
 
 /// The write that fails for want of room.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// What nobody made durable is, after so long: the kernel tells a filesystem in user space nothing of `sync(2)`, and users
 /// of others may rely on such an interval.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
-/// How long what was done may take to become durable when it is closed.
+/// How long nothing may get on while what was done becomes durable when it is closed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A filesystem in use.
@@ -118,13 +119,17 @@ impl InUse {
     }
 
     async fn end(&self) -> Result<(), DeviceError> {
-        let kept = self.rt.timeout(PATIENCE, self.keep()).await;
-        self.work.take();
-        let cause = match kept {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => error,
-            Err(_) => "the device takes too long".into(),
+        let mut keep = pin!(self.keep());
+        let kept = loop {
+            let before = self.progress();
+            match self.rt.timeout(PATIENCE, keep.as_mut()).await {
+                Ok(kept) => break kept,
+                Err(_) if self.progress() > before => {}
+                Err(_) => break Err("the device takes too long".into()),
+            }
         };
+        self.work.take();
+        let Err(cause) = kept else { return Ok(()) };
         Err(DeviceError::Failed {
             op: Op::Flush,
             cause: cause.into(),
@@ -172,6 +177,11 @@ impl Layer for InUse {
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
         Box::pin(self.end())
+    }
+
+    fn progress(&self) -> u64 {
+        let (log, done) = (self.fs.space().log_stats(), self.fs.space().stats());
+        log.bytes_written + log.flushes + done.bytes_checkpoints + done.node_reads
     }
 
     fn what_holds_up(&self) -> String {
