@@ -23,7 +23,7 @@ described! {
         Fact via: String = "What makes the block device: `ublk`, `loop`, `nbd`, `none`; `mount` of a filesystem",
         Fact device: Option<String> = "The block device",
         #[serde(default)]
-        Fact mounted: Option<String> = "Where a filesystem is mounted",
+        Fact mounted: Option<String> = "Where a filesystem is mounted; null once it is unmounted, while somebody still uses it or it is being closed",
         #[serde(default)]
         Fact requests_by: Option<String> = "How its requests come from the kernel: `/dev/fuse`, or `io_uring` where that is switched on",
         Fact nbd_uri: Option<String> = "Where NBD clients connect; none of a filesystem",
@@ -36,6 +36,13 @@ described! {
         Fact foreign_loops: Vec<String> = "Which, one sentence each: whatever is written there damages the volume",
         Gauge request_bytes: u64 = "Memory of request buffers, used or kept for the next, in bytes",
         Gauge request_bytes_max: u64 = "Bound on the memory of request buffers, in bytes",
+    }
+}
+
+impl Service {
+    /// True of a filesystem, mounted or not any more.
+    pub fn is_filesystem(&self) -> bool {
+        self.via == "mount"
     }
 }
 

@@ -125,6 +125,12 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
     match (&service.device, &service.mounted) {
         (Some(device), _) => lines.add("device", format!("{device} (via {})", service.via)),
         (None, Some(dir)) => lines.add("mounted", dir),
+        (None, None) if service.is_filesystem() => {
+            lines.add(
+                "mounted",
+                "not any more; served until nobody uses it, and closed then",
+            );
+        }
         (None, None) => lines.add("device", "none, NBD only"),
     }
     for foreign in &service.foreign_loops {

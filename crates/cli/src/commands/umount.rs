@@ -41,12 +41,12 @@ fn mounted(dirs: &Dirs, what: &Path) -> Outcome<Option<(Name, Client)>> {
     if let Some(name) = named
         && let Ok(mut client) = Client::try_connect(dirs, &name)
     {
-        return match client.status()?.service.mounted {
-            Some(_) => Ok(Some((name, client))),
-            None => Err(Failure::usage(format!(
+        if !client.status()?.service.is_filesystem() {
+            return Err(Failure::usage(format!(
                 "{name} is a block device: stop it with: forebay detach {name}"
-            ))),
-        };
+            )));
+        }
+        return Ok(Some((name, client)));
     }
     let dir = mount_point(what);
     for name in dirs.attached_names() {
@@ -78,7 +78,8 @@ fn clear_dead(what: &Path) -> Outcome {
     };
     if !cleared {
         return Err(Failure::not_found(format!(
-            "no filesystem of Forebay's is mounted at {}; see `forebay list`",
+            "no filesystem of Forebay's is mounted at {}; see `forebay list`. One that was unmounted while in use is \
+             known by its name",
             dir.display()
         )));
     }

@@ -102,7 +102,7 @@ impl Daemon {
             log: self.target.tree.log().map(ToString::to_string),
             via: self.via.clone(),
             device: self.block_device.clone(),
-            mounted: self.mounted.clone(),
+            mounted: self.is_mounted().then(|| self.mounted.clone()).flatten(),
             requests_by: self.requests_by(),
             nbd_uri: self.nbd.as_ref().map(|nbd| nbd.uri.clone()),
             http: self.http.clone(),
@@ -115,6 +115,14 @@ impl Daemon {
         Report {
             service,
             status: self.volume.status(),
+        }
+    }
+
+    /// False of a filesystem that is served for who still uses it, or not served any more.
+    fn is_mounted(&self) -> bool {
+        match &*self.front.borrow() {
+            Some(Front::Mount(mount, _)) => mount.is_there(),
+            _ => true,
         }
     }
 

@@ -107,7 +107,11 @@ impl MountPlan {
 }
 
 /// A filesystem that is mounted.
-pub(super) struct MountFront(Mounted);
+pub(super) struct MountFront {
+    mounted: Mounted,
+    /// By what the system knows it.
+    device: Option<(u32, u32)>,
+}
 
 impl MountFront {
     /// Mounts it. A mount of the same filesystem in the same place, left by a daemon that was killed, goes first.
@@ -136,22 +140,33 @@ impl MountFront {
         };
         let files = Rc::new(Files::new(fs, settings));
         let mounted = Mounted::new(place.rt, place.ring, files, place.memory, mount);
-        Ok((MountFront(mounted.map_err(cannot)?), cleared))
+        let mounted = mounted.map_err(cannot)?;
+        let device = mount_at(&plan.dir).map(|mount| mount.device);
+        Ok((MountFront { mounted, device }, cleared))
     }
 
     /// Where it is mounted.
     pub(super) fn dir(&self) -> String {
-        self.0.dir().display().to_string()
+        self.mounted.dir().display().to_string()
     }
 
     /// True if requests come by io_uring.
     pub(super) fn is_by_ring(&self) -> bool {
-        self.0.is_by_ring()
+        self.mounted.is_by_ring()
+    }
+
+    /// False once it is not mounted there any more, which may be before the last of its users is gone.
+    pub(super) fn is_there(&self) -> bool {
+        let mounts = forebay_os::mounts().unwrap_or_default();
+        let dir = self.mounted.dir();
+        let is_it =
+            |mount: &forebay_os::Mount| mount.point == dir && Some(mount.device) == self.device;
+        self.device.is_none() || mounts.iter().any(is_it)
     }
 
     /// Who knows when it is not mounted any more.
     pub(super) fn over(&self) -> forebay_serve::fuse::Over {
-        self.0.over()
+        self.mounted.over()
     }
 
     /// Unmounts it, unless somebody uses it.
@@ -159,7 +174,7 @@ impl MountFront {
     /// # Errors
     /// If somebody does, or the system refuses.
     pub(super) async fn stop(&mut self) -> Outcome {
-        self.0.unmount().await.map_err(|error| match error {
+        self.mounted.unmount().await.map_err(|error| match error {
             UnmountError::Busy { dir } => Failure::refused(format!(
                 "{} is in use: a file there is open, or is somebody's working directory",
                 dir.display()
@@ -172,6 +187,12 @@ impl MountFront {
             error @ UnmountError::Io { .. } => Failure::io(error),
         })
     }
+}
+
+/// What is mounted in this directory: the last of all, if there are several.
+fn mount_at(dir: &Path) -> Option<forebay_os::Mount> {
+    let mounts = forebay_os::mounts().unwrap_or_default();
+    mounts.into_iter().rev().find(|mount| mount.point == dir)
 }
 
 /// Counts what a filesystem is asked.

@@ -372,6 +372,9 @@ fn a_filesystem_that_is_unmounted_by_force_under_who_uses_it_is_closed_cleanly()
         .unwrap();
     tool("umount", &["-l", at]).expect("it is unmounted");
     open.write_all(b", and after").unwrap();
+    let now = status(&world);
+    assert!(now["mounted"].is_null() && now["via"] == "mount", "{now}");
+    assert!(world.ok(&["status", "f"]).contains("not any more"));
     let used = failed(&["umount"], &world.run(&["umount", "f"]));
     used.with(4, &["unmounted already", "still in use"]);
     let again = failed(&["mount"], &world.run(&["mount", "f", "mnt"]));
