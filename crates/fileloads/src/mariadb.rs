@@ -1,7 +1,7 @@
 //! MariaDB as it is installed, under sysbench.
 //!
 //! A server has its data on the filesystem that is measured, and what else it needs in a directory of its own. It writes no page twice
-//! where it finds what FusionIO's filesystem had: the file [`CARD`], and that writes are atomic. It runs as whoever starts it, so the
+//! where it finds what FusionIO's filesystem had: the file `/dev/fcta`, and that writes are atomic. It runs as whoever starts it, so the
 //! way to its data need not be open to others. When it is dropped, or who started it ends, it is killed.
 
 use std::fs::{self, DirBuilder, File};
