@@ -144,8 +144,7 @@ impl FuseEntries {
         command[8..16].copy_from_slice(&commit.to_ne_bytes());
         let queue = (index / self.of_each) as u16;
         command[16..18].copy_from_slice(&queue.to_ne_bytes());
-        // The same words of an entry say where memory is and how many pieces it has: an address, and a length that the library
-        // has no name for, which a read has at the same place.
+        // Where the pieces are, and how many (`with_len`). The kernel looks at that when the entry is registered, and keeps it.
         let at = place.as_ptr() as u64;
         let entry = opcode::UringCmd80::new(types::Fd(self.fd.as_raw_fd()), op)
             .cmd(command)
