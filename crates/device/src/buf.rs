@@ -55,8 +55,11 @@ struct Block {
 /// Where a block's memory comes from.
 enum Source {
     Own(Layout),
-    /// The allocation lives as long as its parts.
-    Part(#[expect(dead_code, reason = "freed with the last part")] Arc<Block>),
+    /// So many bytes, whole pages; the allocation lives as long as its parts.
+    Part {
+        len: usize,
+        _whole: Arc<Block>,
+    },
 }
 
 // SAFETY: a block is plain memory with one owner; nothing about it belongs to a thread.
@@ -98,7 +101,10 @@ impl Block {
         let part = |n: usize| Block {
             // SAFETY: the part lies inside the allocation, and no two overlap.
             ptr: unsafe { ptr.add(n * apart) },
-            from: Source::Part(Arc::clone(&whole_block)),
+            from: Source::Part {
+                len: apart,
+                _whole: Arc::clone(&whole_block),
+            },
         };
         (0..whole / apart).map(part).collect()
     }
@@ -106,9 +112,15 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Source::Own(layout) = self.from {
+        match &self.from {
             // SAFETY: allocated with this very layout, and dropped once, after all its parts.
-            unsafe { std::alloc::dealloc(self.ptr.as_ptr(), layout) }
+            Source::Own(layout) => unsafe { std::alloc::dealloc(self.ptr.as_ptr(), *layout) },
+            // The system has the memory back now, even if the rest of the huge page stays in use.
+            Source::Part { len, .. } => {
+                let at = self.ptr.as_ptr().cast();
+                // SAFETY: whole pages of an allocation that still lives, which nobody looks at any more.
+                let _ = unsafe { rustix::mm::madvise(at, *len, Advice::LinuxDontNeed) };
+            }
         }
     }
 }
@@ -160,14 +172,12 @@ impl BufPool {
         }
     }
 
-    /// As [`BufPool::new`], with large buffers in huge pages: the kernel pins these at once for a device's
-    /// transfer, where it takes small ones page by page.
-    pub fn in_huge_pages(len: usize) -> BufPool {
-        let huge = len >= IN_HUGE_MIN;
-        BufPool {
-            huge,
-            ..BufPool::new(len)
-        }
+    /// The same pool, with large buffers in huge pages: the kernel pins these at once for a device's transfer, and asks the
+    /// device for one piece of memory, where it takes small ones page by page.
+    #[must_use]
+    pub fn in_huge_pages(self) -> BufPool {
+        let huge = self.len >= IN_HUGE_MIN;
+        BufPool { huge, ..self }
     }
 
     /// How many buffers are kept unused now.
@@ -443,9 +453,27 @@ mod tests {
     }
 
     #[test]
+    fn half_of_a_huge_page_that_is_given_up_leaves_the_other_as_it_was() {
+        let pool = BufPool::new(1 << 20).in_huge_pages();
+        let mut kept = pool.take();
+        kept.fill(7);
+        assert_eq!(pool.idle(), 1);
+        let other = pool.take().as_mut_ptr();
+        assert!(pool.free_idle());
+        assert!(kept.iter().all(|byte| *byte == 7));
+        // The system has its memory back.
+        let mut is_there = [1; (1 << 20) / ALIGN];
+        // SAFETY: the range is one of the allocation that `kept` keeps, and what is told has room.
+        let told = unsafe { libc::mincore(other.cast(), 1 << 20, is_there.as_mut_ptr()) };
+        assert_eq!((told, is_there.iter().max()), (0, Some(&0)));
+        drop(pool);
+        assert!(kept.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
     fn buffers_in_huge_pages_are_zeroed_aligned_and_apart() {
         for len in [4096, 512 << 10, 1 << 20, 2 << 20, 4 << 20] {
-            let pool = BufPool::in_huge_pages(len);
+            let pool = BufPool::new(len).in_huge_pages();
             let mut bufs: Vec<BufMut> = (0..5).map(|_| pool.take()).collect();
             for (n, buf) in bufs.iter_mut().enumerate() {
                 assert_eq!(buf.len(), len);

@@ -60,6 +60,21 @@ impl Fs {
     /// # Errors
     /// If it has no data, or cannot be read.
     pub async fn read(&self, file: u64, offset: u64, len: usize) -> Result<Buf> {
+        self.read_into(file, offset, len, BufMut::zeroed).await
+    }
+
+    /// As [`Fs::read`], into memory of the caller's: `memory` gives as many bytes as it is asked for (up to a sector more at
+    /// each end), whatever they hold. It is asked again if the file was moved meanwhile.
+    ///
+    /// # Errors
+    /// As [`Fs::read`].
+    pub async fn read_into(
+        &self,
+        file: u64,
+        offset: u64,
+        len: usize,
+        memory: impl Fn(usize) -> BufMut,
+    ) -> Result<Buf> {
         let file = self.file(file).await?;
         self.look_into(&file, async |inode| {
             regular(&inode)?;
@@ -67,7 +82,7 @@ impl Fs {
             let len = left.min(len.min(WRITE_MAX) as u64);
             self.note_access(&file, &inode);
             let bytes = offset..offset.saturating_add(len);
-            self.read_bytes(&inode, bytes).await
+            self.read_bytes_into(&inode, bytes, &memory).await
         })
         .await
     }
@@ -108,6 +123,15 @@ impl Fs {
 
     /// Bytes of a file, none of them behind its end.
     pub(crate) async fn read_bytes(&self, inode: &Inode, bytes: Range<u64>) -> Result<Buf> {
+        self.read_bytes_into(inode, bytes, BufMut::zeroed).await
+    }
+
+    async fn read_bytes_into(
+        &self,
+        inode: &Inode,
+        bytes: Range<u64>,
+        memory: impl Fn(usize) -> BufMut,
+    ) -> Result<Buf> {
         if bytes.start >= bytes.end {
             return Ok(BufMut::zeroed(0).freeze());
         }
@@ -118,9 +142,8 @@ impl Fs {
         }
         let first = bytes.start / SECTOR_BYTES;
         let sectors = bytes.end.div_ceil(SECTOR_BYTES) - first;
-        let read = self
-            .read_sectors(Sector(inode.base + first), sectors)
-            .await?;
+        let buf = memory((sectors * SECTOR_BYTES) as usize);
+        let read = self.space().read(Sector(inode.base + first), buf).await?;
         let skip = (bytes.start - first * SECTOR_BYTES) as usize;
         let len = (bytes.end - bytes.start) as usize;
         Ok(read.freeze().slice(skip..skip + len))

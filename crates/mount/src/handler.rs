@@ -18,7 +18,7 @@ use crate::transactions::Transactions;
 /// How long the kernel may believe names and what is known of files, in seconds: nobody else changes them.
 pub(crate) const VALID_S: u64 = 1 << 30;
 /// How far the kernel may read ahead of who reads.
-const READ_AHEAD: u32 = 1 << 20;
+const READ_AHEAD: u32 = 2 << 20;
 /// What `df` counts in, in bytes.
 const UNIT: u64 = 4096;
 

@@ -15,7 +15,7 @@ use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, FsError, Kind, Result};
 use forebay_fuse::files::Ioctl;
 use forebay_fuse::{Request, ioctl_out, write_out};
-use forebay_serve::fuse::{Stale, Underway};
+use forebay_serve::fuse::{IO_BYTES_MAX, Stale, Underway};
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
 use crate::handler::{Answered, Did, Files, nothing};
@@ -256,7 +256,7 @@ impl Files {
 
     /// Reads for an open file: with what is kept for the transaction it takes part in.
     pub(crate) async fn read(&self, underway: &Underway, request: &Request, at: u64, len: usize) {
-        match self.read_with_kept(request, at, len).await {
+        match self.read_with_kept(underway, request, at, len).await {
             Err(error) => return self.failed(underway, &error),
             Ok(read) => {
                 underway.reply(&read);
@@ -274,14 +274,25 @@ impl Files {
         }
     }
 
-    async fn read_with_kept(&self, request: &Request, at: u64, len: usize) -> Result<Buf> {
+    async fn read_with_kept(
+        &self,
+        underway: &Underway,
+        request: &Request,
+        at: u64,
+        len: usize,
+    ) -> Result<Buf> {
         let (handle, file) = (request.handle, request.node);
+        // More than its lease is for only where a read begins or ends inside a sector.
+        let memory = |len: usize| match len <= IO_BYTES_MAX {
+            true => underway.buffer(len),
+            false => BufMut::zeroed(len),
+        };
         if self.transactions.is_idle() {
-            return self.fs.read(file, at, len).await;
+            return self.fs.read_into(file, at, len, memory).await;
         }
         // Before it is read: what is done meanwhile has the kernel forget it.
         self.transactions.note_cached(file);
-        let read = self.fs.read(file, at, len).await?;
+        let read = self.fs.read_into(file, at, len, memory).await?;
         Ok(self.transactions.read(handle, file, at, len, read))
     }
 

@@ -40,7 +40,7 @@ impl Flight {
         Flight {
             ram: VecDeque::new(),
             ram_max: (RAM_BYTES / segment).clamp(3, 128) as usize + more,
-            memory: BufPool::in_huge_pages(shape.segment_bytes as usize),
+            memory: BufPool::new(shape.segment_bytes as usize).in_huge_pages(),
             in_flight: BTreeMap::new(),
             next_job: 0,
             closed: stable,

@@ -59,22 +59,20 @@ impl Space {
         let mut pins = inner.map.borrow().pins();
         let (lines, lines_len) = in_lines(sector, sectors);
         inner.prepare(lines, lines_len, &mut pins).await?;
-        loop {
+        let len = buf.len();
+        let buf = loop {
             let (parts, held) = inner.take_from_memory(sector, &mut buf);
-            let read = match &parts[..] {
-                [part] if part.wanted == (sector.0..sector.0 + sectors) => {
-                    inner.read_one(part, &mut buf).await
-                }
-                parts => inner.read_parts(sector, parts, &mut buf).await,
-            };
+            let read = inner.read_parts(sector, &parts, buf).await;
             drop(held);
             match read {
-                Ok(()) => break,
+                Ok(read) => break read,
                 // It was overwritten meanwhile, and what is new was brought home.
-                Err(SpaceError::Damaged { .. }) if inner.has_changed(&parts) => {}
+                Err(SpaceError::Damaged { .. }) if inner.has_changed(&parts) => {
+                    buf = BufMut::zeroed(len);
+                }
                 Err(error) => return Err(error),
             }
-        }
+        };
         drop(pins);
         inner
             .map
@@ -122,26 +120,34 @@ impl Inner {
         (parts, held)
     }
 
+    /// Reads what lies on the medium of a range that begins at `sector`, each part to its place in `buf`.
     async fn read_parts(
         &self,
         sector: Sector,
         parts: &[Part],
-        buf: &mut BufMut,
-    ) -> Result<(), SpaceError> {
+        mut buf: BufMut,
+    ) -> Result<BufMut, SpaceError> {
+        let bytes = |from: u64, to: u64| ((to - from) * SECTOR_BYTES) as usize;
+        let whole = sector.0..sector.0 + buf.len() as u64 / SECTOR_BYTES;
+        match parts {
+            [] => return Ok(buf),
+            [part] if part.wanted == whole => return self.read_part(part, buf).await,
+            _ => {}
+        }
         // All at once: they may lie in different segments, or be records of one.
-        let mut rest = &mut buf[..];
+        let (mut done, mut between) = (whole.start, Vec::with_capacity(parts.len()));
         let mut reads = Vec::with_capacity(parts.len());
-        let mut done = sector.0;
         for part in parts {
             let wanted = &part.wanted;
-            let skip = ((wanted.start - done) * SECTOR_BYTES) as usize;
-            let len = ((wanted.end - wanted.start) * SECTOR_BYTES) as usize;
-            let (out, behind) = rest[skip..].split_at_mut(len);
-            reads.push(self.read_part(part, out));
-            (rest, done) = (behind, wanted.end);
+            between.push(buf.split_to(bytes(done, wanted.start)));
+            let place = buf.split_to(bytes(wanted.start, wanted.end));
+            reads.push(self.read_part(part, place));
+            done = wanted.end;
         }
-        try_join_all(reads).await?;
-        Ok(())
+        let read = try_join_all(reads).await?;
+        let pieces = between.into_iter().zip(read);
+        let pieces = pieces.flat_map(|(between, read)| [between, read]);
+        Ok(joined(pieces.chain([buf])))
     }
 
     /// True if the map says something else of these parts than it did.
@@ -154,37 +160,9 @@ impl Inner {
         !parts.iter().all(is_same)
     }
 
-    /// Reads all that is wanted, which lies in one piece: without a copy, unless more has to be read for checksums.
-    async fn read_one(&self, part: &Part, buf: &mut BufMut) -> Result<(), SpaceError> {
-        let len = buf.len();
-        let given = std::mem::replace(buf, BufMut::zeroed(0));
-        let read = self.fetch(part, Some(given)).await;
-        *buf = match read {
-            Ok((read, wanted)) if wanted == (0..len) && read.len() == len => read,
-            Ok((read, wanted)) => BufMut::copy_of(&read[wanted]),
-            Err(error) => {
-                // For who tries again.
-                *buf = BufMut::zeroed(len);
-                return Err(error);
-            }
-        };
-        Ok(())
-    }
-
-    /// Reads a part of what lies on the medium.
-    async fn read_part(&self, part: &Part, out: &mut [u8]) -> Result<(), SpaceError> {
-        let (read, wanted) = self.fetch(part, None).await?;
-        out.copy_from_slice(&read[wanted]);
-        Ok(())
-    }
-
-    /// Reads a part of what lies on the medium and what has to be read with it, and compares it with its checksums; gives
-    /// that, and which bytes of it are wanted. It is read into `given` if that is just as long.
-    async fn fetch(
-        &self,
-        part: &Part,
-        given: Option<BufMut>,
-    ) -> Result<(BufMut, Range<usize>), SpaceError> {
+    /// Reads a part of what lies on the medium to `place`, which is as long, and gives that back. What has to be read with it
+    /// is compared with its checksums, too; without such, and if the memory is aligned, nothing is copied.
+    async fn read_part(&self, part: &Part, place: BufMut) -> Result<BufMut, SpaceError> {
         let extent = &part.extent;
         let damaged = || SpaceError::Damaged {
             sector: Sector(extent.sector),
@@ -206,10 +184,15 @@ impl Inner {
         let last = round_up(around.end.into(), block);
         let at = layout.slot_at(part.slot) + first * SECTOR_BYTES;
         let len = ((last - first) * SECTOR_BYTES) as usize;
-        let given =
-            given.filter(|given| given.len() == len && given.as_ptr().addr().is_multiple_of(ALIGN));
-        let read = given.unwrap_or_else(|| BufMut::zeroed(len));
-        let read = self.device.read(at, read).await?;
+        let skip = (part.wanted.start - extent.sector) as u32;
+        let wanted = offset + skip..offset + skip + (part.wanted.end - part.wanted.start) as u32;
+        let is_whole = first == wanted.start.into() && last == wanted.end.into();
+        let is_aligned = place.as_ptr().addr().is_multiple_of(ALIGN);
+        let (given, place) = match is_whole && is_aligned {
+            true => (place, None),
+            false => (BufMut::zeroed(len), Some(place)),
+        };
+        let read = self.device.read(at, given).await?;
         let range = |from: u32, to: u32| {
             let (from, to) = (u64::from(from) - first, u64::from(to) - first);
             (from * SECTOR_BYTES) as usize..(to * SECTOR_BYTES) as usize
@@ -225,10 +208,11 @@ impl Inner {
         if !sound {
             return Err(damaged());
         }
-        let skip = (part.wanted.start - extent.sector) as u32;
-        let len = (part.wanted.end - part.wanted.start) as u32;
-        let wanted = range(from + skip, from + skip + len);
-        Ok((read, wanted))
+        let Some(mut place) = place else {
+            return Ok(read);
+        };
+        place.copy_from_slice(&read[range(wanted.start, wanted.end)]);
+        Ok(place)
     }
 
     /// The pieces that a segment was written as.
@@ -246,6 +230,16 @@ impl Inner {
         self.checks.borrow_mut().keep(segment, &pieces);
         Ok(pieces)
     }
+}
+
+/// All pieces, one behind the other: as they are, if they are neighbours in memory.
+fn joined(pieces: impl Iterator<Item = BufMut>) -> BufMut {
+    let join = |front: BufMut, back| {
+        let copied =
+            |(front, back): (BufMut, BufMut)| BufMut::copy_of(&[&front[..], &back].concat());
+        front.unsplit(back).unwrap_or_else(copied)
+    };
+    pieces.reduce(join).unwrap_or_else(|| BufMut::zeroed(0))
 }
 
 /// The lines that have a part of a range.
@@ -274,4 +268,21 @@ fn around(pieces: &Pieces, from: u32, to: u32) -> Option<std::ops::Range<u32>> {
     }
     let most = (to - from) + 2 * LINE_SECTORS as u32;
     (covered.end >= to && covered.end - covered.start <= most).then_some(covered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_joined_where_they_are_and_strangers_by_a_copy() {
+        let mut back = BufMut::copy_of(b"neighbour");
+        let at = back.as_ptr();
+        let pieces = [back.split_to(0), back.split_to(5), back.split_to(1), back];
+        let whole = joined(pieces.into_iter());
+        assert_eq!((&whole[..], whole.as_ptr()), (&b"neighbour"[..], at));
+        let strangers = [BufMut::copy_of(b"from afar, "), whole];
+        assert_eq!(joined(strangers.into_iter())[..], *b"from afar, neighbour");
+        assert!(joined([].into_iter()).is_empty());
+    }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// What the kernel has done with entries, until somebody looks.
 #[derive(Default)]
@@ -46,7 +46,11 @@ impl Memory {
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let at =
             unsafe { rustix::mm::mmap_anonymous(anywhere, len, protection, MapFlags::PRIVATE) };
-        let at = NonNull::new(at?.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
+        let at = at?;
+        // SAFETY: that very mapping; what is advised does not change what it holds. Where there is no such advice, it stays in
+        // small pages, which the kernel looks up one by one.
+        let _ = unsafe { rustix::mm::madvise(at, len, Advice::LinuxHugepage) };
+        let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
         Ok(Memory { at, len })
     }
 }

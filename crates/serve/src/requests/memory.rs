@@ -59,7 +59,7 @@ impl Memory {
         assert!(bound >= Memory::BYTES_MIN, "{bound} bytes for requests");
         let pools = (0..CLASSES).map(|class| {
             let len = 1 << (SMALLEST_LOG2 + class);
-            BufPool::keeping(len, (IDLE_BYTES / len).max(IDLE_BUFFERS_MIN))
+            BufPool::keeping(len, (IDLE_BYTES / len).max(IDLE_BUFFERS_MIN)).in_huge_pages()
         });
         Memory(Rc::new(Inner {
             budget: Budget::new(bound, Memory::cost(WHOLE_BYTES_MAX)),
@@ -105,21 +105,31 @@ impl Memory {
     /// its cost, and gives the lease back after the buffer.
     pub(crate) fn take(&self, len: usize) -> BufMut {
         let pool = &self.0.pools[class(len)];
-        if pool.idle() == 0 {
+        let is_new = pool.idle() == 0;
+        if is_new {
             // The lease covers the new buffer; what is kept unused gives way to it.
-            let mut larger_first = self.0.pools.iter().rev();
-            let mut giving = larger_first.next();
-            while self.0.budget.held() + self.idle() > self.bound()
-                && let Some(pool) = giving
-            {
-                if !pool.free_idle() {
-                    giving = larger_first.next();
-                }
-            }
+            self.give_way();
         }
         let mut buf = pool.take();
+        if is_new {
+            // Others may have come in the same huge page.
+            self.give_way();
+        }
         buf.truncate(len);
         buf
+    }
+
+    /// Frees what is kept unused, as far as that is above the bound together with what is leased.
+    fn give_way(&self) {
+        let mut larger_first = self.0.pools.iter().rev();
+        let mut giving = larger_first.next();
+        while self.0.budget.held() + self.idle() > self.bound()
+            && let Some(pool) = giving
+        {
+            if !pool.free_idle() {
+                giving = larger_first.next();
+            }
+        }
     }
 
     fn idle(&self) -> u64 {

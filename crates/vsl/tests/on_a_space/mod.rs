@@ -1,0 +1,48 @@
+//! A space in memory for what is tried on one.
+
+use std::rc::Rc;
+
+use forebay_device::{BufMut, Device, Durability, RamDevice};
+use forebay_rt::{Executor, VirtualTime};
+use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
+use forebay_vsl::{Batch, Kind, Layout, Making, Options, Space, VolumeId, create, open};
+
+/// Of the space.
+pub(crate) const SECTORS: u64 = 1 << 40;
+
+/// Does something on a new space of 64 MiB, in segments of 256 KiB.
+pub(crate) fn on_a_space(work: impl AsyncFnOnce(Space, Rc<dyn Device>) + 'static) {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rt = executor.rt();
+    let device: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 20, 4096));
+    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(256 << 10))).expect("fits");
+    let making = Making {
+        volume: VolumeId([7; 16]),
+        layout,
+        space_sectors: SECTORS,
+        placement: Kind::Lfs,
+        page_sectors: 8,
+        disk: None,
+    };
+    executor.block_on(async move {
+        create(rt.clone(), Rc::clone(&device), &making)
+            .await
+            .expect("made");
+        // No more of the map stays in memory than has to.
+        let options = Options {
+            map_bytes: 0,
+            ..Options::default()
+        };
+        let opened = open(rt, Rc::clone(&device), options, false).await;
+        let (space, _workers, _) = opened.expect("taken up");
+        work(space, device).await;
+    });
+}
+
+/// Writes sectors that hold the same byte everywhere.
+pub(crate) async fn write(space: &Space, at: u64, sectors: u64, with: u8) {
+    let mut data = BufMut::zeroed((sectors * SECTOR_BYTES) as usize);
+    data.fill(with);
+    let batch = Batch::of_write(Sector(at), data.freeze());
+    space.apply(&batch, Durability::Flush).await.expect("done");
+}

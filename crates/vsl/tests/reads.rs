@@ -1,0 +1,74 @@
+//! What lies in many places is read as one range, into memory of the reader's.
+
+use forebay_device::{BufMut, BufPool, Durability};
+use forebay_rng::Rng;
+use forebay_units::{SECTOR_BYTES, Sector};
+use forebay_vsl::{Batch, Space};
+
+use crate::on_a_space::{on_a_space, write};
+
+mod on_a_space;
+
+/// So many sectors are written to and read, from `FIRST` on: four segments' worth.
+const FIRST: u64 = 10_000;
+const USED: u64 = 2048;
+/// What memory holds that is read into.
+const DIRT: u8 = 0xee;
+
+/// Memory for so many sectors, that many sectors behind where memory is aligned, with something in it.
+fn memory(sectors: u64, behind: u64) -> BufMut {
+    let bytes = |sectors: u64| (sectors * SECTOR_BYTES) as usize;
+    let mut whole = BufPool::new(bytes(behind + sectors)).take();
+    whole.fill(DIRT);
+    drop(whole.split_to(bytes(behind)));
+    whole
+}
+
+async fn compare(space: &Space, model: &[u8], from: u64, to: u64, behind: u64) {
+    let buf = memory(to - from, behind);
+    let at = buf.as_ptr();
+    let read = space.read(Sector(FIRST + from), buf).await.expect("read");
+    for (sector, held) in (from..to).zip(read.chunks(SECTOR_BYTES as usize)) {
+        let expected = model[sector as usize];
+        assert!(
+            held.iter().all(|byte| *byte == expected),
+            "{sector} of {from}..{to}, {behind}"
+        );
+    }
+    assert_eq!(read.as_ptr(), at, "the memory is given back");
+}
+
+#[test]
+fn a_range_of_many_pieces_is_read_as_it_was_written_whatever_the_memory_held() {
+    on_a_space(async |space, _| {
+        let rng = Rng::new(11);
+        let mut model = vec![0; USED as usize];
+        for number in 0..400 {
+            let most = if rng.coin() { 8 } else { 200 };
+            let from = rng.below(USED - most);
+            let sectors = 1 + rng.below(most);
+            let run = from as usize..(from + sectors) as usize;
+            let with = match rng.one_in(5) {
+                true => {
+                    let mut batch = Batch::new();
+                    batch.trim(Sector(FIRST + from), sectors);
+                    let done = space.apply(&batch, Durability::Flush).await;
+                    done.expect("trimmed");
+                    0
+                }
+                false => {
+                    let with = 1 + (number % 200) as u8;
+                    write(&space, FIRST + from, sectors, with).await;
+                    with
+                }
+            };
+            model[run].fill(with);
+            let from = rng.below(USED);
+            let to = from + 1 + rng.below(USED - from);
+            compare(&space, &model, from, to, rng.below(9)).await;
+        }
+        compare(&space, &model, 0, USED, 0).await;
+        space.flush().await.expect("flushed");
+        compare(&space, &model, 0, USED, 0).await;
+    });
+}
