@@ -64,15 +64,23 @@ pub enum Pages {
     Unsafe,
 }
 
-/// The file that it looks for, unless it was there anyway.
-struct Card {
+/// The file that it looks for, for as long as this lives; it stays if it was there anyway.
+#[derive(Debug)]
+pub struct Card {
     is_ours: bool,
 }
 
 impl Card {
-    fn new() -> Card {
+    /// Makes the file, unless it is there or cannot be made.
+    #[must_use = "the file is removed with this"]
+    pub fn make() -> Card {
         let is_ours = File::create_new(CARD).is_ok();
         Card { is_ours }
+    }
+
+    /// True if the file is there, whoever made it.
+    pub fn is_there() -> bool {
+        Path::new(CARD).exists()
     }
 }
 
@@ -207,7 +215,7 @@ impl<'a> Server<'a> {
         is_to_stop: &'a dyn Fn() -> bool,
     ) -> io::Result<Server<'a>> {
         let scratch = Scratch::new()?;
-        let card = (pages == Pages::AtomicIfFound).then(Card::new);
+        let card = (pages == Pages::AtomicIfFound).then(Card::make);
         let mut options = vec![
             "--no-defaults".to_owned(),
             format!("--datadir={}", data.display()),

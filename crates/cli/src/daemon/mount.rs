@@ -109,8 +109,6 @@ impl MountPlan {
 /// A filesystem that is mounted.
 pub(super) struct MountFront {
     mounted: Mounted,
-    /// By what the system knows it.
-    device: Option<(u32, u32)>,
 }
 
 impl MountFront {
@@ -141,8 +139,7 @@ impl MountFront {
         let files = Rc::new(Files::new(fs, settings));
         let mounted = Mounted::new(place.rt, place.ring, files, place.memory, mount);
         let mounted = mounted.map_err(cannot)?;
-        let device = mount_at(&plan.dir).map(|mount| mount.device);
-        Ok((MountFront { mounted, device }, cleared))
+        Ok((MountFront { mounted }, cleared))
     }
 
     /// Where it is mounted.
@@ -157,11 +154,7 @@ impl MountFront {
 
     /// False once it is not mounted there any more, which may be before the last of its users is gone.
     pub(super) fn is_there(&self) -> bool {
-        let mounts = forebay_os::mounts().unwrap_or_default();
-        let dir = self.mounted.dir();
-        let is_it =
-            |mount: &forebay_os::Mount| mount.point == dir && Some(mount.device) == self.device;
-        self.device.is_none() || mounts.iter().any(is_it)
+        self.mounted.is_there()
     }
 
     /// Who knows when it is not mounted any more.
@@ -187,12 +180,6 @@ impl MountFront {
             error @ UnmountError::Io { .. } => Failure::io(error),
         })
     }
-}
-
-/// What is mounted in this directory: the last of all, if there are several.
-fn mount_at(dir: &Path) -> Option<forebay_os::Mount> {
-    let mounts = forebay_os::mounts().unwrap_or_default();
-    mounts.into_iter().rev().find(|mount| mount.point == dir)
 }
 
 /// Counts what a filesystem is asked.

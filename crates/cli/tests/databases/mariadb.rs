@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use forebay_fileloads::mariadb::Card;
 use forebay_rng::Rng;
 
 use crate::harness::{Mounted, for_a_moment, rounds};
@@ -15,31 +16,8 @@ use crate::world::skip;
 
 /// It runs as nobody, since it does not run as root.
 const NOBODY: u32 = 65534;
-/// Where it looks before it asks whether writes are atomic.
-const CARD: &str = "/dev/fcta";
-
-/// Held while it matters whether that is there.
+/// Held while it matters whether the file is there that it looks for before it asks whether writes are atomic.
 static CARD_IS_MINE: Mutex<()> = Mutex::new(());
-
-/// The file that it looks for, unless it was there anyway.
-struct Card {
-    is_ours: bool,
-}
-
-impl Card {
-    fn new() -> Card {
-        let is_ours = File::create_new(CARD).is_ok();
-        Card { is_ours }
-    }
-}
-
-impl Drop for Card {
-    fn drop(&mut self) {
-        if self.is_ours {
-            let _ = fs::remove_file(CARD);
-        }
-    }
-}
 
 /// A server of databases, which is killed when it is dropped.
 struct Server {
@@ -188,14 +166,14 @@ fn mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic() {
     let _turn = CARD_IS_MINE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut twice = Vec::new();
     for has_card in [true, false] {
-        if !has_card && Path::new(CARD).exists() {
+        if !has_card && Card::is_there() {
             skip(
                 test,
                 "there is a /dev/fcta, so no look at how it is without",
             );
             break;
         }
-        let _card = has_card.then(Card::new);
+        let _card = has_card.then(Card::make);
         let server = Server::start(&data, scratch.path());
         if has_card {
             server.get(ROWS);
@@ -235,7 +213,7 @@ fn kills_under_load(test: &str, of_daemon: bool) {
         return;
     };
     let _turn = CARD_IS_MINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let _card = Card::new();
+    let _card = Card::make();
     let rng = Rng::new(5);
     let mut server = Server::start(&data, scratch.path());
     server.get(ROWS);

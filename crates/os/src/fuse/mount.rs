@@ -158,6 +158,13 @@ impl FuseMount {
         there.map(|mount| mount.device)
     }
 
+    /// False if what has this number is not mounted there, even below another; true if that cannot be known.
+    pub fn is_there(&self, device: Option<(u32, u32)>) -> bool {
+        let known = mounts().ok().zip(device);
+        let is_it = |mount: &Mount, device| mount.point == self.dir && mount.device == device;
+        known.is_none_or(|(all, device)| all.iter().any(|mount| is_it(mount, device)))
+    }
+
     /// False if what has this number is mounted nowhere that we can see, as when somebody has unmounted it lazily.
     pub fn is_anywhere(&self, device: Option<(u32, u32)>) -> bool {
         let known = mounts().ok().zip(device);

@@ -126,6 +126,11 @@ impl Mounted {
         &self.mount.dir
     }
 
+    /// False once it is not mounted there any more, which may be before the last of its users is gone.
+    pub fn is_there(&self) -> bool {
+        self.mount.is_there(self.device)
+    }
+
     pub(crate) fn rt(&self) -> &Rt {
         &self.rt
     }
