@@ -34,7 +34,7 @@ pub(super) type Fetching = Task<()>;
 /// Has the kernel send requests by the ring. `None` if there is no memory for it, or there are too many processors; then all
 /// comes as it did.
 pub(super) fn fetch<H: Handler>(connection: &Rc<Connection>, handler: &Rc<H>) -> Option<Fetching> {
-    let plan = match Plan::new(connection) {
+    let plan = match processors().and_then(|queues| Plan::new(&connection.memory, queues)) {
         Ok(plan) => plan,
         Err(error) => {
             tracing::info!(%error, "requests come by /dev/fuse, though the kernel offers io_uring");
@@ -58,17 +58,16 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(connection: &Connection) -> io::Result<Plan> {
-        let queues = processors()?;
+    fn new(memory: &Memory, queues: usize) -> io::Result<Plan> {
         let each = Memory::cost(IO_BYTES_MAX);
-        let fit = (connection.memory.bound() / SHARE / each) as usize / queues;
+        let fit = (memory.bound() / SHARE / each) as usize / queues;
         if fit < OF_EACH_MIN {
             let small = format!("{queues} processors want more memory for requests");
             return Err(io::Error::other(small));
         }
         let of_each = fit.min(OF_EACH_MAX);
         let all = each * (queues * of_each) as u64;
-        let account = connection.memory.account(all + FRONT_RESERVE);
+        let account = memory.account(all + FRONT_RESERVE);
         Ok(Plan {
             queues,
             of_each,
@@ -186,5 +185,29 @@ mod tests {
         ] {
             assert_eq!(count(list), counted, "{list:?}");
         }
+    }
+
+    #[test]
+    fn each_queue_gets_its_part_of_a_quarter_of_the_memory_or_none_gets_any() {
+        let of_each = |bound, queues| {
+            let plan = Plan::new(&Memory::new(bound), queues);
+            plan.map(|plan| plan.of_each).ok()
+        };
+        let (least, usual) = (Memory::BYTES_MIN, Memory::BYTES_DEFAULT);
+        for (bound, queues, expected) in [
+            (usual, 1, Some(OF_EACH_MAX)),
+            (usual, 2, Some(31)),
+            (usual, 15, Some(4)),
+            (usual, 16, None),
+            (least, 1, Some(15)),
+            (least, 3, Some(5)),
+            (least, 4, None),
+        ] {
+            assert_eq!(of_each(bound, queues), expected, "{bound} by {queues}");
+        }
+        // What others were promised is not taken from them.
+        let memory = Memory::new(usual);
+        let promised = memory.account(usual / 5 * 4);
+        assert!(promised.is_some() && Plan::new(&memory, 2).is_err());
     }
 }
