@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# The virtual machine as `scripts/test-vm` and `scripts/bench-peers` both make it: Debian's own kernel in
-# QEMU, with a filesystem in memory. Sourced by them; nothing here runs by itself.
+# The virtual machine as `scripts/test-vm`, `scripts/bench-peers` and `scripts/bench-fs` make it: Debian's own
+# kernel in QEMU, with a filesystem in memory. Sourced by them; nothing here runs by itself.
 #
 # It sets `root`, `target`, `work` and `cache`, and goes to `root`. Who sources it may add to `programs` and
 # `modules` before `pack`, and fills `disks` by `add_disk` before `boot`.

@@ -164,12 +164,13 @@ pub(crate) enum Bench {
     PaperDcd(PaperDcdArgs),
     /// Measure the filesystem beside others on the same disk.
     ///
-    /// Random 4 KiB direct reads and writes by 1 to 64 threads, beside ext4, xfs and btrfs, the disk itself and a FUSE file
-    /// that only copies memory; many small files, beside bindfs and fuse2fs, too; the applications of the paper that the
-    /// filesystem is from (Josephson, Bongo, Flynn and Li, FAST 2010), the paper's values beside ours; and databases: MariaDB
-    /// under sysbench, if both are installed, with and without writing its pages twice, and commits of SQLite in each of its
-    /// modes, if this program was built with it (cargo run --release --features sqlite). Writes report.md
-    /// and its figures. Needs root, and 25 GiB free; takes some thirty-five minutes, or three and 7 GiB with --quick.
+    /// Random 4 KiB direct reads and writes by 1 to 64 threads, beside ext4, xfs, btrfs and f2fs as far as they are to be
+    /// had, the disk itself and a FUSE file that only copies memory; many small files, beside bindfs and fuse2fs, too; the
+    /// applications of the paper that the filesystem is from (Josephson, Bongo, Flynn and Li, FAST 2010), the paper's values
+    /// beside ours; and databases: MariaDB under sysbench, if both are installed, with and without writing its pages twice,
+    /// and commits of SQLite in each of its modes, if this program was built with it (cargo run --release --features
+    /// sqlite). Writes report.md and its figures. Needs root, and 29 GiB free; takes some thirty-five minutes, or three and
+    /// 8 GiB with --quick.
     Dfs(DfsArgs),
 }
 

@@ -110,6 +110,7 @@ pub(super) fn all(scratch: &Scratch, bytes: u64, memory: u64, stop: &Stop) -> Ou
         ),
         ("xfs", &["-q", "-f"]),
         ("btrfs", &["-q", "-f"]),
+        ("f2fs", &["-q", "-f"]),
     ] {
         let program = format!("mkfs.{name}");
         if name != EXT4 && !(is_there(&program) && is_known(name)) {
@@ -196,5 +197,5 @@ fn is_known(name: &str) -> bool {
 
 /// So many bytes for the images of all places.
 pub(super) fn need(bytes: u64) -> u64 {
-    6 * bytes
+    7 * bytes
 }

@@ -17,7 +17,9 @@ use super::{Measured, NAMES, Rounds, Scale};
 type Places = BTreeMap<&'static str, Rounds>;
 
 /// In this order.
-const ORDER: [&str; 8] = [RAW, COPYING, FOREBAY, EXT4, "xfs", "btrfs", BINDFS, FUSE2FS];
+const ORDER: [&str; 9] = [
+    RAW, COPYING, FOREBAY, EXT4, "xfs", "btrfs", "f2fs", BINDFS, FUSE2FS,
+];
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
