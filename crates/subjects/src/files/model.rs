@@ -273,7 +273,8 @@ impl Model {
         Ok(())
     }
 
-    fn is_above(&self, id: Id, mut below: Id) -> bool {
+    /// Whether a file is a directory that another is, or is somewhere below.
+    pub fn is_above(&self, id: Id, mut below: Id) -> bool {
         while self.node(id).kind == Kind::Directory {
             if below == id {
                 return true;

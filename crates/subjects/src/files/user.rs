@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use forebay_dfs::{Existing, Fs, FsError, INLINE_MAX, Inode, Kind, New, NewAttributes, Target};
+use forebay_dfs::{Existing, Fs, FsError, Inode, Kind, NewAttributes, Target};
 use forebay_rng::Rng;
 
 use super::account::Accounts;
 use super::expected::{Violated, as_expected, makes_room};
 use super::known::Known;
-use super::model::{Fresh, Id, Model, TOP, Wrong};
+use super::model::{Id, Model, TOP, Wrong};
 
 /// A user.
 pub struct User {
@@ -122,43 +122,8 @@ impl User {
         (id, self.numbers[&id])
     }
 
-    pub(super) fn fresh(&self) -> (Fresh, New) {
-        let kind = self.rng.pick(&[
-            Kind::Regular,
-            Kind::Regular,
-            Kind::Regular,
-            Kind::Directory,
-            Kind::Symlink,
-            Kind::Fifo,
-        ]);
-        let mut target = Vec::new();
-        if kind == Kind::Symlink {
-            let len = self.rng.pick(&[1, 20, INLINE_MAX as u64, 385, 4095]);
-            target = vec![b'a' + self.rng.below(26) as u8; len as usize];
-        }
-        let mut attributes = Vec::new();
-        if self.rng.one_in(8) {
-            attributes.push((
-                b"user.made".to_vec(),
-                vec![7; self.rng.below(1000) as usize],
-            ));
-        }
-        let fresh = Fresh {
-            kind,
-            permissions: self.rng.below(0o10000) as u16,
-            target,
-            attributes,
-        };
-        let new = New {
-            target: fresh.target.clone(),
-            attributes: fresh.attributes.clone(),
-            ..New::of(kind, fresh.permissions)
-        };
-        (fresh, new)
-    }
-
     /// The file is used by its user for a while, or only known.
-    async fn keep(&mut self, id: Id, number: u64) -> Result<(), Violated> {
+    pub(super) async fn keep(&mut self, id: Id, number: u64) -> Result<(), Violated> {
         self.numbers.insert(id, number);
         if !self.rng.one_in(4) {
             return self.drop_use(id).await;
@@ -181,45 +146,6 @@ impl User {
         let forgotten = self.fs.forget(number, 1).await;
         makes_room("forget", &forgotten)?;
         as_expected(|| "forget".into(), &Ok(()), &forgotten).map(drop)
-    }
-
-    async fn make(&mut self) -> Result<(), Violated> {
-        let (model, name) = (self.model(), name(&self.rng));
-        let (directory, number) = self.directory(&model);
-        let (fresh, new) = self.fresh();
-        let made = self
-            .change(
-                || format!("make {:?} {name:?} in {directory}", fresh.kind),
-                |model| model.make(directory, &name, &fresh),
-                async |fs| fs.make(number, &name, &new).await,
-            )
-            .await?;
-        match made {
-            Some((id, inode)) => {
-                self.known.borrow_mut().made(&inode)?;
-                self.keep(id, inode.file).await
-            }
-            None => Ok(()),
-        }
-    }
-
-    async fn make_nameless(&mut self) -> Result<(), Violated> {
-        let (fresh, new) = self.fresh();
-        if fresh.kind != Kind::Regular {
-            return Ok(());
-        }
-        let made = self
-            .change(
-                || "make something nameless".into(),
-                |model| Ok(model.make_nameless(&fresh)),
-                async |fs| fs.make_nameless(&new).await,
-            )
-            .await?;
-        if let Some((id, inode)) = made {
-            self.known.borrow_mut().made(&inode)?;
-            self.numbers.insert(id, inode.file);
-        }
-        Ok(())
     }
 
     async fn link(&mut self) -> Result<(), Violated> {

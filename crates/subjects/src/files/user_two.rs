@@ -114,12 +114,18 @@ impl User {
     /// Does two things at once.
     pub(super) async fn two(&mut self) -> Result<(), Violated> {
         let model = self.model();
-        let (Some(one), Some(other)) = (self.act(&model), self.act(&model)) else {
-            return Ok(());
+        let acts = match self.rng.one_in(4) {
+            true => match self.crossing(&model) {
+                Some(acts) => acts,
+                None => return self.deepen().await,
+            },
+            false => match (self.act(&model), self.act(&model)) {
+                (Some(one), Some(other)) => [one, other],
+                _ => return Ok(()),
+            },
         };
-        let acts = [one, other];
         let mut beside = Beside {
-            read: self.any(&model, |kind| kind == Kind::Regular),
+            read: self.read_beside(&model, &acts),
             offset: self.offset().min(FAR) / SECTOR * SECTOR,
             name: (self.directory(&model).0, name(&self.rng)),
             released: None,
@@ -150,6 +156,17 @@ impl User {
             }
         }
         Ok(())
+    }
+
+    /// A file that is read meanwhile: more often than not one that is changed.
+    fn read_beside(&self, model: &Model, acts: &[Act; 2]) -> Option<Id> {
+        let changed = acts.iter().flat_map(Act::files);
+        let regular = changed.filter(|id| model.node(*id).kind == Kind::Regular);
+        let regular: Vec<Id> = regular.collect();
+        match regular.is_empty() || self.rng.one_in(4) {
+            true => self.any(model, |kind| kind == Kind::Regular),
+            false => Some(self.rng.pick(&regular)),
+        }
     }
 
     /// Two acts at once, on files that are used.

@@ -1,0 +1,92 @@
+//! What a user makes.
+
+use forebay_dfs::{INLINE_MAX, Kind, New};
+
+use super::expected::Violated;
+use super::model::{Fresh, Id};
+use super::user::{User, name};
+
+impl User {
+    pub(super) fn fresh(&self) -> (Fresh, New) {
+        let kind = self.rng.pick(&[
+            Kind::Regular,
+            Kind::Regular,
+            Kind::Regular,
+            Kind::Directory,
+            Kind::Symlink,
+            Kind::Fifo,
+        ]);
+        let mut target = Vec::new();
+        if kind == Kind::Symlink {
+            let len = self.rng.pick(&[1, 20, INLINE_MAX as u64, 385, 4095]);
+            target = vec![b'a' + self.rng.below(26) as u8; len as usize];
+        }
+        let mut attributes = Vec::new();
+        if self.rng.one_in(8) {
+            attributes.push((
+                b"user.made".to_vec(),
+                vec![7; self.rng.below(1000) as usize],
+            ));
+        }
+        let fresh = Fresh {
+            kind,
+            permissions: self.rng.below(0o10000) as u16,
+            target,
+            attributes,
+        };
+        let new = New {
+            target: fresh.target.clone(),
+            attributes: fresh.attributes.clone(),
+            ..New::of(kind, fresh.permissions)
+        };
+        (fresh, new)
+    }
+
+    pub(super) async fn make(&mut self) -> Result<(), Violated> {
+        let (directory, _) = self.directory(&self.model());
+        let (fresh, new) = self.fresh();
+        self.make_in(directory, &fresh, &new).await.map(drop)
+    }
+
+    /// Makes something in a directory, if that can be.
+    pub(super) async fn make_in(
+        &mut self,
+        directory: Id,
+        fresh: &Fresh,
+        new: &New,
+    ) -> Result<Option<Id>, Violated> {
+        let (name, number) = (name(&self.rng), self.numbers[&directory]);
+        let made = self
+            .change(
+                || format!("make {:?} {name:?} in {directory}", fresh.kind),
+                |model| model.make(directory, &name, fresh),
+                async |fs| fs.make(number, &name, new).await,
+            )
+            .await?;
+        let Some((id, inode)) = made else {
+            return Ok(None);
+        };
+        self.known.borrow_mut().made(&inode)?;
+        self.keep(id, inode.file).await?;
+        Ok(Some(id))
+    }
+
+    pub(super) async fn make_nameless(&mut self) -> Result<(), Violated> {
+        let (fresh, new) = self.fresh();
+        if fresh.kind != Kind::Regular {
+            return Ok(());
+        }
+        let made = self
+            .change(
+                || "make something nameless".into(),
+                |model| Ok(model.make_nameless(&fresh)),
+                async |fs| fs.make_nameless(&new).await,
+            )
+            .await?;
+        if let Some((id, inode)) = made {
+            self.known.borrow_mut().made(&inode)?;
+            self.numbers.insert(id, inode.file);
+        }
+        Ok(())
+    }
+}
