@@ -184,6 +184,12 @@ pack() {
     archive "$guest" >"$initrd"
 }
 
+# filled IMAGE MIB: an image with all its blocks, so that nothing is allocated while it is measured.
+filled() {
+    [ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -eq $(($2 * 1048576)) ] ||
+        dd if=/dev/zero of="$1" bs=1M count="$2" oflag=direct status=none
+}
+
 # add_disk NAME IMAGE [OPTION…]: a disk of the machine. `direct` writes past this machine's page cache,
 # flushes, and keeps the image's blocks; `scsi` can be taken away while the machine runs; `sector=4096`;
 # `iops=N` and `bytes=N` are as much as it does in a second.

@@ -169,8 +169,8 @@ pub(crate) enum Bench {
     /// applications of the paper that the filesystem is from (Josephson, Bongo, Flynn and Li, FAST 2010), the paper's values
     /// beside ours; and databases: MariaDB under sysbench, if both are installed, with and without writing its pages twice,
     /// and commits of SQLite in each of its modes, if this program was built with it (cargo run --release --features
-    /// sqlite). Writes report.md and its figures. Needs root, and 29 GiB free; takes some thirty-five minutes, or three and
-    /// 8 GiB with --quick.
+    /// sqlite). Writes report.md and its figures. Needs root, and 25 GiB free (29 with f2fs); takes some thirty-five minutes,
+    /// or three and 7 GiB (8) with --quick.
     Dfs(DfsArgs),
 }
 

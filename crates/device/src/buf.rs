@@ -8,23 +8,14 @@
 //! `BufMut`s are disjoint from each other and from the ranges of all living `Buf`s.
 #![allow(
     unsafe_code,
-    reason = "the one place that owns raw memory; see the invariant above"
+    reason = "memory that is shared and split; see the invariant above"
 )]
 
-use std::alloc::Layout;
 use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use rustix::mm::Advice;
-
-/// Alignment of every buffer's memory in bytes: what direct I/O wants at most.
-pub const ALIGN: usize = 4096;
-
-/// A huge page, in bytes, where pages are 4 KiB; elsewhere it is only a larger piece of memory.
-const HUGE_BYTES: usize = 2 << 20;
-/// Shorter buffers do not come in huge pages: for a few of them, much memory would be cleared.
-const IN_HUGE_MIN: usize = 512 << 10;
+use crate::block::{Block, IN_HUGE_MIN};
 
 /// What a pool keeps for later.
 struct Shelf {
@@ -46,85 +37,6 @@ impl Shelf {
     }
 }
 
-/// One initialised allocation, or a part of one that is nobody else's.
-struct Block {
-    ptr: NonNull<u8>,
-    from: Source,
-}
-
-/// Where a block's memory comes from.
-enum Source {
-    Own(Layout),
-    /// So many bytes, whole pages; the allocation lives as long as its parts.
-    Part {
-        len: usize,
-        _whole: Arc<Block>,
-    },
-}
-
-// SAFETY: a block is plain memory with one owner; nothing about it belongs to a thread.
-unsafe impl Send for Block {}
-// SAFETY: a shared block gives no access by itself; Buf and BufMut give it by disjoint ranges.
-unsafe impl Sync for Block {}
-
-impl Block {
-    fn zeroed(len: usize) -> Block {
-        let layout = Layout::from_size_align(len.max(1), ALIGN).expect("buffer too large");
-        // SAFETY: the layout's size is at least 1.
-        let ptr = unsafe { std::alloc::alloc_zeroed(layout) };
-        let Some(ptr) = NonNull::new(ptr) else {
-            std::alloc::handle_alloc_error(layout)
-        };
-        let from = Source::Own(layout);
-        Block { ptr, from }
-    }
-
-    /// So many blocks of `len` bytes as a huge page holds, at least one, in huge pages if the system has
-    /// any to give.
-    fn in_huge_pages(len: usize) -> Vec<Block> {
-        let apart = len.next_multiple_of(ALIGN);
-        let whole = apart.next_multiple_of(HUGE_BYTES);
-        let layout = Layout::from_size_align(whole, HUGE_BYTES).expect("buffer too large");
-        // SAFETY: the layout's size is at least that of a huge page.
-        let ptr = unsafe { std::alloc::alloc(layout) };
-        let Some(ptr) = NonNull::new(ptr) else {
-            std::alloc::handle_alloc_error(layout)
-        };
-        // SAFETY: the memory was just allocated, whole pages of it, and what is advised does not change
-        // what it holds. Where there is no such advice, it stays in small pages.
-        let _ = unsafe { rustix::mm::madvise(ptr.as_ptr().cast(), whole, Advice::LinuxHugepage) };
-        // Cleared only now, since that takes the pages.
-        // SAFETY: so long is the allocation.
-        unsafe { ptr.as_ptr().write_bytes(0, whole) };
-        let from = Source::Own(layout);
-        let whole_block = Arc::new(Block { ptr, from });
-        let part = |n: usize| Block {
-            // SAFETY: the part lies inside the allocation, and no two overlap.
-            ptr: unsafe { ptr.add(n * apart) },
-            from: Source::Part {
-                len: apart,
-                _whole: Arc::clone(&whole_block),
-            },
-        };
-        (0..whole / apart).map(part).collect()
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        match &self.from {
-            // SAFETY: allocated with this very layout, and dropped once, after all its parts.
-            Source::Own(layout) => unsafe { std::alloc::dealloc(self.ptr.as_ptr(), *layout) },
-            // The system has the memory back now, even if the rest of the huge page stays in use.
-            Source::Part { len, .. } => {
-                let at = self.ptr.as_ptr().cast();
-                // SAFETY: whole pages of an allocation that still lives, which nobody looks at any more.
-                let _ = unsafe { rustix::mm::madvise(at, *len, Advice::LinuxDontNeed) };
-            }
-        }
-    }
-}
-
 /// An allocation shared by buffers; goes back to its pool, if it has one, with the last of them.
 struct Owner {
     block: Option<Block>,
@@ -141,7 +53,7 @@ impl Drop for Owner {
 
 impl Owner {
     fn ptr(&self) -> NonNull<u8> {
-        self.block.as_ref().expect("taken only on drop").ptr
+        self.block.as_ref().expect("taken only on drop").ptr()
     }
 }
 
@@ -214,7 +126,7 @@ impl BufPool {
     }
 }
 
-/// Memory with one user, who may change it. Starts out aligned to [`ALIGN`].
+/// Memory with one user, who may change it. Starts out aligned to [`ALIGN`](crate::ALIGN).
 pub struct BufMut {
     owner: Arc<Owner>,
     start: usize,
@@ -405,6 +317,7 @@ impl std::fmt::Debug for Buf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::{ALIGN, HUGE_BYTES};
 
     #[test]
     fn a_frozen_front_stays_as_it_was_while_the_back_is_filled() {
@@ -450,24 +363,6 @@ mod tests {
         drop(first.freeze().slice(..10));
         let again = pool.take();
         assert_eq!((again.as_ptr(), again[0], again.len()), (address, 7, 4096));
-    }
-
-    #[test]
-    fn half_of_a_huge_page_that_is_given_up_leaves_the_other_as_it_was() {
-        let pool = BufPool::new(1 << 20).in_huge_pages();
-        let mut kept = pool.take();
-        kept.fill(7);
-        assert_eq!(pool.idle(), 1);
-        let other = pool.take().as_mut_ptr();
-        assert!(pool.free_idle());
-        assert!(kept.iter().all(|byte| *byte == 7));
-        // The system has its memory back.
-        let mut is_there = [1; (1 << 20) / ALIGN];
-        // SAFETY: the range is one of the allocation that `kept` keeps, and what is told has room.
-        let told = unsafe { libc::mincore(other.cast(), 1 << 20, is_there.as_mut_ptr()) };
-        assert_eq!((told, is_there.iter().max()), (0, Some(&0)));
-        drop(pool);
-        assert!(kept.iter().all(|byte| *byte == 7));
     }
 
     #[test]

@@ -7,9 +7,11 @@
 //! larger one may tear at block boundaries in any order; unflushed writes may be lost or kept in
 //! any combination; bits may rot.
 //!
-//! Reading order: the contract in `device.rs`; [`Buf`] in `buf.rs`, the only unsafe code here;
+//! Reading order: the contract in `device.rs`; [`Buf`] in `buf.rs`, and its memory in `block.rs`,
+//! the only unsafe code here;
 //! [`Checked`], which every layer boundary goes through and which holds both sides to the contract.
 
+mod block;
 mod buf;
 mod checked;
 mod described;
@@ -21,7 +23,8 @@ mod slice;
 mod stamps;
 mod tap;
 
-pub use buf::{ALIGN, Buf, BufMut, BufPool};
+pub use block::ALIGN;
+pub use buf::{Buf, BufMut, BufPool};
 pub use checked::Checked;
 pub use described::{Field, Kind};
 pub use device::{Device, Durability, Geometry, IoFuture, Room};

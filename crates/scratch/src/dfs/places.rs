@@ -20,6 +20,8 @@ pub(super) const RAW: &str = "raw";
 pub(super) const COPYING: &str = "copying FUSE file";
 pub(super) const FOREBAY: &str = "forebay";
 pub(super) const EXT4: &str = "ext4";
+/// Which few kernels have.
+pub(super) const F2FS: &str = "f2fs";
 pub(super) const BINDFS: &str = "bindfs on ext4";
 pub(super) const FUSE2FS: &str = "fuse2fs";
 
@@ -110,10 +112,10 @@ pub(super) fn all(scratch: &Scratch, bytes: u64, memory: u64, stop: &Stop) -> Ou
         ),
         ("xfs", &["-q", "-f"]),
         ("btrfs", &["-q", "-f"]),
-        ("f2fs", &["-q", "-f"]),
+        (F2FS, &["-q", "-f"]),
     ] {
         let program = format!("mkfs.{name}");
-        if name != EXT4 && !(is_there(&program) && is_known(name)) {
+        if name != EXT4 && !can_be_had(name) {
             result_line!("{name}: no {program}, or not in this kernel; left out");
             continue;
         }
@@ -195,7 +197,12 @@ fn is_known(name: &str) -> bool {
     known.split_whitespace().any(|one| one == name)
 }
 
+/// Whether a filesystem of the kernel's can be made and mounted here.
+fn can_be_had(name: &str) -> bool {
+    is_there(&format!("mkfs.{name}")) && is_known(name)
+}
+
 /// So many bytes for the images of all places.
 pub(super) fn need(bytes: u64) -> u64 {
-    7 * bytes
+    (6 + u64::from(can_be_had(F2FS))) * bytes
 }

@@ -10,7 +10,7 @@ use forebay_fileloads::apps::App;
 use forebay_report::plot::{self, Curves, Frame};
 use forebay_report::{Circumstances, Page};
 
-use super::places::{BINDFS, COPYING, EXT4, FOREBAY, FUSE2FS, RAW};
+use super::places::{BINDFS, COPYING, EXT4, F2FS, FOREBAY, FUSE2FS, RAW};
 use super::{Measured, NAMES, Rounds, Scale};
 
 /// What was measured in all places.
@@ -18,7 +18,7 @@ type Places = BTreeMap<&'static str, Rounds>;
 
 /// In this order.
 const ORDER: [&str; 9] = [
-    RAW, COPYING, FOREBAY, EXT4, "xfs", "btrfs", "f2fs", BINDFS, FUSE2FS,
+    RAW, COPYING, FOREBAY, EXT4, "xfs", "btrfs", F2FS, BINDFS, FUSE2FS,
 ];
 
 fn median(mut values: Vec<f64>) -> f64 {

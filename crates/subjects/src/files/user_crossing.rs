@@ -1,6 +1,6 @@
 //! Two directories that a user moves at once, each to below the other.
 
-use forebay_dfs::{Kind, New, Target};
+use forebay_dfs::{Kind, Target};
 
 use super::act::Act;
 use super::expected::Violated;
@@ -56,8 +56,7 @@ impl User {
                 target: Vec::new(),
                 attributes: Vec::new(),
             };
-            let new = New::of(fresh.kind, fresh.permissions);
-            at = self.make_in(directory, &fresh, &new).await?;
+            at = self.make_in(directory, &fresh).await?;
         }
         Ok(())
     }

@@ -34,18 +34,14 @@ impl User {
             target,
             attributes,
         };
-        let new = New {
-            target: fresh.target.clone(),
-            attributes: fresh.attributes.clone(),
-            ..New::of(kind, fresh.permissions)
-        };
+        let new = as_new(&fresh);
         (fresh, new)
     }
 
     pub(super) async fn make(&mut self) -> Result<(), Violated> {
         let (directory, _) = self.directory(&self.model());
-        let (fresh, new) = self.fresh();
-        self.make_in(directory, &fresh, &new).await.map(drop)
+        let (fresh, _) = self.fresh();
+        self.make_in(directory, &fresh).await.map(drop)
     }
 
     /// Makes something in a directory, if that can be.
@@ -53,14 +49,14 @@ impl User {
         &mut self,
         directory: Id,
         fresh: &Fresh,
-        new: &New,
     ) -> Result<Option<Id>, Violated> {
         let (name, number) = (name(&self.rng), self.numbers[&directory]);
+        let new = as_new(fresh);
         let made = self
             .change(
                 || format!("make {:?} {name:?} in {directory}", fresh.kind),
                 |model| model.make(directory, &name, fresh),
-                async |fs| fs.make(number, &name, new).await,
+                async |fs| fs.make(number, &name, &new).await,
             )
             .await?;
         let Some((id, inode)) = made else {
@@ -88,5 +84,14 @@ impl User {
             self.numbers.insert(id, inode.file);
         }
         Ok(())
+    }
+}
+
+/// The same for the filesystem.
+fn as_new(fresh: &Fresh) -> New {
+    New {
+        target: fresh.target.clone(),
+        attributes: fresh.attributes.clone(),
+        ..New::of(fresh.kind, fresh.permissions)
     }
 }

@@ -5,9 +5,7 @@ use forebay_rng::Rng;
 use forebay_units::{SECTOR_BYTES, Sector};
 use forebay_vsl::{Batch, Space};
 
-use crate::on_a_space::{on_a_space, write};
-
-mod on_a_space;
+use crate::world::{on_a_space, write};
 
 /// So many sectors are written to and read, from `FIRST` on: four segments' worth.
 const FIRST: u64 = 10_000;

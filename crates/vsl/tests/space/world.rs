@@ -3,15 +3,15 @@
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, Durability, RamDevice};
-use forebay_rt::{Executor, VirtualTime};
+use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
 use forebay_vsl::{Batch, Kind, Layout, Making, Options, Space, VolumeId, create, open};
 
 /// Of the space.
 pub(crate) const SECTORS: u64 = 1 << 40;
 
-/// Does something on a new space of 64 MiB, in segments of 256 KiB.
-pub(crate) fn on_a_space(work: impl AsyncFnOnce(Space, Rc<dyn Device>) + 'static) {
+/// Makes a space of so many sectors on 64 MiB of memory, in segments of 256 KiB, and then does something with that.
+pub(crate) fn on_a_new_device(sectors: u64, work: impl AsyncFnOnce(Rt, Rc<dyn Device>) + 'static) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     let device: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 20, 4096));
@@ -19,15 +19,21 @@ pub(crate) fn on_a_space(work: impl AsyncFnOnce(Space, Rc<dyn Device>) + 'static
     let making = Making {
         volume: VolumeId([7; 16]),
         layout,
-        space_sectors: SECTORS,
+        space_sectors: sectors,
         placement: Kind::Lfs,
         page_sectors: 8,
         disk: None,
     };
     executor.block_on(async move {
-        create(rt.clone(), Rc::clone(&device), &making)
-            .await
-            .expect("made");
+        let made = create(rt.clone(), Rc::clone(&device), &making);
+        made.await.expect("made");
+        work(rt, device).await;
+    });
+}
+
+/// Does something on a new space of [`SECTORS`].
+pub(crate) fn on_a_space(work: impl AsyncFnOnce(Space, Rc<dyn Device>) + 'static) {
+    on_a_new_device(SECTORS, async |rt, device| {
         // No more of the map stays in memory than has to.
         let options = Options {
             map_bytes: 0,

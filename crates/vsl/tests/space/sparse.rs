@@ -2,27 +2,16 @@
 
 use std::rc::Rc;
 
-use forebay_device::{BufMut, Device, Durability, RamDevice};
-use forebay_rt::{Executor, VirtualTime};
-use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
-use forebay_vsl::{Batch, Kind, Layout, Making, Options, VolumeId, create, open};
+use forebay_device::{BufMut, Durability};
+use forebay_units::{SECTOR_BYTES, Sector};
+use forebay_vsl::{Batch, Options, open};
+
+use crate::world::on_a_new_device;
 
 const SECTORS: u64 = 1 << 63;
 
 #[test]
 fn what_lies_at_the_far_end_of_the_space_is_read_trimmed_and_found_again() {
-    let executor = Executor::new(Rc::new(VirtualTime::new()));
-    let rt = executor.rt();
-    let device: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 20, 4096));
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(256 << 10))).expect("fits");
-    let making = Making {
-        volume: VolumeId([7; 16]),
-        layout,
-        space_sectors: SECTORS,
-        placement: Kind::Lfs,
-        page_sectors: 8,
-        disk: None,
-    };
     let at = [
         0,
         5,
@@ -32,10 +21,7 @@ fn what_lies_at_the_far_end_of_the_space_is_read_trimmed_and_found_again() {
         SECTORS - 8,
         SECTORS - 1,
     ];
-    let work = async move {
-        create(rt.clone(), Rc::clone(&device), &making)
-            .await
-            .expect("made");
+    on_a_new_device(SECTORS, async move |rt, device| {
         let opened = open(rt.clone(), Rc::clone(&device), Options::default(), false).await;
         let (space, workers, _) = opened.expect("taken up");
         let mut batch = Batch::new();
@@ -68,6 +54,5 @@ fn what_lies_at_the_far_end_of_the_space_is_read_trimmed_and_found_again() {
             let expected = if n == 4 { 0 } else { n };
             assert!(read.iter().all(|byte| *byte == expected), "{sector}");
         }
-    };
-    executor.block_on(work);
+    });
 }

@@ -3,9 +3,7 @@
 use forebay_device::{BufMut, Device};
 use forebay_vsl::{PlacedRun, Where};
 
-use crate::on_a_space::{SECTORS, on_a_space, write};
-
-mod on_a_space;
+use crate::world::{SECTORS, on_a_space, write};
 
 fn run(from: u64, to: u64, at: Where) -> PlacedRun {
     PlacedRun {
