@@ -59,7 +59,7 @@ fn a_filesystem_is_made_mounted_used_unmounted_checked_and_removed() {
     assert!(now["nbd_uri"].is_null(), "{now}");
     assert!(world.ok(&["status"]).contains("used"));
     assert!(world.ok(&["list"]).contains(dir.to_str().unwrap()));
-    let unmounted = world.ok(&["umount", "mnt"]);
+    let unmounted = world.unmount("mnt");
     assert!(unmounted.contains("nothing to recover"), "{unmounted}");
     assert!(!dir.join("a").exists());
 
@@ -87,7 +87,7 @@ fn a_filesystem_is_made_mounted_used_unmounted_checked_and_removed() {
     assert_eq!(fs::read(dir.join("c")).unwrap(), vec![7; 100_000]);
     let refused = fs::write(dir.join("d"), b"x").unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
-    world.ok(&["umount", "f"]);
+    world.unmount("f");
 
     let refused = world.refused(&["remove", "f"]);
     refused.with(4, &["LOSES all files", "--force"]);
@@ -117,12 +117,12 @@ fn what_was_made_durable_is_there_after_the_daemon_was_killed_and_the_dead_mount
     assert_eq!(fs::read(dir.join("kept")).unwrap(), b"what is to stay");
     world.kill("f");
     // Or the dead mount is taken away alone.
-    let cleared = world.ok(&["umount", "mnt"]);
+    let cleared = world.unmount("mnt");
     assert!(cleared.contains("recovered by the next mount"), "{cleared}");
     let again = failed(&["umount", "mnt"], &world.run(&["umount", "mnt"]));
     again.with(3, &["no filesystem of Forebay's is mounted"]);
     world.ok(&["mount", "f", "mnt"]);
-    world.ok(&["umount", "f"]);
+    world.unmount("f");
     assert_eq!(check(&world).0, 0);
 }
 
@@ -158,7 +158,7 @@ fn requests_come_by_io_uring_where_that_is_switched_on_and_all_is_as_it_was() {
     let (large, copy) = (vec![9; 3 << 20], dir.join("copy"));
     fs::write(&copy, &large).unwrap();
     assert_eq!(status(&world)["requests_by"], "io_uring");
-    world.ok(&["umount", "mnt"]);
+    world.unmount("mnt");
     assert_eq!(check(&world).0, 0);
     world.ok(&["mount", "f", "mnt"]);
     assert!(fs::read(&copy).unwrap() == large);
@@ -292,7 +292,7 @@ fn what_cannot_be_mounted_says_why() {
     let busy = failed(&["umount"], &world.run(&["umount", "mnt"]));
     busy.with(4, &["in use", "open"]);
     drop(file);
-    world.ok(&["umount", "mnt"]);
+    world.unmount("mnt");
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn a_description_says_where_and_how_and_mount_of_the_system_finds_the_program() 
     fs::write(&description, text).unwrap();
     world.ok(&["mount", "f"]);
     assert!(fs::write(dir.join("a"), b"x").is_err());
-    world.ok(&["umount", "f"]);
+    world.unmount("f");
     // As mount(8) calls its helpers.
     let helper = world.path("mount.forebay");
     symlink(env!("CARGO_BIN_EXE_forebay"), &helper).unwrap();
@@ -320,7 +320,7 @@ fn a_description_says_where_and_how_and_mount_of_the_system_finds_the_program() 
     let mounted = output(mounted).unwrap();
     assert!(mounted.status.success(), "{:?}", texts(&mounted));
     fs::write(dir.join("a"), b"x").unwrap();
-    world.ok(&["umount", "mnt"]);
+    world.unmount("mnt");
     assert!(!dir.join("a").exists());
 }
 

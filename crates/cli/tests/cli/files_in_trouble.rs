@@ -69,7 +69,7 @@ fn a_device_that_fails_is_said_to_and_what_was_durable_is_there_when_it_works_ag
     world.ok(&["mount", "f", "mnt"]);
     assert_eq!(fs::read(&kept).unwrap(), [7; 100_000]);
     write_durably(&new, &[9; 100_000]).unwrap();
-    world.ok(&["umount", "mnt"]);
+    world.unmount("mnt");
     assert_eq!(check(&world).0, 0);
 }
 
@@ -123,9 +123,12 @@ fn who_unmounts_from_a_slow_disk_is_told_that_it_goes_on_and_need_not_stay() {
     };
     let disk = "model:dec_rz26:disk.img";
     world.ok(&["create", "--fs", "--data", disk, "--name", "f", "--force"]);
+    fs::write(world.path("a"), vec![7; 2 << 20]).unwrap();
     for stays in [true, false] {
         let pid = mount(&world);
-        fs::write(world.path("mnt/a"), vec![7; 2 << 20]).unwrap();
+        // By another process: what this one had open, a program that another test just starts has for a moment.
+        let (from, to) = (world.path("a"), world.path("mnt/a"));
+        tool("cp", &[from.to_str().unwrap(), to.to_str().unwrap()]).expect("copied");
         let doing = unmount_and_listen(&world, stays);
         assert!(doing.iter().any(|doing| doing == "closing"), "{doing:?}");
         wait_for_end(pid);
@@ -134,7 +137,7 @@ fn who_unmounts_from_a_slow_disk_is_told_that_it_goes_on_and_need_not_stay() {
     }
     mount(&world);
     assert_eq!(fs::read(world.path("mnt/a")).unwrap(), vec![7; 2 << 20]);
-    world.ok(&["umount", "f"]);
+    world.unmount("f");
 }
 
 /// The write that fails for want of room.
@@ -183,7 +186,7 @@ fn a_filesystem_is_filled_to_the_last_block_and_emptied_again_and_again() {
         // But for the segments that are being filled.
         assert!(free + 2 * MIB >= room, "{free} of {room}");
     }
-    world.ok(&["umount", "mnt"]);
+    world.unmount("mnt");
     let (code, found) = check(&world);
     assert_eq!(code, 0, "{found}");
     assert!(found.contains("0 names, 0B of data"), "{found}");
@@ -223,7 +226,7 @@ fn who_wrote_by_a_mapping_is_told_by_fsync_that_there_is_no_room() {
     let said = output(python.args(["-c", MAPPED]).arg(dir.join("mapped"))).unwrap();
     assert_eq!(texts(&said).0, "ENOSPC\n", "{}", texts(&said).1);
     drop(large);
-    world.ok(&["umount", "mnt"]);
+    world.unmount("mnt");
     assert_eq!(check(&world).0, 0);
 }
 
@@ -296,7 +299,7 @@ fn a_damaged_image_is_refused_or_mounted_and_walked_and_ends_no_daemon() {
         fs::write(dir.join(n.to_string()), numbers.bytes(n * 137)).unwrap();
     }
     world.kill("f");
-    world.ok(&["umount", "mnt"]);
+    world.unmount("mnt");
     let image = world.content("disk.img");
     let rounds = std::env::var("FOREBAY_ROUNDS").map_or(8, |n| n.parse().expect("a number"));
     for round in 0..rounds {
@@ -341,7 +344,7 @@ fn users_wait_for_a_daemon_that_stands_still_and_go_on_with_it_or_are_told_that_
     let mounted = texts(&world.run(&["mount", "f", "mnt"])).1;
     assert!(mounted.contains("mounted and dead"), "{mounted}");
     assert_eq!(fs::read(world.path("mnt/kept")).unwrap(), b"kept");
-    world.ok(&["umount", "f"]);
+    world.unmount("f");
     assert_eq!(check(&world).0, 0);
 }
 
@@ -387,5 +390,5 @@ fn a_filesystem_that_is_unmounted_by_force_under_who_uses_it_is_closed_cleanly()
         fs::read(world.path("mnt/open")).unwrap(),
         b"before, and after"
     );
-    world.ok(&["umount", "f"]);
+    world.unmount("f");
 }

@@ -143,6 +143,20 @@ impl World {
         out
     }
 
+    /// Has a filesystem unmounted, which must succeed; returns what is said. It is tried again while it is in use: who was
+    /// killed lets go in its own time, and a program that another test just starts has for a moment what this one had open.
+    pub(crate) fn unmount(&self, what: &str) -> String {
+        let (mut said, mut output) = (String::new(), None);
+        wait_until("it is unmounted", || {
+            let done = output.insert(self.run(&["umount", what]));
+            said = texts(done).1;
+            done.status.success() || !said.contains("in use")
+        });
+        let output = output.expect("it was tried");
+        assert!(output.status.success(), "{said}");
+        texts(&output).0
+    }
+
     /// Runs what must be refused, and leave the images as they were.
     pub(crate) fn refused(&self, args: &[&str]) -> Failed {
         let before = self.images();

@@ -4,15 +4,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_rng::Rng;
 
 use crate::system::root;
-use crate::world::{MIB, World, output, signal, skip, texts, wait_for_end, wait_until};
+use crate::world::{MIB, World, output, signal, skip, wait_for_end, wait_until};
 
-/// How long files may be in use by processes that were killed.
-const PATIENCE: Duration = Duration::from_secs(60);
 const SIZE: u64 = 1024 * MIB;
 const MOUNT: [&str; 3] = ["mount", "v", "mnt"];
 
@@ -93,18 +91,7 @@ impl Mounted {
 
     /// Unmounts it, and holds that nothing is wrong with it.
     pub(crate) fn finish(self) {
-        // Processes that were killed let go of it in their own time.
-        let begun = Instant::now();
-        loop {
-            let unmounted = self.world.run(&["umount", "mnt"]);
-            if unmounted.status.success() {
-                break;
-            }
-            let (_, said) = texts(&unmounted);
-            let is_over = begun.elapsed() > PATIENCE;
-            assert!(said.contains("in use") && !is_over, "{said}");
-            std::thread::yield_now();
-        }
+        self.world.unmount("mnt");
         let found = self.world.ok(&["check", "v"]);
         assert!(!found.contains("problem"), "{found}");
     }

@@ -47,7 +47,7 @@ fn a_filesystem_of_our_own_keeps_what_fsync_promised_when_its_daemon_is_killed()
         let dead = fs::read_dir(&at).unwrap_err();
         assert_eq!(dead.raw_os_error(), Some(107), "{dead}");
         match numbers.below(3) {
-            0 => drop(world.ok(&["umount", "mnt"])),
+            0 => drop(world.unmount("mnt")),
             1 => drop(tool("umount", &["-l", at.to_str().unwrap()]).expect("it is unmounted")),
             // The next mount lets go of it.
             _ => {}
@@ -63,7 +63,7 @@ fn a_filesystem_of_our_own_keeps_what_fsync_promised_when_its_daemon_is_killed()
         world.ok(&MOUNT);
         keep_promises(&users, &when);
     }
-    world.ok(&["umount", "v"]);
+    world.unmount("v");
     let found = world.ok(&["check", "v"]);
     assert!(!found.contains("problem"), "{found}");
 }
