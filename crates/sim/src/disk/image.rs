@@ -34,6 +34,17 @@ fn pages(at: u64, len: usize) -> impl Iterator<Item = (usize, Range<usize>, Rang
     })
 }
 
+fn is_zero(page: &Option<Rc<Page>>) -> bool {
+    page.as_ref().is_none_or(|page| **page == ZEROES)
+}
+
+fn same_page((one, two): (&Option<Rc<Page>>, &Option<Rc<Page>>)) -> bool {
+    match (one, two) {
+        (Some(one), Some(two)) => Rc::ptr_eq(one, two) || one == two,
+        _ => is_zero(one) && is_zero(two),
+    }
+}
+
 impl Image {
     /// An image of zeroes.
     pub fn new(len: u64) -> Image {
@@ -133,6 +144,16 @@ impl Image {
         }
     }
 
+    /// True if both images hold the same bytes. Pages that both share are not compared.
+    pub fn is_same(&self, other: &Image) -> bool {
+        let same_chunk = |(one, two): (&Option<Rc<Chunk>>, &Option<Rc<Chunk>>)| match (one, two) {
+            (Some(one), Some(two)) => Rc::ptr_eq(one, two) || one.iter().zip(&**two).all(same_page),
+            (Some(one), None) | (None, Some(one)) => one.iter().all(is_zero),
+            (None, None) => true,
+        };
+        self.len == other.len && self.chunks.iter().zip(&other.chunks).all(same_chunk)
+    }
+
     /// All of it.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len as usize];
@@ -173,6 +194,7 @@ mod tests {
         want[3192..7288].fill(0);
         assert_eq!(image.bytes(5000..14000), want);
         assert_eq!(Image::of(&image.to_vec()).to_vec(), image.to_vec());
+        assert!(!image.is_same(&copy) && Image::of(&image.to_vec()).is_same(&image));
         image.copy_from(&copy, 5500..9000);
         want[500..4000].fill(7);
         assert_eq!(image.bytes(5000..14000), want);

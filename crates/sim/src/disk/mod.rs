@@ -25,8 +25,8 @@ use forebay_rt::Rt;
 
 pub use faults::{Faults, Outage, Rot, Trouble};
 pub use image::Image;
-pub use pending::Running;
-use pending::{Pending, supersede};
+pub use pending::{Fork, Running};
+use pending::{Pending, leave, supersede};
 pub use power::{Coin, Power, Watch};
 
 /// True for a request that fails.
@@ -328,21 +328,7 @@ impl Disk {
     pub fn cut(&self, coin: Coin) -> Image {
         let block = u64::from(self.geometry.block_size);
         let mut medium = self.stable.borrow().clone();
-        let pending = self.pending.borrow();
-        let mut pending: Vec<&Pending> = pending.iter().collect();
-        pending.sort_by_key(|write| write.done.unwrap_or(u64::MAX));
-        let mut toss = coin.toss();
-        for write in pending {
-            if coin == Coin::Keep {
-                write.apply(&mut medium);
-                continue;
-            }
-            for (n, part) in write.blocks(block).enumerate() {
-                if toss.kept(n == 0) {
-                    write.part(part).apply(&mut medium);
-                }
-            }
-        }
+        leave(&mut medium, &self.pending.borrow(), block, coin);
         medium
     }
 

@@ -85,6 +85,41 @@ pub(super) fn supersede(pending: &mut Vec<Pending>, range: &Range<u64>) {
     *pending = rest;
 }
 
+/// Applies to `medium` those blocks of writes that `coin` keeps.
+pub(super) fn leave(medium: &mut Image, pending: &[Pending], block: u64, coin: Coin) {
+    let mut pending: Vec<&Pending> = pending.iter().collect();
+    pending.sort_by_key(|write| write.done.unwrap_or(u64::MAX));
+    let mut toss = coin.toss();
+    for write in pending {
+        if coin == Coin::Keep {
+            write.apply(medium);
+            continue;
+        }
+        for (n, part) in write.blocks(block).enumerate() {
+            if toss.kept(n == 0) {
+                write.part(part).apply(medium);
+            }
+        }
+    }
+}
+
+/// A disk at one moment, kept so that a cut there can be made later.
+#[derive(Clone)]
+pub struct Fork {
+    stable: Image,
+    pending: Vec<Pending>,
+    block: u64,
+}
+
+impl Fork {
+    /// The medium if the power had been cut at that moment.
+    pub fn cut(&self, coin: Coin) -> Image {
+        let mut medium = self.stable.clone();
+        leave(&mut medium, &self.pending, self.block, coin);
+        medium
+    }
+}
+
 /// What a disk holds whose power stays on while the program that used it has died.
 #[derive(Clone)]
 pub struct Running {
@@ -96,6 +131,15 @@ pub struct Running {
 }
 
 impl Disk {
+    /// The disk at this moment, for cuts that are made later.
+    pub fn fork(&self) -> Fork {
+        Fork {
+            stable: self.stable.borrow().clone(),
+            pending: self.pending.borrow().clone(),
+            block: self.geometry.block_size.into(),
+        }
+    }
+
     /// The disk as it goes on when the program dies now: of writes under way, some have come to it.
     pub fn running(&self, coin: Coin) -> Running {
         let (mut current, mut order) = (self.current.borrow().clone(), self.order.get());

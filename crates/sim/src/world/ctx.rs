@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use forebay_device::Op;
 
+use super::look::Memory;
 use super::{Limits, Moment, Outcome, Tally};
 use crate::disk::{Observer, Power, Request, Running};
 use crate::history::Kept;
@@ -65,6 +66,8 @@ pub(crate) struct Ctx<S: Subject> {
     pub(crate) batches: Cell<Batches>,
     /// The life that runs now.
     pub(crate) life: Cell<usize>,
+    /// Recoveries of this world.
+    pub(crate) memory: RefCell<Memory<S>>,
 }
 
 /// Bytes of batches of writes.
@@ -102,6 +105,7 @@ impl<S: Subject> Ctx<S> {
             asked: Cell::default(),
             batches: Cell::default(),
             life: Cell::new(0),
+            memory: RefCell::default(),
         }
     }
 

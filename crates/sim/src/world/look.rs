@@ -1,17 +1,21 @@
 //! What the disks hold after a cut: taken up on healthy disks, read whole, and judged.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
+
+use std::cell::RefCell;
 
 use forebay_device::{BufMut, Checked, Device};
 use forebay_rng::{Rng, mix};
 use forebay_rt::VirtualTime;
 
 use super::ctx::{Ctx, Left};
-use crate::disk::Coin;
+use crate::disk::{Coin, Fork, Image};
 use crate::history::Kept;
 use crate::lanes::Promise;
 use crate::machine::{Machine, Medium};
+use crate::role::Each;
 use crate::stamp::SECTOR;
 use crate::subject::{Attach, Exchanged, Refused, Subject};
 use crate::violation::Violation;
@@ -20,12 +24,78 @@ use crate::workload::journal;
 /// The most that is read at once, in bytes.
 const STEP: u64 = 64 << 10;
 
-/// The volume as it reads, and its sectors that do not.
-type Read = (Vec<u8>, Vec<u64>);
+/// Recoveries that are remembered: many cuts leave the same on the disks.
+const REMEMBERED: usize = 8;
+
+/// The volume as it reads, and its sectors that cannot be read.
+#[derive(PartialEq, Eq)]
+struct Read {
+    seen: Vec<u8>,
+    unreadable: Vec<u64>,
+    /// Checksum of `seen`.
+    crc: u32,
+}
+
+impl Read {
+    fn of(seen: Vec<u8>, unreadable: Vec<u64>) -> Read {
+        let crc = crc32c::crc32c(&seen);
+        Read {
+            seen,
+            unreadable,
+            crc,
+        }
+    }
+}
+
+/// A recovery on healthy disks: the volume that it found, and the disks at each request that changed them.
+struct Taken<S: Subject> {
+    read: Result<Rc<Read>, S::Refusal>,
+    forks: Vec<Each<S::Role, Fork>>,
+}
+
+/// Recoveries of the last media that were looked at.
+pub(crate) struct Memory<S: Subject>(VecDeque<Known<S>>);
+
+/// A medium, and its recovery.
+struct Known<S: Subject> {
+    life: usize,
+    why: Attach,
+    medium: Medium<S::Role>,
+    taken: Rc<Taken<S>>,
+}
+
+impl<S: Subject> Default for Memory<S> {
+    fn default() -> Memory<S> {
+        Memory(VecDeque::new())
+    }
+}
+
+impl<S: Subject> Memory<S> {
+    fn find(&self, life: usize, why: Attach, medium: &Medium<S::Role>) -> Option<Rc<Taken<S>>> {
+        let is_it = |known: &&Known<S>| {
+            let same = |(role, image): (S::Role, &Image)| known.medium[role].is_same(image);
+            (known.life, known.why) == (life, why) && medium.iter().all(same)
+        };
+        self.0
+            .iter()
+            .rev()
+            .find(is_it)
+            .map(|known| Rc::clone(&known.taken))
+    }
+
+    fn keep(&mut self, known: Known<S>) {
+        if self.0.len() == REMEMBERED {
+            self.0.pop_front();
+        }
+        self.0.push_back(known);
+    }
+}
 
 /// What a volume holds after a cut, and after which steps.
-pub(crate) struct Found {
-    read: Read,
+pub(crate) struct Found<S: Subject> {
+    read: Rc<Read>,
+    /// The disks at each request of the recovery.
+    taken: Option<Rc<Taken<S>>>,
     after: Vec<Vec<usize>>,
     /// It goes on only if it is made anew.
     ended: bool,
@@ -64,22 +134,45 @@ async fn read_whole(volume: impl Device) -> Read {
             }
         }
     }
-    (seen, unreadable)
+    Read::of(seen, unreadable)
 }
 
-fn take_up<S: Subject>(
-    ctx: &Ctx<S>,
-    medium: &Medium<S::Role>,
-    why: Attach,
-) -> Result<Read, S::Refusal> {
-    let machine = healthy(ctx, medium, None);
-    let attach = ctx.plan.volume.attach(&machine, why);
-    let taken = machine.run(async move {
-        let (volume, _) = attach.await?;
-        Ok(read_whole(volume).await)
-    });
+/// Recovers the volume on healthy disks and reads all of it. The same disks give the same, so that is
+/// remembered.
+fn take_up<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, why: Attach) -> Rc<Taken<S>> {
     ctx.count(|tally| tally.cycles += 1);
-    taken.expect("no cut")
+    let life = ctx.life.get();
+    if let Some(taken) = ctx.memory.borrow().find(life, why, medium) {
+        return taken;
+    }
+    let machine = healthy(ctx, medium, None);
+    let forks = Rc::new(RefCell::new(Vec::new()));
+    let (disks, kept) = (machine.disks.clone(), Rc::clone(&forks));
+    let watch = move |_| kept.borrow_mut().push(disks.map(|_, disk| disk.fork()));
+    machine.power.watch.replace(Some(Box::new(watch)));
+    let (attach, power) = (
+        ctx.plan.volume.attach(&machine, why),
+        Rc::clone(&machine.power),
+    );
+    let read = machine.run(async move {
+        let attached = attach.await;
+        power.watch.replace(None);
+        let (volume, _) = attached?;
+        Ok(Rc::new(read_whole(volume).await))
+    });
+    machine.power.watch.replace(None);
+    let read = read.expect("no cut");
+    let taken = Rc::new(Taken {
+        read,
+        forks: forks.take(),
+    });
+    ctx.memory.borrow_mut().keep(Known {
+        life,
+        why,
+        medium: medium.clone(),
+        taken: Rc::clone(&taken),
+    });
+    taken
 }
 
 /// What is promised of the volume as things are.
@@ -92,11 +185,16 @@ fn promise<S: Subject>(ctx: &Ctx<S>) -> Promise {
 
 fn judge<S: Subject>(
     ctx: &Ctx<S>,
-    (seen, unreadable): Read,
+    read: &Rc<Read>,
     (promise, kept): (Promise, Kept),
     ended: bool,
-) -> Option<Found> {
-    ctx.tape.note(u64::from(crc32c::crc32c(&seen)));
+) -> Option<Found<S>> {
+    let Read {
+        seen,
+        unreadable,
+        crc,
+    } = &**read;
+    ctx.tape.note(u64::from(*crc));
     let lanes = ctx.lanes.borrow();
     // What could not be read for a while is not lost, nor what could not be written home.
     let kept_back = |sector: &&u64| !lanes.may_be_lost(**sector, kept);
@@ -108,7 +206,7 @@ fn judge<S: Subject>(
         return None;
     }
     let judged = lanes.judge(
-        &seen,
+        seen,
         &|sector| unreadable.binary_search(&sector).is_ok(),
         promise,
         kept,
@@ -123,7 +221,8 @@ fn judge<S: Subject>(
                 format!("    as after steps {ends:?} of each lane ({promise:?})")
             });
             Some(Found {
-                read: (seen, unreadable),
+                read: Rc::clone(read),
+                taken: None,
                 after,
                 ended,
             })
@@ -165,19 +264,24 @@ fn lost_for_a_reason<S: Subject>(
 }
 
 /// Takes the disks up and judges what is found. None: a violation, or a refusal that is in order.
-fn found<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, kept: Kept) -> Option<Found> {
+fn found<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, kept: Kept) -> Option<Found<S>> {
     let (promise, harmed) = ((promise(ctx), kept), ctx.harmed.get());
-    let refusal = match take_up(ctx, medium, Attach::Look) {
-        Ok(read) => return judge(ctx, read, promise, false),
+    let taken = take_up(ctx, medium, Attach::Look);
+    let refusal = match &taken.read {
+        Ok(read) => {
+            let found = judge(ctx, read, promise, false)?;
+            let taken = Some(Rc::clone(&taken));
+            return Some(Found { taken, ..found });
+        }
         Err(refusal) => refusal,
     };
     let volume = &ctx.plan.volume;
-    match volume.refused(&refusal, ctx.known.get(), medium) {
+    match volume.refused(refusal, ctx.known.get(), medium) {
         Refused::Holds(seen, lost) => {
             let lost = lost_for_a_reason(ctx, lost, kept)?;
-            judge(ctx, (seen, lost), promise, true)
+            judge(ctx, &Rc::new(Read::of(seen, lost)), promise, true)
         }
-        Refused::Insist => match take_up(ctx, medium, Attach::Insist) {
+        Refused::Insist => match &take_up(ctx, medium, Attach::Insist).read {
             Ok(read) => judge(ctx, read, promise, true),
             Err(error) => {
                 ctx.violated(Violation::new("attach", format!("refused: {error}")));
@@ -208,13 +312,13 @@ pub(crate) fn look<S: Subject>(
     let Some(found) = found(ctx, medium, kept) else {
         return;
     };
-    check_structures(ctx, &found.read.0);
-    if found.ended || ctx.harmed.get() {
+    check_structures(ctx, &found.read.seen);
+    let Some(taken) = found.taken.filter(|_| !found.ended && !ctx.harmed.get()) else {
         return;
-    }
+    };
     if all_recoveries {
         let mut first = 0;
-        while let Some(left) = cut_in_recovery(ctx, medium, first, coin(rng), &found.read) {
+        while let Some(left) = cut_in_recovery(ctx, &taken, first, coin(rng), &found.read) {
             let mut second = 0;
             while cut_in_recovery(ctx, &left, second, coin(rng), &found.read).is_some() {
                 second += 1;
@@ -222,7 +326,7 @@ pub(crate) fn look<S: Subject>(
             first += 1;
         }
     } else if rng.one_in(4) {
-        cuts_in_recovery(ctx, medium, rng, &found.read);
+        cuts_in_recovery(ctx, &taken, rng, &found.read);
     }
 }
 
@@ -235,8 +339,8 @@ fn coin(rng: &Rng) -> Coin {
 }
 
 /// A recovery is cut somewhere, and perhaps the next, and the next.
-fn cuts_in_recovery<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, rng: &Rng, read: &Read) {
-    let mut left = medium.clone();
+fn cuts_in_recovery<S: Subject>(ctx: &Ctx<S>, taken: &Rc<Taken<S>>, rng: &Rng, read: &Read) {
+    let mut left = Rc::clone(taken);
     for _ in 0..3 {
         match cut_in_recovery(ctx, &left, rng.below(10), coin(rng), read) {
             Some(next) => left = next,
@@ -248,31 +352,32 @@ fn cuts_in_recovery<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, rng: &Rn
     }
 }
 
-/// Recovery is cut at one of its requests; the next finds the same. Gives what the cut left; none if
-/// the recovery had ended before.
+/// A recovery is cut at one of its requests; the next finds the same. Returns the next; none if the
+/// recovery has fewer requests.
 fn cut_in_recovery<S: Subject>(
     ctx: &Ctx<S>,
-    medium: &Medium<S::Role>,
+    taken: &Taken<S>,
     cut_at: u64,
     coin: Coin,
     read: &Read,
-) -> Option<Medium<S::Role>> {
-    let machine = healthy(ctx, medium, Some(cut_at));
-    let attach = ctx.plan.volume.attach(&machine, Attach::Look);
-    if ctx.is_over() || machine.run(attach).is_some() {
+) -> Option<Rc<Taken<S>>> {
+    let fork = taken.forks.get(cut_at as usize)?;
+    if ctx.is_over() {
         return None;
     }
-    let left = machine.cut(coin);
+    let left = fork.map(|_, disk| disk.cut(coin));
     ctx.tape
         .head(|| format!("    cut at request {cut_at} of the recovery, {coin:?}"));
     ctx.count(|tally| tally.cuts_in_recovery += 1);
-    let wrong = match take_up(ctx, &left, Attach::Look) {
-        Ok(again) if again == *read => return Some(left),
-        Ok((again, unreadable)) if again == read.0 => {
-            format!("the next cannot read {unreadable:?}, not {:?}", read.1)
+    let next = take_up(ctx, &left, Attach::Look);
+    let wrong = match &next.read {
+        Ok(again) if **again == *read => return Some(next),
+        Ok(again) if again.seen == read.seen => {
+            let (now, before) = (&again.unreadable, &read.unreadable);
+            format!("the next cannot read {now:?}, not {before:?}")
         }
-        Ok((again, _)) => {
-            let sectors = again.chunks(SECTOR).zip(read.0.chunks(SECTOR));
+        Ok(again) => {
+            let sectors = again.seen.chunks(SECTOR).zip(read.seen.chunks(SECTOR));
             let sector = sectors.into_iter().position(|(a, b)| a != b);
             format!("the next finds something else in sector {sector:?}")
         }
@@ -305,22 +410,27 @@ pub(crate) fn go_on<S: Subject>(
     let Left { medium, running } = left;
     let rng = Rng::new(mix(ctx.plan.lives[life].seed, 6));
     let found = found(ctx, &medium, ctx.kept(running.is_some()))?;
-    check_structures(ctx, &found.read.0);
+    check_structures(ctx, &found.read.seen);
     if ctx.is_over() || ctx.harmed.get() {
         return None;
     }
-    if !found.ended {
-        cuts_in_recovery(ctx, &medium, &rng, &found.read);
+    if let Some(taken) = &found.taken {
+        cuts_in_recovery(ctx, taken, &rng, &found.read);
     }
-    let Found { read, after, ended } = found;
+    let Found {
+        read, after, ended, ..
+    } = found;
     let running = running.filter(|_| !ended);
     let medium = match ended {
-        true => S::renewed(&ctx.plan, &read.0),
+        true => S::renewed(&ctx.plan, &read.seen),
         false => medium,
     };
-    let (seen, lost) = read;
+    let seen = read.seen.clone();
     // A volume that is made anew has lost nothing.
-    let lost = if ended { Vec::new() } else { lost };
+    let lost = match ended {
+        true => Vec::new(),
+        false => read.unreadable.clone(),
+    };
     ctx.left.replace(Some((seen, lost, after)));
     if running.is_none() {
         ctx.settle();
@@ -341,5 +451,6 @@ pub(crate) fn at_exchanged<S: Subject>(ctx: &Ctx<S>, exchanged: Exchanged<S::Rol
         ctx.violated(Violation::new("attach", exchanged.wrong));
     }
     let promise = (Promise::Known, Kept::Durable);
-    judge(ctx, (exchanged.volume, Vec::new()), promise, true);
+    let read = Rc::new(Read::of(exchanged.volume, Vec::new()));
+    judge(ctx, &read, promise, true);
 }
