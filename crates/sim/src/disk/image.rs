@@ -5,16 +5,109 @@ use std::rc::Rc;
 
 /// Bytes in a page.
 const PAGE: usize = 4096;
+const SECTOR: usize = 512;
 static ZEROES: [u8; PAGE] = [0; PAGE];
 /// Pages in a chunk.
 const PAGES: usize = 32;
 const CHUNK: usize = PAGE * PAGES;
 
 type Page = [u8; PAGE];
-type Chunk = [Option<Rc<Page>>; PAGES];
+/// For each sector of a page, the word that it repeats.
+type Words = [u64; PAGE / SECTOR];
+type Chunk = [Slot; PAGES];
+
+/// The content of a page.
+#[derive(Clone)]
+enum Slot {
+    Zeroes,
+    /// Each sector is one word of eight bytes, repeated.
+    Words(Rc<Words>),
+    Full(Rc<Page>),
+}
+
+/// The words that the sectors of `bytes` repeat, if each is one.
+fn words_of(bytes: &[u8]) -> Option<Words> {
+    let mut words = [0; PAGE / SECTOR];
+    for (word, sector) in words.iter_mut().zip(bytes.chunks(SECTOR)) {
+        let of_sector = sector.as_chunks::<8>().0;
+        if of_sector.len() < 2 || of_sector[0] != of_sector[1] {
+            return None;
+        }
+        *word = u64::from_le_bytes(of_sector[0]);
+    }
+    let repeat = |sector: &[u8]| sector[8..] == sector[..sector.len() - 8];
+    bytes.chunks(SECTOR).all(repeat).then_some(words)
+}
+
+fn filled(words: &Words) -> Page {
+    let mut page = [0; PAGE];
+    for (sector, word) in page.chunks_exact_mut(SECTOR).zip(words) {
+        sector.as_chunks_mut().0.fill(word.to_le_bytes());
+    }
+    page
+}
+
+impl Slot {
+    /// Copies the part from byte `from` on to `out`; false if it is zeroes, which are not copied.
+    fn read(&self, from: usize, out: &mut [u8]) -> bool {
+        match self {
+            Slot::Zeroes => return false,
+            Slot::Full(page) => out.copy_from_slice(&page[from..from + out.len()]),
+            Slot::Words(words) if from % SECTOR == 0 && out.len() % SECTOR == 0 => {
+                let sectors = out.chunks_exact_mut(SECTOR).zip(&words[from / SECTOR..]);
+                for (sector, word) in sectors {
+                    sector.as_chunks_mut().0.fill(word.to_le_bytes());
+                }
+            }
+            Slot::Words(words) => out.copy_from_slice(&filled(words)[from..from + out.len()]),
+        }
+        true
+    }
+
+    fn write(&mut self, from: usize, bytes: &[u8]) {
+        if let Slot::Full(page) = self
+            && bytes.len() < PAGE
+        {
+            Rc::make_mut(page)[from..from + bytes.len()].copy_from_slice(bytes);
+            return;
+        }
+        let in_sectors = from % SECTOR == 0 && bytes.len() % SECTOR == 0;
+        if let Some(new) = in_sectors.then(|| words_of(bytes)).flatten() {
+            let mut words = match self {
+                Slot::Words(words) => **words,
+                _ => [0; PAGE / SECTOR],
+            };
+            let (first, count) = (from / SECTOR, bytes.len() / SECTOR);
+            words[first..first + count].copy_from_slice(&new[..count]);
+            *self = Slot::Words(Rc::new(words));
+            return;
+        }
+        let mut page = [0; PAGE];
+        if bytes.len() < PAGE {
+            self.read(0, &mut page);
+        }
+        page[from..from + bytes.len()].copy_from_slice(bytes);
+        *self = Slot::Full(Rc::new(page));
+    }
+
+    fn is_same(&self, other: &Slot) -> bool {
+        match (self, other) {
+            (Slot::Zeroes, Slot::Zeroes) => true,
+            (Slot::Full(one), Slot::Full(two)) => Rc::ptr_eq(one, two) || one == two,
+            (Slot::Words(one), Slot::Words(two)) => one == two,
+            _ => self.page() == other.page(),
+        }
+    }
+
+    fn page(&self) -> Page {
+        let mut page = [0; PAGE];
+        self.read(0, &mut page);
+        page
+    }
+}
 
 /// The bytes of a disk. A clone costs a pointer for every 128 KiB; pages never written are zeroes
-/// and take no memory.
+/// and take no memory, and pages whose sectors are one word each take 80 bytes.
 #[derive(Clone)]
 pub struct Image {
     len: u64,
@@ -32,17 +125,6 @@ fn pages(at: u64, len: usize) -> impl Iterator<Item = (usize, Range<usize>, Rang
         done += n;
         (n > 0).then_some(part)
     })
-}
-
-fn is_zero(page: &Option<Rc<Page>>) -> bool {
-    page.as_ref().is_none_or(|page| **page == ZEROES)
-}
-
-fn same_page((one, two): (&Option<Rc<Page>>, &Option<Rc<Page>>)) -> bool {
-    match (one, two) {
-        (Some(one), Some(two)) => Rc::ptr_eq(one, two) || one == two,
-        _ => is_zero(one) && is_zero(two),
-    }
 }
 
 impl Image {
@@ -70,21 +152,24 @@ impl Image {
         self.len
     }
 
-    fn page(&self, page: usize) -> Option<&Rc<Page>> {
-        self.chunks[page / PAGES].as_ref()?[page % PAGES].as_ref()
+    fn slot(&self, page: usize) -> &Slot {
+        match &self.chunks[page / PAGES] {
+            Some(chunk) => &chunk[page % PAGES],
+            None => &Slot::Zeroes,
+        }
     }
 
-    fn chunk_mut(&mut self, chunk: usize) -> &mut Chunk {
-        let slot = self.chunks[chunk].get_or_insert_with(|| Rc::new([const { None }; PAGES]));
-        Rc::make_mut(slot)
+    fn slot_mut(&mut self, page: usize) -> &mut Slot {
+        let chunk = &mut self.chunks[page / PAGES];
+        let chunk = chunk.get_or_insert_with(|| Rc::new([const { Slot::Zeroes }; PAGES]));
+        &mut Rc::make_mut(chunk)[page % PAGES]
     }
 
     /// Copies `out.len()` bytes from `at` on.
     pub fn read(&self, at: u64, out: &mut [u8]) {
         for (page, from, to) in pages(at, out.len()) {
-            match self.page(page) {
-                Some(bytes) => out[to].copy_from_slice(&bytes[from]),
-                None => out[to].fill(0),
+            if !self.slot(page).read(from.start, &mut out[to.clone()]) {
+                out[to].fill(0);
             }
         }
     }
@@ -92,38 +177,27 @@ impl Image {
     /// As [`Image::read`], into memory that is known to be zeroes.
     pub fn read_into_zeroes(&self, at: u64, out: &mut [u8]) {
         for (page, from, to) in pages(at, out.len()) {
-            if let Some(bytes) = self.page(page) {
-                out[to].copy_from_slice(&bytes[from]);
-            }
+            self.slot(page).read(from.start, &mut out[to]);
         }
     }
 
     /// Stores bytes from `at` on.
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         for (page, to, from) in pages(at, bytes.len()) {
-            let slot = &mut self.chunk_mut(page / PAGES)[page % PAGES];
-            match slot {
-                Some(old) => Rc::make_mut(old)[to].copy_from_slice(&bytes[from]),
-                None => {
-                    let mut new = [0; PAGE];
-                    new[to].copy_from_slice(&bytes[from]);
-                    *slot = Some(Rc::new(new));
-                }
-            }
+            self.slot_mut(page).write(to.start, &bytes[from]);
         }
     }
 
     /// Stores zeroes in a range.
     pub fn clear(&mut self, range: Range<u64>) {
         for (page, part, _) in pages(range.start, (range.end - range.start) as usize) {
-            if self.page(page).is_none() {
+            if matches!(self.slot(page), Slot::Zeroes) {
                 continue;
             }
-            let slot = &mut self.chunk_mut(page / PAGES)[page % PAGES];
-            if part.len() == PAGE {
-                *slot = None;
-            } else if let Some(old) = slot {
-                Rc::make_mut(old)[part].fill(0);
+            let slot = self.slot_mut(page);
+            match part.len() {
+                PAGE => *slot = Slot::Zeroes,
+                len => slot.write(part.start, &ZEROES[..len]),
             }
         }
     }
@@ -131,14 +205,19 @@ impl Image {
     /// Takes over what `other` has in a range.
     pub fn copy_from(&mut self, other: &Image, range: Range<u64>) {
         for (page, part, _) in pages(range.start, (range.end - range.start) as usize) {
-            match other.page(page) {
-                Some(new) if part.len() == PAGE => {
-                    self.chunk_mut(page / PAGES)[page % PAGES] = Some(Rc::clone(new));
+            if part.len() == PAGE {
+                let same = other.slot(page).clone();
+                if !matches!((&same, self.slot(page)), (Slot::Zeroes, Slot::Zeroes)) {
+                    *self.slot_mut(page) = same;
                 }
-                Some(new) => self.write((page * PAGE + part.start) as u64, &new[part]),
-                None => {
-                    let at = (page * PAGE) as u64;
-                    self.clear(at + part.start as u64..at + part.end as u64);
+                continue;
+            }
+            let at = (page * PAGE) as u64;
+            match other.slot(page) {
+                Slot::Zeroes => self.clear(at + part.start as u64..at + part.end as u64),
+                slot => {
+                    let bytes = &slot.page()[part.clone()];
+                    self.slot_mut(page).write(part.start, bytes);
                 }
             }
         }
@@ -147,8 +226,13 @@ impl Image {
     /// True if both images hold the same bytes. Pages that both share are not compared.
     pub fn is_same(&self, other: &Image) -> bool {
         let same_chunk = |(one, two): (&Option<Rc<Chunk>>, &Option<Rc<Chunk>>)| match (one, two) {
-            (Some(one), Some(two)) => Rc::ptr_eq(one, two) || one.iter().zip(&**two).all(same_page),
-            (Some(one), None) | (None, Some(one)) => one.iter().all(is_zero),
+            (Some(one), Some(two)) => {
+                let mut slots = one.iter().zip(&**two);
+                Rc::ptr_eq(one, two) || slots.all(|(one, two)| one.is_same(two))
+            }
+            (Some(one), None) | (None, Some(one)) => {
+                one.iter().all(|slot| slot.is_same(&Slot::Zeroes))
+            }
             (None, None) => true,
         };
         self.len == other.len && self.chunks.iter().zip(&other.chunks).all(same_chunk)
@@ -172,7 +256,7 @@ impl Image {
     pub fn written(&self) -> impl Iterator<Item = u64> + '_ {
         let count = (self.len as usize).div_ceil(PAGE);
         (0..count)
-            .filter(|page| self.page(*page).is_some())
+            .filter(|page| !matches!(self.slot(*page), Slot::Zeroes))
             .map(|page| (page * PAGE) as u64)
     }
 }
@@ -180,6 +264,40 @@ impl Image {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_words_and_of_bytes_read_as_they_were_written() {
+        let mut image = Image::new(64 << 10);
+        let mut plain = vec![0; 64 << 10];
+        let rng = forebay_rng::Rng::new(3);
+        for n in 0..2000_usize {
+            let (at, len) = match rng.below(3) {
+                0 => (rng.below(60_000) as usize, rng.below(3000) as usize),
+                1 => (rng.below(100) as usize * 512, 512),
+                _ => (
+                    rng.below(14) as usize * 4096,
+                    4096 * (1 + rng.below(2) as usize),
+                ),
+            };
+            let bytes = match rng.below(4) {
+                0 => rng.bytes(len),
+                1 => vec![0; len],
+                _ => (n as u64).to_le_bytes().repeat(len / 8 + 1)[..len].to_vec(),
+            };
+            if rng.one_in(8) {
+                image.clear(at as u64..(at + len) as u64);
+                plain[at..at + len].fill(0);
+            } else {
+                image.write(at as u64, &bytes);
+                plain[at..at + len].copy_from_slice(&bytes);
+            }
+            assert_eq!(
+                image.bytes(at as u64..(at + len) as u64),
+                plain[at..at + len]
+            );
+        }
+        assert!(image.to_vec() == plain && image.is_same(&Image::of(&plain)));
+    }
 
     #[test]
     fn a_copy_keeps_its_content_when_the_original_is_written() {

@@ -32,6 +32,9 @@ pub use power::{Coin, Power, Watch};
 /// True for a request that fails.
 pub type Fault = Box<dyn Fn(Op, &Range<u64>) -> bool>;
 
+/// How much longer a request takes than others, if it does.
+pub type Hold = Box<dyn Fn(&Request) -> Option<Duration>>;
+
 /// What a disk is asked.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -79,6 +82,8 @@ pub struct Disk {
     pub flush_takes: Cell<Option<Duration>>,
     /// Requests that fail: asked with the operation and its range.
     pub fault: RefCell<Option<Fault>>,
+    /// Requests that take longer: asked with each request when it is issued.
+    pub hold: RefCell<Option<Hold>>,
     /// What else it does wrong.
     pub faults: RefCell<Faults>,
     /// A flush that fails loses what was not durable (as disks and kernels do).
@@ -123,6 +128,7 @@ impl Disk {
             slowest: Cell::new(Duration::from_micros(300)),
             flush_takes: Cell::new(None),
             fault: RefCell::new(None),
+            hold: RefCell::new(None),
             faults: RefCell::default(),
             forgetful: Cell::new(false),
             flushes: Cell::new(0),
@@ -172,7 +178,8 @@ impl Disk {
         let slow = slow.or(slow_reads.filter(|_| request.op == Op::Read));
         let more = slow.filter(|(one_in, _)| self.chance(request.id, 1, *one_in));
         let takes = takes + more.map_or(Duration::ZERO, |(_, span)| span);
-        let takes = takes + self.delay(request);
+        let held = self.hold.borrow().as_ref().and_then(|hold| hold(request));
+        let takes = takes + self.delay(request) + held.unwrap_or_default();
         if !takes.is_zero() {
             self.rt.sleep(takes).await;
         }

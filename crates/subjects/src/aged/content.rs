@@ -1,0 +1,394 @@
+//! The expected content of an aged volume: the newest number that was written to each sector, and every step
+//! that is not durable yet.
+//!
+//! A sector holds one word of eight bytes, repeated: the number of the step that wrote it, and a hash of its own
+//! address. So a disk keeps a sector in eight bytes (`forebay_sim::disk::Image`), and a misplaced or older sector
+//! is recognised. Several writers work at once, each in its own part of the lines, one step at a time.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use forebay_rng::mix;
+
+/// Sectors of a line.
+pub(super) const LINE_SECTORS: usize = 8;
+/// Bytes of a sector.
+pub(super) const SECTOR: usize = 512;
+/// A sector that is not one repeated word of the model.
+pub(super) const FOREIGN: u32 = u32::MAX;
+
+/// The word of a sector that step `number` wrote; zero for a sector that reads as zeroes.
+fn word(number: u32, sector: usize) -> u64 {
+    match number {
+        0 => 0,
+        _ => u64::from(number) << 32 | mix(0xa6ed, sector as u64) >> 32,
+    }
+}
+
+/// Fills `bytes` with the content of the sectors from `sector` on, as step `number` writes them.
+pub(super) fn fill(number: u32, sector: usize, bytes: &mut [u8]) {
+    for (n, bytes) in bytes.chunks_exact_mut(SECTOR).enumerate() {
+        let word = word(number, sector + n).to_le_bytes();
+        bytes.as_chunks_mut().0.fill(word);
+    }
+}
+
+/// The step that wrote what a sector holds, or [`FOREIGN`].
+pub(super) fn number_of(bytes: &[u8], sector: usize) -> u32 {
+    let first = bytes.as_chunks::<8>().0[0];
+    let number = (u64::from_le_bytes(first) >> 32) as u32;
+    let is_one_word = bytes[8..] == bytes[..SECTOR - 8];
+    match is_one_word && u64::from_le_bytes(first) == word(number, sector) {
+        true => number,
+        false => FOREIGN,
+    }
+}
+
+/// A step of a writer that is not known to be durable.
+#[derive(Clone, Debug)]
+struct Step {
+    /// The number that its sectors hold.
+    number: u32,
+    /// Sectors that it writes.
+    writes: Vec<Range<usize>>,
+    /// Sectors that it trims; no sector is in both.
+    trims: Vec<Range<usize>>,
+    asked: u64,
+    acknowledged: Option<u64>,
+}
+
+/// The steps of one writer since the last durable one.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    steps: VecDeque<Step>,
+    /// Steps that became durable and are not in `steps` any more.
+    durable: usize,
+}
+
+/// How far each writer was acknowledged at some moment.
+pub(super) type Marks = Vec<usize>;
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Content {
+    /// For each sector, the number as of the last durable step.
+    base: Vec<u32>,
+    /// The same as of the last acknowledged step.
+    now: Vec<u32>,
+    /// For each line, true if anything was ever written there.
+    touched: Vec<bool>,
+    lanes: Vec<Lane>,
+    next: u32,
+    events: u64,
+}
+
+/// A version of a sector: the step in its lane, its number, and the version before.
+struct Version {
+    step: usize,
+    number: u32,
+    before: u32,
+}
+
+/// Marks a sector without versions since the base.
+const NONE: u32 = u32::MAX;
+
+impl Content {
+    /// Zeroes, for `lanes` writers.
+    pub(super) fn new(lines: usize, lanes: usize) -> Content {
+        Content {
+            base: vec![0; lines * LINE_SECTORS],
+            now: vec![0; lines * LINE_SECTORS],
+            touched: vec![false; lines],
+            lanes: vec![Lane::default(); lanes],
+            next: 1,
+            events: 0,
+        }
+    }
+
+    /// Number of lines.
+    pub(super) fn lines(&self) -> usize {
+        self.touched.len()
+    }
+
+    /// True if anything was ever written to a line.
+    pub(super) fn is_touched(&self, line: usize) -> bool {
+        self.touched[line]
+    }
+
+    /// True if no sector of a line holds data, as far as acknowledged.
+    pub(super) fn is_empty(&self, line: usize) -> bool {
+        let sectors = line * LINE_SECTORS..(line + 1) * LINE_SECTORS;
+        self.now[sectors].iter().all(|number| *number == 0)
+    }
+
+    /// The number that a read of a sector must return, if its writer is idle.
+    pub(super) fn now(&self, sector: usize) -> u32 {
+        self.now[sector]
+    }
+
+    /// A writer asks for a batch. Returns the number that its data holds.
+    pub(super) fn begin(
+        &mut self,
+        lane: usize,
+        writes: Vec<Range<usize>>,
+        trims: Vec<Range<usize>>,
+    ) -> u32 {
+        let number = self.next;
+        (self.next, self.events) = (number + 1, self.events + 1);
+        for range in &writes {
+            let lines = range.start / LINE_SECTORS..range.end.div_ceil(LINE_SECTORS);
+            self.touched[lines].fill(true);
+        }
+        self.lanes[lane].steps.push_back(Step {
+            number,
+            writes,
+            trims,
+            asked: self.events,
+            acknowledged: None,
+        });
+        number
+    }
+
+    /// The last step of a writer is done.
+    pub(super) fn acknowledge(&mut self, lane: usize) {
+        self.events += 1;
+        let step = self.lanes[lane].steps.back_mut().expect("begun");
+        step.acknowledged = Some(self.events);
+        for range in &step.writes {
+            self.now[range.clone()].fill(step.number);
+        }
+        for range in &step.trims {
+            self.now[range.clone()].fill(0);
+        }
+    }
+
+    /// The last step of a writer was refused before anything of it was done.
+    pub(super) fn refuse(&mut self, lane: usize) {
+        self.lanes[lane].steps.pop_back();
+    }
+
+    /// How far all writers are acknowledged.
+    pub(super) fn marks(&self) -> Marks {
+        let upto = |lane: &Lane| {
+            let open = lane.steps.back().is_some_and(|step| step.acknowledged.is_none());
+            lane.durable + lane.steps.len() - usize::from(open)
+        };
+        self.lanes.iter().map(upto).collect()
+    }
+
+    /// Everything up to `marks` is durable.
+    pub(super) fn durable(&mut self, marks: &Marks) {
+        for (lane, upto) in self.lanes.iter_mut().zip(marks) {
+            while lane.durable < *upto {
+                lane.durable += 1;
+                let step = lane.steps.pop_front().expect("acknowledged");
+                for range in step.writes {
+                    self.base[range].fill(step.number);
+                }
+                for range in step.trims {
+                    self.base[range].fill(0);
+                }
+            }
+        }
+    }
+
+    /// Compares what the volume holds after a crash, `seen`, with what it may hold: of each writer all steps up
+    /// to one, not before the last durable one; and no step without those that were acknowledged before it
+    /// was asked for. Goes on from `seen` if it fits.
+    ///
+    /// # Errors
+    /// If it does not fit; says where.
+    pub(super) fn judge(&mut self, seen: Vec<u32>) -> Result<(), String> {
+        let (heads, versions) = self.versions();
+        let mut possible = Vec::new();
+        let mut seen_in: Vec<Vec<u32>> = self
+            .lanes
+            .iter()
+            .map(|lane| vec![0; lane.steps.len() + 1])
+            .collect();
+        let mut counted = vec![0; self.lanes.len()];
+        for (sector, number) in seen.iter().enumerate() {
+            let (lane, head) = heads[sector];
+            if head == NONE {
+                if *number != self.base[sector] {
+                    return Err(self.wrong(sector, *number, &[]));
+                }
+                continue;
+            }
+            counted[lane as usize] += 1;
+            let fits = &mut seen_in[lane as usize];
+            if !self.count(sector, *number, head, &versions, fits) {
+                return Err(self.wrong(sector, *number, &Self::chain(head, &versions)));
+            }
+        }
+        for (lane, fits) in seen_in.iter().enumerate() {
+            let steps = (0..fits.len()).filter(|step| fits[*step] == counted[lane]);
+            let steps: Vec<usize> = steps.collect();
+            if steps.is_empty() {
+                return Err(format!("no step of writer {lane} fits all its sectors"));
+            }
+            possible.push(steps);
+        }
+        self.go_together(&possible)?;
+        self.now.clone_from(&seen);
+        self.base = seen;
+        self.lanes.iter_mut().for_each(|lane| *lane = Lane::default());
+        Ok(())
+    }
+
+    /// The newest version of each sector, with its writer, and all versions.
+    fn versions(&self) -> (Vec<(u8, u32)>, Vec<Version>) {
+        let mut heads = vec![(0, NONE); self.base.len()];
+        let mut versions = Vec::new();
+        for (lane, of_lane) in self.lanes.iter().enumerate() {
+            for (n, step) in of_lane.steps.iter().enumerate() {
+                let writes = step.writes.iter().map(|range| (range, step.number));
+                let trims = step.trims.iter().map(|range| (range, 0));
+                for (range, number) in writes.chain(trims) {
+                    for sector in range.clone() {
+                        let before = heads[sector].1;
+                        heads[sector] = (lane as u8, versions.len() as u32);
+                        versions.push(Version {
+                            step: n + 1,
+                            number,
+                            before,
+                        });
+                    }
+                }
+            }
+        }
+        (heads, versions)
+    }
+
+    /// Counts one sector for each step after which it may hold `number`. False if there is none.
+    fn count(
+        &self,
+        sector: usize,
+        number: u32,
+        head: u32,
+        versions: &[Version],
+        fits: &mut [u32],
+    ) -> bool {
+        let (mut at, mut end, mut any) = (head, fits.len(), false);
+        while at != NONE {
+            let version = &versions[at as usize];
+            if version.number == number {
+                fits[version.step..end].iter_mut().for_each(|count| *count += 1);
+                any = true;
+            }
+            (at, end) = (version.before, version.step);
+        }
+        if self.base[sector] == number {
+            fits[..end].iter_mut().for_each(|count| *count += 1);
+            any = true;
+        }
+        any
+    }
+
+    fn chain(head: u32, versions: &[Version]) -> Vec<(usize, u32)> {
+        let mut chain = Vec::new();
+        let mut at = head;
+        while at != NONE {
+            let version = &versions[at as usize];
+            chain.push((version.step, version.number));
+            at = version.before;
+        }
+        chain
+    }
+
+    fn wrong(&self, sector: usize, number: u32, versions: &[(usize, u32)]) -> String {
+        let holds = match number {
+            FOREIGN => "something foreign or unreadable".into(),
+            0 => "zeroes".into(),
+            number => format!("the data of step [{number}]"),
+        };
+        let base = self.base[sector];
+        format!(
+            "sector {sector} (line {}) holds {holds}; durable is [{base}], newer are {versions:?}",
+            sector / LINE_SECTORS
+        )
+    }
+
+    /// Raises the least possible steps until no writer shows a step that was asked for after a step of another
+    /// was acknowledged that does not show.
+    fn go_together(&self, possible: &[Vec<usize>]) -> Result<(), String> {
+        let mut at: Vec<usize> = possible.iter().map(|steps| steps[0]).collect();
+        loop {
+            let before = at.clone();
+            for lane in 0..at.len() {
+                let Some(step) = at[lane].checked_sub(1) else {
+                    continue;
+                };
+                let asked = self.lanes[lane].steps[step].asked;
+                for other in 0..at.len() {
+                    let steps = &self.lanes[other].steps;
+                    let least = steps
+                        .partition_point(|step| step.acknowledged.is_some_and(|at| at < asked));
+                    if other == lane || at[other] >= least {
+                        continue;
+                    }
+                    let higher = possible[other].iter().find(|step| **step >= least);
+                    at[other] = *higher.ok_or_else(|| {
+                        format!("writer {lane} shows a step later than one of writer {other} that is missing")
+                    })?;
+                }
+            }
+            if at == before {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(content: &Content, writes: &[(usize, u32)]) -> Vec<u32> {
+        let mut seen = content.base.clone();
+        writes.iter().for_each(|(at, number)| seen[*at] = *number);
+        seen
+    }
+
+    #[test]
+    fn words_name_their_step_and_their_sector() {
+        let mut bytes = vec![0; 2 * SECTOR];
+        fill(7, 100, &mut bytes);
+        assert_eq!(number_of(&bytes[..SECTOR], 100), 7);
+        assert_eq!(number_of(&bytes[SECTOR..], 101), 7);
+        assert_eq!(number_of(&bytes[SECTOR..], 100), FOREIGN);
+        bytes[SECTOR - 1] ^= 1;
+        assert_eq!(number_of(&bytes[..SECTOR], 100), FOREIGN);
+        assert_eq!(number_of(&[0; SECTOR], 3), 0);
+    }
+
+    #[test]
+    fn judges_prefixes_durable_steps_batches_and_writers_that_go_together() {
+        let mut content = Content::new(4, 2);
+        let first = content.begin(0, vec![0..1, 2..3], vec![]);
+        content.acknowledge(0);
+        let second = content.begin(1, vec![16..17], vec![]);
+        content.acknowledge(1);
+        let third = content.begin(0, vec![0..1], vec![2..3]);
+        content.acknowledge(0);
+        let judge = |content: &Content, writes: &[(usize, u32)]| {
+            let seen = with(content, writes);
+            content.clone().judge(seen).is_ok()
+        };
+        assert!(judge(&content, &[]));
+        assert!(judge(&content, &[(0, first), (2, first)]));
+        assert!(!judge(&content, &[(0, first)]), "half a batch");
+        assert!(!judge(&content, &[(16, second)]), "writer 1 without writer 0");
+        assert!(judge(&content, &[(0, third), (16, second)]));
+        assert!(!judge(&content, &[(0, third), (2, first), (16, second)]));
+        assert!(!judge(&content, &[(5, first), (0, first), (2, first)]));
+        let marks = content.marks();
+        content.durable(&marks);
+        assert!(judge(&content, &[]));
+        let old = with(&content, &[(0, first), (2, first)]);
+        assert!(content.clone().judge(old).is_err(), "durable steps are gone");
+        content.begin(0, vec![0..8], vec![]);
+        content.refuse(0);
+        assert!(judge(&content, &[]) && !judge(&content, &[(0, third + 1)]));
+    }
+}
