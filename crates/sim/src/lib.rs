@@ -43,7 +43,7 @@ pub mod explore;
 pub mod history;
 pub mod lanes;
 pub mod machine;
-mod panics;
+pub mod panics;
 pub mod plan;
 pub mod role;
 pub mod shrink;

@@ -11,7 +11,7 @@ thread_local! {
 static HOOK: Once = Once::new();
 
 /// Does `work`; if it panics, nothing is printed and [`last`] has the text.
-pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
+pub fn quietly<T>(work: impl FnOnce() -> T) -> T {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -34,6 +34,6 @@ pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// What the last panic on this thread said.
-pub(crate) fn last() -> Option<String> {
+pub fn last() -> Option<String> {
     LAST.take()
 }

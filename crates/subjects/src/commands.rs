@@ -14,6 +14,7 @@ use forebay_sim::shrink::shrink;
 use forebay_sim::subject::Subject;
 use forebay_sim::trace::{Format, Traced};
 use forebay_sim::world::{self, Outcome, Tally};
+use forebay_subjects::aged::{self, AgedPlan};
 use forebay_subjects::cache::Cache;
 use forebay_subjects::files;
 use forebay_subjects::space::Space;
@@ -24,6 +25,7 @@ enum Which {
     Cache,
     Space,
     Files,
+    Aged,
 }
 
 /// Arguments of `explore`.
@@ -126,6 +128,8 @@ impl Explore {
             (Which::Space, false) => self.explore::<Space>(seed),
             (Which::Files, true) => bail!("files: there are only worlds at random"),
             (Which::Files, false) => self.explore_files(seed),
+            (Which::Aged, true) => bail!("aged: scenarios are only chosen at random"),
+            (Which::Aged, false) => self.explore_aged(seed),
         }
     }
 
@@ -147,6 +151,17 @@ impl Explore {
         let found = self.worlds(seed, &|seed| files::run(&files::World::of_seed(seed)));
         if let Some(first) = found.first().filter(|_| !self.keep_going) {
             println!("{}", files::World::of_seed(first.seeds[0]));
+        }
+        Ok(ended(&found))
+    }
+
+    fn explore_aged(&self, seed: u64) -> Result<ExitCode> {
+        if self.trace.is_some() {
+            bail!("aged: traces are of devices");
+        }
+        let found = self.worlds(seed, &|seed| aged::run(&AgedPlan::of_seed(seed)));
+        if let Some(first) = found.first().filter(|_| !self.keep_going) {
+            println!("{}", AgedPlan::of_seed(first.seeds[0]));
         }
         Ok(ended(&found))
     }
@@ -308,6 +323,7 @@ impl Replay {
             Which::Cache => self.replay::<Cache>(),
             Which::Space => self.replay::<Space>(),
             Which::Files => self.replay_files(),
+            Which::Aged => self.replay_aged(),
         }
     }
 
@@ -339,9 +355,23 @@ impl Replay {
         }
         let world = files::World::of_seed(self.seed);
         println!("{world}");
-        let outcome = files::run_aloud(&world);
+        self.replayed(&files::run_aloud(&world))
+    }
+
+    fn replay_aged(&self) -> Result<ExitCode> {
+        if self.shrunk || self.trace.is_some() {
+            bail!("aged: scenarios cannot be shrunk yet, and traces are of devices");
+        }
+        let plan = AgedPlan::of_seed(self.seed);
+        println!("{plan}");
+        let outcome = aged::run_aloud(&plan);
+        outcome.lines.iter().for_each(|line| println!("{line}"));
+        self.replayed(&outcome)
+    }
+
+    fn replayed(&self, outcome: &Outcome) -> Result<ExitCode> {
         println!("seed {} digest {:016x}", self.seed, outcome.digest);
-        Ok(match outcome.violation {
+        Ok(match &outcome.violation {
             None => ExitCode::SUCCESS,
             Some(violation) => {
                 println!("{violation}");

@@ -126,6 +126,21 @@ impl Content {
         self.now[sector]
     }
 
+    /// Sectors that hold data, as far as acknowledged.
+    pub(super) fn mapped(&self) -> u64 {
+        self.now.iter().filter(|number| **number != 0).count() as u64
+    }
+
+    /// About how many extents a map of all data has.
+    pub(super) fn extents(&self) -> u64 {
+        let lines = self.now.chunks(LINE_SECTORS);
+        let in_line = |line: &[u32]| {
+            let changes = line.windows(2).filter(|pair| pair[0] != pair[1]).count();
+            changes as u64 + u64::from(line[0] != 0)
+        };
+        lines.map(in_line).sum()
+    }
+
     /// A writer asks for a batch. Returns the number that its data holds.
     pub(super) fn begin(
         &mut self,
@@ -170,7 +185,10 @@ impl Content {
     /// How far all writers are acknowledged.
     pub(super) fn marks(&self) -> Marks {
         let upto = |lane: &Lane| {
-            let open = lane.steps.back().is_some_and(|step| step.acknowledged.is_none());
+            let open = lane
+                .steps
+                .back()
+                .is_some_and(|step| step.acknowledged.is_none());
             lane.durable + lane.steps.len() - usize::from(open)
         };
         self.lanes.iter().map(upto).collect()
@@ -232,7 +250,9 @@ impl Content {
         self.go_together(&possible)?;
         self.now.clone_from(&seen);
         self.base = seen;
-        self.lanes.iter_mut().for_each(|lane| *lane = Lane::default());
+        self.lanes
+            .iter_mut()
+            .for_each(|lane| *lane = Lane::default());
         Ok(())
     }
 
@@ -273,7 +293,9 @@ impl Content {
         while at != NONE {
             let version = &versions[at as usize];
             if version.number == number {
-                fits[version.step..end].iter_mut().for_each(|count| *count += 1);
+                fits[version.step..end]
+                    .iter_mut()
+                    .for_each(|count| *count += 1);
                 any = true;
             }
             (at, end) = (version.before, version.step);
@@ -378,7 +400,10 @@ mod tests {
         assert!(judge(&content, &[]));
         assert!(judge(&content, &[(0, first), (2, first)]));
         assert!(!judge(&content, &[(0, first)]), "half a batch");
-        assert!(!judge(&content, &[(16, second)]), "writer 1 without writer 0");
+        assert!(
+            !judge(&content, &[(16, second)]),
+            "writer 1 without writer 0"
+        );
         assert!(judge(&content, &[(0, third), (16, second)]));
         assert!(!judge(&content, &[(0, third), (2, first), (16, second)]));
         assert!(!judge(&content, &[(5, first), (0, first), (2, first)]));
@@ -386,7 +411,10 @@ mod tests {
         content.durable(&marks);
         assert!(judge(&content, &[]));
         let old = with(&content, &[(0, first), (2, first)]);
-        assert!(content.clone().judge(old).is_err(), "durable steps are gone");
+        assert!(
+            content.clone().judge(old).is_err(),
+            "durable steps are gone"
+        );
         content.begin(0, vec![0..8], vec![]);
         content.refuse(0);
         assert!(judge(&content, &[]) && !judge(&content, &[(0, third + 1)]));

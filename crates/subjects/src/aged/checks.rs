@@ -1,0 +1,111 @@
+//! Bounds that every scenario keeps, and the comparison of what a volume says of itself.
+
+use std::time::Duration;
+
+use forebay_placement::cost::{greedy_utilisation, write_amplification};
+use forebay_segments::LogStats;
+use forebay_sim::Violation;
+use forebay_units::{LINE_BYTES, SECTOR_BYTES};
+use forebay_vsl::{Kind, Space, Stats};
+
+use super::recipe::Recipe;
+
+/// The longest that a request takes where the disk works.
+pub(super) const REQUEST: Duration = Duration::from_secs(60);
+/// The longest that opening takes.
+pub(super) const OPEN: Duration = Duration::from_secs(600);
+/// The longest that closing takes, beside the time for its data.
+pub(super) const CLOSE: Duration = Duration::from_secs(10);
+/// After so long without requests of writers the disk is quiet.
+pub(super) const QUIET_AFTER: Duration = Duration::from_secs(60);
+/// Requests in a second that a quiet disk may still be asked.
+pub(super) const QUIET_RATE: u64 = 100;
+
+/// The share of all that is written that checkpoints may write.
+const CHECKPOINTS_SHARE: f64 = 0.05;
+/// How far above the model the cost of uniform overwrites may be.
+const ABOVE_MODEL: f64 = 1.1;
+/// Entries of a leaf of the map, where leaves are half full.
+const LEAF_ENTRIES: u64 = 40;
+
+/// Requests to the disk that no request of a writer needs: they are more than reading and writing the whole disk
+/// line by line, twice.
+pub(super) fn requests_max(recipe: &Recipe) -> u64 {
+    30_000 + 4 * recipe.medium_bytes() / LINE_BYTES
+}
+
+/// Compares the counts of all segments with a walk of the map.
+///
+/// # Errors
+/// What differs.
+#[allow(clippy::unused_async, reason = "it waits once the volume can be asked")]
+pub(super) async fn audit(_space: &Space) -> Result<(), Violation> {
+    // With `Space::audit`: space.audit().await.map_err(|wrong| Violation::new("accounts", wrong))
+    Ok(())
+}
+
+/// Checks that a refusal for lack of capacity was right: `new` sectors would have been mapped more.
+///
+/// # Errors
+/// If there was capacity.
+pub(super) fn is_full(space: &Space, recipe: &Recipe, new: u64) -> Result<(), Violation> {
+    let capacity = space.capacity();
+    // Other writers and the cleaner may have changed it since.
+    let slack = 2 * recipe.segment_bytes;
+    let need = capacity.mapped + new * SECTOR_BYTES;
+    if need + slack > capacity.mappable {
+        return Ok(());
+    }
+    let text = format!("a batch of {new} new sectors is refused though {capacity:?}");
+    Err(Violation::new("room", text))
+}
+
+/// Checks how much checkpoints wrote in one incarnation, with so many that were asked for and so many extents in
+/// the map.
+///
+/// # Errors
+/// If it was too much.
+pub(super) fn checkpoints(
+    recipe: &Recipe,
+    (stats, log): (&Stats, &LogStats),
+    asked: u64,
+    extents: u64,
+) -> Result<(), Violation> {
+    let nodes = 4096 * (8 + extents / LEAF_ENTRIES);
+    let one = nodes * 9 / 8 + 32 * recipe.segments + (64 << 10);
+    let constant = (1 << 20) + (asked + 2) * one;
+    let most = (log.bytes_written as f64 * CHECKPOINTS_SHARE) as u64 + constant;
+    if stats.bytes_checkpoints <= most {
+        return Ok(());
+    }
+    let text = format!(
+        "{} bytes of {} are of {} checkpoints; {most} would do",
+        stats.bytes_checkpoints, log.bytes_written, stats.checkpoints
+    );
+    Err(Violation::new("checkpoints", text))
+}
+
+/// Checks the cost of uniform overwrites of `pages` lines, in a log with so many unused segments.
+///
+/// # Errors
+/// If it is more than the model says.
+pub(super) fn amplification(
+    recipe: &Recipe,
+    (before, after): (&Stats, &Stats),
+    pages: u64,
+    unused: f64,
+) -> Result<String, Violation> {
+    let lines = recipe.segment_bytes / LINE_BYTES - 3;
+    let users = (after.bytes_written - before.bytes_written) as f64;
+    let moved = (after.bytes_moved - before.bytes_moved) as f64;
+    let utilisation = pages as f64 / ((recipe.segments as f64 - unused) * lines as f64);
+    let found = (users + moved) / users;
+    let utilisation = utilisation.clamp(0.01, 0.99);
+    let model = write_amplification(greedy_utilisation(utilisation, lines as u32));
+    let text = format!("uniform overwrites cost {found:.2}, by the model {model:.2}");
+    let is_plain = recipe.placement == Kind::Lfs && recipe.segment_bytes >= 256 << 10;
+    match is_plain && found > ABOVE_MODEL * model {
+        true => Err(Violation::new("amplification", text)),
+        false => Ok(text),
+    }
+}

@@ -1,0 +1,292 @@
+//! The phases of a writer.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use forebay_device::Durability;
+
+use super::checks::{self, QUIET_AFTER, QUIET_RATE};
+use super::content::LINE_SECTORS;
+use super::plan::{Durable, Held, Phase};
+use super::writer::{Ended, Over, Writer};
+
+/// One in so many overwrites is followed by a flush.
+const FLUSH_ONE_IN: u64 = 64;
+/// How long in-place writes are held while the log comes around.
+const HELD: Duration = Duration::from_secs(20);
+
+impl Writer {
+    pub(super) async fn phase(&self, phase: Phase) -> Result<(), Over> {
+        let line = || format!("writer {}: {phase:?}", self.lane);
+        self.world.tape.say(self.rt.now(), line);
+        match phase {
+            Phase::Overwrite(lines) => self.overwrite(lines).await,
+            Phase::Pieces(pieces, fua) => self.pieces(pieces, fua).await,
+            Phase::Batches(batches) => self.batches(batches).await,
+            Phase::Fill(lines) => self.fill(lines).await,
+            Phase::TrimHuge(part, durable) => self.trim_huge(part, durable).await,
+            Phase::TrimSmall(trims) => self.trim_small(trims).await,
+            Phase::Delete(part) => self.delete(part).await,
+            Phase::GoRound(cycles) => self.go_round(cycles).await,
+            Phase::Steady => self.steady().await,
+            Phase::Idle(span) => self.idle(span).await,
+            Phase::Read(lines) => self.read(lines).await,
+            Phase::Flush => self.flush().await,
+            Phase::Checkpoint => self.checkpoint().await,
+        }
+    }
+
+    fn line_of(&self, lines: &Range<usize>) -> usize {
+        lines.start + self.rng.below(lines.len() as u64) as usize
+    }
+
+    /// The lines that are overwritten most.
+    pub(super) fn hot(&self) -> Range<usize> {
+        let used = self.used();
+        let hot = used.len() * self.world.recipe.hot as usize / 100;
+        used.end - hot.max(1)..used.end
+    }
+
+    /// Up to `most` lines in a row, or one where they lie apart.
+    fn run(&self, within: &Range<usize>, most: u64) -> Range<usize> {
+        let from = self.line_of(within);
+        let len = match self.is_dense() {
+            true => 1 + self.rng.below(most) as usize,
+            false => 1,
+        };
+        from..(from + len).min(within.end)
+    }
+
+    async fn overwrite(&self, lines: u64) -> Result<(), Over> {
+        let (used, hot) = (self.used(), self.hot());
+        for _ in 0..lines {
+            let among = if self.rng.below(10) < 8 { &hot } else { &used };
+            let most = if self.rng.one_in(16) { 16 } else { 1 };
+            self.write_lines(self.run(among, most)).await?;
+            if self.rng.one_in(FLUSH_ONE_IN) {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn pieces(&self, pieces: u64, fua: bool) -> Result<(), Over> {
+        let durability = [Durability::Flush, Durability::Fua][usize::from(fua)];
+        let used = self.used();
+        for _ in 0..pieces {
+            let piece = self.piece(&used);
+            self.apply(vec![piece], Vec::new(), durability).await?;
+        }
+        Ok(())
+    }
+
+    /// One to seven sectors of a line.
+    fn piece(&self, lines: &Range<usize>) -> Range<usize> {
+        let line = self.line_of(lines) * LINE_SECTORS;
+        let from = self.rng.below(LINE_SECTORS as u64) as usize;
+        let most = (LINE_SECTORS - from) as u64;
+        let len = match self.rng.coin() {
+            true => 1,
+            false => 1 + self.rng.below(most) as usize,
+        };
+        line + from..line + from + len
+    }
+
+    async fn batches(&self, batches: u64) -> Result<(), Over> {
+        let used = self.used();
+        for _ in 0..batches {
+            let (mut writes, mut trims) = (Vec::new(), Vec::new());
+            let mut lines: Vec<usize> = (0..2 + self.rng.below(10))
+                .map(|_| self.line_of(&used))
+                .collect();
+            lines.sort_unstable();
+            lines.dedup();
+            for line in lines {
+                let piece = self.piece(&(line..line + 1));
+                match self.rng.one_in(4) {
+                    true => trims.push(piece),
+                    false => writes.push(piece),
+                }
+            }
+            self.apply(writes, trims, Durability::Flush).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes lines that hold nothing, until the volume is full.
+    pub(super) async fn fill(&self, lines: u64) -> Result<(), Over> {
+        let all = self.lines();
+        let (mut left, mut refused) = (lines, 0);
+        let from = self.used().end.min(all.end - 1);
+        for line in (from..all.end).chain(all.start..from) {
+            if left == 0 || refused > 3 {
+                break;
+            }
+            if self.world.content.borrow().is_empty(line) {
+                match self.write_lines(line..line + 1).await? {
+                    Ended::Done => left -= 1,
+                    Ended::Full | Ended::Unread => refused += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn trim_huge(&self, part: u64, durable: Durable) -> Result<(), Over> {
+        let used = self.used();
+        let len = (used.len() * part as usize / 100).max(1);
+        let from = used.start + self.rng.below((used.len() - len) as u64 + 1) as usize;
+        let durability = match durable {
+            Durable::Fua => Durability::Fua,
+            Durable::Flushed | Durable::InCheckpoint => Durability::Flush,
+        };
+        self.trim_lines(from..from + len, durability).await?;
+        match durable {
+            Durable::Fua => Ok(()),
+            Durable::Flushed => self.flush().await,
+            Durable::InCheckpoint => self.checkpoint().await,
+        }
+    }
+
+    async fn trim_small(&self, trims: u64) -> Result<(), Over> {
+        let used = self.used();
+        for _ in 0..trims {
+            if self.rng.coin() {
+                let piece = self.piece(&used);
+                self.apply(Vec::new(), vec![piece], Durability::Flush)
+                    .await?;
+            } else {
+                let from = self.line_of(&used);
+                let to = (from + 1 + self.rng.below(8) as usize).min(used.end);
+                self.trim_lines(from..to, Durability::Flush).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, part: u64) -> Result<(), Over> {
+        let used = self.used();
+        let len = (used.len() * part as usize / 100).max(1);
+        let from = used.start + self.rng.below((used.len() - len) as u64 + 1) as usize;
+        let mut lines: Vec<usize> = (from..from + len).collect();
+        self.rng.shuffle(&mut lines);
+        for line in lines {
+            self.trim_lines(line..line + 1, Durability::Flush).await?;
+        }
+        Ok(())
+    }
+
+    async fn read(&self, lines: u64) -> Result<(), Over> {
+        let used = self.used();
+        for _ in 0..lines {
+            self.read_lines(self.run(&used, 32)).await?;
+        }
+        Ok(())
+    }
+
+    async fn idle(&self, span: Duration) -> Result<(), Over> {
+        self.rt.sleep(span.min(QUIET_AFTER)).await;
+        self.world.progressed();
+        let rest = span.saturating_sub(QUIET_AFTER);
+        if rest < QUIET_AFTER || self.world.may_fail.get() || self.world.writers.get() > 1 {
+            self.rt.sleep(rest).await;
+            return Ok(());
+        }
+        let before = self.world.requests.get();
+        self.rt.sleep(rest).await;
+        let rate = (self.world.requests.get() - before) / rest.as_secs();
+        self.world.progressed();
+        match rate > QUIET_RATE {
+            true => Err(self
+                .world
+                .spins(&format!("an idle volume asks for {rate} requests a second"))),
+            false => Ok(()),
+        }
+    }
+
+    /// While in-place writes of a few lines are held, those lines are overwritten so often that the log comes around.
+    async fn go_round(&self, cycles: u64) -> Result<(), Over> {
+        let used = self.used();
+        let count = (8 + self.rng.below(24) as usize).min(used.len());
+        let hot = used.start..used.start + count;
+        let segments = self.world.recipe.segments;
+        for _ in 0..cycles {
+            self.holder.arm(Some(Held {
+                takes: HELD,
+                most: 1 + self.rng.below(32),
+                in_place: true,
+            }));
+            let released = self.rt.now().plus(HELD);
+            for round in 0..segments / 2 + self.rng.below(2 * segments) {
+                self.round(&hot).await?;
+                if round == 4 {
+                    self.holder.arm(None);
+                }
+                if self.rt.now() >= released {
+                    break;
+                }
+            }
+            self.rt.sleep(2 * HELD).await;
+            self.world.progressed();
+            for line in hot.clone() {
+                self.read_lines(line..line + 1).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Overwrites some of the hot lines, and writes and trims others.
+    async fn round(&self, hot: &Range<usize>) -> Result<(), Over> {
+        let all = self.lines();
+        let spare = self.used().end.min(all.end - 1)..all.end;
+        let filler = (4 + self.rng.below(28) as usize).min(spare.len());
+        let mut lines: Vec<usize> = hot.clone().collect();
+        self.rng.shuffle(&mut lines);
+        lines.truncate(1 + self.rng.below(lines.len() as u64) as usize);
+        lines.extend(spare.start..spare.start + filler);
+        for line in lines {
+            self.write_lines(line..line + 1).await?;
+        }
+        self.trim_lines(spare.start..spare.start + filler, Durability::Flush)
+            .await?;
+        self.flush().await?;
+        if self.rng.one_in(8) {
+            self.checkpoint().await?;
+        }
+        Ok(())
+    }
+
+    /// Overwrites lines in uniform order, and compares what that costs with the model.
+    async fn steady(&self) -> Result<(), Over> {
+        let used = self.used();
+        for _ in 0..2 * used.len() {
+            self.write_lines(self.run(&used, 1)).await?;
+        }
+        let before = self.space.stats();
+        let (mut unused, mut looks) = (0, 0);
+        for n in 0..2 * used.len() {
+            self.write_lines(self.run(&used, 1)).await?;
+            if n % 64 == 0 {
+                unused += self.space.capacity().unused / self.world.recipe.segment_bytes;
+                looks += 1;
+            }
+        }
+        if self.world.writers.get() > 1 || self.world.may_fail.get() {
+            return Ok(());
+        }
+        let pages = self.space.capacity().mapped / 4096;
+        let unused = unused as f64 / looks as f64;
+        let stats = (&before, &self.space.stats());
+        // The lines that are not overwritten are as good as cold: only with few of them does the model hold.
+        let is_uniform = pages as usize * 9 / 10 <= used.len();
+        match checks::amplification(&self.world.recipe, stats, pages, unused) {
+            Ok(text) => self.world.tape.say(self.rt.now(), || text),
+            Err(violation) if is_uniform => {
+                self.world.violated(violation);
+                return Err(Over);
+            }
+            Err(_) => {}
+        }
+        Ok(())
+    }
+}

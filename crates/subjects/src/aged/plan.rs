@@ -1,0 +1,288 @@
+//! What happens in a scenario: its recipe, its incarnations, their phases and faults.
+
+use std::fmt::{Display, Formatter};
+use std::time::Duration;
+
+use forebay_rng::{Rng, mix};
+use forebay_sim::disk::{Coin, Faults, Trouble};
+use forebay_sim::plan::coin;
+
+use super::recipe::{Age, Recipe};
+
+/// Scenarios with seeds next to each other that begin with the same aged volume.
+const OF_A_RECIPE: u64 = 16;
+
+/// What a writer does for a while.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Phase {
+    /// Overwrites so many lines: most of them among the few that are hot.
+    Overwrite(u64),
+    /// Overwrites so many pieces of one to seven sectors; with FUA if so.
+    Pieces(u64, bool),
+    /// Writes so many batches of several pieces and trims.
+    Batches(u64),
+    /// Writes so many lines that hold nothing; refused where the volume is full.
+    Fill(u64),
+    /// Trims so much of its lines, in percent, in one piece; with FUA, or followed by a flush or a checkpoint.
+    TrimHuge(u64, Durable),
+    /// Trims so many single lines and short runs.
+    TrimSmall(u64),
+    /// Trims so much of its lines, in percent, line by line in no order.
+    Delete(u64),
+    /// Overwrites a few lines again and again, with new lines that are trimmed at once between, while in-place
+    /// writes are held: so the log comes around to where it was.
+    GoRound(u64),
+    /// Overwrites lines in uniform order long enough to compare the cost with the model.
+    Steady,
+    /// Does nothing for so long.
+    Idle(Duration),
+    /// Reads so many lines.
+    Read(u64),
+    Flush,
+    Checkpoint,
+}
+
+/// How a huge trim is made durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Durable {
+    Fua,
+    Flushed,
+    InCheckpoint,
+}
+
+/// From an open to the next crash.
+#[derive(Clone, Debug)]
+pub(super) struct Incarnation {
+    pub(super) seed: u64,
+    /// The phases of each writer.
+    pub(super) phases: Vec<Vec<Phase>>,
+    /// What the disk does wrong, from the end of the recovery on.
+    pub(super) faults: Faults,
+    /// How long writes that are held take: some in-place ones, or a single write of any kind.
+    pub(super) held: Option<Held>,
+    pub(super) slowest: Duration,
+    pub(super) close: bool,
+    pub(super) coin: Coin,
+}
+
+/// Writes that take very long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) takes: Duration,
+    /// How many are held at once.
+    pub(super) most: u64,
+    /// Only writes to places that hold data in the middle of a segment.
+    pub(super) in_place: bool,
+}
+
+/// A scenario.
+#[derive(Clone, Debug)]
+pub struct AgedPlan {
+    pub(super) seed: u64,
+    pub(super) recipe: Recipe,
+    pub(super) incarnations: Vec<Incarnation>,
+}
+
+impl AgedPlan {
+    /// The scenario of a seed.
+    pub fn of_seed(seed: u64) -> AgedPlan {
+        let rng = Rng::new(mix(seed, 0xa6ed));
+        let recipe = Recipe::of_seed(seed / OF_A_RECIPE);
+        let count = 1 + rng.below(3);
+        let incarnations = (0..count)
+            .map(|n| incarnation(&recipe, &rng, mix(seed, n)))
+            .collect();
+        AgedPlan {
+            seed,
+            recipe,
+            incarnations,
+        }
+    }
+}
+
+impl Incarnation {
+    /// The longest that its faults may keep a request waiting.
+    pub(super) fn faults_take(&self) -> Duration {
+        let long = |trouble: &Trouble| match trouble.to {
+            Some(to) => to - trouble.from + trouble.takes,
+            None => Duration::MAX / 4,
+        };
+        let troubles: Duration = self.faults.troubles.iter().map(long).sum();
+        troubles + self.held.map_or(Duration::ZERO, |held| 2 * held.takes)
+    }
+
+    /// True if the disk never refuses anything.
+    pub(super) fn refuses_nothing(&self) -> bool {
+        self.faults.refuse_nothing()
+    }
+}
+
+fn incarnation(recipe: &Recipe, rng: &Rng, seed: u64) -> Incarnation {
+    let lines = recipe.mappable_lines();
+    let goes_round = recipe.goes_round() && !rng.one_in(4);
+    let writers = match goes_round || rng.coin() {
+        true => 1,
+        false => recipe.writers as u64,
+    };
+    let phases = (0..recipe.writers as u64).map(|writer| match writer < writers {
+        true if goes_round => go_round(rng),
+        true => phases(recipe, rng, lines / writers),
+        false => Vec::new(),
+    });
+    let (faults, held) = match goes_round {
+        true => (Faults::default(), None),
+        false => faults(rng, seed),
+    };
+    let close = rng.one_in(4);
+    Incarnation {
+        seed,
+        phases: phases.collect(),
+        faults,
+        held,
+        slowest: Duration::from_micros(rng.pick(&[20, 100, 400, 2000])),
+        close,
+        coin: coin(rng, seed),
+    }
+}
+
+fn go_round(rng: &Rng) -> Vec<Phase> {
+    let round = || Phase::GoRound(10 + rng.below(30));
+    vec![
+        round(),
+        Phase::Read(100),
+        round(),
+        Phase::Checkpoint,
+        round(),
+    ]
+}
+
+fn phases(recipe: &Recipe, rng: &Rng, lines: u64) -> Vec<Phase> {
+    let mut phases = Vec::new();
+    if rng.one_in(4) || recipe.age == Age::Sparse && rng.coin() {
+        return trim_and_reuse(rng, lines);
+    }
+    for _ in 0..2 + rng.below(5) {
+        let some = lines / (4 << rng.below(5)) + 1;
+        phases.push(match rng.below(16) {
+            0..=3 => Phase::Overwrite(2 * some),
+            4..=5 => Phase::Pieces(some, rng.coin()),
+            6 => Phase::Batches(some / 8 + 1),
+            7 => Phase::Fill(some),
+            8 => Phase::TrimHuge(10 + rng.below(80), durable(rng)),
+            9 => Phase::TrimSmall(some / 2 + 1),
+            10 => Phase::Delete(1 + rng.below(30)),
+            11 => Phase::Idle(Duration::from_millis(1 << rng.below(20))),
+            12 => Phase::Read(some / 2 + 1),
+            13 => Phase::Flush,
+            14 => Phase::Checkpoint,
+            _ => match recipe.age == Age::Uniform {
+                true => Phase::Steady,
+                false => Phase::Overwrite(4 * some),
+            },
+        });
+    }
+    if rng.coin() {
+        phases.push(Phase::Flush);
+    }
+    phases
+}
+
+fn durable(rng: &Rng) -> Durable {
+    rng.pick(&[Durable::Fua, Durable::Flushed, Durable::InCheckpoint])
+}
+
+/// A large trim, time to look at what it detached, and new data in its segments, without a checkpoint of the writer's.
+fn trim_and_reuse(rng: &Rng, lines: u64) -> Vec<Phase> {
+    let mut phases = Vec::new();
+    if rng.coin() {
+        phases.push(Phase::Overwrite(1 + rng.below(lines / 8 + 1)));
+    }
+    if rng.coin() {
+        phases.push(Phase::Checkpoint);
+    }
+    let part = 40 + rng.below(60);
+    phases.push(Phase::TrimHuge(part, durable(rng)));
+    phases.push(Phase::Idle(Duration::from_millis(1 << rng.below(12))));
+    phases.push(Phase::Fill(lines * (20 + rng.below(80)) / 100));
+    if !rng.one_in(4) {
+        phases.push(Phase::Flush);
+    }
+    phases
+}
+
+/// What the disk does wrong, and how long single writes are held.
+fn faults(rng: &Rng, seed: u64) -> (Faults, Option<Held>) {
+    let mut faults = Faults {
+        seed: mix(seed, 1),
+        ..Faults::default()
+    };
+    let from = Duration::from_micros(rng.below(1 << (10 + rng.below(14))));
+    let long = match rng.below(6) {
+        0..=3 => Duration::from_millis(300 + rng.below(3000)),
+        4 => Duration::from_secs(10 + rng.below(600)),
+        _ => Duration::from_secs(3600 + rng.below(7200)),
+    };
+    let trouble = Trouble {
+        from,
+        to: Some(from + long),
+        range: None,
+        reads: false,
+        changes: false,
+        one_in: 1 + rng.below(1 + rng.below(4)),
+        takes: Duration::ZERO,
+        fails: true,
+    };
+    let trouble = match rng.below(12) {
+        0..=2 => Trouble {
+            reads: true,
+            ..trouble
+        },
+        3 => Trouble {
+            changes: true,
+            reads: rng.coin(),
+            ..trouble
+        },
+        4 => Trouble {
+            changes: true,
+            reads: true,
+            takes: Duration::from_millis(1 << rng.below(10)),
+            to: Some(from + long.min(Duration::from_secs(30))),
+            fails: false,
+            ..trouble
+        },
+        5 => {
+            let held = Held {
+                takes: long,
+                most: 1,
+                in_place: rng.coin(),
+            };
+            return (faults, Some(held));
+        }
+        _ => return (faults, None),
+    };
+    faults.forgetful = rng.coin();
+    faults.troubles.push(trouble);
+    (faults, None)
+}
+
+impl Display for AgedPlan {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "scenario {}: {:?}", self.seed, self.recipe)?;
+        for (n, incarnation) in self.incarnations.iter().enumerate() {
+            let end = if incarnation.close { "closed" } else { "cut" };
+            let (slowest, coin) = (incarnation.slowest, incarnation.coin);
+            write!(f, "  {n}: requests take up to {slowest:?}, ")?;
+            writeln!(f, "{end} at the end, {coin:?} of unflushed blocks")?;
+            for trouble in &incarnation.faults.troubles {
+                writeln!(f, "    {trouble:?}")?;
+            }
+            if let Some(held) = incarnation.held {
+                writeln!(f, "    {held:?}")?;
+            }
+            for (writer, phases) in incarnation.phases.iter().enumerate() {
+                writeln!(f, "    writer {writer}: {phases:?}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Aged volumes to begin with: what they are like, how they came to their age, and the states that are kept.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_rng::{Rng, mix};
+use forebay_sim::Violation;
+use forebay_sim::disk::Image;
+use forebay_vsl::{Kind, Options};
+
+use super::content::Content;
+use super::world;
+
+/// States that a thread keeps.
+const KEPT: usize = 3;
+
+/// How a volume came to its age.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Age {
+    /// Written once, then in uniform order.
+    Uniform,
+    /// Written once, with little garbage among most lines, and few lines that are overwritten.
+    Cold,
+    /// Written in lines, then in pieces of one sector.
+    Pieces,
+    /// Lines far apart, so that the map is large and a trim detaches subtrees.
+    Sparse,
+    /// Written and trimmed in runs of many lengths.
+    Files,
+    /// A small volume with few lines, so that the log comes around often.
+    Small,
+}
+
+/// A volume and its age.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Recipe {
+    pub(super) seed: u64,
+    pub(super) age: Age,
+    pub(super) placement: Kind,
+    pub(super) segments: u64,
+    pub(super) segment_bytes: u64,
+    pub(super) block: u32,
+    /// Sectors from one line to the next.
+    pub(super) stride: u64,
+    /// How much of what may be mapped is written, in percent.
+    pub(super) filled: u64,
+    /// How many of the lines are hot, in percent.
+    pub(super) hot: u64,
+    /// Of the cold lines one in so many is overwritten once.
+    pub(super) every: u64,
+    pub(super) fua: bool,
+    pub(super) writers: usize,
+    pub(super) map_bytes: Option<u64>,
+    pub(super) max_delay: Duration,
+    pub(super) huge_trim: u64,
+    pub(super) discard: bool,
+    pub(super) recovery_entries: u64,
+}
+
+/// An aged volume: its disk, and what it holds.
+#[derive(Clone)]
+pub(super) struct Aged {
+    pub(super) image: Image,
+    pub(super) content: Content,
+    /// Lines that are written, from the first on.
+    pub(super) used: u64,
+}
+
+/// What ageing led to.
+pub(super) type Start = Rc<Result<Aged, Violation>>;
+
+impl Recipe {
+    pub(super) fn of_seed(seed: u64) -> Recipe {
+        let rng = Rng::new(mix(seed, 0x0eec_19e5));
+        let ages = [
+            Age::Uniform,
+            Age::Cold,
+            Age::Sparse,
+            Age::Pieces,
+            Age::Small,
+            Age::Sparse,
+            Age::Cold,
+            Age::Files,
+        ];
+        // In turn, so that a short exploration comes to all of them.
+        let age = ages[(seed % ages.len() as u64) as usize];
+        let placement = match rng.coin() {
+            true => Kind::Lfs,
+            false => rng.pick(&Kind::ALL),
+        };
+        let (segments, segment_bytes) = rng.pick(&[
+            (256, 128 << 10),
+            (256, 128 << 10),
+            (512, 128 << 10),
+            (256, 256 << 10),
+            (192, 256 << 10),
+            (1024, 128 << 10),
+            (128, 1 << 20),
+        ]);
+        let common = Recipe {
+            seed,
+            age,
+            placement,
+            segments,
+            segment_bytes,
+            block: if rng.one_in(3) { 512 } else { 4096 },
+            stride: 8,
+            filled: rng.pick(&[50, 80, 90, 93, 96, 98, 99]),
+            hot: 5 + rng.below(20),
+            every: 40 << rng.below(4),
+            fua: false,
+            writers: 1 + rng.below(3) as usize,
+            map_bytes: rng.one_in(3).then(|| rng.below(3) * (64 << 10)),
+            max_delay: Duration::from_millis(1 << rng.below(9)),
+            huge_trim: rng.pick(&[1 << 17, 1 << 17, 4096]),
+            discard: rng.one_in(4),
+            recovery_entries: rng.pick(&[1 << 20, 1 << 20, 1 << 13]),
+        };
+        match age {
+            Age::Uniform | Age::Files => common,
+            Age::Cold => Recipe {
+                filled: rng.pick(&[90, 93, 96, 98]),
+                segments: segments.min(256),
+                every: 250,
+                ..common
+            },
+            Age::Pieces => Recipe {
+                filled: rng.pick(&[90, 93, 96, 96]),
+                fua: rng.coin(),
+                segments: 256,
+                segment_bytes: 128 << 10,
+                ..common
+            },
+            Age::Sparse => Recipe {
+                stride: rng.pick(&[4096, 4096, 1 << 16]),
+                filled: rng.pick(&[50, 80, 80, 93]),
+                segments: segments.min(256),
+                ..common
+            },
+            Age::Small => Recipe {
+                segments: rng.pick(&[40, 64]),
+                segment_bytes: 128 << 10,
+                placement: rng.pick(&[Kind::Overwrite, Kind::Overwrite, placement]),
+                filled: rng.pick(&[10, 20, 50]),
+                writers: 1,
+                ..common
+            }
+            .roomy(),
+        }
+    }
+
+    /// Enough segments for the placement's streams.
+    fn roomy(self) -> Recipe {
+        let needs = match self.placement {
+            Kind::SepBit | Kind::HyLogSepBit => 64,
+            _ => 40,
+        };
+        Recipe {
+            segments: self.segments.max(needs),
+            ..self
+        }
+    }
+
+    /// True if the log comes around soon.
+    pub(super) fn goes_round(&self) -> bool {
+        self.age == Age::Small
+    }
+
+    pub(super) fn medium_bytes(&self) -> u64 {
+        (1 << 20) + self.segments * self.segment_bytes
+    }
+
+    /// About how many lines may be mapped.
+    pub(super) fn mappable_lines(&self) -> u64 {
+        self.segments * self.segment_bytes / 4096 * 7 / 8
+    }
+
+    /// Lines of the model: more than may be mapped, so that new ones can be written while old ones stay.
+    pub(super) fn lines(&self) -> u64 {
+        2 * self.segments * self.segment_bytes / 4096
+    }
+
+    pub(super) fn space_sectors(&self) -> u64 {
+        self.lines() * self.stride
+    }
+
+    pub(super) fn options(&self) -> Options {
+        let common = Options::default();
+        Options {
+            max_delay: self.max_delay,
+            map_bytes: self.map_bytes.unwrap_or(common.map_bytes),
+            huge_trim: self.huge_trim,
+            discard: self.discard,
+            recovery_entries: self.recovery_entries,
+            ..common
+        }
+    }
+
+    /// The volume as it is when scenarios begin; made once, while it is among the last asked for.
+    pub(super) fn start(&self) -> Start {
+        thread_local! {
+            static STARTS: RefCell<Vec<(Recipe, Start)>> = const { RefCell::new(Vec::new()) };
+        }
+        let known = STARTS.with_borrow(|starts| {
+            let known = starts.iter().find(|(recipe, _)| recipe == self);
+            known.map(|(_, start)| Rc::clone(start))
+        });
+        known.unwrap_or_else(|| {
+            let start = Rc::new(world::age(self));
+            STARTS.with_borrow_mut(|starts| {
+                starts.truncate(KEPT - 1);
+                starts.insert(0, (self.clone(), Rc::clone(&start)));
+            });
+            start
+        })
+    }
+}

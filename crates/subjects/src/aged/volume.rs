@@ -1,0 +1,117 @@
+//! The disk below an aged volume: what is counted of its requests, and which of its writes are held.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{Device, Op};
+use forebay_rt::{Rt, VirtualTime};
+use forebay_sim::disk::{Disk, Image, Observer, Request};
+use forebay_sim::machine::Machine;
+use forebay_sim::role::Each;
+use forebay_units::ByteLen;
+use forebay_vsl::{Layout, Making, VolumeId};
+
+use super::plan::Held;
+use super::recipe::Recipe;
+use super::world::World;
+use crate::space::Role;
+
+/// Where segments begin on the disk.
+const SEGMENTS_AT: u64 = 1 << 20;
+const VOLUME: VolumeId = VolumeId([0xa6; 16]);
+
+/// A machine whose disk holds `image`.
+pub(super) fn machine(recipe: &Recipe, seed: u64, image: &Image) -> Machine<Role> {
+    let clock = Rc::new(VirtualTime::new());
+    let medium = Each::of(|_| image.clone());
+    let blocks = Each::of(|_| recipe.block);
+    Machine::new(seed, None, &medium, &blocks, clock)
+}
+
+/// What `create` needs to make the recipe's volume on a disk.
+pub(super) fn making(recipe: &Recipe, disk: &dyn Device) -> Making {
+    let layout = Layout::for_device(&disk.geometry(), Some(ByteLen(recipe.segment_bytes)));
+    Making {
+        volume: VOLUME,
+        layout: layout.expect("it is large enough"),
+        space_sectors: recipe.space_sectors(),
+        placement: recipe.placement,
+        page_sectors: 8,
+        disk: None,
+    }
+}
+
+/// Counts what a disk is asked and ends the incarnation when it is asked without end.
+pub(super) struct Counter {
+    pub(super) world: Rc<World>,
+    pub(super) rt: Rt,
+}
+
+impl Observer for Counter {
+    fn issued(&self, request: &Request) {
+        let Request { op, range, fua, .. } = request;
+        let tape = &self.world.tape;
+        let key = range.start << 8 ^ range.end << 40 ^ (*op as u64) << 2 ^ u64::from(*fua);
+        tape.note(key ^ self.rt.now().as_nanos().rotate_left(17));
+        self.world.requested();
+    }
+
+    fn ended(&self, request: &Request, failed: bool) {
+        self.world.tape.note(request.id << 1 | u64::from(failed));
+    }
+}
+
+/// Decides which writes of a disk are held.
+pub(super) struct Holder {
+    segment_bytes: u64,
+    held: Cell<Option<Held>>,
+    left: Cell<u64>,
+    /// For each segment, where its last write in sequence ended.
+    ends: RefCell<BTreeMap<u64, u64>>,
+}
+
+impl Holder {
+    pub(super) fn new(recipe: &Recipe) -> Rc<Holder> {
+        Rc::new(Holder {
+            segment_bytes: recipe.segment_bytes,
+            held: Cell::new(None),
+            left: Cell::new(0),
+            ends: RefCell::default(),
+        })
+    }
+
+    /// Has `disk` ask for each request.
+    pub(super) fn watch(self: &Rc<Self>, disk: &Disk) {
+        let holder = Rc::clone(self);
+        let hold = move |request: &Request| holder.holds(request);
+        disk.hold.replace(Some(Box::new(hold)));
+    }
+
+    /// Holds the next writes that `held` describes, or no more.
+    pub(super) fn arm(&self, held: Option<Held>) {
+        self.held.set(held);
+        self.left.set(held.map_or(0, |held| held.most));
+    }
+
+    fn holds(&self, request: &Request) -> Option<Duration> {
+        let at = request.range.start.checked_sub(SEGMENTS_AT)?;
+        if request.op != Op::Write {
+            return None;
+        }
+        let (segment, offset) = (at / self.segment_bytes, at % self.segment_bytes);
+        let mut ends = self.ends.borrow_mut();
+        let in_place = offset != 0 && ends.get(&segment).is_none_or(|end| offset < *end);
+        if !in_place {
+            let len = request.range.end - request.range.start;
+            ends.insert(segment, offset + len);
+        }
+        let held = self.held.get()?;
+        if self.left.get() == 0 || held.in_place && !in_place {
+            return None;
+        }
+        self.left.set(self.left.get() - 1);
+        Some(held.takes)
+    }
+}

@@ -1,0 +1,548 @@
+//! A scenario: ageing, incarnations one after the other, and what each leaves.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{BufMut, Device};
+use forebay_rng::{Rng, mix};
+use forebay_rt::Rt;
+use forebay_sim::Violation;
+use forebay_sim::disk::{Coin, Disk, Image, Observer, Power};
+use forebay_sim::machine::Machine;
+use forebay_sim::panics;
+use forebay_sim::tape::Tape;
+use forebay_sim::world::{Outcome, Tally};
+use forebay_units::Sector;
+use forebay_vsl::{Space, Workers};
+use futures_util::future::join_all;
+
+use super::checks;
+use super::content::{Content, FOREIGN, LINE_SECTORS, SECTOR, number_of};
+use super::plan::{AgedPlan, Incarnation, Phase};
+use super::recipe::{Age, Aged, Recipe};
+use super::volume::{Counter, Holder, machine, making};
+use super::writer::{Over, Writer};
+use crate::space::Role;
+
+/// Lines that are read at once where they lie next to each other.
+const LINES_AT_ONCE: usize = 64;
+
+/// What all parts of a scenario share.
+pub(super) struct World {
+    pub(super) recipe: Recipe,
+    pub(super) tape: Tape,
+    pub(super) content: RefCell<Content>,
+    /// Lines that ageing wrote.
+    pub(super) used: Cell<u64>,
+    /// The longest that a request may take in this incarnation.
+    pub(super) patience: Cell<Duration>,
+    /// The disk may refuse requests in this incarnation.
+    pub(super) may_fail: Cell<bool>,
+    /// The volume has failed and serves no more.
+    pub(super) failed: Cell<bool>,
+    /// Writers at work in this incarnation.
+    pub(super) writers: Cell<usize>,
+    /// Checkpoints that were asked for in this incarnation.
+    pub(super) checkpoints: Cell<u64>,
+    /// Requests to the disk, all and since the last request of a writer ended.
+    pub(super) requests: Cell<u64>,
+    since_progress: Cell<u64>,
+    /// Requests of writers after which the power goes.
+    cut_after: Cell<Option<u64>>,
+    power: RefCell<Option<Rc<Power>>>,
+    violation: RefCell<Option<Violation>>,
+    tally: Cell<Tally>,
+}
+
+impl World {
+    fn new(recipe: &Recipe, content: Content, used: u64, aloud: bool) -> Rc<World> {
+        Rc::new(World {
+            recipe: recipe.clone(),
+            tape: Tape::new(aloud),
+            content: RefCell::new(content),
+            used: Cell::new(used),
+            patience: Cell::new(checks::REQUEST),
+            may_fail: Cell::new(false),
+            failed: Cell::new(false),
+            writers: Cell::new(1),
+            checkpoints: Cell::new(0),
+            requests: Cell::new(0),
+            since_progress: Cell::new(0),
+            cut_after: Cell::new(None),
+            power: RefCell::new(None),
+            violation: RefCell::new(None),
+            tally: Cell::default(),
+        })
+    }
+
+    /// Notes the first violation and ends the incarnation.
+    pub(super) fn violated(&self, violation: Violation) {
+        let mut first = self.violation.borrow_mut();
+        if first.is_none() {
+            self.tape.head(|| format!("VIOLATION  {violation}"));
+            *first = Some(violation);
+        }
+        if let Some(power) = &*self.power.borrow() {
+            power.cut();
+        }
+    }
+
+    /// The disk is asked again and again.
+    pub(super) fn spins(&self, what: &str) -> Over {
+        self.violated(Violation::new("spins", what));
+        Over
+    }
+
+    /// True if nothing more is to happen in this incarnation.
+    pub(super) fn is_over(&self) -> bool {
+        let power = self.power.borrow();
+        self.failed.get()
+            || self.violation.borrow().is_some()
+            || power.as_ref().is_some_and(|power| power.is_off())
+    }
+
+    /// The disk was asked for something.
+    pub(super) fn requested(&self) {
+        self.requests.set(self.requests.get() + 1);
+        let since = self.since_progress.get() + 1;
+        self.since_progress.set(since);
+        let most = checks::requests_max(&self.recipe);
+        if since > most && !self.is_over() {
+            let text = format!("no request of a writer ends during {most} requests to the disk");
+            self.violated(Violation::new("spins", text));
+        }
+    }
+
+    /// A request of a writer ended. Cuts the power if it is time.
+    pub(super) fn progressed(&self) {
+        self.since_progress.set(0);
+        match self.cut_after.get() {
+            Some(0) => {
+                if let Some(power) = &*self.power.borrow() {
+                    power.cut();
+                }
+            }
+            after => self.cut_after.set(after.map(|left| left - 1)),
+        }
+    }
+
+    fn count(&self, add: impl FnOnce(&mut Tally)) {
+        let mut tally = self.tally.get();
+        add(&mut tally);
+        self.tally.set(tally);
+    }
+
+    /// A machine that holds `image`, watched by this scenario.
+    fn machine(self: &Rc<Self>, seed: u64, image: &Image) -> (Machine<Role>, Rc<Holder>) {
+        let machine = machine(&self.recipe, seed, image);
+        let disk = &machine.disks[Role::Medium];
+        let counter: Rc<dyn Observer> = Rc::new(Counter {
+            world: Rc::clone(self),
+            rt: machine.rt.clone(),
+        });
+        disk.observer.replace(Some(counter));
+        let holder = Holder::new(&self.recipe);
+        holder.watch(disk);
+        self.power.replace(Some(Rc::clone(&machine.power)));
+        self.progressed();
+        (machine, holder)
+    }
+
+    /// Undoes the circles between disk and scenario, and counts what was done.
+    fn leave(&self, machine: &Machine<Role>) {
+        let disk = &machine.disks[Role::Medium];
+        disk.observer.replace(None);
+        disk.hold.replace(None);
+        self.power.replace(None);
+        self.count(|tally| {
+            tally.faults += disk.injected();
+            tally.requests += disk.requests();
+            tally.virtual_time += Duration::from_nanos(machine.rt.now().as_nanos());
+        });
+    }
+
+    /// Opens the volume and compares all of it with the expected content.
+    async fn open(self: &Rc<Self>, rt: &Rt, disk: &Rc<Disk>) -> Result<(Space, Workers), Over> {
+        let device = Rc::clone(disk) as Rc<dyn Device>;
+        let opened = forebay_vsl::open(rt.clone(), device, self.recipe.options(), false);
+        self.count(|tally| tally.cycles += 1);
+        let (space, workers, recovery) = match rt.timeout(checks::OPEN, opened).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(error)) => {
+                let text = format!("refused without a reason: {error}");
+                self.violated(Violation::new("attach", text));
+                return Err(Over);
+            }
+            Err(_) => {
+                self.violated(Violation::new("liveness", "opening does not end"));
+                return Err(Over);
+            }
+        };
+        self.progressed();
+        self.tape.say(rt.now(), || format!("{recovery:?}"));
+        self.compare(&space).await?;
+        let audited = checks::audit(&space).await;
+        audited.map_err(|violation| {
+            self.violated(violation);
+            Over
+        })?;
+        Ok((space, workers))
+    }
+
+    /// Reads the whole volume and compares it with the expected content.
+    async fn compare(self: &Rc<Self>, space: &Space) -> Result<(), Over> {
+        let lines = self.content.borrow().lines();
+        let dense = self.recipe.stride == LINE_SECTORS as u64;
+        let mut seen = vec![0; lines * LINE_SECTORS];
+        let mut from = 0;
+        while from < lines {
+            let most = if dense { LINES_AT_ONCE } else { 1 };
+            let to = (from + most).min(lines);
+            let is_touched = |line| self.content.borrow().is_touched(line);
+            if (from..to).any(is_touched) {
+                let sectors = from * LINE_SECTORS..to * LINE_SECTORS;
+                self.look(space, from, &mut seen[sectors]).await;
+            }
+            from = to;
+        }
+        self.progressed();
+        let judged = self.content.borrow_mut().judge(seen);
+        judged.map_err(|wrong| {
+            self.violated(Violation::new("content", wrong));
+            Over
+        })
+    }
+
+    /// Reads the lines from `line` on; those that cannot be read are foreign.
+    async fn look(&self, space: &Space, line: usize, seen: &mut [u32]) {
+        let whole = BufMut::zeroed(seen.len() * SECTOR);
+        let address = |line: usize| Sector(line as u64 * self.recipe.stride);
+        if let Ok(bytes) = space.read(address(line), whole).await {
+            note(line, &bytes, seen);
+            return;
+        }
+        for (n, seen) in seen.chunks_mut(LINE_SECTORS).enumerate() {
+            let buf = BufMut::zeroed(LINE_SECTORS * SECTOR);
+            match space.read(address(line + n), buf).await {
+                Ok(bytes) => note(line + n, &bytes, seen),
+                Err(_) => seen.fill(FOREIGN),
+            }
+        }
+    }
+
+    fn writer(self: &Rc<Self>, space: &Space, rt: &Rt, holder: &Rc<Holder>, seed: u64) -> Writer {
+        Writer {
+            world: Rc::clone(self),
+            space: space.clone(),
+            rt: rt.clone(),
+            holder: Rc::clone(holder),
+            rng: Rng::new(seed),
+            lane: 0,
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            digest: self.tape.digest(),
+            tally: self.tally.get(),
+            violation: self.violation.borrow().clone(),
+            lines: self.tape.lines(),
+            ..Outcome::default()
+        }
+    }
+}
+
+fn note(line: usize, bytes: &[u8], seen: &mut [u32]) {
+    for (n, (seen, bytes)) in seen.iter_mut().zip(bytes.chunks_exact(SECTOR)).enumerate() {
+        *seen = number_of(bytes, line * LINE_SECTORS + n);
+    }
+}
+
+/// Makes a volume and ages it.
+///
+/// # Errors
+/// The violation that ageing came to.
+pub(super) fn age(recipe: &Recipe) -> Result<Aged, Violation> {
+    let content = Content::new(recipe.lines() as usize, recipe.writers);
+    let world = World::new(recipe, content, 0, false);
+    let (machine, holder) = world.machine(recipe.seed, &Image::new(recipe.medium_bytes()));
+    let disk = Rc::clone(&machine.disks[Role::Medium]);
+    disk.slowest.set(Duration::from_micros(20));
+    let (shared, rt) = (Rc::clone(&world), machine.rt.clone());
+    let ageing = move || {
+        machine.run(async move {
+            let making = making(&shared.recipe, &*disk);
+            let device = Rc::clone(&disk) as Rc<dyn Device>;
+            let created = forebay_vsl::create(rt.clone(), device, &making).await;
+            created.expect("the disk works");
+            let Ok((space, workers)) = shared.open(&rt, &disk).await else {
+                return;
+            };
+            let mappable = space.capacity().mappable / 4096 * 15 / 16;
+            let used = mappable * shared.recipe.filled / 100;
+            shared.used.set(used.min(shared.recipe.lines()));
+            for lane in 0..shared.recipe.writers {
+                let seed = mix(shared.recipe.seed, lane as u64);
+                let writer = Writer {
+                    lane,
+                    ..shared.writer(&space, &rt, &holder, seed)
+                };
+                if work_to_age(&writer).await.is_err() {
+                    return;
+                }
+            }
+            drop(workers);
+        });
+        machine
+    };
+    let machine = guarded(&world, ageing);
+    let image = machine.map(|machine| {
+        let image = machine.cut(Coin::Keep)[Role::Medium].clone();
+        world.leave(&machine);
+        image
+    });
+    let violation = world.violation.borrow().clone();
+    match (violation, image) {
+        (None, Some(image)) => Ok(Aged {
+            image,
+            content: world.content.borrow().clone(),
+            used: world.used.get(),
+        }),
+        (violation, _) => {
+            let Violation { checker, what } = violation.expect("one");
+            Err(Violation::new(checker, format!("while it aged: {what}")))
+        }
+    }
+}
+
+/// What one writer does to age its part of the volume.
+async fn work_to_age(writer: &Writer) -> Result<(), Over> {
+    let (used, recipe) = (writer.used(), &writer.world.recipe);
+    for line in used.clone() {
+        writer.write_lines(line..line + 1).await?;
+        if line % 4096 == 4095 {
+            writer.flush().await?;
+        }
+    }
+    let lines = used.len() as u64;
+    match recipe.age {
+        Age::Cold => {
+            let cold = used.start..writer.hot().start;
+            for line in cold.step_by(recipe.every as usize) {
+                writer.write_lines(line..line + 1).await?;
+            }
+            writer.phase(Phase::Overwrite(lines / 8)).await?;
+        }
+        Age::Uniform => {
+            for _ in 0..lines {
+                let line = used.start + writer.rng.below(lines) as usize;
+                writer.write_lines(line..line + 1).await?;
+            }
+        }
+        Age::Pieces => writer.phase(Phase::Pieces(lines, recipe.fua)).await?,
+        Age::Files => {
+            for _ in 0..6 {
+                writer.phase(Phase::Delete(10)).await?;
+                writer
+                    .phase(Phase::TrimHuge(5, super::plan::Durable::Flushed))
+                    .await?;
+                writer.phase(Phase::Fill(lines / 8)).await?;
+                writer.phase(Phase::TrimSmall(lines / 32)).await?;
+            }
+        }
+        Age::Sparse | Age::Small => {}
+    }
+    writer.flush().await?;
+    match recipe.seed % 3 {
+        0 => Ok(()),
+        _ => writer.checkpoint().await,
+    }
+}
+
+/// Runs `work`; a panic in it is a violation.
+fn guarded<T>(world: &World, work: impl FnOnce() -> T) -> Option<T> {
+    let done = catch_unwind(AssertUnwindSafe(|| panics::quietly(work)));
+    done.map_err(|_| {
+        let what = panics::last().unwrap_or_else(|| "a panic without words".into());
+        world.violated(Violation::new("panic", what));
+    })
+    .ok()
+}
+
+/// Goes through the scenario.
+pub fn run(plan: &AgedPlan) -> Outcome {
+    run_through(plan, false)
+}
+
+/// As [`run`], and says what happens.
+pub fn run_aloud(plan: &AgedPlan) -> Outcome {
+    run_through(plan, true)
+}
+
+fn run_through(plan: &AgedPlan, aloud: bool) -> Outcome {
+    let start = plan.recipe.start();
+    let aged = match &*start {
+        Ok(aged) => aged,
+        Err(violation) => {
+            return Outcome {
+                violation: Some(violation.clone()),
+                ..Outcome::default()
+            };
+        }
+    };
+    let world = World::new(&plan.recipe, aged.content.clone(), aged.used, aloud);
+    world.count(|tally| tally.worlds += 1);
+    let mut image = aged.image.clone();
+    guarded(&world, || {
+        for (n, incarnation) in plan.incarnations.iter().enumerate() {
+            world.tape.head(|| format!("--- incarnation {n}"));
+            image = live(&world, incarnation, &image);
+            if world.violation.borrow().is_some() {
+                return;
+            }
+        }
+        world.tape.head(|| "--- the end".into());
+        last_look(&world, &image);
+    });
+    world.outcome()
+}
+
+/// Sets the incarnation's faults, from now on.
+fn set_faults(world: &World, incarnation: &Incarnation, disk: &Disk, rt: &Rt) {
+    let now = Duration::from_nanos(rt.now().as_nanos());
+    let mut faults = incarnation.faults.clone();
+    for trouble in &mut faults.troubles {
+        trouble.from += now;
+        trouble.to = trouble.to.map(|to| to + now);
+    }
+    disk.faults.replace(faults);
+    world.may_fail.set(!incarnation.refuses_nothing());
+    let faults_take = incarnation.faults_take();
+    world.patience.set(checks::REQUEST + faults_take);
+}
+
+/// Lives through one incarnation. Returns what its end leaves on the disk.
+fn live(world: &Rc<World>, incarnation: &Incarnation, image: &Image) -> Image {
+    let rng = Rng::new(mix(incarnation.seed, 0xc07));
+    world.failed.set(false);
+    world.may_fail.set(false);
+    world.checkpoints.set(0);
+    world.cut_after.set(None);
+    let (machine, holder) = world.machine(incarnation.seed, image);
+    let disk = Rc::clone(&machine.disks[Role::Medium]);
+    disk.slowest.set(incarnation.slowest);
+    let cut_after = match incarnation.close || rng.coin() {
+        true => None,
+        false => Some(rng.below(1 << rng.below(15))),
+    };
+    let (shared, rt, of) = (Rc::clone(world), machine.rt.clone(), incarnation.clone());
+    machine.run(async move {
+        let Ok((space, _workers)) = shared.open(&rt, &disk).await else {
+            return;
+        };
+        set_faults(&shared, &of, &disk, &rt);
+        holder.arm(of.held);
+        shared.cut_after.set(cut_after);
+        let at_work = of.phases.iter().filter(|phases| !phases.is_empty());
+        shared.writers.set(at_work.count());
+        let writers = of.phases.iter().enumerate().map(|(lane, phases)| {
+            let seed = mix(of.seed, 100 + lane as u64);
+            let writer = Writer {
+                lane,
+                ..shared.writer(&space, &rt, &holder, seed)
+            };
+            async move {
+                for phase in phases {
+                    if writer.phase(*phase).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        join_all(writers).await;
+        if !shared.is_over() {
+            let _ = end(&shared, &of, &rt, &disk, &space, &holder).await;
+        }
+    });
+    world.leave(&machine);
+    let coin = match incarnation.close && !world.failed.get() {
+        true => Coin::Drop,
+        false => incarnation.coin,
+    };
+    world
+        .tape
+        .head(|| format!("the power goes; {coin:?} of unflushed blocks"));
+    machine.cut(coin)[Role::Medium].clone()
+}
+
+/// The end of an incarnation that nothing cut: costs are compared, and the volume is closed if it is to be.
+async fn end(
+    world: &Rc<World>,
+    incarnation: &Incarnation,
+    rt: &Rt,
+    disk: &Disk,
+    space: &Space,
+    holder: &Rc<Holder>,
+) -> Result<(), Over> {
+    let (stats, log) = (space.stats(), space.log_stats());
+    let user = stats.bytes_written.max(1);
+    world.tape.say(rt.now(), || {
+        let amplification = log.bytes_written as f64 / user as f64;
+        format!("written {amplification:.2} times {user}: {stats:?} {log:?}")
+    });
+    let extents = world.content.borrow().extents();
+    let asked = world.checkpoints.get();
+    let costs = checks::checkpoints(&world.recipe, (&stats, &log), asked, extents);
+    costs.map_err(|violation| {
+        world.violated(violation);
+        Over
+    })?;
+    if !incarnation.close {
+        return Ok(());
+    }
+    rt.sleep(incarnation.faults_take()).await;
+    holder.arm(None);
+    disk.faults.take();
+    world.may_fail.set(false);
+    world
+        .patience
+        .set(checks::CLOSE + Duration::from_secs(stats_seconds(incarnation)));
+    let writer = world.writer(space, rt, holder, 0);
+    writer.flush().await?;
+    writer.checkpoint().await
+}
+
+/// Seconds in which the data that is in memory is written.
+fn stats_seconds(incarnation: &Incarnation) -> u64 {
+    // 8 MiB on their way in place, line by line and 16 at a time.
+    let requests = (8 << 20) / 4096 / 16;
+    (requests * incarnation.slowest.as_micros() as u64).div_ceil(1_000_000)
+}
+
+/// Opens the volume once more; what it says is mapped is what it holds.
+fn last_look(world: &Rc<World>, image: &Image) {
+    world.failed.set(false);
+    world.may_fail.set(false);
+    world.cut_after.set(None);
+    let (machine, _) = world.machine(1, image);
+    let disk = Rc::clone(&machine.disks[Role::Medium]);
+    disk.slowest.set(Duration::from_micros(50));
+    let (shared, rt) = (Rc::clone(world), machine.rt.clone());
+    machine.run(async move {
+        let Ok((space, _workers)) = shared.open(&rt, &disk).await else {
+            return;
+        };
+        rt.sleep(Duration::from_secs(30)).await;
+        let (capacity, mapped) = (space.capacity(), shared.content.borrow().mapped());
+        if capacity.mapped != mapped * SECTOR as u64 {
+            let text = format!("{mapped} sectors are mapped [{capacity:?}]");
+            shared.violated(Violation::new("accounts", text));
+        }
+        if let Err(violation) = checks::audit(&space).await {
+            shared.violated(violation);
+        }
+    });
+    world.leave(&machine);
+}

@@ -1,0 +1,281 @@
+//! One writer of an aged volume: its requests, each compared with the expected content and the bounds.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{BufMut, Durability};
+use forebay_rng::Rng;
+use forebay_rt::Rt;
+use forebay_sim::Violation;
+use forebay_units::Sector;
+use forebay_vsl::{Batch, Space, SpaceError};
+
+use super::checks;
+use super::content::{LINE_SECTORS, SECTOR, fill, number_of};
+use super::volume::Holder;
+use super::world::World;
+
+/// The incarnation is over for the writer.
+#[derive(Debug)]
+pub(super) struct Over;
+
+/// How a batch ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ended {
+    Done,
+    /// The volume has no capacity for it.
+    Full,
+    /// The disk failed a read that it needed.
+    Unread,
+}
+
+/// A writer, in its own part of the lines.
+pub(super) struct Writer {
+    pub(super) world: Rc<World>,
+    pub(super) space: Space,
+    pub(super) rt: Rt,
+    pub(super) holder: Rc<Holder>,
+    pub(super) rng: Rng,
+    pub(super) lane: usize,
+}
+
+impl Writer {
+    /// Its lines.
+    pub(super) fn lines(&self) -> Range<usize> {
+        let recipe = &self.world.recipe;
+        let of = recipe.lines() as usize / recipe.writers;
+        self.lane * of..(self.lane + 1) * of
+    }
+
+    /// Those of its lines that ageing wrote.
+    pub(super) fn used(&self) -> Range<usize> {
+        let lines = self.lines();
+        let used = self.world.used.get() as usize / self.world.recipe.writers;
+        lines.start..lines.start + used.clamp(1, lines.len())
+    }
+
+    /// The sector of the space at which a sector of the model lies.
+    fn address(&self, sector: usize) -> Sector {
+        let (line, within) = (sector / LINE_SECTORS, sector % LINE_SECTORS);
+        Sector(line as u64 * self.world.recipe.stride + within as u64)
+    }
+
+    /// True if lines lie next to each other.
+    pub(super) fn is_dense(&self) -> bool {
+        self.world.recipe.stride == LINE_SECTORS as u64
+    }
+
+    /// Ends the incarnation with a violation.
+    fn violated(&self, checker: &'static str, text: String) -> Over {
+        self.world.violated(Violation::new(checker, text));
+        Over
+    }
+
+    /// The end of the incarnation, if `error` has a reason.
+    fn failed(&self, what: &str, error: &SpaceError) -> Over {
+        if self.world.may_fail.get() {
+            let line = || format!("writer {}: {what}: {error}", self.lane);
+            self.world.tape.say(self.rt.now(), line);
+            self.world.failed.set(true);
+            return Over;
+        }
+        self.violated("errors", format!("{what} failed without a reason: {error}"))
+    }
+
+    fn too_long(&self, what: &str, patience: Duration) -> Over {
+        let (capacity, histogram) = (self.space.capacity(), self.space.histogram());
+        let text =
+            format!("{what} waits for longer than {patience:?} [{capacity:?}, {histogram:?}]");
+        self.violated("liveness", text)
+    }
+
+    /// Writes and trims sectors of the model, as one batch.
+    pub(super) async fn apply(
+        &self,
+        writes: Vec<Range<usize>>,
+        trims: Vec<Range<usize>>,
+        durability: Durability,
+    ) -> Result<Ended, Over> {
+        let world = &self.world;
+        if world.is_over() {
+            return Err(Over);
+        }
+        let new = {
+            let content = world.content.borrow();
+            let sectors = writes.iter().flat_map(Clone::clone);
+            sectors.filter(|sector| content.now(*sector) == 0).count() as u64
+        };
+        let number = world
+            .content
+            .borrow_mut()
+            .begin(self.lane, writes.clone(), trims.clone());
+        let batch = self.batch(number, &writes, &trims);
+        let patience = world.patience.get();
+        let done = self
+            .rt
+            .timeout(patience, self.space.apply(&batch, durability));
+        let done = done.await;
+        world.progressed();
+        let what = match (writes.first(), trims.first()) {
+            (Some(_), None) => "a write",
+            (None, _) => "a trim",
+            _ => "a batch",
+        };
+        let error = match done {
+            Err(_) => return Err(self.too_long(what, patience)),
+            Ok(Ok(_)) => {
+                let mut content = world.content.borrow_mut();
+                content.acknowledge(self.lane);
+                if durability == Durability::Fua {
+                    let mut marks = content.marks();
+                    let others = marks.iter_mut().enumerate();
+                    others
+                        .filter(|(lane, _)| *lane != self.lane)
+                        .for_each(|(_, mark)| *mark = 0);
+                    content.durable(&marks);
+                }
+                return Ok(Ended::Done);
+            }
+            Ok(Err(error)) => error,
+        };
+        if world.is_over() {
+            return Err(Over);
+        }
+        match error {
+            SpaceError::Failed(_) => Err(self.failed(what, &error)),
+            SpaceError::Full { .. } if new > 0 => {
+                world.content.borrow_mut().refuse(self.lane);
+                let full = checks::is_full(&self.space, &world.recipe, new);
+                full.map_err(|violation| {
+                    world.violated(violation);
+                    Over
+                })?;
+                Ok(Ended::Full)
+            }
+            SpaceError::Full { .. } => {
+                let text = format!("{what} that maps nothing new is refused: {error}");
+                Err(self.violated("room", text))
+            }
+            SpaceError::Device(_) if world.may_fail.get() => {
+                world.content.borrow_mut().refuse(self.lane);
+                // What was refused is asked again only later.
+                self.rt.sleep(Duration::from_millis(50)).await;
+                Ok(Ended::Unread)
+            }
+            error => {
+                Err(self.violated("errors", format!("{what} failed without a reason: {error}")))
+            }
+        }
+    }
+
+    fn batch(&self, number: u32, writes: &[Range<usize>], trims: &[Range<usize>]) -> Batch {
+        let mut batch = Batch::new();
+        let step = match self.is_dense() {
+            true => usize::MAX,
+            false => LINE_SECTORS,
+        };
+        for range in writes {
+            let mut from = range.start;
+            while from < range.end {
+                let to = (from - from % LINE_SECTORS)
+                    .saturating_add(step)
+                    .min(range.end);
+                let mut data = BufMut::zeroed((to - from) * SECTOR);
+                fill(number, from, &mut data);
+                batch.write(self.address(from), data.freeze());
+                from = to;
+            }
+        }
+        for range in trims {
+            let (from, last) = (self.address(range.start), self.address(range.end - 1));
+            batch.trim(from, last.0 + 1 - from.0);
+        }
+        batch
+    }
+
+    /// Writes whole lines, with the usual durability.
+    pub(super) async fn write_lines(&self, lines: Range<usize>) -> Result<Ended, Over> {
+        let sectors = lines.start * LINE_SECTORS..lines.end * LINE_SECTORS;
+        self.apply(vec![sectors], Vec::new(), Durability::Flush)
+            .await
+    }
+
+    /// Trims whole lines.
+    pub(super) async fn trim_lines(
+        &self,
+        lines: Range<usize>,
+        durability: Durability,
+    ) -> Result<Ended, Over> {
+        let sectors = lines.start * LINE_SECTORS..lines.end * LINE_SECTORS;
+        self.apply(Vec::new(), vec![sectors], durability).await
+    }
+
+    pub(super) async fn flush(&self) -> Result<(), Over> {
+        let marks = self.world.content.borrow().marks();
+        let patience = self.world.patience.get();
+        let done = self.rt.timeout(patience, self.space.flush()).await;
+        self.durable("a flush", done.map_err(|_| patience), &marks)
+    }
+
+    pub(super) async fn checkpoint(&self) -> Result<(), Over> {
+        let marks = self.world.content.borrow().marks();
+        let patience = self.world.patience.get();
+        let done = self.rt.timeout(patience, self.space.checkpoint()).await;
+        self.world.checkpoints.set(self.world.checkpoints.get() + 1);
+        self.durable("a checkpoint", done.map_err(|_| patience), &marks)
+    }
+
+    fn durable(
+        &self,
+        what: &str,
+        done: Result<Result<(), SpaceError>, Duration>,
+        marks: &Vec<usize>,
+    ) -> Result<(), Over> {
+        self.world.progressed();
+        if self.world.is_over() {
+            return Err(Over);
+        }
+        match done {
+            Ok(Ok(())) => {
+                self.world.content.borrow_mut().durable(marks);
+                Ok(())
+            }
+            // A checkpoint reads the map, and may be made later.
+            Ok(Err(SpaceError::Device(_))) if self.world.may_fail.get() => Ok(()),
+            Ok(Err(error)) => Err(self.failed(what, &error)),
+            Err(patience) => Err(self.too_long(what, patience)),
+        }
+    }
+
+    /// Reads lines and compares them with what was written last.
+    pub(super) async fn read_lines(&self, lines: Range<usize>) -> Result<(), Over> {
+        if self.world.is_over() {
+            return Err(Over);
+        }
+        let first = lines.start * LINE_SECTORS;
+        let buf = BufMut::zeroed(lines.len() * LINE_SECTORS * SECTOR);
+        let patience = self.world.patience.get();
+        let read = self.space.read(self.address(first), buf);
+        let read = self.rt.timeout(patience, read).await;
+        self.world.progressed();
+        let bytes = match read {
+            Err(_) => return Err(self.too_long("a read", patience)),
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(_)) if self.world.may_fail.get() => return Ok(()),
+            Ok(Err(error)) => return Err(self.failed("a read", &error)),
+        };
+        for (n, bytes) in bytes.chunks_exact(SECTOR).enumerate() {
+            let sector = first + n;
+            let (found, expected) = (
+                number_of(bytes, sector),
+                self.world.content.borrow().now(sector),
+            );
+            if found != expected {
+                let text = format!("sector {sector} reads as step [{found}], not [{expected}]");
+                return Err(self.violated("reads", text));
+            }
+        }
+        Ok(())
+    }
+}
