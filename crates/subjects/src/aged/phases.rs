@@ -211,17 +211,17 @@ impl Writer {
         let hot = used.start..used.start + count;
         let segments = self.world.recipe.segments;
         for _ in 0..cycles {
+            let most = 1 + self.rng.below(32);
             self.holder.arm(Some(Held {
                 takes: HELD,
-                most: 1 + self.rng.below(32),
+                most,
                 in_place: true,
             }));
-            let released = self.rt.now().plus(HELD);
-            for round in 0..segments / 2 + self.rng.below(2 * segments) {
+            self.wait_for_held(&hot, most).await?;
+            let released = self.rt.now().plus(HELD / 2);
+            self.holder.arm(None);
+            for _ in 0..segments + self.rng.below(segments) {
                 self.round(&hot).await?;
-                if round == 4 {
-                    self.holder.arm(None);
-                }
                 if self.rt.now() >= released {
                     break;
                 }
@@ -232,6 +232,28 @@ impl Writer {
                 self.read_lines(line..line + 1).await?;
             }
         }
+        Ok(())
+    }
+
+    /// Overwrites the hot lines, and waits until writes in place are held, if there are any.
+    async fn wait_for_held(&self, hot: &Range<usize>, most: u64) -> Result<(), Over> {
+        for _ in 0..3 {
+            self.round(hot).await?;
+        }
+        for line in hot.clone() {
+            self.write_lines(line..line + 1).await?;
+        }
+        self.flush().await?;
+        for _ in 0..20 {
+            if self.holder.left() < most {
+                break;
+            }
+            self.rt.sleep(Duration::from_millis(100)).await;
+        }
+        let held = most - self.holder.left();
+        self.world
+            .tape
+            .say(self.rt.now(), || format!("{held} writes in place are held"));
         Ok(())
     }
 

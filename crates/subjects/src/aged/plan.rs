@@ -10,7 +10,7 @@ use forebay_sim::plan::coin;
 use super::recipe::{Age, Recipe};
 
 /// Scenarios with seeds next to each other that begin with the same aged volume.
-const OF_A_RECIPE: u64 = 16;
+const OF_A_RECIPE: u64 = 8;
 
 /// What a writer does for a while.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -146,7 +146,7 @@ fn incarnation(recipe: &Recipe, rng: &Rng, seed: u64) -> Incarnation {
 }
 
 fn go_round(rng: &Rng) -> Vec<Phase> {
-    let round = || Phase::GoRound(10 + rng.below(30));
+    let round = || Phase::GoRound(4 + rng.below(10));
     vec![
         round(),
         Phase::Read(100),

@@ -134,14 +134,19 @@ impl Recipe {
             },
             Age::Sparse => Recipe {
                 stride: rng.pick(&[4096, 4096, 1 << 16]),
-                filled: rng.pick(&[50, 80, 80, 93]),
-                segments: segments.min(256),
+                filled: rng.pick(&[50, 70, 80, 93]),
+                segments: rng.pick(&[384, 512]),
+                segment_bytes: 128 << 10,
+                writers: rng.pick(&[1, 1, 1, 2]),
                 ..common
             },
             Age::Small => Recipe {
                 segments: rng.pick(&[40, 64]),
                 segment_bytes: 128 << 10,
-                placement: rng.pick(&[Kind::Overwrite, Kind::Overwrite, placement]),
+                placement: match rng.one_in(6) {
+                    true => placement,
+                    false => Kind::Overwrite,
+                },
                 filled: rng.pick(&[10, 20, 50]),
                 writers: 1,
                 ..common
@@ -162,9 +167,9 @@ impl Recipe {
         }
     }
 
-    /// True if the log comes around soon.
+    /// True if the log comes around soon, and lines are written in place.
     pub(super) fn goes_round(&self) -> bool {
-        self.age == Age::Small
+        self.age == Age::Small && self.placement == Kind::Overwrite
     }
 
     pub(super) fn medium_bytes(&self) -> u64 {

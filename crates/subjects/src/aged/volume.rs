@@ -55,7 +55,7 @@ impl Observer for Counter {
         let tape = &self.world.tape;
         let key = range.start << 8 ^ range.end << 40 ^ (*op as u64) << 2 ^ u64::from(*fua);
         tape.note(key ^ self.rt.now().as_nanos().rotate_left(17));
-        self.world.requested();
+        self.world.requested(*op);
     }
 
     fn ended(&self, request: &Request, failed: bool) {
@@ -93,6 +93,11 @@ impl Holder {
     pub(super) fn arm(&self, held: Option<Held>) {
         self.held.set(held);
         self.left.set(held.map_or(0, |held| held.most));
+    }
+
+    /// Writes that may still be held.
+    pub(super) fn left(&self) -> u64 {
+        self.left.get()
     }
 
     fn holds(&self, request: &Request) -> Option<Duration> {

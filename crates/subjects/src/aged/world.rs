@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Device};
+use forebay_device::{BufMut, Device, Op};
 use forebay_rng::{Rng, mix};
 use forebay_rt::Rt;
 use forebay_sim::Violation;
@@ -48,7 +48,7 @@ pub(super) struct World {
     pub(super) checkpoints: Cell<u64>,
     /// Requests to the disk, all and since the last request of a writer ended.
     pub(super) requests: Cell<u64>,
-    since_progress: Cell<u64>,
+    since_progress: Cell<[u64; 5]>,
     /// Requests of writers after which the power goes.
     cut_after: Cell<Option<u64>>,
     power: RefCell<Option<Rc<Power>>>,
@@ -69,7 +69,7 @@ impl World {
             writers: Cell::new(1),
             checkpoints: Cell::new(0),
             requests: Cell::new(0),
-            since_progress: Cell::new(0),
+            since_progress: Cell::default(),
             cut_after: Cell::new(None),
             power: RefCell::new(None),
             violation: RefCell::new(None),
@@ -104,20 +104,23 @@ impl World {
     }
 
     /// The disk was asked for something.
-    pub(super) fn requested(&self) {
+    pub(super) fn requested(&self, op: Op) {
         self.requests.set(self.requests.get() + 1);
-        let since = self.since_progress.get() + 1;
+        let mut since = self.since_progress.get();
+        since[op as usize] += 1;
         self.since_progress.set(since);
         let most = checks::requests_max(&self.recipe);
-        if since > most && !self.is_over() {
-            let text = format!("no request of a writer ends during {most} requests to the disk");
+        if since.iter().sum::<u64>() > most && !self.is_over() {
+            let by_op = [Op::Read, Op::Write, Op::Flush].map(|op| (op, since[op as usize]));
+            let text =
+                format!("no request of a writer ends during {most} requests to the disk {by_op:?}");
             self.violated(Violation::new("spins", text));
         }
     }
 
     /// A request of a writer ended. Cuts the power if it is time.
     pub(super) fn progressed(&self) {
-        self.since_progress.set(0);
+        self.since_progress.take();
         match self.cut_after.get() {
             Some(0) => {
                 if let Some(power) = &*self.power.borrow() {
@@ -499,7 +502,8 @@ async fn end(
         world.violated(violation);
         Over
     })?;
-    if !incarnation.close {
+    if !incarnation.close || space.failure().is_some() {
+        world.failed.set(space.failure().is_some());
         return Ok(());
     }
     rt.sleep(incarnation.faults_take()).await;
