@@ -207,19 +207,14 @@ impl Writer {
     /// While in-place writes of a few lines are held, those lines are overwritten so often that the log comes around.
     async fn go_round(&self, cycles: u64) -> Result<(), Over> {
         let used = self.used();
-        let count = (8 + self.rng.below(24) as usize).min(used.len());
-        let hot = used.start..used.start + count;
+        let hot: Vec<usize> = used
+            .step_by(4)
+            .take(8 + self.rng.below(24) as usize)
+            .collect();
         let segments = self.world.recipe.segments;
         for _ in 0..cycles {
-            let most = 1 + self.rng.below(32);
-            self.holder.arm(Some(Held {
-                takes: HELD,
-                most,
-                in_place: true,
-            }));
-            self.wait_for_held(&hot, most).await?;
+            self.hold_in_place(&hot).await?;
             let released = self.rt.now().plus(HELD / 2);
-            self.holder.arm(None);
             for _ in 0..segments + self.rng.below(segments) {
                 self.round(&hot).await?;
                 if self.rt.now() >= released {
@@ -228,19 +223,32 @@ impl Writer {
             }
             self.rt.sleep(2 * HELD).await;
             self.world.progressed();
-            for line in hot.clone() {
+            for line in hot.iter().copied() {
                 self.read_lines(line..line + 1).await?;
             }
         }
         Ok(())
     }
 
-    /// Overwrites the hot lines, and waits until writes in place are held, if there are any.
-    async fn wait_for_held(&self, hot: &Range<usize>, most: u64) -> Result<(), Over> {
-        for _ in 0..3 {
+    /// Writes the hot lines into full segments among lines that stay, overwrites them, and waits until writes in
+    /// place are held.
+    async fn hold_in_place(&self, hot: &[usize]) -> Result<(), Over> {
+        let (first, last) = (hot[0], hot[hot.len() - 1]);
+        for line in first..(last + 4).min(self.lines().end) {
+            self.write_lines(line..line + 1).await?;
+        }
+        self.flush().await?;
+        self.rt.sleep(Duration::from_secs(3)).await;
+        let most = 1 + self.rng.below(32);
+        self.holder.arm(Some(Held {
+            takes: HELD,
+            most,
+            in_place: true,
+        }));
+        for _ in 0..2 {
             self.round(hot).await?;
         }
-        for line in hot.clone() {
+        for line in hot.iter().copied() {
             self.write_lines(line..line + 1).await?;
         }
         self.flush().await?;
@@ -251,18 +259,18 @@ impl Writer {
             self.rt.sleep(Duration::from_millis(100)).await;
         }
         let held = most - self.holder.left();
-        self.world
-            .tape
-            .say(self.rt.now(), || format!("{held} writes in place are held"));
+        self.holder.arm(None);
+        let line = || format!("{held} writes in place are held");
+        self.world.tape.say(self.rt.now(), line);
         Ok(())
     }
 
     /// Overwrites some of the hot lines, and writes and trims others.
-    async fn round(&self, hot: &Range<usize>) -> Result<(), Over> {
+    async fn round(&self, hot: &[usize]) -> Result<(), Over> {
         let all = self.lines();
         let spare = self.used().end.min(all.end - 1)..all.end;
         let filler = (4 + self.rng.below(28) as usize).min(spare.len());
-        let mut lines: Vec<usize> = hot.clone().collect();
+        let mut lines = hot.to_vec();
         self.rng.shuffle(&mut lines);
         lines.truncate(1 + self.rng.below(lines.len() as u64) as usize);
         lines.extend(spare.start..spare.start + filler);
