@@ -21,6 +21,7 @@ impl Writer {
         self.world.tape.say(self.rt.now(), line);
         match phase {
             Phase::Overwrite(lines) => self.overwrite(lines).await,
+            Phase::Hot(times) => self.hot_only(times).await,
             Phase::Pieces(pieces, fua) => self.pieces(pieces, fua).await,
             Phase::Batches(batches) => self.batches(batches).await,
             Phase::Fill(lines) => self.fill(lines).await,
@@ -66,6 +67,28 @@ impl Writer {
             if self.rng.one_in(FLUSH_ONE_IN) {
                 self.flush().await?;
             }
+        }
+        Ok(())
+    }
+
+    async fn hot_only(&self, times: u64) -> Result<(), Over> {
+        let hot = self.hot();
+        for _ in 0..times * hot.len() as u64 {
+            let line = self.line_of(&hot);
+            self.write_lines(line..line + 1).await?;
+        }
+        Ok(())
+    }
+
+    /// Overwrites the sectors of all used lines one by one, in no order.
+    pub(super) async fn every_sector(&self, durability: Durability) -> Result<(), Over> {
+        let used = self.used();
+        let mut sectors: Vec<usize> =
+            (used.start * LINE_SECTORS..used.end * LINE_SECTORS).collect();
+        self.rng.shuffle(&mut sectors);
+        for sector in sectors {
+            let piece = sector..sector + 1;
+            self.apply(vec![piece], Vec::new(), durability).await?;
         }
         Ok(())
     }

@@ -17,6 +17,8 @@ const OF_A_RECIPE: u64 = 8;
 pub(super) enum Phase {
     /// Overwrites so many lines: most of them among the few that are hot.
     Overwrite(u64),
+    /// Overwrites hot lines only, each so many times on average.
+    Hot(u64),
     /// Overwrites so many pieces of one to seven sectors; with FUA if so.
     Pieces(u64, bool),
     /// Writes so many batches of several pieces and trims.
@@ -158,6 +160,9 @@ fn go_round(rng: &Rng) -> Vec<Phase> {
 
 fn phases(recipe: &Recipe, rng: &Rng, lines: u64) -> Vec<Phase> {
     let mut phases = Vec::new();
+    if recipe.age == Age::Cold && rng.coin() {
+        return vec![Phase::Hot(1 + rng.below(12)), Phase::Flush];
+    }
     if rng.one_in(4) || recipe.age == Age::Sparse && rng.coin() {
         return trim_and_reuse(rng, lines);
     }

@@ -120,14 +120,19 @@ impl Recipe {
         match age {
             Age::Uniform | Age::Files => common,
             Age::Cold => Recipe {
-                filled: rng.pick(&[90, 93, 96, 98]),
+                filled: rng.pick(&[90, 96, 98, 98]),
                 segments: segments.min(256),
-                every: 250,
+                hot: 5,
+                every: segment_bytes / 4096 * rng.pick(&[1, 1, 4]),
+                writers: rng.pick(&[1, 1, 2]),
+                placement: rng.pick(&[Kind::Lfs, Kind::Lfs, placement]),
                 ..common
             },
             Age::Pieces => Recipe {
-                filled: rng.pick(&[90, 93, 96, 96]),
-                fua: rng.coin(),
+                filled: rng.pick(&[90, 96, 96, 98]),
+                fua: rng.below(4) < 3,
+                placement: rng.pick(&[Kind::Lfs, placement]),
+                writers: 1,
                 segments: 256,
                 segment_bytes: 128 << 10,
                 ..common

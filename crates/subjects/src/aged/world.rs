@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Device, Op};
+use forebay_device::{BufMut, Device, Durability, Op};
 use forebay_rng::{Rng, mix};
 use forebay_rt::Rt;
 use forebay_sim::Violation;
@@ -336,7 +336,7 @@ async fn work_to_age(writer: &Writer) -> Result<(), Over> {
             for line in cold.step_by(recipe.every as usize) {
                 writer.write_lines(line..line + 1).await?;
             }
-            writer.phase(Phase::Overwrite(lines / 8)).await?;
+            writer.phase(Phase::Hot(4)).await?;
         }
         Age::Uniform => {
             for _ in 0..lines {
@@ -344,7 +344,10 @@ async fn work_to_age(writer: &Writer) -> Result<(), Over> {
                 writer.write_lines(line..line + 1).await?;
             }
         }
-        Age::Pieces => writer.phase(Phase::Pieces(lines, recipe.fua)).await?,
+        Age::Pieces => {
+            let durability = [Durability::Flush, Durability::Fua][usize::from(recipe.fua)];
+            writer.every_sector(durability).await?;
+        }
         Age::Files => {
             for _ in 0..6 {
                 writer.phase(Phase::Delete(10)).await?;
