@@ -119,15 +119,20 @@ impl Recipe {
         };
         match age {
             Age::Uniform | Age::Files => common,
-            Age::Cold => Recipe {
-                filled: rng.pick(&[90, 96, 98, 98]),
-                segments: segments.min(256),
-                hot: 5,
-                every: segment_bytes / 4096 * rng.pick(&[1, 1, 4]),
-                writers: rng.pick(&[1, 1, 2]),
-                placement: rng.pick(&[Kind::Lfs, Kind::Lfs, placement]),
-                ..common
-            },
+            Age::Cold => {
+                let sizes = [(256, 128 << 10), (256, 256 << 10), (128, 1 << 20)];
+                let (segments, segment_bytes) = rng.pick(&sizes);
+                Recipe {
+                    filled: rng.pick(&[90, 96, 98]),
+                    segments,
+                    segment_bytes,
+                    hot: rng.pick(&[5, 10]),
+                    every: segment_bytes / 4096 * rng.pick(&[1, 1, 4]),
+                    writers: rng.pick(&[1, 1, 2]),
+                    placement: rng.pick(&[Kind::Lfs, Kind::Lfs, placement]),
+                    ..common
+                }
+            }
             Age::Pieces => Recipe {
                 filled: rng.pick(&[90, 96, 96, 98]),
                 fua: rng.below(4) < 3,

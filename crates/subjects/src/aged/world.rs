@@ -336,7 +336,7 @@ async fn work_to_age(writer: &Writer) -> Result<(), Over> {
             for line in cold.step_by(recipe.every as usize) {
                 writer.write_lines(line..line + 1).await?;
             }
-            writer.phase(Phase::Hot(4)).await?;
+            writer.phase(Phase::Hot(40)).await?;
         }
         Age::Uniform => {
             for _ in 0..lines {
