@@ -19,9 +19,10 @@
 //!
 //! # Reading order
 //!
-//! `plan.rs` (what happens), `recipe.rs` (where it begins), `content.rs`, `volume.rs`, `world.rs`, `writer.rs` and
+//! `plan.rs` (what happens), `recipe.rs` and `ageing.rs` (where it begins), `content.rs`, `volume.rs`, `world.rs`, `writer.rs` and
 //! `phases.rs` (its happening), `checks.rs`.
 
+mod ageing;
 mod checks;
 mod content;
 mod phases;

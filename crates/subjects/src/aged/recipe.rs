@@ -9,8 +9,8 @@ use forebay_sim::Violation;
 use forebay_sim::disk::Image;
 use forebay_vsl::{Kind, Options};
 
+use super::ageing::age;
 use super::content::Content;
-use super::world;
 
 /// States that a thread keeps.
 const KEPT: usize = 3;
@@ -120,7 +120,7 @@ impl Recipe {
         match age {
             Age::Uniform | Age::Files => common,
             Age::Cold => {
-                let sizes = [(256, 128 << 10), (256, 256 << 10), (128, 1 << 20)];
+                let sizes = [(256, 128 << 10), (96, 1 << 20), (128, 1 << 20)];
                 let (segments, segment_bytes) = rng.pick(&sizes);
                 Recipe {
                     filled: rng.pick(&[90, 96, 98]),
@@ -222,7 +222,7 @@ impl Recipe {
             known.map(|(_, start)| Rc::clone(start))
         });
         known.unwrap_or_else(|| {
-            let start = Rc::new(world::age(self));
+            let start = Rc::new(age(self));
             STARTS.with_borrow_mut(|starts| {
                 starts.truncate(KEPT - 1);
                 starts.insert(0, (self.clone(), Rc::clone(&start)));

@@ -1,11 +1,11 @@
-//! A scenario: ageing, incarnations one after the other, and what each leaves.
+//! A scenario: incarnations one after the other, and what each leaves.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Device, Durability, Op};
+use forebay_device::{BufMut, Device, Op};
 use forebay_rng::{Rng, mix};
 use forebay_rt::Rt;
 use forebay_sim::Violation;
@@ -20,9 +20,9 @@ use futures_util::future::join_all;
 
 use super::checks;
 use super::content::{Content, FOREIGN, LINE_SECTORS, SECTOR, number_of};
-use super::plan::{AgedPlan, Incarnation, Phase};
-use super::recipe::{Age, Aged, Recipe};
-use super::volume::{Counter, Holder, machine, making};
+use super::plan::{AgedPlan, Incarnation};
+use super::recipe::Recipe;
+use super::volume::{Counter, Holder, machine};
 use super::writer::{Over, Writer};
 use crate::space::Role;
 
@@ -52,12 +52,12 @@ pub(super) struct World {
     /// Requests of writers after which the power goes.
     cut_after: Cell<Option<u64>>,
     power: RefCell<Option<Rc<Power>>>,
-    violation: RefCell<Option<Violation>>,
+    pub(super) violation: RefCell<Option<Violation>>,
     tally: Cell<Tally>,
 }
 
 impl World {
-    fn new(recipe: &Recipe, content: Content, used: u64, aloud: bool) -> Rc<World> {
+    pub(super) fn new(recipe: &Recipe, content: Content, used: u64, aloud: bool) -> Rc<World> {
         Rc::new(World {
             recipe: recipe.clone(),
             tape: Tape::new(aloud),
@@ -138,7 +138,11 @@ impl World {
     }
 
     /// A machine that holds `image`, watched by this scenario.
-    fn machine(self: &Rc<Self>, seed: u64, image: &Image) -> (Machine<Role>, Rc<Holder>) {
+    pub(super) fn machine(
+        self: &Rc<Self>,
+        seed: u64,
+        image: &Image,
+    ) -> (Machine<Role>, Rc<Holder>) {
         let machine = machine(&self.recipe, seed, image);
         let disk = &machine.disks[Role::Medium];
         let counter: Rc<dyn Observer> = Rc::new(Counter {
@@ -154,7 +158,7 @@ impl World {
     }
 
     /// Undoes the circles between disk and scenario, and counts what was done.
-    fn leave(&self, machine: &Machine<Role>) {
+    pub(super) fn leave(&self, machine: &Machine<Role>) {
         let disk = &machine.disks[Role::Medium];
         disk.observer.replace(None);
         disk.hold.replace(None);
@@ -167,7 +171,11 @@ impl World {
     }
 
     /// Opens the volume and compares all of it with the expected content.
-    async fn open(self: &Rc<Self>, rt: &Rt, disk: &Rc<Disk>) -> Result<(Space, Workers), Over> {
+    pub(super) async fn open(
+        self: &Rc<Self>,
+        rt: &Rt,
+        disk: &Rc<Disk>,
+    ) -> Result<(Space, Workers), Over> {
         let device = Rc::clone(disk) as Rc<dyn Device>;
         let opened = forebay_vsl::open(rt.clone(), device, self.recipe.options(), false);
         self.count(|tally| tally.cycles += 1);
@@ -235,7 +243,13 @@ impl World {
         }
     }
 
-    fn writer(self: &Rc<Self>, space: &Space, rt: &Rt, holder: &Rc<Holder>, seed: u64) -> Writer {
+    pub(super) fn writer(
+        self: &Rc<Self>,
+        space: &Space,
+        rt: &Rt,
+        holder: &Rc<Holder>,
+        seed: u64,
+    ) -> Writer {
         Writer {
             world: Rc::clone(self),
             space: space.clone(),
@@ -263,112 +277,8 @@ fn note(line: usize, bytes: &[u8], seen: &mut [u32]) {
     }
 }
 
-/// Makes a volume and ages it.
-///
-/// # Errors
-/// The violation that ageing came to.
-pub(super) fn age(recipe: &Recipe) -> Result<Aged, Violation> {
-    let content = Content::new(recipe.lines() as usize, recipe.writers);
-    let world = World::new(recipe, content, 0, false);
-    let (machine, holder) = world.machine(recipe.seed, &Image::new(recipe.medium_bytes()));
-    let disk = Rc::clone(&machine.disks[Role::Medium]);
-    disk.slowest.set(Duration::from_micros(20));
-    let (shared, rt) = (Rc::clone(&world), machine.rt.clone());
-    let ageing = move || {
-        machine.run(async move {
-            let making = making(&shared.recipe, &*disk);
-            let device = Rc::clone(&disk) as Rc<dyn Device>;
-            let created = forebay_vsl::create(rt.clone(), device, &making).await;
-            created.expect("the disk works");
-            let Ok((space, workers)) = shared.open(&rt, &disk).await else {
-                return;
-            };
-            let mappable = space.capacity().mappable / 4096 * 15 / 16;
-            let used = mappable * shared.recipe.filled / 100;
-            shared.used.set(used.min(shared.recipe.lines()));
-            for lane in 0..shared.recipe.writers {
-                let seed = mix(shared.recipe.seed, lane as u64);
-                let writer = Writer {
-                    lane,
-                    ..shared.writer(&space, &rt, &holder, seed)
-                };
-                if work_to_age(&writer).await.is_err() {
-                    return;
-                }
-            }
-            drop(workers);
-        });
-        machine
-    };
-    let machine = guarded(&world, ageing);
-    let image = machine.map(|machine| {
-        let image = machine.cut(Coin::Keep)[Role::Medium].clone();
-        world.leave(&machine);
-        image
-    });
-    let violation = world.violation.borrow().clone();
-    match (violation, image) {
-        (None, Some(image)) => Ok(Aged {
-            image,
-            content: world.content.borrow().clone(),
-            used: world.used.get(),
-        }),
-        (violation, _) => {
-            let Violation { checker, what } = violation.expect("one");
-            Err(Violation::new(checker, format!("while it aged: {what}")))
-        }
-    }
-}
-
-/// What one writer does to age its part of the volume.
-async fn work_to_age(writer: &Writer) -> Result<(), Over> {
-    let (used, recipe) = (writer.used(), &writer.world.recipe);
-    for line in used.clone() {
-        writer.write_lines(line..line + 1).await?;
-        if line % 4096 == 4095 {
-            writer.flush().await?;
-        }
-    }
-    let lines = used.len() as u64;
-    match recipe.age {
-        Age::Cold => {
-            let cold = used.start..writer.hot().start;
-            for line in cold.step_by(recipe.every as usize) {
-                writer.write_lines(line..line + 1).await?;
-            }
-            writer.phase(Phase::Hot(40)).await?;
-        }
-        Age::Uniform => {
-            for _ in 0..lines {
-                let line = used.start + writer.rng.below(lines) as usize;
-                writer.write_lines(line..line + 1).await?;
-            }
-        }
-        Age::Pieces => {
-            let durability = [Durability::Flush, Durability::Fua][usize::from(recipe.fua)];
-            writer.every_sector(durability).await?;
-        }
-        Age::Files => {
-            for _ in 0..6 {
-                writer.phase(Phase::Delete(10)).await?;
-                writer
-                    .phase(Phase::TrimHuge(5, super::plan::Durable::Flushed))
-                    .await?;
-                writer.phase(Phase::Fill(lines / 8)).await?;
-                writer.phase(Phase::TrimSmall(lines / 32)).await?;
-            }
-        }
-        Age::Sparse | Age::Small => {}
-    }
-    writer.flush().await?;
-    match recipe.seed % 3 {
-        0 => Ok(()),
-        _ => writer.checkpoint().await,
-    }
-}
-
 /// Runs `work`; a panic in it is a violation.
-fn guarded<T>(world: &World, work: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn guarded<T>(world: &World, work: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(|| panics::quietly(work)));
     done.map_err(|_| {
         let what = panics::last().unwrap_or_else(|| "a panic without words".into());

@@ -139,9 +139,15 @@ impl Writer {
             }
             Ok(Err(error)) => error,
         };
-        if world.is_over() {
-            return Err(Over);
+        match world.is_over() {
+            true => Err(Over),
+            false => self.refused(what, new, error).await,
         }
+    }
+
+    /// The last batch failed with `error`; it would have mapped `new` sectors more.
+    async fn refused(&self, what: &str, new: u64, error: SpaceError) -> Result<Ended, Over> {
+        let world = &self.world;
         match error {
             SpaceError::Failed(_) => Err(self.failed(what, &error)),
             SpaceError::Full { .. } if new > 0 => {
@@ -159,12 +165,13 @@ impl Writer {
             }
             SpaceError::Device(_) if world.may_fail.get() => {
                 world.content.borrow_mut().refuse(self.lane);
-                // What was refused is asked again only later.
+                // The next batch is asked for only later.
                 self.rt.sleep(Duration::from_millis(50)).await;
                 Ok(Ended::Unread)
             }
             error => {
-                Err(self.violated("errors", format!("{what} failed without a reason: {error}")))
+                let text = format!("{what} failed without a reason: {error}");
+                Err(self.violated("errors", text))
             }
         }
     }

@@ -1,0 +1,119 @@
+//! How a volume comes to its age.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::{Device, Durability};
+use forebay_rng::mix;
+use forebay_sim::Violation;
+use forebay_sim::disk::{Coin, Image};
+
+use super::content::Content;
+use super::plan::{Durable, Phase};
+use super::recipe::{Age, Aged, Recipe};
+use super::volume::making;
+use super::world::{World, guarded};
+use super::writer::{Over, Writer};
+use crate::space::Role;
+
+/// Makes a volume and ages it.
+///
+/// # Errors
+/// The violation that ageing came to.
+pub(super) fn age(recipe: &Recipe) -> Result<Aged, Violation> {
+    let content = Content::new(recipe.lines() as usize, recipe.writers);
+    let world = World::new(recipe, content, 0, false);
+    let (machine, holder) = world.machine(recipe.seed, &Image::new(recipe.medium_bytes()));
+    let disk = Rc::clone(&machine.disks[Role::Medium]);
+    disk.slowest.set(Duration::from_micros(20));
+    let (shared, rt) = (Rc::clone(&world), machine.rt.clone());
+    let ageing = move || {
+        machine.run(async move {
+            let making = making(&shared.recipe, &*disk);
+            let device = Rc::clone(&disk) as Rc<dyn Device>;
+            let created = forebay_vsl::create(rt.clone(), device, &making).await;
+            created.expect("the disk works");
+            let Ok((space, workers)) = shared.open(&rt, &disk).await else {
+                return;
+            };
+            let mappable = space.capacity().mappable / 4096 * 15 / 16;
+            let used = mappable * shared.recipe.filled / 100;
+            shared.used.set(used.min(shared.recipe.lines()));
+            for lane in 0..shared.recipe.writers {
+                let seed = mix(shared.recipe.seed, lane as u64);
+                let writer = Writer {
+                    lane,
+                    ..shared.writer(&space, &rt, &holder, seed)
+                };
+                if work_to_age(&writer).await.is_err() {
+                    return;
+                }
+            }
+            drop(workers);
+        });
+        machine
+    };
+    let machine = guarded(&world, ageing);
+    let image = machine.map(|machine| {
+        let image = machine.cut(Coin::Keep)[Role::Medium].clone();
+        world.leave(&machine);
+        image
+    });
+    let violation = world.violation.borrow().clone();
+    match (violation, image) {
+        (None, Some(image)) => Ok(Aged {
+            image,
+            content: world.content.borrow().clone(),
+            used: world.used.get(),
+        }),
+        (violation, _) => {
+            let Violation { checker, what } = violation.expect("one");
+            Err(Violation::new(checker, format!("while it aged: {what}")))
+        }
+    }
+}
+
+/// What one writer does to age its part of the volume.
+async fn work_to_age(writer: &Writer) -> Result<(), Over> {
+    let (used, recipe) = (writer.used(), &writer.world.recipe);
+    for line in used.clone() {
+        writer.write_lines(line..line + 1).await?;
+        if line % 4096 == 4095 {
+            writer.flush().await?;
+        }
+    }
+    let lines = used.len() as u64;
+    match recipe.age {
+        Age::Cold => {
+            let cold = used.start..writer.hot().start;
+            for line in cold.step_by(recipe.every as usize) {
+                writer.write_lines(line..line + 1).await?;
+            }
+            writer.phase(Phase::Hot(40)).await?;
+        }
+        Age::Uniform => {
+            for _ in 0..lines {
+                let line = used.start + writer.rng.below(lines) as usize;
+                writer.write_lines(line..line + 1).await?;
+            }
+        }
+        Age::Pieces => {
+            let durability = [Durability::Flush, Durability::Fua][usize::from(recipe.fua)];
+            writer.every_sector(durability).await?;
+        }
+        Age::Files => {
+            for _ in 0..6 {
+                writer.phase(Phase::Delete(10)).await?;
+                writer.phase(Phase::TrimHuge(5, Durable::Flushed)).await?;
+                writer.phase(Phase::Fill(lines / 8)).await?;
+                writer.phase(Phase::TrimSmall(lines / 32)).await?;
+            }
+        }
+        Age::Sparse | Age::Small => {}
+    }
+    writer.flush().await?;
+    match recipe.seed % 3 {
+        0 => Ok(()),
+        _ => writer.checkpoint().await,
+    }
+}
