@@ -53,7 +53,9 @@ impl Slot {
         match self {
             Slot::Zeroes => return false,
             Slot::Full(page) => out.copy_from_slice(&page[from..from + out.len()]),
-            Slot::Words(words) if from % SECTOR == 0 && out.len() % SECTOR == 0 => {
+            Slot::Words(words)
+                if from.is_multiple_of(SECTOR) && out.len().is_multiple_of(SECTOR) =>
+            {
                 let sectors = out.chunks_exact_mut(SECTOR).zip(&words[from / SECTOR..]);
                 for (sector, word) in sectors {
                     sector.as_chunks_mut().0.fill(word.to_le_bytes());
@@ -71,7 +73,7 @@ impl Slot {
             Rc::make_mut(page)[from..from + bytes.len()].copy_from_slice(bytes);
             return;
         }
-        let in_sectors = from % SECTOR == 0 && bytes.len() % SECTOR == 0;
+        let in_sectors = from.is_multiple_of(SECTOR) && bytes.len().is_multiple_of(SECTOR);
         if let Some(new) = in_sectors.then(|| words_of(bytes)).flatten() {
             let mut words = match self {
                 Slot::Words(words) => **words,

@@ -363,6 +363,7 @@ impl Content {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a batch of one range")]
 mod tests {
     use super::*;
 
