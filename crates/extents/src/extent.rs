@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::place::Place;
 
-/// The longest extent that the map keeps as one, in sectors: 14 bits of length.
-pub const EXTENT_SECTORS_MAX: u64 = (1 << 14) - 1;
+/// The longest extent that the map keeps as one entry, in sectors: 13 bits of length.
+pub const EXTENT_SECTORS_MAX: u64 = (1 << 13) - 1;
 /// The longest piece whose checksum can stand in the map, in sectors.
 pub const INLINE_SECTORS_MAX: u64 = 8;
 

@@ -7,7 +7,7 @@ pub(crate) use forebay_segments::{FormatError, VolumeId};
 pub use node::{
     Child, Content, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, LEVELS_MAX, NODE_BYTES, NODE_SECTORS, Node,
 };
-pub(crate) use node::{check_of, kind_of};
+pub(crate) use node::{DELTA_MAX, Packed};
 pub use root::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ fn check() -> impl Strategy<Value = Check> {
 
 /// Extents in order, with gaps between, from a base on.
 fn leaf() -> impl Strategy<Value = Node> {
-    let extent = (0..9u64, 1..=16_383u64, 0..1u64 << 47, check());
+    let extent = (0..9u64, 1..=8191u64, 0..1u64 << 52, check());
     let extents = vec(extent, 0..=LEAF_ENTRIES_MAX);
     (any::<[u8; 16]>(), 0..1u64 << 63, extents).prop_map(|(volume, base, parts)| {
         let mut at = base;
@@ -47,7 +47,7 @@ fn leaf() -> impl Strategy<Value = Node> {
 }
 
 fn inner() -> impl Strategy<Value = Node> {
-    let child = (1..1u64 << 50, 0..1u64 << 47, any::<u32>());
+    let child = (1..1u64 << 50, 0..1u64 << 52, any::<u32>());
     let children = vec(child, 1..=INNER_ENTRIES_MAX);
     let head = (any::<[u8; 16]>(), 1..LEVELS_MAX, 0..1u64 << 60);
     (head, children).prop_map(|((volume, level, base), parts)| {
@@ -100,7 +100,7 @@ proptest! {
 
     #[test]
     fn a_root_reads_back_as_it_was_written_and_a_shorter_one_not_at_all(
-        place in 0..1u64 << 47, crc in any::<u32>(), level in 0..LEVELS_MAX,
+        place in 0..1u64 << 52, crc in any::<u32>(), level in 0..LEVELS_MAX,
         counts in (0..1u64 << 60, 1..1u64 << 60, 0..1u64 << 60),
     ) {
         let (more, entries, nodes) = counts;
@@ -158,11 +158,11 @@ proptest! {
 fn is_possible(extent: &Extent, base: u64) -> bool {
     let most = match extent.check {
         Check::Inline(_) | Check::Own(_) => 8,
-        _ => 16_383,
+        _ => 8191,
     };
     (1..=most).contains(&extent.sectors)
         && extent.place.0 + extent.sectors <= Place::END
-        && (base..=base + u64::from(u32::MAX)).contains(&extent.sector)
+        && (base..=base + DELTA_MAX).contains(&extent.sector)
 }
 
 fn example_leaf() -> Node {
@@ -177,8 +177,8 @@ fn example_leaf() -> Node {
         level: 0,
         base: 0x1_0000_0000,
         content: Content::Leaf(vec![
-            extent(0x1_0000_0000, 8, 0x20_0008, Check::Inline(0x98f9_4189)),
-            extent(0x1_0000_0010, 16_376, 0x30_0000, Check::Segment),
+            extent(0x1_0000_0000, 8, 0x12_3456_789a_bcde, Check::Inline(0x98f9_4189)),
+            extent(0x1_0000_0010, 8184, 0x30_0000, Check::Segment),
             extent(0x1_0001_0000, 16, 0x40, Check::None),
         ]),
     }
@@ -195,8 +195,8 @@ fn example_inner() -> Node {
         level: 2,
         base: 0x0102_0304_0506_0708,
         content: Content::Inner(vec![
-            child(0x0102_0304_0506_0708, 0x1112_1314_1516, 0x2122_2324),
-            child(0x3132_3334_3536_3738, 0x4142_4344_4546, 0x5152_5354),
+            child(0x0102_0304_0506_0708, 0x11_1213_1415_1617, 0x2122_2324),
+            child(0x3132_3334_3536_3738, 0x01_4243_4445_4647, 0x5152_5354),
         ]),
     }
 }
@@ -247,21 +247,25 @@ fn nodes_that_contradict_themselves_are_refused() {
     refused(&leaf, 40, &254u16.to_le_bytes());
     refused(&leaf, 42, &[LEVELS_MAX]);
     // The second extent begins within the first, and the first within the second.
-    refused(&leaf, 64, &7u32.to_le_bytes());
-    refused(&leaf, 48, &20u32.to_le_bytes());
+    refused(&leaf, 64, &[7]);
+    refused(&leaf, 48, &[20]);
     // It is of no length, inline and too long, with a checksum of its own and too long, past the last place.
-    refused(&leaf, 58, &0u16.to_le_bytes());
-    refused(&leaf, 58, &9u16.to_le_bytes());
-    refused(&leaf, 58, &(9u16 | 3 << 14).to_le_bytes());
-    refused(&leaf, 52, &[0xff; 6]);
+    let length = |sectors: u32, kind: u32| sectors << 17 | kind << 30;
+    refused(&leaf, 56, &length(0, 0).to_le_bytes());
+    refused(&leaf, 56, &length(9, 0).to_le_bytes());
+    refused(&leaf, 56, &length(9, 3).to_le_bytes());
+    let mut last = [0xff; 12];
+    last[8..].copy_from_slice(&(0x1_ffff | length(8184, 1)).to_le_bytes());
+    refused(&leaf, 64, &last);
     // The last sector has no address.
     refused(&leaf, 32, &(u64::MAX - 0x1_000f).to_le_bytes());
     let inner = example_inner();
     refused(&inner, 40, &0u16.to_le_bytes());
-    refused(&inner, 40, &225u16.to_le_bytes());
+    refused(&inner, 40, &214u16.to_le_bytes());
     refused(&inner, 32, &0u64.to_le_bytes());
-    refused(&inner, 66, &0x0102_0304_0506_0708u64.to_le_bytes());
-    refused(&inner, 56, &(Place::END - 7).to_le_bytes()[..6]);
+    refused(&inner, 67, &0x0102_0304_0506_0708u64.to_le_bytes());
+    refused(&inner, 56, &(Place::END - 7).to_le_bytes()[..7]);
+    refused(&inner, 56, &[0xff; 7]);
 }
 
 #[test]
@@ -311,7 +315,7 @@ fn the_page_has_every_field_of_a_node_where_it_stands() {
         let at = |field: &(u64, u64, String)| &bytes[field.0 as usize..][..field.1 as usize];
         assert_eq!(
             (magic.2.as_str(), at(magic)),
-            ("magic", &b"FOREMAP\x01"[..])
+            ("magic", &b"FOREMAP\x02"[..])
         );
         assert_eq!((version.2.as_str(), number(at(version))), ("version", 1));
         let stored = u64::from(Node::crc(bytes).unwrap());
@@ -323,31 +327,35 @@ fn the_page_has_every_field_of_a_node_where_it_stands() {
         assert_eq!((zeroes.2.as_str(), at(zeroes)), ("zeroes", &[0; 5][..]));
     }
     let second = [
-        ("delta", 16),
-        ("place", 0x30_0000),
-        ("length", 16_376 | 1 << 14),
+        ("delta_and_place", 16 | 0x30_0000 << 28),
+        ("place_and_length", 8184 << 17 | 1 << 30),
         ("data_crc", 0),
     ];
     forebay_pages::fields_stand(PAGE, "Leaf entry", &leaf[64..80], &second);
+    let first = [
+        ("delta_and_place", 0x6789_abcd_e000_0000),
+        ("place_and_length", 0x1_2345 | 8 << 17),
+        ("data_crc", 0x98f9_4189),
+    ];
+    forebay_pages::fields_stand(PAGE, "Leaf entry", &leaf[48..64], &first);
     let third = [
-        ("delta", 0x1_0000),
-        ("place", 0x40),
-        ("length", 16 | 2 << 14),
+        ("delta_and_place", 0x1_0000 | 0x40 << 28),
+        ("place_and_length", 16 << 17 | 2 << 30),
         ("data_crc", 0),
     ];
     forebay_pages::fields_stand(PAGE, "Leaf entry", &leaf[80..96], &third);
     let child = [
         ("first", 0x3132_3334_3536_3738),
-        ("place", 0x4142_4344_4546),
+        ("place", 0x01_4243_4445_4647),
         ("node_crc", 0x5152_5354),
     ];
-    forebay_pages::fields_stand(PAGE, "Inner entry", &inner[66..84], &child);
+    forebay_pages::fields_stand(PAGE, "Inner entry", &inner[67..86], &child);
 }
 
 #[test]
 fn the_page_has_every_field_of_a_root_where_it_stands() {
     let root = RootRef {
-        place: Place(0x0102_0304_0506),
+        place: Place(0x02_0304_0506_0708),
         level: 7,
         crc: 0x1112_1314,
         sectors: 0x2122_2324_2526_2728,
@@ -357,7 +365,6 @@ fn the_page_has_every_field_of_a_root_where_it_stands() {
     let values = [
         ("place", root.place.0),
         ("level", root.level.into()),
-        ("zeroes", 0),
         ("crc", root.crc.into()),
         ("sectors", root.sectors),
         ("entries", root.entries),
@@ -366,7 +373,7 @@ fn the_page_has_every_field_of_a_root_where_it_stands() {
     forebay_pages::fields_stand(PAGE, "Root", &root.encode(), &values);
     let (place, level, crc) = (root.place, root.level, root.crc);
     let detached = DetachedRef { place, level, crc }.encode();
-    forebay_pages::fields_stand(PAGE, "Detached root", &detached, &values[..4]);
+    forebay_pages::fields_stand(PAGE, "Detached root", &detached, &values[..3]);
     assert_eq!(detached.len(), DETACHED_BYTES);
 }
 

@@ -7,8 +7,8 @@ use forebay_rng::Rng;
 use super::*;
 use crate::format::{Content, Node};
 
-/// Where things are mapped: small regions, far apart, one across a multiple of 2^32.
-const REGIONS: [u64; 4] = [0, (1 << 32) - 200, 1 << 40, u64::MAX - 400];
+/// Where things are mapped: small regions, far apart, one across a multiple of 2^28.
+const REGIONS: [u64; 4] = [0, (1 << 28) - 200, 1 << 40, u64::MAX - 400];
 const REGION_SECTORS: u64 = 400;
 const VOLUME: VolumeId = VolumeId([7; 16]);
 

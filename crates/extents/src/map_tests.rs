@@ -166,7 +166,7 @@ fn an_extent_of_any_length_is_cut_and_read_back_in_parts_that_follow_each_other(
     set(&mut map, extent(5, 100_000, 9, Check::Segment));
     let found = all(&map);
     assert!(found.iter().all(|part| part.sectors <= EXTENT_SECTORS_MAX));
-    assert_eq!(found.len(), 7);
+    assert_eq!(found.len(), 13);
     assert_eq!(map.next_mapped(0..u64::MAX), Ok(Some(5..100_005)));
     assert_eq!(map.mapped_sectors(), 100_000);
     assert_eq!(map.next_mapped(50..60), Ok(Some(50..60)));
@@ -176,7 +176,7 @@ fn an_extent_of_any_length_is_cut_and_read_back_in_parts_that_follow_each_other(
 #[test]
 fn entries_too_far_apart_for_one_leaf_are_in_several() {
     let mut map = Map::new(VOLUME, Shape::default());
-    let sectors = [5, 3, 1 << 33, 1 << 32, u64::MAX - 1, 1 << 63, (1 << 33) - 1];
+    let sectors = [5, 3, 1 << 29, 1 << 28, u64::MAX - 1, 1 << 63, (1 << 29) - 1];
     for (at, sector) in sectors.into_iter().enumerate() {
         set(&mut map, inline(sector, 1, 10 * at as u64, 0));
         map.check().unwrap();

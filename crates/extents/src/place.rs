@@ -1,21 +1,22 @@
-//! Where things are on the medium.
+//! Positions in the log.
 
 use forebay_units::SECTOR_BYTES;
 
-/// A place on the medium, in sectors from where its first segment begins. Below 2^48.
+/// A position in the log, in sectors: the segment's number times the length of a segment, plus the offset in the
+/// segment. Segments are numbered in the order in which they are opened, so no place is used twice. Below 2^53.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Place(pub u64);
 
 impl Place {
-    /// Places are below this: six bytes on the medium.
-    pub const END: u64 = 1 << 48;
+    /// The limit of all places: 53 bits, so that a volume can write 4 EiB in its life.
+    pub const END: u64 = 1 << 53;
 
-    /// The byte it begins at.
+    /// The place in bytes.
     pub fn bytes(self) -> u64 {
         self.0 * SECTOR_BYTES
     }
 
-    /// The place `sectors` further on.
+    /// Returns the place `sectors` further on.
     #[must_use]
     pub fn plus(self, sectors: u64) -> Place {
         Place(self.0 + sectors)

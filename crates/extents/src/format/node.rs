@@ -5,14 +5,16 @@ use forebay_segments::format::envelope::{
 };
 use forebay_units::SECTOR_BYTES;
 
-use crate::extent::{Check, Extent, INLINE_SECTORS_MAX};
+use crate::extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX};
 use crate::place::Place;
 
-const MAGIC: &[u8; 8] = b"FOREMAP\x01";
+const MAGIC: &[u8; 8] = b"FOREMAP\x02";
 const WHAT: &str = "node of the map";
 const ENTRIES_AT: usize = 48;
 const LEAF_ENTRY_BYTES: usize = 16;
-const INNER_ENTRY_BYTES: usize = 18;
+const INNER_ENTRY_BYTES: usize = 19;
+/// Bytes of a place in an inner entry and in a root.
+pub(super) const PLACE_BYTES: usize = 7;
 
 /// Length of a node, in bytes.
 pub const NODE_BYTES: usize = HEADER_BYTES;
@@ -25,11 +27,95 @@ pub const INNER_ENTRIES_MAX: usize = (NODE_BYTES - ENTRIES_AT) / INNER_ENTRY_BYT
 /// No map has more levels than this: far more than the fewest children a node is split into need.
 pub const LEVELS_MAX: u8 = 24;
 
-const SECTORS_BITS: u16 = 14;
-const KIND_INLINE: u16 = 0;
-const KIND_SEGMENT: u16 = 1;
-const KIND_NONE: u16 = 2;
-const KIND_OWN: u16 = 3;
+/// The furthest that an extent begins behind its leaf's base, in sectors.
+pub(crate) const DELTA_MAX: u64 = (1 << DELTA_BITS) - 1;
+
+const DELTA_BITS: u32 = 28;
+/// Bits of a place that stand behind the delta; the others are in the second word.
+const PLACE_LOW_BITS: u32 = u64::BITS - DELTA_BITS;
+const PLACE_HIGH_BITS: u32 = Place::END.trailing_zeros() - PLACE_LOW_BITS;
+const SECTORS_BITS: u32 = EXTENT_SECTORS_MAX.count_ones();
+const KIND_SHIFT: u32 = PLACE_HIGH_BITS + SECTORS_BITS;
+const _: () = assert!(KIND_SHIFT + 2 == u32::BITS);
+
+const KIND_INLINE: u32 = 0;
+const KIND_SEGMENT: u32 = 1;
+const KIND_NONE: u32 = 2;
+const KIND_OWN: u32 = 3;
+
+/// A leaf entry: an extent in 16 bytes, in memory as on the device.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Packed {
+    /// Bits 27 to 0: the first sector, less the leaf's base. Bits 63 to 28: the low 36 bits of the place.
+    delta_and_place: u64,
+    /// Bits 16 to 0: the high 17 bits of the place. Bits 29 to 17: the length in sectors. Bits 31 to 30: the kind.
+    place_and_length: u32,
+    crc: u32,
+}
+
+impl Packed {
+    /// Packs an extent of a leaf with this base. The extent begins at most [`DELTA_MAX`] behind the base.
+    pub(crate) fn new(extent: &Extent, base: u64) -> Packed {
+        let (kind, crc) = kind_of(extent.check);
+        let (place, delta) = (extent.place.0, extent.sector - base);
+        debug_assert!(delta <= DELTA_MAX && extent.sectors <= EXTENT_SECTORS_MAX);
+        let high = (place >> PLACE_LOW_BITS) as u32;
+        Packed {
+            delta_and_place: delta | place << DELTA_BITS,
+            place_and_length: high | (extent.sectors as u32) << PLACE_HIGH_BITS | kind << KIND_SHIFT,
+            crc,
+        }
+    }
+
+    /// The first sector, less the leaf's base.
+    pub(crate) fn delta(self) -> u64 {
+        self.delta_and_place & DELTA_MAX
+    }
+
+    /// Returns the entry with another delta.
+    #[must_use]
+    pub(crate) fn with_delta(self, delta: u64) -> Packed {
+        debug_assert!(delta <= DELTA_MAX);
+        Packed {
+            delta_and_place: self.delta_and_place & !DELTA_MAX | delta,
+            ..self
+        }
+    }
+
+    /// The length in sectors.
+    pub(crate) fn sectors(self) -> u64 {
+        u64::from(self.place_and_length >> PLACE_HIGH_BITS) & EXTENT_SECTORS_MAX
+    }
+
+    fn place(self) -> Place {
+        let high = u64::from(self.place_and_length) & ((1 << PLACE_HIGH_BITS) - 1);
+        Place(self.delta_and_place >> DELTA_BITS | high << PLACE_LOW_BITS)
+    }
+
+    /// Unpacks the extent of an entry of a leaf with this base.
+    pub(crate) fn extent(self, base: u64) -> Extent {
+        Extent {
+            sector: base + self.delta(),
+            sectors: self.sectors(),
+            place: self.place(),
+            check: check_of(self.place_and_length >> KIND_SHIFT, self.crc),
+        }
+    }
+
+    fn encode(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.delta_and_place.to_le_bytes());
+        out.extend_from_slice(&self.place_and_length.to_le_bytes());
+        out.extend_from_slice(&self.crc.to_le_bytes());
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Option<Packed> {
+        Some(Packed {
+            delta_and_place: from.uint(8)?,
+            place_and_length: from.uint(4)? as u32,
+            crc: from.uint(4)? as u32,
+        })
+    }
+}
 
 /// One child of an inner node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +131,7 @@ pub struct Child {
 /// What a node holds, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Extents that do not overlap, at most [`LEAF_ENTRIES_MAX`], the last of which begins less than 2^32
+    /// Extents that do not overlap, at most [`LEAF_ENTRIES_MAX`], the last of which begins less than 2^28
     /// sectors behind the node's base.
     Leaf(Vec<Extent>),
     /// 1 to [`INNER_ENTRIES_MAX`] children.
@@ -65,8 +151,8 @@ pub struct Node {
     pub content: Content,
 }
 
-/// The number that stands for a way to check, and the checksum; 0 where there is none.
-pub(crate) fn kind_of(check: Check) -> (u16, u32) {
+/// Returns the number of a kind, and the checksum: 0 for the kinds without a checksum.
+fn kind_of(check: Check) -> (u32, u32) {
     match check {
         Check::Inline(crc) => (KIND_INLINE, crc),
         Check::Segment => (KIND_SEGMENT, 0),
@@ -75,14 +161,13 @@ pub(crate) fn kind_of(check: Check) -> (u16, u32) {
     }
 }
 
-/// The way to check that a number stands for.
-pub(crate) fn check_of(kind: u16, crc: u32) -> Option<Check> {
+/// Returns the kind of a number of two bits.
+fn check_of(kind: u32, crc: u32) -> Check {
     match kind {
-        KIND_INLINE => Some(Check::Inline(crc)),
-        KIND_SEGMENT => Some(Check::Segment),
-        KIND_NONE => Some(Check::None),
-        KIND_OWN => Some(Check::Own(crc)),
-        _ => None,
+        KIND_INLINE => Check::Inline(crc),
+        KIND_SEGMENT => Check::Segment,
+        KIND_NONE => Check::None,
+        _ => Check::Own(crc),
     }
 }
 
@@ -104,13 +189,13 @@ impl Node {
         match &self.content {
             Content::Leaf(extents) => {
                 for extent in extents {
-                    encode_extent(extent, self.base, &mut out);
+                    Packed::new(extent, self.base).encode(&mut out);
                 }
             }
             Content::Inner(children) => {
                 for child in children {
                     out.extend_from_slice(&child.first.to_le_bytes());
-                    out.extend_from_slice(&child.place.0.to_le_bytes()[..6]);
+                    out.extend_from_slice(&child.place.0.to_le_bytes()[..PLACE_BYTES]);
                     out.extend_from_slice(&child.crc.to_le_bytes());
                 }
             }
@@ -132,14 +217,6 @@ impl Node {
     pub fn crc(bytes: &[u8]) -> Option<u32> {
         (bytes.len() == NODE_BYTES).then(|| stored_crc(bytes))
     }
-}
-
-fn encode_extent(extent: &Extent, base: u64, out: &mut Vec<u8>) {
-    let (kind, crc) = kind_of(extent.check);
-    out.extend_from_slice(&((extent.sector - base) as u32).to_le_bytes());
-    out.extend_from_slice(&extent.place.0.to_le_bytes()[..6]);
-    out.extend_from_slice(&(extent.sectors as u16 | kind << SECTORS_BITS).to_le_bytes());
-    out.extend_from_slice(&crc.to_le_bytes());
 }
 
 fn node(from: &mut Reader<'_>) -> Option<Node> {
@@ -179,23 +256,17 @@ fn extents(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Extent>
 }
 
 fn extent(from: &mut Reader<'_>, base: u64) -> Option<Extent> {
-    let sector = base.checked_add(from.uint(4)?)?;
-    let place = Place(from.uint(6)?);
-    let (tail, crc) = (from.uint(2)? as u16, from.uint(4)? as u32);
-    let sectors = u64::from(tail & ((1 << SECTORS_BITS) - 1));
-    let check = check_of(tail >> SECTORS_BITS, crc)?;
-    let most = match check {
+    let packed = Packed::decode(from)?;
+    base.checked_add(packed.delta())?;
+    let extent = packed.extent(base);
+    let most = match extent.check {
         Check::Inline(_) | Check::Own(_) => INLINE_SECTORS_MAX,
-        _ => u64::MAX,
+        _ => EXTENT_SECTORS_MAX,
     };
-    sector.checked_add(sectors)?;
-    let possible = (1..=most).contains(&sectors) && place.0 + sectors <= Place::END;
-    possible.then_some(Extent {
-        sector,
-        sectors,
-        place,
-        check,
-    })
+    extent.sector.checked_add(extent.sectors)?;
+    let possible =
+        (1..=most).contains(&extent.sectors) && extent.place.0 + extent.sectors <= Place::END;
+    possible.then_some(extent)
 }
 
 fn children(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Child>> {
@@ -203,7 +274,7 @@ fn children(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Child>
     for _ in 0..count {
         let child = Child {
             first: from.uint(8)?,
-            place: Place(from.uint(6)?),
+            place: Place(from.uint(PLACE_BYTES)?),
             crc: from.uint(4)? as u32,
         };
         let in_order = match children.last() {

@@ -2,7 +2,7 @@
 
 use forebay_segments::format::envelope::Reader;
 
-use super::node::{LEVELS_MAX, NODE_SECTORS};
+use super::node::{LEVELS_MAX, NODE_SECTORS, PLACE_BYTES};
 use crate::place::Place;
 
 /// Length of a root's bytes.
@@ -72,8 +72,8 @@ impl DetachedRef {
     /// Its bytes. Whoever keeps them has to guard them with a checksum.
     pub fn encode(&self) -> [u8; DETACHED_BYTES] {
         let mut out = [0; DETACHED_BYTES];
-        out[..6].copy_from_slice(&self.place.0.to_le_bytes()[..6]);
-        out[6] = self.level;
+        out[..PLACE_BYTES].copy_from_slice(&self.place.0.to_le_bytes()[..PLACE_BYTES]);
+        out[PLACE_BYTES] = self.level;
         out[8..].copy_from_slice(&self.crc.to_le_bytes());
         out
     }
@@ -81,8 +81,7 @@ impl DetachedRef {
     /// The root in `bytes`; nothing if they are none.
     pub fn decode(bytes: &[u8]) -> Option<DetachedRef> {
         let mut from = Reader(bytes);
-        let (place, level) = (Place(from.uint(6)?), from.uint(1)? as u8);
-        from.take(1)?;
+        let (place, level) = (Place(from.uint(PLACE_BYTES)?), from.uint(1)? as u8);
         let crc = from.uint(4)? as u32;
         let possible = place.0 + NODE_SECTORS <= Place::END && level < LEVELS_MAX;
         (possible && from.0.is_empty()).then_some(DetachedRef { place, level, crc })

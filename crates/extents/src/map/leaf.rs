@@ -4,54 +4,14 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::ALLOCATION_BYTES;
-use crate::extent::{EXTENT_SECTORS_MAX, Extent, Replaced};
-use crate::format::{check_of, kind_of};
+use crate::extent::{Extent, Replaced};
+use crate::format::{DELTA_MAX, Packed};
 use crate::place::Place;
 
 /// Room for entries comes and goes in steps of so many.
 const STEP: usize = 8;
-/// The furthest that an entry begins behind its leaf's base, in sectors.
-const DELTA_MAX: u64 = u32::MAX as u64;
 /// What a `Rc` keeps beside its content.
 const COUNTS_BYTES: usize = 16;
-const SECTORS_BITS: u32 = EXTENT_SECTORS_MAX.count_ones();
-
-#[derive(Clone, Copy, Default)]
-struct Packed {
-    delta: u32,
-    place_low: u32,
-    place_high: u16,
-    sectors_and_kind: u16,
-    crc: u32,
-}
-
-impl Packed {
-    fn new(extent: &Extent, base: u64) -> Packed {
-        let (kind, crc) = kind_of(extent.check);
-        Packed {
-            delta: (extent.sector - base) as u32,
-            place_low: extent.place.0 as u32,
-            place_high: (extent.place.0 >> 32) as u16,
-            sectors_and_kind: extent.sectors as u16 | kind << SECTORS_BITS,
-            crc,
-        }
-    }
-
-    fn sectors(self) -> u64 {
-        u64::from(self.sectors_and_kind) & EXTENT_SECTORS_MAX
-    }
-
-    fn extent(self, base: u64) -> Extent {
-        let kind = self.sectors_and_kind >> SECTORS_BITS;
-        Extent {
-            sector: base + u64::from(self.delta),
-            sectors: self.sectors(),
-            place: Place(u64::from(self.place_low) | u64::from(self.place_high) << 32),
-            check: check_of(kind, self.crc).expect("a kind that was packed"),
-        }
-    }
-}
-
 /// Extents in order, none overlapping another. A copy shares them until one of the two is changed.
 #[derive(Clone)]
 pub(super) struct Leaf {
@@ -110,7 +70,7 @@ impl Leaf {
 
     /// Where entry `at` begins.
     pub(super) fn key(&self, at: usize) -> u64 {
-        self.base + u64::from(self.entries()[at].delta)
+        self.base + self.entries()[at].delta()
     }
 
     pub(super) fn get(&self, at: usize) -> Extent {
@@ -136,7 +96,7 @@ impl Leaf {
             return 0;
         };
         let entry = self.entries()[before];
-        let end = u64::from(entry.delta) + entry.sectors();
+        let end = entry.delta() + entry.sectors();
         if end > delta { before } else { behind }
     }
 
@@ -148,7 +108,7 @@ impl Leaf {
         if delta >= u64::from(self.last) {
             return entries.len();
         }
-        let is_before = |at: usize| u64::from(entries[at].delta) <= delta;
+        let is_before = |at: usize| entries[at].delta() <= delta;
         let last = entries.len() - 1;
         let guess = (delta * last as u64 / u64::from(self.last)) as usize;
         let (mut from, mut to, mut step) = (guess, guess, 1);
@@ -161,7 +121,7 @@ impl Leaf {
                 (from, to, step) = (from.saturating_sub(step), from, 2 * step);
             }
         }
-        from + entries[from..to].partition_point(|entry| u64::from(entry.delta) <= delta)
+        from + entries[from..to].partition_point(|entry| entry.delta() <= delta)
     }
 
     /// The extents in `range`, clipped to it.
@@ -211,11 +171,10 @@ impl Leaf {
                 *entry = Packed::new(extent, base);
             }
         } else {
-            let shift = self.base.wrapping_sub(base) as u32;
+            let shift = self.base.wrapping_sub(base);
             let old = |at: usize| {
-                let mut entry = self.entries[at];
-                entry.delta = entry.delta.wrapping_add(shift);
-                entry
+                let entry = self.entries[at];
+                entry.with_delta(entry.delta().wrapping_add(shift))
             };
             let entry = |i: usize| match i {
                 _ if i < at.start => old(i),
@@ -228,7 +187,7 @@ impl Leaf {
         }
         self.len = len_after as u16;
         if is_last_new {
-            self.last = self.entries().last().map_or(0, |last| last.delta);
+            self.last = self.entries().last().map_or(0, |last| last.delta() as u32);
         }
     }
 
