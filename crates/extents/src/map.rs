@@ -14,8 +14,8 @@
 //!   is mapped has no node.
 //!
 //! `path.rs` finds nodes, `leaf.rs` and `nodes.rs` hold them, `balance.rs` splits and joins them, `cache.rs`
-//! brings them in and lets go of them, `checkpoint.rs` has them written, `trim.rs` unmaps much at once,
-//! `check.rs` doubts all of it.
+//! loads and evicts them, `states.rs` says what a checkpoint has to do with each, `checkpoint.rs` and `writing.rs`
+//! write them, `trim.rs` unmaps a huge range, `check.rs` checks the tree.
 
 mod balance;
 mod cache;
@@ -24,7 +24,10 @@ mod checkpoint;
 mod leaf;
 mod nodes;
 mod path;
+mod ring;
+mod states;
 mod trim;
+mod writing;
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -32,8 +35,9 @@ use std::rc::Rc;
 
 pub use cache::{LoadError, Pins};
 pub use check::Flaw;
-pub use checkpoint::{Completed, Snapshot};
+pub use checkpoint::Completed;
 pub use path::Need;
+pub use writing::ToWrite;
 
 use crate::extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
 use crate::format::{
@@ -44,6 +48,7 @@ use cache::PinTable;
 use leaf::Change;
 use nodes::{Nodes, Slot};
 use path::{Path, Step};
+use writing::Writing;
 
 /// What the allocator takes for itself of each piece of memory, about, in bytes.
 const ALLOCATION_BYTES: usize = 16;
@@ -94,21 +99,13 @@ pub struct Map {
     detached: Vec<Root>,
     nodes: Nodes,
     totals: Totals,
-    /// One more than at the last freeze; not 0.
-    epoch: u32,
-    /// Nodes that changed in this epoch.
-    changed: usize,
-    /// Whether there is a snapshot.
-    frozen: bool,
-    /// Places of nodes that left the tree since the last freeze.
+    /// The snapshot under way.
+    writing: Option<Box<Writing>>,
+    /// Copies of nodes that left the tree since the last freeze, which the next checkpoint supersedes.
     dropped: Vec<Place>,
-    /// Nodes of the snapshot that left the tree since, by their place in it.
-    orphans: Vec<u32>,
     pins: Rc<RefCell<PinTable>>,
     /// Where leaves begin that are empty, and were pinned when they got so.
     hollow: Vec<u64>,
-    /// The hand of the clock that chooses nodes to let go of.
-    hand: usize,
 }
 
 impl Map {
@@ -134,12 +131,13 @@ impl Map {
             entries: root.entries,
             nodes: root.nodes,
         });
+        let on_medium = |place, crc| Slot::Medium { place, crc };
         let root = root.map(|root| Root {
-            slot: Slot::on_medium(root.place, root.crc),
+            slot: on_medium(root.place, root.crc),
             level: root.level,
         });
         let detached = detached.iter().map(|cut| Root {
-            slot: Slot::on_medium(cut.place, cut.crc),
+            slot: on_medium(cut.place, cut.crc),
             level: cut.level,
         });
         Map {
@@ -149,14 +147,10 @@ impl Map {
             detached: detached.collect(),
             nodes: Nodes::new(),
             totals,
-            epoch: 1,
-            changed: 0,
-            frozen: false,
+            writing: None,
             dropped: Vec::new(),
-            orphans: Vec::new(),
             pins: Rc::default(),
             hollow: Vec::new(),
-            hand: 0,
         }
     }
 
@@ -175,15 +169,17 @@ impl Map {
         self.totals.nodes
     }
 
-    /// Memory that the map takes, in bytes: all that is allocated for its nodes, with the room they have
-    /// and what only a snapshot holds of them any more, but for the snapshot's own list.
+    /// Memory that the map takes, in bytes: the nodes with the room that they have, those that are set aside for the
+    /// snapshot under way, and the lists of places and of detached subtrees.
     pub fn memory(&self) -> usize {
-        self.nodes.memory()
+        let places = self.dropped.capacity() + self.writing.as_ref().map_or(0, |w| w.places());
+        let roots = self.detached.capacity() * size_of::<Root>();
+        self.nodes.memory() + places * size_of::<Place>() + roots
     }
 
-    /// What a checkpoint would write, in bytes, once the one under way is completed.
+    /// Bytes of nodes that the next checkpoint writes: those changed since the freeze, if a snapshot is under way.
     pub fn dirty_bytes(&self) -> u64 {
-        (self.changed * NODE_BYTES) as u64
+        (self.nodes.counts.changed * NODE_BYTES) as u64
     }
 
     /// Puts what is mapped of `range` behind `found`, in order, clipped to the range. Entries that continue
@@ -388,7 +384,7 @@ impl Map {
         true
     }
 
-    /// The nodes on the path are changed in this epoch.
+    /// Marks the nodes on the path as changed, before they are.
     fn mark(&mut self, path: &Path) {
         self.mark_steps(path.steps());
     }
@@ -396,20 +392,10 @@ impl Map {
     /// As [`Map::mark`], from the root on.
     fn mark_steps(&mut self, steps: &[Step]) {
         for step in steps.iter().rev() {
-            if !self.mark_node(step.id) {
+            if !self.nodes.mark(step.id) {
                 break;
             }
         }
-    }
-
-    /// Says whether that is news.
-    fn mark_node(&mut self, id: nodes::NodeId) -> bool {
-        let news = self.nodes.get(id).epoch != self.epoch;
-        if news {
-            self.nodes.set_epoch(id, self.epoch);
-            self.changed += 1;
-        }
-        news
     }
 }
 

@@ -25,7 +25,6 @@ type Model = BTreeMap<u64, Cell>;
 
 /// A checkpoint being written.
 struct Writing {
-    snapshot: Snapshot,
     written: Vec<Place>,
     model: Model,
     pending: Dead,
@@ -99,11 +98,11 @@ impl World {
     /// Does `act` as often as a node is missing, loading that, and says what it did in the end.
     fn with_loads<T>(&mut self, mut act: impl FnMut(&mut Map) -> Result<T, Need>) -> T {
         loop {
-            let before = (self.map.totals, self.map.changed);
+            let before = (self.map.totals, self.map.nodes.counts.changed);
             match act(&mut self.map) {
                 Ok(done) => return done,
                 Err(need) => {
-                    assert_eq!((self.map.totals, self.map.changed), before);
+                    assert_eq!((self.map.totals, self.map.nodes.counts.changed), before);
                     self.load(&need);
                 }
             }
@@ -356,8 +355,8 @@ impl World {
     /// The next step of a checkpoint.
     fn checkpoint(&mut self) {
         let Some(mut writing) = self.writing.take() else {
+            self.map.freeze();
             self.writing = Some(Writing {
-                snapshot: self.map.freeze(),
                 written: Vec::new(),
                 model: self.model.clone(),
                 pending: self.pending.clone(),
@@ -365,31 +364,32 @@ impl World {
             assert_eq!(self.map.dirty_bytes(), 0);
             return;
         };
-        let (done, len) = (writing.written.len(), writing.snapshot.len());
+        let left = self.map.unwritten();
         if self.rng.one_in(20) {
             for place in writing.written {
                 self.medium.remove(&place);
             }
-            self.map.abandon(writing.snapshot);
+            self.map.abandon();
             return;
         }
-        if done < len && self.rng.coin() {
-            let some = self.rng.below((len - done) as u64) as usize;
-            self.write_nodes(&mut writing, done..done + some);
+        if left > 0 && self.rng.coin() {
+            let some = self.rng.below(left as u64) as usize;
+            self.write_nodes(&mut writing, some);
             self.writing = Some(writing);
             return;
         }
-        self.write_nodes(&mut writing, done..len);
+        self.write_nodes(&mut writing, left);
+        assert_eq!(self.map.next_to_write(), None);
         self.complete(writing);
     }
 
-    fn write_nodes(&mut self, writing: &mut Writing, nodes: Range<usize>) {
-        for node in nodes {
-            let bytes = writing.snapshot.encode(node);
+    fn write_nodes(&mut self, writing: &mut Writing, count: usize) {
+        for _ in 0..count {
+            let node = self.map.next_to_write().expect("some are not written");
             let place = Place(self.next_place);
             self.next_place += 8;
-            writing.snapshot.placed(node, place);
-            self.medium.insert(place, bytes.to_vec());
+            self.map.written(place);
+            self.medium.insert(place, node.bytes.to_vec());
             writing.written.push(place);
         }
     }
@@ -397,7 +397,7 @@ impl World {
     /// After a checkpoint the live nodes are what its root reaches. The others are gone from the medium
     /// from now on.
     fn complete(&mut self, writing: Writing) {
-        let completed = self.map.complete(writing.snapshot);
+        let completed = self.map.complete();
         for place in &completed.superseded {
             assert!(self.live.remove(place), "{place:?} was not live");
             self.medium.remove(place);
@@ -458,7 +458,7 @@ impl World {
             while self.writing.is_some() {
                 self.checkpoint();
             }
-            assert!(!self.live.contains(&place) || self.map.changed > 0);
+            assert!(!self.live.contains(&place) || self.map.nodes.counts.changed > 0);
         }
     }
 

@@ -51,13 +51,21 @@ fn replaced(sector: u64, sectors: u64, place: u64) -> Replaced {
 
 /// Writes the whole of a checkpoint into `medium`, from the place `from` on.
 fn checkpoint(map: &mut Map, medium: &mut Vec<(Place, [u8; NODE_BYTES])>, from: u64) -> Completed {
-    let mut snapshot = map.freeze();
-    for node in 0..snapshot.len() {
-        let place = Place(from + 8 * node as u64);
-        medium.push((place, snapshot.encode(node)));
-        snapshot.placed(node, place);
+    map.freeze();
+    write_all(map, medium, from);
+    map.complete()
+}
+
+/// Writes all nodes of the snapshot under way from the place `from` on. Returns their number.
+fn write_all(map: &mut Map, medium: &mut Vec<(Place, [u8; NODE_BYTES])>, from: u64) -> usize {
+    let mut count = 0;
+    while let Some(node) = map.next_to_write() {
+        let place = Place(from + 8 * count as u64);
+        medium.push((place, node.bytes));
+        map.written(place);
+        count += 1;
     }
-    map.complete(snapshot)
+    count
 }
 
 /// A map of so many extents of one sector each, all apart.
@@ -500,18 +508,14 @@ fn what_changes_after_the_freeze_is_the_next_checkpoints() {
     let first = checkpoint(&mut map, &mut medium, 10_000);
     assert_eq!(first.superseded, []);
     set(&mut map, inline(0, 8, 5555, 1));
-    let mut snapshot = map.freeze();
-    let held = snapshot.len();
+    map.freeze();
+    let held = map.unwritten();
     assert_eq!(held, usize::from(map.root.unwrap().level) + 1);
     // A change of what the snapshot holds, and all of its leaf given back.
     set(&mut map, inline(16, 8, 6666, 1));
     clear(&mut map, 0..1000);
-    for node in 0..held {
-        let place = Place(20_000 + 8 * node as u64);
-        medium.push((place, snapshot.encode(node)));
-        snapshot.placed(node, place);
-    }
-    let second = map.complete(snapshot);
+    assert_eq!(write_all(&mut map, &mut medium, 20_000), held);
+    let second = map.complete();
     assert_eq!(second.superseded.len(), held);
     let mut then = Map::open(VOLUME, SMALL, second.root, &[]);
     let found = loaded(&mut then, &medium, |map| {
@@ -531,12 +535,12 @@ fn a_checkpoint_that_failed_is_written_by_the_next_one() {
     let first = checkpoint(&mut map, &mut medium, 10_000);
     set(&mut map, inline(0, 8, 5555, 1));
     let dirty = map.dirty_bytes();
-    let mut snapshot = map.freeze();
+    map.freeze();
     assert_eq!(map.dirty_bytes(), 0);
-    snapshot.encode(0);
-    snapshot.placed(0, Place(90_000));
+    map.next_to_write().unwrap();
+    map.written(Place(90_000));
     clear(&mut map, 0..600);
-    map.abandon(snapshot);
+    map.abandon();
     assert!(map.dirty_bytes() >= dirty);
     map.check().unwrap();
     let second = checkpoint(&mut map, &mut medium, 20_000);
@@ -665,7 +669,8 @@ proptest! {
                 let _ = map.set(inline(at * 16 + 3, 7, 0, 0), &mut replaced);
                 let _ = map.clear(at * 15..at * 15 + 9, &mut replaced);
             }
-            prop_assert!(map.freeze().len() < 800);
+            map.freeze();
+            prop_assert!(map.unwritten() < 800);
         }
     }
 }

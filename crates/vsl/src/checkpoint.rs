@@ -22,13 +22,11 @@ use crate::segment::{Frontier, Segment, SegmentState};
 use crate::space::{Inner, Space};
 use crate::usage::DOUBTFUL;
 use forebay_extents::Place;
-use forebay_extents::Snapshot;
-use forebay_extents::{NODE_BYTES, NODE_SECTORS};
+use forebay_extents::{NODE_BYTES, NODE_SECTORS, ToWrite};
 
 /// What is of the moment of the cut.
 struct Cut {
     checkpoint: Checkpoint,
-    snapshot: Snapshot,
     table: Vec<Segment>,
     frontier: Frontier,
     entries: u64,
@@ -87,8 +85,11 @@ impl Inner {
         self.checkpoint_wanted.set(false);
         let mut cut = self.cut();
         self.write_nodes(&mut cut).await?;
-        let superseded = cut.snapshot.superseded().map(|place| (place, NODE_SECTORS));
-        let gone: Vec<(Place, u64)> = superseded.chain(self.meta.borrow().clone()).collect();
+        let gone: Vec<(Place, u64)> = {
+            let map = self.map.borrow();
+            let superseded = map.superseded().iter().map(|place| (*place, NODE_SECTORS));
+            superseded.chain(self.meta.borrow().clone()).collect()
+        };
         let layout = self.commit.composer().layout;
         for (place, sectors) in &gone {
             let live = &mut cut.table[layout.slot_of(*place).0 as usize].live;
@@ -136,9 +137,9 @@ impl Inner {
             runway: runway.map(|slot| slot.0).collect(),
             placement: self.placement.borrow().save(),
         };
+        map.freeze();
         Cut {
             checkpoint,
-            snapshot: map.freeze(),
             table: streams.usage.all().to_vec(),
             frontier,
             entries: self.entries_since.get(),
@@ -197,17 +198,18 @@ impl Inner {
     }
 
     async fn write_nodes(self: &Rc<Self>, cut: &mut Cut) -> Result<(), LogError> {
-        for n in 0..cut.snapshot.len() {
-            let bytes = cut.snapshot.encode(n);
-            let (level, key) = cut.snapshot.name(n);
+        loop {
+            let next = self.map.borrow_mut().next_to_write();
+            let Some(ToWrite { level, key, bytes }) = next else {
+                return Ok(());
+            };
             let crc = crc32c::crc32c(&bytes);
             let entry = Entry::Node { level, key, crc };
             let place = self.append_meta(entry, &bytes).await?;
-            cut.snapshot.placed(n, place);
+            self.map.borrow_mut().written(place);
             self.count_new(cut, place, NODE_SECTORS);
             self.stats.borrow_mut().bytes_checkpoints += NODE_BYTES as u64;
         }
-        Ok(())
     }
 
     /// Writes the table. Says where its chunks lie.
@@ -255,8 +257,8 @@ impl Inner {
         cut: &mut Cut,
         meta: &mut Vec<(Place, u64)>,
     ) -> Result<Superblock, LogError> {
-        cut.checkpoint.root = cut.snapshot.root();
-        cut.checkpoint.detached = cut.snapshot.detached();
+        let roots = self.map.borrow().frozen_roots();
+        (cut.checkpoint.root, cut.checkpoint.detached) = roots;
         let bytes = cut.checkpoint.encode();
         let (place, crc) = self.write_meta(MetaKind::Checkpoint, 0, &bytes).await?;
         let sectors = bytes.len() as u64 / SECTOR_BYTES;
@@ -280,7 +282,7 @@ impl Inner {
 
     /// The checkpoint counts: what it supersedes is given up, and the runway goes on.
     fn counts_now(self: &Rc<Self>, cut: Cut, gone: Vec<(Place, u64)>, meta: Vec<(Place, u64)>) {
-        self.map.borrow_mut().complete(cut.snapshot);
+        self.map.borrow_mut().complete();
         let mut streams = self.commit.composer_mut();
         for (place, sectors) in gone {
             streams.usage.discount(place, sectors);

@@ -1,9 +1,8 @@
 //! How nodes are split when they are full, and joined or dropped when they are not worth a block.
 
-use std::rc::Rc;
-
 use super::leaf::{Change, End, Leaf};
-use super::nodes::{Body, Inner, Node, NodeId, Slot};
+use super::nodes::{Body, Inner, NodeId, Slot};
+use super::states::Remains;
 use super::path::{Path, Step};
 use super::{Map, Root};
 use crate::extent::Extent;
@@ -19,9 +18,8 @@ impl Map {
 
     /// A node that was not there before.
     pub(super) fn grown(&mut self, body: Body, level: u8) -> Slot {
-        self.changed += 1;
         self.totals.nodes = self.totals.nodes.saturating_add(1);
-        Slot::in_memory(self.nodes.add(Node::new(body, level, self.epoch)))
+        Slot::Loaded(self.nodes.add_new(body, level))
     }
 
     /// Splits the leaf at the path's end, which has no room for `change`, that begins at `sector`. Where
@@ -59,7 +57,7 @@ impl Map {
         });
         if let Some(right) = right {
             let (first, level) = (right.keys[0], self.nodes.get(parent.id).level);
-            let slot = self.grown(Body::Inner(Rc::new(right)), level);
+            let slot = self.grown(Body::Inner(Box::new(right)), level);
             self.insert_child(above, first, slot);
         }
     }
@@ -82,7 +80,7 @@ impl Map {
         let mut inner = Inner::default();
         inner.insert(0, 0, old.slot);
         inner.insert(1, first, slot);
-        let slot = self.grown(Body::Inner(Rc::new(inner)), level);
+        let slot = self.grown(Body::Inner(Box::new(inner)), level);
         self.root = Some(Root { slot, level });
     }
 
@@ -173,12 +171,10 @@ impl Map {
     pub(super) fn forget(&mut self, slot: Slot) {
         let id = slot.id().expect("only nodes in memory leave the tree");
         self.totals.nodes = self.totals.nodes.saturating_sub(1);
-        let node = self.nodes.remove(id);
-        self.changed -= usize::from(node.epoch == self.epoch);
-        if node.held != Node::NOT_HELD {
-            self.orphans.push(node.held);
-        } else if let Some((place, _)) = slot.home() {
-            self.dropped.push(place);
+        match (self.nodes.forget(id), &mut self.writing) {
+            (Remains::Orphan(place), Some(writing)) => writing.orphans.push(place),
+            (Remains::Copy(place) | Remains::Orphan(place), _) => self.dropped.push(place),
+            (Remains::Nothing, _) => {}
         }
     }
 
@@ -235,10 +231,8 @@ impl Map {
         let Some(first) = poured else {
             return false;
         };
-        self.mark_node(one);
         match first {
             Some(first) => {
-                self.mark_node(other);
                 let rekey = |inner: &mut Inner| inner.keys[left + 1] = first;
                 self.nodes.edit_inner(parent, rekey);
             }
@@ -269,8 +263,10 @@ impl Map {
         let (kept, given) = (Leaf::of(kept, base)?, Leaf::of(given, base)?);
         let first = evenly.then(|| given.key(0));
         self.totals.entries = self.totals.entries.saturating_sub(joined);
+        self.nodes.mark(one);
         self.nodes.edit_leaf(one, |leaf| *leaf = kept);
         if evenly {
+            self.nodes.mark(other);
             self.nodes.edit_leaf(other, |leaf| *leaf = given);
         }
         Some(first)
@@ -285,11 +281,13 @@ impl Map {
     ) -> Option<u64> {
         let mut right = self.nodes.inner(other).clone();
         right.keys[0] = between;
+        self.nodes.mark(one);
         let given = self.nodes.edit_inner(one, |inner| {
             inner.append(right);
             evenly.then(|| inner.split_off(inner.len() / 2))
         })?;
         let first = given.keys[0];
+        self.nodes.mark(other);
         self.nodes.edit_inner(other, |inner| *inner = given);
         Some(first)
     }

@@ -6,10 +6,19 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::leaf::Leaf;
-use super::nodes::{Body, Inner, Node, Nodes, Slot};
+use super::nodes::{Body, Inner, NodeId, Slot};
+use super::states::NodeState;
 use super::{Map, Need};
 use crate::extent::Extent;
-use crate::format::{Content, FormatError, Node as Block};
+use crate::format::{Child, Content, FormatError, Node as Block};
+
+/// Nodes that one call of [`Map::shrink`] looks at if it evicts none.
+const LOOKS: usize = 1024;
+/// Nodes that it looks at in addition for each that it evicts: a node is passed once if it was used, and some are inner
+/// nodes whose children are in memory.
+const LOOKS_PER_EVICTION: usize = 4;
+/// Nodes that it evicts at most, which takes a few milliseconds.
+const EVICTIONS_MAX: usize = 4096;
 
 /// Why a block is not the node that the map needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -120,31 +129,43 @@ impl Map {
         if block.volume != self.volume || block.level != need.level {
             return Err(LoadError::Misplaced);
         }
-        let is_it =
-            |slot: &Slot| slot.id().is_none() && slot.home() == Some((need.place, need.crc));
+        let (place, crc) = (need.place, need.crc);
+        let missing = Slot::Medium { place, crc };
         let hook = self.hook(need.range.start, need.level).ok().flatten();
-        if let Some(hook) = hook.filter(|hook| is_it(&hook.slot)) {
+        if let Some(hook) = hook.filter(|hook| hook.slot == missing) {
             let body = body(block, &hook.range).ok_or(LoadError::Misplaced)?;
-            let id = self.nodes.add(Node::new(body, need.level, 0));
-            self.edit_slot(&hook, |slot| slot.loaded(id));
-        } else if let Some(root) = self.detached.iter_mut().find(|root| is_it(&root.slot)) {
+            let id = self.nodes.add_loaded(body, need.level, place, crc);
+            self.set_slot(&hook, Slot::Loaded(id));
+        } else if let Some(root) = self.detached.iter_mut().find(|root| root.slot == missing) {
             let body = body(block, &need.range).ok_or(LoadError::Misplaced)?;
-            let id = self.nodes.add(Node::new(body, need.level, 0));
-            root.slot.loaded(id);
+            root.slot = Slot::Loaded(self.nodes.add_loaded(body, need.level, place, crc));
         }
         Ok(())
     }
 
-    /// Lets nodes go that are on the medium as they are here, and were not used lately, until the map
-    /// takes no more than `limit` bytes of memory or nothing more can go. Changed nodes stay, and pinned
-    /// ones, and what is above them; what is detached stays until it was reaped.
+    /// Evicts clean nodes that were not used recently, until the map takes at most `limit` bytes of memory. Changed
+    /// and pinned nodes stay, and those above them; detached nodes stay until they are reaped; and what a snapshot
+    /// has written stays until it completes, since it may not be on the medium before.
+    ///
+    /// One call looks at [`LOOKS`] nodes and at a few more for each that it evicts, and evicts [`EVICTIONS_MAX`] at
+    /// most. So the map may still take more than `limit` afterwards, and the next call goes on.
     pub fn shrink(&mut self, limit: usize) {
-        let mut idle = 0;
-        // Once around to take the marks of use away, once more to find a node without: if nothing goes
-        // in two rounds, nothing can.
-        while self.memory() > limit && self.nodes.clean() > 0 && idle <= 2 * self.nodes.places() {
-            self.hand = (self.hand + 1) % self.nodes.places();
-            idle = if self.evict(self.hand) { 0 } else { idle + 1 };
+        let (mut looks, mut idle, mut evictions) = (LOOKS, 0, 0);
+        // The first time around takes the marks of use away, the second one finds a node without: if none goes in
+        // both, none can.
+        while self.memory() > limit && looks > 0 && idle <= 2 * self.nodes.clean.len() {
+            let mut clean = self.nodes.clean;
+            let Some(id) = clean.turn(&self.nodes) else {
+                break;
+            };
+            self.nodes.clean = clean;
+            (looks, idle) = (looks - 1, idle + 1);
+            if self.evict(id) {
+                (looks, idle, evictions) = (looks + LOOKS_PER_EVICTION, 0, evictions + 1);
+            }
+            if evictions == EVICTIONS_MAX {
+                break;
+            }
         }
     }
 
@@ -153,26 +174,31 @@ impl Map {
         self.pins.borrow().has_some_of(range)
     }
 
-    /// Lets the node at this place in memory go, if there is one that can.
-    fn evict(&mut self, index: usize) -> bool {
-        let id = Nodes::id_at(index);
+    /// Evicts a clean node, if that is possible.
+    fn evict(&mut self, id: NodeId) -> bool {
         let node = self.nodes.get(id);
-        if node.is_free() || node.epoch != 0 || node.take_used() {
+        debug_assert!(self.nodes.state(id) == NodeState::Clean);
+        if node.take_used() {
             return false;
         }
         if let Body::Inner(inner) = &node.body
-            && inner.loaded().next().is_some()
+            && inner.has_loaded()
         {
             return false;
         }
         let Ok(Some(hook)) = self.hook(node.body.key(), node.level) else {
             return false;
         };
-        if hook.slot.id() != Some(id) || self.pinned(&hook.range) {
+        if hook.slot != Slot::Loaded(id) {
+            // It is detached, and does not come back.
+            self.nodes.retire(id);
             return false;
         }
-        self.edit_slot(&hook, Slot::evicted);
-        self.nodes.remove(id);
+        if self.pinned(&hook.range) {
+            return false;
+        }
+        let copy = self.nodes.evict(id);
+        self.set_slot(&hook, copy);
         true
     }
 }
@@ -190,8 +216,11 @@ fn body(block: Block, range: &Range<u64>) -> Option<Body> {
         }
         Content::Inner(children) => {
             children.last().filter(|last| within(last.first))?;
-            let of = |child: &crate::format::Child| Slot::on_medium(child.place, child.crc);
-            Body::Inner(Rc::new(Inner {
+            let of = |child: &Child| Slot::Medium {
+                place: child.place,
+                crc: child.crc,
+            };
+            Body::Inner(Box::new(Inner {
                 keys: children.iter().map(|child| child.first).collect(),
                 slots: children.iter().map(of).collect(),
             }))

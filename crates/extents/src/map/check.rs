@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::nodes::{Body, NodeId};
+use super::nodes::{Body, NodeId, Slot};
+use super::states::NodeState;
 use super::path::narrow;
 use super::{Map, Totals};
 
@@ -23,8 +24,10 @@ pub struct Flaw {
 struct Seen {
     totals: Totals,
     nodes: usize,
-    changed: usize,
     clean: usize,
+    written: usize,
+    frozen: usize,
+    changed: usize,
     /// Nodes that are not in memory.
     missing: usize,
 }
@@ -55,14 +58,20 @@ impl Map {
             let least = seen.totals.nodes + seen.missing as u64;
             demand(least <= self.totals.nodes, "more nodes than were counted")?;
         }
-        demand(seen.changed == self.changed, "changed nodes miscounted")?;
-        demand(seen.clean == self.nodes.clean(), "clean nodes miscounted")?;
-        let free = (0..self.nodes.places())
-            .filter(|&at| self.nodes.get(super::Nodes::id_at(at)).is_free())
-            .count();
-        demand(seen.nodes + free == self.nodes.places(), "a node is lost")?;
-        let bytes = self.nodes.count_bytes();
-        demand(bytes == self.nodes.body_bytes(), "memory miscounted")
+        let nodes = &self.nodes;
+        let (counts, clean) = (&nodes.counts, nodes.clean.len() + nodes.counts.retired);
+        demand(seen.changed == counts.changed, "changed nodes miscounted")?;
+        demand(seen.frozen == counts.frozen, "frozen nodes miscounted")?;
+        demand(seen.written == nodes.written.len(), "written nodes miscounted")?;
+        demand(seen.clean == clean, "clean nodes miscounted")?;
+        let free = nodes.ids().filter(|id| nodes.get(*id).is_free()).count();
+        demand(seen.nodes + free == nodes.places(), "a node is lost")?;
+        let bytes = nodes.count_bytes();
+        demand(bytes == nodes.body_bytes(), "memory miscounted")?;
+        demand(
+            self.writing.is_some() || nodes.aside.is_empty(),
+            "a node is set aside for no snapshot",
+        )
     }
 
     fn check_node(
@@ -84,8 +93,14 @@ impl Map {
         };
         seen.nodes += 1;
         seen.totals.nodes += 1;
-        seen.changed += usize::from(node.epoch == self.epoch);
-        seen.clean += usize::from(node.epoch == 0);
+        demand(!node.is_free(), "no node")?;
+        let state = self.nodes.state(id);
+        *match state {
+            NodeState::Clean => &mut seen.clean,
+            NodeState::Written => &mut seen.written,
+            NodeState::Frozen => &mut seen.frozen,
+            NodeState::Changed => &mut seen.changed,
+        } += 1;
         demand(node.level == level, "not of the level where it hangs")?;
         demand(node.body.len() > 0 || level == 0, "empty")?;
         demand(range.contains(&node.body.key()), "begins outside its range")?;
@@ -95,21 +110,19 @@ impl Map {
                 demand(level == 0, "a leaf above the lowest level")?;
                 return demand(self.is_leaf_sound(id, &range, seen), "extents out of order");
             }
-            Body::Free(_) => return demand(false, "no node"),
         };
         demand(level > 0, "no leaf at the lowest level")?;
         demand(inner.keys.is_sorted_by(|a, b| a < b), "keys out of order")?;
         let last = inner.keys.last().is_some_and(|last| *last < range.end);
         demand(last, "a child outside its range")?;
         for (at, slot) in inner.slots.iter().enumerate() {
-            let Some(id) = slot.id() else {
-                demand(slot.home().is_some(), "a child that is nowhere")?;
+            let Slot::Loaded(id) = *slot else {
                 seen.missing += 1;
                 continue;
             };
-            let child = self.nodes.get(id);
-            demand(child.epoch <= node.epoch, "a changed child goes unnoticed")?;
-            let is_there = child.epoch != 0 || slot.home().is_some();
+            let child = self.nodes.state(id);
+            demand(child <= state, "a changed child goes unnoticed")?;
+            let is_there = child > NodeState::Written || self.nodes.copy(id).is_some();
             demand(is_there, "a child that no checkpoint would write")?;
             let mut covered = range.clone();
             narrow(&mut covered, inner, at);

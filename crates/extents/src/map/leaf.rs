@@ -1,7 +1,6 @@
 //! A leaf in memory: extents of 16 bytes each, and what a change makes of them.
 
 use std::ops::Range;
-use std::rc::Rc;
 
 use super::ALLOCATION_BYTES;
 use crate::extent::{Extent, Replaced};
@@ -10,13 +9,11 @@ use crate::place::Place;
 
 /// Room for entries comes and goes in steps of so many.
 const STEP: usize = 8;
-/// What a `Rc` keeps beside its content.
-const COUNTS_BYTES: usize = 16;
-/// Extents in order, none overlapping another. A copy shares them until one of the two is changed.
+/// Extents in order, none overlapping another.
 #[derive(Clone)]
 pub(super) struct Leaf {
     /// The first `len` count, the others are room.
-    entries: Rc<[Packed]>,
+    entries: Box<[Packed]>,
     /// Not behind the first entry, and within the leaf's range.
     base: u64,
     /// Where the last entry begins, less the base.
@@ -46,6 +43,16 @@ impl Leaf {
         })
     }
 
+    /// A leaf without entries, for a place where no node is.
+    pub(super) fn nothing() -> Leaf {
+        Leaf {
+            entries: Box::default(),
+            base: 0,
+            last: 0,
+            len: 0,
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len.into()
     }
@@ -54,14 +61,12 @@ impl Leaf {
         self.base
     }
 
-    /// Whether a copy of it shares its entries.
-    pub(super) fn is_shared(&self) -> bool {
-        Rc::strong_count(&self.entries) > 1
-    }
-
     /// Memory that it takes beside the node it is in, room and allocator's share included, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.entries) + COUNTS_BYTES + ALLOCATION_BYTES
+        match &*self.entries {
+            [] => 0,
+            entries => size_of_val(entries) + ALLOCATION_BYTES,
+        }
     }
 
     fn entries(&self) -> &[Packed] {
@@ -159,11 +164,11 @@ impl Leaf {
         let (len, len_after) = (self.len(), self.len() - at.len() + with.len());
         let room = self.entries.len();
         let fits = base == self.base && (len_after..len_after + 2 * STEP).contains(&room);
-        let entries = Rc::get_mut(&mut self.entries).filter(|_| fits);
         let behind = at.start + with.len();
         // Otherwise it is not looked at, as it may lie far from the change.
         let is_last_new = at.end == len || base != self.base;
-        if let Some(entries) = entries {
+        if fits {
+            let entries = &mut self.entries;
             if at.len() != with.len() {
                 entries.copy_within(at.end..len, behind);
             }

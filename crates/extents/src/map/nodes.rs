@@ -1,72 +1,45 @@
-//! The nodes that are in memory, and how much they take of it.
+//! The nodes in memory, and the memory that they take.
 
 use std::cell::Cell;
-use std::rc::Rc;
+use std::collections::BTreeMap;
 
 use super::ALLOCATION_BYTES;
 use super::leaf::Leaf;
+use super::ring::Ring;
+use super::states::{Aside, Counts, Epochs};
 use crate::place::Place;
 
-/// Room for children comes in steps of so many.
+/// The room for children grows in steps of this many.
 const STEP: usize = 8;
-/// What a `Rc` keeps beside its content.
-const COUNTS_BYTES: usize = 16;
 
-/// Which node in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The index of a node in memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct NodeId(u32);
 
 impl NodeId {
-    const NONE: NodeId = NodeId(u32::MAX);
+    pub(super) const NONE: NodeId = NodeId(u32::MAX);
 
     fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a node's parent, or the map for its root, knows of it.
-#[derive(Clone, Copy)]
-pub(super) struct Slot {
-    place: Place,
-    crc: u32,
-    id: NodeId,
+/// Where a parent, or the map for its root, finds a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Slot {
+    /// On the medium only, with the CRC32C that it carries there.
+    Medium { place: Place, crc: u32 },
+    /// In memory. The node has the place of its copy on the medium.
+    Loaded(NodeId),
 }
 
 impl Slot {
-    const NOWHERE: Place = Place(u64::MAX);
-
-    /// Of a node that is on the medium only.
-    pub(super) fn on_medium(place: Place, crc: u32) -> Slot {
-        let id = NodeId::NONE;
-        Slot { place, crc, id }
-    }
-
-    /// Of a node that is in memory only.
-    pub(super) fn in_memory(id: NodeId) -> Slot {
-        let (place, crc) = (Slot::NOWHERE, 0);
-        Slot { place, crc, id }
-    }
-
-    /// The node, if it is in memory.
-    pub(super) fn id(&self) -> Option<NodeId> {
-        (self.id != NodeId::NONE).then_some(self.id)
-    }
-
-    /// Where its copy on the medium lies, if the last checkpoint has one, and the CRC32C of that.
-    pub(super) fn home(&self) -> Option<(Place, u32)> {
-        (self.place != Slot::NOWHERE).then_some((self.place, self.crc))
-    }
-
-    pub(super) fn loaded(&mut self, id: NodeId) {
-        self.id = id;
-    }
-
-    pub(super) fn evicted(&mut self) {
-        self.id = NodeId::NONE;
-    }
-
-    pub(super) fn written(&mut self, place: Place, crc: u32) {
-        (self.place, self.crc) = (place, crc);
+    /// Returns the node if it is in memory.
+    pub(super) fn id(self) -> Option<NodeId> {
+        match self {
+            Slot::Loaded(id) => Some(id),
+            Slot::Medium { .. } => None,
+        }
     }
 }
 
@@ -82,7 +55,7 @@ impl Inner {
         self.keys.len()
     }
 
-    /// The child that covers `key`.
+    /// Returns the child that covers `key`.
     pub(super) fn child_of(&self, key: u64) -> usize {
         let behind = self.keys.partition_point(|first| *first <= key);
         behind.saturating_sub(1)
@@ -102,7 +75,7 @@ impl Inner {
         self.slots.remove(at)
     }
 
-    /// Takes all children from `at` on out, into a node of their own.
+    /// Moves all children from `at` on into a new node.
     pub(super) fn split_off(&mut self, at: usize) -> Inner {
         let right = Inner {
             keys: self.keys.split_off(at),
@@ -113,7 +86,7 @@ impl Inner {
         right
     }
 
-    /// Puts the children of `right` behind its own.
+    /// Appends the children of `right`.
     pub(super) fn append(&mut self, mut right: Inner) {
         self.keys.reserve_exact(right.len());
         self.slots.reserve_exact(right.len());
@@ -121,43 +94,31 @@ impl Inner {
         self.slots.append(&mut right.slots);
     }
 
-    /// The children that are in memory, with their places in the node.
-    pub(super) fn loaded(&self) -> impl Iterator<Item = (usize, NodeId)> {
-        let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(at, slot)| Some((at, slot.id()?)))
+    /// Returns true if a child is in memory.
+    pub(super) fn has_loaded(&self) -> bool {
+        self.slots.iter().any(|slot| slot.id().is_some())
     }
 
     fn bytes(&self) -> usize {
         let vectors = self.keys.capacity() * size_of::<u64>()
             + self.slots.capacity() * size_of::<Slot>()
             + size_of::<Inner>();
-        vectors + COUNTS_BYTES + 3 * ALLOCATION_BYTES
+        vectors + 3 * ALLOCATION_BYTES
     }
 }
 
-/// What a node holds.
+/// The content of a node.
 #[derive(Clone)]
 pub(super) enum Body {
     Leaf(Leaf),
-    Inner(Rc<Inner>),
-    /// No node: the next that is free.
-    Free(NodeId),
+    Inner(Box<Inner>),
 }
 
 impl Body {
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         match self {
             Body::Leaf(leaf) => leaf.bytes(),
             Body::Inner(inner) => inner.bytes(),
-            Body::Free(_) => 0,
-        }
-    }
-
-    fn is_shared(&self) -> bool {
-        match self {
-            Body::Leaf(leaf) => leaf.is_shared(),
-            Body::Inner(inner) => Rc::strong_count(inner) > 1,
-            Body::Free(_) => false,
         }
     }
 
@@ -166,42 +127,68 @@ impl Body {
         match self {
             Body::Leaf(leaf) => leaf.len(),
             Body::Inner(inner) => inner.len(),
-            Body::Free(_) => 0,
         }
     }
 
-    /// A sector that the node covers, unless it is an empty one.
+    /// A sector that the node covers, unless the node is empty.
     pub(super) fn key(&self) -> u64 {
         match self {
             Body::Leaf(leaf) => leaf.base(),
             Body::Inner(inner) => inner.keys.first().copied().unwrap_or(0),
-            Body::Free(_) => 0,
         }
     }
 }
 
-/// A node in memory.
+/// A node in memory. `states.rs` says how the numbers tell what a checkpoint has to do with it.
 pub(super) struct Node {
     pub(super) body: Body,
-    /// The epoch of the map in which it was last changed; 0 if it is as it is on the medium.
+    /// Where the copy on the medium lies; [`Node::NOWHERE`] if no checkpoint wrote one.
+    pub(super) place: Place,
+    /// The CRC32C of that copy.
+    pub(super) crc: u32,
+    /// The snapshot that wrote the copy; 0 if the node was loaded.
+    pub(super) written_by: u32,
+    /// The epoch in which the node was last changed; 0 if it is equal to its copy.
     pub(super) epoch: u32,
-    /// Its place in the snapshot under way, [`Node::NOT_HELD`] if it is not in it.
-    pub(super) held: u32,
+    /// The neighbours in the node's ring; of a free place, `next` is the next free one.
+    pub(super) next: NodeId,
+    pub(super) previous: NodeId,
+    /// The level; [`Node::FREE`] of a free place.
     pub(super) level: u8,
-    /// Whether it was looked at since the hand of the clock passed it.
+    /// True if the clock no longer looks at the node, which cannot be evicted.
+    pub(super) retired: bool,
+    /// True if the node was looked at since the hand of the clock passed it.
     used: Cell<bool>,
 }
 
-impl Node {
-    pub(super) const NOT_HELD: u32 = u32::MAX;
+// The nodes are most of what the map takes beside its entries.
+const _: () = assert!(size_of::<Node>() == 64 && size_of::<Slot>() == 16);
 
+impl Node {
+    pub(super) const NOWHERE: Place = Place(u64::MAX);
+    const FREE: u8 = u8::MAX;
+
+    /// A node that no checkpoint has written.
     pub(super) fn new(body: Body, level: u8, epoch: u32) -> Node {
         Node {
             body,
+            place: Node::NOWHERE,
+            crc: 0,
+            written_by: 0,
             epoch,
-            held: Node::NOT_HELD,
+            next: NodeId::NONE,
+            previous: NodeId::NONE,
             level,
+            retired: false,
             used: Cell::new(true),
+        }
+    }
+
+    fn free(next: NodeId) -> Node {
+        let nothing = Body::Leaf(Leaf::nothing());
+        Node {
+            next,
+            ..Node::new(nothing, Node::FREE, 0)
         }
     }
 
@@ -211,13 +198,13 @@ impl Node {
         }
     }
 
-    /// Whether it was used since this was asked last.
+    /// Returns true if the node was used since the last call.
     pub(super) fn take_used(&self) -> bool {
         self.used.replace(false)
     }
 
     pub(super) fn is_free(&self) -> bool {
-        matches!(self.body, Body::Free(_))
+        self.level == Node::FREE
     }
 }
 
@@ -227,10 +214,17 @@ pub(super) struct Nodes {
     free: NodeId,
     /// Memory of the bodies.
     bytes: usize,
-    /// Memory of bodies that only a snapshot holds any more.
-    copied: usize,
-    /// Nodes that are as they are on the medium.
-    clean: usize,
+    pub(super) epochs: Epochs,
+    pub(super) counts: Counts,
+    /// Nodes that the clock looks at: those equal to a copy that is on the medium for good.
+    pub(super) clean: Ring,
+    /// Nodes that the snapshot under way has written, unchanged since.
+    pub(super) written: Ring,
+    /// Nodes of the snapshot that were changed or left the tree before they were written, as they were at the
+    /// freeze. Their ids are not used again before.
+    pub(super) aside: BTreeMap<NodeId, Aside>,
+    /// Memory of the bodies set aside.
+    pub(super) aside_bytes: usize,
 }
 
 impl Nodes {
@@ -239,23 +233,31 @@ impl Nodes {
             all: Vec::new(),
             free: NodeId::NONE,
             bytes: 0,
-            copied: 0,
-            clean: 0,
+            epochs: Epochs::default(),
+            counts: Counts::default(),
+            clean: Ring::default(),
+            written: Ring::default(),
+            aside: BTreeMap::new(),
+            aside_bytes: 0,
         }
     }
 
-    /// Memory that all of it takes, in bytes.
+    /// Memory that the nodes take, with those set aside, in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.all.capacity() * size_of::<Node>() + self.bytes + self.copied
+        let aside = self.aside.len() * Aside::BYTES + self.aside_bytes;
+        self.all.capacity() * size_of::<Node>() + self.bytes + aside
     }
 
-    /// Memory of the bodies, counted anew.
-    pub(super) fn count_bytes(&self) -> usize {
-        self.all.iter().map(|node| node.body.bytes()).sum()
+    /// Memory of the bodies and of those set aside, counted anew.
+    pub(super) fn count_bytes(&self) -> (usize, usize) {
+        let here = self.all.iter().map(|node| node.body.bytes()).sum();
+        let aside = self.aside.values().map(|aside| aside.body.bytes()).sum();
+        (here, aside)
     }
 
-    pub(super) fn body_bytes(&self) -> usize {
-        self.bytes
+    /// Memory of the bodies and of those set aside.
+    pub(super) fn body_bytes(&self) -> (usize, usize) {
+        (self.bytes, self.aside_bytes)
     }
 
     /// How many places for nodes there are, free ones included.
@@ -263,103 +265,90 @@ impl Nodes {
         self.all.len()
     }
 
-    pub(super) fn id_at(index: usize) -> NodeId {
-        NodeId(index as u32)
-    }
-
-    pub(super) fn clean(&self) -> usize {
-        self.clean
+    pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> {
+        (0..self.all.len()).map(|at| NodeId(at as u32))
     }
 
     pub(super) fn get(&self, id: NodeId) -> &Node {
         &self.all[id.index()]
     }
 
+    pub(super) fn get_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.all[id.index()]
+    }
+
     pub(super) fn leaf(&self, id: NodeId) -> &Leaf {
         match &self.get(id).body {
             Body::Leaf(leaf) => leaf,
-            _ => unreachable!("a node of level 0 is a leaf"),
+            Body::Inner(_) => unreachable!("a node of level 0 is a leaf"),
         }
     }
 
     pub(super) fn inner(&self, id: NodeId) -> &Inner {
         match &self.get(id).body {
             Body::Inner(inner) => inner,
-            _ => unreachable!("a node above level 0 is none"),
+            Body::Leaf(_) => unreachable!("a node above level 0 is no leaf"),
         }
     }
 
     pub(super) fn add(&mut self, node: Node) -> NodeId {
         self.bytes += node.body.bytes();
-        self.clean += usize::from(node.epoch == 0);
         let id = self.free;
         if id == NodeId::NONE {
             if self.all.len() == self.all.capacity() {
                 self.all.reserve_exact(self.all.len() / 16 + 16);
             }
             self.all.push(node);
-            return Nodes::id_at(self.all.len() - 1);
+            return NodeId(self.all.len() as u32 - 1);
         }
-        let place = &mut self.all[id.index()];
-        if let Body::Free(next) = place.body {
-            self.free = next;
-        }
-        *place = node;
+        self.free = self.get(id).next;
+        *self.get_mut(id) = node;
         id
     }
 
-    pub(super) fn remove(&mut self, id: NodeId) -> Node {
-        let free = Node::new(Body::Free(self.free), 0, 0);
-        let node = std::mem::replace(&mut self.all[id.index()], free);
-        self.free = id;
+    /// Takes a node out. Its id is not used again before [`Nodes::release`].
+    pub(super) fn take(&mut self, id: NodeId) -> Node {
+        let node = std::mem::replace(self.get_mut(id), Node::free(NodeId::NONE));
         self.bytes -= node.body.bytes();
-        self.copied += if node.body.is_shared() {
-            node.body.bytes()
-        } else {
-            0
-        };
-        self.clean -= usize::from(node.epoch == 0);
         node
     }
 
-    /// Changes what a node holds. What a snapshot holds of it stays as it was.
+    /// Makes the id of a node that was taken out available.
+    pub(super) fn release(&mut self, id: NodeId) {
+        debug_assert!(self.get(id).is_free());
+        let next = std::mem::replace(&mut self.free, id);
+        self.get_mut(id).next = next;
+    }
+
+    /// Changes the body of a node that is marked as changed.
     fn edit<T>(&mut self, id: NodeId, change: impl FnOnce(&mut Body) -> T) -> T {
+        debug_assert!(self.is_changed(id), "a change that no checkpoint would write");
         let body = &mut self.all[id.index()].body;
-        let (bytes, shared) = (body.bytes(), body.is_shared());
+        let before = body.bytes();
         let done = change(body);
-        self.bytes = self.bytes - bytes + body.bytes();
-        self.copied += if shared { bytes } else { 0 };
+        self.bytes = self.bytes - before + body.bytes();
         done
     }
 
     pub(super) fn edit_leaf<T>(&mut self, id: NodeId, change: impl FnOnce(&mut Leaf) -> T) -> T {
         self.edit(id, |body| match body {
             Body::Leaf(leaf) => change(leaf),
-            _ => unreachable!("a node of level 0 is a leaf"),
+            Body::Inner(_) => unreachable!("a node of level 0 is a leaf"),
         })
     }
 
     pub(super) fn edit_inner<T>(&mut self, id: NodeId, change: impl FnOnce(&mut Inner) -> T) -> T {
         self.edit(id, |body| match body {
-            Body::Inner(inner) => change(Rc::make_mut(inner)),
-            _ => unreachable!("a node above level 0 is none"),
+            Body::Inner(inner) => change(inner),
+            Body::Leaf(_) => unreachable!("a node above level 0 is no leaf"),
         })
     }
 
-    /// Its content is what the medium has, or no longer.
-    pub(super) fn set_epoch(&mut self, id: NodeId, epoch: u32) {
-        let node = &mut self.all[id.index()];
-        self.clean -= usize::from(node.epoch == 0);
-        self.clean += usize::from(epoch == 0);
-        node.epoch = epoch;
-    }
-
-    pub(super) fn set_held(&mut self, id: NodeId, held: u32) {
-        self.all[id.index()].held = held;
-    }
-
-    /// The snapshot is gone, and with it what only it held.
-    pub(super) fn snapshot_gone(&mut self) {
-        self.copied = 0;
+    /// Replaces where a parent finds a child that is loaded or evicted. That is no change of the parent.
+    pub(super) fn set_slot(&mut self, parent: NodeId, child: usize, slot: Slot) {
+        match &mut self.get_mut(parent).body {
+            Body::Inner(inner) => inner.slots[child] = slot,
+            Body::Leaf(_) => unreachable!("a leaf has no children"),
+        }
     }
 }

@@ -95,9 +95,7 @@ impl Map {
         let Some(Root { slot, level: top }) = self.root.filter(|root| root.level >= level) else {
             return Ok(None);
         };
-        let Some(id) = slot.id() else {
-            return Err(need(slot, top, SPACE));
-        };
+        let id = loaded(slot, top, SPACE)?;
         let nowhere = Step { id, child: 0 };
         let mut path = Path {
             steps: [nowhere; LEVELS_MAX as usize],
@@ -117,10 +115,7 @@ impl Map {
             }
             at -= 1;
             let slot = path.choose(inner, key);
-            id = match slot.id() {
-                Some(id) => id,
-                None => return Err(need(slot, at, path.range)),
-            };
+            id = loaded(slot, at, path.range.clone())?;
         }
         Ok(Some(path))
     }
@@ -150,25 +145,24 @@ impl Map {
         }))
     }
 
-    /// Changes what a node's parent knows of it.
-    pub(super) fn edit_slot(&mut self, hook: &Hook, change: impl FnOnce(&mut Slot)) {
+    /// Replaces where the tree finds a node that is loaded or evicted.
+    pub(super) fn set_slot(&mut self, hook: &Hook, slot: Slot) {
         match hook.parent {
-            Some((parent, child)) => {
-                let change = |inner: &mut Inner| change(&mut inner.slots[child]);
-                self.nodes.edit_inner(parent, change);
-            }
-            None => change(&mut self.root.as_mut().expect("it was found at the root").slot),
+            Some((parent, child)) => self.nodes.set_slot(parent, child, slot),
+            None => self.root.as_mut().expect("it was found at the root").slot = slot,
         }
     }
 }
 
-/// A node that is on the medium only, and is missing.
-pub(super) fn need(slot: Slot, level: u8, range: Range<u64>) -> Need {
-    let (place, crc) = slot.home().expect("a node is in memory or on the medium");
-    Need {
-        place,
-        crc,
-        level,
-        range,
+/// Returns the node of a slot, or what is needed to have it in memory.
+pub(super) fn loaded(slot: Slot, level: u8, range: Range<u64>) -> Result<NodeId, Need> {
+    match slot {
+        Slot::Loaded(id) => Ok(id),
+        Slot::Medium { place, crc } => Err(Need {
+            place,
+            crc,
+            level,
+            range,
+        }),
     }
 }

@@ -5,10 +5,9 @@
 //! checkpoints write it and keep its roots, and its sectors, entries and nodes count.
 
 use std::ops::Range;
-use std::rc::Rc;
 
 use super::nodes::{Body, Inner, NodeId};
-use super::path::{Path, SPACE, Step, need};
+use super::path::{Path, SPACE, Step, loaded};
 use super::{Map, Need, Pins, Root};
 use crate::extent::Replaced;
 
@@ -62,7 +61,7 @@ impl Map {
         let Some(Root { slot, level }) = self.detached.last().copied() else {
             return Ok(false);
         };
-        let id = slot.id().ok_or_else(|| need(slot, level, SPACE))?;
+        let id = loaded(slot, level, SPACE)?;
         let left = match &self.nodes.get(id).body {
             Body::Leaf(leaf) => {
                 let before = replaced.len();
@@ -90,7 +89,7 @@ impl Map {
 
     /// The last child of a detached node becomes a detached subtree itself. Says how many it has left.
     fn hand_over(&mut self, id: NodeId, level: u8) -> usize {
-        self.mark_node(id);
+        self.nodes.mark(id);
         let (slot, left) = self.nodes.edit_inner(id, |inner| {
             let slot = inner.remove(inner.len() - 1);
             (slot, inner.len())
@@ -132,7 +131,7 @@ impl Map {
                 level: level - 1,
             },
             _ => Root {
-                slot: self.grown(Body::Inner(Rc::new(run)), level),
+                slot: self.grown(Body::Inner(Box::new(run)), level),
                 level,
             },
         };

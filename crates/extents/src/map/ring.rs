@@ -1,0 +1,80 @@
+//! Rings of nodes: lists without an end, in which a node is linked and unlinked in constant time.
+
+use super::nodes::{NodeId, Nodes};
+
+/// A ring. The links are in the nodes, so a node is in one ring at most.
+#[derive(Clone, Copy)]
+pub(super) struct Ring {
+    /// The node that comes next; [`NodeId::NONE`] if the ring is empty.
+    head: NodeId,
+    len: usize,
+}
+
+impl Default for Ring {
+    fn default() -> Ring {
+        Ring {
+            head: NodeId::NONE,
+            len: 0,
+        }
+    }
+}
+
+impl Ring {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Links a node so that it comes last.
+    pub(super) fn link(mut self, nodes: &mut Nodes, id: NodeId) -> Ring {
+        if self.len == 0 {
+            (nodes.get_mut(id).next, nodes.get_mut(id).previous) = (id, id);
+            self.head = id;
+        } else {
+            let last = nodes.get(self.head).previous;
+            join(nodes, last, id);
+            join(nodes, id, self.head);
+        }
+        self.len += 1;
+        self
+    }
+
+    pub(super) fn unlink(mut self, nodes: &mut Nodes, id: NodeId) -> Ring {
+        let (previous, next) = (nodes.get(id).previous, nodes.get(id).next);
+        self.len -= 1;
+        if self.len == 0 {
+            return Ring::default();
+        }
+        join(nodes, previous, next);
+        if self.head == id {
+            self.head = next;
+        }
+        self
+    }
+
+    /// Puts all nodes of `other` behind those of this ring.
+    pub(super) fn append(mut self, nodes: &mut Nodes, other: Ring) -> Ring {
+        if self.len == 0 || other.len == 0 {
+            return if self.len == 0 { other } else { self };
+        }
+        let (last, other_last) = (nodes.get(self.head).previous, nodes.get(other.head).previous);
+        join(nodes, last, other.head);
+        join(nodes, other_last, self.head);
+        self.len += other.len;
+        self
+    }
+
+    /// Returns the node that comes next, which comes last from now on.
+    pub(super) fn turn(&mut self, nodes: &Nodes) -> Option<NodeId> {
+        let id = self.head;
+        if self.len == 0 {
+            return None;
+        }
+        self.head = nodes.get(id).next;
+        Some(id)
+    }
+}
+
+fn join(nodes: &mut Nodes, before: NodeId, behind: NodeId) {
+    nodes.get_mut(before).next = behind;
+    nodes.get_mut(behind).previous = before;
+}

@@ -1,0 +1,303 @@
+//! What checkpoints have to do with a node in memory.
+//!
+//! A freeze ends an *epoch* and begins a snapshot of that number. Nothing is done to a node by that: its state
+//! follows from the epoch in which it was changed and the snapshot that wrote its copy.
+//!
+//! | state | the node is | the next snapshot writes it |
+//! |---|---|---|
+//! | clean | equal to its copy, which is on the medium for good | no |
+//! | written | equal to the copy that the snapshot under way has written | no, if this one completes |
+//! | frozen | part of the snapshot under way, not written, unchanged since the freeze | no, if this one completes |
+//! | changed | different from what any snapshot writes | yes |
+//!
+//! A clean or written node that is changed is a changed one. A frozen node that is changed or leaves the tree is
+//! set aside for the snapshot first, as it was at the freeze. When the snapshot completes, written nodes are
+//! clean; when it is abandoned, frozen and written ones are changed.
+
+use super::nodes::{Body, Inner, Node, NodeId, Nodes, Slot};
+use crate::place::Place;
+
+/// The numbers by which the state of a node is known.
+#[derive(Clone, Copy)]
+pub(super) struct Epochs {
+    /// One more than the number of the last snapshot.
+    pub(super) current: u32,
+    /// The last snapshot that was completed; 0 before the first.
+    completed: u32,
+    /// The snapshot under way; 0 if there is none.
+    writing: u32,
+}
+
+impl Default for Epochs {
+    fn default() -> Epochs {
+        Epochs {
+            current: 1,
+            completed: 0,
+            writing: 0,
+        }
+    }
+}
+
+/// The state of a node, in an order in which no node is behind its parent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum NodeState {
+    Clean,
+    Written,
+    Frozen,
+    Changed,
+}
+
+/// How many nodes are in states that have no ring.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) changed: usize,
+    pub(super) frozen: usize,
+    /// Clean nodes that are not in the ring.
+    pub(super) retired: usize,
+}
+
+/// A node of the snapshot as it was at the freeze.
+pub(super) struct Aside {
+    pub(super) body: Body,
+    pub(super) level: u8,
+    /// The place of its copy that the checkpoint before has.
+    pub(super) place: Option<Place>,
+    /// True if the node left the tree.
+    pub(super) gone: bool,
+}
+
+impl Aside {
+    /// Memory of one in the tree of those set aside, about, beside its body.
+    pub(super) const BYTES: usize = 2 * size_of::<(NodeId, Aside)>();
+}
+
+/// What is left of a node that left the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Remains {
+    /// No copy, or one that the snapshot under way decides about.
+    Nothing,
+    /// A copy that the next checkpoint supersedes.
+    Copy(Place),
+    /// A copy that the snapshot under way has written.
+    Orphan(Place),
+}
+
+impl Nodes {
+    pub(super) fn state(&self, id: NodeId) -> NodeState {
+        let (node, epochs) = (self.get(id), &self.epochs);
+        debug_assert!(!node.is_free());
+        let is_writing = epochs.writing != 0;
+        match node.epoch {
+            0 if node.written_by <= epochs.completed => NodeState::Clean,
+            0 if node.written_by == epochs.writing => NodeState::Written,
+            // Otherwise an abandoned snapshot has written it: nothing leads to that copy.
+            epoch if is_writing && epoch <= epochs.writing => NodeState::Frozen,
+            _ => NodeState::Changed,
+        }
+    }
+
+    pub(super) fn is_changed(&self, id: NodeId) -> bool {
+        self.state(id) == NodeState::Changed
+    }
+
+    /// The node's copy: that of the snapshot under way, if it has written one, otherwise that of the checkpoint
+    /// before.
+    pub(super) fn copy(&self, id: NodeId) -> Option<(Place, u32)> {
+        let (node, epochs) = (self.get(id), &self.epochs);
+        let by = node.written_by;
+        let is_valid = by <= epochs.completed || by == epochs.writing;
+        (is_valid && node.place != Node::NOWHERE).then_some((node.place, node.crc))
+    }
+
+    /// Adds a node that was read from a place.
+    pub(super) fn add_loaded(&mut self, body: Body, level: u8, place: Place, crc: u32) -> NodeId {
+        let mut node = Node::new(body, level, 0);
+        (node.place, node.crc) = (place, crc);
+        let id = self.add(node);
+        self.clean = self.clean.link(self, id);
+        id
+    }
+
+    /// Adds a node that was not in the tree before.
+    pub(super) fn add_new(&mut self, body: Body, level: u8) -> NodeId {
+        self.counts.changed += 1;
+        self.add(Node::new(body, level, self.epochs.current))
+    }
+
+    /// Marks a node as changed, before it is. Returns true if it was not marked.
+    pub(super) fn mark(&mut self, id: NodeId) -> bool {
+        let state = self.state(id);
+        if state == NodeState::Changed {
+            return false;
+        }
+        self.leave(id, state);
+        if state == NodeState::Frozen {
+            let body = self.get(id).body.clone();
+            let place = self.copy(id).map(|(place, _)| place);
+            let level = self.get(id).level;
+            self.set_aside(id, body, level, place);
+        }
+        self.get_mut(id).epoch = self.epochs.current;
+        self.counts.changed += 1;
+        true
+    }
+
+    /// Takes a clean node out of memory. Returns where its copy lies.
+    pub(super) fn evict(&mut self, id: NodeId) -> Slot {
+        debug_assert!(self.state(id) == NodeState::Clean);
+        self.leave(id, NodeState::Clean);
+        let Node { place, crc, .. } = self.take(id);
+        self.release(id);
+        Slot::Medium { place, crc }
+    }
+
+    /// Takes a node out that left the tree.
+    pub(super) fn forget(&mut self, id: NodeId) -> Remains {
+        let (state, copy) = (self.state(id), self.copy(id));
+        let is_orphan = self.get(id).written_by == self.epochs.writing;
+        self.leave(id, state);
+        let Node { body, level, .. } = self.take(id);
+        if state == NodeState::Frozen {
+            self.set_aside(id, body, level, copy.map(|(place, _)| place));
+        }
+        if let Some(aside) = self.aside.get_mut(&id) {
+            aside.gone = true;
+            return Remains::Nothing;
+        }
+        self.release(id);
+        match copy {
+            Some((place, _)) if is_orphan && self.epochs.writing != 0 => Remains::Orphan(place),
+            Some((place, _)) => Remains::Copy(place),
+            None => Remains::Nothing,
+        }
+    }
+
+    /// The clock does not look at this clean node any more.
+    pub(super) fn retire(&mut self, id: NodeId) {
+        self.leave(id, NodeState::Clean);
+        self.get_mut(id).retired = true;
+        self.counts.retired += 1;
+    }
+
+    /// Takes a node out of what is counted of its state.
+    fn leave(&mut self, id: NodeId, state: NodeState) {
+        match state {
+            NodeState::Clean if self.get(id).retired => {
+                self.get_mut(id).retired = false;
+                self.counts.retired -= 1;
+            }
+            NodeState::Clean => self.clean = self.clean.unlink(self, id),
+            NodeState::Written => self.written = self.written.unlink(self, id),
+            NodeState::Frozen => self.counts.frozen -= 1,
+            NodeState::Changed => self.counts.changed -= 1,
+        }
+    }
+
+    /// Keeps what a frozen node was at the freeze. Children that are not to be written are named by their
+    /// places, since their ids may be used for other nodes before the snapshot ends.
+    fn set_aside(&mut self, id: NodeId, mut body: Body, level: u8, place: Option<Place>) {
+        if let Body::Inner(inner) = &mut body {
+            self.name_by_places(inner);
+        }
+        self.aside_bytes += body.bytes();
+        let gone = false;
+        let aside = Aside {
+            body,
+            level,
+            place,
+            gone,
+        };
+        self.aside.insert(id, aside);
+    }
+
+    fn name_by_places(&self, inner: &mut Inner) {
+        for slot in &mut inner.slots {
+            if let Some(id) = slot.id()
+                && !self.is_unwritten(id)
+            {
+                let (place, crc) = self.copy(id).expect("a child that the snapshot has");
+                *slot = Slot::Medium { place, crc };
+            }
+        }
+    }
+
+    /// Returns true if the snapshot under way has a node and has not written it.
+    pub(super) fn is_unwritten(&self, id: NodeId) -> bool {
+        self.aside.contains_key(&id) || self.state(id) == NodeState::Frozen
+    }
+
+    /// A node of the snapshot as it was at the freeze, and its level.
+    pub(super) fn frozen(&self, id: NodeId) -> (&Body, u8) {
+        let aside = self.aside.get(&id);
+        aside.map_or_else(
+            || (&self.get(id).body, self.get(id).level),
+            |aside| (&aside.body, aside.level),
+        )
+    }
+
+    /// The snapshot has written a node. Returns where its copy of the checkpoint before lies, and true if the
+    /// node has left the tree meanwhile.
+    pub(super) fn written(&mut self, id: NodeId, place: Place, crc: u32) -> (Option<Place>, bool) {
+        let by = self.epochs.writing;
+        let (before, gone) = match self.aside.remove(&id) {
+            Some(aside) => {
+                self.aside_bytes -= aside.body.bytes();
+                (aside.place, aside.gone)
+            }
+            None => {
+                let before = self.copy(id).map(|(place, _)| place);
+                self.leave(id, NodeState::Frozen);
+                self.get_mut(id).epoch = 0;
+                self.written = self.written.link(self, id);
+                (before, false)
+            }
+        };
+        if gone {
+            self.release(id);
+        } else {
+            let node = self.get_mut(id);
+            (node.place, node.crc, node.written_by) = (place, crc, by);
+        }
+        (before, gone)
+    }
+
+    /// The parent of a node that was written, as it was at the freeze, is told if it was set aside.
+    pub(super) fn place_child(&mut self, parent: NodeId, child: usize, place: Place, crc: u32) {
+        if let Some(aside) = self.aside.get_mut(&parent)
+            && let Body::Inner(inner) = &mut aside.body
+        {
+            inner.slots[child] = Slot::Medium { place, crc };
+        }
+    }
+
+    /// Begins a snapshot.
+    pub(super) fn freeze(&mut self) {
+        self.epochs.writing = self.epochs.current;
+        self.epochs.current += 1;
+        self.counts.frozen = std::mem::take(&mut self.counts.changed);
+    }
+
+    /// Ends the snapshot under way, all of whose nodes are written.
+    pub(super) fn complete(&mut self) {
+        self.epochs.completed = std::mem::take(&mut self.epochs.writing);
+        let written = std::mem::take(&mut self.written);
+        self.clean = self.clean.append(self, written);
+    }
+
+    /// Ends the snapshot under way, whose nodes the next one writes. Returns the copies, of the checkpoint
+    /// before, of nodes that left the tree.
+    pub(super) fn abandon(&mut self) -> Vec<Place> {
+        self.epochs.writing = 0;
+        let written = std::mem::take(&mut self.written);
+        self.counts.changed += std::mem::take(&mut self.counts.frozen) + written.len();
+        let mut dropped = Vec::new();
+        for (id, aside) in std::mem::take(&mut self.aside) {
+            if aside.gone {
+                dropped.extend(aside.place);
+                self.release(id);
+            }
+        }
+        self.aside_bytes = 0;
+        dropped
+    }
+}

@@ -1,0 +1,211 @@
+//! The walk over the nodes that a snapshot writes, one at a time.
+//!
+//! A node is known by its id. It is as it was at the freeze in memory or, if it was changed since, among those set
+//! aside; in both, its children stand in the same order, so a place in the walk stays valid whatever is changed.
+
+use super::nodes::{Body, Inner, NodeId, Slot};
+use super::{Map, Root, Totals};
+use crate::format::{Child, Content, DetachedRef, NODE_BYTES, Node as Block, RootRef};
+use crate::place::Place;
+
+/// A node for a checkpoint to write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ToWrite {
+    /// Its level; 0 for a leaf.
+    pub level: u8,
+    /// A sector that it covers. Level and sector are what [`Map::redirty`] finds it by.
+    pub key: u64,
+    /// Its bytes.
+    pub bytes: [u8; NODE_BYTES],
+}
+
+/// A node above the next one to be written, or that one.
+#[derive(Clone, Copy)]
+struct Frame {
+    id: NodeId,
+    /// The children before this one are written.
+    child: usize,
+}
+
+/// A snapshot that is being written.
+pub(super) struct Writing {
+    /// The counts at the freeze, if the map had a root.
+    totals: Option<Totals>,
+    /// What was detached, and behind it the root.
+    roots: Vec<Root>,
+    /// The roots before this one are written.
+    at: usize,
+    /// The way from a root to the next node.
+    stack: Vec<Frame>,
+    /// The CRC32C of the node that was handed out and is not written.
+    handed_out: Option<u32>,
+    /// Places that the checkpoint supersedes, as far as they are known.
+    pub(super) superseded: Vec<Place>,
+    /// Where nodes were written that have left the tree: the next checkpoint supersedes these copies.
+    pub(super) orphans: Vec<Place>,
+}
+
+impl Writing {
+    pub(super) fn new(totals: Option<Totals>, roots: Vec<Root>, dropped: Vec<Place>) -> Writing {
+        Writing {
+            totals,
+            roots,
+            at: 0,
+            stack: Vec::new(),
+            handed_out: None,
+            superseded: dropped,
+            orphans: Vec::new(),
+        }
+    }
+
+    /// How many places the lists have room for.
+    pub(super) fn places(&self) -> usize {
+        self.superseded.capacity() + self.orphans.capacity()
+    }
+}
+
+impl Map {
+    /// Returns the next node of the snapshot under way that is to be written, or nothing if all are. Children come
+    /// before their parents. Call [`Map::written`] before the next; until then, the same node is returned.
+    ///
+    /// # Panics
+    /// If no snapshot is under way.
+    pub fn next_to_write(&mut self) -> Option<ToWrite> {
+        let mut writing = self.writing.take().expect("a snapshot is under way");
+        let id = self.descend(&mut writing);
+        let next = id.map(|id| {
+            let next = self.encode(id);
+            writing.handed_out = Block::crc(&next.bytes);
+            next
+        });
+        self.writing = Some(writing);
+        next
+    }
+
+    /// Goes to the next node all of whose children are written.
+    fn descend(&self, writing: &mut Writing) -> Option<NodeId> {
+        while writing.stack.is_empty() {
+            match writing.roots.get(writing.at)?.slot {
+                Slot::Loaded(id) => writing.stack.push(Frame { id, child: 0 }),
+                Slot::Medium { .. } => writing.at += 1,
+            }
+        }
+        loop {
+            let top = writing.stack.last_mut()?;
+            let Body::Inner(inner) = self.nodes.frozen(top.id).0 else {
+                return Some(top.id);
+            };
+            let mut rest = (top.child..inner.len()).filter_map(|at| Some((at, inner.slots[at].id()?)));
+            let Some((at, id)) = rest.find(|(_, id)| self.nodes.is_unwritten(*id)) else {
+                top.child = inner.len();
+                return Some(top.id);
+            };
+            top.child = at;
+            writing.stack.push(Frame { id, child: 0 });
+        }
+    }
+
+    fn encode(&self, id: NodeId) -> ToWrite {
+        let (body, level) = self.nodes.frozen(id);
+        let content = match body {
+            Body::Inner(inner) => Content::Inner(self.children(inner)),
+            Body::Leaf(leaf) => Content::Leaf(leaf.extents().collect()),
+        };
+        let block = Block {
+            volume: self.volume,
+            level,
+            base: body.key(),
+            content,
+        };
+        ToWrite {
+            level,
+            key: block.base,
+            bytes: block.encode(),
+        }
+    }
+
+    fn children(&self, inner: &Inner) -> Vec<Child> {
+        let child = |(first, slot): (&u64, &Slot)| {
+            let (place, crc) = match *slot {
+                Slot::Medium { place, crc } => (place, crc),
+                Slot::Loaded(id) => self.nodes.copy(id).expect("children are written first"),
+            };
+            let first = *first;
+            Child { first, place, crc }
+        };
+        inner.keys.iter().zip(&inner.slots).map(child).collect()
+    }
+
+    /// The node that [`Map::next_to_write`] returned is written at `place`, or is being written there. It must be durable
+    /// before the snapshot is completed.
+    ///
+    /// # Panics
+    /// If no node was handed out.
+    pub fn written(&mut self, place: Place) {
+        let writing = self.writing.as_mut().expect("a snapshot is under way");
+        let crc = writing.handed_out.take().expect("a node was handed out");
+        let Frame { id, .. } = writing.stack.pop().expect("the way to that node");
+        let (before, gone) = self.nodes.written(id, place, crc);
+        writing.superseded.extend(before);
+        if gone {
+            writing.orphans.push(place);
+        }
+        match writing.stack.last_mut() {
+            Some(parent) => {
+                self.nodes.place_child(parent.id, parent.child, place, crc);
+                parent.child += 1;
+            }
+            None => {
+                writing.roots[writing.at].slot = Slot::Medium { place, crc };
+                writing.at += 1;
+            }
+        }
+    }
+
+    /// How many nodes of the snapshot under way are not written.
+    pub fn unwritten(&self) -> usize {
+        self.nodes.counts.frozen + self.nodes.aside.len()
+    }
+
+    /// The places that the snapshot under way supersedes: those of nodes that the roots of the checkpoint before reach
+    /// and its roots do not.
+    ///
+    /// # Panics
+    /// If no snapshot is under way, or a node of it was not written.
+    pub fn superseded(&self) -> &[Place] {
+        &self.all_written().superseded
+    }
+
+    /// The root of the map at the freeze, if anything was mapped, and the roots of what was detached.
+    ///
+    /// # Panics
+    /// As [`Map::superseded`].
+    pub fn frozen_roots(&self) -> (Option<RootRef>, Vec<DetachedRef>) {
+        let writing = self.all_written();
+        let nodes = writing.roots.iter().map(|root| {
+            let Slot::Medium { place, crc } = root.slot else {
+                unreachable!("all roots are written");
+            };
+            let level = root.level;
+            DetachedRef { place, level, crc }
+        });
+        let mut detached: Vec<DetachedRef> = nodes.collect();
+        let root = writing.totals.and_then(|totals| {
+            let DetachedRef { place, level, crc } = detached.pop()?;
+            Some(RootRef {
+                place,
+                level,
+                crc,
+                sectors: totals.sectors,
+                entries: totals.entries,
+                nodes: totals.nodes,
+            })
+        });
+        (root, detached)
+    }
+
+    fn all_written(&self) -> &Writing {
+        assert!(self.unwritten() == 0, "nodes that are not written");
+        self.writing.as_ref().expect("a snapshot is under way")
+    }
+}
