@@ -177,7 +177,12 @@ fn example_leaf() -> Node {
         level: 0,
         base: 0x1_0000_0000,
         content: Content::Leaf(vec![
-            extent(0x1_0000_0000, 8, 0x12_3456_789a_bcde, Check::Inline(0x98f9_4189)),
+            extent(
+                0x1_0000_0000,
+                8,
+                0x12_3456_789a_bcde,
+                Check::Inline(0x98f9_4189),
+            ),
             extent(0x1_0000_0010, 8184, 0x30_0000, Check::Segment),
             extent(0x1_0001_0000, 16, 0x40, Check::None),
         ]),

@@ -14,5 +14,5 @@ pub use format::{
     Child, Content, DETACHED_BYTES, DetachedRef, INNER_ENTRIES_MAX, LEAF_ENTRIES_MAX, LEVELS_MAX,
     NODE_BYTES, NODE_SECTORS, Node, ROOT_BYTES, RootRef,
 };
-pub use map::{Completed, Flaw, LoadError, Map, Need, Pins, Shape, ToWrite};
+pub use map::{Completed, Flaw, LeafView, LoadError, Map, Need, Pins, Shape, ToWrite, Visit, Walk};
 pub use place::Place;

@@ -15,7 +15,7 @@
 //!
 //! `path.rs` finds nodes, `leaf.rs` and `nodes.rs` hold them, `balance.rs` splits and joins them, `cache.rs`
 //! loads and evicts them, `states.rs` says what a checkpoint has to do with each, `checkpoint.rs` and `writing.rs`
-//! write them, `trim.rs` unmaps a huge range, `check.rs` checks the tree.
+//! write them, `trim.rs` unmaps a huge range, `walk.rs` walks over all, `check.rs` checks the tree.
 
 mod balance;
 mod cache;
@@ -27,6 +27,7 @@ mod path;
 mod ring;
 mod states;
 mod trim;
+mod walk;
 mod writing;
 
 use std::cell::RefCell;
@@ -37,6 +38,7 @@ pub use cache::{LoadError, Pins};
 pub use check::Flaw;
 pub use checkpoint::Completed;
 pub use path::Need;
+pub use walk::{LeafView, Visit, Walk};
 pub use writing::ToWrite;
 
 use crate::extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, Replaced};
@@ -74,7 +76,7 @@ impl Default for Shape {
     }
 }
 
-/// The root node.
+/// The root node of the tree or of a detached subtree.
 #[derive(Clone, Copy)]
 struct Root {
     slot: Slot,
@@ -103,6 +105,8 @@ pub struct Map {
     writing: Option<Box<Writing>>,
     /// Copies of nodes that left the tree since the last freeze, which the next checkpoint supersedes.
     dropped: Vec<Place>,
+    /// False if a detached subtree was abandoned and the map was not recounted since.
+    exact: bool,
     pins: Rc<RefCell<PinTable>>,
     /// Where leaves begin that are empty, and were pinned when they got so.
     hollow: Vec<u64>,
@@ -149,6 +153,7 @@ impl Map {
             totals,
             writing: None,
             dropped: Vec::new(),
+            exact: true,
             pins: Rc::default(),
             hollow: Vec::new(),
         }
@@ -167,6 +172,23 @@ impl Map {
     /// Nodes, in memory and on the medium.
     pub fn nodes(&self) -> u64 {
         self.totals.nodes
+    }
+
+    /// Returns false if the counts of sectors and extents, and the live sectors of segments, may be too high: a damaged
+    /// subtree was abandoned, and [`Map::set_totals`] was not called since. Checkpoints do not keep this.
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+
+    /// Replaces the counts by those of a caller that has counted the whole map, detached subtrees included: mapped
+    /// sectors, extents and nodes.
+    pub fn set_totals(&mut self, sectors: u64, entries: u64, nodes: u64) {
+        self.totals = Totals {
+            sectors,
+            entries,
+            nodes,
+        };
+        self.exact = true;
     }
 
     /// Memory that the map takes, in bytes: the nodes with the room that they have, those that are set aside for the

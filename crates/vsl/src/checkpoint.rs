@@ -60,6 +60,9 @@ impl Space {
 /// So many checkpoints are made at most for a volume to come to rest: what is left then is recovered.
 const SETTLE_MAX: u32 = 32;
 
+/// Nodes that are counted between turns of all other tasks.
+const PORTION_NODES: usize = 8192;
+
 /// Makes checkpoints when they are asked for.
 pub(crate) async fn checkpointer(inner: Rc<Inner>) {
     loop {
@@ -85,17 +88,7 @@ impl Inner {
         self.checkpoint_wanted.set(false);
         let mut cut = self.cut();
         self.write_nodes(&mut cut).await?;
-        let gone: Vec<(Place, u64)> = {
-            let map = self.map.borrow();
-            let superseded = map.superseded().iter().map(|place| (*place, NODE_SECTORS));
-            superseded.chain(self.meta.borrow().clone()).collect()
-        };
-        let layout = self.commit.composer().layout;
-        for (place, sectors) in &gone {
-            let live = &mut cut.table[layout.slot_of(*place).0 as usize].live;
-            // One of which more is given up than was counted is not trusted any more.
-            *live = live.checked_sub(*sectors as u32).unwrap_or(DOUBTFUL);
-        }
+        self.take_from_table(&mut cut).await;
         let mut meta = self.write_table(&mut cut).await?;
         let superblock = self.write_block(&mut cut, &mut meta).await?;
         let target = self.commit.composer().last_record();
@@ -104,8 +97,33 @@ impl Inner {
             .await
             .map_err(|error| self.commit.fail(&error.to_string()))?;
         *self.superblock.borrow_mut() = superblock;
-        self.counts_now(cut, gone, meta);
+        self.counts_now(cut, meta).await;
         Ok(())
+    }
+
+    /// The checkpoint's table does not count what the checkpoint supersedes.
+    async fn take_from_table(&self, cut: &mut Cut) {
+        let layout = self.commit.composer().layout;
+        let mut take = |place: Place, sectors: u64| {
+            let live = &mut cut.table[layout.slot_of(place).0 as usize].live;
+            // One of which more is given up than was counted is not trusted any more.
+            *live = live.checked_sub(sectors as u32).unwrap_or(DOUBTFUL);
+        };
+        for (place, sectors) in &*self.meta.borrow() {
+            take(*place, *sectors);
+        }
+        let mut done = 0;
+        loop {
+            if let Some(rest) = self.map.borrow().superseded().get(done..) {
+                let portion = &rest[..rest.len().min(PORTION_NODES)];
+                portion.iter().for_each(|place| take(*place, NODE_SECTORS));
+                done += portion.len();
+                if portion.len() == rest.len() {
+                    return;
+                }
+            }
+            self.rt.yield_now().await;
+        }
     }
 
     /// Everything up to now is composed, and what a checkpoint says of this moment is noted.
@@ -208,6 +226,7 @@ impl Inner {
             let place = self.append_meta(entry, &bytes).await?;
             self.map.borrow_mut().written(place);
             self.count_new(cut, place, NODE_SECTORS);
+            self.portions.did(&self.rt, NODE_BYTES as u64).await;
             self.stats.borrow_mut().bytes_checkpoints += NODE_BYTES as u64;
         }
     }
@@ -281,15 +300,24 @@ impl Inner {
     }
 
     /// The checkpoint counts: what it supersedes is given up, and the runway goes on.
-    fn counts_now(self: &Rc<Self>, cut: Cut, gone: Vec<(Place, u64)>, meta: Vec<(Place, u64)>) {
-        self.map.borrow_mut().complete();
+    async fn counts_now(self: &Rc<Self>, cut: Cut, meta: Vec<(Place, u64)>) {
+        let completed = self.map.borrow_mut().complete();
+        for portion in completed.superseded.chunks(PORTION_NODES) {
+            let mut streams = self.commit.composer_mut();
+            for place in portion {
+                streams.usage.discount(*place, NODE_SECTORS);
+            }
+            drop(streams);
+            if portion.len() == PORTION_NODES {
+                self.rt.yield_now().await;
+            }
+        }
         let mut streams = self.commit.composer_mut();
-        for (place, sectors) in gone {
+        for (place, sectors) in self.meta.replace(meta) {
             streams.usage.discount(place, sectors);
         }
         streams.usage.pass(cut.frontier);
         drop(streams);
-        *self.meta.borrow_mut() = meta;
         self.entries_since
             .set(self.entries_since.get() - cut.entries);
         self.stats.borrow_mut().checkpoints += 1;

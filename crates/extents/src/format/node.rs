@@ -62,7 +62,9 @@ impl Packed {
         let high = (place >> PLACE_LOW_BITS) as u32;
         Packed {
             delta_and_place: delta | place << DELTA_BITS,
-            place_and_length: high | (extent.sectors as u32) << PLACE_HIGH_BITS | kind << KIND_SHIFT,
+            place_and_length: high
+                | (extent.sectors as u32) << PLACE_HIGH_BITS
+                | kind << KIND_SHIFT,
             crc,
         }
     }

@@ -2,8 +2,8 @@
 
 use super::leaf::{Change, End, Leaf};
 use super::nodes::{Body, Inner, NodeId, Slot};
-use super::states::Remains;
 use super::path::{Path, Step};
+use super::states::Remains;
 use super::{Map, Root};
 use crate::extent::Extent;
 use crate::format::LEVELS_MAX;
@@ -64,7 +64,7 @@ impl Map {
 
     /// The first sector that the last one of `steps` covers. The first key of a node may be behind it, since
     /// the node may have come to cover more while it was not in memory.
-    fn start(&self, steps: &[Step]) -> u64 {
+    pub(super) fn start(&self, steps: &[Step]) -> u64 {
         let above = steps.iter().rev().skip(1);
         let start = above
             .filter(|step| step.child > 0)

@@ -10,7 +10,7 @@ use super::nodes::{Body, Inner, NodeId, Slot};
 use super::states::NodeState;
 use super::{Map, Need};
 use crate::extent::Extent;
-use crate::format::{Child, Content, FormatError, Node as Block};
+use crate::format::{Child, Content, FormatError, Node as Block, VolumeId};
 
 /// Nodes that one call of [`Map::shrink`] looks at if it evicts none.
 const LOOKS: usize = 1024;
@@ -122,13 +122,7 @@ impl Map {
     /// # Errors
     /// If the bytes are not that node.
     pub fn load(&mut self, need: &Need, bytes: &[u8]) -> Result<(), LoadError> {
-        let block = Block::decode(bytes)?;
-        if Block::crc(bytes) != Some(need.crc) {
-            return Err(LoadError::Stale);
-        }
-        if block.volume != self.volume || block.level != need.level {
-            return Err(LoadError::Misplaced);
-        }
+        let block = verified(self.volume, need, bytes)?;
         let (place, crc) = (need.place, need.crc);
         let missing = Slot::Medium { place, crc };
         let hook = self.hook(need.range.start, need.level).ok().flatten();
@@ -201,6 +195,18 @@ impl Map {
         self.set_slot(&hook, copy);
         true
     }
+}
+
+/// Decodes the node that `need` names.
+pub(super) fn verified(volume: VolumeId, need: &Need, bytes: &[u8]) -> Result<Block, LoadError> {
+    let block = Block::decode(bytes)?;
+    if Block::crc(bytes) != Some(need.crc) {
+        return Err(LoadError::Stale);
+    }
+    if block.volume != volume || block.level != need.level {
+        return Err(LoadError::Misplaced);
+    }
+    Ok(block)
 }
 
 /// The content of a node that covers `range`; nothing if it has more than that.

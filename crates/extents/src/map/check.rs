@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::nodes::{Body, NodeId, Slot};
-use super::states::NodeState;
 use super::path::narrow;
+use super::states::NodeState;
 use super::{Map, Totals};
 
 /// A node that breaks an invariant of the map.
@@ -62,7 +62,10 @@ impl Map {
         let (counts, clean) = (&nodes.counts, nodes.clean.len() + nodes.counts.retired);
         demand(seen.changed == counts.changed, "changed nodes miscounted")?;
         demand(seen.frozen == counts.frozen, "frozen nodes miscounted")?;
-        demand(seen.written == nodes.written.len(), "written nodes miscounted")?;
+        demand(
+            seen.written == nodes.written.len(),
+            "written nodes miscounted",
+        )?;
         demand(seen.clean == clean, "clean nodes miscounted")?;
         let free = nodes.ids().filter(|id| nodes.get(*id).is_free()).count();
         demand(seen.nodes + free == nodes.places(), "a node is lost")?;

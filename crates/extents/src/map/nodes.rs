@@ -322,7 +322,10 @@ impl Nodes {
 
     /// Changes the body of a node that is marked as changed.
     fn edit<T>(&mut self, id: NodeId, change: impl FnOnce(&mut Body) -> T) -> T {
-        debug_assert!(self.is_changed(id), "a change that no checkpoint would write");
+        debug_assert!(
+            self.is_changed(id),
+            "a change that no checkpoint would write"
+        );
         let body = &mut self.all[id.index()].body;
         let before = body.bytes();
         let done = change(body);

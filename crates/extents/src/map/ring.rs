@@ -56,7 +56,10 @@ impl Ring {
         if self.len == 0 || other.len == 0 {
             return if self.len == 0 { other } else { self };
         }
-        let (last, other_last) = (nodes.get(self.head).previous, nodes.get(other.head).previous);
+        let (last, other_last) = (
+            nodes.get(self.head).previous,
+            nodes.get(other.head).previous,
+        );
         join(nodes, last, other.head);
         join(nodes, other_last, self.head);
         self.len += other.len;

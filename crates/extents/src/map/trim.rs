@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::nodes::{Body, Inner, NodeId};
+use super::nodes::{Body, Inner, NodeId, Slot};
 use super::path::{Path, SPACE, Step, loaded};
 use super::{Map, Need, Pins, Root};
 use crate::extent::Replaced;
@@ -85,6 +85,24 @@ impl Map {
             self.forget(slot);
         }
         Ok(true)
+    }
+
+    /// Drops a detached subtree whose root node, which `need` names, is damaged, so that its contents can never be known.
+    /// The next checkpoint supersedes the node. Of the nodes and extents below it nothing is known, so the counts of the
+    /// map stay too high: see [`Map::is_exact`]. Returns false, and does nothing, if the root node of no detached subtree
+    /// is missing there.
+    pub fn abandon_detached(&mut self, need: &Need) -> bool {
+        let (place, crc) = (need.place, need.crc);
+        let missing = Slot::Medium { place, crc };
+        let is_it = |root: &Root| root.slot == missing && root.level == need.level;
+        let Some(at) = self.detached.iter().position(is_it) else {
+            return false;
+        };
+        self.detached.remove(at);
+        self.dropped.push(place);
+        self.totals.nodes = self.totals.nodes.saturating_sub(1);
+        self.exact = false;
+        true
     }
 
     /// The last child of a detached node becomes a detached subtree itself. Says how many it has left.

@@ -95,7 +95,8 @@ impl Map {
             let Body::Inner(inner) = self.nodes.frozen(top.id).0 else {
                 return Some(top.id);
             };
-            let mut rest = (top.child..inner.len()).filter_map(|at| Some((at, inner.slots[at].id()?)));
+            let mut rest =
+                (top.child..inner.len()).filter_map(|at| Some((at, inner.slots[at].id()?)));
             let Some((at, id)) = rest.find(|(_, id)| self.nodes.is_unwritten(*id)) else {
                 top.child = inner.len();
                 return Some(top.id);
