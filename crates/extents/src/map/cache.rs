@@ -144,6 +144,7 @@ impl Map {
     /// One call looks at [`LOOKS`] nodes and at a few more for each that it evicts, and evicts [`EVICTIONS_MAX`] at
     /// most. So the map may still take more than `limit` afterwards, and the next call goes on.
     pub fn shrink(&mut self, limit: usize) {
+        self.compact();
         let (mut looks, mut idle, mut evictions) = (LOOKS, 0, 0);
         // The first time around takes the marks of use away, the second one finds a node without: if none goes in
         // both, none can.
@@ -166,6 +167,30 @@ impl Map {
     /// Whether some of `range` is to stay in memory.
     pub(super) fn pinned(&self, range: &Range<u64>) -> bool {
         self.pins.borrow().has_some_of(range)
+    }
+
+    /// Moves some nodes from the end to free places, if a quarter of all places is free. Otherwise the places would stay
+    /// as many as there have ever been nodes at a time.
+    fn compact(&mut self) {
+        for _ in 0..LOOKS {
+            let is_sparse = 4 * self.nodes.free.len() > self.nodes.places();
+            if !is_sparse || self.writing.is_some() {
+                return;
+            }
+            let Some(id) = self.nodes.trim_last() else {
+                continue;
+            };
+            let node = self.nodes.get(id);
+            let hook = self.hook(node.body.key(), node.level).ok().flatten();
+            // What is detached is not found from the root, and stays where it is until it is reaped.
+            let Some(hook) = hook.filter(|hook| hook.slot == Slot::Loaded(id)) else {
+                return;
+            };
+            let to = self.nodes.compact(id);
+            self.set_slot(&hook, Slot::Loaded(to));
+            let trimmed = self.nodes.trim_last();
+            debug_assert!(trimmed != Some(id));
+        }
     }
 
     /// Evicts a clean node, if that is possible.

@@ -150,7 +150,7 @@ pub(super) struct Node {
     pub(super) written_by: u32,
     /// The epoch in which the node was last changed; 0 if it is equal to its copy.
     pub(super) epoch: u32,
-    /// The neighbours in the node's ring; of a free place, `next` is the next free one.
+    /// The neighbours in the node's ring.
     pub(super) next: NodeId,
     pub(super) previous: NodeId,
     /// The level; [`Node::FREE`] of a free place.
@@ -184,12 +184,8 @@ impl Node {
         }
     }
 
-    fn free(next: NodeId) -> Node {
-        let nothing = Body::Leaf(Leaf::nothing());
-        Node {
-            next,
-            ..Node::new(nothing, Node::FREE, 0)
-        }
+    fn free() -> Node {
+        Node::new(Body::Leaf(Leaf::nothing()), Node::FREE, 0)
     }
 
     pub(super) fn touch(&self) {
@@ -211,7 +207,8 @@ impl Node {
 /// All nodes in memory.
 pub(super) struct Nodes {
     all: Vec<Node>,
-    free: NodeId,
+    /// Places whose ids are available.
+    pub(super) free: Ring,
     /// Memory of the bodies.
     bytes: usize,
     pub(super) epochs: Epochs,
@@ -231,7 +228,7 @@ impl Nodes {
     pub(super) fn new() -> Nodes {
         Nodes {
             all: Vec::new(),
-            free: NodeId::NONE,
+            free: Ring::default(),
             bytes: 0,
             epochs: Epochs::default(),
             counts: Counts::default(),
@@ -293,22 +290,21 @@ impl Nodes {
 
     pub(super) fn add(&mut self, node: Node) -> NodeId {
         self.bytes += node.body.bytes();
-        let id = self.free;
-        if id == NodeId::NONE {
-            if self.all.len() == self.all.capacity() {
-                self.all.reserve_exact(self.all.len() / 16 + 16);
-            }
-            self.all.push(node);
-            return NodeId(self.all.len() as u32 - 1);
+        if let Some(id) = self.free.head() {
+            self.free = self.free.unlink(self, id);
+            *self.get_mut(id) = node;
+            return id;
         }
-        self.free = self.get(id).next;
-        *self.get_mut(id) = node;
-        id
+        if self.all.len() == self.all.capacity() {
+            self.all.reserve_exact(self.all.len() / 16 + 16);
+        }
+        self.all.push(node);
+        NodeId(self.all.len() as u32 - 1)
     }
 
     /// Takes a node out. Its id is not used again before [`Nodes::release`].
     pub(super) fn take(&mut self, id: NodeId) -> Node {
-        let node = std::mem::replace(self.get_mut(id), Node::free(NodeId::NONE));
+        let node = std::mem::replace(self.get_mut(id), Node::free());
         self.bytes -= node.body.bytes();
         node
     }
@@ -316,8 +312,30 @@ impl Nodes {
     /// Makes the id of a node that was taken out available.
     pub(super) fn release(&mut self, id: NodeId) {
         debug_assert!(self.get(id).is_free());
-        let next = std::mem::replace(&mut self.free, id);
-        self.get_mut(id).next = next;
+        self.free = self.free.link(self, id);
+    }
+
+    /// Moves a node that is in no ring to the next free place. Returns its new id, by which its parent has to find it.
+    pub(super) fn relocate(&mut self, id: NodeId) -> NodeId {
+        let node = self.take(id);
+        let to = self.add(node);
+        self.release(id);
+        to
+    }
+
+    /// Removes the last place if it is free. Returns the node there otherwise.
+    pub(super) fn trim_last(&mut self) -> Option<NodeId> {
+        let last = NodeId(self.all.len().checked_sub(1)? as u32);
+        if !self.get(last).is_free() {
+            return Some(last);
+        }
+        self.free = self.free.unlink(self, last);
+        self.all.pop();
+        let kept = self.all.len() + self.all.len() / 16 + 16;
+        if self.all.capacity() > kept + kept / 16 {
+            self.all.shrink_to(kept);
+        }
+        None
     }
 
     /// Changes the body of a node that is marked as changed.

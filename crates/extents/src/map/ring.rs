@@ -24,6 +24,11 @@ impl Ring {
         self.len
     }
 
+    /// Returns the node that comes next.
+    pub(super) fn head(&self) -> Option<NodeId> {
+        (self.len > 0).then_some(self.head)
+    }
+
     /// Links a node so that it comes last.
     pub(super) fn link(mut self, nodes: &mut Nodes, id: NodeId) -> Ring {
         if self.len == 0 {
@@ -68,10 +73,7 @@ impl Ring {
 
     /// Returns the node that comes next, which comes last from now on.
     pub(super) fn turn(&mut self, nodes: &Nodes) -> Option<NodeId> {
-        let id = self.head;
-        if self.len == 0 {
-            return None;
-        }
+        let id = self.head()?;
         self.head = nodes.get(id).next;
         Some(id)
     }

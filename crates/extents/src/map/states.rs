@@ -172,6 +172,19 @@ impl Nodes {
         }
     }
 
+    /// Moves a node to the first free place while no snapshot is under way. Returns its new id.
+    pub(super) fn compact(&mut self, id: NodeId) -> NodeId {
+        let is_clean = self.state(id) == NodeState::Clean && !self.get(id).retired;
+        if is_clean {
+            self.clean = self.clean.unlink(self, id);
+        }
+        let to = self.relocate(id);
+        if is_clean {
+            self.clean = self.clean.link(self, to);
+        }
+        to
+    }
+
     /// The clock does not look at this clean node any more.
     pub(super) fn retire(&mut self, id: NodeId) {
         self.leave(id, NodeState::Clean);
