@@ -25,7 +25,10 @@ type Model = BTreeMap<u64, Cell>;
 
 /// A checkpoint being written.
 struct Writing {
-    written: Vec<Place>,
+    /// Nodes that may not be on the medium before the checkpoint completes.
+    written: BTreeMap<Place, Vec<u8>>,
+    /// How many nodes it writes.
+    nodes: usize,
     model: Model,
     pending: Dead,
 }
@@ -54,6 +57,12 @@ impl Dead {
     fn len(&self) -> usize {
         self.0.values().sum()
     }
+
+    /// Sectors that are never told of, since the node that has them is lost.
+    fn lost(&mut self, extents: &[Extent]) {
+        let replaced: Vec<Replaced> = extents.iter().map(|one| (*one).into()).collect();
+        self.told(&replaced);
+    }
 }
 
 struct World {
@@ -70,6 +79,10 @@ struct World {
     detached: Vec<DetachedRef>,
     durable: (Model, Dead),
     live: BTreeSet<Place>,
+    /// Nodes below damaged ones that were abandoned since the last freeze that completed.
+    lost: BTreeSet<Place>,
+    /// Nothing happens between the steps of a checkpoint.
+    is_quiet: bool,
 }
 
 impl World {
@@ -92,17 +105,19 @@ impl World {
             detached: Vec::new(),
             durable: (Model::new(), Dead::default()),
             live: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            is_quiet: false,
         }
     }
 
     /// Does `act` as often as a node is missing, loading that, and says what it did in the end.
     fn with_loads<T>(&mut self, mut act: impl FnMut(&mut Map) -> Result<T, Need>) -> T {
         loop {
-            let before = (self.map.totals, self.map.nodes.counts.changed);
+            let before = (self.map.totals, self.map.dirty_bytes());
             match act(&mut self.map) {
                 Ok(done) => return done,
                 Err(need) => {
-                    assert_eq!((self.map.totals, self.map.nodes.counts.changed), before);
+                    assert_eq!((self.map.totals, self.map.dirty_bytes()), before);
                     self.load(&need);
                 }
             }
@@ -355,20 +370,10 @@ impl World {
     /// The next step of a checkpoint.
     fn checkpoint(&mut self) {
         let Some(mut writing) = self.writing.take() else {
-            self.map.freeze();
-            self.writing = Some(Writing {
-                written: Vec::new(),
-                model: self.model.clone(),
-                pending: self.pending.clone(),
-            });
-            assert_eq!(self.map.dirty_bytes(), 0);
-            return;
+            return self.freeze();
         };
         let left = self.map.unwritten();
         if self.rng.one_in(20) {
-            for place in writing.written {
-                self.medium.remove(&place);
-            }
             self.map.abandon();
             return;
         }
@@ -383,14 +388,55 @@ impl World {
         self.complete(writing);
     }
 
+    fn freeze(&mut self) {
+        let dirty = self.map.dirty_bytes();
+        let is_settled = !self.model.is_empty() && self.map.hollow.is_empty();
+        self.map.freeze();
+        assert_eq!(self.map.dirty_bytes(), 0);
+        let nodes = self.map.unwritten();
+        assert!(!is_settled || dirty == (nodes * NODE_BYTES) as u64);
+        self.writing = Some(Writing {
+            written: BTreeMap::new(),
+            nodes,
+            model: self.model.clone(),
+            pending: self.pending.clone(),
+        });
+    }
+
+    /// Writes some nodes; in between, the map is changed.
     fn write_nodes(&mut self, writing: &mut Writing, count: usize) {
         for _ in 0..count {
             let node = self.map.next_to_write().expect("some are not written");
+            if self.rng.one_in(4) {
+                self.disturb();
+                assert_eq!(self.map.next_to_write().as_ref(), Some(&node));
+            }
             let place = Place(self.next_place);
             self.next_place += 8;
             self.map.written(place);
-            self.medium.insert(place, node.bytes.to_vec());
-            writing.written.push(place);
+            writing.written.insert(place, node.bytes.to_vec());
+            if self.rng.one_in(4) {
+                self.disturb();
+            }
+            self.map.check().unwrap();
+        }
+        assert_eq!(self.map.unwritten() + writing.written.len(), writing.nodes);
+    }
+
+    /// Something that may happen between any two steps of a checkpoint.
+    fn disturb(&mut self) {
+        if self.is_quiet {
+            return;
+        }
+        match self.rng.below(12) {
+            0..4 => self.set(),
+            4..6 => self.clear(),
+            6 => self.replace_if(),
+            7 => self.look(),
+            8 => self.detach(),
+            9 => self.reap(3),
+            10 => self.redirty(),
+            _ => self.map.shrink(0),
         }
     }
 
@@ -402,7 +448,12 @@ impl World {
             assert!(self.live.remove(place), "{place:?} was not live");
             self.medium.remove(place);
         }
-        self.live.extend(writing.written);
+        self.live.extend(writing.written.keys());
+        self.medium.extend(writing.written);
+        for place in std::mem::take(&mut self.lost) {
+            assert!(self.live.remove(&place), "{place:?} was not live");
+            self.medium.remove(&place);
+        }
         let reached = self.reached(completed.root, &completed.detached);
         assert_eq!(reached, self.live);
         let counted = completed.root.map_or(0, |root| root.nodes);
@@ -431,6 +482,7 @@ impl World {
     /// The power fails: what the last checkpoint has is there, and nothing else.
     fn crash(&mut self) {
         self.writing = None;
+        self.lost.clear();
         let root = self
             .root
             .map(|root| RootRef::decode(&root.encode()).expect("a root"));
@@ -453,13 +505,93 @@ impl World {
         let there = self.with_loads(|map| map.redirty(node.level, node.base, place));
         let elsewhere = self.with_loads(|map| map.redirty(node.level, node.base, Place(1)));
         assert!(!elsewhere);
-        if there && self.writing.is_none() {
+        if there && self.map.writing.is_none() {
             self.checkpoint();
             while self.writing.is_some() {
                 self.checkpoint();
             }
             assert!(!self.live.contains(&place) || self.map.nodes.counts.changed > 0);
         }
+    }
+
+    /// The root node of a detached subtree is found damaged, and the map counted anew.
+    fn abandon_detached(&mut self) {
+        let mut replaced = Vec::new();
+        let need = match self.map.reap(&mut replaced) {
+            Ok(_) => return self.pending.told(&replaced),
+            Err(need) => need,
+        };
+        let damaged = DetachedRef {
+            place: need.place,
+            level: need.level,
+            crc: need.crc,
+        };
+        let mut below = self.reached(None, &[damaged]);
+        for place in &below {
+            let node = Node::decode(&self.medium[place]).expect("a node that was written");
+            if let Content::Leaf(extents) = node.content {
+                self.pending.lost(&extents);
+            }
+        }
+        below.remove(&need.place);
+        assert!(self.map.abandon_detached(&need) && !self.map.abandon_detached(&need));
+        assert!(!self.map.is_exact());
+        self.map.check().unwrap();
+        self.lost.extend(below);
+        let (sectors, entries, nodes) = self.recount();
+        self.map.set_totals(sectors, entries, nodes);
+    }
+
+    /// Walks over the whole map while no snapshot is under way. Returns its sectors, extents and nodes.
+    fn recount(&mut self) -> (u64, u64, u64) {
+        let (mut walk, mut visits) = (self.map.walk(), Vec::new());
+        loop {
+            match walk.next(&self.map) {
+                Ok(Some(visit)) => visits.push(visit),
+                Ok(None) => break,
+                Err(need) => {
+                    let bytes = self.medium.get(&need.place).expect("a live node");
+                    walk.load(&mut self.map, &need, bytes).expect("that node");
+                }
+            }
+            if self.rng.one_in(10) {
+                self.map.shrink(0);
+            }
+        }
+        let (mut found, mut places, mut nodes) = (Dead::default(), BTreeSet::new(), 0);
+        let (mut entries, mut sectors) = (0, 0);
+        for visit in visits {
+            match visit {
+                Visit::Node { place, .. } => {
+                    nodes += 1;
+                    assert!(place.is_none_or(|place| places.insert(place)));
+                }
+                Visit::Dropped(place) => assert!(places.insert(place)),
+                Visit::Extent(extent) => {
+                    (entries, sectors) = (entries + 1, sectors + extent.sectors);
+                    found.add(sectors_of(&[extent.into()]));
+                }
+            }
+        }
+        let mut expected = self.pending.clone();
+        expected.add(self.modelled(&(0..u64::MAX)));
+        assert_eq!(found.0, expected.0);
+        assert_eq!(places, &self.live - &self.lost);
+        (sectors, entries, nodes)
+    }
+
+    /// Goes from leaf to leaf.
+    fn walk_leaves(&mut self) {
+        let (mut at, mut found) = (0, Vec::new());
+        while at < u64::MAX {
+            let Some(leaf) = self.with_loads(|map| map.next_leaf(at)) else {
+                break;
+            };
+            assert_eq!(leaf.range.start, at);
+            at = leaf.range.end;
+            found.extend(leaf.extents);
+        }
+        self.compare(&(0..u64::MAX), &found);
     }
 
     fn step(&mut self) {
@@ -479,6 +611,15 @@ impl World {
                 self.redirty();
             }
             94 if self.rng.one_in(4) => self.crash(),
+            94 if self.writing.is_none() => match self.rng.below(3) {
+                0 => self.abandon_detached(),
+                1 => self.walk_leaves(),
+                _ => {
+                    let counted = self.recount();
+                    let totals = self.map.totals;
+                    assert_eq!(counted, (totals.sectors, totals.entries, totals.nodes));
+                }
+            },
             94..98 => self.batch(),
             98 => self.detach(),
             _ => self.reap(2),
@@ -507,6 +648,7 @@ fn a_map_over_a_medium_is_a_list_of_sectors_whatever_is_evicted_written_or_lost(
         for _ in 0..600 {
             world.step();
         }
+        world.is_quiet = true;
         // Everything is looked at once more, and then given back.
         world.reap(u64::MAX);
         let found = world.with_loads(|map| {

@@ -12,13 +12,15 @@ use super::{Map, Need};
 use crate::extent::Extent;
 use crate::format::{Child, Content, FormatError, Node as Block, VolumeId};
 
-/// Nodes that one call of [`Map::shrink`] looks at if it evicts none.
+/// Rounds of evictions in one call of [`Map::shrink`].
+const ROUNDS: usize = 4;
+/// Nodes that one round looks at if it evicts none, and nodes that one call moves.
 const LOOKS: usize = 1024;
 /// Nodes that it looks at in addition for each that it evicts: a node is passed once if it was used, and some are inner
 /// nodes whose children are in memory.
 const LOOKS_PER_EVICTION: usize = 4;
-/// Nodes that it evicts at most, which takes a few milliseconds.
-const EVICTIONS_MAX: usize = 4096;
+/// Nodes that it evicts at most, which takes less than a millisecond.
+const EVICTIONS_MAX: usize = 1024;
 
 /// Why a block is not the node that the map needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -141,14 +143,28 @@ impl Map {
     /// and pinned nodes stay, and those above them; detached nodes stay until they are reaped; and what a snapshot
     /// has written stays until it completes, since it may not be on the medium before.
     ///
-    /// One call looks at [`LOOKS`] nodes and at a few more for each that it evicts, and evicts [`EVICTIONS_MAX`] at
+    /// One call looks at about a thousand nodes and at a few more for each that it evicts, and evicts a few thousand at
     /// most. So the map may still take more than `limit` afterwards, and the next call goes on.
     pub fn shrink(&mut self, limit: usize) {
-        self.compact();
+        for _ in 0..ROUNDS {
+            let evicted = self.evict_to(limit);
+            self.compact();
+            // Compacting leaves some free places, so that a few more nodes may have to go.
+            if evicted == 0 || self.memory() <= limit {
+                break;
+            }
+        }
+    }
+
+    /// Evicts nodes until `limit` is met, but for what compacting gives back. Returns their number.
+    fn evict_to(&mut self, limit: usize) -> usize {
         let (mut looks, mut idle, mut evictions) = (LOOKS, 0, 0);
         // The first time around takes the marks of use away, the second one finds a node without: if none goes in
         // both, none can.
-        while self.memory() > limit && looks > 0 && idle <= 2 * self.nodes.clean.len() {
+        while self.memory() - self.nodes.sparse_bytes() > limit
+            && looks > 0
+            && idle <= 2 * self.nodes.clean.len()
+        {
             let mut clean = self.nodes.clean;
             let Some(id) = clean.turn(&self.nodes) else {
                 break;
@@ -162,6 +178,7 @@ impl Map {
                 break;
             }
         }
+        evictions
     }
 
     /// Whether some of `range` is to stay in memory.
@@ -173,8 +190,7 @@ impl Map {
     /// as many as there have ever been nodes at a time.
     fn compact(&mut self) {
         for _ in 0..LOOKS {
-            let is_sparse = 4 * self.nodes.free.len() > self.nodes.places();
-            if !is_sparse || self.writing.is_some() {
+            if self.nodes.sparse_bytes() == 0 || self.writing.is_some() {
                 return;
             }
             let Some(id) = self.nodes.trim_last() else {

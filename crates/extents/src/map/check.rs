@@ -52,7 +52,7 @@ impl Map {
             }
         }
         let demand = |holds: bool, what| if holds { Ok(()) } else { Err(whole(what)) };
-        if seen.missing == 0 {
+        if seen.missing == 0 && self.exact {
             demand(seen.totals == self.totals, "counts that are wrong")?;
         } else {
             let least = seen.totals.nodes + seen.missing as u64;
@@ -69,6 +69,8 @@ impl Map {
         demand(seen.clean == clean, "clean nodes miscounted")?;
         let free = nodes.ids().filter(|id| nodes.get(*id).is_free()).count();
         demand(seen.nodes + free == nodes.places(), "a node is lost")?;
+        let parked = nodes.aside.values().filter(|aside| aside.gone).count();
+        demand(free == nodes.free.len() + parked, "a place is lost")?;
         let bytes = nodes.count_bytes();
         demand(bytes == nodes.body_bytes(), "memory miscounted")?;
         demand(
