@@ -438,5 +438,13 @@ fn demand_possible(extent: &Extent) {
 mod tests;
 
 #[cfg(test)]
+#[path = "checkpoint_tests.rs"]
+mod checkpoint_tests;
+
+#[cfg(test)]
+#[path = "walk_tests.rs"]
+mod walk_tests;
+
+#[cfg(test)]
 #[path = "map_model_tests.rs"]
 mod model_tests;

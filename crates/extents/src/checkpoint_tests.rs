@@ -1,0 +1,193 @@
+//! Snapshots of a large map, and what they do to its memory.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::extent::Check;
+
+const VOLUME: VolumeId = VolumeId([7; 16]);
+/// So far apart, each extent has a leaf of its own.
+const STRIDE: u64 = 1 << 29;
+
+fn set(map: &mut Map, at: u64, place: u64) {
+    let extent = Extent {
+        sector: at * STRIDE,
+        sectors: 8,
+        place: Place(place),
+        check: Check::Inline(7),
+    };
+    map.set(extent, &mut Vec::new()).expect("it is in memory");
+}
+
+/// A map of so many leaves, none of which was written.
+fn filled(leaves: u64) -> Map {
+    let mut map = Map::new(VOLUME, Shape::default());
+    (0..leaves).for_each(|at| set(&mut map, at, at * 8));
+    map
+}
+
+/// Writes the next node of the snapshot. Returns false if there was none.
+fn write_next(map: &mut Map, place: &mut u64) -> bool {
+    let next = map.next_to_write().is_some();
+    if next {
+        map.written(Place(*place));
+        *place += 8;
+    }
+    next
+}
+
+#[test]
+fn nodes_of_a_snapshot_stay_in_memory_until_it_completes_and_can_be_evicted_then() {
+    let (mut map, mut place) = (filled(3000), 1 << 30);
+    map.freeze();
+    while write_next(&mut map, &mut place) {
+        map.shrink(0);
+    }
+    let full = map.memory();
+    assert!(map.get(0..u64::MAX, &mut Vec::new()).is_ok());
+    map.complete();
+    (0..20).for_each(|_| map.shrink(0));
+    assert!(map.memory() < full / 100, "{} of {full}", map.memory());
+    assert!(map.get(0..8, &mut Vec::new()).is_err());
+    map.check().unwrap();
+}
+
+#[test]
+fn one_call_evicts_a_bounded_number_of_nodes_and_looks_at_few_where_none_can_go() {
+    let (mut map, mut place) = (filled(30_000), 1 << 30);
+    map.freeze();
+    while write_next(&mut map, &mut place) {}
+    map.complete();
+    let clean = map.nodes.clean.len();
+    let mut calls = 0;
+    while map.nodes.clean.len() > 1 {
+        let before = map.nodes.clean.len();
+        map.shrink(0);
+        assert!(before - map.nodes.clean.len() <= 4 * 1024);
+        calls += 1;
+    }
+    assert!((clean / 4096..clean / 100).contains(&calls), "{calls}");
+}
+
+#[test]
+fn memory_beside_a_snapshot_is_that_of_the_map_and_of_what_changed_since() {
+    let (mut map, mut place) = (filled(4000), 1 << 30);
+    let before = map.memory();
+    map.freeze();
+    let frozen = map.memory();
+    assert!(frozen < before + 1000, "{frozen} from {before}");
+    // Every leaf has one entry and room for eight.
+    (0..40).for_each(|at| set(&mut map, at, at * 16));
+    let each = (map.memory() - frozen) / 40;
+    assert!(each < 1000, "{each}");
+    while write_next(&mut map, &mut place) {}
+    assert_eq!((map.nodes.aside.len(), map.nodes.aside_bytes), (0, 0));
+    map.complete();
+    assert!(map.memory() < before + 1000, "{}", map.memory());
+}
+
+#[test]
+fn a_node_that_is_dropped_between_being_handed_out_and_written_is_superseded_by_the_next() {
+    let (mut map, mut place) = (filled(3), 1000);
+    map.freeze();
+    assert_eq!(map.next_to_write().map(|node| node.level), Some(0));
+    let range = 0..STRIDE;
+    map.clear(range, &mut Vec::new()).unwrap();
+    map.written(Place(800));
+    while write_next(&mut map, &mut place) {}
+    let first = map.complete();
+    assert_eq!(first.superseded, []);
+    assert_eq!(
+        first.root.map(|root| (root.entries, root.nodes)),
+        Some((3, 4))
+    );
+    map.freeze();
+    while write_next(&mut map, &mut place) {}
+    let mut second = map.complete();
+    second.superseded.sort_unstable();
+    // The leaf and the root; the other leaves are as they were.
+    assert_eq!(second.superseded, [Place(800), Place(1016)]);
+    assert_eq!(
+        second.root.map(|root| (root.entries, root.nodes)),
+        Some((2, 3))
+    );
+}
+
+#[test]
+fn after_a_snapshot_was_abandoned_the_next_one_supersedes_the_copies_of_the_one_before() {
+    let (mut map, mut place) = (filled(40), 1000);
+    map.freeze();
+    while write_next(&mut map, &mut place) {}
+    map.complete();
+    (0..4).for_each(|at| set(&mut map, at, 5000 + at));
+    map.freeze();
+    // The first is written, the second changed since, the third dropped, and the fourth is as it was.
+    assert!(write_next(&mut map, &mut place));
+    set(&mut map, 1, 6000);
+    map.clear(2 * STRIDE..3 * STRIDE, &mut Vec::new()).unwrap();
+    set(&mut map, 9, 7000);
+    assert_eq!(map.dirty_bytes(), 3 * 4096);
+    map.abandon();
+    map.check().unwrap();
+    // The fourth, the first, the second and the tenth leaf, and the root.
+    assert_eq!(map.dirty_bytes(), 5 * 4096);
+    map.freeze();
+    let from = place;
+    while write_next(&mut map, &mut place) {}
+    assert_eq!(place - from, 5 * 8);
+    let mut superseded = map.complete().superseded;
+    superseded.sort_unstable();
+    let leaves = [0, 1, 2, 3, 9, 40].map(|at| Place(1000 + at * 8));
+    assert_eq!(superseded, leaves);
+}
+
+/// The longest of some calls.
+#[derive(Default)]
+struct Longest(Vec<(&'static str, Duration)>);
+
+impl Longest {
+    fn timed<T>(&mut self, what: &'static str, act: impl FnOnce() -> T) -> T {
+        let begin = Instant::now();
+        let done = act();
+        let took = begin.elapsed();
+        match self.0.iter_mut().find(|(name, _)| *name == what) {
+            Some((_, most)) => *most = took.max(*most),
+            None => self.0.push((what, took)),
+        }
+        done
+    }
+}
+
+/// Takes a while and half a gigabyte; prints how long the longest call of each kind took.
+#[test]
+#[ignore = "a measurement: run it alone"]
+fn no_call_takes_long_with_a_million_nodes() {
+    const LEAVES: u64 = 1_000_000;
+    let (mut longest, mut place) = (Longest::default(), 1 << 30);
+    let mut map = Map::new(VOLUME, Shape::default());
+    (0..LEAVES).for_each(|at| longest.timed("set", || set(&mut map, at, at * 8)));
+    for round in 0..3 {
+        longest.timed("freeze", || map.freeze());
+        let mut at = round;
+        while let Some(next) = longest.timed("next_to_write", || map.next_to_write()) {
+            assert!(next.bytes.len() == NODE_BYTES);
+            longest.timed("written", || map.written(Place(place)));
+            place += 8;
+            at = (at + 7919) % LEAVES;
+            longest.timed("set beside a snapshot", || set(&mut map, at, place));
+            longest.timed("shrink", || map.shrink(16 << 30));
+        }
+        let completed = longest.timed("complete", || map.complete());
+        longest.timed("drop", || drop(completed));
+        (0..LEAVES / 2).for_each(|at| longest.timed("set again", || set(&mut map, at, place + at)));
+    }
+    longest.timed("memory", || map.memory());
+    for _ in 0..1000 {
+        longest.timed("shrink to 16 MiB", || map.shrink(16 << 20));
+    }
+    let memory = map.memory() >> 20;
+    println!("{memory} MiB, dirty {} MiB", map.dirty_bytes() >> 20);
+    for (what, took) in longest.0 {
+        println!("{what}: {took:?} at most");
+    }
+}

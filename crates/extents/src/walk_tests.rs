@@ -1,0 +1,215 @@
+//! Walks over a map, and detached subtrees that are damaged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::extent::Check;
+
+const VOLUME: VolumeId = VolumeId([7; 16]);
+const SHAPE: Shape = Shape { leaf: 8, inner: 6 };
+
+/// A map and the nodes that its checkpoints have written.
+struct Volume {
+    map: Map,
+    medium: BTreeMap<Place, Vec<u8>>,
+    next: u64,
+}
+
+impl Volume {
+    /// So many extents of 8 sectors each, of which none continues another.
+    fn new(extents: u64) -> Volume {
+        let mut map = Map::new(VOLUME, SHAPE);
+        for at in 0..extents {
+            let extent = Extent {
+                sector: at * 16,
+                sectors: 8,
+                place: Place(at * 24),
+                check: Check::Inline(7),
+            };
+            map.set(extent, &mut Vec::new()).unwrap();
+        }
+        let (medium, next) = (BTreeMap::new(), 1 << 20);
+        Volume { map, medium, next }
+    }
+
+    fn checkpoint(&mut self) -> Completed {
+        self.map.freeze();
+        while let Some(node) = self.map.next_to_write() {
+            self.medium.insert(Place(self.next), node.bytes.to_vec());
+            self.map.written(Place(self.next));
+            self.next += 8;
+        }
+        self.map.complete()
+    }
+
+    /// Opens the map as a checkpoint has it.
+    fn open(&mut self, completed: &Completed) {
+        self.map = Map::open(VOLUME, SHAPE, completed.root, &completed.detached);
+    }
+
+    /// Reads what `act` needs, until a node that is lost.
+    fn with_loads<T>(
+        &mut self,
+        mut act: impl FnMut(&mut Map) -> Result<T, Need>,
+    ) -> Result<T, Need> {
+        loop {
+            match act(&mut self.map) {
+                Ok(done) => return Ok(done),
+                Err(need) => match self.medium.get(&need.place) {
+                    Some(bytes) => self.map.load(&need, bytes).unwrap(),
+                    None => return Err(need),
+                },
+            }
+        }
+    }
+
+    /// All visits of a walk. Skips nodes that are lost.
+    fn walk(&mut self) -> Vec<Visit> {
+        let (mut walk, mut visits) = (self.map.walk(), Vec::new());
+        loop {
+            match walk.next(&self.map) {
+                Ok(Some(visit)) => visits.push(visit),
+                Ok(None) => return visits,
+                Err(need) => match self.medium.get(&need.place) {
+                    Some(bytes) => walk.load(&mut self.map, &need, bytes).unwrap(),
+                    None => assert!(walk.skip(&need)),
+                },
+            }
+        }
+    }
+}
+
+/// Sectors, extents and nodes; and places of nodes.
+fn counted(visits: &[Visit]) -> ((u64, u64, u64), BTreeSet<Place>) {
+    let (mut counts, mut places) = ((0, 0, 0), BTreeSet::new());
+    for visit in visits {
+        match visit {
+            Visit::Extent(extent) => {
+                counts = (counts.0 + extent.sectors, counts.1 + 1, counts.2);
+            }
+            Visit::Node { place, .. } => {
+                counts.2 += 1;
+                places.extend(*place);
+            }
+            Visit::Dropped(place) => assert!(places.insert(*place)),
+        }
+    }
+    (counts, places)
+}
+
+fn totals(map: &Map) -> (u64, u64, u64) {
+    (map.mapped_sectors(), map.entries(), map.nodes())
+}
+
+#[test]
+fn a_walk_visits_every_node_and_extent_of_the_tree_and_of_what_is_detached() {
+    let mut volume = Volume::new(400);
+    let first = volume.checkpoint();
+    volume.open(&first);
+    let (counts, places) = counted(&volume.walk());
+    assert_eq!(counts, totals(&volume.map));
+    assert!(places.iter().eq(volume.medium.keys()));
+    // Some is cut out, and nodes are changed and dropped; all copies of the checkpoint are live still.
+    let cut = |map: &mut Map| map.detach(500..4000, &mut Vec::new());
+    volume.with_loads(cut).unwrap();
+    let clear = |map: &mut Map| map.clear(4400..4800, &mut Vec::new());
+    volume.with_loads(clear).unwrap();
+    let (counts, places) = counted(&volume.walk());
+    assert_eq!(counts, totals(&volume.map));
+    assert!(places.iter().eq(volume.medium.keys()));
+    // After the next, what it supersedes is not.
+    let second = volume.checkpoint();
+    assert!(!second.detached.is_empty() && !second.superseded.is_empty());
+    volume.open(&second);
+    let (counts, places) = counted(&volume.walk());
+    assert_eq!(counts, totals(&volume.map));
+    for place in second.superseded {
+        volume.medium.remove(&place);
+    }
+    assert!(places.iter().eq(volume.medium.keys()));
+}
+
+#[test]
+fn leaves_follow_each_other_and_cover_the_space() {
+    let mut volume = Volume::new(100);
+    let completed = volume.checkpoint();
+    volume.open(&completed);
+    let (mut at, mut sectors) = (0, Vec::new());
+    while at < u64::MAX {
+        let leaf = volume.with_loads(|map| map.next_leaf(at)).unwrap().unwrap();
+        assert_eq!(leaf.range.start, at);
+        at = leaf.range.end;
+        sectors.extend(leaf.extents.iter().map(|extent| extent.sector));
+    }
+    assert!(sectors.into_iter().eq((0..100).map(|at| at * 16)));
+    assert_eq!(Map::new(VOLUME, SHAPE).next_leaf(5), Ok(None));
+}
+
+#[test]
+fn a_detached_subtree_whose_root_is_damaged_is_dropped_and_the_map_counted_anew() {
+    let mut volume = Volume::new(400);
+    let first = volume.checkpoint();
+    volume.open(&first);
+    let cut = |map: &mut Map| map.detach(500..4000, &mut Vec::new());
+    volume.with_loads(cut).unwrap();
+    let second = volume.checkpoint();
+    volume.open(&second);
+    let lost = *second.detached.iter().find(|cut| cut.level > 0).unwrap();
+    volume.medium.remove(&lost.place);
+    let nodes = volume.map.nodes();
+    let need = loop {
+        match volume.with_loads(|map| map.reap(&mut Vec::new())) {
+            Ok(more) => assert!(more),
+            Err(need) => break need,
+        }
+    };
+    assert_eq!(need.place, lost.place);
+    let other = Need {
+        level: need.level + 1,
+        ..need.clone()
+    };
+    assert!(!volume.map.abandon_detached(&other) && volume.map.is_exact());
+    let reaped = nodes - volume.map.nodes();
+    assert!(volume.map.abandon_detached(&need) && !volume.map.is_exact());
+    assert!(!volume.map.abandon_detached(&need));
+    assert_eq!(volume.map.nodes(), nodes - reaped - 1);
+    while volume.with_loads(|map| map.reap(&mut Vec::new())).unwrap() {}
+    let (counts, places) = counted(&volume.walk());
+    let (sectors, entries, nodes) = counts;
+    assert!(entries < volume.map.entries() && places.contains(&lost.place));
+    volume.map.set_totals(sectors, entries, nodes);
+    assert!(volume.map.is_exact());
+    volume
+        .with_loads(|map| map.get(0..u64::MAX, &mut Vec::new()))
+        .unwrap();
+    volume.map.check().unwrap();
+    let third = volume.checkpoint();
+    assert!(third.superseded.contains(&lost.place) && third.detached.is_empty());
+    assert_eq!(third.root.map(|root| root.entries), Some(entries));
+}
+
+#[test]
+fn a_walk_goes_on_without_what_is_below_a_damaged_node_of_a_detached_subtree() {
+    let mut volume = Volume::new(400);
+    let first = volume.checkpoint();
+    volume.open(&first);
+    let cut = |map: &mut Map| map.detach(500..4000, &mut Vec::new());
+    volume.with_loads(cut).unwrap();
+    let second = volume.checkpoint();
+    volume.open(&second);
+    let lost = *second.detached.iter().find(|cut| cut.level == 1).unwrap();
+    let bytes = volume.medium.remove(&lost.place).unwrap();
+    let ((_, entries, nodes), places) = counted(&volume.walk());
+    let children = u64::from(u16::from_le_bytes([bytes[40], bytes[41]]));
+    assert_eq!(nodes, volume.map.nodes() - children);
+    assert!(entries < volume.map.entries() && places.contains(&lost.place));
+    // Of another node than the one needed, nothing is skipped or taken in.
+    volume.open(&second);
+    let mut walk = volume.map.walk();
+    let need = walk.next(&volume.map).map(|_| ()).unwrap_err();
+    assert!(!walk.skip(&need));
+    assert!(matches!(
+        walk.load(&mut volume.map, &need, &bytes),
+        Err(LoadError::Stale)
+    ));
+}
