@@ -141,6 +141,40 @@ fn after_a_snapshot_was_abandoned_the_next_one_supersedes_the_copies_of_the_one_
     assert_eq!(superseded, leaves);
 }
 
+#[test]
+fn a_detached_node_is_looked_at_by_the_clock_once() {
+    let (mut map, mut place) = (filled(400), 1 << 30);
+    map.freeze();
+    while write_next(&mut map, &mut place) {}
+    map.complete();
+    map.detach(STRIDE..399 * STRIDE, &mut Vec::new()).unwrap();
+    (0..4).for_each(|_| map.shrink(0));
+    assert!(map.nodes.clean.len() < 3 && map.nodes.counts.retired > 390);
+    while map.reap(&mut Vec::new()).unwrap() {
+        map.check().unwrap();
+    }
+    assert_eq!(map.nodes.counts.retired, 0);
+}
+
+#[test]
+fn a_frozen_node_that_is_to_move_is_left_to_the_snapshot_and_a_written_one_to_the_next() {
+    let (mut map, mut place) = (filled(3), 1000);
+    map.freeze();
+    while write_next(&mut map, &mut place) {}
+    map.complete();
+    set(&mut map, 0, 5000);
+    map.freeze();
+    assert_eq!(map.redirty(0, 0, Place(1000)), Ok(true));
+    assert_eq!(map.dirty_bytes(), 0);
+    assert!(write_next(&mut map, &mut place));
+    assert_eq!(map.redirty(0, 0, Place(1000)), Ok(false));
+    assert_eq!(map.redirty(0, 0, Place(place - 8)), Ok(true));
+    assert_eq!(map.dirty_bytes(), 2 * 4096);
+    assert!(write_next(&mut map, &mut place) && !write_next(&mut map, &mut place));
+    map.complete();
+    map.check().unwrap();
+}
+
 /// The longest call of each kind.
 type Longest = Vec<(&'static str, Duration)>;
 
@@ -166,13 +200,13 @@ fn longest_calls(leaves: u64) -> Longest {
         assert!(next.bytes.len() == NODE_BYTES);
         timed(longest, "written", || map.written(Place(place)));
         place += 8;
-        at = (at + 7919) % leaves;
+        at = (at + 7919) % (leaves / 2);
         timed(longest, "set, frozen", || set(&mut map, at, place));
     }
     let completed = timed(longest, "complete", || map.complete());
     timed(longest, "drop", || drop(completed));
-    (0..leaves / 2).for_each(|at| timed(longest, "set, clean", || set(&mut map, at, place + at)));
-    (0..2000).for_each(|_| timed(longest, "shrink", || map.shrink(16 << 20)));
+    (0..3000).for_each(|_| timed(longest, "shrink", || map.shrink(16 << 20)));
+    assert_eq!(map.nodes.clean.len(), 0);
     std::mem::take(longest)
 }
 
