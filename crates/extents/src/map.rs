@@ -110,6 +110,8 @@ pub struct Map {
     pins: Rc<RefCell<PinTable>>,
     /// Where leaves begin that are empty, and were pinned when they got so.
     hollow: Vec<u64>,
+    /// Clean nodes that the clock has passed since it evicted the last.
+    idle: usize,
 }
 
 impl Map {
@@ -156,6 +158,7 @@ impl Map {
             exact: true,
             pins: Rc::default(),
             hollow: Vec::new(),
+            idle: 0,
         }
     }
 

@@ -338,7 +338,7 @@ impl World {
                 0 => self.set(),
                 1 | 2 => self.clear(),
                 3 => self.checkpoint(),
-                _ => self.map.shrink(0),
+                _ => self.shrink(0),
             }
         }
         self.map.shrink(0);
@@ -423,6 +423,11 @@ impl World {
         assert_eq!(self.map.unwritten() + writing.written.len(), writing.nodes);
     }
 
+    /// Evicts what can be evicted.
+    fn shrink(&mut self, limit: usize) {
+        while self.map.shrink(limit) {}
+    }
+
     /// Something that may happen between any two steps of a checkpoint.
     fn disturb(&mut self) {
         if self.is_quiet {
@@ -436,7 +441,7 @@ impl World {
             8 => self.detach(),
             9 => self.reap(3),
             10 => self.redirty(),
-            _ => self.map.shrink(0),
+            _ => self.shrink(0),
         }
     }
 
@@ -603,9 +608,9 @@ impl World {
             75..87 => self.checkpoint(),
             87..92 => {
                 let limit = self.rng.below(2 * self.map.memory() as u64 + 1) as usize;
-                self.map.shrink(limit);
+                self.shrink(limit);
             }
-            92 => self.map.shrink(0),
+            92 => self.shrink(0),
             93 => {
                 self.reap(self.rng.below(1000));
                 self.redirty();

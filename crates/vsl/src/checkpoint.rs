@@ -98,6 +98,11 @@ impl Inner {
             .map_err(|error| self.commit.fail(&error.to_string()))?;
         *self.superblock.borrow_mut() = superblock;
         self.counts_now(cut, meta).await;
+        // What was written can be evicted from now on, even if the volume is idle.
+        let limit = self.options.map_bytes as usize;
+        while self.map.borrow_mut().shrink(limit) {
+            self.rt.yield_now().await;
+        }
         Ok(())
     }
 

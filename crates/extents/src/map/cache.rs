@@ -144,41 +144,50 @@ impl Map {
     /// has written stays until it completes, since it may not be on the medium before.
     ///
     /// One call looks at about a thousand nodes and at a few more for each that it evicts, and evicts a few thousand at
-    /// most. So the map may still take more than `limit` afterwards, and the next call goes on.
-    pub fn shrink(&mut self, limit: usize) {
+    /// most. Returns true if the map still takes more than `limit`, but another call may evict more.
+    pub fn shrink(&mut self, limit: usize) -> bool {
+        let mut more = false;
         for _ in 0..ROUNDS {
             let evicted = self.evict_to(limit);
-            self.compact();
+            let is_interrupted = evicted.is_none();
+            more = self.compact() || is_interrupted;
             // Compacting leaves some free places, so that a few more nodes may have to go.
-            if evicted == 0 || self.memory() <= limit {
+            if evicted.is_none_or(|evicted| evicted == 0) || self.memory() <= limit {
                 break;
             }
         }
+        more && self.memory() > limit
     }
 
-    /// Evicts nodes until `limit` is met, but for what compacting gives back. Returns their number.
-    fn evict_to(&mut self, limit: usize) -> usize {
-        let (mut looks, mut idle, mut evictions) = (LOOKS, 0, 0);
-        // The first time around takes the marks of use away, the second one finds a node without: if none goes in
-        // both, none can.
-        while self.memory() - self.nodes.sparse_bytes() > limit
-            && looks > 0
-            && idle <= 2 * self.nodes.clean.len()
-        {
+    /// Returns false if the clock has gone around twice without an eviction: the first time takes the marks of use away,
+    /// the second one finds a node without.
+    fn may_evict(&self) -> bool {
+        self.idle <= 2 * self.nodes.clean.len()
+    }
+
+    /// Evicts nodes until `limit` is met, but for what compacting gives back, or until none can go. Returns their number;
+    /// nothing if it has looked at or evicted as many as one round may.
+    fn evict_to(&mut self, limit: usize) -> Option<usize> {
+        let (mut looks, mut evictions) = (LOOKS, 0);
+        if !self.may_evict() {
+            self.idle = 0;
+        }
+        while self.memory() - self.nodes.sparse_bytes() > limit && self.may_evict() {
+            if looks == 0 || evictions == EVICTIONS_MAX {
+                return None;
+            }
             let mut clean = self.nodes.clean;
             let Some(id) = clean.turn(&self.nodes) else {
                 break;
             };
             self.nodes.clean = clean;
-            (looks, idle) = (looks - 1, idle + 1);
+            (looks, self.idle) = (looks - 1, self.idle + 1);
             if self.evict(id) {
-                (looks, idle, evictions) = (looks + LOOKS_PER_EVICTION, 0, evictions + 1);
-            }
-            if evictions == EVICTIONS_MAX {
-                break;
+                (looks, self.idle) = (looks + LOOKS_PER_EVICTION, 0);
+                evictions += 1;
             }
         }
-        evictions
+        Some(evictions)
     }
 
     /// Whether some of `range` is to stay in memory.
@@ -187,11 +196,11 @@ impl Map {
     }
 
     /// Moves some nodes from the end to free places, if a quarter of all places is free. Otherwise the places would stay
-    /// as many as there have ever been nodes at a time.
-    fn compact(&mut self) {
+    /// as many as there have ever been nodes at a time. Returns true if it has moved as many as one round may.
+    fn compact(&mut self) -> bool {
         for _ in 0..LOOKS {
             if self.nodes.sparse_bytes() == 0 || self.writing.is_some() {
-                return;
+                return false;
             }
             let Some(id) = self.nodes.trim_last() else {
                 continue;
@@ -200,16 +209,17 @@ impl Map {
             let hook = self.hook(node.body.key(), node.level).ok().flatten();
             // What is detached is not found from the root, and stays where it is until it is reaped.
             let Some(hook) = hook.filter(|hook| hook.slot == Slot::Loaded(id)) else {
-                return;
+                return false;
             };
             let to = self.nodes.compact(id);
             self.set_slot(&hook, Slot::Loaded(to));
             let trimmed = self.nodes.trim_last();
             debug_assert!(trimmed != Some(id));
         }
+        true
     }
 
-    /// Evicts a clean node, if that is possible.
+    /// Evicts a clean node, or takes it from the clock if it can never be evicted. Returns false if it stays.
     fn evict(&mut self, id: NodeId) -> bool {
         let node = self.nodes.get(id);
         debug_assert!(self.nodes.state(id) == NodeState::Clean);
@@ -227,7 +237,7 @@ impl Map {
         if hook.slot != Slot::Loaded(id) {
             // It is detached, and does not come back.
             self.nodes.retire(id);
-            return false;
+            return true;
         }
         if self.pinned(&hook.range) {
             return false;
