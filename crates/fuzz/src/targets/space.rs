@@ -172,5 +172,5 @@ pub(super) fn checkpoint_seeds() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 pub(super) fn node_seeds() -> Vec<(&'static str, Vec<u8>)> {
-    found(&[(b"FOREMAP\x01", &["longest", "first", "other", "late"])])
+    found(&[(b"FOREMAP\x02", &["longest", "first", "other", "late"])])
 }
