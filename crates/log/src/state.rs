@@ -276,7 +276,8 @@ impl State {
         let segment = self.ring.segment_of(addr, self.flight.oldest()?);
         let ram = self.flight.segment(segment)?;
         let offset = self.ring.offset_of(addr);
-        Some(ram.bytes(offset..offset + (sectors * SECTOR_BYTES) as u32))
+        let bytes = ram.bytes(offset..offset + (sectors * SECTOR_BYTES) as u32);
+        Some(bytes.expect("the map names only data that was appended in one piece"))
     }
 
     /// Bytes of memory that segments take.

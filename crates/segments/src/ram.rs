@@ -17,6 +17,7 @@ struct Closed {
 }
 
 /// A write the device is to do.
+#[derive(Clone)]
 pub struct Job {
     /// Of which segment.
     pub segment: SegmentSeq,
@@ -70,19 +71,20 @@ impl RamSegment {
         &mut self.rest[(range.start - at) as usize..(range.end - at) as usize]
     }
 
-    /// Bytes appended earlier.
-    ///
-    /// # Panics
-    /// If the range was never appended in one piece.
+    /// Bytes appended earlier, or `None` if the range does not lie within one written stretch or within the
+    /// part still in memory alone.
     #[inline]
-    pub fn bytes(&self, range: Range<u32>) -> &[u8] {
-        let within = |at: u32| (range.start - at) as usize..(range.end - at) as usize;
+    pub fn bytes(&self, range: Range<u32>) -> Option<&[u8]> {
+        let within = |at: u32| {
+            let (start, end) = (range.start.checked_sub(at)?, range.end.checked_sub(at)?);
+            Some(start as usize..end as usize)
+        };
         if range.start >= self.rest_at {
-            return &self.rest[within(self.rest_at)];
+            return self.rest.get(within(self.rest_at)?);
         }
         let i = self.frozen.partition_point(|(at, _)| *at <= range.start);
-        let (at, buf) = &self.frozen[i.checked_sub(1).expect("appended before")];
-        &buf[within(*at)]
+        let (at, buf) = &self.frozen[i.checked_sub(1)?];
+        buf.get(within(*at)?)
     }
 
     /// Says that these bytes are composed and hold this record.
@@ -176,5 +178,32 @@ impl RamSegment {
     pub(crate) fn is_durable(&self, stable: RecordSeq) -> bool {
         let ended = self.sealed.is_some_and(|last| last <= stable);
         ended && self.in_flight == 0 && self.closed.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_that_was_never_appended_in_one_piece_has_no_bytes() {
+        let mut ram = RamSegment::new(SegmentSeq(1), BufMut::zeroed(16384));
+        ram.unfrozen(0..4096).fill(1);
+        ram.unfrozen(8192..12288).fill(3);
+        ram.close(0..4096, RecordSeq(1));
+        ram.close(8192..12288, RecordSeq(2));
+        assert!(ram.take_job().is_some() && ram.take_job().is_some());
+        let first = |range| ram.bytes(range).map(|bytes| (bytes[0], bytes.len()));
+        assert_eq!(first(512..4096), Some((1, 3584)));
+        assert_eq!(first(8192..12288), Some((3, 4096)));
+        assert_eq!(first(12288..16384), Some((0, 4096)), "being filled");
+        assert_eq!(first(512..4608), None, "ends in the gap");
+        assert_eq!(first(4096..8192), None, "in the gap");
+        assert_eq!(first(4096..8704), None, "begins in the gap");
+        assert_eq!(first(8192..12800), None, "in two parts");
+        assert_eq!(first(12288..20480), None, "beyond the segment");
+        #[allow(clippy::reversed_empty_ranges)]
+        let backwards = first(1024..512);
+        assert_eq!(backwards, None);
     }
 }

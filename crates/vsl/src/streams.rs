@@ -395,7 +395,7 @@ impl Streams {
         let seq = self.usage.get(self.layout.slot_of(place)).seq;
         let ram = self.flight.segment(seq)?;
         let offset = self.layout.offset_of(place);
-        Some(ram.bytes(offset..offset + (sectors * SECTOR_BYTES) as u32))
+        ram.bytes(offset..offset + (sectors * SECTOR_BYTES) as u32)
     }
 
     /// Whether the segment of a place is still in memory.
