@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use forebay_device::Device;
 use forebay_rt::{Lock, Rt, Task};
-use forebay_segments::{Commit, CommitWorkers, Composer, Gathering, LogError, LogStats};
+use forebay_segments::{Commit, CommitWorkers, Composer, Gathering, LogError, LogStats, OnFailure};
 use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
 use crate::format::{RangeKind, Superblock, VolumeId};
@@ -69,7 +69,14 @@ impl Log {
     ) -> (Log, Workers) {
         let placing = Placing::new(options.gaps);
         let gathering = Gathering::after(options.max_delay);
-        let (commit, workers) = Commit::new(rt.clone(), device, gathering, state, placing);
+        let (commit, workers) = Commit::new(
+            rt.clone(),
+            device,
+            gathering,
+            OnFailure::Latch,
+            state,
+            placing,
+        );
         let inner = Rc::new(Inner {
             commit,
             superblock: RefCell::new(superblock),

@@ -9,14 +9,18 @@
 //! Invariants:
 //! - When [`Commit::flush`] returns, every record up to its target comes back after any crash.
 //! - When [`Commit::hand_over`] returns, it comes back if nothing is lost but the process.
-//! - After a failed write or flush nothing is acknowledged any more.
+//! - After a failed write or flush nothing is acknowledged any more, if failures are latched
+//!   ([`OnFailure::Latch`]). Else what failed is done again, and what may be gone is written again
+//!   (`commit/faults.rs`); what was acknowledged as durable stays so.
+//! - When [`CommitWorkers`] are dropped, every task ends as soon as the device has answered the task's request.
 
 mod composer;
+mod faults;
 mod workers;
 mod write;
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +29,8 @@ use forebay_rt::{Event, Instant, Listener, Lock, Rt, Task};
 use forebay_units::RecordSeq;
 
 pub use composer::{Composer, Watcher};
+use faults::Faults;
+pub use faults::{DeviceFault, OnFailure, WaitError};
 use workers::{hand_over, pump, round, ticker};
 pub use write::Write;
 
@@ -64,7 +70,7 @@ impl Gathering {
 }
 
 /// The log has failed: an earlier required write or flush did not succeed.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the log device failed: {0}")]
 pub struct LogError(pub Arc<str>);
 
@@ -86,6 +92,7 @@ pub struct Commit<C: Composer, W: Watcher<C> = ()> {
     rt: Rt,
     device: Rc<dyn Device>,
     gathering: Gathering,
+    on_failure: OnFailure,
     composer: RefCell<C>,
     watcher: W,
     /// There may be something for the pump to do.
@@ -98,7 +105,11 @@ pub struct Commit<C: Composer, W: Watcher<C> = ()> {
     durable: Event,
     /// The device has written something, or the log failed: what those wait for who hand over.
     written: Event,
+    faults: Faults,
     failed: RefCell<Option<LogError>>,
+    /// The workers were dropped.
+    stopped: Cell<bool>,
+    /// The log failed or was stopped.
     failure: Event,
     /// Held while the device flushes.
     flushing: Rc<Lock>,
@@ -111,24 +122,52 @@ pub struct Commit<C: Composer, W: Watcher<C> = ()> {
     stats: Cell<LogStats>,
 }
 
-/// The pump and the ticker; they stop when this is dropped.
+/// The pump and the ticker, and the right of all other tasks to go on: all stop when this is dropped. Then waits for
+/// the device end with an error, and failed requests are not tried again.
 pub struct CommitWorkers {
     _tasks: [Task<()>; 2],
+    commit: Weak<dyn Stop>,
+}
+
+impl Drop for CommitWorkers {
+    fn drop(&mut self) {
+        if let Some(commit) = self.commit.upgrade() {
+            commit.stop();
+        }
+    }
+}
+
+/// A commit of any composer, to be stopped.
+trait Stop {
+    fn stop(&self);
+}
+
+impl<C: Composer, W: Watcher<C>> Stop for Commit<C, W> {
+    fn stop(&self) {
+        self.stopped.set(true);
+        self.failure.notify_all();
+        self.notify_waiters();
+    }
 }
 
 impl<C: Composer, W: Watcher<C>> Commit<C, W> {
-    /// What `composer` composes is written to `device`.
+    /// What `composer` composes is written to `device`; `on_failure` says what a failed write or flush does.
     pub fn new(
         rt: Rt,
         device: Rc<dyn Device>,
         gathering: Gathering,
-        composer: C,
+        on_failure: OnFailure,
+        mut composer: C,
         watcher: W,
     ) -> (Rc<Commit<C, W>>, CommitWorkers) {
+        if on_failure != OnFailure::Latch {
+            composer.flight_mut().keep_unstable();
+        }
         let commit = Rc::new(Commit {
             rt: rt.clone(),
             device,
             gathering,
+            on_failure,
             composer: RefCell::new(composer),
             watcher,
             work: Event::new(),
@@ -136,7 +175,9 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
             progress: Event::new(),
             durable: Event::new(),
             written: Event::new(),
+            faults: Faults::default(),
             failed: RefCell::new(None),
+            stopped: Cell::new(false),
             failure: Event::new(),
             flushing: Rc::new(Lock::new()),
             round: Cell::new(false),
@@ -147,8 +188,10 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         });
         let pump = rt.spawn(pump(Rc::clone(&commit)));
         let ticker = rt.spawn(ticker(Rc::clone(&commit)));
+        let weak: Weak<Commit<C, W>> = Rc::downgrade(&commit);
         let workers = CommitWorkers {
             _tasks: [pump, ticker],
+            commit: weak,
         };
         (commit, workers)
     }
@@ -221,36 +264,56 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         let error = error.clone();
         drop(failed);
         self.failure.notify_all();
+        self.notify_waiters();
+        error
+    }
+
+    fn notify_waiters(&self) {
         self.durable.notify_all();
         self.written.notify_all();
         self.progress.notify_all();
-        error
     }
 
     fn has_failed(&self) -> bool {
         self.failed.borrow().is_some()
     }
 
+    /// True if failed requests are not tried again and no more rounds are begun.
+    fn has_ended(&self) -> bool {
+        self.stopped.get() || self.has_failed()
+    }
+
     /// Has the device flush what was written to it past this log, too. Flushes do not overlap: of one that succeeded
     /// beside one that failed nobody knows what it made durable, since the device may have forgotten what both were for.
     ///
     /// # Errors
-    /// If it failed, or something has before: the log fails with it, as what was to be durable may be gone, and no later
-    /// flush makes it so.
-    pub async fn flush_device(&self) -> Result<(), LogError> {
-        self.flush_after(|| ()).await
+    /// If the flush failed, what was to be durable may be gone, and no later flush makes it so: the caller must write
+    /// again what it wrote past the log. A log that latches fails with it; any other writes its own records again.
+    /// A failure that was latched before is returned.
+    pub async fn flush_device(self: &Rc<Self>) -> Result<(), LogError> {
+        self.flush_once().await?;
+        self.durable.notify_all();
+        self.progress.notify_all();
+        Ok(())
     }
 
-    /// The same; `before` is called when it begins.
-    async fn flush_after<T>(&self, before: impl FnOnce() -> T) -> Result<T, LogError> {
+    /// Flushes once. Returns the newest record that the flush covered: all up to it are stable now.
+    async fn flush_once(self: &Rc<Self>) -> Result<RecordSeq, LogError> {
         let _turn = self.flushing.lock().await;
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
-        let known = before();
+        let mark = self.composer_mut().flight_mut().begin_flush();
+        let unflushed = self.unflushed.get();
         let flushed = self.device.flush().await;
-        flushed.map_err(|error| self.fail(&error.to_string()))?;
-        Ok(known)
+        flushed.map_err(|error| self.flush_failed(&error.to_string()))?;
+        self.unflushed.set(self.unflushed.get() - unflushed);
+        let mut composer = self.composer_mut();
+        composer.flight_mut().flushed(mark);
+        composer.set_stable(mark.covered);
+        drop(composer);
+        self.flush_worked();
+        Ok(mark.covered)
     }
 
     /// Makes the pump look for work.
@@ -283,41 +346,80 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         }
     }
 
+    /// Returns when every record up to `target` is durable, however long the device fails.
+    ///
+    /// # Errors
+    /// If the log has failed, or was stopped.
+    pub async fn flush(self: &Rc<Self>, target: RecordSeq) -> Result<(), LogError> {
+        Ok(self.flush_within(target, None).await?)
+    }
+
     /// Returns when every record up to `target` is durable.
     ///
     /// # Errors
-    /// If the log has failed.
-    pub async fn flush(self: &Rc<Self>, target: RecordSeq) -> Result<(), LogError> {
+    /// If the device has been failing for longer than `patience` and that holds up `target`; the work goes on, and a
+    /// later call may succeed. If the log has failed, or was stopped.
+    pub async fn flush_within(
+        self: &Rc<Self>,
+        target: RecordSeq,
+        patience: Option<Duration>,
+    ) -> Result<(), WaitError> {
         loop {
             // Listen before looking, so that nothing is missed.
             let durable = self.durable.listen();
             if self.composer().flight().stable() >= target {
                 return Ok(());
             }
-            if let Some(failure) = self.failure() {
-                return Err(failure);
-            }
+            self.check_running()?;
             self.start_round();
-            durable.await;
+            let is_held_up = self.fails_flushes() || self.fails_writes(target);
+            match self.patience_left(patience, is_held_up)? {
+                None => durable.await,
+                Some(left) => drop(self.rt.timeout(left, durable).await),
+            }
         }
     }
 
     /// Returns when the device has every record up to `target`, perhaps only in its cache: a process
-    /// after this one finds them, unless the power goes first.
+    /// after this one finds them, unless the power goes first. However long the device fails.
     ///
     /// # Errors
-    /// If the log has failed.
+    /// If the log has failed, or was stopped.
     pub async fn hand_over(self: &Rc<Self>, target: RecordSeq) -> Result<(), LogError> {
+        Ok(self.hand_over_within(target, None).await?)
+    }
+
+    /// As [`Commit::hand_over`], with a bound to the wait.
+    ///
+    /// # Errors
+    /// If the device has been failing for longer than `patience` and that holds up `target`; the work goes on, and a
+    /// later call may succeed. If the log has failed, or was stopped.
+    pub async fn hand_over_within(
+        self: &Rc<Self>,
+        target: RecordSeq,
+        patience: Option<Duration>,
+    ) -> Result<(), WaitError> {
         loop {
             let written = self.written.listen();
             if self.composer().flight().handed_over() >= target {
                 return Ok(());
             }
-            if let Some(failure) = self.failure() {
-                return Err(failure);
-            }
+            self.check_running()?;
             self.start_hand_over();
-            written.await;
+            match self.patience_left(patience, self.fails_writes(target))? {
+                None => written.await,
+                Some(left) => drop(self.rt.timeout(left, written).await),
+            }
+        }
+    }
+
+    fn check_running(&self) -> Result<(), WaitError> {
+        if let Some(failure) = self.failure() {
+            return Err(WaitError::Failed(failure));
+        }
+        match self.stopped.get() {
+            true => Err(WaitError::Stopped),
+            false => Ok(()),
         }
     }
 
@@ -332,7 +434,8 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         self.round.set(false);
         // Writers may all be waiting for this by now, so that none of them starts the next.
         let behind = self.composer().wants_flush();
-        if behind && !self.has_failed() {
+        // A flush may have failed while this round made its one write durable without a flush.
+        if (behind || self.fails_flushes()) && !self.has_ended() {
             self.start_round();
         }
         self.durable.notify_all();

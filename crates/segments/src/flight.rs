@@ -3,8 +3,10 @@
 //! Invariants:
 //! - Jobs are taken in the order of their first records.
 //! - A record counts as written only when it and all before it are; after a failed write none from that on
-//!   ever does.
-//! - `stable` only ever names the last record of a whole write (a *group*).
+//!   does until the write is done again, which a log that latches its failures never does.
+//! - `stable` only ever names the last record of a whole write (a *group*), and never goes back.
+//! - In a log that writes again ([`Flight::keep_unstable`]), every stretch of a released segment is durable, its
+//!   summary too; so nothing of a segment that is missing in memory ever has to be written again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,6 +15,7 @@ use forebay_units::{RecordSeq, SegmentSeq};
 
 use crate::ram::{Job, RamSegment};
 use crate::shape::Shape;
+use crate::unstable::{JobEnd, Unstable};
 
 /// Memory for segments that are not known durable, in bytes; at least three segments.
 const RAM_BYTES: u64 = 16 << 20;
@@ -30,6 +33,16 @@ pub struct Flight {
     stable: RecordSeq,
     /// Records past `stable` whose write goes on in the next.
     continuing: VecDeque<RecordSeq>,
+    /// Stretches to write again if a flush fails; `None` in a log that latches its failures.
+    unstable: Option<Unstable>,
+}
+
+/// A flush that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlushMark {
+    number: u64,
+    /// Every record up to this one is durable if the flush succeeds.
+    pub(crate) covered: RecordSeq,
 }
 
 impl Flight {
@@ -46,7 +59,14 @@ impl Flight {
             closed: stable,
             stable,
             continuing: VecDeque::new(),
+            unstable: None,
         }
+    }
+
+    /// Keeps every stretch in memory until it is known durable, so that it can be written again.
+    pub(crate) fn keep_unstable(&mut self) {
+        debug_assert!(self.in_flight.is_empty());
+        self.unstable.get_or_insert_default();
     }
 
     /// Every record up to this one is durable.
@@ -118,8 +138,12 @@ impl Flight {
         }
     }
 
-    /// The next write for the device: of what is composed, what begins with the oldest record.
+    /// The next write for the device: of what is composed and of what is to be written again, what begins with the
+    /// oldest record.
     pub fn take_job(&mut self) -> Option<(u64, Job)> {
+        if let Some(lost) = self.take_lost() {
+            return Some(lost);
+        }
         let waiting = |ram: &&mut RamSegment| ram.has_closed();
         let first = |ram: &&mut RamSegment| ram.next_record();
         let ram = self.ram.iter_mut().filter(waiting).min_by_key(first)?;
@@ -127,7 +151,35 @@ impl Flight {
         let id = self.next_job;
         self.next_job += 1;
         self.in_flight.insert(id, job.first);
+        if let Some(unstable) = &mut self.unstable {
+            ram.add_unstable();
+            unstable.add(id, job.clone());
+        }
         Some((id, job))
+    }
+
+    /// Takes the oldest stretch that is to be written again, unless an older record waits for its first write.
+    fn take_lost(&mut self) -> Option<(u64, Job)> {
+        let lost = self.unstable.as_ref()?.first_lost()?;
+        let waiting = self.next_waiting().and_then(RamSegment::next_record);
+        if waiting.is_some_and(|waiting| waiting < lost) {
+            return None;
+        }
+        let (id, job) = self.unstable.as_mut()?.take_lost()?;
+        self.segment_mut(job.segment).write_again();
+        self.in_flight.insert(id, job.first);
+        Some((id, job))
+    }
+
+    /// True if a stretch waits to be written again.
+    pub(crate) fn has_lost(&self) -> bool {
+        let unstable = self.unstable.as_ref();
+        unstable.is_some_and(|unstable| unstable.first_lost().is_some())
+    }
+
+    /// Number of stretches that may have to be written again, those in flight included.
+    pub(crate) fn unstable(&self) -> Option<usize> {
+        self.unstable.as_ref().map(Unstable::len)
     }
 
     /// The segment that the next job is of.
@@ -152,18 +204,58 @@ impl Flight {
         self.ram.iter().map(RamSegment::closed).sum()
     }
 
-    /// True if something composed waits to be written.
+    /// True if something composed waits to be written, or to be written again.
     pub fn has_jobs(&self) -> bool {
-        self.ram.iter().any(RamSegment::has_closed)
+        self.ram.iter().any(RamSegment::has_closed) || self.has_lost()
+    }
+
+    /// True if memory waits for nothing: no write is in flight or waits, and no stretch may have to be written again.
+    pub fn is_at_rest(&self) -> bool {
+        self.in_flight.is_empty() && !self.has_jobs() && self.unstable().unwrap_or(0) == 0
     }
 
     /// The device has done a job.
     pub fn job_done(&mut self, id: u64, segment: SegmentSeq) {
+        self.job_ended(id, segment, JobEnd::Written);
+    }
+
+    /// The device has done a job; `end` tells where the data is.
+    pub(crate) fn job_ended(&mut self, id: u64, segment: SegmentSeq, end: JobEnd) {
         self.in_flight.remove(&id);
+        let unstable = self.unstable.as_mut();
+        let durable = unstable.is_some_and(|unstable| unstable.end(id, end));
         if let Some(n) = self.position(segment) {
             self.ram[n].job_done();
+            if durable {
+                self.ram[n].remove_unstable();
+            }
         }
         self.release_memory();
+    }
+
+    /// Begins a flush of the device. Flushes must not overlap.
+    pub(crate) fn begin_flush(&mut self) -> FlushMark {
+        FlushMark {
+            number: self.unstable.as_mut().map_or(0, Unstable::begin_flush),
+            covered: self.written(),
+        }
+    }
+
+    /// The flush has succeeded. The caller must set `stable` to what the flush covered afterwards.
+    pub(crate) fn flushed(&mut self, mark: FlushMark) {
+        let Some(unstable) = &mut self.unstable else {
+            return;
+        };
+        for segment in unstable.flushed(mark.number) {
+            self.segment_mut(segment).remove_unstable();
+        }
+    }
+
+    /// A flush has failed: everything that is not known durable counts as unwritten, until it is written again.
+    pub(crate) fn flush_failed(&mut self) {
+        if let Some(unstable) = &mut self.unstable {
+            unstable.flush_failed();
+        }
     }
 
     /// Lets go of the segments that are durable.
@@ -178,11 +270,13 @@ impl Flight {
         }
     }
 
-    /// Every record up to this one is on the device, though perhaps not durable.
+    /// Every record up to this one is on the device, though perhaps not durable. Goes back when a flush fails in
+    /// a log that writes again.
     pub fn written(&self) -> RecordSeq {
         let in_flight = self.in_flight.values().min().copied();
         let waiting = self.ram.iter().filter_map(RamSegment::first_waiting).min();
-        let first_missing = in_flight.into_iter().chain(waiting).min();
+        let lost = self.unstable.as_ref().and_then(Unstable::first_lost);
+        let first_missing = in_flight.into_iter().chain(waiting).chain(lost).min();
         first_missing.map_or(self.closed, |first| first.prev())
     }
 

@@ -6,8 +6,8 @@
 //! next and when one may be used again.
 //!
 //! Reading order: `format.rs` (bytes), `shape.rs`, `builder.rs` (a segment that is being filled), `ram.rs` and
-//! `flight.rs` (what is on its way), `commit.rs` (what waits), `peek.rs` (what is found again), `pair.rs`
-//! (the superblock's two copies).
+//! `flight.rs` (what is on its way), `unstable.rs` (what is written again), `commit.rs` (what waits), `peek.rs` (what
+//! is found again), `pair.rs` (the superblock's two copies).
 
 mod builder;
 pub mod commit;
@@ -17,10 +17,12 @@ mod pair;
 mod peek;
 mod ram;
 mod shape;
+mod unstable;
 
 pub use builder::{Builder, Closing, Sealing};
 pub use commit::{
-    Commit, CommitWorkers, Composer, Gathering, LogError, LogStats, PORTION_BYTES, Watcher,
+    Commit, CommitWorkers, Composer, DeviceFault, Gathering, LogError, LogStats, OnFailure,
+    PORTION_BYTES, WaitError, Watcher,
 };
 pub use flight::Flight;
 pub use format::{

@@ -40,6 +40,8 @@ pub struct RamSegment {
     rest_at: u32,
     closed: VecDeque<Closed>,
     in_flight: u32,
+    /// Stretches taken that may have to be written again; 0 in a log that writes nothing again.
+    unstable: u32,
     /// Its last record, once it takes no more.
     sealed: Option<RecordSeq>,
 }
@@ -54,6 +56,7 @@ impl RamSegment {
             rest_at: 0,
             closed: VecDeque::new(),
             in_flight: 0,
+            unstable: 0,
             sealed: None,
         }
     }
@@ -149,6 +152,21 @@ impl RamSegment {
         self.in_flight -= 1;
     }
 
+    /// Keeps the segment in memory until one more stretch is durable.
+    pub(crate) fn add_unstable(&mut self) {
+        self.unstable += 1;
+    }
+
+    /// Records that a stretch is durable that was added by [`RamSegment::add_unstable`].
+    pub(crate) fn remove_unstable(&mut self) {
+        self.unstable -= 1;
+    }
+
+    /// Records that a stretch taken earlier is being written again.
+    pub(crate) fn write_again(&mut self) {
+        self.in_flight += 1;
+    }
+
     /// The next stretch to write, frozen.
     pub(crate) fn take_job(&mut self) -> Option<Job> {
         let Closed {
@@ -174,10 +192,10 @@ impl RamSegment {
 
     /// True if the device has all of it, and all its records are durable: those up to `stable` are. Not if it
     /// is only written: should the device's flush fail, what it was for may be gone there, and memory has
-    /// the only copy.
+    /// the only copy. A log that writes again keeps the segment until the summary is durable too.
     pub(crate) fn is_durable(&self, stable: RecordSeq) -> bool {
         let ended = self.sealed.is_some_and(|last| last <= stable);
-        ended && self.in_flight == 0 && self.closed.is_empty()
+        ended && self.in_flight == 0 && self.closed.is_empty() && self.unstable == 0
     }
 }
 

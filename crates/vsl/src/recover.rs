@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use forebay_device::{Device, Room as Keep};
 use forebay_rt::{Event, Lock, Portions, Rt};
-use forebay_segments::{Commit, CommitWorkers, PORTION_BYTES, read_copies};
+use forebay_segments::{Commit, CommitWorkers, OnFailure, PORTION_BYTES, read_copies};
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use crate::checkpoint::{checkpointer, read_checkpoint};
@@ -324,6 +324,7 @@ fn assemble(
         rt.clone(),
         Rc::clone(&device),
         gathering(&disk, &options, &layout),
+        OnFailure::Latch,
         parts.streams,
         (),
     );

@@ -2,12 +2,15 @@
 
 use std::rc::Rc;
 
-use forebay_device::Durability;
+use forebay_device::{DeviceError, Durability};
+use forebay_units::RecordSeq;
 
 use super::composer::{Composer, Watcher};
+use super::faults::{Backoff, OnFailure};
 use super::write::Write;
 use super::{Commit, JOBS_MAX, LONE_BYTES};
 use crate::ram::Job;
+use crate::unstable::JobEnd;
 
 /// Whether somebody waits for a write, and not only for room.
 type WaitedFor = bool;
@@ -41,43 +44,89 @@ fn next_write<C: Composer, W: Watcher<C>>(commit: &Commit<C, W>) -> Option<Write
     Some(write_of(&mut *composer, job, None))
 }
 
+/// Writes once. Returns true if that succeeded; if not, the write is tried again by a task of its own, unless failures
+/// are latched.
 async fn write_jobs<C: Composer, W: Watcher<C>>(
     commit: Rc<Commit<C, W>>,
     write: Write,
     durability: Durability,
     waited: WaitedFor,
-) {
-    let now = commit.rt.now();
-    let issued = commit
-        .watcher
-        .issued(&commit.composer(), now, &write, waited);
-    let (len, jobs) = (write.len() as u64, write.jobs());
-    match commit.device.write(write.at, write.buf, durability).await {
-        Ok(()) => {
-            let now = commit.rt.now();
-            let (watcher, device) = (&commit.watcher, &*commit.device);
-            watcher.done(&commit.composer(), device, now, issued, durability);
-            for (id, segment) in jobs {
-                let mut composer = commit.composer_mut();
-                composer.flight_mut().job_done(id, segment);
-            }
-            if durability == Durability::Flush {
-                commit.unflushed.set(commit.unflushed.get() + 1);
-            }
-            commit.count(|stats| {
-                stats.bytes_written += len;
-                stats.writes += 1;
-            });
-            commit.work.notify_all();
-            commit.written.notify_all();
-            commit.progress.notify_all();
-        }
+) -> bool {
+    let Err(error) = try_write(&commit, &write, durability, waited).await else {
+        return true;
+    };
+    let cause = error.to_string();
+    match commit.on_failure {
         // The job stays in flight for ever, so nothing from it on ever counts as written, and its
         // segment stays in memory, from where the layer can still take the data.
-        Err(error) => {
-            commit.fail(&error.to_string());
+        OnFailure::Latch => {
+            commit.fail(&cause);
+        }
+        OnFailure::Retry { first, most } => {
+            // A device may carry a durable write out by a flush, and it is unknown which of the two failed.
+            if durability == Durability::Fua {
+                commit.flush_failed(&cause);
+            }
+            commit.write_failed(&cause);
+            let backoff = Backoff::new(first, most);
+            let again = write_again(Rc::clone(&commit), write, waited, backoff);
+            commit.rt.spawn(again).detach();
         }
     }
+    false
+}
+
+/// Writes until that succeeds or the commit ends. The job stays in flight meanwhile, so no record from it on counts as
+/// written.
+async fn write_again<C: Composer, W: Watcher<C>>(
+    commit: Rc<Commit<C, W>>,
+    write: Write,
+    waited: WaitedFor,
+    mut backoff: Backoff,
+) {
+    while commit.pause(backoff.pause()).await {
+        match try_write(&commit, &write, Durability::Flush, waited).await {
+            Ok(()) => return commit.write_worked(),
+            Err(error) => commit.write_failed_again(&error.to_string()),
+        }
+    }
+}
+
+async fn try_write<C: Composer, W: Watcher<C>>(
+    commit: &Commit<C, W>,
+    write: &Write,
+    durability: Durability,
+    waited: WaitedFor,
+) -> Result<(), DeviceError> {
+    let (now, failures) = (commit.rt.now(), commit.flush_failures());
+    let issued = commit
+        .watcher
+        .issued(&commit.composer(), now, write, waited);
+    let bytes = write.buf.clone();
+    commit.device.write(write.at, bytes, durability).await?;
+    let now = commit.rt.now();
+    let (watcher, device) = (&commit.watcher, &*commit.device);
+    watcher.done(&commit.composer(), device, now, issued, durability);
+    let end = match durability {
+        Durability::Fua => JobEnd::Durable,
+        Durability::Flush if failures != commit.flush_failures() => JobEnd::Lost,
+        Durability::Flush => JobEnd::Written,
+    };
+    for (id, segment) in write.jobs() {
+        let mut composer = commit.composer_mut();
+        composer.flight_mut().job_ended(id, segment, end);
+    }
+    if durability == Durability::Flush {
+        commit.unflushed.set(commit.unflushed.get() + 1);
+    }
+    commit.count(|stats| {
+        stats.bytes_written += write.len() as u64;
+        stats.writes += 1;
+    });
+    commit.work.notify_all();
+    commit.written.notify_all();
+    commit.progress.notify_all();
+    Ok(())
 }
 
 /// Composes the open record when it has waited long enough.
@@ -120,38 +169,59 @@ pub(super) async fn round<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) 
     if let Some(write) = write {
         let last = write.last;
         if is_lone(&commit, &write) {
-            write_jobs(Rc::clone(&commit), write, Durability::Fua, true).await;
-            if !commit.has_failed() {
-                commit.composer_mut().set_stable(last);
+            let durable = write_jobs(Rc::clone(&commit), write, Durability::Fua, true).await;
+            if durable {
+                if !commit.has_failed() {
+                    commit.composer_mut().set_stable(last);
+                }
+                return commit.end_round();
             }
-            return commit.end_round();
-        }
-        commit.work.notify_all();
-        write_jobs(Rc::clone(&commit), write, Durability::Flush, true).await;
-    }
-    let written = commit.progress.until(|| {
-        let done = commit.composer().flight().written() >= target;
-        (done || commit.has_failed()).then_some(done)
-    });
-    if written.await && !commit.has_failed() {
-        let before = || {
-            let covered = commit.composer().flight().written();
-            (covered, commit.unflushed.get())
-        };
-        if let Ok((covered, unflushed)) = commit.flush_after(before).await {
-            commit.unflushed.set(commit.unflushed.get() - unflushed);
-            commit.composer_mut().set_stable(covered);
-            commit.count(|stats| stats.flushes += 1);
+        } else {
+            commit.work.notify_all();
+            write_jobs(Rc::clone(&commit), write, Durability::Flush, true).await;
         }
     }
+    flush_written(&commit, target).await;
     commit.end_round();
+}
+
+/// Flushes until every record up to `target` is durable, or the commit ends. While a write fails, records before that
+/// write are flushed without it.
+async fn flush_written<C: Composer, W: Watcher<C>>(commit: &Rc<Commit<C, W>>, target: RecordSeq) {
+    let ready = || {
+        let composer = commit.composer();
+        let flight = composer.flight();
+        if flight.written() >= target {
+            return Some(true);
+        }
+        if commit.has_ended() {
+            return Some(false);
+        }
+        let some = commit.fails_writes(target) && flight.handed_over() > flight.stable();
+        some.then_some(true)
+    };
+    while commit.progress.until(ready).await && commit.pause_before_flush().await {
+        match commit.flush_once().await {
+            Ok(covered) => {
+                commit.count(|stats| stats.flushes += 1);
+                if covered >= target {
+                    return;
+                }
+                commit.durable.notify_all();
+                commit.progress.notify_all();
+            }
+            Err(_) if commit.has_ended() => return,
+            // Everything that may be gone is written again first.
+            Err(_) => {}
+        }
+    }
 }
 
 /// Composes what is open; says the newest record there is, and the first write to be done.
 fn first_write<C: Composer, W: Watcher<C>>(
     commit: &Commit<C, W>,
     joining: Option<usize>,
-) -> (forebay_units::RecordSeq, Option<Write>) {
+) -> (RecordSeq, Option<Write>) {
     let mut composer = commit.composer_mut();
     let newest = composer.close();
     let job = composer.flight_mut().take_job();
@@ -163,6 +233,8 @@ fn first_write<C: Composer, W: Watcher<C>>(
 /// it and both are no longer than that, in bytes.
 fn write_of<C: Composer>(composer: &mut C, job: (u64, Job), joining: Option<usize>) -> Write {
     let at = composer.segment_at(job.1.segment);
+    // What is written again is written as it was.
+    let joining = joining.filter(|_| !composer.flight().has_lost());
     let next = joining.and_then(|most| composer.take_joining(&job.1, most));
     Write::of(job, at, next)
 }
@@ -173,5 +245,7 @@ fn is_lone<C: Composer, W: Watcher<C>>(commit: &Commit<C, W>, write: &Write) -> 
     let composer = commit.composer();
     let flight = composer.flight();
     let only = flight.jobs_in_flight() == write.jobs().count() && !flight.has_jobs();
-    only && commit.unflushed.get() == 0 && write.len() <= LONE_BYTES
+    let unstable = flight.unstable();
+    let alone = unstable.is_none_or(|unstable| unstable == write.jobs().count());
+    only && alone && commit.unflushed.get() == 0 && write.len() <= LONE_BYTES
 }

@@ -1,0 +1,124 @@
+//! Stretches that the device was given and that no flush has made durable, for a log that writes them again.
+//!
+//! A flush that fails may make the device forget every write that it was for, and every write that was in flight
+//! beside it. So a stretch leaves this list only when a flush that began after its write succeeds, or when the
+//! write itself was durable. After a failed flush, each stretch here is *lost* until it is written once more.
+//!
+//! Invariants:
+//! - A stretch that is missing here, and was written, is durable.
+//! - The bytes of every stretch here are in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_units::{RecordSeq, SegmentSeq};
+
+use crate::ram::Job;
+
+/// Result of a write that succeeded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum JobEnd {
+    /// The device has the data; the next flush makes the data durable.
+    Written,
+    /// The data is durable.
+    Durable,
+    /// A flush failed while the write was in flight, so the device may have forgotten the data.
+    Lost,
+}
+
+/// Where the data of a stretch is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    InFlight,
+    /// On the device, since before the flush with the number after this.
+    Written(u64),
+    /// Perhaps in memory alone.
+    Lost,
+}
+
+struct Stretch {
+    job: Job,
+    stage: Stage,
+}
+
+/// Stretches that may not be durable, by the number of the job that wrote them.
+#[derive(Default)]
+pub(crate) struct Unstable {
+    stretches: BTreeMap<u64, Stretch>,
+    /// The lost ones, by their first records.
+    lost: BTreeSet<(RecordSeq, u64)>,
+    /// Flushes begun.
+    flushes: u64,
+}
+
+impl Unstable {
+    /// Number of stretches.
+    pub(crate) fn len(&self) -> usize {
+        self.stretches.len()
+    }
+
+    /// Adds a stretch whose first write begins.
+    pub(crate) fn add(&mut self, id: u64, job: Job) {
+        let stage = Stage::InFlight;
+        self.stretches.insert(id, Stretch { job, stage });
+    }
+
+    /// Records that a write of a stretch succeeded. Returns true if the stretch is durable.
+    pub(crate) fn end(&mut self, id: u64, end: JobEnd) -> bool {
+        let Some(stretch) = self.stretches.get_mut(&id) else {
+            return false;
+        };
+        match end {
+            JobEnd::Written => stretch.stage = Stage::Written(self.flushes),
+            JobEnd::Durable => {
+                self.stretches.remove(&id);
+            }
+            JobEnd::Lost => {
+                stretch.stage = Stage::Lost;
+                self.lost.insert((stretch.job.first, id));
+            }
+        }
+        end == JobEnd::Durable
+    }
+
+    /// Begins a flush, and returns its number.
+    pub(crate) fn begin_flush(&mut self) -> u64 {
+        self.flushes += 1;
+        self.flushes
+    }
+
+    /// Removes the stretches that were written before a flush that succeeded. Returns the segments they are of.
+    pub(crate) fn flushed(&mut self, number: u64) -> Vec<SegmentSeq> {
+        let mut segments = Vec::new();
+        self.stretches.retain(|_, stretch| {
+            let covered = matches!(stretch.stage, Stage::Written(before) if before < number);
+            if covered {
+                segments.push(stretch.job.segment);
+            }
+            !covered
+        });
+        segments
+    }
+
+    /// Marks every stretch on the device as lost. Writes in flight end as [`JobEnd::Lost`].
+    pub(crate) fn flush_failed(&mut self) {
+        for (id, stretch) in &mut self.stretches {
+            if let Stage::Written(_) = stretch.stage {
+                stretch.stage = Stage::Lost;
+                self.lost.insert((stretch.job.first, *id));
+            }
+        }
+    }
+
+    /// The first record of the oldest lost stretch.
+    pub(crate) fn first_lost(&self) -> Option<RecordSeq> {
+        self.lost.first().map(|(record, _)| *record)
+    }
+
+    /// Takes the oldest lost stretch, to be written again.
+    pub(crate) fn take_lost(&mut self) -> Option<(u64, Job)> {
+        let (_, id) = self.lost.pop_first()?;
+        let stretch = self.stretches.get_mut(&id)?;
+        stretch.stage = Stage::InFlight;
+        Some((id, stretch.job.clone()))
+    }
+}

@@ -1,0 +1,140 @@
+//! A disk with a volatile cache that fails on command, and forgets its cache when a flush fails.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::time::Duration;
+
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
+use forebay_rt::Rt;
+
+const BLOCK: u32 = 512;
+const LEN: usize = 8 << 20;
+
+/// The disk. A failed flush, or a failed durable write, makes it forget every write that is not durable: those that
+/// have completed, and those in flight, which complete all the same.
+pub struct Disk {
+    rt: Rt,
+    pub latency: Cell<Duration>,
+    pub fails_writes: Cell<bool>,
+    /// Writes that touch these bytes fail.
+    pub bad: RefCell<Option<Range<u64>>>,
+    pub fails_flushes: Cell<bool>,
+    /// Requests that came, failed ones included.
+    pub writes: Cell<u64>,
+    pub flushes: Cell<u64>,
+    /// Content without the cache.
+    stable: RefCell<Vec<u8>>,
+    /// Completed writes in the cache.
+    cached: RefCell<Vec<(u64, Buf)>>,
+    forgotten: Cell<u64>,
+    flushing: Cell<bool>,
+}
+
+impl Disk {
+    pub fn new(rt: &Rt) -> Disk {
+        Disk {
+            rt: rt.clone(),
+            latency: Cell::new(Duration::from_millis(1)),
+            fails_writes: Cell::new(false),
+            bad: RefCell::default(),
+            fails_flushes: Cell::new(false),
+            writes: Cell::new(0),
+            flushes: Cell::new(0),
+            stable: RefCell::new(vec![0; LEN]),
+            cached: RefCell::default(),
+            forgotten: Cell::new(0),
+            flushing: Cell::new(false),
+        }
+    }
+
+    /// Bytes that survive a power cut now in the worst case.
+    pub fn stable(&self, range: Range<u64>) -> Vec<u8> {
+        self.stable.borrow()[range.start as usize..range.end as usize].to_vec()
+    }
+
+    fn forget(&self) {
+        self.cached.borrow_mut().clear();
+        self.forgotten.set(self.forgotten.get() + 1);
+    }
+
+    fn error(op: Op, range: Range<u64>) -> DeviceError {
+        DeviceError::io(op, range, std::io::Error::from_raw_os_error(5))
+    }
+}
+
+fn store(image: &RefCell<Vec<u8>>, at: u64, bytes: &[u8]) {
+    image.borrow_mut()[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+}
+
+impl Device for Disk {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            len: LEN as u64,
+            block_size: BLOCK,
+            physical_block_size: BLOCK,
+            preferred_io: 4096,
+            volatile: true,
+            discard_granularity: 0,
+            zeroes_by_unmapping: false,
+        }
+    }
+
+    /// Group commit reads nothing.
+    fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        let range = at..at + buf.len() as u64;
+        Box::pin(std::future::ready(Err(Disk::error(Op::Read, range))))
+    }
+
+    fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.writes.set(self.writes.get() + 1);
+            let forgotten = self.forgotten.get();
+            self.rt.sleep(self.latency.get()).await;
+            let range = at..at + buf.len() as u64;
+            let touches = |bad: &Range<u64>| bad.start < range.end && range.start < bad.end;
+            if self.fails_writes.get() || self.bad.borrow().as_ref().is_some_and(touches) {
+                return Err(Disk::error(Op::Write, range));
+            }
+            if durability == Durability::Fua {
+                if self.fails_flushes.get() {
+                    self.forget();
+                    return Err(Disk::error(Op::Write, range));
+                }
+                store(&self.stable, at, &buf);
+            } else if forgotten == self.forgotten.get() {
+                self.cached.borrow_mut().push((at, buf));
+            }
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            assert!(!self.flushing.replace(true), "flushes overlap");
+            self.flushes.set(self.flushes.get() + 1);
+            let covered = self.cached.borrow().len();
+            self.rt.sleep(self.latency.get()).await;
+            self.flushing.set(false);
+            if self.fails_flushes.get() {
+                self.forget();
+                return Err(Disk::error(Op::Flush, 0..0));
+            }
+            // A durable write forgets the cache if it fails, so fewer may be left.
+            let mut cached = self.cached.borrow_mut();
+            let covered = covered.min(cached.len());
+            for (at, bytes) in cached.drain(..covered) {
+                store(&self.stable, at, &bytes);
+            }
+            Ok(())
+        })
+    }
+
+    fn discard(&self, _: Range<u64>) -> IoFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn write_zeroes(&self, range: Range<u64>, _: Room) -> IoFuture<'_, ()> {
+        let len = (range.end - range.start) as usize;
+        self.write(range.start, BufMut::zeroed(len).freeze(), Durability::Flush)
+    }
+}

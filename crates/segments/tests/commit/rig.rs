@@ -1,0 +1,304 @@
+//! A log of one stream of notes, and what of it survives a power cut.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use forebay_device::Device;
+use forebay_rt::{Executor, Instant, Rt, Task, VirtualTime};
+use forebay_segments::format::envelope::Reader;
+use forebay_segments::{
+    Builder, Closing, Commit, CommitWorkers, Composer, Entry, Flight, Gathering, Layout, Next,
+    OnFailure, Sealing, Shape, Summary, VolumeId, payload_is_sound, walk,
+};
+use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
+
+use crate::disk::Disk;
+
+pub const SEGMENT: u32 = 128 << 10;
+const SHAPE: Shape = Shape {
+    segment_bytes: SEGMENT,
+    block: 512,
+};
+const VOLUME: VolumeId = VolumeId([7; 16]);
+const EPOCH: Epoch = Epoch(1);
+
+/// A number, and data that follows from it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note {
+    number: u32,
+    sectors: u8,
+}
+
+impl Note {
+    fn data(&self) -> Vec<u8> {
+        let len = usize::from(self.sectors) * SECTOR_BYTES as usize;
+        self.number
+            .to_le_bytes()
+            .into_iter()
+            .cycle()
+            .take(len)
+            .collect()
+    }
+}
+
+impl Entry for Note {
+    const BYTES_MIN: usize = 5;
+
+    fn encoded_len(&self) -> usize {
+        5
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.number.to_le_bytes());
+        out.push(self.sectors);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Option<Note> {
+        Some(Note {
+            number: from.uint(4)? as u32,
+            sectors: from.uint(1)? as u8,
+        })
+    }
+
+    fn payload_sectors(&self) -> u64 {
+        self.sectors.into()
+    }
+
+    fn is_sound(&self, data: &[u8]) -> bool {
+        data == self.data()
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notes {}
+
+impl Layout for Notes {
+    type Entry = Note;
+    const RECORD: &'static [u8; 8] = b"TESTREC\x01";
+    const SUMMARY: &'static [u8; 8] = b"TESTSUM\x01";
+    const NUMBERED: bool = true;
+}
+
+/// Composes notes, segment after segment.
+pub struct Stream {
+    flight: Flight,
+    open: Option<Builder<Notes>>,
+    next_segment: SegmentSeq,
+    next_record: RecordSeq,
+    notes: u32,
+    /// Every segment that was begun.
+    begun: BTreeSet<SegmentSeq>,
+}
+
+impl Stream {
+    fn new() -> Stream {
+        Stream {
+            flight: Flight::new(SHAPE, RecordSeq(0), 0),
+            open: None,
+            next_segment: SegmentSeq(0),
+            next_record: RecordSeq(1),
+            notes: 0,
+            begun: BTreeSet::new(),
+        }
+    }
+
+    fn append(&mut self, sectors: u8) -> RecordSeq {
+        let number = self.notes;
+        let note = Note { number, sectors };
+        self.notes += 1;
+        let (data, len) = (note.data(), u32::from(sectors) * SECTOR_BYTES as u32);
+        let fits = |open: &Builder<Notes>| open.fits_record(note.encoded_len(), len);
+        if !self.open.as_ref().is_some_and(fits) {
+            self.close();
+            let fits = |open: &Builder<Notes>| open.fits_new_record(note.encoded_len(), len);
+            if !self.open.as_ref().is_some_and(fits) {
+                self.seal();
+                let seq = self.next_segment;
+                self.next_segment = seq.next();
+                self.flight.begin_segment(seq);
+                self.begun.insert(seq);
+                self.open = Some(Builder::new(seq, SHAPE));
+            }
+            self.open.as_mut().expect("opened").open_record();
+            self.next_record = self.next_record.next();
+        }
+        let open = self.open.as_mut().expect("has room");
+        let place = open.push(note, len);
+        let ram = self.flight.segment_mut(open.seq());
+        ram.unfrozen(place..place + len).copy_from_slice(&data);
+        self.next_record.prev()
+    }
+
+    pub fn seal(&mut self) {
+        self.close();
+        let Some(open) = self.open.take() else { return };
+        let end = Sealing {
+            volume: VOLUME,
+            epoch: EPOCH,
+            stable: self.flight.stable(),
+            fill: 4096,
+        };
+        let ram = self.flight.segment_mut(open.seq());
+        open.seal(ram, &end);
+    }
+}
+
+impl Composer for Stream {
+    fn flight(&self) -> &Flight {
+        &self.flight
+    }
+
+    fn flight_mut(&mut self) -> &mut Flight {
+        &mut self.flight
+    }
+
+    fn segment_at(&self, segment: SegmentSeq) -> u64 {
+        segment.0 * u64::from(SEGMENT)
+    }
+
+    fn open(&self) -> Option<u64> {
+        let open = self.open.as_ref().filter(|open| open.has_open_record());
+        open.map(|_| self.next_record.prev().0)
+    }
+
+    fn open_bytes(&self) -> u32 {
+        self.open.as_ref().map_or(0, Builder::open_record_bytes)
+    }
+
+    fn close(&mut self) -> RecordSeq {
+        let seq = self.next_record.prev();
+        if let Some(open) = &mut self.open {
+            let closing = Closing {
+                volume: VOLUME,
+                epoch: EPOCH,
+                seq,
+                stable: self.flight.stable(),
+                continues: false,
+            };
+            let ram = self.flight.segment_mut(open.seq());
+            if open.close_record(ram, &closing) {
+                self.flight.record_closed(seq, false);
+            }
+        }
+        seq
+    }
+
+    fn wants_flush(&self) -> bool {
+        self.flight.segments().count() > 8
+    }
+
+    fn set_stable(&mut self, covered: RecordSeq) {
+        self.flight.set_stable(covered);
+    }
+}
+
+/// A commit of notes on a disk.
+#[derive(Clone)]
+pub struct Rig {
+    pub rt: Rt,
+    pub disk: Rc<Disk>,
+    pub commit: Rc<Commit<Stream>>,
+    pub workers: Rc<RefCell<Option<CommitWorkers>>>,
+}
+
+impl Rig {
+    fn new(rt: &Rt, on_failure: OnFailure) -> Rig {
+        let disk = Rc::new(Disk::new(rt));
+        let device: Rc<dyn Device> = disk.clone();
+        let gathering = Gathering::after(Duration::from_millis(50));
+        let stream = Stream::new();
+        let (commit, workers) = Commit::new(rt.clone(), device, gathering, on_failure, stream, ());
+        Rig {
+            rt: rt.clone(),
+            disk,
+            commit,
+            workers: Rc::new(RefCell::new(Some(workers))),
+        }
+    }
+
+    /// Appends a note. Returns its record.
+    pub fn append(&self, sectors: u8) -> RecordSeq {
+        let mut stream = self.commit.composer_mut();
+        let record = stream.append(sectors);
+        self.commit.appended(&mut stream, false);
+        record
+    }
+
+    /// Appends a note whose record takes no more notes.
+    pub fn append_closed(&self, sectors: u8) -> RecordSeq {
+        let record = self.append(sectors);
+        self.commit.composer_mut().close();
+        self.commit.has_work();
+        record
+    }
+
+    pub fn stable(&self) -> RecordSeq {
+        self.commit.composer().flight.stable()
+    }
+
+    pub fn written(&self) -> RecordSeq {
+        self.commit.composer().flight.written()
+    }
+
+    /// A flush in a task of its own.
+    pub fn spawn_flush<T: 'static>(&self, flush: impl AsyncFnOnce(&Rig) -> T + 'static) -> Task<T> {
+        let rig = self.clone();
+        self.rt.spawn(async move { flush(&rig).await })
+    }
+
+    /// The newest record that a recovery finds after a power cut now that loses everything it may lose.
+    pub fn recovered(&self) -> RecordSeq {
+        let mut next = RecordSeq(1);
+        for segment in &self.commit.composer().begun {
+            let bytes = self.segment_bytes(*segment);
+            for record in walk::<Notes>(&bytes, SHAPE.block, VOLUME, *segment, Next::Is(next)) {
+                if !payload_is_sound(&bytes, record.offset, &record.entries) {
+                    return next.prev();
+                }
+                next = record.seq.next();
+            }
+        }
+        next.prev()
+    }
+
+    fn segment_bytes(&self, segment: SegmentSeq) -> Vec<u8> {
+        let at = segment.0 * u64::from(SEGMENT);
+        self.disk.stable(at..at + u64::from(SEGMENT))
+    }
+
+    /// Asserts that memory was released only of segments that are durable, their summaries too.
+    pub fn assert_released_are_durable(&self) {
+        let begun = self.commit.composer().begun.clone();
+        for segment in begun {
+            if self.commit.composer().flight.segment(segment).is_some() {
+                continue;
+            }
+            let bytes = self.segment_bytes(segment);
+            let last = &bytes[bytes.len() - 4096..];
+            let len = Summary::<Notes>::total_len(last, SEGMENT).expect("a summary's end");
+            let summary = Summary::<Notes>::decode(&bytes[bytes.len() - len..]);
+            let summary = summary.expect("a durable summary");
+            assert_eq!(summary.segment, segment);
+            for record in &summary.records {
+                let sound = payload_is_sound(&bytes, record.offset, &record.entries);
+                assert!(sound, "{} in {segment:?}", record.seq);
+            }
+        }
+    }
+}
+
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+pub fn since_start(rt: &Rt) -> Duration {
+    rt.now().since(Instant::default())
+}
+
+/// Runs a test on a virtual clock.
+pub fn run<F: Future<Output = ()> + 'static>(on_failure: OnFailure, test: impl FnOnce(Rig) -> F) {
+    let executor = Executor::new(Rc::new(VirtualTime::new()));
+    let rig = Rig::new(&executor.rt(), on_failure);
+    executor.block_on(test(rig));
+}
