@@ -8,20 +8,20 @@ use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoF
 use forebay_rt::Rt;
 
 const BLOCK: u32 = 512;
-const LEN: usize = 8 << 20;
+const LEN: usize = 32 << 20;
 
 /// The disk. A failed flush, or a failed durable write, makes it forget every write that is not durable: those that
 /// have completed, and those in flight, which complete all the same.
-pub struct Disk {
+pub(crate) struct Disk {
     rt: Rt,
-    pub latency: Cell<Duration>,
-    pub fails_writes: Cell<bool>,
+    pub(crate) latency: Cell<Duration>,
+    pub(crate) fails_writes: Cell<bool>,
     /// Writes that touch these bytes fail.
-    pub bad: RefCell<Option<Range<u64>>>,
-    pub fails_flushes: Cell<bool>,
+    pub(crate) bad: RefCell<Option<Range<u64>>>,
+    pub(crate) fails_flushes: Cell<bool>,
     /// Requests that came, failed ones included.
-    pub writes: Cell<u64>,
-    pub flushes: Cell<u64>,
+    pub(crate) writes: Cell<u64>,
+    pub(crate) flushes: Cell<u64>,
     /// Content without the cache.
     stable: RefCell<Vec<u8>>,
     /// Completed writes in the cache.
@@ -31,7 +31,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    pub fn new(rt: &Rt) -> Disk {
+    pub(crate) fn new(rt: &Rt) -> Disk {
         Disk {
             rt: rt.clone(),
             latency: Cell::new(Duration::from_millis(1)),
@@ -48,7 +48,7 @@ impl Disk {
     }
 
     /// Bytes that survive a power cut now in the worst case.
-    pub fn stable(&self, range: Range<u64>) -> Vec<u8> {
+    pub(crate) fn stable(&self, range: Range<u64>) -> Vec<u8> {
         self.stable.borrow()[range.start as usize..range.end as usize].to_vec()
     }
 

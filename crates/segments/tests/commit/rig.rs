@@ -1,6 +1,6 @@
 //! A log of one stream of notes, and what of it survives a power cut.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use crate::disk::Disk;
 
-pub const SEGMENT: u32 = 128 << 10;
+pub(crate) const SEGMENT: u32 = 128 << 10;
 const SHAPE: Shape = Shape {
     segment_bytes: SEGMENT,
     block: 512,
@@ -27,7 +27,7 @@ const EPOCH: Epoch = Epoch(1);
 
 /// A number, and data that follows from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Note {
+pub(crate) struct Note {
     number: u32,
     sectors: u8,
 }
@@ -73,7 +73,7 @@ impl Entry for Note {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Notes {}
+pub(crate) enum Notes {}
 
 impl Layout for Notes {
     type Entry = Note;
@@ -83,7 +83,7 @@ impl Layout for Notes {
 }
 
 /// Composes notes, segment after segment.
-pub struct Stream {
+pub(crate) struct Stream {
     flight: Flight,
     open: Option<Builder<Notes>>,
     next_segment: SegmentSeq,
@@ -132,7 +132,7 @@ impl Stream {
         self.next_record.prev()
     }
 
-    pub fn seal(&mut self) {
+    pub(crate) fn seal(&mut self) {
         self.close();
         let Some(open) = self.open.take() else { return };
         let end = Sealing {
@@ -197,11 +197,15 @@ impl Composer for Stream {
 
 /// A commit of notes on a disk.
 #[derive(Clone)]
-pub struct Rig {
-    pub rt: Rt,
-    pub disk: Rc<Disk>,
-    pub commit: Rc<Commit<Stream>>,
-    pub workers: Rc<RefCell<Option<CommitWorkers>>>,
+pub(crate) struct Rig {
+    pub(crate) rt: Rt,
+    pub(crate) disk: Rc<Disk>,
+    pub(crate) commit: Rc<Commit<Stream>>,
+    pub(crate) workers: Rc<RefCell<Option<CommitWorkers>>>,
+    /// A record that was found, first in its segment, where the next recovery begins to look.
+    known: Rc<Cell<(SegmentSeq, RecordSeq)>>,
+    /// Released segments that were found durable.
+    sound: Rc<RefCell<BTreeSet<SegmentSeq>>>,
 }
 
 impl Rig {
@@ -216,11 +220,13 @@ impl Rig {
             disk,
             commit,
             workers: Rc::new(RefCell::new(Some(workers))),
+            known: Rc::new(Cell::new((SegmentSeq(0), RecordSeq(1)))),
+            sound: Rc::default(),
         }
     }
 
     /// Appends a note. Returns its record.
-    pub fn append(&self, sectors: u8) -> RecordSeq {
+    pub(crate) fn append(&self, sectors: u8) -> RecordSeq {
         let mut stream = self.commit.composer_mut();
         let record = stream.append(sectors);
         self.commit.appended(&mut stream, false);
@@ -228,40 +234,51 @@ impl Rig {
     }
 
     /// Appends a note whose record takes no more notes.
-    pub fn append_closed(&self, sectors: u8) -> RecordSeq {
+    pub(crate) fn append_closed(&self, sectors: u8) -> RecordSeq {
         let record = self.append(sectors);
         self.commit.composer_mut().close();
         self.commit.has_work();
         record
     }
 
-    pub fn stable(&self) -> RecordSeq {
+    pub(crate) fn stable(&self) -> RecordSeq {
         self.commit.composer().flight.stable()
     }
 
-    pub fn written(&self) -> RecordSeq {
+    pub(crate) fn written(&self) -> RecordSeq {
         self.commit.composer().flight.written()
     }
 
     /// A flush in a task of its own.
-    pub fn spawn_flush<T: 'static>(&self, flush: impl AsyncFnOnce(&Rig) -> T + 'static) -> Task<T> {
+    pub(crate) fn spawn_flush<T: 'static>(
+        &self,
+        flush: impl AsyncFnOnce(&Rig) -> T + 'static,
+    ) -> Task<T> {
         let rig = self.clone();
         self.rt.spawn(async move { flush(&rig).await })
     }
 
     /// The newest record that a recovery finds after a power cut now that loses everything it may lose.
-    pub fn recovered(&self) -> RecordSeq {
-        let mut next = RecordSeq(1);
-        for segment in &self.commit.composer().begun {
+    pub(crate) fn recovered(&self) -> RecordSeq {
+        let (known, mut next) = self.known.get();
+        for segment in self.commit.composer().begun.range(known..) {
             let bytes = self.segment_bytes(*segment);
+            let first = next;
             for record in walk::<Notes>(&bytes, SHAPE.block, VOLUME, *segment, Next::Is(next)) {
                 if !payload_is_sound(&bytes, record.offset, &record.entries) {
                     return next.prev();
                 }
+                self.known.set((*segment, first));
                 next = record.seq.next();
             }
         }
         next.prev()
+    }
+
+    /// Looks at everything again in the next recovery.
+    pub(crate) fn trust_nothing(&self) {
+        self.known.set((SegmentSeq(0), RecordSeq(1)));
+        self.sound.borrow_mut().clear();
     }
 
     fn segment_bytes(&self, segment: SegmentSeq) -> Vec<u8> {
@@ -270,10 +287,11 @@ impl Rig {
     }
 
     /// Asserts that memory was released only of segments that are durable, their summaries too.
-    pub fn assert_released_are_durable(&self) {
+    pub(crate) fn assert_released_are_durable(&self) {
         let begun = self.commit.composer().begun.clone();
         for segment in begun {
-            if self.commit.composer().flight.segment(segment).is_some() {
+            let in_memory = self.commit.composer().flight.segment(segment).is_some();
+            if in_memory || !self.sound.borrow_mut().insert(segment) {
                 continue;
             }
             let bytes = self.segment_bytes(segment);
@@ -290,14 +308,17 @@ impl Rig {
     }
 }
 
-pub const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-pub fn since_start(rt: &Rt) -> Duration {
+pub(crate) fn since_start(rt: &Rt) -> Duration {
     rt.now().since(Instant::default())
 }
 
 /// Runs a test on a virtual clock.
-pub fn run<F: Future<Output = ()> + 'static>(on_failure: OnFailure, test: impl FnOnce(Rig) -> F) {
+pub(crate) fn run<F: Future<Output = ()> + 'static>(
+    on_failure: OnFailure,
+    test: impl FnOnce(Rig) -> F,
+) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rig = Rig::new(&executor.rt(), on_failure);
     executor.block_on(test(rig));

@@ -87,7 +87,7 @@ async fn spoil(rig: Rig, chance: Chance) {
 #[test]
 fn whatever_is_acknowledged_comes_back_whenever_the_disk_fails() {
     let (acknowledged, failures) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-    for seed in 1..=200 {
+    for seed in 1..=40 {
         let (acknowledged, failures) = (Rc::clone(&acknowledged), Rc::clone(&failures));
         run(OnFailure::RETRY, async move |rig| {
             let chance = Chance::new(seed);
@@ -105,7 +105,9 @@ fn whatever_is_acknowledged_comes_back_whenever_the_disk_fails() {
             rig.disk.bad.take();
             let last = rig.append(8);
             rig.commit.flush(last).await.expect("never latched");
+            rig.trust_nothing();
             assert_eq!(rig.recovered(), last);
+            rig.assert_released_are_durable();
             rig.rt.sleep(Duration::from_secs(3)).await;
             assert_eq!(rig.commit.fault(), None);
             assert_eq!(rig.commit.failure(), None);
@@ -114,6 +116,6 @@ fn whatever_is_acknowledged_comes_back_whenever_the_disk_fails() {
         });
     }
     let (acknowledged, failures) = (acknowledged.get(), failures.get());
-    assert!(acknowledged > 2000, "{acknowledged} flushes");
-    assert!(failures > 1000, "{failures} failed");
+    assert!(acknowledged > 400, "{acknowledged} flushes");
+    assert!(failures > 120, "{failures} failed");
 }
