@@ -245,7 +245,9 @@ fn is_lone<C: Composer, W: Watcher<C>>(commit: &Commit<C, W>, write: &Write) -> 
     let composer = commit.composer();
     let flight = composer.flight();
     let only = flight.jobs_in_flight() == write.jobs().count() && !flight.has_jobs();
-    let unstable = flight.unstable();
-    let alone = unstable.is_none_or(|unstable| unstable == write.jobs().count());
-    only && alone && commit.unflushed.get() == 0 && write.len() <= LONE_BYTES
+    let is_lone = only && commit.unflushed.get() == 0 && write.len() <= LONE_BYTES;
+    // What is to be written again was not flushed, or waits, or is in flight.
+    let own = write.jobs().count();
+    debug_assert!(!is_lone || flight.unstable().is_none_or(|unstable| unstable == own));
+    is_lone
 }
