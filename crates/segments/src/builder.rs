@@ -110,6 +110,15 @@ impl<L: Layout> Builder<L> {
         record.map_or(0, |record| record.end - record.offset)
     }
 
+    /// True if the open record ends with a block, and its header has room for no more than `entry_bytes` of entries: ended here,
+    /// it is not padded.
+    pub fn should_end(&self, entry_bytes: usize) -> bool {
+        self.record.as_ref().is_some_and(|record| {
+            let aligned = record.end.is_multiple_of(self.shape.block);
+            aligned && record.entry_bytes + entry_bytes > RECORD_ENTRY_BYTES_MAX
+        })
+    }
+
     /// Entries of the open record, oldest first.
     pub fn open_entries(&self) -> &[L::Entry] {
         self.record.as_ref().map_or(&[], |record| &record.entries)

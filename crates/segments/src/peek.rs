@@ -35,10 +35,19 @@ pub async fn read_summary<L: Layout>(
             .read(end - total as u64, BufMut::zeroed(total))
             .await?
     };
-    let summary = Summary::<L>::decode(&bytes).ok();
-    Ok(summary.filter(|summary| {
-        summary.volume == volume && summary.segment == segment && is_possible(summary, shape)
-    }))
+    Ok(summary_in(&bytes, shape, volume, segment))
+}
+
+/// The summary in `bytes`, if they are a sound one of a segment of this number of the volume.
+pub fn summary_in<L: Layout>(
+    bytes: &[u8],
+    shape: Shape,
+    volume: VolumeId,
+    segment: SegmentSeq,
+) -> Option<Summary<L>> {
+    let summary = Summary::<L>::decode(bytes).ok()?;
+    let is_it = summary.volume == volume && summary.segment == segment;
+    (is_it && is_possible(&summary, shape)).then_some(summary)
 }
 
 /// True if the records lie one after the other from the segment's start, inside it; between two there may

@@ -37,6 +37,19 @@ pub enum FormatError {
         /// The newest that is known of this structure.
         newest: u32,
     },
+    /// Written by an older version of the format, which is no longer read.
+    #[error(
+        "a {what} of format version {found}; this program reads versions from {oldest} on (copy the data with the \
+         program that wrote it, and make the volume anew)"
+    )]
+    Old {
+        /// Which structure.
+        what: &'static str,
+        /// The version it carries.
+        found: u32,
+        /// The oldest that is read.
+        oldest: u32,
+    },
     /// The bytes do not match their checksum.
     #[error("the {0} does not match its checksum")]
     Checksum(&'static str),
