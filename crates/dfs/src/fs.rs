@@ -210,8 +210,8 @@ impl Fs {
     pub fn room(&self) -> Room {
         let capacity = self.space().capacity();
         Room {
-            bytes: capacity.mappable,
-            free: capacity.mappable.saturating_sub(capacity.mapped),
+            bytes: capacity.mappable_in_blocks,
+            free: capacity.mappable_in_blocks.saturating_sub(capacity.mapped),
             files: self.geometry().files(),
         }
     }

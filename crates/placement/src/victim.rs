@@ -166,24 +166,45 @@ impl Victims {
         tenths
     }
 
-    /// Victims, best first, until they gain `wanted` sectors or there are `most` of them. Fewer if there
-    /// are no more that gain anything.
+    /// Victims, best first, until they gain `wanted` sectors or there are `most` of them. Only segments that
+    /// gain at least `least` sectors, so that old ones with little garbage do not hide those that gain much.
     pub fn choose(
         &self,
         selection: Selection,
         now: WriteClock,
         wanted: u64,
         most: usize,
+        least: u32,
     ) -> Vec<Victim> {
+        let gains = |segment: &u32| self.segments[*segment as usize].gain() >= least;
+        let steps = self.steps_that_gain(least);
         match selection {
             Selection::Greedy => {
-                let segments = self.buckets.iter().flatten().map(|&(_, segment)| segment);
-                self.take(segments, wanted, most)
+                let segments = self.buckets[..steps].iter().flatten();
+                let segments = segments.map(|&(_, segment)| segment);
+                self.take(segments.filter(gains), wanted, most)
             }
             Selection::CostBenefit => {
-                self.take(self.ranked(|closed| closed.benefit(now)), wanted, most)
+                let best = self.ranked(steps, |closed| closed.benefit(now));
+                self.take(best.filter(gains), wanted, most)
             }
         }
+    }
+
+    /// The steps of utilisation that may hold a segment that gains `least` sectors: an upper bound, found at the oldest
+    /// segment of each step.
+    fn steps_that_gain(&self, least: u32) -> usize {
+        let may_gain = |step: usize, bucket: &BTreeSet<(WriteClock, u32)>| {
+            let (_, first) = bucket.first()?;
+            let capacity = u64::from(self.segments[*first as usize].capacity);
+            let live = (step as u64 * capacity).div_ceil(BUCKETS);
+            Some(capacity - live.min(capacity) >= u64::from(least))
+        };
+        let steps = self.buckets.iter().enumerate();
+        let none = steps.skip_while(|(step, bucket)| may_gain(*step, bucket) != Some(false));
+        none.map(|(step, _)| step)
+            .next()
+            .unwrap_or(BUCKETS as usize)
     }
 
     /// Segments with holes, those first that are least likely to be cleaned soon: with the most of u·age.
@@ -192,7 +213,8 @@ impl Victims {
     /// newest segments are, and what is plugged there is soon found again. Plugging leaves a segment as old
     /// as it was.
     pub fn holed(&self, now: WriteClock) -> impl Iterator<Item = u32> {
-        self.ranked(move |closed| f64::from(closed.live) * now.since(closed.closed) as f64)
+        let worth = move |closed: &Closed| f64::from(closed.live) * now.since(closed.closed) as f64;
+        self.ranked(BUCKETS as usize, worth)
     }
 
     fn take(&self, segments: impl Iterator<Item = u32>, wanted: u64, most: usize) -> Vec<Victim> {
@@ -215,13 +237,13 @@ impl Victims {
 
     /// Those with the highest `worth` first. Of each step the oldest must be worth most; so the best of all
     /// is one of those.
-    fn ranked(&self, worth: impl Fn(&Closed) -> f64) -> impl Iterator<Item = u32> {
+    fn ranked(&self, steps: usize, worth: impl Fn(&Closed) -> f64) -> impl Iterator<Item = u32> {
         let ranked = move |step: usize, &(since, segment): &(WriteClock, u32)| Ranked {
             worth: worth(&self.segments[segment as usize]),
             first: Reverse((since, segment)),
             step,
         };
-        let steps = self.buckets.iter().enumerate();
+        let steps = self.buckets[..steps].iter().enumerate();
         let mut heads: BinaryHeap<Ranked> = steps
             .filter_map(|(step, bucket)| Some(ranked(step, bucket.first()?)))
             .collect();

@@ -304,7 +304,7 @@ impl Own {
             Kind::Cache => cache::dump(&self.part, out).await,
             Kind::Space | Kind::Files => {
                 let mut each = |item| out(DumpItem::Space(item));
-                let dumped = space::dump(&*self.part.device, &mut each).await;
+                let dumped = space::dump(&self.part.device, &mut each).await;
                 dumped.map_err(|error| self.not_a_space(error))?;
                 if !self.holds_files().await {
                     return Ok(());

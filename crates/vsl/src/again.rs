@@ -5,7 +5,7 @@
 
 use forebay_segments::Entry as _;
 
-use crate::format::{Checkpoint, Record, TableChunk, Volume, decode_runway, encode_runway};
+use crate::format::{Checkpoint, Index, Record, TableChunk, Volume, decode_queue, encode_queue};
 
 type Summary = forebay_segments::Summary<Volume>;
 
@@ -21,7 +21,12 @@ pub fn summary(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(Summary::decode(bytes).ok()?.encode())
 }
 
-/// What the superblock points at.
+/// The index of a checkpoint's parts, at which the superblock points.
+pub fn index(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(Index::decode(bytes)?.encode())
+}
+
+/// The body of a checkpoint.
 pub fn checkpoint(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(Checkpoint::decode(bytes)?.encode())
 }
@@ -31,7 +36,7 @@ pub fn table(bytes: &[u8], segments: usize) -> Option<Vec<u8>> {
     Some(TableChunk::decode(bytes, segments)?.encode())
 }
 
-/// How the runway goes on.
-pub fn runway(bytes: &[u8]) -> Option<Vec<u8>> {
-    Some(encode_runway(&decode_runway(bytes)?))
+/// A record that continues the allocation queue.
+pub fn queue(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(encode_queue(&decode_queue(bytes)?))
 }

@@ -101,6 +101,22 @@ impl Batch {
         self.ops.iter().map(of).sum()
     }
 
+    /// The most times that it makes the open records end early: once for what lies in another stream's open record, and at
+    /// each entry if its own ranges overlap.
+    pub(crate) fn rounds(&self) -> u64 {
+        let mut ranges: Vec<(u64, u64)> = self
+            .ops
+            .iter()
+            .filter_map(|op| {
+                let (sector, sectors) = op.range().ok()?;
+                Some((sector.0, sector.0.saturating_add(sectors)))
+            })
+            .collect();
+        ranges.sort_unstable();
+        let overlap = ranges.windows(2).any(|pair| pair[0].1 > pair[1].0);
+        1 + if overlap { self.entries() } else { 0 }
+    }
+
     /// Whether it can be done in a space of `space_sectors`.
     ///
     /// # Errors

@@ -8,29 +8,40 @@
 //! - What a checkpoint supersedes is given up only when it counts.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use forebay_device::BufMut;
 use forebay_segments::{LogError, write_copies};
 use forebay_units::SECTOR_BYTES;
 
+use crate::chunks::Chunks;
+use crate::claim::Claim;
 use crate::error::SpaceError;
 use crate::format::{
-    Checkpoint, ChunkRef, Entry, MetaKind, OpenSegment, Superblock, TABLE_CHUNK_SEGMENTS,
+    Checkpoint, ChunkRef, Entry, Index, MetaKind, OpenSegment, PART_BYTES, PartRef, Superblock,
     TableChunk,
 };
-use crate::segment::{Frontier, Segment, SegmentState};
+use crate::meta::{Meta, chunk_sectors};
+use crate::room::Room;
+use crate::segment::{Frontier, Segment, SegmentPhase};
 use crate::space::{Inner, Space};
-use crate::usage::DOUBTFUL;
-use forebay_extents::Place;
-use forebay_extents::{NODE_BYTES, NODE_SECTORS, ToWrite};
+use forebay_extents::{NODE_BYTES, NODE_SECTORS, Place, ToWrite};
+
+/// How long it takes until superblocks are written again after an error, at first and at most.
+const SUPERBLOCK_RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// Nodes that are counted between turns of all other tasks.
+const PORTION_NODES: usize = 4096;
 
 /// What is of the moment of the cut.
 struct Cut {
     checkpoint: Checkpoint,
-    table: Vec<Segment>,
+    table: Chunks,
     frontier: Frontier,
     entries: u64,
+    written: u64,
 }
+
+/// Places beside nodes that a checkpoint supersedes, with their lengths in sectors.
+type Superseded = Vec<(Place, u64)>;
 
 impl Space {
     /// Makes a checkpoint now: all that was done before becomes durable, and recovery begins here.
@@ -41,12 +52,13 @@ impl Space {
         Ok(self.inner.checkpoint().await?)
     }
 
-    /// The same, for who ends using the volume: until nothing lies behind the newest, since what the cleaner moved meanwhile
-    /// would have to be recovered. It comes to rest soon when nobody writes.
+    /// The same, for a volume that is about to be closed: the cleaner rests from here on, and checkpoints are made until nothing
+    /// lies behind the newest that recovery would have to apply, or a few were made.
     ///
     /// # Errors
     /// If the volume has failed.
     pub async fn settle(&self) -> Result<(), SpaceError> {
+        self.inner.closing.set(true);
         for _ in 0..SETTLE_MAX {
             self.checkpoint().await?;
             if self.inner.entries_since.get() == 0 {
@@ -58,10 +70,7 @@ impl Space {
 }
 
 /// So many checkpoints are made at most for a volume to come to rest: what is left then is recovered.
-const SETTLE_MAX: u32 = 32;
-
-/// Nodes that are counted between turns of all other tasks.
-const PORTION_NODES: usize = 8192;
+const SETTLE_MAX: u32 = 4;
 
 /// Makes checkpoints when they are asked for.
 pub(crate) async fn checkpointer(inner: Rc<Inner>) {
@@ -87,41 +96,72 @@ impl Inner {
         }
         self.checkpoint_wanted.set(false);
         let mut cut = self.cut();
-        self.write_nodes(&mut cut).await?;
-        self.take_from_table(&mut cut).await;
-        let mut meta = self.write_table(&mut cut).await?;
-        let superblock = self.write_block(&mut cut, &mut meta).await?;
+        let written = self.write_all(&mut cut).await;
+        self.commit.composer_mut().frozen_bytes = 0;
+        match written {
+            Ok((superblock, superseded, meta)) => {
+                *self.superblock.borrow_mut() = superblock;
+                self.is_valid(cut, superseded, meta).await;
+                Ok(())
+            }
+            Err(error) => {
+                let mut streams = self.commit.composer_mut();
+                streams.table.segments().put_back(&cut.table);
+                self.map.borrow_mut().abandon();
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes all of a checkpoint, and makes it valid on the device. Returns the superblock that points at it, what it
+    /// supersedes, and where it lies.
+    async fn write_all(
+        self: &Rc<Self>,
+        cut: &mut Cut,
+    ) -> Result<(Superblock, Superseded, Meta), LogError> {
+        self.write_nodes(cut).await?;
+        self.take_from_table(cut).await;
+        let mut superseded = self.meta.borrow().body.clone();
+        let mut meta = self.write_table(cut, &mut superseded).await?;
+        let superblock = self.write_body(cut, &mut meta).await?;
         let target = self.commit.composer().last_record();
         self.commit.flush(target).await?;
-        write_copies(&*self.device, &superblock)
-            .await
-            .map_err(|error| self.commit.fail(&error.to_string()))?;
-        *self.superblock.borrow_mut() = superblock;
-        self.counts_now(cut, meta).await;
-        // What was written can be evicted from now on, even if the volume is idle.
-        let limit = self.options.map_bytes as usize;
-        while self.map.borrow_mut().shrink(limit) {
-            self.rt.yield_now().await;
+        self.write_superblock(&superblock).await?;
+        Ok((superblock, superseded, meta))
+    }
+
+    /// Writes both copies of the superblock, for as long as the device fails.
+    async fn write_superblock(self: &Rc<Self>, superblock: &Superblock) -> Result<(), LogError> {
+        let mut pause = SUPERBLOCK_RETRY.0;
+        while let Err(error) = write_copies(&*self.device, superblock).await {
+            // A durable write that fails may have been carried out as a flush.
+            self.commit.flush_failed(&error.to_string());
+            if let Some(failure) = self.commit.failure() {
+                return Err(failure);
+            }
+            self.rt.sleep(pause).await;
+            pause = (2 * pause).min(SUPERBLOCK_RETRY.1);
         }
         Ok(())
     }
 
-    /// The checkpoint's table does not count what the checkpoint supersedes.
+    /// The checkpoint's table does not count the nodes that the checkpoint supersedes.
     async fn take_from_table(&self, cut: &mut Cut) {
-        let layout = self.commit.composer().layout;
-        let mut take = |place: Place, sectors: u64| {
-            let live = &mut cut.table[layout.slot_of(place).0 as usize].live;
-            // One of which more is given up than was counted is not trusted any more.
-            *live = live.checked_sub(sectors as u32).unwrap_or(DOUBTFUL);
-        };
-        for (place, sectors) in &*self.meta.borrow() {
-            take(*place, *sectors);
-        }
         let mut done = 0;
         loop {
-            if let Some(rest) = self.map.borrow().superseded().get(done..) {
+            {
+                let (map, streams) = (self.map.borrow(), self.commit.composer());
+                let rest = &map.superseded()[done..];
                 let portion = &rest[..rest.len().min(PORTION_NODES)];
-                portion.iter().for_each(|place| take(*place, NODE_SECTORS));
+                // The number of a segment in which a node is live has not been retired.
+                let slots = portion
+                    .iter()
+                    .filter_map(|place| streams.table.slot_at(*place));
+                for slot in slots {
+                    let known = cut.table.get_mut(slot);
+                    known.live = known.live.saturating_sub(NODE_SECTORS as u32);
+                    known.pieces = known.pieces.min(known.live);
+                }
                 done += portion.len();
                 if portion.len() == rest.len() {
                     return;
@@ -136,7 +176,7 @@ impl Inner {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
         let cut = streams.end_all();
-        let runway = streams.usage.runway_slots();
+        let queue = streams.table.queue();
         let open = streams
             .open_segments()
             .map(|(stream, slot, seq)| OpenSegment {
@@ -157,19 +197,22 @@ impl Inner {
             detached: Vec::new(),
             table: Vec::new(),
             open,
-            runway: runway.map(|slot| slot.0).collect(),
+            queue: queue.map(|slot| slot.0).collect(),
+            doubtful: streams.table.is_doubtful() || !map.is_exact(),
             placement: self.placement.borrow().save(),
         };
         map.freeze();
+        streams.frozen_bytes = (map.unwritten() * NODE_BYTES) as u64;
         Cut {
             checkpoint,
-            table: streams.usage.all().to_vec(),
+            table: streams.table.segments().cut(),
             frontier,
             entries: self.entries_since.get(),
+            written: self.written_since.get(),
         }
     }
 
-    /// Appends something to the stream of checkpoints, when there is room for it. Says where it lies.
+    /// Appends something to the stream of checkpoints, when there is room for it. Returns where it lies.
     async fn append_meta(self: &Rc<Self>, entry: Entry, data: &[u8]) -> Result<Place, LogError> {
         loop {
             let progress = self.commit.progress();
@@ -189,9 +232,11 @@ impl Inner {
     /// The same, if there is room now. If not, what is open is sent off, so that more can come.
     fn append_meta_now(&self, entry: Entry, data: &[u8]) -> Option<Place> {
         let mut streams = self.commit.composer_mut();
+        let room = Room::of(&streams, &self.map.borrow());
         let stream = streams.counts.meta();
-        let fits = streams.fits(stream, data.len() as u64) || streams.can_open(1);
-        let place = fits.then(|| streams.append(stream, entry, data));
+        let grant = streams.grant_entry(&room, Claim::Checkpoint, stream, (data.len() as u64, 1));
+        let fits = grant.is_some();
+        let place = grant.map(|mut grant| streams.append(&mut grant, stream, entry, data));
         if !fits {
             streams.end_inside();
         }
@@ -203,21 +248,25 @@ impl Inner {
         place
     }
 
-    /// Counts what lies at a place as live, in the checkpoint's table as well.
-    fn count_new(&self, cut: &mut Cut, place: Place, sectors: u64) {
+    /// Counts a node that the checkpoint wrote as live, in the checkpoint's table as well.
+    fn count_node(&self, cut: &mut Cut, place: Place) {
         let mut streams = self.commit.composer_mut();
-        streams.usage.count(place, sectors);
-        let slot = streams.layout.slot_of(place);
-        let known = &mut cut.table[slot.0 as usize];
-        if known.seq != streams.usage.get(slot).seq {
+        streams.table.count_node(place, NODE_SECTORS);
+        let Some(slot) = streams.table.slot_at(place) else {
+            return;
+        };
+        let now = *streams.table.get(slot);
+        let known = cut.table.get_mut(slot);
+        if known.seq != now.seq || known.phase == SegmentPhase::Queued {
             // Opened since the cut.
             *known = Segment {
                 live: 0,
-                state: SegmentState::Open,
-                ..*streams.usage.get(slot)
+                pieces: 0,
+                phase: SegmentPhase::Open,
+                ..now
             };
         }
-        known.live += sectors as u32;
+        known.live += NODE_SECTORS as u32;
     }
 
     async fn write_nodes(self: &Rc<Self>, cut: &mut Cut) -> Result<(), LogError> {
@@ -230,33 +279,49 @@ impl Inner {
             let entry = Entry::Node { level, key, crc };
             let place = self.append_meta(entry, &bytes).await?;
             self.map.borrow_mut().written(place);
-            self.count_new(cut, place, NODE_SECTORS);
-            self.portions.did(&self.rt, NODE_BYTES as u64).await;
+            self.count_node(cut, place);
             self.stats.borrow_mut().bytes_checkpoints += NODE_BYTES as u64;
+            self.portions.did(&self.rt, NODE_BYTES as u64).await;
         }
     }
 
-    /// Writes the table. Says where its chunks lie.
-    async fn write_table(self: &Rc<Self>, cut: &mut Cut) -> Result<Vec<(Place, u64)>, LogError> {
-        let mut meta = Vec::new();
-        for n in 0..cut.table.len().div_ceil(TABLE_CHUNK_SEGMENTS) {
-            let from = n * TABLE_CHUNK_SEGMENTS;
-            let to = cut.table.len().min(from + TABLE_CHUNK_SEGMENTS);
-            let segments = cut.table[from..to].to_vec();
-            let bytes = TableChunk { segments }.encode();
-            let (place, crc) = self.write_meta(MetaKind::Table, n as u32, &bytes).await?;
-            cut.checkpoint.table.push(ChunkRef { place, crc });
-            meta.push((place, bytes.len() as u64 / SECTOR_BYTES));
+    /// Writes the chunks of the table that changed. Returns where all of them lie.
+    async fn write_table(
+        self: &Rc<Self>,
+        cut: &mut Cut,
+        superseded: &mut Superseded,
+    ) -> Result<Meta, LogError> {
+        let mut meta = self.meta.borrow().clone();
+        meta.body.clear();
+        let count = cut.table.len();
+        for n in 0..cut.table.chunk_count() {
+            let known = meta.table[n].filter(|_| !cut.table.has_changed(n));
+            let chunk = match known {
+                Some(chunk) => chunk,
+                None => {
+                    let segments = cut.table.chunk(n).to_vec();
+                    let bytes = TableChunk { segments }.encode();
+                    let (place, slot, crc) =
+                        self.write_meta(MetaKind::Table, n as u32, &bytes).await?;
+                    ChunkRef { place, slot, crc }
+                }
+            };
+            let before = meta.table[n].replace(chunk);
+            if let Some(before) = before.filter(|before| before.place != chunk.place) {
+                superseded.push((before.place, chunk_sectors(n, count)));
+            }
+            cut.checkpoint.table.push(chunk);
         }
         Ok(meta)
     }
 
+    /// Writes something of a checkpoint beside nodes. Returns its place, that segment's slot, and the checksum.
     async fn write_meta(
         self: &Rc<Self>,
         kind: MetaKind,
         index: u32,
         bytes: &[u8],
-    ) -> Result<(Place, u32), LogError> {
+    ) -> Result<(Place, u32, u32), LogError> {
         let crc = crc32c::crc32c(bytes);
         let sectors = (bytes.len() as u64 / SECTOR_BYTES) as u16;
         let entry = Entry::Meta {
@@ -267,50 +332,80 @@ impl Inner {
         };
         let place = self.append_meta(entry, bytes).await?;
         // Nothing is opened in its place before the superblock says so, but the cleaner looks at what is live.
-        self.commit
-            .composer_mut()
-            .usage
-            .count(place, sectors.into());
+        let table = &mut self.commit.composer_mut().table;
+        table.count_meta(place, sectors.into());
         self.stats.borrow_mut().bytes_checkpoints += bytes.len() as u64;
-        Ok((place, crc))
+        let slot = table.slot_at(place).expect("it is being filled");
+        Ok((place, slot.0, crc))
     }
 
-    /// Writes the block that the superblock is to point at, and says what that will say.
-    async fn write_block(
+    /// Writes the body, in parts, and the index at which the superblock is to point. Returns that superblock.
+    async fn write_body(
         self: &Rc<Self>,
         cut: &mut Cut,
-        meta: &mut Vec<(Place, u64)>,
+        meta: &mut Meta,
     ) -> Result<Superblock, LogError> {
         let roots = self.map.borrow().frozen_roots();
         (cut.checkpoint.root, cut.checkpoint.detached) = roots;
-        let bytes = cut.checkpoint.encode();
-        let (place, crc) = self.write_meta(MetaKind::Checkpoint, 0, &bytes).await?;
+        let body = cut.checkpoint.encode();
+        let mut parts = Vec::new();
+        for (n, bytes) in (0..).zip(body.chunks(PART_BYTES)) {
+            let (place, slot, crc) = self.write_meta(MetaKind::Checkpoint, n, bytes).await?;
+            let sectors = (bytes.len() as u64 / SECTOR_BYTES) as u32;
+            parts.push(PartRef {
+                place,
+                slot,
+                sectors,
+                crc,
+            });
+            meta.body.push((place, sectors.into()));
+        }
+        let index = Index {
+            body_bytes: body.len() as u32,
+            parts,
+        };
+        let bytes = index.encode();
+        let (place, slot, crc) = self.write_meta(MetaKind::Index, 0, &bytes).await?;
         let sectors = bytes.len() as u64 / SECTOR_BYTES;
-        meta.push((place, sectors));
+        meta.body.push((place, sectors));
         let mut streams = self.commit.composer_mut();
         streams.end_inside();
         self.commit.appended(&mut streams, false);
-        let epoch = streams.epoch;
+        let (epoch, layout) = (streams.epoch, streams.layout);
         drop(streams);
         self.commit.has_work();
         let last = self.superblock.borrow().clone();
+        let offset = u64::from(layout.offset_of(place)) / SECTOR_BYTES;
         Ok(Superblock {
             generation: last.generation + 1,
             epoch,
-            checkpoint: place,
+            checkpoint: u64::from(slot) * layout.segment_sectors() + offset,
+            checkpoint_segment: layout.segment_of(place),
             checkpoint_sectors: sectors as u32,
             checkpoint_crc: crc,
             ..last
         })
     }
 
-    /// The checkpoint counts: what it supersedes is given up, and the runway goes on.
-    async fn counts_now(self: &Rc<Self>, cut: Cut, meta: Vec<(Place, u64)>) {
+    /// Has the next checkpoint write a chunk of the table elsewhere, if it lies at this place.
+    pub(crate) fn rewrite_chunk(&self, n: usize, place: Place) {
+        let meta = self.meta.borrow();
+        let lies_there = meta
+            .table
+            .get(n)
+            .is_some_and(|chunk| chunk.is_some_and(|chunk| chunk.place == place));
+        if lies_there {
+            self.commit.composer_mut().table.segments().mark(n);
+        }
+    }
+
+    /// The checkpoint is valid: what it supersedes is given up, and the allocation queue continues.
+    async fn is_valid(self: &Rc<Self>, cut: Cut, superseded: Superseded, meta: Meta) {
         let completed = self.map.borrow_mut().complete();
         for portion in completed.superseded.chunks(PORTION_NODES) {
             let mut streams = self.commit.composer_mut();
             for place in portion {
-                streams.usage.discount(*place, NODE_SECTORS);
+                streams.table.discount_node(*place, NODE_SECTORS);
             }
             drop(streams);
             if portion.len() == PORTION_NODES {
@@ -318,13 +413,16 @@ impl Inner {
             }
         }
         let mut streams = self.commit.composer_mut();
-        for (place, sectors) in self.meta.replace(meta) {
-            streams.usage.discount(place, sectors);
+        for (place, sectors) in superseded {
+            streams.table.discount_meta(place, sectors);
         }
-        streams.usage.pass(cut.frontier);
+        streams.table.pass(cut.frontier);
         drop(streams);
+        *self.meta.borrow_mut() = meta;
         self.entries_since
             .set(self.entries_since.get() - cut.entries);
+        self.written_since
+            .set(self.written_since.get() - cut.written);
         self.stats.borrow_mut().checkpoints += 1;
         self.may_reuse.set(true);
         self.replenish(0);
@@ -334,50 +432,4 @@ impl Inner {
         self.commit.notify();
         self.clean_asked.notify_all();
     }
-}
-
-/// Reads the checkpoint that a superblock leads to, and the table of segments with what it wrote counted.
-pub(crate) async fn read_checkpoint(
-    device: &dyn forebay_device::Device,
-    superblock: &Superblock,
-) -> Result<(Checkpoint, Vec<Segment>, Vec<(Place, u64)>), crate::error::OpenError> {
-    use crate::error::OpenError;
-    let layout = crate::geometry::Layout::of(superblock);
-    let at = superblock.checkpoint;
-    let damaged = |what| OpenError::Checkpoint(at, what);
-    let read = async |place: Place, sectors: u64, crc: u32| {
-        if !layout.contains(place, sectors) {
-            return Err(damaged("it names a place beyond the medium"));
-        }
-        let buf = BufMut::zeroed((sectors * SECTOR_BYTES) as usize);
-        let bytes = device.read(layout.place_at(place), buf).await?;
-        match crc32c::crc32c(&bytes) == crc {
-            true => Ok(bytes),
-            false => Err(damaged("it does not match its checksum")),
-        }
-    };
-    let sectors = u64::from(superblock.checkpoint_sectors);
-    let bytes = read(at, sectors, superblock.checkpoint_crc).await?;
-    let checkpoint = Checkpoint::decode(&bytes).ok_or(damaged("it contradicts itself"))?;
-    let mut meta = vec![(at, sectors)];
-    let mut segments = Vec::new();
-    let count = layout.segment_count as usize;
-    for (n, chunk) in checkpoint.table.iter().enumerate() {
-        let left = count.saturating_sub(n * TABLE_CHUNK_SEGMENTS);
-        let here = left.min(TABLE_CHUNK_SEGMENTS);
-        let encoded = TableChunk::encoded_len(here) as u64 / SECTOR_BYTES;
-        let bytes = read(chunk.place, encoded, chunk.crc).await?;
-        let chunk_of =
-            TableChunk::decode(&bytes, here).ok_or(damaged("its table contradicts itself"))?;
-        segments.extend(chunk_of.segments);
-        meta.push((chunk.place, encoded));
-    }
-    let in_range = |slot: &u32| (*slot as usize) < count;
-    let sound = segments.len() == count
-        && checkpoint.runway.iter().all(in_range)
-        && checkpoint.open.iter().all(|open| in_range(&open.slot));
-    if !sound {
-        return Err(damaged("it does not fit its volume"));
-    }
-    Ok((checkpoint, segments, meta))
 }

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{BufMut, Device, DeviceError};
-use forebay_segments::{Entry as _, Next, read_summary, walk};
+use forebay_device::DeviceError;
+use forebay_segments::{Entry as _, Next, walk};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
-use crate::format::{Entry, HEADER_BYTES, Superblock, Volume};
-use crate::geometry::{Layout, Slot};
+use crate::format::{Entry, HEADER_BYTES, Volume, VolumeId};
+use crate::geometry::Slot;
+use crate::store::{SegmentStore, read_checked, read_summary};
 
 /// A piece of data in a segment as it was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,28 +126,28 @@ impl Contents {
 /// # Errors
 /// The device's.
 pub(crate) async fn read_contents(
-    device: &dyn Device,
-    superblock: &Superblock,
+    store: &dyn SegmentStore,
+    volume: VolumeId,
     slot: Slot,
     segment: SegmentSeq,
 ) -> Result<Contents, DeviceError> {
-    let (layout, volume) = (Layout::of(superblock), superblock.volume);
-    let (at, shape) = (layout.slot_at(slot), layout.shape());
+    let layout = store.layout();
     let mut contents = Contents {
         entries: Vec::new(),
     };
-    if let Some(summary) = read_summary::<Volume>(device, at, shape, volume, segment).await? {
+    if let Some(summary) = read_summary(store, volume, slot, segment).await? {
         for record in &summary.records {
             contents.add(record.seq, record.offset, &record.entries);
         }
         return Ok(contents);
     }
-    let whole = BufMut::zeroed(layout.segment_bytes as usize);
-    let whole = device.read(at, whole).await?;
-    let any = Next::From(RecordSeq(1));
-    for record in walk::<Volume>(&whole, layout.block, volume, segment, any) {
-        contents.add(record.seq, record.offset, &record.entries);
-    }
+    let walk_all = |whole: &[u8]| {
+        let any = Next::From(RecordSeq(1));
+        for record in walk::<Volume>(whole, layout.block, volume, segment, any) {
+            contents.add(record.seq, record.offset, &record.entries);
+        }
+    };
+    read_checked(store, slot, 0..layout.segment_bytes.into(), walk_all).await?;
     Ok(contents)
 }
 

@@ -2,35 +2,41 @@
 //!
 //! What is live in a few segments is read, put in order, and appended to streams of moved data, and the map is
 //! told. Nothing is given up by that alone: a segment is used again only when the moved copies are durable
-//! (`usage.rs`). A moved piece counts only where the map still points at where it came from, now and at
+//! (`table.rs`). A moved piece counts only where the map still points at where it came from, now and at
 //! recovery.
 //!
+//! - `clean/choose.rs`: which segments.
 //! - `clean/load.rs`: what is live in segments, read and checked.
 //! - `clean/place.rs`: moving it.
+//! - `clean/reap.rs`: what huge trims cut out of the map.
+//! - `clean/retry.rs`: when what could not be read is tried again.
 
+mod choose;
 mod load;
 mod place;
+mod reap;
+mod retry;
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_placement::pace::{Decision, Urgency};
 use forebay_placement::placement::{Collected, Order};
+use forebay_rt::{Instant, Listener};
 use forebay_segments::Composer as _;
 use forebay_units::SegmentSeq;
 
 use crate::error::SpaceError;
 use crate::geometry::Slot;
-use crate::pacing::window;
 use crate::room::Room;
 use crate::space::Inner;
 use forebay_extents::Replaced;
-use load::Piece;
+use load::{Loaded, Piece};
+pub(crate) use reap::reaper;
+use retry::Retry;
 
-/// The most bytes of segments that are cleaned together.
-const WINDOW_BYTES: u64 = 32 << 20;
-/// Unless room is short, a segment is cleaned only for this part of it.
-const WORTH_PART: u32 = 4;
+/// After so many tries in a row that failed, the next waits as well: the device fails, and not a part of it.
+const FAILURES: u32 = 4;
 
 /// A segment that is being cleaned.
 struct Chosen {
@@ -40,148 +46,148 @@ struct Chosen {
     gain: u32,
 }
 
+/// What came of a try to clean.
+enum Cleaned {
+    /// Segments were emptied.
+    Some,
+    /// No segment gains enough, or not before a checkpoint.
+    Nothing,
+    /// Segments would gain something, but they are not on the device yet.
+    InMemory,
+}
+
 /// Cleans when there is too little room.
 pub(crate) async fn cleaner(inner: Rc<Inner>) {
     let now = || inner.rt.now().as_nanos();
+    let mut retry = Retry::new();
     loop {
         let asked = inner.clean_asked.listen();
         let progress = inner.commit.progress();
+        if inner.commit.failure().is_some() {
+            return;
+        }
+        inner.retry_unreadable(&mut retry);
         match inner.level_wear().await {
             Ok(false) => {}
             Ok(true) => continue,
-            Err(_) if inner.commit.failure().is_some() => return,
-            Err(error) => tracing::warn!(%error, "a segment that is worn little cannot be emptied"),
+            Err(_) => retry.failed(inner.rt.now()),
         }
-        let decision = {
-            let (streams, map) = (inner.commit.composer(), inner.map.borrow());
-            let pacing = inner.pacing.borrow();
-            pacing.decide(&streams, &map, inner.rt.now())
-        };
-        let urgency = match decision {
+        let urgency = match inner.decide() {
             Decision::Clean(urgency) => urgency,
             Decision::Rest => {
                 inner.pacing.borrow_mut().pacer.pause();
-                asked.await;
+                inner.until(asked, retry.at).await;
                 inner.pacing.borrow_mut().pacer.begin(now());
                 continue;
             }
             Decision::Wait(nanos) => {
-                let span = Duration::from_nanos(nanos);
-                let _ = inner.rt.timeout(span, asked).await;
+                let at = inner.rt.now().plus(Duration::from_nanos(nanos));
+                let at = retry.at.map_or(at, |retry| retry.min(at));
+                inner.until(asked, Some(at)).await;
                 continue;
             }
         };
         drop(asked);
         match inner.clean_window(urgency).await {
-            Ok(true) => {}
-            // Nothing can be gained before a checkpoint, or at all.
-            Ok(false) => {
-                if urgency == Urgency::Urgent {
+            Ok(Cleaned::Some) => retry.succeeded(inner.rt.now()),
+            Ok(Cleaned::Nothing) => {
+                if urgency == Urgency::Urgent && inner.checkpoint_helps() {
                     inner.ask_for_checkpoint();
                 }
-                progress.await;
+                inner.until(progress, retry.at).await;
             }
-            Err(_) if inner.commit.failure().is_some() => return,
-            // What cannot be read stays where it is; others may be cleaned.
-            Err(error) => tracing::warn!(%error, "a segment cannot be cleaned"),
+            Ok(Cleaned::InMemory) => {
+                let last = inner.commit.composer_mut().end_all();
+                inner.commit.has_work();
+                let _ = inner.commit.flush(last).await;
+            }
+            // What cannot be read stays where it is; other segments may be cleaned.
+            Err(error) => {
+                if retry.failures == 0 {
+                    tracing::warn!(%error, "a segment cannot be emptied");
+                }
+                retry.failed(inner.rt.now());
+                if retry.failures >= FAILURES
+                    && let Some(at) = retry.at
+                {
+                    inner.rt.sleep_until(at).await;
+                }
+            }
         }
         inner.rt.yield_now().await;
     }
 }
 
-/// Looks at what was detached from the map, and gives up what lay there.
-pub(crate) async fn reaper(inner: Rc<Inner>) {
-    loop {
-        let asked = inner.reap_asked.listen();
-        let mut replaced = Vec::new();
-        match inner.loading(|map| map.reap(&mut replaced)).await {
-            Ok(true) => {
-                inner.discount(&replaced);
-                inner.commit.notify();
-                inner.rt.yield_now().await;
-            }
-            Ok(false) => asked.await,
-            Err(_) if inner.commit.failure().is_some() => return,
-            // It may be readable later.
-            Err(error) => {
-                tracing::warn!(%error, "what was trimmed cannot be looked at");
-                asked.await;
-            }
-        }
-    }
-}
-
 impl Inner {
-    /// Segments to be cleaned together: as many as gain what a window is to gain, and as can be moved with the room
-    /// that there is. They are not chosen again before the next checkpoint.
-    fn choose(&self, urgency: Urgency) -> Vec<Chosen> {
-        let selection = self.placement.borrow().selection();
-        let mut streams = self.commit.composer_mut();
-        let room = Room::of(&streams, &self.map.borrow());
-        let segment = streams.layout.dense_sectors();
-        let most = (WINDOW_BYTES / u64::from(streams.layout.segment_bytes)).max(1) as usize;
-        let (now, wanted) = (streams.clock, window(&streams));
-        let victims = streams.usage.choose(selection, now, wanted, most);
-        let moved = usize::from(streams.counts.moved);
-        let runway = streams.usage.runway().saturating_sub(room.for_cleaner);
-        let mut budget = (runway + 1).saturating_sub(moved) as u64 * segment;
-        let mut chosen: Vec<Chosen> = Vec::new();
-        for victim in victims {
-            let slot = Slot(victim.segment);
-            let seq = streams.usage.get(slot).seq;
-            let worth = urgency == Urgency::Urgent || victim.gain >= segment as u32 / WORTH_PART;
-            let live = u64::from(victim.live);
-            let affordable = chosen.is_empty() || live <= budget;
-            // What is in memory is not on the medium yet.
-            if !worth || !affordable || streams.flight().segment(seq).is_some() {
-                continue;
-            }
-            if !streams.usage.begin_cleaning(slot) {
-                continue;
-            }
-            budget = budget.saturating_sub(live);
-            streams.usage.pin(slot);
-            chosen.push(Chosen {
-                slot,
-                segment: seq,
-                live: victim.live,
-                gain: victim.gain,
-            });
+    /// Has unreadable segments be tried again when it is time: one where the device fails, otherwise all.
+    fn retry_unreadable(&self, retry: &mut Retry) {
+        if !retry.is_due(self.rt.now()) {
+            return;
         }
-        chosen
+        let most = match retry.failures < FAILURES {
+            true => usize::MAX,
+            false => 1,
+        };
+        self.commit.composer_mut().table.retry_unreadable(most);
     }
 
-    /// Empties a few segments, if any are worth it. Says whether some were.
-    async fn clean_window(self: &Rc<Self>, urgency: Urgency) -> Result<bool, SpaceError> {
-        let chosen = self.choose(urgency);
+    fn decide(&self) -> Decision {
+        let (streams, map) = (self.commit.composer(), self.map.borrow());
+        match self.closing.get() {
+            true => Decision::Rest,
+            false => self.pacing.borrow().decide(&streams, &map, self.rt.now()),
+        }
+    }
+
+    /// Waits for an event, until a time at most.
+    async fn until(&self, event: Listener<'_>, at: Option<Instant>) {
+        match at {
+            None => event.await,
+            Some(at) => {
+                let now = self.rt.now();
+                let _ = self.rt.timeout(at.since(now), event).await;
+            }
+        }
+    }
+
+    /// True if a checkpoint makes segments free, or lowers what has to be kept for the next.
+    pub(crate) fn checkpoint_helps(&self) -> bool {
+        let (streams, map) = (self.commit.composer(), self.map.borrow());
+        Room::of(&streams, &map).checkpoint_helps(&streams.table)
+    }
+
+    /// Empties a few segments, if any are worth it.
+    async fn clean_window(self: &Rc<Self>, urgency: Urgency) -> Result<Cleaned, SpaceError> {
+        let (chosen, in_memory) = self.choose(urgency);
         if chosen.is_empty() {
             self.replenish(0);
-            return Ok(false);
+            return Ok(match in_memory {
+                true => Cleaned::InMemory,
+                false => Cleaned::Nothing,
+            });
         }
         let sum = |part: fn(&Chosen) -> u32| chosen.iter().map(|one| u64::from(part(one))).sum();
         let (gain, live) = (sum(|one| one.gain), sum(|one| one.live));
         self.pacing.borrow_mut().pacer.begin_window(gain, live);
         let moved = self.empty(&chosen).await;
-        for one in &chosen {
-            self.commit.composer_mut().usage.end_cleaning(one.slot);
-        }
         let pacer = &mut self.pacing.borrow_mut().pacer;
         pacer.end_window();
         // What is empty now counts as free.
         pacer.freed(u64::MAX);
         moved?;
-        Ok(true)
+        Ok(Cleaned::Some)
     }
 
-    /// Empties a segment that is worn less than others, so that it is used. Says whether there was one.
+    /// Empties a segment that is worn less than others, so that it is used. True if there was one.
     async fn level_wear(self: &Rc<Self>) -> Result<bool, SpaceError> {
+        if self.closing.get() {
+            return Ok(false);
+        }
         let Some(unworn) = self.choose_unworn() else {
             return Ok(false);
         };
         let before = self.stats.borrow().bytes_moved;
-        let slot = unworn.slot;
         let moved = self.empty(&[unworn]).await;
-        self.commit.composer_mut().usage.end_cleaning(slot);
         let stats = &mut self.stats.borrow_mut();
         stats.bytes_levelled += stats.bytes_moved - before;
         moved.map(|()| true)
@@ -191,55 +197,86 @@ impl Inner {
     fn choose_unworn(&self) -> Option<Chosen> {
         let mut streams = self.commit.composer_mut();
         let room = Room::of(&streams, &self.map.borrow());
-        if streams.usage.runway() < room.low {
+        if streams.table.queued() < room.low {
             return None;
         }
-        let slot = streams.usage.unworn()?;
-        let known = *streams.usage.get(slot);
-        let in_memory = streams.flight().segment(known.seq).is_some();
-        if in_memory || !streams.usage.begin_cleaning(slot) {
+        let slot = streams.table.unworn()?;
+        let (segment, live) = (streams.table.get(slot).seq, streams.table.live_in(slot));
+        let in_memory = streams.flight().segment(segment).is_some();
+        if in_memory || !streams.table.begin_cleaning(slot) {
             return None;
         }
-        streams.usage.pin(slot);
+        streams.table.pin(slot);
         Some(Chosen {
             slot,
-            segment: known.seq,
-            live: known.live,
+            segment,
+            live,
             gain: 0,
         })
     }
 
+    /// Moves what is live in segments. Whatever happens, none of them stays [`SegmentState::Cleaning`].
     async fn empty(self: &Rc<Self>, chosen: &[Chosen]) -> Result<(), SpaceError> {
+        let mut troubles = Vec::with_capacity(chosen.len());
         let mut pieces: Vec<Piece> = Vec::new();
-        let mut worst = Ok(());
+        let mut failed = false;
         for one in chosen {
+            if failed {
+                // The device fails: the others are tried another time.
+                self.unpin(one.slot);
+                self.commit.composer_mut().table.stop_cleaning(one.slot);
+                continue;
+            }
             let loaded = self.load_live(one.slot, one.segment).await;
             // It is in memory now: if its segment is used again meanwhile, nothing of it is live any more.
             self.unpin(one.slot);
-            match loaded {
-                Ok(loaded) => pieces.extend(loaded),
-                Err(error) => {
-                    // Another segment is tried next; this one, when the volume is taken up again.
-                    self.commit.composer_mut().usage.give_up(one.slot);
-                    worst = Err(error);
-                }
-            }
+            let loaded = loaded.unwrap_or_else(|error| Loaded {
+                pieces: Vec::new(),
+                trouble: Some(error),
+            });
+            failed = matches!(loaded.trouble, Some(SpaceError::Device(_)));
+            pieces.extend(loaded.pieces);
+            troubles.push(loaded.trouble);
             let sectors = self.commit.composer().layout.segment_sectors();
             self.did(sectors);
         }
         if self.placement.borrow().needs().order == Order::Age {
             pieces.sort_by_key(|piece| piece.born);
         }
+        let mut moved = Ok(true);
         for piece in pieces {
-            self.move_piece(piece).await?;
+            moved = self.move_piece(piece).await;
+            if !matches!(moved, Ok(true)) {
+                break;
+            }
         }
         self.send_off();
-        for one in chosen {
-            self.tell_collected(one);
+        let all = matches!(moved, Ok(true));
+        let mut worst = moved.map(drop);
+        for (one, trouble) in chosen.iter().zip(troubles) {
+            self.end_cleaning(one, all, trouble.as_ref());
+            if let Some(error) = trouble {
+                worst = worst.and(Err(error));
+            }
         }
         self.replenish(0);
         self.commit.notify();
         worst
+    }
+
+    fn end_cleaning(&self, one: &Chosen, moved: bool, trouble: Option<&SpaceError>) {
+        let mut streams = self.commit.composer_mut();
+        let table = &mut streams.table;
+        match trouble {
+            _ if !moved => table.stop_cleaning(one.slot),
+            None => table.end_cleaning(one.slot, None),
+            Some(error) => {
+                let later = matches!(error, SpaceError::Device(_));
+                table.end_cleaning(one.slot, Some(later));
+            }
+        }
+        drop(streams);
+        self.tell_collected(one);
     }
 
     /// So many sectors were read or written to clean.
@@ -251,8 +288,8 @@ impl Inner {
     /// Tells the placement of a segment that is empty now.
     fn tell_collected(&self, one: &Chosen) {
         let streams = self.commit.composer();
-        let segment = *streams.usage.get(one.slot);
-        if segment.seq != one.segment || segment.live > 0 {
+        let segment = *streams.table.get(one.slot);
+        if segment.seq != one.segment || streams.table.live_in(one.slot) > 0 {
             return;
         }
         self.stats.borrow_mut().segments_cleaned += 1;
@@ -280,7 +317,7 @@ impl Inner {
     pub(crate) fn discount(&self, replaced: &[Replaced]) {
         let mut streams = self.commit.composer_mut();
         for gone in replaced {
-            streams.usage.discount(gone.place, gone.sectors);
+            streams.table.discount(gone);
         }
     }
 }

@@ -1,7 +1,10 @@
 //! What can be wrong with a volume: when it is taken up, and while it is in use.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use forebay_device::DeviceError;
-use forebay_segments::{LogError, PairError};
+use forebay_segments::{LogError, PairError, WaitError};
 use forebay_units::{RecordSeq, Sector};
 
 use crate::batch::BatchError;
@@ -39,8 +42,8 @@ pub enum OpenError {
         want: u32,
     },
     /// The newest checkpoint is damaged.
-    #[error("the checkpoint at {0:?} is damaged: {1}")]
-    Checkpoint(Place, &'static str),
+    #[error("the checkpoint at sector {0} is damaged: {1}")]
+    Checkpoint(u64, &'static str),
     /// A node of the map is damaged.
     #[error("a node of the map, at {0:?}, is damaged: {1}")]
     Node(Place, LoadError),
@@ -94,7 +97,24 @@ pub enum SpaceError {
     /// A node of the map is damaged, so where a range lies is not known.
     #[error("a node of the map, at {0:?}, is damaged: {1}")]
     Node(Place, LoadError),
+    /// The device has been failing for longer than requests wait. The volume goes on trying.
+    #[error("the device has been failing for {} s, and is tried again: {cause}", lasted.as_secs())]
+    Failing {
+        /// For how long.
+        lasted: Duration,
+        /// Its last error.
+        cause: Arc<str>,
+    },
     /// The volume has failed: an earlier write or flush that something rested on did not succeed.
     #[error("the device failed: {}", .0.0)]
     Failed(#[from] LogError),
+}
+
+impl From<WaitError> for SpaceError {
+    fn from(error: WaitError) -> SpaceError {
+        match error {
+            WaitError::Failing { lasted, cause } => SpaceError::Failing { lasted, cause },
+            other => SpaceError::Failed(other.into()),
+        }
+    }
 }

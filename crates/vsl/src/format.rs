@@ -10,16 +10,16 @@ mod superblock;
 use forebay_segments::Layout;
 
 pub(crate) use checkpoint::{
-    Checkpoint, ChunkRef, OpenSegment, TABLE_CHUNK_SEGMENTS, TableChunk, decode_runway,
-    encode_runway,
+    Checkpoint, ChunkRef, Index, OpenSegment, PART_BYTES, PartRef, TABLE_CHUNK_SEGMENTS,
+    TableChunk, decode_queue, encode_queue,
 };
 pub(crate) use entry::{ENTRY_BYTES_MAX, Entry, MetaKind, Stream};
 pub(crate) use forebay_segments::HEADER_BYTES;
-pub use forebay_segments::{FormatError, VERSION, VolumeId};
-pub use superblock::Superblock;
+pub use forebay_segments::{FormatError, VolumeId};
 pub(crate) use superblock::{
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN,
 };
+pub use superblock::{Superblock, VERSION};
 
 /// The records of a volume: one order over several streams, so each says its number.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,8 +27,8 @@ pub(crate) enum Volume {}
 
 impl Layout for Volume {
     type Entry = Entry;
-    const RECORD: &'static [u8; 8] = b"FOREVRC\x01";
-    const SUMMARY: &'static [u8; 8] = b"FOREVSU\x01";
+    const RECORD: &'static [u8; 8] = b"FOREVRC\x02";
+    const SUMMARY: &'static [u8; 8] = b"FOREVSU\x02";
     const NUMBERED: bool = true;
 }
 

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::segment::{Segment, SegmentState};
+use crate::segment::{Segment, SegmentPhase};
 use forebay_extents::{DetachedRef, Place, RootRef};
 
 const PAGE: &str = include_str!("../../../docs/format/vsl.md");
@@ -23,7 +23,8 @@ fn superblock() -> Superblock {
         segment_count: 1000,
         block: 512,
         checkpoint_sectors: 16,
-        checkpoint: Place(2048 * 7 + 8),
+        checkpoint: 2048 * 7 + 8,
+        checkpoint_segment: SegmentSeq(0x0087_8685_8483_8281 & 0xff_ffff_ffff),
         checkpoint_crc: 0x4443_4241,
         placement: Kind::SepBit,
         page_sectors: 0x6463_6261,
@@ -54,6 +55,7 @@ fn checkpoint() -> Checkpoint {
         table: vec![
             ChunkRef {
                 place: Place(77),
+                slot: 79,
                 crc: 78,
             };
             2
@@ -66,20 +68,22 @@ fn checkpoint() -> Checkpoint {
             };
             3
         ],
-        runway: vec![4, 5, 9, 1],
+        queue: vec![4, 5, 9, 1],
+        doubtful: true,
         placement: vec![1, 2, 3, 4, 5],
     }
 }
 
 fn segment() -> Segment {
     Segment {
-        state: SegmentState::Closed,
+        phase: SegmentPhase::Closed,
         stream: Stream(0x11),
-        live: 0x2423_2221,
-        seq: SegmentSeq(0x0137_3635_3433_3231),
-        born: WriteClock(0x4645_4443_4241),
-        closed: WriteClock(0x5655_5453_5251),
-        wear: 0x6463_6261,
+        live: 0x23_2221,
+        pieces: 0x03_0201,
+        seq: SegmentSeq(0x37_3635_3433_3231),
+        born: WriteClock(0x47_4645_4443_4241),
+        closed: WriteClock(0x57_5655_5453_5251),
+        wear: 0x63_6261,
     }
 }
 
@@ -96,14 +100,15 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
     let crc = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes"));
     let fields = forebay_pages::layout(PAGE, "Superblock");
     let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();
-    let values: [(&str, u64); 16] = [
-        ("version", 1),
+    let values: [(&str, u64); 17] = [
+        ("version", VERSION.into()),
         ("crc", crc.into()),
         ("generation", superblock.generation),
         ("epoch", superblock.epoch.0),
         ("len", superblock.len),
         ("space_sectors", superblock.space_sectors),
-        ("checkpoint", superblock.checkpoint.0),
+        ("checkpoint", superblock.checkpoint),
+        ("checkpoint_segment", superblock.checkpoint_segment.0),
         ("segment_bytes", superblock.segment_bytes.into()),
         ("segment_count", superblock.segment_count.into()),
         ("block", superblock.block.into()),
@@ -150,15 +155,15 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         sector,
         sectors,
         crc,
-        from: Place(0x5655_5453_5251),
-        born: WriteClock(0x6665_6463_6261),
+        from: Place(0x17_5655_5453_5251),
+        born: WriteClock(0x67_6665_6463_6261),
     };
     let fields = [
         ("tag", 1 << 6 | 5 << 3 | 2),
         piece[1],
         piece[2],
-        ("from", 0x5655_5453_5251),
-        ("born", 0x6665_6463_6261),
+        ("from", 0x17_5655_5453_5251),
+        ("born", 0x67_6665_6463_6261),
     ];
     forebay_pages::fields_stand(PAGE, "Moved entry", &encoded(&moved), &fields);
     let trim = Entry::Trim {
@@ -174,22 +179,22 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
     let home = Entry::Home {
         line: Line(0x0807_0605_0403_0201),
         crc,
-        from: Place(0x2625_2423_2221),
-        place: Place(0x3635_3433_3231),
+        from: Place(0x17_2625_2423_2221),
+        place: Place(0x17_3635_3433_3231),
     };
     let fields = [
         ("tag", 0x84),
         ("line", 0x0807_0605_0403_0201),
         ("data_crc", crc.into()),
-        ("from", 0x2625_2423_2221),
-        ("place", 0x3635_3433_3231),
+        ("from", 0x17_2625_2423_2221),
+        ("place", 0x17_3635_3433_3231),
     ];
     forebay_pages::fields_stand(PAGE, "Home entry", &encoded(&home), &fields);
     let opened = Entry::Opened {
         stream: Stream(7),
-        clock: WriteClock(0x0605_0403_0201),
+        clock: WriteClock(0x07_0605_0403_0201),
     };
-    let fields = [("tag", 0x81), ("stream", 7), ("clock", 0x0605_0403_0201)];
+    let fields = [("tag", 0x81), ("stream", 7), ("clock", 0x07_0605_0403_0201)];
     forebay_pages::fields_stand(PAGE, "Opened entry", &encoded(&opened), &fields);
     let (level, key) = (9, 0x0807_0605_0403_0201);
     let node = Entry::Node { level, key, crc };
@@ -232,30 +237,57 @@ fn the_page_has_every_field_of_a_checkpoint_and_its_table_where_it_stands() {
         ("next_segment", checkpoint.next_segment.0),
         ("clock", checkpoint.clock.0),
         ("has_root", 1),
+        ("doubtful", 1),
         ("table_len", 2),
         ("open_len", 3),
-        ("runway_len", 4),
+        ("queue_len", 4),
         ("placement_len", 5),
         ("detached_len", 1),
     ] {
         assert_eq!(number(name), value, "{name}");
     }
-    assert_eq!(bytes[..8], *b"FOREVCP\x01");
+    assert_eq!(bytes[..8], *b"FOREVCP\x02");
     assert_eq!(bytes[36..72], checkpoint.root.expect("a root").encode());
     assert_eq!(bytes.len(), 4096);
     let values = [
-        ("state", 3),
+        ("phase", 3),
         ("stream", 0x11),
-        ("zeroes", 0),
-        ("live", 0x2423_2221),
-        ("seq", 0x0137_3635_3433_3231),
-        ("born", 0x4645_4443_4241),
-        ("closed", 0x5655_5453_5251),
-        ("wear", 0x6463_6261),
+        ("live", 0x23_2221),
+        ("pieces", 0x03_0201),
+        ("seq", 0x37_3635_3433_3231),
+        ("born", 0x47_4645_4443_4241),
+        ("closed", 0x57_5655_5453_5251),
+        ("wear", 0x63_6261),
     ];
     let segments = vec![segment()];
     let bytes = TableChunk { segments }.encode();
     forebay_pages::fields_stand(PAGE, "Segment of the table", &bytes, &values);
+}
+
+#[test]
+fn the_page_has_every_field_of_an_index_where_it_stands() {
+    let part = PartRef {
+        place: Place(0x17_2625_2423_2221),
+        slot: 0x3433_3231,
+        sectors: 0x41,
+        crc: 0x5453_5251,
+    };
+    let index = Index {
+        body_bytes: 0x0000_2111,
+        parts: vec![part],
+    };
+    let bytes = index.encode();
+    assert_eq!(bytes[..8], *b"FOREVCI\x02");
+    assert_eq!(bytes[8..12], 0x2111u32.to_le_bytes());
+    assert_eq!(bytes[12..16], 1u32.to_le_bytes());
+    let values = [
+        ("place", part.place.0),
+        ("slot", part.slot.into()),
+        ("sectors", part.sectors.into()),
+        ("part_crc", part.crc.into()),
+    ];
+    forebay_pages::fields_stand(PAGE, "Part of a checkpoint", &bytes[16..36], &values);
+    assert_eq!(Index::decode(&bytes), Some(index));
 }
 
 #[test]
@@ -319,10 +351,17 @@ proptest! {
         magic in any::<bool>(),
     ) {
         if magic && bytes.len() > 8 {
-            bytes[..8].copy_from_slice(b"FOREVCP\x01");
+            bytes[..8].copy_from_slice(b"FOREVCP\x02");
         }
         if let Some(found) = Checkpoint::decode(&bytes) {
-            prop_assert!(found.table.len() * 12 <= bytes.len());
+            prop_assert!(found.table.len() * 16 <= bytes.len());
+        }
+        if magic && bytes.len() > 8 {
+            bytes[..8].copy_from_slice(b"FOREVCI\x02");
+        }
+        if let Some(found) = Index::decode(&bytes) {
+            prop_assert!(found.parts.len() * 20 <= bytes.len());
+            prop_assert_eq!(Index::decode(&found.encode()), Some(found));
         }
         let _ = TableChunk::decode(&bytes, bytes.len() / 32);
         let _ = Superblock::decode(&bytes);
@@ -350,10 +389,12 @@ fn the_constants_of_the_page_are_those_of_the_code() {
         ("SEGMENT_BYTES_MIN", SEGMENT_BYTES_MIN.to_string()),
         ("SEGMENT_BYTES_MAX", SEGMENT_BYTES_MAX.to_string()),
         ("TABLE_CHUNK_SEGMENTS", TABLE_CHUNK_SEGMENTS.to_string()),
+        ("PART_BYTES", PART_BYTES.to_string()),
         ("superblock", text(b"FOREVSL\x01")),
         ("record", text(Volume::RECORD)),
         ("summary", text(Volume::SUMMARY)),
-        ("checkpoint", text(b"FOREVCP\x01")),
+        ("checkpoint", text(b"FOREVCP\x02")),
+        ("index", text(b"FOREVCI\x02")),
     ];
     // The others are the map's.
     let map = [

@@ -2,17 +2,21 @@
 
 use forebay_device::Geometry;
 use forebay_segments::{HEADER_BYTES, Shape};
-use forebay_units::{ByteLen, LINE_BYTES, SECTOR_BYTES};
+use forebay_units::{ByteLen, SECTOR_BYTES, SegmentSeq};
 
 use crate::format::{
-    ENTRY_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN,
-    Superblock,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN, Superblock,
 };
 use forebay_extents::Place;
 
-/// Where a segment lies: its number on the medium, from 0. What it holds changes; where it lies does not.
+/// Where on the device a segment lies, counted from 0. A slot is used again and again; the number of the segment that
+/// it holds ([`SegmentSeq`]) never is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot(pub u32);
+
+/// Bytes of a segment of moved data that hold neither data nor the entries that tell of it: parts of two headers, of
+/// the summary's last block, and of a block at the end.
+const LOST_BYTES: u64 = 2 * HEADER_BYTES as u64;
 
 /// Why a device cannot become a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -115,15 +119,10 @@ impl Layout {
         u64::from(self.segment_bytes) / SECTOR_BYTES
     }
 
-    /// Sectors of data in lines that a segment holds at least, whoever wrote them.
+    /// Sectors of a segment that the cleaner can fill with data and its entries (see `weight.rs`): the others go to
+    /// headers and a summary that are not full, and to a piece that goes to the next segment.
     pub(crate) fn dense_sectors(&self) -> u64 {
-        let segment = u64::from(self.segment_bytes);
-        let lines = segment / LINE_BYTES;
-        let entries = lines * ENTRY_BYTES_MAX as u64;
-        let header = HEADER_BYTES as u64;
-        let headers = entries.div_ceil(header - 128) * header;
-        let summary = (entries + 128).next_multiple_of(header);
-        (segment - headers - summary) / SECTOR_BYTES
+        (u64::from(self.segment_bytes) - LOST_BYTES) / SECTOR_BYTES
     }
 
     /// The byte of the device at which a segment begins.
@@ -131,19 +130,14 @@ impl Layout {
         SEGMENTS_AT + u64::from(slot.0) * u64::from(self.segment_bytes)
     }
 
-    /// The place `offset` bytes into a segment.
-    pub fn place(&self, slot: Slot, offset: u32) -> Place {
-        Place(u64::from(slot.0) * self.segment_sectors() + u64::from(offset) / SECTOR_BYTES)
+    /// The place `offset` bytes into the segment of a number.
+    pub fn place(&self, segment: SegmentSeq, offset: u32) -> Place {
+        Place(segment.0 * self.segment_sectors() + u64::from(offset) / SECTOR_BYTES)
     }
 
-    /// The byte of the device at which a place begins.
-    pub fn place_at(&self, place: Place) -> u64 {
-        SEGMENTS_AT + place.bytes()
-    }
-
-    /// The segment a place lies in.
-    pub fn slot_of(&self, place: Place) -> Slot {
-        Slot((place.0 / self.segment_sectors()) as u32)
+    /// The number of the segment that a place lies in.
+    pub fn segment_of(&self, place: Place) -> SegmentSeq {
+        SegmentSeq(place.0 / self.segment_sectors())
     }
 
     /// How far into its segment a place lies, in bytes.
@@ -151,9 +145,14 @@ impl Layout {
         (place.0 % self.segment_sectors() * SECTOR_BYTES) as u32
     }
 
-    /// True if that many sectors from a place on lie in one segment of the medium.
-    pub fn contains(&self, place: Place, sectors: u64) -> bool {
+    /// True if that many sectors from a place on lie in one segment.
+    pub fn is_in_one(&self, place: Place, sectors: u64) -> bool {
         let segment = self.segment_sectors();
-        place.0 / segment < u64::from(self.segment_count) && place.0 % segment + sectors <= segment
+        sectors <= segment && place.0 % segment <= segment - sectors
+    }
+
+    /// The number of segments that can ever be opened: numbers from here on have no places.
+    pub fn numbers(&self) -> u64 {
+        Place::END / self.segment_sectors()
     }
 }

@@ -21,6 +21,7 @@ impl Space {
             }
         };
         commit.has_work();
-        Ok(commit.hand_over(target).await?)
+        let patience = Some(self.inner.options.patience);
+        Ok(commit.hand_over_within(target, patience).await?)
     }
 }

@@ -20,11 +20,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Durability};
+use forebay_device::BufMut;
 use forebay_units::{LINE_BYTES, LINE_SECTORS, Line};
 use futures_util::StreamExt;
 use futures_util::stream;
 
+use crate::claim::Grant;
 use crate::error::SpaceError;
 use crate::format::{Entry, Stream};
 use crate::geometry::Slot;
@@ -46,14 +47,10 @@ struct Claim<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let mut free = false;
         for slot in &self.slots {
-            let usage = &mut self.inner.commit.composer_mut().usage;
-            free |= usage.end_overwriting(*slot);
+            self.inner.commit.composer_mut().table.end_in_place(*slot);
         }
-        if free {
-            self.inner.commit.notify();
-        }
+        self.inner.commit.notify();
     }
 }
 
@@ -106,7 +103,8 @@ impl Inner {
                 }
                 homes.is_full()
             };
-            if !full || self.commit.failure().is_some() {
+            let fails = self.commit.failure().is_some() || self.failing(Duration::ZERO).is_some();
+            if !full || fails {
                 return;
             }
             progress.await;
@@ -125,17 +123,23 @@ impl Inner {
                 .await?;
         }
         let (claim, lines) = self.claim(lines);
+        let failures = self.commit.flush_failures();
         let home = self.write_home(lines).await;
         if home.is_empty() {
             return Ok(());
         }
         self.commit.flush_device().await?;
+        if self.commit.flush_failures() != failures {
+            // The device may have forgotten what was written before a flush that failed. The lines stay where they were
+            // appended.
+            return Ok(());
+        }
         for (line, away) in &home {
-            if !self.room_to_tell().await? {
+            let Some(grant) = self.room_to_tell().await? else {
                 // Others may need what is kept for this to make room. The rest stays where it was appended.
                 break;
-            }
-            self.tell_home(*line, away);
+            };
+            self.tell_home(grant, *line, away);
         }
         self.send_off();
         drop(claim);
@@ -153,14 +157,13 @@ impl Inner {
             })
             .collect();
         lines.sort_by_key(|(_, away)| away.home.place.0);
-        let layout = streams.layout;
         let mut slots: Vec<Slot> = lines
             .iter()
-            .map(|(_, away)| layout.slot_of(away.home.place))
+            .filter_map(|(_, away)| streams.table.slot_at(away.home.place))
             .collect();
         slots.dedup();
         for slot in &slots {
-            streams.usage.begin_overwriting(*slot);
+            streams.table.begin_in_place(*slot);
         }
         let claim = Claim { inner: self, slots };
         (claim, lines)
@@ -182,17 +185,22 @@ impl Inner {
             }
         }
         let writes = stream::iter(runs).map(async |run| {
-            let at = self.commit.composer().layout.place_at(run[0].1.home.place);
+            let place = run[0].1.home.place;
+            // Claimed, so it is not retired.
+            let Some(slot) = self.commit.composer().table.slot_at(place) else {
+                return Vec::new();
+            };
+            let at = u64::from(self.store.layout().offset_of(place));
             let mut bytes = BufMut::zeroed(run.len() * LINE_BYTES as usize);
             for (chunk, (_, away)) in bytes.chunks_exact_mut(LINE_BYTES as usize).zip(&run) {
                 chunk.copy_from_slice(&away.data);
             }
-            let written = self.device.write(at, bytes.freeze(), Durability::Flush);
+            let written = self.store.write_in_place(slot, at, bytes.freeze());
             match written.await {
                 Ok(()) => run,
                 Err(error) => {
                     // They stay where they were appended.
-                    tracing::warn!(%error, at, "a page could not be written home");
+                    tracing::warn!(%error, ?slot, at, "a page could not be written in place");
                     Vec::new()
                 }
             }
@@ -207,20 +215,20 @@ impl Inner {
         Stream(counts.user + counts.moved - 1)
     }
 
-    /// Waits a while for room for an entry. Says whether there is.
-    async fn room_to_tell(self: &Rc<Self>) -> Result<bool, SpaceError> {
+    /// Waits a while for room for an entry.
+    async fn room_to_tell(self: &Rc<Self>) -> Result<Option<Grant>, SpaceError> {
         let (stream, until) = (self.home_stream(), self.rt.now().plus(PATIENCE));
         loop {
             let progress = self.commit.progress();
             if let Some(failure) = self.commit.failure() {
                 return Err(failure.into());
             }
-            if self.has_room_to_move(stream, 0) {
-                return Ok(true);
+            if let Some(grant) = self.grant_to_move(stream, 0) {
+                return Ok(Some(grant));
             }
             let now = self.rt.now();
             if now >= until {
-                return Ok(false);
+                return Ok(None);
             }
             self.make_way();
             let _ = self.rt.timeout(until.since(now), progress).await;
@@ -228,7 +236,7 @@ impl Inner {
     }
 
     /// Appends that a line is home, if the space still lies at the copy that was brought there. There is room.
-    fn tell_home(&self, line: Line, away: &Away) {
+    fn tell_home(&self, mut grant: Grant, line: Line, away: &Away) {
         let stream = self.home_stream();
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
@@ -241,14 +249,15 @@ impl Inner {
             from: away.copy,
             place: away.home.place,
         };
-        streams.append(stream, entry, &[]);
+        streams.append(&mut grant, stream, entry, &[]);
         let to = at_home(line, away.home.place, away.crc);
         let mut gone = Vec::new();
         let replaced = map.replace_if(away.copy, to, &mut gone);
         replaced.expect("the nodes were prepared");
-        streams.usage.count(away.home.place, LINE_SECTORS);
-        for gone in gone {
-            streams.usage.discount(gone.place, gone.sectors);
+        let sector = line.first_sector().0;
+        streams.table.count(away.home.place, sector, LINE_SECTORS);
+        for gone in &gone {
+            streams.table.discount(gone);
         }
         self.entries_since.set(self.entries_since.get() + 1);
         self.stats.borrow_mut().bytes_in_place += LINE_BYTES;

@@ -7,7 +7,7 @@ use forebay_device::Buf;
 use forebay_extents::{Check, Extent, Map, Place};
 use forebay_rt::Instant;
 use forebay_segments::Composer as _;
-use forebay_units::{LINE_BYTES, LINE_SECTORS, Line, Sector, SegmentSeq};
+use forebay_units::{LINE_BYTES, LINE_SECTORS, Line, Sector};
 
 use crate::options::Options;
 use crate::prepared::mapped;
@@ -126,29 +126,24 @@ impl Homes {
         let place = whole(map, line)?;
         let away = self.waiting.get(&line).filter(|away| away.copy == place);
         let known = away.map(|away| away.home);
-        let here = || Home {
-            place,
-            segment: streams.usage.get(streams.layout.slot_of(place)).seq,
-        };
-        let home = known.unwrap_or_else(here);
+        let home = known.unwrap_or(Home { place });
         let aligned = home.place.bytes().is_multiple_of(block) && LINE_BYTES >= block;
         (aligned && home.takes(streams)).then_some(home)
     }
 }
 
-/// Where a line may be written, and in which segment that is.
+/// Where a line may be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Home {
     pub(crate) place: Place,
-    segment: SegmentSeq,
 }
 
 impl Home {
-    /// True if it may be written there now: the segment is still what it was, full, and on the medium.
+    /// True if it may be written there now: the segment is full and on the device, and its number is not retired.
     pub(crate) fn takes(&self, streams: &Streams) -> bool {
-        let slot = streams.layout.slot_of(self.place);
-        streams.usage.may_overwrite(slot, self.segment)
-            && streams.flight().segment(self.segment).is_none()
+        let segment = streams.layout.segment_of(self.place);
+        streams.table.may_overwrite(segment).is_some()
+            && streams.flight().segment(segment).is_none()
     }
 }
 

@@ -1,16 +1,19 @@
 //! Looking at a volume that is not in use. Changes nothing.
 
+use std::rc::Rc;
+
 use forebay_device::Device;
 use forebay_segments::{Entry as _, read_copies};
 use forebay_units::SECTOR_BYTES;
 use serde::Serialize;
 
-use crate::checkpoint::read_checkpoint;
 use crate::error::OpenError;
 use crate::format::{Checkpoint, FormatError, Superblock};
 use crate::geometry::Layout;
-use crate::recover::ahead;
+use crate::recover::Ahead;
+use crate::recover::read::read_checkpoint;
 use crate::recover::scan::{Scan, scan};
+use crate::store::{DeviceStore, SegmentStore};
 
 /// What recovery would take up behind the newest checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -27,9 +30,13 @@ pub struct Pending {
 ///
 /// # Errors
 /// If the device fails, or the checkpoint or something that was durable is missing.
-pub async fn pending(device: &dyn Device, superblock: &Superblock) -> Result<Pending, OpenError> {
-    let (checkpoint, ..) = read_checkpoint(device, superblock).await?;
-    let found = behind(device, superblock, &checkpoint).await?;
+pub async fn pending(
+    device: &Rc<dyn Device>,
+    superblock: &Superblock,
+) -> Result<Pending, OpenError> {
+    let store = DeviceStore::new(Rc::clone(device), Layout::of(superblock));
+    let read = read_checkpoint(&store, superblock).await?;
+    let found = behind(&store, superblock, &read.checkpoint).await?;
     if found.is_damaged() {
         return Err(OpenError::Damaged {
             missing: found.last.next(),
@@ -53,12 +60,11 @@ pub async fn pending(device: &dyn Device, superblock: &Superblock) -> Result<Pen
 }
 
 async fn behind(
-    device: &dyn Device,
+    store: &dyn SegmentStore,
     superblock: &Superblock,
     checkpoint: &Checkpoint,
 ) -> Result<Scan, OpenError> {
-    let ahead = ahead(&Layout::of(superblock));
-    Ok(scan(device, superblock, checkpoint, ahead).await?)
+    Ok(scan(store, superblock, checkpoint, Ahead::of(superblock)).await?)
 }
 
 /// A structure on the medium, as `dump` prints it.
@@ -113,8 +119,8 @@ pub enum DumpItem {
         detached: usize,
         /// Segments that were being filled.
         open: Vec<u32>,
-        /// How many segments can be opened before the next.
-        runway: usize,
+        /// Segments on the allocation queue.
+        queue: usize,
     },
     /// A segment as the checkpoint's table has it; those that were never used are left out.
     Segment {
@@ -160,7 +166,7 @@ fn superblock_item(copy: char, found: &Result<Superblock, FormatError>) -> DumpI
             segment_bytes: found.segment_bytes,
             segment_count: found.segment_count,
             block: found.block,
-            checkpoint: found.checkpoint.0,
+            checkpoint: found.checkpoint,
             placement: found.placement.to_string(),
             page_sectors: found.page_sectors,
         },
@@ -175,13 +181,15 @@ fn superblock_item(copy: char, found: &Result<Superblock, FormatError>) -> DumpI
 ///
 /// # Errors
 /// If there is no volume, or it cannot be read; after the superblocks have been given.
-pub async fn dump(device: &dyn Device, out: &mut dyn FnMut(DumpItem)) -> Result<(), OpenError> {
-    let copies = read_copies::<Superblock>(device).await?;
+pub async fn dump(device: &Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Result<(), OpenError> {
+    let copies = read_copies::<Superblock>(&**device).await?;
     out(superblock_item('A', &copies.a));
     out(superblock_item('B', &copies.b));
     let superblock = copies.newest_readable()?;
-    crate::recover::fits_device(superblock, device)?;
-    let (checkpoint, segments, _) = read_checkpoint(device, superblock).await?;
+    crate::recover::fits_device(superblock, &**device)?;
+    let store = DeviceStore::new(Rc::clone(device), Layout::of(superblock));
+    let read = read_checkpoint(&store, superblock).await?;
+    let (checkpoint, segments) = (read.checkpoint, read.segments);
     out(DumpItem::Checkpoint {
         cut: checkpoint.cut.0,
         next_segment: checkpoint.next_segment.0,
@@ -189,20 +197,20 @@ pub async fn dump(device: &dyn Device, out: &mut dyn FnMut(DumpItem)) -> Result<
         has_root: checkpoint.root.is_some(),
         detached: checkpoint.detached.len(),
         open: checkpoint.open.iter().map(|open| open.slot).collect(),
-        runway: checkpoint.runway.len(),
+        queue: checkpoint.queue.len(),
     });
     let used = segments.iter().enumerate();
     for (slot, segment) in used.filter(|(_, segment)| (segment.wear, segment.live) != (0, 0)) {
         out(DumpItem::Segment {
             slot,
-            state: format!("{:?}", segment.state).to_lowercase(),
+            state: format!("{:?}", segment.phase).to_lowercase(),
             stream: segment.stream.0,
             live_sectors: segment.live,
             seq: segment.seq.0,
             wear: segment.wear,
         });
     }
-    let found = behind(device, superblock, &checkpoint).await?;
+    let found = behind(&store, superblock, &checkpoint).await?;
     for (n, record) in (1..).zip(&found.records) {
         out(DumpItem::Record {
             seq: checkpoint.cut.0 + n,

@@ -12,17 +12,21 @@
 //! - **A full volume refuses** a batch before any of it is done; nothing else is refused for lack of room.
 //!
 //! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes); `geometry.rs`, `segment.rs`,
-//! `free.rs` and `usage.rs` (segments and what is known of them); `streams.rs` (what is being filled) and `runway.rs` (what
-//! comes next); `space.rs`, `write.rs`, `home.rs` with `homes.rs`, `read.rs`, `places.rs` (where data lies); `room.rs` and `pacing.rs` (who may go on when room is
+//! `free.rs`, `weight.rs` and `table.rs` (segments and what is known of them); `streams.rs` (what is being filled) and
+//! `queue.rs` (what comes next); `store.rs` (where segments are kept); `space.rs`, `write.rs`, `home.rs` with `homes.rs`, `read.rs`, `places.rs` (where data lies); `room.rs` and `pacing.rs` (who may go on when room is
 //! short); `checkpoint.rs`, `recover.rs`, `clean.rs`; `linear.rs` (as a device). The map is in `forebay-extents`.
 //!
 //! Where data is placed, what is cleaned and at what pace `forebay-placement` decides.
 
 pub mod again;
+mod audit;
 mod batch;
 mod checkpoint;
 mod checks;
+mod chunks;
+mod claim;
 mod clean;
+mod counted;
 mod discard;
 mod error;
 mod format;
@@ -33,19 +37,22 @@ mod home;
 mod homes;
 mod inspect;
 mod linear;
+mod meta;
 mod options;
 mod pacing;
 mod places;
 mod prepared;
+mod queue;
 mod read;
 mod recover;
 mod room;
-mod runway;
 mod segment;
 mod space;
 mod stats;
+mod store;
 mod streams;
-mod usage;
+mod table;
+mod weight;
 mod write;
 
 pub use batch::{BATCH_BYTES_MAX, BATCH_PIECES_MAX, Batch, BatchError, Op};

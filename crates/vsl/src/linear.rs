@@ -38,6 +38,30 @@ impl Linear {
         &self.space
     }
 
+    /// Writes in parts that are each applied whole. A device promises no more of a write than that its blocks are.
+    async fn write_parts(
+        &self,
+        sector: u64,
+        data: &Buf,
+        durability: Durability,
+    ) -> Result<(), SpaceError> {
+        let most = self.space.write_max() as usize;
+        let mut done = 0;
+        while done < data.len() {
+            let end = data.len().min(done + most);
+            let at = Sector(sector + done as u64 / SECTOR_BYTES);
+            let batch = Batch::of_write(at, data.slice(done..end));
+            // What makes the last part durable makes the others durable as well.
+            let durability = match end == data.len() {
+                true => durability,
+                false => Durability::Flush,
+            };
+            self.space.apply(&batch, durability).await?;
+            done = end;
+        }
+        Ok(())
+    }
+
     async fn trim(&self, range: Range<u64>, op: Op) -> Result<(), DeviceError> {
         let (sector, sectors) = (Sector(range.start / SECTOR_BYTES), range.end - range.start);
         let mut batch = Batch::new();
@@ -64,6 +88,10 @@ fn as_device_error(error: SpaceError, op: Op, range: Range<u64>) -> DeviceError 
         SpaceError::Full { .. } => {
             DeviceError::io(op, range, std::io::Error::from_raw_os_error(ENOSPC))
         }
+        SpaceError::Failing { .. } => DeviceError::Failed {
+            op,
+            cause: Arc::from(error.to_string()),
+        },
         SpaceError::Failed(error) => DeviceError::Failed {
             op,
             cause: Arc::from(error.to_string()),
@@ -91,10 +119,8 @@ impl Device for Linear {
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let range = at..at + buf.len() as u64;
-            let batch = Batch::of_write(Sector(at / SECTOR_BYTES), buf);
-            let done = self.space.apply(&batch, durability).await;
-            done.map(drop)
-                .map_err(|error| as_device_error(error, Op::Write, range))
+            let written = self.write_parts(at / SECTOR_BYTES, &buf, durability).await;
+            written.map_err(|error| as_device_error(error, Op::Write, range))
         })
     }
 

@@ -21,6 +21,9 @@ pub struct Options {
     /// Bytes that are kept in memory of what was appended and is to be written where it lay before: with more, writers
     /// wait. Of small media less is used, since till then it takes room in the log.
     pub home_bytes: u64,
+    /// How long a request waits for a device that fails before it gets an error. The volume tries again for as long as the
+    /// device fails, whatever its clients were told.
+    pub patience: Duration,
     /// Segments are discarded before they are used again, all that are free when a checkpoint is made.
     pub discard: bool,
     /// When what lies in segments that are worn less than others is moved for that. Media that see to their wear
@@ -44,6 +47,7 @@ impl Default for Options {
             check_bytes: 64 << 20,
             recovery_entries: 1 << 20,
             home_bytes: 8 << 20,
+            patience: Duration::from_secs(60),
             discard: false,
             levelling: Levelling::NEVER,
             spare_part: 16,

@@ -8,9 +8,10 @@ use forebay_placement::pace::{Decision, Observed, Pacer, Room as Spare, assumed_
 use forebay_rt::Instant;
 use forebay_segments::Gathering;
 
+use crate::claim::{Claim, Floors as _, Wanted};
 use crate::geometry::Layout;
 use crate::options::Options;
-use crate::room::{Room, Wanted};
+use crate::room::Room;
 use crate::streams::Streams;
 use forebay_extents::Map;
 
@@ -72,15 +73,15 @@ pub(crate) fn window(streams: &Streams) -> u64 {
 /// How much room there is, as pacing sees it.
 fn spare(streams: &Streams, map: &Map, soon: u64) -> Spare {
     let room = Room::of(streams, map);
-    let (layout, usage) = (streams.layout, &streams.usage);
+    let (layout, table) = (streams.layout, &streams.table);
     let segment = layout.dense_sectors();
-    let reserve = room.for_cleaner + usize::from(streams.counts.all());
+    let reserve = room.floor(Claim::Writers) + usize::from(streams.counts.all());
     let all = u64::from(layout.segment_count) * segment;
     Spare {
-        free: usage.unused() as u64 * segment,
+        free: table.unused() as u64 * segment,
         soon,
         reserve: reserve as u64 * segment,
-        spare: all.saturating_sub(usage.live().min(all)),
+        spare: all.saturating_sub(table.weight().min(all)),
         window: window(streams),
     }
 }
@@ -92,7 +93,7 @@ impl Pacing {
             room: spare(streams, map, self.pacer.soon()),
             idle: now.since(self.last).as_nanos() as u64,
             pressed: self.waiting > 0,
-            gains: streams.usage.gain() > 0,
+            gains: streams.table.gain() > 0,
         })
     }
 
@@ -107,7 +108,7 @@ impl Pacing {
     ) -> Option<Duration> {
         self.last = now;
         let spare = spare(streams, map, self.pacer.soon());
-        let multiple = spare.multiple().filter(|_| streams.usage.gain() > 0);
+        let multiple = spare.multiple().filter(|_| streams.table.gain() > 0);
         let wait = self.pacer.wait(sectors, multiple, now.as_nanos());
         if wait > 0 {
             return Some(Duration::from_nanos(wait));

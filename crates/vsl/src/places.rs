@@ -106,9 +106,11 @@ impl Inner {
         for extent in extents {
             push(runs, at..extent.sector, Where::Nowhere);
             at = extent.end();
-            let place = match streams.is_in_ram(extent.place) {
-                true => Where::Memory,
-                false => Where::Medium(streams.layout.place_at(extent.place)),
+            let place = match streams.table.byte_at(extent.place) {
+                _ if streams.is_in_ram(extent.place) => Where::Memory,
+                Some(at) => Where::Medium(at),
+                // The map is damaged: a read says so.
+                None => Where::Nowhere,
             };
             push(runs, extent.sector..at, place);
         }

@@ -21,7 +21,8 @@ struct Part {
     wanted: Range<u64>,
     /// What is checked with it: the same, or the whole piece, if only that has a checksum.
     extent: Extent,
-    slot: Slot,
+    /// `None` if the map points at a segment that is retired, which is damage.
+    slot: Option<Slot>,
     segment: SegmentSeq,
 }
 
@@ -104,10 +105,12 @@ impl Inner {
                 buf[bytes(part.sector, done)].copy_from_slice(data);
                 continue;
             }
-            let slot = streams.layout.slot_of(part.place);
-            let segment = streams.usage.get(slot).seq;
-            streams.usage.pin(slot);
-            held.push(Pin { inner: self, slot });
+            let segment = streams.layout.segment_of(part.place);
+            let slot = streams.table.slot_of(segment);
+            if let Some(slot) = slot {
+                streams.table.pin(slot);
+                held.push(Pin { inner: self, slot });
+            }
             let own = matches!(whole.check, Check::Own(_));
             parts.push(Part {
                 wanted: part.sector..part.end(),
@@ -168,11 +171,12 @@ impl Inner {
             sector: Sector(extent.sector),
             sectors: extent.sectors,
         };
-        let layout = self.commit.composer().layout;
+        let slot = part.slot.ok_or_else(damaged)?;
+        let layout = self.store.layout();
         let offset = layout.offset_of(extent.place) / SECTOR_BYTES as u32;
         let (from, to) = (offset, offset + extent.sectors as u32);
         let pieces = match extent.check {
-            Check::Segment => Some(self.pieces(part.slot, part.segment).await?),
+            Check::Segment => Some(self.pieces(slot, part.segment).await?),
             Check::Inline(_) | Check::Own(_) | Check::None => None,
         };
         let around = match &pieces {
@@ -182,7 +186,7 @@ impl Inner {
         let block = u64::from(layout.block) / SECTOR_BYTES;
         let first = round_down(around.start.into(), block);
         let last = round_up(around.end.into(), block);
-        let at = layout.slot_at(part.slot) + first * SECTOR_BYTES;
+        let at = first * SECTOR_BYTES;
         let len = ((last - first) * SECTOR_BYTES) as usize;
         let skip = (part.wanted.start - extent.sector) as u32;
         let wanted = offset + skip..offset + skip + (part.wanted.end - part.wanted.start) as u32;
@@ -192,7 +196,7 @@ impl Inner {
             true => (place, None),
             false => (BufMut::zeroed(len), Some(place)),
         };
-        let read = self.device.read(at, given).await?;
+        let read = self.store.read(slot, at, given).await?;
         let range = |from: u32, to: u32| {
             let (from, to) = (u64::from(from) - first, u64::from(to) - first);
             (from * SECTOR_BYTES) as usize..(to * SECTOR_BYTES) as usize
@@ -224,8 +228,8 @@ impl Inner {
         if let Some(pieces) = self.checks.borrow_mut().get(segment) {
             return Ok(pieces);
         }
-        let superblock = self.superblock.borrow().clone();
-        let contents = read_contents(&*self.device, &superblock, slot, segment).await?;
+        let volume = self.superblock.borrow().volume;
+        let contents = read_contents(&*self.store, volume, slot, segment).await?;
         let pieces = contents.pieces();
         self.checks.borrow_mut().keep(segment, &pieces);
         Ok(pieces)

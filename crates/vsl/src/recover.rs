@@ -2,11 +2,12 @@
 //!
 //! Recovery reads the superblock, the checkpoint it leads to, and the records behind that ([`scan`]), applies them
 //! to map and table, and ends with a checkpoint of a new epoch. Until that counts, nothing on the medium is
-//! changed that this, or another try, would need: it is written to segments of the runway in which nothing
+//! changed that this, or another try, would need: it is written to segments of the allocation queue in which nothing
 //! counts. Records of another epoch than the superblock's never count, so what lies beyond the end of the
 //! order is never taken up later.
 
 mod apply;
+pub(crate) mod read;
 pub(crate) mod scan;
 
 use forebay_placement::WriteClock;
@@ -15,30 +16,34 @@ use forebay_placement::placement::{self, Kind, Placement};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_device::{Device, Room as Keep};
 use forebay_rt::{Event, Lock, Portions, Rt};
-use forebay_segments::{Commit, CommitWorkers, OnFailure, PORTION_BYTES, read_copies};
+use forebay_segments::{Commit, CommitWorkers, LogError, OnFailure, PORTION_BYTES, read_copies};
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use crate::checkpoint::{checkpointer, read_checkpoint};
+use crate::checkpoint::checkpointer;
 use crate::checks::Checks;
 use crate::clean::{cleaner, reaper};
 use crate::discard::{discard, discarder};
 use crate::error::OpenError;
-use crate::format::{Entry, SEGMENTS_AT, Superblock, VolumeId};
+use crate::format::{Checkpoint, Entry, SEGMENTS_AT, Superblock, VolumeId};
 use crate::geometry::{Layout, Slot};
 use crate::home::homeward;
 use crate::homes::Homes;
+use crate::meta::Meta;
 use crate::options::Options;
 use crate::pacing::{Pacing, gathering};
-use crate::segment::{Segment, SegmentState};
+use crate::room::{changed_max, checkpoint_segments};
+use crate::segment::{Segment, SegmentPhase};
 use crate::space::{Inner, Space, Workers};
 use crate::stats::Stats;
+use crate::store::{DeviceStore, SegmentStore};
 use crate::streams::{Counts, Resume, Streams};
-use crate::usage::Usage;
+use crate::table::SegmentTable;
 use forebay_extents::Place;
-use forebay_extents::{Map, Shape};
+use forebay_extents::{Map, NODE_SECTORS, Shape};
 use scan::{Scan, scan};
 
 /// What recovery found, for reports.
@@ -69,15 +74,36 @@ pub struct Making {
     pub disk: Option<Disk>,
 }
 
-/// Bytes of segments that may have been opened without anything of them being on the medium: what memory holds,
+/// How often it is looked whether the device fails while a volume is made or opened.
+const LOOK_AT_FAULT: Duration = Duration::from_millis(500);
+/// Bytes of segments that may have been opened without anything of them being on the device: what memory holds,
 /// and the largest batch.
 const AHEAD_BYTES: u64 = 256 << 20;
-/// Segments of the runway that are looked at in any case behind the last that shows something.
+/// Segments of the allocation queue that are looked at in any case behind the last that shows something.
 const AHEAD_SEGMENTS: usize = 64;
+/// Memory that holds segments until they are durable, in bytes: so much may have been opened behind a segment of which something
+/// is on the device.
+const IN_MEMORY_BYTES: u64 = 16 << 20;
 
-/// How many segments of the runway may have been opened without anything of them being on the medium.
-pub(crate) fn ahead(layout: &Layout) -> usize {
-    (AHEAD_BYTES / u64::from(layout.segment_bytes)) as usize + AHEAD_SEGMENTS
+/// How far behind the last segment of the allocation queue that shows something recovery looks.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead {
+    /// Segments of which the ends are looked at.
+    pub(crate) looked_at: usize,
+    /// Segments that are read as a whole if what stands where they begin is neither a record nor zeroes.
+    pub(crate) looked_through: usize,
+}
+
+impl Ahead {
+    pub(crate) fn of(superblock: &Superblock) -> Ahead {
+        let segment = u64::from(superblock.segment_bytes);
+        let (_, counts) = placement_of(superblock);
+        let in_memory = (IN_MEMORY_BYTES / segment).clamp(3, 128) as usize;
+        Ahead {
+            looked_at: (AHEAD_BYTES / segment) as usize + AHEAD_SEGMENTS,
+            looked_through: in_memory + usize::from(counts.all()),
+        }
+    }
 }
 
 /// The policy that a superblock names, and its streams.
@@ -116,7 +142,8 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         segment_count: layout.segment_count,
         block: layout.block,
         checkpoint_sectors: 0,
-        checkpoint: Place(0),
+        checkpoint: 0,
+        checkpoint_segment: SegmentSeq(0),
         checkpoint_crc: 0,
         placement: making.placement,
         page_sectors: making.page_sectors,
@@ -127,28 +154,56 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
             .disk
             .map_or(0, |disk| (disk.bandwidth / 1024.0) as u32),
     };
+    let options = Options::default();
     let mut segments = vec![Segment::NEW; layout.segment_count as usize];
-    let used = segments.len().min(AHEAD_SEGMENTS);
+    // This checkpoint, and that of the first recovery.
+    let needed = 2 * checkpoint_segments(&layout, 0) + AHEAD_SEGMENTS;
+    let used = segments.len().min(needed);
     for segment in &mut segments[..used] {
-        segment.state = SegmentState::Runway;
+        segment.phase = SegmentPhase::Queued;
     }
-    let runway = (0..used as u32).map(Slot).collect();
+    let queue = (0..used as u32).map(Slot).collect();
     let resume = Resume {
         volume: making.volume,
         epoch: Epoch(0),
         next_segment: SegmentSeq(0),
         next_record: RecordSeq(1),
         clock: WriteClock(0),
+        changed_max: changed_max(&layout, &options),
+        map_bytes: options.map_bytes,
     };
-    let usage = Usage::new(layout, segments, runway, &Options::default());
+    let table = SegmentTable::new(layout, segments, queue, &options);
     let (placement, counts) = placement_of(&superblock);
     let parts = Parts {
-        streams: Streams::new(layout, counts, usage, resume),
+        streams: Streams::new(layout, counts, table, resume),
         map: Map::new(making.volume, Shape::default()),
         placement,
+        meta: Meta::empty(layout.segment_count as usize),
     };
-    let (inner, _workers) = assemble(rt, device, Options::default(), superblock, parts);
-    Ok(inner.checkpoint().await?)
+    let (inner, _workers) = assemble(rt, device, options, superblock, parts);
+    first_checkpoint(&inner).await?;
+    // What still continues the queue ends here, so that nothing is under way when the volume is opened.
+    let last = inner.commit.composer_mut().end_all();
+    inner.commit.has_work();
+    Ok(inner.commit.flush(last).await?)
+}
+
+/// Makes the checkpoint with which a volume is made or opened.
+///
+/// # Errors
+/// If the device has been failing for longer than requests wait.
+async fn first_checkpoint(inner: &Rc<Inner>) -> Result<(), LogError> {
+    let mut made = std::pin::pin!(inner.checkpoint());
+    loop {
+        match inner.rt.timeout(LOOK_AT_FAULT, made.as_mut()).await {
+            Ok(made) => return made,
+            Err(_) => {
+                if let Some(error) = inner.failing(inner.options.patience) {
+                    return Err(LogError(error.to_string().into()));
+                }
+            }
+        }
+    }
 }
 
 /// Whether the volume that `superblock` describes can lie on this device.
@@ -187,46 +242,47 @@ pub async fn open(
     let superblock = superblock.clone();
     fits_device(&superblock, &*device)?;
     let layout = Layout::of(&superblock);
-    let (checkpoint, segments, meta) = read_checkpoint(&*device, &superblock).await?;
-    let found = scan(&*device, &superblock, &checkpoint, ahead(&layout)).await?;
+    let store = DeviceStore::new(Rc::clone(&device), layout);
+    let read = read::read_checkpoint(&store, &superblock).await?;
+    let checkpoint = read.checkpoint;
+    let found = scan(&store, &superblock, &checkpoint, Ahead::of(&superblock)).await?;
     if found.is_damaged() && !accept_loss {
         return Err(OpenError::Damaged {
             missing: found.last.next(),
             stable: found.stable,
         });
     }
-    let (segments, runway) = take_up(&found, segments, &holding(layout, &meta));
+    let (segments, queue) = take_up(&layout, &found, read.segments, &read.slots);
     if options.discard {
-        discard_runway(&*device, &layout, &runway).await;
+        discard_queue(&store, &queue).await;
     }
-    let mut usage = Usage::new(layout, segments, runway, &options);
-    for (place, sectors) in &meta {
-        usage.count(*place, *sectors);
+    let mut table = SegmentTable::new(layout, segments, queue, &options);
+    for (place, sectors) in read.meta.places(layout.segment_count as usize) {
+        table.count_meta(place, sectors);
     }
-    let resume = Resume {
-        volume: superblock.volume,
-        epoch: superblock.epoch.next(),
-        next_segment: checkpoint.next_segment.plus(found.runway.len() as u64),
-        next_record: found.last.next(),
-        clock: checkpoint.clock,
-    };
+    let resume = resume(&superblock, &checkpoint, &found, &options);
     let map = Map::open(
         superblock.volume,
         Shape::default(),
         checkpoint.root,
         &checkpoint.detached,
     );
+    table.set_nodes(map.nodes() * NODE_SECTORS);
     let (mut placement, counts) = placement_of(&superblock);
     placement.restore(&checkpoint.placement);
     let parts = Parts {
-        streams: Streams::new(layout, counts, usage, resume),
+        streams: Streams::new(layout, counts, table, resume),
         map,
         placement,
+        meta: read.meta,
     };
     let (inner, commit) = assemble(rt.clone(), device, options, superblock, parts);
-    *inner.meta.borrow_mut() = meta;
     let (records, entries) = apply::apply(&inner, &found.records).await?;
-    inner.checkpoint().await?;
+    if let Err(error) = inner.recount(checkpoint.doubtful).await {
+        // Until that is possible, no segment gets free: what is live is not lost.
+        tracing::error!(%error, "what is live cannot be counted anew");
+    }
+    first_checkpoint(&inner).await?;
     inner.tell_fill();
     let workers = start(&rt, &inner, commit);
     let recovery = Recovery {
@@ -235,6 +291,25 @@ pub async fn open(
         bytes_read: found.bytes_read,
     };
     Ok((Space { inner }, workers, recovery))
+}
+
+/// Where the volume goes on behind what was found.
+fn resume(
+    superblock: &Superblock,
+    checkpoint: &Checkpoint,
+    found: &Scan,
+    options: &Options,
+) -> Resume {
+    Resume {
+        volume: superblock.volume,
+        epoch: superblock.epoch.next(),
+        // Numbers of queued segments that were not used are left out.
+        next_segment: checkpoint.next_segment.plus(found.queue.len() as u64),
+        next_record: found.last.next(),
+        clock: checkpoint.clock,
+        changed_max: changed_max(&Layout::of(superblock), options),
+        map_bytes: options.map_bytes,
+    }
 }
 
 /// Begins what goes on in the background.
@@ -252,55 +327,59 @@ fn start(rt: &Rt, inner: &Rc<Inner>, commit: CommitWorkers) -> Workers {
     }
 }
 
-/// Discards segments of the runway: something may have been written there that does not count.
-async fn discard_runway(device: &dyn Device, layout: &Layout, runway: &VecDeque<Slot>) {
-    let mut slots: Vec<Slot> = runway.iter().copied().collect();
+/// Discards queued segments: something may have been written there that is not valid.
+async fn discard_queue(store: &dyn SegmentStore, queue: &VecDeque<Slot>) {
+    let mut slots: Vec<Slot> = queue.iter().copied().collect();
     slots.sort_unstable();
-    if let Err(error) = discard(device, layout, &slots).await {
-        tracing::debug!(%error, "the runway was not discarded");
+    if let Err(error) = discard(store, &slots).await {
+        tracing::debug!(%error, "the queued segments were not discarded");
     }
 }
 
-/// The table as recovery begins with it, and the runway that is left when all records are applied: those of its
-/// segments in which nothing counts.
+/// The table as recovery begins with it, and the allocation queue that is left when all records are applied: those of its
+/// segments in which nothing is valid. `holding` are the slots in which the checkpoint lies.
 fn take_up(
+    layout: &Layout,
     scan: &Scan,
     mut segments: Vec<Segment>,
-    holding: &BTreeSet<Slot>,
+    holding: &[(Slot, Place)],
 ) -> (Vec<Segment>, VecDeque<Slot>) {
-    let mut used = holding.clone();
+    let mut used: BTreeSet<Slot> = holding.iter().map(|(slot, _)| *slot).collect();
     used.extend(scan.records.iter().map(|record| record.slot));
-    // What holds the checkpoint was opened behind its cut, even if a disk that lies has lost the records that say so,
-    // and before the checkpoint counted: what is live in it is counted already.
-    for slot in holding {
+    // What holds the checkpoint was opened behind its cut, or before. Its number is told by its place, even if a disk that
+    // lies has lost the records that say so; what is live in it is counted already.
+    for (slot, place) in holding {
         let known = &mut segments[slot.0 as usize];
-        let record = scan.records.iter().find(|record| record.slot == *slot);
-        if let Some(record) = record.filter(|record| record.segment != known.seq) {
+        let number = layout.segment_of(*place);
+        if known.seq != number {
             *known = Segment {
-                seq: record.segment,
+                seq: number,
+                live: 0,
+                pieces: 0,
                 wear: known.wear.saturating_add(1),
                 ..*known
             };
-            if let Some(Entry::Opened { stream, clock }) = record.entries.first() {
-                (known.stream, known.born, known.closed) = (*stream, *clock, *clock);
-            }
         }
-        known.state = SegmentState::Open;
+        let opened = scan
+            .records
+            .iter()
+            .find(|record| record.slot == *slot && record.segment == number);
+        if let Some(record) = opened
+            && let Some(Entry::Opened { stream, clock }) = record.entries.first()
+        {
+            (known.stream, known.born, known.closed) = (*stream, *clock, *clock);
+        }
+        if known.phase != SegmentPhase::Closed {
+            known.phase = SegmentPhase::Open;
+        }
     }
-    let runway = scan.runway.iter().copied();
-    let left: VecDeque<Slot> = runway.filter(|slot| !used.contains(slot)).collect();
+    let queue = scan.queue.iter().copied();
+    let left: VecDeque<Slot> = queue.filter(|slot| !used.contains(slot)).collect();
     // Some were put there behind the cut.
     for slot in &left {
-        segments[slot.0 as usize].state = SegmentState::Runway;
+        segments[slot.0 as usize].phase = SegmentPhase::Queued;
     }
     (segments, left)
-}
-
-/// The segments that a checkpoint lies in.
-fn holding(layout: Layout, meta: &[(Place, u64)]) -> BTreeSet<Slot> {
-    meta.iter()
-        .map(|(place, _)| layout.slot_of(*place))
-        .collect()
 }
 
 /// What a volume in use is made of.
@@ -308,6 +387,7 @@ struct Parts {
     streams: Streams,
     map: Map,
     placement: Box<dyn Placement>,
+    meta: Meta,
 }
 
 fn assemble(
@@ -324,12 +404,13 @@ fn assemble(
         rt.clone(),
         Rc::clone(&device),
         gathering(&disk, &options, &layout),
-        OnFailure::Latch,
+        OnFailure::RETRY,
         parts.streams,
         (),
     );
     let inner = Rc::new(Inner {
         rt,
+        store: Rc::new(DeviceStore::new(Rc::clone(&device), layout)),
         device,
         options,
         commit,
@@ -341,7 +422,7 @@ fn assemble(
         pacing: RefCell::new(Pacing::new(&disk)),
         superblock: RefCell::new(superblock),
         checks: RefCell::new(Checks::new(options.check_bytes)),
-        meta: RefCell::new(Vec::new()),
+        meta: RefCell::new(parts.meta),
         admission: Rc::new(Lock::new()),
         portions: Portions::of(PORTION_BYTES),
         checkpoint_turn: Rc::new(Lock::new()),
@@ -352,6 +433,8 @@ fn assemble(
         discard_asked: Event::new(),
         reap_asked: Event::new(),
         entries_since: Cell::new(0),
+        written_since: Cell::new(0),
+        closing: Cell::new(false),
         stats: RefCell::new(Stats::default()),
     });
     (inner, workers)

@@ -1,51 +1,97 @@
-//! How much may be mapped, and who may go on when room is short.
+//! How much may be mapped, and which claims may take segments when few are free.
 //!
-//! Three floors lie under what users may take of the runway, and each is kept for those below it: the
-//! cleaner, which makes room, and checkpoints, without which what it made cannot be used. So neither ever
-//! waits for users, and a checkpoint waits for nobody.
+//! Free segments are kept in budgets, one below the other: each claim (`claim.rs`) leaves a number of segments on the allocation queue
+//! ([`Floors::floor`]). A segment is opened with a grant (`claim.rs`) only, and only `streams.rs::grant` makes grants, which compares the
+//! claim's floor. What changes the map is held to its floor even if it opens no segment, since it adds to the next
+//! checkpoint. With C for the segments of a checkpoint of what has changed now, and M for the most that it may become before
+//! clients wait for a checkpoint ([`Room::needs_checkpoint`]):
+//!
+//! | claim | leaves | so |
+//! |---|---|---|
+//! | queue | 0 | the record that continues the queue can always be written |
+//! | checkpoint | 1 | the same, while a checkpoint is written |
+//! | cleaner | 2C + 1 | a checkpoint can always be written, and if a crash cuts it, the one that recovery makes |
+//! | trims | 3M + 1 and the cleaner's work | where writers wait, the cleaner has room for a window and a checkpoint in its middle |
+//! | writers | that and one | a trim waits for a checkpoint at most, which makes what its records take empty |
+//!
+//! Segments of nodes are emptied without any room of their own, by the next checkpoint. As much is kept unmapped that the
+//! cleaner always finds a segment that gains `table/uses.rs::worth`.
 
-use forebay_units::{SECTOR_BYTES, Sector};
+use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS};
+use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
 
-use crate::batch::{Batch, Op};
+use crate::batch::{BATCH_BYTES_MAX, Batch, Op};
+use crate::claim::{Claim, Floors, Wanted};
 use crate::format::TABLE_CHUNK_SEGMENTS;
+use crate::geometry::Layout;
+use crate::options::Options;
 use crate::prepared::mapped;
 use crate::streams::Streams;
-use crate::usage::{RUNWAY_MAX, Usage};
-use forebay_extents::Map;
-use forebay_extents::NODE_SECTORS;
+use crate::table::{QUEUE_MAX, SegmentTable};
+use crate::weight::{pieces_of, weight, weight_at_most};
 
 /// A checkpoint that is made for room gives back so many times what it writes, if there is a choice.
 const CHECKPOINT_GAIN: f64 = 2.0;
-/// Bytes that a checkpoint writes beside nodes, the table and the runway: the rest of its block, and headers.
-const CHECKPOINT_BYTES: u64 = 40 << 10;
+/// Beside what has to be, checkpoints write at most one byte for so many that are written otherwise: 5 %.
+const WRITTEN_FOR_CHECKPOINT: u64 = 20;
+/// Bytes that a checkpoint writes beside nodes, the table and the allocation queue: the rest of its body, and headers.
+const CHECKPOINT_BYTES: u64 = 24 << 10;
+/// Where much is free, a checkpoint may take one in so many segments that can be had.
+const CHECKPOINT_PART: usize = 8;
+/// Changed nodes of the map take at most this part of the device before a checkpoint is made, and at least so many bytes.
+const CHANGED_PART: u64 = 128;
+const CHANGED_MIN: u64 = 16 * NODE_BYTES as u64;
+/// Bytes of the map's nodes that one mapped run takes, where nodes are as empty as splitting leaves them.
+const MAP_BYTES: u64 = 36;
 
-/// Of a batch of more writes and trims it is not looked at what it unmaps.
+/// A batch of more writes and trims is not looked at for what it unmaps.
 const LOOKED_AT_MAX: usize = 64;
 
 /// What there is room for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Room {
-    /// Sectors that may be mapped at most.
+    /// Sectors that may be mapped at most, even if the rest comes in pieces of one sector.
     pub(crate) mappable: u64,
-    /// What a checkpoint would write, in segments.
-    checkpoint: f64,
-    /// Segments of the runway that are kept for it.
-    pub(crate) for_checkpoint: usize,
-    /// Those and the ones that are kept for the cleaner.
-    pub(crate) for_cleaner: usize,
-    /// With fewer segments free than this, room is short.
+    /// The same if the rest comes in blocks of 4 KiB.
+    pub(crate) mappable_in_blocks: u64,
+    /// Sectors of segments that data and map may take, by weight, and what they take.
+    available: u64,
+    used: u64,
+    /// Sectors that are kept free of mapped data, so that cleaning gains something.
+    spare: u64,
+    /// What a checkpoint would write, in bytes and in segments.
+    checkpoint_bytes: u64,
+    checkpoint: usize,
+    /// Segments of a checkpoint of as many changed nodes as there is always room for, of as many as there is now, and of none.
+    checkpoint_most: usize,
+    checkpoint_cap: usize,
+    checkpoint_least: usize,
+    /// Segments that writers leave at least.
+    kept: usize,
+    moved: usize,
+    /// Bytes of nodes that changed, and from which amount on a checkpoint is made.
+    changed: u64,
+    changed_max: u64,
+    /// Memory that the map may take, in bytes.
+    map_bytes: u64,
+    /// With fewer segments queued than this, room is short.
     pub(crate) low: usize,
 }
 
 /// What a batch waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lack {
-    /// What was trimmed is still being looked at, or what is ahead in line may take the last room.
-    Others,
-    /// Memory for segments: the device has to take what is there, or nobody to read what is used next.
+    /// Trimmed subtrees are still being looked at: the room that they took is not known yet.
+    Trimmed,
+    /// Memory for segments: the device has to take what is there.
     Memory,
+    /// A checkpoint: too many nodes of the map have changed.
+    Checkpoint,
     /// Free segments. A checkpoint would make some if there is nothing to be cleaned.
-    Segments { checkpoint: bool },
+    Segments {
+        /// True if only a checkpoint makes some.
+        checkpoint: bool,
+    },
 }
 
 /// Whether a batch can be done.
@@ -56,10 +102,15 @@ pub(crate) enum Verdict {
     /// When something has changed.
     Wait(Lack),
     /// Not as things are.
-    Never { need: u64, have: u64 },
+    Never {
+        /// Bytes that it needs.
+        need: u64,
+        /// Bytes that can be had.
+        have: u64,
+    },
 }
 
-/// A batch that asks for room; the map of its ranges is in memory, but for the inside of trims of `huge` sectors or more.
+/// A batch that asks for room. The map of its ranges is in memory, but for the inside of trims of `huge` sectors or more.
 #[derive(Clone, Copy)]
 pub(crate) struct Asking<'a> {
     pub(crate) batch: &'a Batch,
@@ -67,65 +118,77 @@ pub(crate) struct Asking<'a> {
     pub(crate) huge: u64,
 }
 
-/// What a batch takes of segments.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Wanted {
-    bytes: u64,
-    entries: u64,
+impl Asking<'_> {
+    pub(crate) fn claim(&self) -> Claim {
+        match self.batch.bytes() {
+            0 => Claim::Trims,
+            _ => Claim::Writers,
+        }
+    }
 }
 
-impl Wanted {
-    pub(crate) fn of(batch: &Batch) -> Wanted {
-        Wanted {
-            bytes: batch.bytes(),
-            entries: batch.entries(),
-        }
-    }
+/// Bytes of nodes that may change before a checkpoint is made.
+pub(crate) fn changed_max(layout: &Layout, options: &Options) -> u64 {
+    let device = u64::from(layout.segment_count) * u64::from(layout.segment_bytes);
+    let most = options.map_bytes.max(CHANGED_MIN);
+    (device / CHANGED_PART).clamp(CHANGED_MIN, most)
+}
 
-    pub(crate) fn plus(self, other: Wanted) -> Wanted {
-        Wanted {
-            bytes: self.bytes + other.bytes,
-            entries: self.entries + other.entries,
-        }
-    }
+/// What a checkpoint writes of which so many bytes of nodes changed.
+fn checkpoint_bytes(layout: &Layout, changed: u64) -> u64 {
+    let count = u64::from(layout.segment_count);
+    let table = count.next_multiple_of(TABLE_CHUNK_SEGMENTS as u64) * 32;
+    let queue = 4 * count.min(QUEUE_MAX as u64);
+    changed * 33 / 32 + table + queue + CHECKPOINT_BYTES
+}
 
-    pub(crate) fn less(self, other: Wanted) -> Wanted {
-        Wanted {
-            bytes: self.bytes - other.bytes,
-            entries: self.entries - other.entries,
-        }
-    }
+/// Segments that so many bytes of a checkpoint take.
+pub(crate) fn checkpoint_segments(layout: &Layout, changed: u64) -> usize {
+    let dense = layout.dense_sectors() * SECTOR_BYTES;
+    checkpoint_bytes(layout, changed).div_ceil(dense) as usize + 1
 }
 
 impl Room {
     /// As things are.
     pub(crate) fn of(streams: &Streams, map: &Map) -> Room {
-        let layout = streams.layout;
-        let (segment, count) = (
-            u64::from(layout.segment_bytes),
-            u64::from(layout.segment_count),
-        );
-        let table = count.next_multiple_of(TABLE_CHUNK_SEGMENTS as u64) * 32;
-        let runway = 4 * count.min(RUNWAY_MAX as u64);
-        let checkpoint = map.dirty_bytes() * 9 / 8 + table + runway + CHECKPOINT_BYTES;
-        let for_checkpoint = checkpoint.div_ceil(segment * 7 / 8) as usize + 1;
-        // One that a crash cuts takes room from the one that recovery makes.
-        let for_cleaner = 2 * for_checkpoint + usize::from(streams.counts.moved) + 1;
-        // What the cleaner and the streams hold is never free, so what makes cleaning cheap comes on top.
-        let held = 2 * for_cleaner as u64 + u64::from(streams.counts.all());
-        let kept = held + streams.usage.spare();
-        let for_map = 2 * map.nodes() * NODE_SECTORS;
-        let all = count.saturating_sub(kept) * layout.dense_sectors();
+        let (layout, counts, table) = (streams.layout, streams.counts, &streams.table);
+        let changed = map.dirty_bytes() + streams.frozen_bytes;
+        let moved = usize::from(counts.moved);
+        let most = checkpoint_segments(&layout, streams.changed_max);
+        let kept = writers_floor(most, moved) + usize::from(counts.all());
+        let kept = kept as u64 + table.spare();
+        let segments = u64::from(layout.segment_count).saturating_sub(kept);
+        let available = segments * layout.dense_sectors();
+        let used = table.data_weight() + map.nodes() * NODE_SECTORS;
+        let left = available.saturating_sub(used);
+        let checkpoint = checkpoint_segments(&layout, changed);
         Room {
-            mappable: all.saturating_sub(for_map),
-            checkpoint: checkpoint as f64 / segment as f64,
-            for_checkpoint,
-            for_cleaner,
-            low: for_cleaner + (count as usize / 256).clamp(2, 64),
+            mappable: map.mapped_sectors() + mappable_in(left),
+            mappable_in_blocks: map.mapped_sectors() + mappable_in_blocks(left),
+            available,
+            used,
+            spare: table.spare() * layout.dense_sectors(),
+            checkpoint_bytes: checkpoint_bytes(&layout, changed),
+            checkpoint,
+            checkpoint_most: most.max(checkpoint),
+            checkpoint_cap: most.max((table.queued() + table.usable()) / CHECKPOINT_PART),
+            checkpoint_least: checkpoint_segments(&layout, 0),
+            kept: writers_floor(most, moved),
+            moved,
+            changed,
+            changed_max: streams.changed_max,
+            map_bytes: streams.map_bytes,
+            low: writers_floor(most.max(checkpoint), moved)
+                + (layout.segment_count as usize / 256).clamp(2, 64),
         }
     }
 
-    /// Whether a batch can be done, and what is ahead of it in line as well.
+    /// Sectors that data and map take, by weight, and that there are for them and for what is dead.
+    pub(crate) fn filled(&self) -> (u64, u64) {
+        (self.used, (self.available + self.spare).max(1))
+    }
+
+    /// Whether a batch can be done, and what is ahead of it in the queue as well.
     pub(crate) fn verdict(
         &self,
         streams: &Streams,
@@ -134,72 +197,194 @@ impl Room {
         ahead: Wanted,
     ) -> Verdict {
         let batch = asking.batch;
-        let new = batch.bytes() / SECTOR_BYTES;
-        let mapped = map.mapped_sectors();
-        if mapped + new + ahead.bytes / SECTOR_BYTES > self.mappable {
-            if ahead != Wanted::default() {
-                return Verdict::Wait(Lack::Others);
-            }
-            let grows = growth(map, asking);
-            let over = grows > 0 && mapped + grows > self.mappable;
-            if over && map.detached() > 0 {
-                return Verdict::Wait(Lack::Others);
-            }
-            if over {
-                return Verdict::Never {
-                    need: grows * SECTOR_BYTES,
-                    have: self.mappable.saturating_sub(mapped) * SECTOR_BYTES,
-                };
-            }
+        if let Some(verdict) = self.lacks_space(map, asking) {
+            return verdict;
         }
-        let own = streams.segments_needed(batch.bytes(), batch.entries());
-        let most = streams.layout.segment_count as usize / 4;
-        if own > most {
+        let own = streams.segments_needed(Wanted::of(batch));
+        let most = self.batch_segments_max(streams);
+        if own > most && batch.bytes() > 0 {
             return Verdict::Never {
                 need: batch.bytes(),
                 have: most as u64 / 2 * u64::from(streams.layout.segment_bytes),
             };
         }
+        // A batch larger than all changed nodes that are allowed can be done where none is.
+        if self.needs_checkpoint() {
+            return Verdict::Wait(Lack::Checkpoint);
+        }
         let all = Wanted::of(batch).plus(ahead);
-        let need = streams.segments_needed(all.bytes, all.entries);
-        if need > 0 && streams.usage.runway() < need + self.for_cleaner {
-            let usage = &streams.usage;
+        let need = streams.segments_needed(all);
+        let queued = streams.table.queued();
+        if queued < need + self.floor(asking.claim()) {
+            let table = &streams.table;
             // If there is something to be cleaned, that makes room as well.
-            let checkpoint = usage.usable() == 0 && usage.waiting() > usage.runway();
+            let gains = self.gained_by_checkpoint(table);
+            let only = gains > queued || !table.can_clean() || asking.claim() == Claim::Trims;
+            let checkpoint = table.usable() == 0 && only;
             return Verdict::Wait(Lack::Segments { checkpoint });
         }
-        match streams.can_open(need) {
+        match streams.has_memory(need) {
             true => Verdict::Now,
             false => Verdict::Wait(Lack::Memory),
         }
     }
 
-    /// Whether a checkpoint should be made, with so many entries behind the newest and recovery to take up at most
-    /// `entries_max`.
-    pub(crate) fn wants_checkpoint(&self, usage: &Usage, entries: u64, entries_max: u64) -> bool {
-        // Each writes all nodes that changed, so as seldom as room allows: where it gives back more than it
-        // takes, or before writers have nothing but what only it gives back.
-        let (reusable, waiting) = (usage.runway() + usage.usable(), usage.waiting());
-        let short = reusable < 2 * self.low && {
-            let gain = waiting + usage.held_by_nodes();
-            let pays = gain as f64 >= CHECKPOINT_GAIN * self.checkpoint;
-            gain > 0 && pays || reusable < self.low && gain >= reusable
+    /// What a batch lacks of the room that data may take.
+    fn lacks_space(&self, map: &Map, asking: Asking<'_>) -> Option<Verdict> {
+        let most: u64 = asking.ranges.iter().map(|(_, sectors)| *sectors).sum();
+        let pieces = most / LINE_SECTORS + 3 * asking.ranges.len() as u64;
+        if asking.batch.bytes() == 0 || self.used + weight_in_map(most, pieces) <= self.available {
+            return None;
+        }
+        let growth = growth(map, asking);
+        let need = growth.weight;
+        // What maps no more sectors than it unmaps may take some of what is kept free: a volume that is full can be emptied by
+        // batches that have to note something.
+        let most = match growth.maps_more {
+            true => self.available,
+            false => self.available + self.spare / 2,
         };
-        entries >= entries_max || short || waiting > 2 * reusable
+        if need == 0 || self.used + need <= most {
+            return None;
+        }
+        if map.detached() > 0 {
+            return Some(Verdict::Wait(Lack::Trimmed));
+        }
+        Some(Verdict::Never {
+            need: need * SECTOR_BYTES,
+            have: self.available.saturating_sub(self.used) * SECTOR_BYTES,
+        })
+    }
+
+    /// The most segments that one batch may need: what is free once everything dead was cleaned, less its floor.
+    fn batch_segments_max(&self, streams: &Streams) -> usize {
+        let (layout, table) = (streams.layout, &streams.table);
+        let live = table.weight().div_ceil(layout.dense_sectors());
+        // As after a checkpoint: one is made first if need be.
+        let kept = live + (self.kept + usize::from(streams.counts.all())) as u64;
+        let most = u64::from(layout.segment_count).saturating_sub(kept);
+        (most as usize).max(1 + usize::from(streams.counts.user))
+    }
+
+    /// The longest write, in bytes, for which there always are segments in the end: what is kept free of mapped data.
+    pub(crate) fn write_max(&self, streams: &Streams) -> u64 {
+        let each = u64::from(streams.layout.segment_bytes) / 4 * 3;
+        (streams.table.spare().max(1) * each).min(BATCH_BYTES_MAX)
+    }
+
+    /// Segments that are free with the next checkpoint, or can be.
+    fn gained_by_checkpoint(&self, table: &SegmentTable) -> usize {
+        use crate::segment::SegmentState::{Cleaned, Pending};
+        table.count_of(Pending) + table.count_of(Cleaned)
+    }
+
+    /// True if no more nodes may change before a checkpoint is made.
+    pub(crate) fn needs_checkpoint(&self) -> bool {
+        let many = self.changed >= self.map_bytes || self.checkpoint > self.checkpoint_cap;
+        many && self.changed > CHANGED_MIN
+    }
+
+    /// True if the cleaner has so little room that it should take one segment at a time, and the one that gains most: what is
+    /// moved of it changes many nodes, and is written once more by a checkpoint before anything is free.
+    pub(crate) fn is_tight(&self, queued: usize) -> bool {
+        queued < self.floor(Claim::Trims) + self.checkpoint_most
+    }
+
+    /// True if a segment with so many sectors of nodes can be emptied by the next checkpoint.
+    pub(crate) fn can_rewrite(&self, layout: &Layout, queued: usize, sectors: u64) -> bool {
+        let after = checkpoint_segments(layout, self.changed + sectors * SECTOR_BYTES);
+        after <= self.checkpoint_cap.max(self.checkpoint) && 2 * after <= queued
+    }
+
+    /// True if a checkpoint makes segments free, or lowers what has to be kept for the next.
+    pub(crate) fn checkpoint_helps(&self, table: &SegmentTable) -> bool {
+        self.gained_by_checkpoint(table) > 0
+            || self.checkpoint > self.checkpoint_least
+            || self.changed >= CHANGED_MIN / 2
+    }
+
+    /// Whether a checkpoint should be made though no batch waits for one: with so many entries behind the newest, and
+    /// recovery to apply at most `entries_max`; `written` is what was written since, in bytes.
+    pub(crate) fn wants_checkpoint(
+        &self,
+        table: &SegmentTable,
+        entries: u64,
+        entries_max: u64,
+        written: u64,
+    ) -> bool {
+        let reusable = table.queued() + table.usable();
+        let many = 4 * self.checkpoint > 3 * self.checkpoint_cap
+            && self.changed >= self.changed_max / 4 * 3;
+        let memory = self.changed >= self.map_bytes / 4 * 3;
+        if entries >= entries_max || (many || memory) && self.changed > CHANGED_MIN {
+            return true;
+        }
+        // Each writes all nodes that changed, so as seldom as room allows: where it gives back more than it takes.
+        if written < WRITTEN_FOR_CHECKPOINT * self.checkpoint_bytes {
+            return false;
+        }
+        let gain = self.gained_by_checkpoint(table);
+        let pays = gain as f64 >= CHECKPOINT_GAIN * self.checkpoint as f64;
+        // Less has to be kept for the next if this one is made now.
+        let lowers = self.checkpoint as u64 > 2 + table.spare() / 8;
+        reusable < 2 * self.low && (gain > 0 && pays || lowers) || gain > 2 * reusable
     }
 }
 
-/// Sectors that would be mapped more after a batch, at most.
-///
-/// What a small batch unmaps counts: so a volume that is full can be emptied by batches that also have to note something.
-/// What was not looked at, as part of a trim of `huge` sectors or more, does not, nor does what the batch touches twice.
-fn growth(map: &Map, asking: Asking<'_>) -> u64 {
+impl Floors for Room {
+    fn floor(&self, claim: Claim) -> usize {
+        match claim {
+            Claim::Queue => 0,
+            Claim::Checkpoint => 1,
+            Claim::Cleaner => 2 * self.checkpoint + 1,
+            Claim::Trims => trims_floor(self.checkpoint_most, self.moved),
+            Claim::Writers => writers_floor(self.checkpoint_most, self.moved),
+        }
+    }
+}
+
+fn trims_floor(checkpoint: usize, moved: usize) -> usize {
+    3 * checkpoint + 1 + moved + 1
+}
+
+fn writers_floor(checkpoint: usize, moved: usize) -> usize {
+    trims_floor(checkpoint, moved) + 1
+}
+
+/// Sectors that can be mapped in pieces of one sector where `left` sectors are free by weight.
+fn mappable_in(left: u64) -> u64 {
+    const PART: u64 = 1 << 10;
+    left * PART / (weight_at_most(PART) + (PART * MAP_BYTES).div_ceil(SECTOR_BYTES))
+}
+
+/// Sectors that can be mapped in blocks of 4 KiB where `left` sectors are free by weight.
+fn mappable_in_blocks(left: u64) -> u64 {
+    const PART: u64 = 1 << 10;
+    left * PART / weight_in_map(PART, PART / LINE_SECTORS)
+}
+
+/// What data weighs with the nodes that map it.
+fn weight_in_map(sectors: u64, pieces: u64) -> u64 {
+    weight(sectors, pieces) + (pieces * MAP_BYTES).div_ceil(SECTOR_BYTES)
+}
+
+/// How much more is taken after a batch.
+struct Growth {
+    /// What weighs more, at most, in sectors.
+    weight: u64,
+    /// More sectors are mapped than before.
+    maps_more: bool,
+}
+
+/// What a batch adds, at most. What a small batch unmaps is subtracted.
+/// What was not looked at, as part of a trim of `huge` sectors or more, is not, nor what the batch touches twice.
+fn growth(map: &Map, asking: Asking<'_>) -> Growth {
     let Asking {
         batch,
         ranges,
         huge,
     } = asking;
-    let (mut grows, mut shrinks) = (0, 0);
+    let (mut grows, mut pieces, mut shrinks) = (0, 0, 0);
     let may_shrink = ranges.len() <= LOOKED_AT_MAX;
     for (n, (op, (sector, sectors))) in batch.ops().iter().zip(ranges).enumerate() {
         let there = || -> u64 {
@@ -207,17 +392,31 @@ fn growth(map: &Map, asking: Asking<'_>) -> u64 {
             mapped.iter().map(|extent| extent.sectors).sum()
         };
         match op {
-            Op::Write { .. } => grows += sectors - there(),
+            Op::Write { .. } => {
+                let new = sectors - there();
+                grows += new;
+                let whole =
+                    sector.0.is_multiple_of(LINE_SECTORS) && sectors.is_multiple_of(LINE_SECTORS);
+                pieces += match (whole, new) {
+                    (true, 0) => 0,
+                    (true, _) => pieces_of(sector.0, new),
+                    (false, _) => pieces_of(sector.0, new.max(1)) + 2,
+                };
+            }
             Op::Trim { .. } if may_shrink && *sectors < huge && is_alone(ranges, n) => {
                 shrinks += there();
             }
             Op::Trim { .. } => {}
         }
     }
-    u64::saturating_sub(grows, shrinks)
+    let weight = weight_in_map(grows, pieces.min(grows + 3 * ranges.len() as u64));
+    Growth {
+        weight: weight.saturating_sub(shrinks),
+        maps_more: grows > shrinks,
+    }
 }
 
-/// Whether no other of these ranges has a part of this one.
+/// True if no other of these ranges has a part of this one.
 fn is_alone(ranges: &[(Sector, u64)], n: usize) -> bool {
     let (sector, sectors) = ranges[n];
     let others = ranges.iter().enumerate().filter(|(other, _)| *other != n);

@@ -3,30 +3,33 @@
 use std::cell::{Cell, Ref, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
-use forebay_device::{BufMut, Device, Durability};
+use forebay_device::{Device, Durability};
 use forebay_placement::placement::{Fact, Placement};
 use forebay_rt::{Event, Lock, Portions, Rt, Task};
 use forebay_segments::{Commit, CommitWorkers, Composer as _, LogStats};
-use forebay_units::{SECTOR_BYTES, Sector};
+use forebay_units::{RecordSeq, SECTOR_BYTES, Sector};
 
 use crate::checks::Checks;
 use crate::error::SpaceError;
 use crate::format::Superblock;
 use crate::homes::Homes;
+use crate::meta::Meta;
 use crate::options::Options;
 use crate::pacing::Pacing;
 use crate::prepared::prepare_to_unmap;
 use crate::room::Room;
 use crate::stats::Stats;
+use crate::store::{SegmentStore, read_checked};
 use crate::streams::Streams;
 use forebay_extents::NODE_BYTES;
-use forebay_extents::Place;
-use forebay_extents::{Map, Need, Pins};
+use forebay_extents::{LoadError, Map, Need, Pins};
 
 pub(crate) struct Inner {
     pub(crate) rt: Rt,
     pub(crate) device: Rc<dyn Device>,
+    pub(crate) store: Rc<dyn SegmentStore>,
     pub(crate) options: Options,
     pub(crate) commit: Rc<Commit<Streams>>,
     pub(crate) map: RefCell<Map>,
@@ -39,8 +42,8 @@ pub(crate) struct Inner {
     pub(crate) home_asked: Event,
     pub(crate) superblock: RefCell<Superblock>,
     pub(crate) checks: RefCell<Checks>,
-    /// What the newest checkpoint wrote beside nodes: it is live until the next counts.
-    pub(crate) meta: RefCell<Vec<(Place, u64)>>,
+    /// What the newest checkpoint wrote beside nodes: it is live until a later one replaces it.
+    pub(crate) meta: RefCell<Meta>,
     /// Batches that wait for room stand in line here.
     pub(crate) admission: Rc<Lock>,
     /// Bytes appended between turns of everybody else.
@@ -59,8 +62,12 @@ pub(crate) struct Inner {
     pub(crate) discard_asked: Event,
     /// Something was detached from the map, to be looked at.
     pub(crate) reap_asked: Event,
-    /// Records that the newest checkpoint does not cover.
+    /// Entries that the newest checkpoint does not cover.
     pub(crate) entries_since: Cell<u64>,
+    /// Bytes that were written since the newest checkpoint was cut, beside what checkpoints write.
+    pub(crate) written_since: Cell<u64>,
+    /// The volume is about to be closed: the cleaner rests.
+    pub(crate) closing: Cell<bool>,
     pub(crate) stats: RefCell<Stats>,
 }
 
@@ -83,8 +90,10 @@ pub struct Capacity {
     pub total: u64,
     /// What is mapped.
     pub mapped: u64,
-    /// What may be mapped at most.
+    /// What may be mapped at most, even if the rest comes in pieces of one sector.
     pub mappable: u64,
+    /// What may be mapped at most if the rest comes in blocks of 4 KiB.
+    pub mappable_in_blocks: u64,
     /// Segments in which nothing is live.
     pub unused: u64,
     /// What is neither live nor in an unused segment: the cleaner can get it back.
@@ -102,9 +111,10 @@ impl Space {
         self.inner.superblock.borrow()
     }
 
-    /// The failure that is latched, if there is one.
+    /// Why the volume fails now, if it does: the device gives errors and is tried again, or the volume was stopped.
     pub fn failure(&self) -> Option<SpaceError> {
-        self.inner.commit.failure().map(SpaceError::Failed)
+        let failed = self.inner.commit.failure().map(SpaceError::Failed);
+        failed.or_else(|| self.inner.failing(Duration::ZERO))
     }
 
     /// How it is to behave.
@@ -130,12 +140,12 @@ impl Space {
     /// How many segments that are full are utilised to how many tenths: the first of less than one, the eleventh
     /// of all.
     pub fn histogram(&self) -> [u32; 11] {
-        self.inner.commit.composer().usage.histogram()
+        self.inner.commit.composer().table.histogram()
     }
 
     /// How often the least and the most worn segment were begun anew.
     pub fn wear(&self) -> (u32, u32) {
-        self.inner.commit.composer().usage.wear()
+        self.inner.commit.composer().table.wear()
     }
 
     /// What was done so far, and for what.
@@ -149,16 +159,26 @@ impl Space {
         let layout = streams.layout;
         let segment = u64::from(layout.segment_bytes);
         let total = segment * u64::from(layout.segment_count);
-        let unused = streams.usage.unused() as u64 * segment;
-        let live = streams.usage.live() * SECTOR_BYTES;
+        let unused = streams.table.unused() as u64 * segment;
+        let live = streams.table.live() * SECTOR_BYTES;
         let map = self.inner.map.borrow();
+        let room = Room::of(&streams, &map);
         Capacity {
             total,
             mapped: map.mapped_sectors() * SECTOR_BYTES,
-            mappable: Room::of(&streams, &map).mappable * SECTOR_BYTES,
+            mappable: room.mappable * SECTOR_BYTES,
+            mappable_in_blocks: room.mappable_in_blocks * SECTOR_BYTES,
             unused,
             reclaimable: (total - unused).saturating_sub(live),
         }
+    }
+
+    /// What segments are doing and what is kept free, in words: for a volume on which requests wait.
+    pub fn explain(&self) -> String {
+        let streams = self.inner.commit.composer();
+        let map = self.inner.map.borrow();
+        let room = Room::of(&streams, &map);
+        format!("{:?}; {}", room, streams.table.describe())
     }
 
     /// Makes everything durable that was done before this was called.
@@ -174,7 +194,7 @@ impl Space {
             }
         };
         self.inner.commit.has_work();
-        Ok(self.inner.commit.flush(target).await?)
+        self.inner.flush(target).await
     }
 
     /// The first run of mapped sectors in `range`.
@@ -189,18 +209,20 @@ impl Space {
 
 impl Inner {
     /// Reads a node of the map that is needed.
-    async fn load(&self, need: &Need) -> Result<(), SpaceError> {
-        let (at, slot) = {
+    pub(crate) async fn load(&self, need: &Need) -> Result<(), SpaceError> {
+        let (slot, offset) = {
             let mut streams = self.commit.composer_mut();
-            let slot = streams.layout.slot_of(need.place);
-            streams.usage.pin(slot);
-            (streams.layout.place_at(need.place), slot)
+            let slot = streams.table.slot_at(need.place);
+            let slot = slot.ok_or(SpaceError::Node(need.place, LoadError::Stale))?;
+            streams.table.pin(slot);
+            (slot, u64::from(streams.layout.offset_of(need.place)))
         };
-        let read = self.device.read(at, BufMut::zeroed(NODE_BYTES)).await;
+        let range = offset..offset + NODE_BYTES as u64;
+        let load = |bytes: &[u8]| self.map.borrow_mut().load(need, bytes);
+        let loaded = read_checked(&*self.store, slot, range, load).await;
         self.unpin(slot);
         self.stats.borrow_mut().node_reads += 1;
-        let loaded = self.map.borrow_mut().load(need, &read?);
-        loaded.map_err(|error| SpaceError::Node(need.place, error))
+        loaded?.map_err(|error| SpaceError::Node(need.place, error))
     }
 
     /// Has the nodes of the map in memory that tell where a range lies, and keeps them there.
@@ -226,15 +248,6 @@ impl Inner {
             .await
     }
 
-    /// From which length on trims do not look at all that was mapped there. A checkpoint names each subtree that was
-    /// cut out of the map, so where there are many already, none do.
-    pub(crate) fn huge(&self) -> u64 {
-        match self.map.borrow().detached() < self.options.detached_max {
-            true => self.options.huge_trim,
-            false => u64::MAX,
-        }
-    }
-
     /// Does something to the map, reading what it needs for that.
     pub(crate) async fn loading<T>(
         &self,
@@ -250,10 +263,37 @@ impl Inner {
     }
 
     pub(crate) fn unpin(&self, slot: crate::geometry::Slot) {
-        let free = self.commit.composer_mut().usage.unpin(slot);
+        let free = self.commit.composer_mut().table.unpin(slot);
         if free {
             self.commit.notify();
         }
+    }
+
+    /// Waits until every record up to `target` is durable. A request that waits for longer than it may while the device fails
+    /// gets an error; the records stay on their way.
+    pub(crate) async fn flush(&self, target: RecordSeq) -> Result<(), SpaceError> {
+        let patience = self.options.patience;
+        loop {
+            let flushed = self.rt.timeout(patience, self.commit.flush(target)).await;
+            match (flushed, self.failing(Duration::ZERO)) {
+                (Ok(flushed), _) => return Ok(flushed?),
+                (Err(_), Some(error)) => return Err(error),
+                (Err(_), None) => {}
+            }
+        }
+    }
+
+    /// The error for requests, if the device has been failing for longer than `patience`.
+    pub(crate) fn failing(&self, patience: Duration) -> Option<SpaceError> {
+        let fault = self.commit.fault()?;
+        let lasted = self.rt.now().since(fault.since);
+        let cause = fault.cause;
+        (lasted >= patience).then_some(SpaceError::Failing { lasted, cause })
+    }
+
+    /// So many bytes of data were appended.
+    pub(crate) fn wrote(&self, bytes: u64) {
+        self.written_since.set(self.written_since.get() + bytes);
     }
 
     pub(crate) fn ask_for_checkpoint(&self) {

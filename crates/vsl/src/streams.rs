@@ -5,21 +5,26 @@
 //! next). So it does not matter in which stream a write went: what recovery finds is what was done up to some
 //! moment. The other streams' records (moved data, what checkpoints write) are composed by themselves.
 //!
-//! Invariants, beside those of [`Builder`], [`Flight`] and [`Usage`]:
+//! Invariants, beside those of [`Builder`], [`Flight`] and [`SegmentTable`]:
 //! - Nothing is in two open records of a round: what overwrites a piece that lies in another stream's open
 //!   record ends the round first.
 //! - A batch is composed in one go, so nothing comes between its records.
 //! - Only users' records are open between two calls from outside.
 
-use forebay_placement::{WriteClock, placement};
+mod composer;
+mod counts;
+
+use forebay_placement::WriteClock;
 use std::collections::BTreeMap;
 
-use forebay_segments::{Builder, Closing, Composer, Entry as _, Flight, Sealing, VolumeId};
+use forebay_segments::{Builder, Closing, Entry as _, Flight, Sealing, VolumeId};
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
-use crate::format::{ENTRY_BYTES_MAX, Entry, MetaKind, Stream, Volume, encode_runway};
+use crate::claim::{Claim, Floors, Grant, Wanted};
+use crate::format::{ENTRY_BYTES_MAX, Entry, MetaKind, Stream, Volume, encode_queue};
 use crate::geometry::{Layout, Slot};
-use crate::usage::Usage;
+use crate::table::SegmentTable;
+pub(crate) use counts::Counts;
 use forebay_extents::Place;
 
 /// A gap between the last record and the summary that is cheaper to write than to skip, in bytes.
@@ -27,8 +32,13 @@ const FILL_BYTES: u32 = 64 << 10;
 /// What of a segment is given up when it is asked what surely fits, in bytes: two headers that are not full, the
 /// summary's last block, and a piece that goes to the next segment.
 const LEFT_BYTES: u64 = 6 * 4096;
+/// What ending a record early takes of its segment, in bytes: a header, and padding.
+const ROUND_BYTES: u64 = 2 * 4096;
 /// The most segments that may be written before they are flushed unasked.
 const FLUSH_AFTER_SEGMENTS: usize = 8;
+
+/// A record of moved data may end so many entries before its header is full: eight of one sector each make a block.
+const ENDS_WITHIN: usize = 8;
 
 /// A segment that is being filled.
 struct Open {
@@ -48,45 +58,22 @@ impl Open {
     }
 }
 
-/// Which streams there are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Counts {
-    /// Streams that users' writes go to: numbers 0 to this.
-    pub(crate) user: u8,
-    /// Streams of moved data, behind those.
-    pub(crate) moved: u8,
-}
-
-impl Counts {
-    /// The stream that checkpoints write to, behind all others.
-    pub(crate) fn meta(self) -> Stream {
-        Stream(self.user + self.moved)
-    }
-
-    /// What placements call a stream. What checkpoints write, they know nothing of.
-    pub(crate) fn named(self, stream: Stream) -> placement::Stream {
-        match stream.0.checked_sub(self.user) {
-            None => placement::Stream::User(stream.0),
-            Some(moved) => placement::Stream::Moved(moved),
-        }
-    }
-
-    /// All streams.
-    pub(crate) fn all(self) -> u8 {
-        self.user + self.moved + 1
-    }
-}
-
 /// The open segments, and what is known of all.
 pub(crate) struct Streams {
     pub(crate) layout: Layout,
     pub(crate) volume: VolumeId,
     pub(crate) epoch: Epoch,
     pub(crate) counts: Counts,
-    pub(crate) usage: Usage,
+    pub(crate) table: SegmentTable,
     /// Sectors that users have written.
     pub(crate) clock: WriteClock,
     pub(crate) next_segment: SegmentSeq,
+    /// Bytes of nodes that a checkpoint under way still writes.
+    pub(crate) frozen_bytes: u64,
+    /// Bytes of nodes that may change before a checkpoint is made.
+    pub(crate) changed_max: u64,
+    /// Memory for the map: writers wait for a checkpoint when changed nodes take as much.
+    pub(crate) map_bytes: u64,
     /// The record that is composed next.
     next_record: RecordSeq,
     open: Vec<Option<Open>>,
@@ -108,19 +95,29 @@ pub(crate) struct Resume {
     pub(crate) next_segment: SegmentSeq,
     pub(crate) next_record: RecordSeq,
     pub(crate) clock: WriteClock,
+    pub(crate) changed_max: u64,
+    pub(crate) map_bytes: u64,
 }
 
 impl Streams {
-    pub(crate) fn new(layout: Layout, counts: Counts, usage: Usage, resume: Resume) -> Streams {
+    pub(crate) fn new(
+        layout: Layout,
+        counts: Counts,
+        table: SegmentTable,
+        resume: Resume,
+    ) -> Streams {
         let shape = layout.shape();
         Streams {
             layout,
             volume: resume.volume,
             epoch: resume.epoch,
             counts,
-            usage,
+            table,
             clock: resume.clock,
             next_segment: resume.next_segment,
+            frozen_bytes: 0,
+            changed_max: resume.changed_max,
+            map_bytes: resume.map_bytes,
             next_record: resume.next_record,
             open: (0..counts.all()).map(|_| None).collect(),
             flight: Flight::new(shape, resume.next_record.prev(), counts.all().into()),
@@ -136,50 +133,91 @@ impl Streams {
         self.next_record.prev()
     }
 
-    /// Segments that surely hold `bytes` in `entries` entries, some blocks of each given up to headers, padding and
-    /// what does not fit its end.
-    fn segments_for(&self, bytes: u64, entries: u64) -> usize {
+    /// Segments that surely hold what is wanted, some blocks of each given up to headers, padding and what does not fit its
+    /// end.
+    fn segments_for(&self, wanted: Wanted, streams: usize) -> usize {
         let room = u64::from(self.layout.segment_bytes) - LEFT_BYTES;
         // In a header, and again in the summary.
-        let overhead = entries * 2 * ENTRY_BYTES_MAX as u64;
-        (bytes + overhead).div_ceil(room) as usize + 1
+        let entries = wanted.entries * 2 * ENTRY_BYTES_MAX as u64;
+        let rounds = match streams {
+            1 => 0,
+            // Each ends the open record of every stream before it is full.
+            _ => wanted.rounds * streams as u64 * ROUND_BYTES,
+        };
+        (wanted.bytes + entries + rounds).div_ceil(room) as usize + streams - 1
     }
 
-    /// Segments that a write of `bytes` in at most `entries` entries may open in users' streams, however it
-    /// is spread over them.
-    pub(crate) fn segments_needed(&self, bytes: u64, entries: u64) -> usize {
-        let user = usize::from(self.counts.user);
+    /// Segments that what is wanted may open in users' streams, however it is spread over them. Trims go to the first.
+    pub(crate) fn segments_needed(&self, wanted: Wanted) -> usize {
+        let streams = match wanted.bytes {
+            0 => 1,
+            _ => usize::from(self.counts.user),
+        };
+        let rounds = if streams == 1 { 0 } else { wanted.rounds };
+        let bytes = wanted.bytes + rounds * ROUND_BYTES;
         let fits = |open: &Option<Open>| {
             let open = open.as_ref();
-            open.is_some_and(|open| open.builder.surely_fits(bytes, entries, ENTRY_BYTES_MAX))
+            open.is_some_and(|open| {
+                open.builder
+                    .surely_fits(bytes, wanted.entries, ENTRY_BYTES_MAX)
+            })
         };
-        if self.open[..user].iter().all(fits) {
+        if self.open[..streams].iter().all(fits) {
             return 0;
         }
-        self.segments_for(bytes, entries) + user - 1
+        self.segments_for(wanted, streams)
     }
 
-    /// True if an entry with `bytes` of data surely fits the segment that is open in a stream.
-    pub(crate) fn fits(&self, stream: Stream, bytes: u64) -> bool {
+    /// True if `bytes` of data in `entries` entries surely fit the segment that is open in a stream.
+    fn fits(&self, stream: Stream, bytes: u64, entries: u64) -> bool {
         let open = self.open[usize::from(stream.0)].as_ref();
-        open.is_some_and(|open| open.builder.surely_fits(bytes, 1, ENTRY_BYTES_MAX))
+        open.is_some_and(|open| open.builder.surely_fits(bytes, entries, ENTRY_BYTES_MAX))
     }
 
-    /// True if so many segments can be opened without waiting: for the device to take what is in memory, or for
-    /// readers of what lies in them.
-    pub(crate) fn can_open(&self, segments: usize) -> bool {
+    /// True if memory for so many segments can be had without waiting until the device has taken what is there.
+    pub(crate) fn has_memory(&self, segments: usize) -> bool {
         let crowded = self.flight.room() < segments && self.flight.oldest().is_some();
-        let alone = self.flight.jobs_in_flight() == 0 && !self.flight.has_jobs();
-        segments == 0 || self.usage.can_open(segments) && (!crowded || alone)
+        // While the device fails nothing is at rest, and memory stays bounded.
+        let alone = self.flight.is_at_rest();
+        segments == 0 || !crowded || alone
+    }
+
+    /// Permission for a claim to open so many segments, if it leaves its floor on the allocation queue and there is memory.
+    /// To be used before anything else takes segments.
+    pub(crate) fn grant(
+        &self,
+        floors: &impl Floors,
+        claim: Claim,
+        segments: usize,
+    ) -> Option<Grant> {
+        let adds_to_no_checkpoint = matches!(claim, Claim::Queue | Claim::Checkpoint);
+        let enough = segments == 0 && adds_to_no_checkpoint
+            || self.table.queued() >= segments + floors.floor(claim);
+        // Numbers are enough for 4 EiB that are written in a volume's life.
+        let numbered = self.next_segment.0 + (segments as u64) < self.layout.numbers();
+        (enough && numbered && self.has_memory(segments)).then_some(Grant { segments })
+    }
+
+    /// Permission to append `bytes` of data in `entries` entries, of which a new segment surely holds all, to a stream.
+    pub(crate) fn grant_entry(
+        &self,
+        floors: &impl Floors,
+        claim: Claim,
+        stream: Stream,
+        (bytes, entries): (u64, u64),
+    ) -> Option<Grant> {
+        let segments = usize::from(!self.fits(stream, bytes, entries));
+        self.grant(floors, claim, segments)
     }
 
     /// True if what lies at a place is in an open record of a user's stream other than this one.
     pub(crate) fn is_open_elsewhere(&self, place: Place, stream: Stream) -> bool {
-        let slot = self.layout.slot_of(place);
+        let segment = self.layout.segment_of(place);
         let user = &self.open[..usize::from(self.counts.user)];
-        let at = user
-            .iter()
-            .position(|open| open.as_ref().is_some_and(|open| open.slot == slot));
+        let at = user.iter().position(|open| {
+            open.as_ref()
+                .is_some_and(|open| open.builder.seq() == segment)
+        });
         let Some(n) = at.filter(|n| *n != usize::from(stream.0)) else {
             return false;
         };
@@ -187,10 +225,19 @@ impl Streams {
         open.builder.has_open_record() && self.layout.offset_of(place) >= open.builder.at()
     }
 
-    /// Appends an entry with its data to a stream. There must be room. Says where the data lies.
-    pub(crate) fn append(&mut self, stream: Stream, entry: Entry, data: &[u8]) -> Place {
+    /// Appends an entry with its data to a stream. Returns where the data lies.
+    ///
+    /// # Panics
+    /// If it needs more segments than were granted.
+    pub(crate) fn append(
+        &mut self,
+        grant: &mut Grant,
+        stream: Stream,
+        entry: Entry,
+        data: &[u8],
+    ) -> Place {
         let len = data.len() as u32;
-        self.make_room(stream, entry.encoded_len(), len);
+        self.make_room(grant, stream, entry.encoded_len(), len);
         if self.is_user(stream) {
             self.batch_begun = true;
         }
@@ -199,22 +246,25 @@ impl Streams {
             .expect("made room");
         if let Entry::Moved { sectors, born, .. } = entry {
             let born = open.add_birth(sectors.into(), born);
-            self.usage.set_born(open.slot, born);
+            self.table.set_born(open.slot, born);
         }
         let offset = open.builder.push(entry, len);
         let ram = self.flight.segment_mut(open.builder.seq());
         ram.unfrozen(offset..offset + len).copy_from_slice(data);
-        self.layout.place(open.slot, offset)
+        self.layout.place(open.builder.seq(), offset)
     }
 
     fn is_user(&self, stream: Stream) -> bool {
         stream.0 < self.counts.user
     }
 
-    fn make_room(&mut self, stream: Stream, entry_bytes: usize, len: u32) {
+    fn make_room(&mut self, grant: &mut Grant, stream: Stream, entry_bytes: usize, len: u32) {
         let n = usize::from(stream.0);
         if let Some(open) = &self.open[n] {
-            if open.builder.fits_record(entry_bytes, len) {
+            // Records of moved data end with a block where that is possible.
+            let ends =
+                !self.is_user(stream) && open.builder.should_end(ENDS_WITHIN * ENTRY_BYTES_MAX);
+            if !ends && open.builder.fits_record(entry_bytes, len) {
                 return;
             }
             if open.builder.has_open_record() {
@@ -226,16 +276,21 @@ impl Streams {
             }
         }
         if self.open[n].is_none() {
-            self.open_segment(stream);
+            self.open_segment(grant, stream);
             return;
         }
         self.open_record(stream);
     }
 
-    fn open_segment(&mut self, stream: Stream) {
+    fn open_segment(&mut self, grant: &mut Grant, stream: Stream) {
+        debug_assert!(
+            grant.segments > 0,
+            "a segment was opened that was not granted"
+        );
+        grant.segments = grant.segments.saturating_sub(1);
         let seq = self.next_segment;
         self.next_segment = seq.next();
-        let slot = self.usage.open(stream, seq, self.clock);
+        let slot = self.table.open(stream, seq, self.clock);
         self.flight.begin_segment(seq);
         self.slots.insert(seq, slot);
         let builder = Builder::new(seq, self.layout.shape());
@@ -337,26 +392,29 @@ impl Streams {
         self.last_record()
     }
 
-    /// Puts free segments on the runway, if there is room to say so.
-    pub(crate) fn extend_runway(&mut self, most: usize) {
+    /// Puts free segments on the allocation queue, if there is room for the record that says so.
+    pub(crate) fn extend_queue(&mut self, floors: &impl Floors, most: usize) {
         let (meta, bytes) = (self.counts.meta(), (most as u64 + 1) * 4);
-        let fits = self.fits(meta, bytes.next_multiple_of(SECTOR_BYTES)) || self.can_open(1);
-        if !fits || self.usage.free() == 0 {
+        let bytes = bytes.next_multiple_of(SECTOR_BYTES);
+        let Some(mut grant) = self.grant_entry(floors, Claim::Queue, meta, (bytes, 1)) else {
+            return;
+        };
+        let slots = self.table.take_free(most);
+        if slots.is_empty() {
             return;
         }
-        let slots = self.usage.take_free(most);
         let numbers: Vec<u32> = slots.iter().map(|slot| slot.0).collect();
-        let bytes = encode_runway(&numbers);
+        let bytes = encode_queue(&numbers);
         let entry = Entry::Meta {
-            kind: MetaKind::Runway,
+            kind: MetaKind::Queue,
             index: 0,
             sectors: (bytes.len() as u64 / SECTOR_BYTES) as u16,
             crc: crc32c::crc32c(&bytes),
         };
-        self.append(meta, entry, &bytes);
+        self.append(&mut grant, meta, entry, &bytes);
         // Before anything that is written to them.
         self.end_inside();
-        self.usage.extend(slots);
+        self.table.extend(slots);
     }
 
     /// Ends the segment that is open in a stream with its summary.
@@ -378,7 +436,7 @@ impl Streams {
         };
         let ram = self.flight.segment_mut(open.builder.seq());
         open.builder.seal(ram, &end);
-        self.usage.close(open.slot, self.clock);
+        self.table.close(open.slot, self.clock);
     }
 
     /// The segments that are being filled, by their streams.
@@ -392,16 +450,14 @@ impl Streams {
 
     /// The bytes at a place, if its segment is still in memory. A run within one record only.
     pub(crate) fn in_ram(&self, place: Place, sectors: u64) -> Option<&[u8]> {
-        let seq = self.usage.get(self.layout.slot_of(place)).seq;
-        let ram = self.flight.segment(seq)?;
+        let ram = self.flight.segment(self.layout.segment_of(place))?;
         let offset = self.layout.offset_of(place);
         ram.bytes(offset..offset + (sectors * SECTOR_BYTES) as u32)
     }
 
-    /// Whether the segment of a place is still in memory.
+    /// True if the segment of a place is still in memory.
     pub(crate) fn is_in_ram(&self, place: Place) -> bool {
-        let seq = self.usage.get(self.layout.slot_of(place)).seq;
-        self.flight.segment(seq).is_some()
+        self.flight.segment(self.layout.segment_of(place)).is_some()
     }
 
     /// Forgets where segments lie that are no longer in memory.
@@ -411,47 +467,5 @@ impl Streams {
             return;
         };
         self.slots = self.slots.split_off(&oldest);
-    }
-}
-
-impl Composer for Streams {
-    fn flight(&self) -> &Flight {
-        &self.flight
-    }
-
-    fn flight_mut(&mut self) -> &mut Flight {
-        &mut self.flight
-    }
-
-    fn segment_at(&self, segment: SegmentSeq) -> u64 {
-        self.layout.slot_at(self.slots[&segment])
-    }
-
-    fn open(&self) -> Option<u64> {
-        self.has_open_round().then_some(self.rounds)
-    }
-
-    fn open_bytes(&self) -> u32 {
-        let user = self.open[..usize::from(self.counts.user)].iter().flatten();
-        user.into_iter()
-            .map(|open| open.builder.open_record_bytes())
-            .sum()
-    }
-
-    fn close(&mut self) -> RecordSeq {
-        self.end_round();
-        self.last_record()
-    }
-
-    fn wants_flush(&self) -> bool {
-        let segments = self.flight.segments().count();
-        let open = self.open.iter().flatten().count();
-        let others = (self.flight.room_max() - open) / 2;
-        segments > open + FLUSH_AFTER_SEGMENTS.min(others)
-    }
-
-    fn set_stable(&mut self, covered: RecordSeq) {
-        self.flight.set_stable(covered);
-        self.forget_slots();
     }
 }

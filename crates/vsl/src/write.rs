@@ -11,17 +11,20 @@ use forebay_segments::Composer as _;
 use forebay_units::{LINE_SECTORS, RecordSeq, SECTOR_BYTES, Sector};
 
 use crate::batch::{Batch, Op};
+use crate::claim::{Floors as _, Grant, Wanted};
 use crate::error::SpaceError;
 use crate::format::{Entry, Stream};
 use crate::homes::{Home, Homes};
 use crate::prepared::{mapped, unmap};
-use crate::room::{Asking, Lack, Room, Verdict, Wanted};
+use crate::room::{Asking, Lack, Room, Verdict};
 use crate::space::{Inner, Space, is_durable};
 use crate::streams::Streams;
 use forebay_extents::Map;
 use forebay_extents::Place;
 use forebay_extents::{Check, Extent, Replaced};
 
+/// A batch that waited so long for segments without any progress has a checkpoint made, whatever else may make room.
+const LONG_WAIT: Duration = Duration::from_secs(1);
 impl Space {
     /// Does a batch: all of it, in order, or nothing. Says by how many sectors more are mapped than before. (Large trims are
     /// not counted at once.)
@@ -35,7 +38,8 @@ impl Space {
         for op in batch.ops() {
             ranges.push(op.range()?);
         }
-        let huge = inner.huge();
+        inner.wait_for_trims(batch).await?;
+        let huge = inner.options.huge_trim;
         let mut pins = inner.map.borrow().pins();
         for (op, (sector, sectors)) in batch.ops().iter().zip(&ranges) {
             match op {
@@ -51,52 +55,118 @@ impl Space {
             ranges: &ranges,
             huge,
         };
-        inner.admit(asking).await?;
+        let grant = inner.admit(asking).await?;
         // From here to the end of the batch nothing waits, so nothing comes between its parts.
-        let (target, more) = inner.do_all(batch, huge);
+        let (target, more) = inner.do_all(batch, huge, grant);
         drop(pins);
         inner.after_batch();
         if is_durable(durability) {
             let target = target.max(inner.close_open());
-            inner.commit.flush(target).await?;
+            inner.flush(target).await?;
         } else {
             inner.portions.did(&inner.rt, batch.bytes()).await;
         }
         inner.wait_for_homes().await;
         Ok(more)
     }
+
+    /// The longest write, in bytes, that is sure not to be too large for the volume: a multiple of 4 KiB. A longer one is to be
+    /// cut, or is refused where segments are few.
+    pub fn write_max(&self) -> u64 {
+        let (streams, map) = (self.inner.commit.composer(), self.inner.map.borrow());
+        Room::of(&streams, &map).write_max(&streams)
+    }
 }
 
 impl Inner {
+    /// Waits until few enough subtrees are cut out of the map and not looked at: a checkpoint names all of them.
+    async fn wait_for_trims(&self, batch: &Batch) -> Result<(), SpaceError> {
+        if batch.ops().iter().all(|op| matches!(op, Op::Write { .. })) {
+            return Ok(());
+        }
+        let since = self.rt.now();
+        loop {
+            let progress = self.commit.progress();
+            if let Some(failure) = self.commit.failure() {
+                return Err(failure.into());
+            }
+            if self.map.borrow().detached() <= self.options.detached_max {
+                return Ok(());
+            }
+            self.reap_asked.notify_all();
+            let _ = self.rt.timeout(LONG_WAIT, progress).await;
+            self.give_up_on_fault(since)?;
+        }
+    }
+
     pub(crate) fn close_open(&self) -> RecordSeq {
         self.commit.composer_mut().close()
     }
 
-    /// Waits until there is room for a batch, in a line. Who comes when there is room for all that wait, and for
-    /// what is new, need not wait behind them.
-    async fn admit(self: &Rc<Self>, asking: Asking<'_>) -> Result<(), SpaceError> {
+    /// Waits until there is room for a batch. A batch that waits for segments does so in a queue, and later batches wait behind
+    /// it, unless there is room for all. A batch that waits for anything else holds nobody up.
+    async fn admit(self: &Rc<Self>, asking: Asking<'_>) -> Result<Grant, SpaceError> {
         let batch = asking.batch;
         let sectors = batch.bytes() / SECTOR_BYTES;
-        let ahead = self.pacing.borrow().queued();
-        let lack = self.lack(asking, ahead)?;
-        if lack.is_none() && self.pace(sectors).is_none() {
-            return Ok(());
+        let since = self.rt.now();
+        loop {
+            let progress = self.commit.progress();
+            let ahead = self.pacing.borrow().queued();
+            match self.asks(asking, ahead)? {
+                Asked::Granted(grant) if self.pace(sectors).is_none() => return Ok(grant),
+                Asked::Lacks(Lack::Trimmed | Lack::Checkpoint) => {
+                    let _ = self.rt.timeout(LONG_WAIT, progress).await;
+                    self.give_up_on_fault(since)?;
+                }
+                Asked::Granted(_) | Asked::Lacks(_) => {
+                    drop(progress);
+                    if let Some(grant) = self.admit_in_turn(asking).await? {
+                        return Ok(grant);
+                    }
+                }
+            }
         }
-        let _queued = Queued::new(self, batch);
+    }
+
+    /// As [`Inner::admit`], in the queue for segments. `None` if the batch waits for something else now.
+    async fn admit_in_turn(
+        self: &Rc<Self>,
+        asking: Asking<'_>,
+    ) -> Result<Option<Grant>, SpaceError> {
+        let sectors = asking.batch.bytes() / SECTOR_BYTES;
+        let since = self.rt.now();
+        let _queued = Queued::new(self, asking.batch);
         let _turn = self.admission.lock().await;
         loop {
             let progress = self.commit.progress();
-            if let Some(lack) = self.lack(asking, Wanted::default())? {
-                let short = matches!(lack, Lack::Segments { .. });
-                let _pressing = short.then(|| Pressing::new(self));
-                progress.await;
-                continue;
-            }
+            let grant = match self.asks(asking, Wanted::default())? {
+                Asked::Granted(grant) => grant,
+                Asked::Lacks(Lack::Trimmed | Lack::Checkpoint) => return Ok(None),
+                Asked::Lacks(lack) => {
+                    let short = matches!(lack, Lack::Segments { .. });
+                    let _pressing = short.then(|| Pressing::new(self));
+                    let waited = self.rt.timeout(LONG_WAIT, progress).await;
+                    if waited.is_err() && self.checkpoint_helps() {
+                        self.ask_for_checkpoint();
+                    }
+                    self.give_up_on_fault(since)?;
+                    continue;
+                }
+            };
             let Some(wait) = self.pace(sectors) else {
-                return Ok(());
+                return Ok(Some(grant));
             };
             // How long it takes changes with what the cleaner does.
             let _ = self.rt.timeout(wait, progress).await;
+        }
+    }
+
+    /// An error if the device fails, and a request has waited since then for as long as requests wait.
+    fn give_up_on_fault(&self, since: Instant) -> Result<(), SpaceError> {
+        let waited = self.rt.now().since(since);
+        match self.failing(Duration::ZERO) {
+            Some(error) if waited >= self.options.patience => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -107,15 +177,11 @@ impl Inner {
         pacing.pace(&streams, &map, self.rt.now(), sectors)
     }
 
-    /// What a batch waits for, and what is ahead of it in line as well, if they cannot be done now.
+    /// Asks for room for a batch, and for what is ahead of it in the queue as well.
     ///
     /// # Errors
-    /// If it never can be, as things are, or the volume has failed.
-    fn lack(
-        self: &Rc<Self>,
-        asking: Asking<'_>,
-        ahead: Wanted,
-    ) -> Result<Option<Lack>, SpaceError> {
+    /// If there can never be room, as things are, or the volume has failed.
+    fn asks(self: &Rc<Self>, asking: Asking<'_>, ahead: Wanted) -> Result<Asked, SpaceError> {
         if let Some(failure) = self.commit.failure() {
             return Err(failure.into());
         }
@@ -124,29 +190,38 @@ impl Inner {
         let room = Room::of(&streams, &map);
         let verdict = room.verdict(&streams, &map, asking, ahead);
         let batch = asking.batch;
-        let need = streams.segments_needed(batch.bytes(), batch.entries()) + room.for_cleaner;
+        let own = streams.segments_needed(Wanted::of(batch));
+        let lack = match verdict {
+            Verdict::Now => match streams.grant(&room, asking.claim(), own) {
+                Some(grant) => return Ok(Asked::Granted(grant)),
+                None => Lack::Memory,
+            },
+            Verdict::Wait(lack) => lack,
+            Verdict::Never { need, have } => return Err(SpaceError::Full { need, have }),
+        };
+        let need = own + room.floor(asking.claim());
+        let helps = room.checkpoint_helps(&streams.table);
         drop((streams, map));
-        match verdict {
-            Verdict::Now => Ok(None),
-            Verdict::Wait(lack) => {
-                self.replenish(need);
-                if lack == (Lack::Segments { checkpoint: true }) {
-                    self.ask_for_checkpoint();
-                }
-                Ok(Some(lack))
-            }
-            Verdict::Never { need, have } => Err(SpaceError::Full { need, have }),
+        self.replenish(need);
+        let wants = matches!(lack, Lack::Checkpoint | Lack::Segments { checkpoint: true });
+        if wants && helps {
+            self.ask_for_checkpoint();
         }
+        if lack == Lack::Trimmed {
+            self.reap_asked.notify_all();
+        }
+        Ok(Asked::Lacks(lack))
     }
 
-    /// Does all of a batch. Says the newest record that is composed, behind which comes what is open; and by how many sectors
-    /// more are mapped.
-    fn do_all(&self, batch: &Batch, huge: u64) -> (RecordSeq, i64) {
+    /// Does all of a batch. Returns the newest record that is composed, behind which comes what is open; and by how many
+    /// sectors more are mapped.
+    fn do_all(&self, batch: &Batch, huge: u64, grant: Grant) -> (RecordSeq, i64) {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
         let before = map.mapped_sectors();
         let placement = &mut self.placement.borrow_mut();
         let mut doing = Doing {
+            grant,
             streams: &mut streams,
             map: &mut map,
             gone: Vec::new(),
@@ -168,6 +243,7 @@ impl Inner {
         self.commit.appended(&mut streams, false);
         self.entries_since
             .set(self.entries_since.get() + batch.entries());
+        self.wrote(batch.bytes());
         let mut stats = self.stats.borrow_mut();
         stats.batches += 1;
         stats.bytes_written += batch.bytes();
@@ -180,7 +256,7 @@ impl Inner {
             let (streams, map) = (self.commit.composer(), self.map.borrow());
             let room = Room::of(&streams, &map);
             let (entries, most) = (self.entries_since.get(), self.options.recovery_entries);
-            room.wants_checkpoint(&streams.usage, entries, most)
+            room.wants_checkpoint(&streams.table, entries, most, self.written_since.get())
         };
         if wants_checkpoint {
             self.ask_for_checkpoint();
@@ -201,8 +277,9 @@ impl Inner {
     /// Tells the placement how full the medium is, if that has changed by much.
     pub(crate) fn tell_fill(&self) {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
-        let (live, told) = (map.mapped_sectors(), self.fill_told.get());
-        let capacity = Room::of(&streams, &map).mappable.max(1);
+        let room = Room::of(&streams, &map);
+        let (live, capacity) = room.filled();
+        let told = self.fill_told.get();
         if told.is_some_and(|told| live.abs_diff(told) < capacity / 100) {
             return;
         }
@@ -211,7 +288,13 @@ impl Inner {
     }
 }
 
-/// A batch waits in line, as long as this is there.
+/// What a batch got that asked for room.
+enum Asked {
+    Granted(Grant),
+    Lacks(Lack),
+}
+
+/// A batch is queued, as long as this is there.
 struct Queued<'a>(&'a Rc<Inner>, Wanted);
 
 impl Queued<'_> {
@@ -247,6 +330,7 @@ impl Drop for Pressing<'_> {
 
 /// A batch while it is being done.
 struct Doing<'a> {
+    grant: Grant,
     streams: &'a mut Streams,
     map: &'a mut Map,
     gone: Vec<Replaced>,
@@ -293,8 +377,8 @@ impl Doing<'_> {
     /// What lies at a sector now.
     fn overwritten(&self, at: Sector) -> Option<Overwritten> {
         let mapped = mapped(self.map, at, 1);
-        let slot = self.streams.layout.slot_of(mapped.first()?.place);
-        let segment = self.streams.usage.get(slot);
+        let slot = self.streams.table.slot_at(mapped.first()?.place)?;
+        let segment = self.streams.table.get(slot);
         Some(Overwritten {
             born: segment.born,
             stream: self.streams.counts.named(segment.stream),
@@ -327,7 +411,7 @@ impl Doing<'_> {
                 sectors: sectors as u8,
                 crc,
             };
-            let place = self.streams.append(stream, entry, piece);
+            let place = self.streams.append(&mut self.grant, stream, entry, piece);
             if let Some(home) = home {
                 let data = data.slice(done..done + len);
                 self.homes
@@ -372,7 +456,9 @@ impl Doing<'_> {
         };
         let set = self.map.set(extent, &mut self.gone);
         set.expect("the nodes were prepared");
-        self.streams.usage.count(run.place, run.sectors);
+        self.streams
+            .table
+            .count(run.place, run.sector.0, run.sectors);
         self.discount();
     }
 
@@ -382,8 +468,8 @@ impl Doing<'_> {
         if self.streams.counts.user > 1 && elsewhere() {
             self.streams.end_round();
         }
-        self.streams
-            .append(stream, Entry::Trim { sector, sectors }, &[]);
+        let entry = Entry::Trim { sector, sectors };
+        self.streams.append(&mut self.grant, stream, entry, &[]);
         unmap(self.map, sector, sectors, self.huge, &mut self.gone);
         self.discount();
     }
@@ -397,7 +483,7 @@ impl Doing<'_> {
 
     fn discount(&mut self) {
         for gone in self.gone.drain(..) {
-            self.streams.usage.discount(gone.place, gone.sectors);
+            self.streams.table.discount(&gone);
         }
     }
 }

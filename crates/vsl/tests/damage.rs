@@ -286,7 +286,7 @@ fn a_damaged_first_header_does_not_hide_the_records_behind_it() {
     let starts = read_by_recovery(&case).into_iter().filter(|block| {
         let mut magic = [0; 8];
         case.device.peek(block * BLOCK, &mut magic);
-        magic == *b"FOREVRC\x01" && (block * BLOCK - (1 << 20)).is_multiple_of(SEGMENT)
+        magic == *b"FOREVRC\x02" && (block * BLOCK - (1 << 20)).is_multiple_of(SEGMENT)
     });
     let outcomes: Vec<Outcome> = starts
         .map(|block| try_with(&case, block * BLOCK, 4))

@@ -206,7 +206,7 @@ fn a_volume_that_is_full_to_the_last_sector_goes_on_taking_updates() {
 fn a_volume_that_keeps_next_to_nothing_free_goes_on_as_well() {
     for kind in Kind::ALL {
         let written = overfull(kind, 128, 512 << 10, 128, 0.5);
-        assert!(written < 40.0, "{kind}: {written}");
+        assert!(written < 80.0, "{kind}: {written}");
     }
 }
 
@@ -341,7 +341,7 @@ fn worn(levelling: Levelling) -> ((u32, u32), f64) {
 #[test]
 fn data_that_never_changes_does_not_keep_its_segments_unworn() {
     let ((least, most), moved) = worn(Levelling::NEVER);
-    assert!(most - least > 300 && moved == 0.0, "{least} {most}");
+    assert!(most - least > 150 && moved == 0.0, "{least} {most}");
     let levelling = Levelling::default();
     let ((least, most), moved) = worn(levelling);
     assert!(most - least < 2 * levelling.bound, "{least} {most}");

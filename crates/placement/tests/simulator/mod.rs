@@ -253,7 +253,7 @@ impl Simulator {
         let selection = self.config.selection.unwrap_or(self.policy.selection());
         let victims = self
             .victims
-            .choose(selection, now, u64::MAX, self.config.together);
+            .choose(selection, now, u64::MAX, self.config.together, 1);
         assert!(!victims.is_empty(), "nothing is to be gained");
         let mut pages: Vec<(u32, u32)> = Vec::new();
         for victim in &victims {

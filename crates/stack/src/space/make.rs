@@ -14,9 +14,9 @@ use forebay_vsl::{
 use super::Placing;
 use super::measure::measure;
 
-/// A volume without a length of its own has this share of what can be mapped, in sixteenths: the rest is for a map
-/// that grows as data is scattered.
-const MAPPABLE_SIXTEENTHS: u64 = 15;
+/// A volume without a length of its own has this share of what can be mapped in pieces of one sector, in 64ths: so all of it
+/// can be written, in pieces of any size and in any order.
+const MAPPABLE_64THS: u64 = 63;
 /// How full a volume is taken to become, when a placement is chosen.
 const EXPECTED_FILL: f64 = 0.8;
 /// The page where none is asked for.
@@ -94,7 +94,7 @@ pub(crate) async fn make(
         disk: Some(disk),
     };
     let mappable = capacity(rt, device, &making).await?.mappable;
-    let usual = mappable / 16 * MAPPABLE_SIXTEENTHS;
+    let usual = mappable / 64 * MAPPABLE_64THS;
     let len = round_down(new.size.map_or(usual, |size| size.0), 1 << 20);
     if long == Long::Wanted {
         making.space_sectors = len / SECTOR_BYTES;

@@ -127,7 +127,7 @@ pub(crate) async fn look(
     let overlay: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(device)));
     let (mut damaged, mut taken_up) = (Vec::new(), None);
     let looked = async {
-        let pending = pending(&*overlay, &superblock).await?;
+        let pending = pending(&overlay, &superblock).await?;
         report.records = pending.records;
         report.dirty_bytes = pending.bytes;
         if pending.entries > 0 {

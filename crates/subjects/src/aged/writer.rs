@@ -85,8 +85,10 @@ impl Writer {
 
     fn too_long(&self, what: &str, patience: Duration) -> Over {
         let (capacity, histogram) = (self.space.capacity(), self.space.histogram());
-        let text =
-            format!("{what} waits for longer than {patience:?} [{capacity:?}, {histogram:?}]");
+        let text = format!(
+            "{what} waits for longer than {patience:?} [{capacity:?}, {histogram:?}, {}]",
+            self.space.explain()
+        );
         self.violated("liveness", text)
     }
 
@@ -149,8 +151,12 @@ impl Writer {
     async fn refused(&self, what: &str, new: u64, error: SpaceError) -> Result<Ended, Over> {
         let world = &self.world;
         match error {
-            SpaceError::Failed(_) => Err(self.failed(what, &error)),
-            SpaceError::Full { .. } if new > 0 => {
+            // What was asked for may be done all the same.
+            SpaceError::Failed(_) | SpaceError::Failing { .. } => Err(self.failed(what, &error)),
+            // On a volume that is full, an overwrite by smaller pieces needs more room as well.
+            SpaceError::Full { .. }
+                if new > 0 || checks::is_brimful(&self.space, &world.recipe) =>
+            {
                 world.content.borrow_mut().refuse(self.lane);
                 let full = checks::is_full(&self.space, &world.recipe, new);
                 full.map_err(|violation| {

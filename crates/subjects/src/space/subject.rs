@@ -42,6 +42,7 @@ impl Space {
             check_bytes: self.map_bytes.unwrap_or(common.check_bytes),
             recovery_entries: self.recovery_entries,
             home_bytes: self.home_bytes,
+            patience: common.patience,
             discard: self.discard,
             levelling: match self.levelled {
                 true => Levelling { bound: 1, every: 1 },

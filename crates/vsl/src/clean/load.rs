@@ -3,18 +3,19 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut};
+use forebay_device::Buf;
 use forebay_placement::WriteClock;
-use forebay_units::{SECTOR_BYTES, Sector, SegmentSeq, round_down, round_up};
+use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector, SegmentSeq};
 
 use crate::checks::read_contents;
 use crate::error::SpaceError;
-use crate::format::{Entry, Stream};
+use crate::format::{Entry, MetaKind, Stream};
 use crate::geometry::Slot;
 use crate::prepared::mapped;
 use crate::space::Inner;
-use forebay_extents::Check;
+use crate::store::read_blocks;
 use forebay_extents::Place;
+use forebay_extents::{Check, Extent};
 
 /// What lies between two live pieces is read with them if it is no longer than this, in bytes.
 const GAP_BYTES: u64 = 128 << 10;
@@ -24,9 +25,8 @@ const GAP_BYTES: u64 = 128 << 10;
 pub(super) struct Piece {
     pub(super) sector: Sector,
     pub(super) sectors: u64,
-    /// Where it lies, and in which segment.
+    /// Where it lies.
     pub(super) place: Place,
-    pub(super) segment: SegmentSeq,
     /// When its user wrote it.
     pub(super) born: WriteClock,
     /// The stream that it was written to.
@@ -73,68 +73,123 @@ impl Written {
     }
 }
 
+/// What was loaded of a segment, and what could not be.
+#[derive(Default)]
+pub(super) struct Loaded {
+    pub(super) pieces: Vec<Piece>,
+    /// The first reason why something live was not loaded; it stays where it is.
+    pub(super) trouble: Option<SpaceError>,
+}
+
+/// A live run of the space in bytes that were read, before it is cut out of them.
+struct Run {
+    sector: Sector,
+    sectors: u64,
+    /// Where it begins in the segment, in bytes.
+    at: u64,
+    born: WriteClock,
+}
+
+impl Run {
+    /// True if `next` continues this run, in the space and in the segment, within one block of 4 KiB: then both are moved as
+    /// one piece.
+    fn continues_in(&self, next: &Run) -> bool {
+        let end = self.sector.0 + self.sectors;
+        let in_line = !end.is_multiple_of(LINE_SECTORS);
+        end == next.sector.0 && self.at + self.sectors * SECTOR_BYTES == next.at && in_line
+    }
+}
+
 impl Inner {
-    /// Reads what is live of the data in a segment. Nodes of the map that are live there leave with the next
-    /// checkpoint.
+    /// Reads what is live of the data in a segment. Nodes of the map that are live there, and chunks of the table, leave with
+    /// the next checkpoint.
+    ///
+    /// # Errors
+    /// If what the segment holds cannot be read at all.
     pub(super) async fn load_live(
         self: &Rc<Self>,
         slot: Slot,
         segment: SegmentSeq,
-    ) -> Result<Vec<Piece>, SpaceError> {
-        let written = self.written_and_live(slot, segment).await?;
-        let (layout, known) = {
-            let streams = self.commit.composer();
-            (streams.layout, *streams.usage.get(slot))
-        };
-        let mut pieces = Vec::new();
+    ) -> Result<Loaded, SpaceError> {
+        let mut loaded = Loaded::default();
+        let written = self.written_and_live(slot, segment, &mut loaded).await?;
         let mut rest = &written[..];
         while !rest.is_empty() {
-            let near = |pair: &[Written]| pair[1].at.start - pair[0].at.end <= GAP_BYTES;
+            let near =
+                |pair: &[Written]| pair[1].at.start.saturating_sub(pair[0].at.end) <= GAP_BYTES;
             let run = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
             let (here, behind) = rest.split_at(run);
             rest = behind;
-            let range = here[0].at.start..here[run - 1].at.end;
-            let (from, bytes) = self.read_range(layout.slot_at(slot), range).await?;
-            for one in here {
-                let at = |offset: u64| (offset - from) as usize;
-                let whole = bytes.slice(at(one.at.start)..at(one.at.end));
-                one.check(&whole)?;
-                for (sector, sectors, _) in &one.live {
-                    let skip = sector.0 - one.sector.0;
-                    let data = (skip * SECTOR_BYTES) as usize;
-                    let len = (sectors * SECTOR_BYTES) as usize;
-                    pieces.push(Piece {
-                        sector: *sector,
-                        sectors: *sectors,
-                        place: layout.place(slot, one.at.start as u32).plus(skip),
-                        segment,
-                        born: one.born,
-                        stream: known.stream,
-                        closed: known.closed,
-                        data: whole.slice(data..data + len),
-                    });
+            let end = here.iter().map(|one| one.at.end).max().unwrap_or_default();
+            match read_blocks(&*self.store, slot, here[0].at.start..end).await {
+                Ok((from, bytes)) => self.cut_out(slot, segment, here, (from, bytes), &mut loaded),
+                Err(error) => _ = loaded.trouble.get_or_insert(error.into()),
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// Checks what was written one behind the other, of which `bytes` were read from byte `from` of the segment on, and cuts
+    /// the live pieces out.
+    fn cut_out(
+        &self,
+        slot: Slot,
+        segment: SegmentSeq,
+        here: &[Written],
+        (from, bytes): (u64, Buf),
+        loaded: &mut Loaded,
+    ) {
+        let known = *self.commit.composer().table.get(slot);
+        let at = |offset: u64| (offset - from) as usize;
+        let mut runs: Vec<Run> = Vec::new();
+        for one in here {
+            if let Err(error) = one.check(&bytes[at(one.at.start)..at(one.at.end)]) {
+                loaded.trouble.get_or_insert(error);
+                continue;
+            }
+            for (sector, sectors, _) in &one.live {
+                let next = Run {
+                    sector: *sector,
+                    sectors: *sectors,
+                    at: one.at.start + (sector.0 - one.sector.0) * SECTOR_BYTES,
+                    born: one.born,
+                };
+                match runs.last_mut() {
+                    Some(last) if last.continues_in(&next) => {
+                        last.sectors += next.sectors;
+                        last.born = last.born.max(next.born);
+                    }
+                    _ => runs.push(next),
                 }
             }
         }
-        Ok(pieces)
+        let layout = self.store.layout();
+        loaded.pieces.extend(runs.into_iter().map(|run| Piece {
+            sector: run.sector,
+            sectors: run.sectors,
+            place: layout.place(segment, run.at as u32),
+            born: run.born,
+            stream: known.stream,
+            closed: known.closed,
+            data: bytes.slice(at(run.at)..at(run.at + run.sectors * SECTOR_BYTES)),
+        }));
     }
 
-    /// The data in a segment of which something is live, in order. Nodes of the map that are live there are to be
-    /// written anew.
+    /// The data in a segment of which something is live, in order. Has the next checkpoint write what else is live there
+    /// elsewhere.
     async fn written_and_live(
         self: &Rc<Self>,
         slot: Slot,
         segment: SegmentSeq,
+        loaded: &mut Loaded,
     ) -> Result<Vec<Written>, SpaceError> {
-        let superblock = self.superblock.borrow().clone();
-        let contents = read_contents(&*self.device, &superblock, slot, segment).await?;
-        let (layout, opened) = {
-            let streams = self.commit.composer();
-            (streams.layout, streams.usage.get(slot).born)
-        };
+        let volume = self.superblock.borrow().volume;
+        let contents = read_contents(&*self.store, volume, slot, segment).await?;
+        let opened = self.commit.composer().table.get(slot).born;
+        let layout = self.store.layout();
         let mut written = Vec::new();
         for (_, at, entry) in &contents.entries {
-            let place = layout.place(slot, *at);
+            let place = layout.place(segment, *at);
             let (sector, sectors, crc, born) = match *entry {
                 Entry::Data {
                     sector,
@@ -149,8 +204,18 @@ impl Inner {
                     ..
                 } => (sector, u64::from(sectors), crc, born),
                 Entry::Node { level, key, .. } => {
-                    // It leaves with the next checkpoint, for which there is no hurry.
-                    self.loading(|map| map.redirty(level, key, place)).await?;
+                    let redirtied = self.loading(|map| map.redirty(level, key, place)).await;
+                    if let Err(error) = redirtied {
+                        loaded.trouble.get_or_insert(error);
+                    }
+                    continue;
+                }
+                Entry::Meta {
+                    kind: MetaKind::Table,
+                    index,
+                    ..
+                } => {
+                    self.rewrite_chunk(index as usize, place);
                     continue;
                 }
                 Entry::Trim { .. }
@@ -158,45 +223,61 @@ impl Inner {
                 | Entry::Meta { .. }
                 | Entry::Home { .. } => continue,
             };
-            let live = self.live_of(sector, sectors, place).await?;
             let from = u64::from(*at);
-            if !live.is_empty() {
-                written.push(Written {
-                    sector,
-                    at: from..from + sectors * SECTOR_BYTES,
-                    crc,
-                    born,
-                    live,
-                });
+            let piece = Written {
+                sector,
+                at: from..from + sectors * SECTOR_BYTES,
+                crc,
+                born,
+                live: Vec::new(),
+            };
+            if let Err(error) = self.add_live(piece, place, &mut written).await {
+                loaded.trouble.get_or_insert(error);
             }
         }
         Ok(written)
     }
 
-    /// What the map still points at of a piece that was written at `place`.
-    async fn live_of(
+    /// Adds what is live of a piece of data that was written at `place`. What was overwritten in place has a checksum of its
+    /// own, whatever the pieces are that were written there: it is added as a whole where it begins.
+    async fn add_live(
         &self,
-        sector: Sector,
-        sectors: u64,
+        mut piece: Written,
         place: Place,
-    ) -> Result<Vec<(Sector, u64, Check)>, SpaceError> {
+        written: &mut Vec<Written>,
+    ) -> Result<(), SpaceError> {
+        let line = piece.sector.line().first_sector();
         let mut pins = self.map.borrow().pins();
-        self.prepare(sector, sectors, &mut pins).await?;
-        let mut live = Vec::new();
-        for extent in mapped(&self.map.borrow(), sector, sectors) {
-            if extent.place == place.plus(extent.sector - sector.0) {
-                live.push((Sector(extent.sector), extent.sectors, extent.check));
+        self.prepare(line, LINE_SECTORS, &mut pins).await?;
+        let sectors = (piece.at.end - piece.at.start) / SECTOR_BYTES;
+        let range = piece.sector.0..piece.sector.0 + sectors;
+        let lies_here = |extent: &Extent| {
+            range.contains(&extent.sector)
+                && extent.place == place.plus(extent.sector - range.start)
+        };
+        for extent in mapped(&self.map.borrow(), line, LINE_SECTORS) {
+            if let Check::Own(_) = extent.check {
+                if lies_here(&extent) {
+                    let from = piece.at.start + (extent.sector - range.start) * SECTOR_BYTES;
+                    written.push(Written {
+                        sector: Sector(extent.sector),
+                        at: from..from + extent.sectors * SECTOR_BYTES,
+                        crc: 0,
+                        born: piece.born,
+                        live: vec![(Sector(extent.sector), extent.sectors, extent.check)],
+                    });
+                }
+            } else if let Some(part) = extent.part(range.clone())
+                && lies_here(&part)
+            {
+                piece
+                    .live
+                    .push((Sector(part.sector), part.sectors, part.check));
             }
         }
-        Ok(live)
-    }
-
-    /// Reads bytes of a segment that begins at `segment`. Says from which byte on.
-    async fn read_range(&self, segment: u64, range: Range<u64>) -> Result<(u64, Buf), SpaceError> {
-        let block = u64::from(self.commit.composer().layout.block);
-        let (from, to) = (round_down(range.start, block), round_up(range.end, block));
-        let buf = BufMut::zeroed((to - from) as usize);
-        let read = self.device.read(segment + from, buf).await?;
-        Ok((from, read.freeze()))
+        if !piece.live.is_empty() {
+            written.push(piece);
+        }
+        Ok(())
     }
 }

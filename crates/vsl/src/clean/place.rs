@@ -1,21 +1,27 @@
 //! Moving what is live.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_placement::placement::{MovedPiece, MovedPlace};
 use forebay_units::{SECTOR_BYTES, Sector};
 
 use super::load::Piece;
+use crate::claim::{Claim, Floors as _, Grant};
 use crate::error::SpaceError;
 use crate::format::{Entry, Stream};
 use crate::prepared::mapped;
 use crate::room::Room;
 use crate::space::Inner;
-use forebay_extents::{Check, Extent};
+use forebay_extents::{Check, Extent, Map};
+
+/// What is left of a piece of eight sectors is at most so many runs.
+const RUNS_MAX: u64 = 4;
 
 impl Inner {
-    /// Appends the copy of a piece to where the placement wants it, as far as it is still live then.
-    pub(super) async fn move_piece(self: &Rc<Self>, piece: Piece) -> Result<(), SpaceError> {
+    /// Appends the copy of a piece to where the placement wants it, as far as it is still live then. Returns false if there is
+    /// no room for it, and will be none before other segments are cleaned.
+    pub(super) async fn move_piece(self: &Rc<Self>, piece: Piece) -> Result<bool, SpaceError> {
         let mut rest = piece;
         while rest.sectors > 0 {
             let (stream, sectors) = self.place_moved(&rest);
@@ -31,10 +37,12 @@ impl Inner {
                 data: rest.data.slice(..(sectors * SECTOR_BYTES) as usize),
                 ..rest
             };
-            self.append_moved(stream, &part).await?;
+            if !self.append_moved(stream, &part).await? {
+                return Ok(false);
+            }
             rest = behind;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The stream that a piece is moved to, and how much of it.
@@ -59,7 +67,7 @@ impl Inner {
         self: &Rc<Self>,
         stream: Stream,
         piece: &Piece,
-    ) -> Result<(), SpaceError> {
+    ) -> Result<bool, SpaceError> {
         let mut pins = self.map.borrow().pins();
         self.prepare(piece.sector, piece.sectors, &mut pins).await?;
         loop {
@@ -67,77 +75,111 @@ impl Inner {
             if let Some(failure) = self.commit.failure() {
                 return Err(failure.into());
             }
-            if self.has_room_to_move(stream, piece.sectors) {
-                self.move_now(stream, piece);
-                return Ok(());
+            if let Some(grant) = self.grant_to_move(stream, piece.sectors) {
+                self.move_now(grant, stream, piece);
+                drop(pins);
+                self.after_move();
+                return Ok(true);
             }
-            self.make_way();
+            if !self.make_way() {
+                return Ok(false);
+            }
             progress.await;
         }
     }
 
-    /// Sends off what was moved, and has what is empty be used again.
-    pub(crate) fn make_way(self: &Rc<Self>) {
-        self.send_off();
-        let need = Room::of(&self.commit.composer(), &self.map.borrow()).for_cleaner;
-        self.replenish(need);
-        let usable = self.commit.composer().usage.usable();
-        if usable == 0 {
+    /// Asks for a checkpoint if recovery would take long, and keeps the map within its memory.
+    fn after_move(&self) {
+        if self.entries_since.get() >= self.options.recovery_entries {
             self.ask_for_checkpoint();
         }
+        self.map
+            .borrow_mut()
+            .shrink(self.options.map_bytes as usize);
     }
 
-    /// True if there is room for an entry of moved data.
-    pub(crate) fn has_room_to_move(&self, stream: Stream, sectors: u64) -> bool {
-        let (streams, map) = (self.commit.composer(), self.map.borrow());
-        if streams.fits(stream, sectors * SECTOR_BYTES) {
-            return true;
+    /// Sends off what was moved, and has what is empty be used again. Returns false if nothing gets free by that.
+    pub(crate) fn make_way(self: &Rc<Self>) -> bool {
+        self.send_off();
+        let room = Room::of(&self.commit.composer(), &self.map.borrow());
+        self.replenish(room.floor(Claim::Cleaner) + 1);
+        let (usable, helps) = {
+            let table = &self.commit.composer().table;
+            (table.usable(), room.checkpoint_helps(table))
+        };
+        if usable == 0 && helps {
+            self.ask_for_checkpoint();
         }
-        let floor = 2 * Room::of(&streams, &map).for_checkpoint;
-        streams.usage.runway() > floor && streams.can_open(1)
+        usable > 0 || helps
+    }
+
+    /// Permission to append an entry of moved data, or of what was written in place.
+    pub(crate) fn grant_to_move(&self, stream: Stream, sectors: u64) -> Option<Grant> {
+        let (streams, map) = (self.commit.composer(), self.map.borrow());
+        let room = Room::of(&streams, &map);
+        if room.needs_checkpoint() {
+            return None;
+        }
+        streams.grant_entry(
+            &room,
+            Claim::Cleaner,
+            stream,
+            (sectors * SECTOR_BYTES, RUNS_MAX),
+        )
     }
 
     /// Appends the copy of what is still live of a piece, and has the map point at it.
-    fn move_now(self: &Rc<Self>, stream: Stream, piece: &Piece) {
+    fn move_now(self: &Rc<Self>, mut grant: Grant, stream: Stream, piece: &Piece) {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
-        let slot = streams.layout.slot_of(piece.place);
-        if streams.usage.get(slot).seq != piece.segment {
-            return;
-        }
-        for extent in mapped(&map, piece.sector, piece.sectors) {
-            let skip = extent.sector - piece.sector.0;
-            // Its user wrote it meanwhile, or trimmed it.
-            if extent.place != piece.place.plus(skip) {
-                continue;
-            }
+        for run in still_live(&map, piece) {
+            let skip = run.start - piece.sector.0;
+            let sectors = run.end - run.start;
             let from = (skip * SECTOR_BYTES) as usize;
-            let data = &piece.data[from..from + (extent.sectors * SECTOR_BYTES) as usize];
+            let data = &piece.data[from..from + (sectors * SECTOR_BYTES) as usize];
             let crc = crc32c::crc32c(data);
+            let was = piece.place.plus(skip);
             let entry = Entry::Moved {
-                sector: Sector(extent.sector),
-                sectors: extent.sectors as u8,
+                sector: Sector(run.start),
+                sectors: sectors as u8,
                 crc,
-                from: extent.place,
+                from: was,
                 born: piece.born,
             };
-            let place = streams.append(stream, entry, data);
+            let place = streams.append(&mut grant, stream, entry, data);
             let to = Extent {
+                sector: run.start,
+                sectors,
                 place,
                 check: Check::Inline(crc),
-                ..extent
             };
             let mut gone = Vec::new();
-            let moved = map.replace_if(extent.place, to, &mut gone);
+            let moved = map.replace_if(was, to, &mut gone);
             moved.expect("the nodes were prepared");
-            streams.usage.count(place, extent.sectors);
-            for gone in gone {
-                streams.usage.discount(gone.place, gone.sectors);
+            streams.table.count(place, run.start, sectors);
+            for gone in &gone {
+                streams.table.discount(gone);
             }
             self.entries_since.set(self.entries_since.get() + 1);
             self.stats.borrow_mut().bytes_moved += data.len() as u64;
+            self.wrote(data.len() as u64);
         }
         drop((streams, map));
         self.did(piece.sectors);
     }
+}
+
+/// Runs of a piece that the map still points at: its client has neither written nor trimmed them meanwhile.
+fn still_live(map: &Map, piece: &Piece) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for extent in mapped(map, piece.sector, piece.sectors) {
+        if extent.place != piece.place.plus(extent.sector - piece.sector.0) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(last) if last.end == extent.sector => last.end = extent.end(),
+            _ => runs.push(extent.sector..extent.end()),
+        }
+    }
+    runs
 }

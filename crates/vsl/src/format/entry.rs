@@ -10,12 +10,12 @@ use forebay_extents::Place;
 pub(crate) const ENTRY_BYTES_MAX: usize = MOVED_BYTES;
 
 const DATA_BYTES: usize = 13;
-const MOVED_BYTES: usize = 25;
+const MOVED_BYTES: usize = 27;
 const TRIM_BYTES: usize = 17;
-const OPENED_BYTES: usize = 8;
+const OPENED_BYTES: usize = 9;
 const NODE_BYTES: usize = 14;
 const META_BYTES: usize = 12;
-const HOME_BYTES: usize = 25;
+const HOME_BYTES: usize = 27;
 
 /// The two highest bits of a tag, and what the others mean.
 const DATA: u8 = 0;
@@ -27,8 +27,10 @@ const META: u8 = 0x83;
 const HOME: u8 = 0x84;
 /// Sectors in a node of the map.
 const NODE_SECTORS: u64 = 8;
-/// Places and clocks are below this: six bytes.
-const SIX_BYTES: u64 = 1 << 48;
+/// Bytes of a place and of a clock.
+const WIDE: usize = 7;
+/// Clocks stay below this; a clock that gets here stands still, and only the choice of segments to clean goes by it.
+const CLOCK_END: u64 = 1 << (8 * WIDE);
 const LINES_END: u64 = 1 << 61;
 
 /// One of the streams that segments belong to.
@@ -40,10 +42,12 @@ pub(crate) struct Stream(pub u8);
 pub(crate) enum MetaKind {
     /// A part of the table of segments.
     Table,
-    /// What the superblock points at.
+    /// A part of a checkpoint's body.
     Checkpoint,
-    /// How the runway goes on. This is not of a checkpoint, and counts in the order of records.
-    Runway,
+    /// How the allocation queue continues. It is not a part of a checkpoint, and is valid in the order of records.
+    Queue,
+    /// Where the parts of a checkpoint's body lie.
+    Index,
 }
 
 /// One piece of what a record does to the space.
@@ -126,6 +130,11 @@ fn put(out: &mut Vec<u8>, n: u64, bytes: usize) {
     out.extend_from_slice(&n.to_le_bytes()[..bytes]);
 }
 
+/// Appends a clock, in seven bytes.
+pub(super) fn put_clock(out: &mut Vec<u8>, clock: WriteClock) {
+    put(out, clock.0.min(CLOCK_END - 1), WIDE);
+}
+
 impl Entry {
     /// True if it changes where something lies.
     pub(crate) fn changes_the_map(&self) -> bool {
@@ -161,7 +170,7 @@ impl Entry {
             }
             OPENED => Some(Entry::Opened {
                 stream: Stream(from.uint(1)? as u8),
-                clock: WriteClock(from.uint(6)?),
+                clock: WriteClock(from.uint(WIDE)?),
             }),
             NODE => Some(Entry::Node {
                 level: from.uint(1)? as u8,
@@ -172,7 +181,8 @@ impl Entry {
                 let kind = match from.uint(1)? {
                     0 => MetaKind::Table,
                     1 => MetaKind::Checkpoint,
-                    2 => MetaKind::Runway,
+                    2 => MetaKind::Queue,
+                    3 => MetaKind::Index,
                     _ => return None,
                 };
                 Some(Entry::Meta {
@@ -190,8 +200,8 @@ impl Entry {
                 Some(Entry::Home {
                     line,
                     crc: from.uint(4)? as u32,
-                    from: Place(from.uint(6)?),
-                    place: Place(from.uint(6)?),
+                    from: Place(from.uint(WIDE)?),
+                    place: Place(from.uint(WIDE)?),
                 })
             }
             _ => None,
@@ -228,13 +238,9 @@ impl forebay_segments::Entry for Entry {
                 from,
                 born,
             } => {
-                assert!(
-                    from.0 < SIX_BYTES && born.0 < SIX_BYTES,
-                    "{from:?}, {born:?}"
-                );
                 Entry::put_piece(out, MOVED, sector, sectors, crc);
-                put(out, from.0, 6);
-                put(out, born.0, 6);
+                put(out, from.0, WIDE);
+                put_clock(out, born);
             }
             Entry::Trim { sector, sectors } => {
                 out.push(TRIM);
@@ -242,9 +248,8 @@ impl forebay_segments::Entry for Entry {
                 put(out, sectors, 8);
             }
             Entry::Opened { stream, clock } => {
-                assert!(clock.0 < SIX_BYTES, "{clock:?}");
                 out.extend_from_slice(&[OPENED, stream.0]);
-                put(out, clock.0, 6);
+                put_clock(out, clock);
             }
             Entry::Node { level, key, crc } => {
                 out.extend_from_slice(&[NODE, level]);
@@ -260,7 +265,8 @@ impl forebay_segments::Entry for Entry {
                 let kind = match kind {
                     MetaKind::Table => 0,
                     MetaKind::Checkpoint => 1,
-                    MetaKind::Runway => 2,
+                    MetaKind::Queue => 2,
+                    MetaKind::Index => 3,
                 };
                 out.extend_from_slice(&[META, kind]);
                 put(out, index.into(), 4);
@@ -273,12 +279,11 @@ impl forebay_segments::Entry for Entry {
                 from,
                 place,
             } => {
-                assert!(from.0.max(place.0) < SIX_BYTES, "{from:?}, {place:?}");
                 out.push(HOME);
                 put(out, line.0, 8);
                 put(out, crc.into(), 4);
-                put(out, from.0, 6);
-                put(out, place.0, 6);
+                put(out, from.0, WIDE);
+                put(out, place.0, WIDE);
             }
         }
     }
@@ -300,8 +305,8 @@ impl forebay_segments::Entry for Entry {
                     sector,
                     sectors,
                     crc,
-                    from: Place(from.uint(6)?),
-                    born: WriteClock(from.uint(6)?),
+                    from: Place(from.uint(WIDE)?),
+                    born: WriteClock(from.uint(WIDE)?),
                 })
             }
             _ => Entry::other(tag, from),

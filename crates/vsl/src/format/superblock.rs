@@ -1,21 +1,22 @@
 //! What a volume says of itself, and where its newest checkpoint lies.
 
+use forebay_extents::Place;
 use forebay_placement::cost::Disk;
 use forebay_placement::placement::Kind;
 use forebay_segments::format::envelope::{
-    FormatError, HEADER_BYTES, VERSION, VolumeId, begin, finish, open,
+    FormatError, HEADER_BYTES, VolumeId, begin, finish, open_version,
 };
-use forebay_units::{Epoch, SECTOR_BYTES};
+use forebay_units::{Epoch, SECTOR_BYTES, SegmentSeq};
 
-use forebay_extents::Place;
-
+/// The version of the format of volumes. Version 1 named places by slots.
+pub const VERSION: u32 = 2;
 const MAGIC: &[u8; 8] = b"FOREVSL\x01";
 /// Where segment 0 begins.
 pub(crate) const SEGMENTS_AT: u64 = 1 << 20;
 /// The fewest segments of a volume: each stream has one open, and the cleaner and a checkpoint need some.
 pub(crate) const SEGMENTS_MIN: u32 = 32;
-/// The most segments of a volume: the table of them is written by every checkpoint.
-pub(crate) const SEGMENTS_MAX: u32 = 1 << 18;
+/// The most segments of a volume: in memory, each takes about 80 bytes.
+pub(crate) const SEGMENTS_MAX: u32 = 1 << 22;
 /// The smallest segment, in bytes.
 pub(crate) const SEGMENT_BYTES_MIN: u64 = 128 << 10;
 /// The largest segment, in bytes.
@@ -40,11 +41,13 @@ pub struct Superblock {
     pub segment_count: u32,
     /// What records are padded to, in bytes: the device's atomic block.
     pub block: u32,
-    /// Sectors of the checkpoint.
+    /// Sectors of that index.
     pub checkpoint_sectors: u32,
-    /// Where the newest checkpoint lies.
-    pub checkpoint: Place,
-    /// CRC32C of the checkpoint.
+    /// Where the newest checkpoint's index lies, in sectors from where the first segment's slot begins.
+    pub checkpoint: u64,
+    /// The number of the segment that the index lies in.
+    pub checkpoint_segment: SegmentSeq,
+    /// CRC32C of that index.
     pub checkpoint_crc: u32,
     /// How data is placed.
     pub placement: Kind,
@@ -80,8 +83,9 @@ impl Superblock {
             && (SEGMENTS_MIN..=SEGMENTS_MAX).contains(&self.segment_count)
             && ends.is_some_and(|end| end <= self.len)
             && sectors > 0
-            && self.checkpoint.0 / segment_sectors < u64::from(self.segment_count)
-            && self.checkpoint.0 % segment_sectors + sectors <= segment_sectors
+            && self.checkpoint_segment.0 < Place::END / segment_sectors
+            && self.checkpoint / segment_sectors < u64::from(self.segment_count)
+            && self.checkpoint % segment_sectors + sectors <= segment_sectors
     }
 }
 
@@ -93,7 +97,8 @@ impl forebay_segments::Superblock for Superblock {
             self.epoch.0,
             self.len,
             self.space_sectors,
-            self.checkpoint.0,
+            self.checkpoint,
+            self.checkpoint_segment.0,
         ] {
             out.extend_from_slice(&n.to_le_bytes());
         }
@@ -115,12 +120,20 @@ impl forebay_segments::Superblock for Superblock {
 
     fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
         const WHAT: &str = "superblock";
-        let mut from = open(bytes, MAGIC, WHAT)?;
+        let (version, mut from) = open_version(bytes, MAGIC, WHAT, VERSION)?;
+        if version < VERSION {
+            return Err(FormatError::Old {
+                what: WHAT,
+                found: version,
+                oldest: VERSION,
+            });
+        }
         let decoded = (|| {
             let volume = from.volume()?;
             let (generation, epoch) = (from.counter()?, Epoch(from.counter()?));
             let (len, space_sectors) = (from.uint(8)?, from.uint(8)?);
-            let checkpoint = Place(from.uint(8)?);
+            let checkpoint = from.uint(8)?;
+            let checkpoint_segment = SegmentSeq(from.counter()?);
             let mut next = || Some(from.uint(4)? as u32);
             let superblock = Superblock {
                 volume,
@@ -133,6 +146,7 @@ impl forebay_segments::Superblock for Superblock {
                 block: next()?,
                 checkpoint_sectors: next()?,
                 checkpoint,
+                checkpoint_segment,
                 checkpoint_crc: next()?,
                 placement: Kind::from_code(u8::try_from(next()?).ok()?)?,
                 page_sectors: next()?,

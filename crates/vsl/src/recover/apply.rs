@@ -12,6 +12,7 @@ use crate::format::Entry;
 use crate::homes::at_home;
 use crate::prepared::unmap;
 use crate::space::Inner;
+use crate::streams::Streams;
 use forebay_extents::Place;
 use forebay_extents::{Check, Extent, Replaced};
 
@@ -33,7 +34,7 @@ pub(super) async fn apply(
         inner.come_to(record);
         let mut at = record.offset + HEADER_BYTES as u32;
         for entry in &record.entries {
-            let place = layout.place(record.slot, at);
+            let place = layout.place(record.segment, at);
             inner
                 .apply_entry(entry, place)
                 .await
@@ -46,7 +47,11 @@ pub(super) async fn apply(
             .borrow_mut()
             .shrink(inner.options.map_bytes as usize);
     }
-    inner.commit.composer_mut().usage.close_all();
+    let detached = inner.map.borrow().detached() > 0;
+    let mut streams = inner.commit.composer_mut();
+    streams.table.retire_queued(detached);
+    streams.table.close_all();
+    drop(streams);
     inner.entries_since.set(entries);
     Ok((changed, changes))
 }
@@ -54,21 +59,26 @@ pub(super) async fn apply(
 impl Inner {
     /// The first record of a segment that was opened behind the cut: what was in its place before is no longer live.
     fn come_to(&self, record: &FoundRecord) {
-        let usage = &mut self.commit.composer_mut().usage;
-        if usage.get(record.slot).seq == record.segment {
+        let table = &mut self.commit.composer_mut().table;
+        let known = *table.get(record.slot);
+        if known.seq == record.segment && table.state(record.slot).has_number() {
             return;
         }
-        let clock = usage.get(record.slot).closed;
         let (stream, clock) = match record.entries.first() {
             Some(Entry::Opened { stream, clock }) => (*stream, *clock),
-            _ => (usage.get(record.slot).stream, clock),
+            _ => (known.stream, known.closed),
         };
-        usage.reopen(record.slot, stream, record.segment, clock);
+        let detached = self.map.borrow().detached() > 0;
+        table.reopen(record.slot, stream, record.segment, clock, detached);
     }
 }
 
-fn sectors_of(gone: &[Replaced]) -> u64 {
-    gone.iter().map(|gone| gone.sectors).sum()
+/// Counts the parts of a moved extent that the map points at now: those that `gone` lists lay elsewhere before.
+fn count_moved(streams: &mut Streams, to: Extent, gone: &[Replaced]) {
+    for gone in gone {
+        let place = to.place.plus(gone.sector - to.sector);
+        streams.table.count(place, gone.sector, gone.sectors);
+    }
 }
 
 fn as_open_error(error: SpaceError) -> OpenError {
@@ -77,25 +87,14 @@ fn as_open_error(error: SpaceError) -> OpenError {
         SpaceError::Node(place, error) => OpenError::Node(place, error),
         SpaceError::Failed(error) => OpenError::Failed(error),
         // What is applied was never refused.
-        SpaceError::Batch(_) | SpaceError::Full { .. } | SpaceError::Damaged { .. } => {
-            OpenError::Room("a record cannot be applied")
-        }
+        SpaceError::Batch(_)
+        | SpaceError::Full { .. }
+        | SpaceError::Damaged { .. }
+        | SpaceError::Failing { .. } => OpenError::Room("a record cannot be applied"),
     }
 }
 
 impl Inner {
-    /// Looks at what is detached from the map until a checkpoint can name the rest. What cannot be read is left.
-    async fn reap_to_bound(&self) {
-        while self.map.borrow().detached() >= self.options.detached_max {
-            let mut replaced = Vec::new();
-            let reaped = self.loading(|map| map.reap(&mut replaced)).await;
-            self.discount(&replaced);
-            if !matches!(reaped, Ok(true)) {
-                return;
-            }
-        }
-    }
-
     async fn apply_entry(&self, entry: &Entry, place: Place) -> Result<(), SpaceError> {
         let range = match *entry {
             Entry::Data {
@@ -112,7 +111,6 @@ impl Inner {
         let mut pins = self.map.borrow().pins();
         match entry {
             Entry::Trim { .. } => {
-                self.reap_to_bound().await;
                 self.prepare_to_unmap(range.0, range.1, huge, &mut pins)
                     .await?;
             }
@@ -131,7 +129,7 @@ impl Inner {
                     check: Check::Inline(crc),
                 };
                 map.set(extent, &mut gone).expect("prepared");
-                streams.usage.count(place, sectors);
+                streams.table.count(place, sector, sectors);
                 streams.clock = WriteClock(streams.clock.0 + sectors);
             }
             Entry::Moved {
@@ -144,9 +142,10 @@ impl Inner {
                     check: Check::Inline(crc),
                 };
                 map.replace_if(from, to, &mut gone).expect("prepared");
-                streams.usage.count(place, sectors_of(&gone));
-                let slot = streams.layout.slot_of(place);
-                streams.usage.set_born(slot, born);
+                count_moved(&mut streams, to, &gone);
+                if let Some(slot) = streams.table.slot_at(place) {
+                    streams.table.set_born(slot, born);
+                }
             }
             Entry::Trim { .. } => unmap(&mut map, range.0, sectors, huge, &mut gone),
             Entry::Home {
@@ -157,12 +156,12 @@ impl Inner {
             } => {
                 let to = at_home(line, place, crc);
                 map.replace_if(from, to, &mut gone).expect("prepared");
-                streams.usage.count(place, sectors_of(&gone));
+                count_moved(&mut streams, to, &gone);
             }
             Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => {}
         }
-        for gone in gone {
-            streams.usage.discount(gone.place, gone.sectors);
+        for gone in &gone {
+            streams.table.discount(gone);
         }
         Ok(())
     }

@@ -1,32 +1,37 @@
 //! Finding the records that were written since the newest checkpoint.
 //!
 //! Read-only, so that `check` and recovery are the same code. The checkpoint says where to look: in the
-//! segments that were open at its cut, and in those of its runway, which are opened in that order and have
-//! the numbers that follow; records say how the runway goes on. What is trusted and why:
+//! segments that were open at its cut, and in those of its allocation queue, which are opened in that order and have
+//! the numbers that follow; records continue the queue. What is trusted and why:
 //! - Records up to the highest `stable` seen anywhere were durable: a summary, or a header, is enough.
 //! - A record past that is verified, header and payload; the first that is missing or fails ends the order:
 //!   a torn end, which is normal.
 //! - If the record at which the order ends is not past the highest `stable`, something durable is missing:
 //!   that is damage, and the caller decides.
-//! - A segment whose first header is neither one nor zeroes is looked through: records behind it may tell that it was
-//!   durable.
+//! - A segment whose first header is neither one nor zeroes is looked through if it may have been opened: records behind it
+//!   may tell that it was durable. On a device that held something else before, most segments begin like this, so only as
+//!   many are looked through behind the last that shows records as memory may have held.
 //! - What cannot be read is not taken for missing: it may be readable at the next try.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 
-use forebay_device::{BufMut, Device, DeviceError};
-use forebay_segments::{Entry as _, Next, header_at, payload_is_sound, read_summary, walk_from};
-use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq, round_down, round_up};
+use forebay_device::DeviceError;
+use forebay_segments::{Entry as _, Next, payload_is_sound, walk_from};
+use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq, round_up};
 use futures_util::StreamExt;
 use futures_util::stream;
 
 use crate::format::{
-    Checkpoint, Entry, HEADER_BYTES, MetaKind, Record, Superblock, Volume, decode_runway,
+    Checkpoint, Entry, HEADER_BYTES, MetaKind, Record, Superblock, Volume, decode_queue,
 };
-use crate::geometry::{Layout, Slot};
+use crate::geometry::Slot;
+use crate::recover::Ahead;
+use crate::store::{SegmentStore, read_checked, read_summary};
 
 /// Segments looked at at once.
 const LOOKS: usize = 32;
+/// Bytes of a garbled segment that are read at once.
+const AT_ONCE: u64 = 1 << 20;
 
 /// A record that was written since the checkpoint.
 #[derive(Clone, Debug)]
@@ -47,8 +52,8 @@ pub(crate) struct Scan {
     pub(crate) last: RecordSeq,
     /// The newest record known to have been durable.
     pub(crate) stable: RecordSeq,
-    /// The runway from the cut on, opened or not.
-    pub(crate) runway: Vec<Slot>,
+    /// The allocation queue from the cut on, opened or not.
+    pub(crate) queue: Vec<Slot>,
     /// Bytes read to find out.
     pub(crate) bytes_read: u64,
 }
@@ -65,27 +70,27 @@ struct Look {
     records: Vec<(RecordSeq, FoundRecord)>,
     stable: RecordSeq,
     bytes_read: u64,
+    /// What stands where it begins is neither a record nor zeroes.
+    garbled: bool,
 }
 
 /// Where recovery looks.
 struct Place<'a> {
-    device: &'a dyn Device,
+    store: &'a dyn SegmentStore,
     superblock: &'a Superblock,
-    layout: Layout,
 }
 
 impl Place<'_> {
     /// The records in a segment, if it was opened with this number in the superblock's epoch.
     async fn look(&self, slot: Slot, segment: SegmentSeq) -> Result<Look, DeviceError> {
-        let (layout, volume) = (self.layout, self.superblock.volume);
-        let at = layout.slot_at(slot);
+        let volume = self.superblock.volume;
         let mut look = Look {
             records: Vec::new(),
             stable: RecordSeq(0),
             bytes_read: HEADER_BYTES as u64,
+            garbled: false,
         };
-        let shape = layout.shape();
-        let summary = read_summary::<Volume>(self.device, at, shape, volume, segment).await?;
+        let summary = read_summary(self.store, volume, slot, segment).await?;
         if let Some(summary) = summary.filter(|summary| summary.epoch == self.superblock.epoch) {
             look.stable = summary.stable;
             look.records
@@ -101,37 +106,89 @@ impl Place<'_> {
                 }));
             return Ok(look);
         }
-        let first = self.device.read(at, BufMut::zeroed(HEADER_BYTES)).await?;
+        let is_first = |bytes: &[u8]| (self.is_record(bytes, 0, segment), is_garbled(bytes));
+        let first = 0..HEADER_BYTES as u64;
+        let (is_record, is_garbled) = read_checked(self.store, slot, first, is_first).await?;
         look.bytes_read += HEADER_BYTES as u64;
-        let counts = |bytes: &[u8], at| {
-            let record = header_at::<Volume>(bytes, at, volume, segment);
-            record.is_some_and(|record| record.epoch == self.superblock.epoch)
-        };
-        if !counts(&first, 0) && !is_garbled(&first) {
-            return Ok(look);
-        }
-        let whole = BufMut::zeroed(layout.segment_bytes as usize);
-        let whole = self.device.read(at, whole).await?;
-        look.bytes_read += whole.len() as u64;
-        // The first is a block behind the start if the one there is garbled: then it is told by what follows whether
-        // that was durable.
-        let mut places = (0..whole.len()).step_by(layout.block as usize);
-        let Some(start) = places.find(|at| counts(&whole, *at)) else {
-            return Ok(look);
-        };
-        let any = Next::From(RecordSeq(1));
-        for record in walk_from::<Volume>(start, &whole, layout.block, volume, segment, any) {
-            look.stable = look.stable.max(record.stable);
-            let found = FoundRecord {
-                slot,
-                segment,
-                offset: record.offset,
-                continues: record.continues,
-                entries: record.entries,
-            };
-            look.records.push((record.seq, found));
+        look.garbled = is_garbled && !is_record;
+        if is_record {
+            self.walk(slot, segment, 0, &mut look).await?;
         }
         Ok(look)
+    }
+
+    /// True if a record of the segment, in the superblock's epoch, begins at this byte of it. `bytes` are from there on.
+    fn is_record(&self, bytes: &[u8], offset: u64, segment: SegmentSeq) -> bool {
+        let Some(header) = bytes.get(..HEADER_BYTES) else {
+            return false;
+        };
+        let record = Record::decode(header).ok();
+        record.is_some_and(|record| {
+            record.volume == self.superblock.volume
+                && record.segment == segment
+                && u64::from(record.offset) == offset
+                && record.epoch == self.superblock.epoch
+        })
+    }
+
+    /// Looks for records in a segment whose first header is garbled: by what follows it is told whether that was durable.
+    async fn look_through(&self, slot: Slot, segment: SegmentSeq) -> Result<Look, DeviceError> {
+        let layout = self.store.layout();
+        let mut look = Look {
+            records: Vec::new(),
+            stable: RecordSeq(0),
+            bytes_read: 0,
+            garbled: true,
+        };
+        let (block, end) = (u64::from(layout.block), u64::from(layout.segment_bytes));
+        let mut from = 0;
+        while from + (HEADER_BYTES as u64) <= end {
+            let to = (from + AT_ONCE).min(end);
+            let find = |bytes: &[u8]| {
+                let mut offsets = (0..bytes.len()).step_by(block as usize);
+                offsets.find(|at| self.is_record(&bytes[*at..], from + *at as u64, segment))
+            };
+            look.bytes_read += to - from;
+            if let Some(at) = read_checked(self.store, slot, from..to, find).await? {
+                self.walk(slot, segment, from as usize + at, &mut look)
+                    .await?;
+                return Ok(look);
+            }
+            // A header may lie across the end of what was read.
+            from = match to == end {
+                true => end,
+                false => to - HEADER_BYTES as u64 + block,
+            };
+        }
+        Ok(look)
+    }
+
+    /// Takes in the records of a segment, from one that begins at `start` on.
+    async fn walk(
+        &self,
+        slot: Slot,
+        segment: SegmentSeq,
+        start: usize,
+        look: &mut Look,
+    ) -> Result<(), DeviceError> {
+        let layout = self.store.layout();
+        let end = u64::from(layout.segment_bytes);
+        look.bytes_read += end;
+        let walk = |whole: &[u8]| {
+            let (any, volume) = (Next::From(RecordSeq(1)), self.superblock.volume);
+            for record in walk_from::<Volume>(start, whole, layout.block, volume, segment, any) {
+                look.stable = look.stable.max(record.stable);
+                let found = FoundRecord {
+                    slot,
+                    segment,
+                    offset: record.offset,
+                    continues: record.continues,
+                    entries: record.entries,
+                };
+                look.records.push((record.seq, found));
+            }
+        };
+        read_checked(self.store, slot, 0..end, walk).await
     }
 
     /// True if all of a record is there as it was written.
@@ -142,61 +199,52 @@ impl Place<'_> {
             .map(|entry| entry.payload_sectors())
             .sum();
         let len = HEADER_BYTES as u64 + sectors * SECTOR_BYTES;
-        let len = round_up(len, self.layout.block.into());
-        let at = self.layout.slot_at(record.slot) + u64::from(record.offset);
-        let bytes = self.device.read(at, BufMut::zeroed(len as usize)).await?;
-        let header = header_at_offset(&bytes, self.superblock, record);
-        let is_it = |header: Record| {
-            header.seq == seq
-                && header.epoch == self.superblock.epoch
-                && header.entries == record.entries
+        let len = round_up(len, self.store.layout().block.into());
+        let from = u64::from(record.offset);
+        let is_whole = |bytes: &[u8]| {
+            let header = header_at_offset(bytes, self.superblock, record);
+            let is_it = |header: Record| {
+                header.seq == seq
+                    && header.epoch == self.superblock.epoch
+                    && header.entries == record.entries
+            };
+            header.is_some_and(is_it) && payload_is_sound(bytes, 0, &record.entries)
         };
-        Ok(header.is_some_and(is_it) && payload_is_sound(&bytes, 0, &record.entries))
+        read_checked(self.store, record.slot, from..from + len, is_whole).await
     }
 
-    /// The segments that a record puts on the runway; nothing if what it says of them is not sound.
-    async fn runway_in(
+    /// The segments that a record puts on the allocation queue, which `known` has not; `None` if what it says of them is not
+    /// sound.
+    async fn queue_in(
         &self,
         record: &FoundRecord,
-        before: &[Slot],
+        known: &mut HashSet<Slot>,
     ) -> Result<Option<Vec<Slot>>, DeviceError> {
-        let mut at =
-            self.layout.slot_at(record.slot) + u64::from(record.offset) + HEADER_BYTES as u64;
+        let mut at = u64::from(record.offset) + HEADER_BYTES as u64;
         let mut slots = Vec::new();
         for entry in &record.entries {
             let len = entry.payload_sectors() * SECTOR_BYTES;
             if let Entry::Meta {
-                kind: MetaKind::Runway,
+                kind: MetaKind::Queue,
                 crc,
                 ..
-            } = entry
+            } = *entry
             {
-                let Some(more) = self.read_runway(at, len, *crc).await? else {
+                let decode = |bytes: &[u8]| {
+                    let is_sound = crc32c::crc32c(bytes) == crc;
+                    is_sound.then(|| decode_queue(bytes)).flatten()
+                };
+                let read = read_checked(self.store, record.slot, at..at + len, decode).await?;
+                let Some(more) = read else {
                     return Ok(None);
                 };
                 slots.extend(more.into_iter().map(Slot));
             }
             at += len;
         }
-        let mut known: BTreeSet<Slot> = before.iter().copied().collect();
-        let sound = |slot: &Slot| slot.0 < self.layout.segment_count && known.insert(*slot);
+        let count = self.store.layout().segment_count;
+        let sound = |slot: &Slot| slot.0 < count && known.insert(*slot);
         Ok(slots.iter().all(sound).then_some(slots))
-    }
-
-    async fn read_runway(
-        &self,
-        at: u64,
-        len: u64,
-        crc: u32,
-    ) -> Result<Option<Vec<u32>>, DeviceError> {
-        let block = u64::from(self.layout.block);
-        let (first, last) = (round_down(at, block), round_up(at + len, block));
-        let buf = BufMut::zeroed((last - first) as usize);
-        let bytes = self.device.read(first, buf).await?;
-        let from = (at - first) as usize;
-        let bytes = &bytes[from..from + len as usize];
-        let is_sound = crc32c::crc32c(bytes) == crc;
-        Ok(is_sound.then(|| decode_runway(bytes)).flatten())
     }
 }
 
@@ -219,72 +267,132 @@ struct Tail {
     next: RecordSeq,
     /// So many of those that were taken up end with a whole group.
     complete: usize,
+    /// Slots that are on the queue.
+    known: HashSet<Slot>,
 }
 
-/// The records written since `checkpoint`, as far as they count. `ahead` is how many segments of the runway may
-/// have been opened without anything of them being on the medium.
+/// What was found so far.
+struct Found {
+    records: BTreeMap<RecordSeq, FoundRecord>,
+    cut: RecordSeq,
+    /// Segments looked at since the last that shows records.
+    nothing: usize,
+    /// Segments that begin with something garbled, with how many were looked at before them since the last that shows records.
+    garbled: Vec<(Slot, SegmentSeq)>,
+}
+
+impl Found {
+    fn take(&mut self, look: Look, scan: &mut Scan) -> bool {
+        scan.stable = scan.stable.max(look.stable);
+        scan.bytes_read += look.bytes_read;
+        let shows = !look.records.is_empty();
+        let cut = self.cut;
+        let new = look.records.into_iter();
+        self.records.extend(new.filter(|(seq, _)| *seq > cut));
+        shows
+    }
+}
+
+/// The records written since `checkpoint`, as far as they are valid.
 ///
 /// # Errors
-/// The device's: what cannot be read may be needed.
+/// The store's: what cannot be read may be needed.
 pub(crate) async fn scan(
-    device: &dyn Device,
+    store: &dyn SegmentStore,
     superblock: &Superblock,
     checkpoint: &Checkpoint,
-    ahead: usize,
+    ahead: Ahead,
 ) -> Result<Scan, DeviceError> {
-    let layout = Layout::of(superblock);
-    let place = Place {
-        device,
-        superblock,
-        layout,
-    };
+    let place = Place { store, superblock };
     let mut scan = Scan {
         records: Vec::new(),
         last: checkpoint.cut,
         stable: checkpoint.cut,
-        runway: checkpoint.runway.iter().copied().map(Slot).collect(),
+        queue: checkpoint.queue.iter().copied().map(Slot).collect(),
         bytes_read: 0,
     };
     let mut tail = Tail {
         next: checkpoint.cut.next(),
         complete: 0,
+        known: scan.queue.iter().copied().collect(),
+    };
+    let mut found = Found {
+        records: BTreeMap::new(),
+        cut: checkpoint.cut,
+        nothing: 0,
+        garbled: Vec::new(),
     };
     let open = checkpoint.open.iter();
     let mut wanted: Vec<(Slot, SegmentSeq)> =
         open.map(|open| (Slot(open.slot), open.seq)).collect();
-    let (mut found, mut nothing, mut known) = (BTreeMap::new(), 0, 0);
+    let mut known = 0;
     loop {
-        let new = scan.runway.iter().enumerate().skip(known);
+        let new = scan.queue.iter().enumerate().skip(known);
         wanted.extend(new.map(|(n, slot)| (*slot, checkpoint.next_segment.plus(n as u64))));
-        known = scan.runway.len();
-        let looks = stream::iter(wanted.drain(..))
-            .map(|(slot, segment)| place.look(slot, segment))
-            .buffered(LOOKS);
-        let mut looks = std::pin::pin!(looks);
-        while nothing <= ahead
-            && let Some(look) = looks.next().await
-        {
-            let look = look?;
-            scan.stable = scan.stable.max(look.stable);
-            scan.bytes_read += look.bytes_read;
-            // Those that were open at the cut may have got nothing since; they are few.
-            nothing = match look.records.is_empty() {
-                true => nothing + 1,
-                false => 0,
-            };
-            let new = look.records.into_iter();
-            found.extend(new.filter(|(seq, _)| *seq > checkpoint.cut));
-        }
-        follow(&place, &mut found, &mut scan, &mut tail).await?;
-        if scan.runway.len() == known || nothing > ahead {
+        known = scan.queue.len();
+        look_at(&place, &mut wanted, &mut found, &mut scan, ahead).await?;
+        follow(&place, &mut found.records, &mut scan, &mut tail).await?;
+        if scan.queue.len() == known || found.nothing > ahead.looked_at {
             scan.records.truncate(tail.complete);
             return Ok(scan);
         }
     }
 }
 
+/// Looks at segments in the order in which they were opened, as far as they may have been.
+async fn look_at(
+    place: &Place<'_>,
+    wanted: &mut Vec<(Slot, SegmentSeq)>,
+    found: &mut Found,
+    scan: &mut Scan,
+    ahead: Ahead,
+) -> Result<(), DeviceError> {
+    let looks = stream::iter(wanted.drain(..))
+        .map(async |(slot, segment)| Ok(((slot, segment), place.look(slot, segment).await?)))
+        .buffered(LOOKS);
+    let mut looks = std::pin::pin!(looks);
+    while found.nothing <= ahead.looked_at
+        && let Some(look) = looks.next().await
+    {
+        let ((slot, segment), look): ((Slot, SegmentSeq), Look) = look?;
+        if look.garbled && found.nothing <= ahead.looked_through {
+            found.garbled.push((slot, segment));
+        }
+        // Those that were open at the cut may have got nothing since; they are few.
+        let mut shows = found.take(look, scan);
+        if shows {
+            // Whatever stands before a segment that was opened was opened as well.
+            for (slot, segment) in std::mem::take(&mut found.garbled) {
+                let look = place.look_through(slot, segment).await?;
+                found.take(look, scan);
+            }
+        } else if found.garbled.len() > ahead.looked_through {
+            shows = look_through_all(place, found, scan).await?;
+        }
+        found.nothing = if shows { 0 } else { found.nothing + 1 };
+    }
+    if look_through_all(place, found, scan).await? {
+        found.nothing = 0;
+    }
+    Ok(())
+}
+
+/// Looks through the garbled segments. True if one of them shows records.
+async fn look_through_all(
+    place: &Place<'_>,
+    found: &mut Found,
+    scan: &mut Scan,
+) -> Result<bool, DeviceError> {
+    let mut shows = false;
+    for (slot, segment) in std::mem::take(&mut found.garbled) {
+        let look = place.look_through(slot, segment).await?;
+        shows |= found.take(look, scan);
+    }
+    Ok(shows)
+}
+
 /// Takes up records one after the other, until one is missing or not whole. It may be found yet, or be known to
-/// have been durable, when more of the runway was looked at.
+/// have been durable, when more of the queue was looked at.
 async fn follow(
     place: &Place<'_>,
     found: &mut BTreeMap<RecordSeq, FoundRecord>,
@@ -295,10 +403,10 @@ async fn follow(
         if tail.next > scan.stable && !place.is_whole(tail.next, record).await? {
             break;
         }
-        let Some(runway) = place.runway_in(record, &scan.runway).await? else {
+        let Some(queue) = place.queue_in(record, &mut tail.known).await? else {
             break;
         };
-        scan.runway.extend(runway);
+        scan.queue.extend(queue);
         let record = found.remove(&tail.next).expect("looked at");
         let ends = !record.continues;
         scan.records.push(record);

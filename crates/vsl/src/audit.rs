@@ -1,0 +1,172 @@
+//! Counting what is live by a walk over the whole map, to hold the table of segments against it, or to mend it.
+
+use std::rc::Rc;
+
+use forebay_extents::{Extent, NODE_BYTES, NODE_SECTORS, Place, Visit};
+use forebay_units::LINE_SECTORS;
+
+use crate::counted::Counted;
+use crate::error::SpaceError;
+use crate::space::{Inner, Space};
+use crate::store::read_checked;
+use crate::weight::pieces_of;
+
+/// Memory for nodes while the map is walked, in bytes.
+const WALK_BYTES: u64 = 1 << 20;
+
+impl Space {
+    /// Compares what is known of segments with their states, and with a walk over the whole map. For tests: no client may do
+    /// anything to the volume meanwhile. The walk begins again when the cleaner has changed the map.
+    ///
+    /// # Errors
+    /// The first difference, in words; or an error of the device.
+    pub async fn audit(&self) -> Result<(), String> {
+        let inner = &self.inner;
+        let _turn = inner.checkpoint_turn.lock().await;
+        loop {
+            let before = inner.signature();
+            let counted = inner.count_live().await;
+            if inner.signature() == before {
+                let counted = counted.map_err(|error| error.to_string())?;
+                return self.compare(&counted);
+            }
+        }
+    }
+
+    fn compare(&self, counted: &Counted) -> Result<(), String> {
+        let inner = &self.inner;
+        inner.commit.composer().table.check()?;
+        let streams = inner.commit.composer();
+        let (table, layout) = (&streams.table, streams.layout);
+        let demand = |holds: bool, what: String| if holds { Ok(()) } else { Err(what) };
+        for (number, slot) in table.numbers() {
+            let (live, pieces) = counted.segments.get(&number).copied().unwrap_or_default();
+            let known = table.get(slot);
+            let same = u64::from(known.live) == live && u64::from(known.pieces) >= pieces;
+            let what = || {
+                format!(
+                    "{number} in {slot:?}: {live} sectors are live in {pieces} pieces, known is {known:?}"
+                )
+            };
+            demand(same, what())?;
+        }
+        for number in counted.segments.keys() {
+            let known = table.slot_of(*number).is_some();
+            demand(
+                known,
+                format!("the map points at {number}, which is retired"),
+            )?;
+        }
+        let meta = inner.meta.borrow().places(layout.segment_count as usize);
+        let sectors: u64 = meta.iter().map(|(_, sectors)| sectors).sum();
+        let known = table.meta_sectors();
+        demand(
+            known == sectors,
+            format!("checkpoints take {sectors} sectors, known are {known}"),
+        )?;
+        let map = inner.map.borrow();
+        let totals = (map.mapped_sectors(), map.entries(), map.nodes());
+        let what = format!("the map has {:?}, known is {totals:?}", counted.totals);
+        demand(!map.is_exact() || totals == counted.totals, what)
+    }
+}
+
+impl Inner {
+    /// Differs after anything that changes what is live.
+    fn signature(&self) -> (u64, u64, u64, usize) {
+        let map = self.map.borrow();
+        let stats = self.stats.borrow();
+        let written = stats.batches + stats.bytes_moved + stats.bytes_in_place;
+        (
+            self.entries_since.get(),
+            written,
+            map.mapped_sectors(),
+            map.detached(),
+        )
+    }
+
+    /// Counts what is live.
+    ///
+    /// # Errors
+    /// If a node cannot be read. Damaged nodes of detached subtrees are passed over, with all below them.
+    async fn count_live(&self) -> Result<Counted, SpaceError> {
+        let mut counted = Counted::default();
+        let layout = self.store.layout();
+        let mut walk = self.map.borrow().walk();
+        let mut last: Option<Extent> = None;
+        let add = |counted: &mut Counted, place: Place, sectors: u64, pieces: u64| {
+            let number = layout.segment_of(place);
+            let segment = counted.segments.entry(number).or_default();
+            segment.0 += sectors;
+            segment.1 += pieces;
+        };
+        loop {
+            let next = walk.next(&self.map.borrow());
+            match next {
+                Ok(None) => return Ok(counted),
+                Ok(Some(Visit::Node { place, .. })) => {
+                    counted.totals.2 += 1;
+                    if let Some(place) = place {
+                        counted.nodes += NODE_SECTORS;
+                        add(&mut counted, place, NODE_SECTORS, 0);
+                    }
+                }
+                Ok(Some(Visit::Dropped(place))) => {
+                    counted.nodes += NODE_SECTORS;
+                    add(&mut counted, place, NODE_SECTORS, 0);
+                }
+                Ok(Some(Visit::Extent(extent))) => {
+                    counted.totals.0 += extent.sectors;
+                    counted.totals.1 += 1;
+                    // Neighbours within a block are moved as one piece, in one leaf or two.
+                    let joins = last.is_some_and(|last| {
+                        last.end() == extent.sector
+                            && last.place.plus(last.sectors) == extent.place
+                            && !extent.sector.is_multiple_of(LINE_SECTORS)
+                    });
+                    let pieces = pieces_of(extent.sector, extent.sectors) - u64::from(joins);
+                    add(&mut counted, extent.place, extent.sectors, pieces);
+                    last = Some(extent);
+                }
+                Err(need) => {
+                    let slot = self.commit.composer().table.slot_at(need.place);
+                    let stale = SpaceError::Node(need.place, forebay_extents::LoadError::Stale);
+                    let Some(slot) = slot else {
+                        if walk.skip(&need) {
+                            continue;
+                        }
+                        return Err(stale);
+                    };
+                    let offset = u64::from(layout.offset_of(need.place));
+                    let range = offset..offset + NODE_BYTES as u64;
+                    let load = |bytes: &[u8]| walk.load(&mut self.map.borrow_mut(), &need, bytes);
+                    let loaded = read_checked(&*self.store, slot, range, load).await?;
+                    if let Err(error) = loaded
+                        && !walk.skip(&need)
+                    {
+                        return Err(SpaceError::Node(need.place, error));
+                    }
+                    // The way to a leaf must stay in memory, however little that is.
+                    let limit = self.options.map_bytes.max(WALK_BYTES) as usize;
+                    self.map.borrow_mut().shrink(limit);
+                }
+            }
+        }
+    }
+
+    /// Counts what is live anew if it was found to be counted wrongly; nothing else is done to the volume meanwhile.
+    pub(crate) async fn recount(self: &Rc<Self>, doubtful: bool) -> Result<(), SpaceError> {
+        let known = {
+            let streams = self.commit.composer();
+            streams.table.is_doubtful() || !self.map.borrow().is_exact()
+        };
+        if !known && !doubtful {
+            return Ok(());
+        }
+        let counted = self.count_live().await?;
+        let (sectors, entries, nodes) = counted.totals;
+        self.map.borrow_mut().set_totals(sectors, entries, nodes);
+        self.commit.composer_mut().table.set_counts(&counted);
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! The table of segments in memory, in the chunks in which checkpoints write it.
+//!
+//! A checkpoint takes a copy of the table as it is at its cut. The copy shares all chunks with the table, so that taking it
+//! costs the same for any number of segments that changed; a chunk is copied when one of the two changes it.
+
+use std::rc::Rc;
+
+use crate::format::TABLE_CHUNK_SEGMENTS;
+use crate::geometry::Slot;
+use crate::segment::Segment;
+
+/// All segments by their slots. A clone shares what neither has changed.
+#[derive(Clone)]
+pub(crate) struct Chunks {
+    chunks: Vec<Rc<Vec<Segment>>>,
+    len: usize,
+    /// Chunks that changed since this was last asked, one flag each.
+    changed: Vec<bool>,
+}
+
+impl Chunks {
+    /// Of these segments; none counts as changed.
+    pub(crate) fn new(segments: Vec<Segment>) -> Chunks {
+        let len = segments.len();
+        let chunks: Vec<_> = segments
+            .chunks(TABLE_CHUNK_SEGMENTS)
+            .map(|chunk| Rc::new(chunk.to_vec()))
+            .collect();
+        Chunks {
+            changed: vec![false; chunks.len()],
+            chunks,
+            len,
+        }
+    }
+
+    /// The number of segments.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The number of chunks.
+    pub(crate) fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// What is known of a segment.
+    pub(crate) fn get(&self, slot: Slot) -> &Segment {
+        let at = slot.0 as usize;
+        &self.chunks[at / TABLE_CHUNK_SEGMENTS][at % TABLE_CHUNK_SEGMENTS]
+    }
+
+    /// The same, to change; its chunk counts as changed.
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Segment {
+        let at = slot.0 as usize;
+        let chunk = at / TABLE_CHUNK_SEGMENTS;
+        self.changed[chunk] = true;
+        &mut Rc::make_mut(&mut self.chunks[chunk])[at % TABLE_CHUNK_SEGMENTS]
+    }
+
+    /// The segments of a chunk.
+    pub(crate) fn chunk(&self, n: usize) -> &[Segment] {
+        &self.chunks[n]
+    }
+
+    /// True if a segment of the chunk changed.
+    pub(crate) fn has_changed(&self, n: usize) -> bool {
+        self.changed[n]
+    }
+
+    /// Has the next checkpoint write a chunk, changed or not.
+    pub(crate) fn mark(&mut self, n: usize) {
+        if let Some(changed) = self.changed.get_mut(n) {
+            *changed = true;
+        }
+    }
+
+    /// The table as it is now, with its changed chunks, for a checkpoint. From here on no chunk counts as changed.
+    pub(crate) fn cut(&mut self) -> Chunks {
+        let cut = self.clone();
+        self.changed.fill(false);
+        cut
+    }
+
+    /// The checkpoint that took `cut` failed: what had changed then still has.
+    pub(crate) fn put_back(&mut self, cut: &Chunks) {
+        for (mine, cut) in self.changed.iter_mut().zip(&cut.changed) {
+            *mine |= cut;
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Which segments are cleaned together.
+
+use forebay_placement::pace::Urgency;
+use forebay_placement::victim::{Selection, Victim};
+use forebay_segments::Composer as _;
+
+use super::Chosen;
+use crate::claim::{Claim, Floors as _};
+use crate::geometry::Slot;
+use crate::pacing::window;
+use crate::room::Room;
+use crate::space::Inner;
+use crate::streams::Streams;
+
+/// The most bytes of segments that are cleaned together.
+const WINDOW_BYTES: u64 = 32 << 20;
+/// At least so many segments are looked at for those that can be cleaned with the room there is.
+const LOOKED_AT: usize = 1024;
+/// Unless room is short, a segment is cleaned only for this part of it.
+const WORTH_PART: u32 = 4;
+
+impl Inner {
+    /// Segments to be cleaned together: as many as gain what a window is to gain, and as can be moved with the room
+    /// that there is. True as well if the only ones that can be cleaned are not on the device yet.
+    pub(super) fn choose(&self, urgency: Urgency) -> (Vec<Chosen>, bool) {
+        let selection = self.placement.borrow().selection();
+        let mut streams = self.commit.composer_mut();
+        let room = Room::of(&streams, &self.map.borrow());
+        let (selection, most) = match room.is_tight(streams.table.queued()) {
+            true => (Selection::Greedy, 1),
+            false => {
+                let most = WINDOW_BYTES / u64::from(streams.layout.segment_bytes);
+                (selection, most.max(1) as usize)
+            }
+        };
+        let victims = victims(&streams, selection, most, urgency == Urgency::Urgent);
+        let mut budget = budget(&streams, &room);
+        let (wanted, mut gained) = (window(&streams), 0);
+        let (mut chosen, mut in_memory, mut passed_over): (Vec<Chosen>, _, _) =
+            (Vec::new(), false, false);
+        let mut rewritten = 0;
+        for victim in victims {
+            if gained >= wanted || chosen.len() >= most {
+                break;
+            }
+            let slot = Slot(victim.segment);
+            let known = *streams.table.get(slot);
+            if streams.flight().segment(known.seq).is_some() {
+                in_memory = true;
+                continue;
+            }
+            // Nodes leave with the next checkpoint, and take no room of the cleaner's.
+            let nodes = known.stream == streams.counts.meta();
+            let live = if nodes { 0 } else { u64::from(victim.live) };
+            let after = rewritten + if nodes { u64::from(known.live) } else { 0 };
+            let affordable = match nodes {
+                true => room.can_rewrite(&streams.layout, streams.table.queued(), after),
+                false => live <= budget,
+            };
+            if !affordable || !streams.table.begin_cleaning(slot) {
+                passed_over = true;
+                continue;
+            }
+            (budget, rewritten) = (budget.saturating_sub(live), after);
+            gained += u64::from(victim.gain);
+            streams.table.pin(slot);
+            chosen.push(Chosen {
+                slot,
+                segment: known.seq,
+                live: victim.live,
+                gain: victim.gain,
+            });
+        }
+        (chosen, in_memory && !passed_over)
+    }
+}
+
+/// Segments that are worth cleaning, best first.
+fn victims(streams: &Streams, selection: Selection, most: usize, urgent: bool) -> Vec<Victim> {
+    let (table, now) = (&streams.table, streams.clock);
+    let (segment, worth) = (streams.layout.dense_sectors() as u32, table.worth());
+    let least = match urgent {
+        true => worth,
+        false => worth.max(segment / WORTH_PART),
+    };
+    let looked_at = LOOKED_AT.max(most + streams.flight().segments().count());
+    // What is nearly empty costs next to nothing, however young it is.
+    let mut victims = table.choose(
+        Selection::Greedy,
+        now,
+        window(streams),
+        most,
+        segment / 4 * 3,
+    );
+    victims.extend(table.choose(selection, now, u64::MAX, looked_at, least));
+    if victims.is_empty() && urgent {
+        // What gains most, however little that is.
+        let least = (worth / 4).max(1);
+        victims = table.choose(Selection::Greedy, now, u64::MAX, looked_at, least);
+    }
+    victims
+}
+
+/// Sectors that can be moved with the room there is.
+fn budget(streams: &Streams, room: &Room) -> u64 {
+    let moved = usize::from(streams.counts.moved);
+    let segment = streams.layout.dense_sectors();
+    let queued = streams.table.queued();
+    let queued = queued.saturating_sub(room.floor(Claim::Cleaner));
+    let budget = (queued + 1).saturating_sub(moved) as u64 * segment;
+    // Where writers wait, there is room for one.
+    if queued > moved {
+        budget.max(segment)
+    } else {
+        budget
+    }
+}

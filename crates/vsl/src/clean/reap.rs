@@ -1,0 +1,66 @@
+//! Giving up what lies in subtrees that huge trims cut out of the map.
+
+use std::rc::Rc;
+
+use forebay_extents::Need;
+
+use super::retry::Retry;
+use crate::error::SpaceError;
+use crate::space::Inner;
+
+/// A node that does not match its checksum is read so many times before it is taken for damaged.
+const READS_OF_DAMAGED: u32 = 3;
+
+/// Looks at what was detached from the map, and gives up what lay there.
+pub(crate) async fn reaper(inner: Rc<Inner>) {
+    let (mut retry, mut damaged) = (Retry::new(), 0);
+    loop {
+        let asked = inner.reap_asked.listen();
+        let mut replaced = Vec::new();
+        let tried = inner.map.borrow_mut().reap(&mut replaced);
+        let need = match tried {
+            Ok(true) => {
+                inner.discount(&replaced);
+                inner.commit.notify();
+                inner.rt.yield_now().await;
+                continue;
+            }
+            Ok(false) => {
+                asked.await;
+                continue;
+            }
+            Err(need) => need,
+        };
+        drop(asked);
+        match inner.load(&need).await {
+            Ok(()) => (retry, damaged) = (Retry::new(), 0),
+            Err(_) if inner.commit.failure().is_some() => return,
+            Err(SpaceError::Node(..)) if damaged + 1 >= READS_OF_DAMAGED => {
+                damaged = 0;
+                inner.abandon(&need);
+            }
+            Err(error) => {
+                damaged += u32::from(matches!(error, SpaceError::Node(..)));
+                if retry.failures == 0 {
+                    tracing::warn!(%error, "what was trimmed cannot be looked at yet");
+                }
+                retry.failed(inner.rt.now());
+                inner.rt.sleep_until(retry.at.expect("it failed")).await;
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Forgets a detached subtree whose root is damaged: what was mapped below it is not known, and stays counted as live
+    /// until everything is counted anew.
+    fn abandon(&self, need: &Need) {
+        if self.map.borrow_mut().abandon_detached(need) {
+            tracing::error!(
+                place = need.place.0,
+                "a damaged node of the map lies in what was trimmed; the room below it comes back with the next attach"
+            );
+        }
+        self.commit.notify();
+    }
+}

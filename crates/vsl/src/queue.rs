@@ -1,0 +1,85 @@
+//! Keeping the allocation queue long enough, from segments in which nothing is live any more.
+//!
+//! A segment to which something was written since the newest checkpoint's cut waits for the next checkpoint: recovery
+//! reads its records. Any other empty segment is used again once what superseded its data is durable, and a record says
+//! that it follows on the queue. So how often checkpoints are made does not depend on how much is kept free.
+
+use std::rc::Rc;
+
+use forebay_segments::Composer as _;
+use forebay_units::RecordSeq;
+
+use crate::room::Room;
+use crate::space::Inner;
+use crate::streams::Streams;
+
+/// The most segments that one record puts on the queue.
+const AT_ONCE: usize = 127;
+
+impl Inner {
+    /// Extends the allocation queue where it gets short. `need` is the number of segments that a claim waits for.
+    pub(crate) fn replenish(self: &Rc<Self>, need: usize) {
+        if !self.may_reuse.get() || self.commit.failure().is_some() {
+            return;
+        }
+        let mut streams = self.commit.composer_mut();
+        let room = Room::of(&streams, &self.map.borrow());
+        let low = room.low;
+        let stable = streams.flight().stable();
+        streams.table.settled(stable);
+        self.discard_asked.notify_all();
+        let wanted = (2 * low).max(need);
+        let short = wanted.saturating_sub(streams.table.queued());
+        if short == 0 {
+            return;
+        }
+        // Few at a time only where a claim waits for them.
+        let pressed = streams.table.queued() < low.max(need);
+        if streams.table.free() >= if pressed { 1 } else { short.min(low) } {
+            streams.extend_queue(&room, (2 * short).min(AT_ONCE));
+        }
+        let still_short = streams.table.queued() + streams.table.free() < wanted;
+        let until = match still_short && streams.table.settles_with().is_none() {
+            true => self.settle_now(&mut streams),
+            false => None,
+        };
+        self.commit.appended(&mut streams, false);
+        drop(streams);
+        self.commit.has_work();
+        if let Some(until) = until {
+            self.settled_with(until);
+        }
+    }
+
+    /// Has all empty segments get free, so that the device is told, whether they are needed or not.
+    pub(crate) fn settle_all(self: &Rc<Self>) {
+        let mut streams = self.commit.composer_mut();
+        let until = self.settle_now(&mut streams);
+        self.commit.appended(&mut streams, false);
+        drop(streams);
+        if let Some(until) = until {
+            self.settled_with(until);
+        }
+    }
+
+    /// What waits for this record is free when the record is durable.
+    fn settled_with(self: &Rc<Self>, until: RecordSeq) {
+        let inner = Rc::clone(self);
+        let settling = async move {
+            if inner.commit.flush(until).await.is_ok() {
+                inner.replenish(0);
+                inner.commit.notify();
+            }
+        };
+        self.rt.spawn(settling).detach();
+    }
+
+    /// Has empty segments settle. Returns the record that they wait for.
+    fn settle_now(&self, streams: &mut Streams) -> Option<RecordSeq> {
+        if !streams.table.can_settle() {
+            return None;
+        }
+        let until = streams.end_all();
+        streams.table.settle(until).then_some(until)
+    }
+}

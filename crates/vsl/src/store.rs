@@ -1,0 +1,118 @@
+//! Where segments are kept.
+//!
+//! The engine names a segment's bytes by its slot and an offset, and asks a [`SegmentStore`] for them. A device is the only
+//! store so far. Objects of an object store can be another: a closed segment is never changed, but where a placement
+//! overwrites blocks in place.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, IoFuture};
+use forebay_segments::{Summary, summary_in};
+use forebay_units::{SegmentSeq, round_down, round_up};
+
+use crate::format::{HEADER_BYTES, Volume, VolumeId};
+use crate::geometry::{Layout, Slot};
+
+/// Reads and writes segments. All offsets and lengths are bytes, multiples of the layout's block.
+pub(crate) trait SegmentStore {
+    /// The segments.
+    fn layout(&self) -> Layout;
+
+    /// Reads `buf.len()` bytes of a slot.
+    fn read(&self, slot: Slot, offset: u64, buf: BufMut) -> IoFuture<'_, BufMut>;
+
+    /// Overwrites a part of a closed segment; durable with the store's next flush.
+    fn write_in_place(&self, slot: Slot, offset: u64, buf: Buf) -> IoFuture<'_, ()>;
+
+    /// Nothing in these consecutive slots is needed any more.
+    fn discard(&self, slots: Range<u32>) -> IoFuture<'_, ()>;
+}
+
+/// The segments of a device.
+pub(crate) struct DeviceStore {
+    device: Rc<dyn Device>,
+    layout: Layout,
+}
+
+impl DeviceStore {
+    pub(crate) fn new(device: Rc<dyn Device>, layout: Layout) -> DeviceStore {
+        DeviceStore { device, layout }
+    }
+}
+
+impl SegmentStore for DeviceStore {
+    fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    fn read(&self, slot: Slot, offset: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+        self.device.read(self.layout.slot_at(slot) + offset, buf)
+    }
+
+    fn write_in_place(&self, slot: Slot, offset: u64, buf: Buf) -> IoFuture<'_, ()> {
+        let at = self.layout.slot_at(slot) + offset;
+        self.device.write(at, buf, Durability::Flush)
+    }
+
+    fn discard(&self, slots: Range<u32>) -> IoFuture<'_, ()> {
+        let [from, to] = [slots.start, slots.end].map(|slot| self.layout.slot_at(Slot(slot)));
+        self.device.discard(from..to)
+    }
+}
+
+/// Reads the blocks that have a part of `range`, in bytes of a segment. Returns the offset of the first as well.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn read_blocks(
+    store: &dyn SegmentStore,
+    slot: Slot,
+    range: Range<u64>,
+) -> Result<(u64, Buf), DeviceError> {
+    let block = u64::from(store.layout().block);
+    let (from, to) = (round_down(range.start, block), round_up(range.end, block));
+    let buf = BufMut::zeroed((to - from) as usize);
+    let read = store.read(slot, from, buf).await?;
+    Ok((from, read.freeze()))
+}
+
+/// Reads a range of a segment and gives it to `check`. Every read of what the volume wrote is checked: by this, or where data
+/// is read straight into a client's memory, by `read.rs::read_part`.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn read_checked<T>(
+    store: &dyn SegmentStore,
+    slot: Slot,
+    range: Range<u64>,
+    check: impl FnOnce(&[u8]) -> T,
+) -> Result<T, DeviceError> {
+    let (from, bytes) = read_blocks(store, slot, range.clone()).await?;
+    let at = |offset: u64| (offset - from) as usize;
+    Ok(check(&bytes[at(range.start)..at(range.end)]))
+}
+
+/// Reads the summary of a segment; `None` if the slot holds no sound summary of a segment of this number.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn read_summary(
+    store: &dyn SegmentStore,
+    volume: VolumeId,
+    slot: Slot,
+    segment: SegmentSeq,
+) -> Result<Option<Summary<Volume>>, DeviceError> {
+    let shape = store.layout().shape();
+    let end = u64::from(shape.segment_bytes);
+    let last = end - HEADER_BYTES as u64;
+    let (_, block) = read_blocks(store, slot, last..end).await?;
+    let Ok(total) = Summary::<Volume>::total_len(&block, shape.segment_bytes) else {
+        return Ok(None);
+    };
+    let sound = |bytes: &[u8]| summary_in(bytes, shape, volume, segment);
+    if total == HEADER_BYTES {
+        return Ok(sound(&block));
+    }
+    read_checked(store, slot, end - total as u64..end, sound).await
+}

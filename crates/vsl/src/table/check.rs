@@ -1,0 +1,71 @@
+//! Holds the table of segments against its invariants.
+
+use super::SegmentTable;
+use crate::geometry::Slot;
+use crate::segment::SegmentState;
+
+impl SegmentTable {
+    /// Compares the counts, lists and numbers with the state of each segment.
+    ///
+    /// # Errors
+    /// The first invariant that does not hold.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (mut counts, mut live, mut weight) = ([0; SegmentState::COUNT], 0, 0);
+        for n in 0..self.len() {
+            let slot = Slot(n as u32);
+            let (segment, state) = (self.get(slot), self.state(slot));
+            counts[state as usize] += 1;
+            live += u64::from(self.live_in(slot));
+            weight += self.weight_of(slot);
+            let demand = |holds: bool, what: &str| match holds {
+                true => Ok(()),
+                false => Err(format!("{slot:?}, {state:?}: {what} ({segment:?})")),
+            };
+            demand(segment.phase == state.phase(), "another phase")?;
+            demand(segment.pieces <= segment.live, "more pieces than sectors")?;
+            demand(
+                !state.is_unused() || self.live_in(slot) == 0,
+                "unused, and something is live",
+            )?;
+            let number = self.slots.get(&segment.seq) == Some(&slot);
+            demand(state.has_number() == number, "a number too many or too few")?;
+            let listed =
+                SegmentTable::list(state).is_none_or(|list| self.lists[list].contains(&slot));
+            demand(listed, "not in the list of its state")?;
+            let victim = self.victims.get(slot.0).is_some();
+            demand(
+                victim == (state == SegmentState::Closed),
+                "a victim too many or too few",
+            )?;
+            let written = self.states[n].in_place > 0;
+            demand(
+                written == (state == SegmentState::InPlace),
+                "written in place in another state",
+            )?;
+        }
+        let listed: usize = self.lists.iter().map(|list| list.len()).sum();
+        let with_lists: usize = (0..5).map(|list| self.lists[list].len()).sum();
+        let settling: usize = self.settling.iter().map(|(_, slots)| slots.len()).sum();
+        let demand = |holds: bool, what: &str| match holds {
+            true => Ok(()),
+            false => Err(what.to_owned()),
+        };
+        demand(counts == self.counts, "the counts by state are wrong")?;
+        demand(
+            listed == with_lists,
+            "a list has a segment of another state",
+        )?;
+        demand(
+            self.queue.len() == self.count_of(SegmentState::Queued),
+            "the queue lacks a segment",
+        )?;
+        demand(
+            settling == self.count_of(SegmentState::Settling),
+            "a settling segment is lost",
+        )?;
+        demand(
+            (live, weight) == (self.live, self.weight),
+            "the sums of what is live are wrong",
+        )
+    }
+}

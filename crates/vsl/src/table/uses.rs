@@ -1,0 +1,250 @@
+//! What is done to segments: cleaning, writing in place, settling, discarding, queueing, reading.
+
+use forebay_placement::WriteClock;
+use forebay_placement::victim::{Selection, Victim};
+use forebay_units::{RecordSeq, SegmentSeq};
+
+use super::SegmentTable;
+use crate::geometry::Slot;
+use crate::segment::{Frontier, SegmentState};
+
+impl SegmentTable {
+    /// Segments to clean, best first, until they gain `wanted` sectors or there are `most` of them. Only segments that gain
+    /// at least `least` sectors.
+    pub(crate) fn choose(
+        &self,
+        selection: Selection,
+        now: WriteClock,
+        wanted: u64,
+        most: usize,
+        least: u32,
+    ) -> Vec<Victim> {
+        self.victims.choose(selection, now, wanted, most, least)
+    }
+
+    /// True if cleaning some segment is worth it.
+    pub(crate) fn can_clean(&self) -> bool {
+        let best = self.choose(Selection::Greedy, WriteClock(0), 1, 1, self.worth());
+        !best.is_empty()
+    }
+
+    /// Half of what all segments gain on average where as much is mapped as may be: so there always is a segment that
+    /// gains this much.
+    pub(crate) fn worth(&self) -> u32 {
+        (self.layout.dense_sectors() / (2 * self.spare_part)).max(1) as u32
+    }
+
+    /// Sectors that cleaning all segments would gain.
+    pub(crate) fn gain(&self) -> u64 {
+        self.victims.reclaimable()
+    }
+
+    /// How many closed segments are utilised to how many tenths.
+    pub(crate) fn histogram(&self) -> [u32; 11] {
+        self.victims.histogram()
+    }
+
+    /// The cleaner begins with a segment. False if something else is being done to it.
+    pub(crate) fn begin_cleaning(&mut self, slot: Slot) -> bool {
+        let may = self.state(slot) == SegmentState::Closed;
+        if may {
+            self.change(slot, SegmentState::Cleaning);
+        }
+        may
+    }
+
+    /// The cleaner is done with a segment: all that can be moved was moved. If something in it was `unreadable`, that says
+    /// whether it can be tried again later.
+    pub(crate) fn end_cleaning(&mut self, slot: Slot, unreadable: Option<bool>) {
+        if self.state(slot) != SegmentState::Cleaning {
+            return;
+        }
+        self.states[slot.0 as usize].later = unreadable == Some(true);
+        let next = match (self.rest(slot), unreadable) {
+            (SegmentState::Closed, Some(_)) => SegmentState::Unreadable,
+            (SegmentState::Closed, None) => SegmentState::Cleaned,
+            (empty, _) => empty,
+        };
+        self.change(slot, next);
+    }
+
+    /// The cleaner leaves a segment as it is, to be chosen again.
+    pub(crate) fn stop_cleaning(&mut self, slot: Slot) {
+        if self.state(slot) == SegmentState::Cleaning {
+            self.change(slot, self.rest(slot));
+        }
+    }
+
+    /// At most `most` segments that a device error kept from being cleaned may be tried again.
+    pub(crate) fn retry_unreadable(&mut self, most: usize) {
+        let unreadable = self.members(SegmentState::Unreadable).iter();
+        let slots: Vec<Slot> = unreadable
+            .copied()
+            .filter(|slot| self.states[slot.0 as usize].later)
+            .take(most)
+            .collect();
+        for slot in slots {
+            self.change(slot, self.rest(slot));
+        }
+    }
+
+    /// A full segment that is worn so little that its contents should move, if it is time for that.
+    pub(crate) fn unworn(&mut self) -> Option<Slot> {
+        let states = &self.states;
+        self.free
+            .unworn(|slot| states[slot.0 as usize].state == SegmentState::Closed)
+    }
+
+    /// How often the least and the most worn slot were opened.
+    pub(crate) fn wear(&self) -> (u32, u32) {
+        self.free.extremes()
+    }
+
+    /// True if dead blocks of a segment of this number may be overwritten in place: it is full, something in it is live, and
+    /// it is not being cleaned. Returns its slot.
+    pub(crate) fn may_overwrite(&self, segment: SegmentSeq) -> Option<Slot> {
+        let slot = self.slot_of(segment)?;
+        let may = match self.state(slot) {
+            SegmentState::Closed => true,
+            SegmentState::InPlace => self.live_in(slot) > 0,
+            _ => false,
+        };
+        may.then_some(slot)
+    }
+
+    /// Dead blocks of a segment are going to be overwritten: it is neither cleaned nor opened until
+    /// [`SegmentTable::end_in_place`]. [`SegmentTable::may_overwrite`] allowed it.
+    pub(crate) fn begin_in_place(&mut self, slot: Slot) {
+        self.states[slot.0 as usize].in_place += 1;
+        if self.state(slot) == SegmentState::Closed {
+            self.change(slot, SegmentState::InPlace);
+        }
+    }
+
+    /// They are overwritten, or will not be.
+    pub(crate) fn end_in_place(&mut self, slot: Slot) {
+        let known = &mut self.states[slot.0 as usize];
+        known.in_place -= 1;
+        if known.in_place == 0 {
+            self.change(slot, self.rest(slot));
+        }
+    }
+
+    /// Has empty segments that need no checkpoint settle until a record is durable. Returns true if there are any.
+    pub(crate) fn settle(&mut self, until: RecordSeq) -> bool {
+        let slots: Vec<Slot> = match self.doubtful {
+            // Something may be live in them after all.
+            true => Vec::new(),
+            false => self.members(SegmentState::Empty).iter().copied().collect(),
+        };
+        if slots.is_empty() {
+            return false;
+        }
+        for slot in &slots {
+            self.change(*slot, SegmentState::Settling);
+        }
+        self.settling.push_back((until, slots));
+        true
+    }
+
+    /// True if a segment can settle.
+    pub(crate) fn can_settle(&self) -> bool {
+        !self.doubtful && self.count_of(SegmentState::Empty) > 0
+    }
+
+    /// The record that the first settling segments wait for.
+    pub(crate) fn settles_with(&self) -> Option<RecordSeq> {
+        self.settling.front().map(|(until, _)| *until)
+    }
+
+    /// Every record up to this one is durable: what has settled is free.
+    pub(crate) fn settled(&mut self, stable: RecordSeq) {
+        while let Some((until, _)) = self.settling.front()
+            && *until <= stable
+        {
+            let (_, slots) = self.settling.pop_front().expect("looked at");
+            for slot in slots {
+                debug_assert_eq!(self.live_in(slot), 0);
+                match self.states[slot.0 as usize].pins > 0 {
+                    true => self.change(slot, SegmentState::Pinned),
+                    false => self.release(slot),
+                }
+            }
+        }
+    }
+
+    /// Nothing needs a segment any more.
+    fn release(&mut self, slot: Slot) {
+        let next = match self.discards {
+            true => SegmentState::Stale,
+            false => SegmentState::Free,
+        };
+        self.change(slot, next);
+    }
+
+    /// Takes at most `most` free segments of which the device is to be told, in order.
+    pub(crate) fn take_stale(&mut self, most: usize) -> Vec<Slot> {
+        let stale = self.members(SegmentState::Stale).iter().take(most);
+        let stale: Vec<Slot> = stale.copied().collect();
+        for slot in &stale {
+            self.change(*slot, SegmentState::Discarding);
+        }
+        stale
+    }
+
+    /// The device was told.
+    pub(crate) fn discarded(&mut self, slots: &[Slot]) {
+        for slot in slots {
+            self.change(*slot, SegmentState::Free);
+        }
+    }
+
+    /// Takes at most `most` free segments to be queued, least worn first.
+    pub(crate) fn take_free(&mut self, most: usize) -> Vec<Slot> {
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some(slot) = self.free.take()
+        {
+            self.change(slot, SegmentState::Queued);
+            taken.push(slot);
+        }
+        taken
+    }
+
+    /// Adds free segments to the allocation queue.
+    pub(crate) fn extend(&mut self, slots: Vec<Slot>) {
+        self.queue.extend(slots);
+    }
+
+    /// The checkpoint that was cut at `frontier` is valid.
+    pub(crate) fn pass(&mut self, frontier: Frontier) {
+        self.frontier = frontier;
+        let cleaned = self.members(SegmentState::Cleaned).iter();
+        let waiting: Vec<Slot> = cleaned
+            .chain(self.members(SegmentState::Pending))
+            .copied()
+            .collect();
+        for slot in waiting {
+            let rest = self.rest(slot);
+            if rest != self.state(slot) {
+                self.change(slot, rest);
+            }
+        }
+    }
+
+    /// Keeps a segment from being used again while it is read.
+    pub(crate) fn pin(&mut self, slot: Slot) {
+        self.states[slot.0 as usize].pins += 1;
+    }
+
+    /// A read ended. Returns true if the segment got free by that.
+    pub(crate) fn unpin(&mut self, slot: Slot) -> bool {
+        let known = &mut self.states[slot.0 as usize];
+        known.pins -= 1;
+        let freed = known.pins == 0 && known.state == SegmentState::Pinned;
+        if freed {
+            self.release(slot);
+        }
+        freed
+    }
+}

@@ -1,0 +1,103 @@
+//! How much of a segment data takes once the cleaner has moved it.
+//!
+//! A piece takes an entry in a header and one in a summary beside its sectors, and a record that does not end with a
+//! block is padded; where all pieces are of one sector, records end with blocks (`streams.rs::make_room`). So a sector in pieces of 512 bytes takes more room than one in pieces of 4 KiB, and a segment of
+//! such pieces holds fewer sectors. All that tells how full a volume is counts in *weight*: sectors of a segment of moved
+//! data, entries and padding included.
+
+use forebay_segments::{HEADER_BYTES, RECORD_ENTRY_BYTES_MAX};
+use forebay_units::{LINE_SECTORS, SECTOR_BYTES, round_down, round_up};
+
+use crate::format::ENTRY_BYTES_MAX;
+
+/// Bytes of a piece's entries: in a header, with its share of the header's fixed fields, and in a summary.
+const ENTRIES_BYTES: u64 = {
+    let header = (ENTRY_BYTES_MAX * HEADER_BYTES).div_ceil(RECORD_ENTRY_BYTES_MAX);
+    (header + ENTRY_BYTES_MAX) as u64
+};
+/// Bytes of padding for each piece, where records do not end with blocks: one block for a full header of entries.
+const PADDING_BYTES: u64 =
+    (HEADER_BYTES as u64).div_ceil((RECORD_ENTRY_BYTES_MAX / ENTRY_BYTES_MAX) as u64);
+
+/// Sectors of a segment that `sectors` of data in `pieces` pieces take, of which none is longer than a block of 4 KiB.
+pub(crate) fn weight(sectors: u64, pieces: u64) -> u64 {
+    let aligned = sectors >= pieces * LINE_SECTORS || sectors == pieces;
+    let beside = match aligned {
+        true => ENTRIES_BYTES,
+        false => ENTRIES_BYTES + PADDING_BYTES,
+    };
+    let weight = sectors + (pieces * beside).div_ceil(SECTOR_BYTES);
+    weight.min(weight_at_most(sectors))
+}
+
+/// What `sectors` weigh at most, however they are cut into pieces.
+pub(crate) fn weight_at_most(sectors: u64) -> u64 {
+    sectors + (sectors * (ENTRIES_BYTES + PADDING_BYTES)).div_ceil(SECTOR_BYTES + SECTOR_BYTES / 8)
+}
+
+/// The most pieces that a run of the space is moved as: one for each block of 4 KiB that it has a part of.
+pub(crate) fn pieces_of(sector: u64, sectors: u64) -> u64 {
+    let from = round_down(sector, LINE_SECTORS);
+    let to = round_up(sector + sectors, LINE_SECTORS);
+    (to - from) / LINE_SECTORS
+}
+
+/// How many pieces more, or fewer, there may be when a run of the space is no longer mapped where it was.
+///
+/// A block of which all is gone has a piece less. What is cut out of the middle of a block may leave two pieces of one.
+pub(crate) fn pieces_without(sector: u64, sectors: u64) -> i64 {
+    let end = sector + sectors;
+    let (first, last) = (
+        round_up(sector, LINE_SECTORS),
+        round_down(end, LINE_SECTORS),
+    );
+    if last >= first {
+        return -(((last - first) / LINE_SECTORS) as i64);
+    }
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_pieces_weigh_more() {
+        assert_eq!(weight(0, 0), 0);
+        assert!(weight(8, 1) <= 9);
+        assert!(weight(8000, 1000) < 8000 + 1000 * 8 / 50);
+        assert!(weight(1000, 1000) > 1100 && weight(1000, 1000) < 1110);
+        assert!(weight(2000, 1000) > 2150 && weight(2000, 1000) < 2170);
+    }
+
+    #[test]
+    fn no_mixture_of_pieces_weighs_more_than_the_most() {
+        for sectors in [1_000, 10_000, 100_000] {
+            for pieces in (sectors / 8..=sectors).step_by(sectors as usize / 100) {
+                let weight = weight(sectors, pieces);
+                assert!(weight <= weight_at_most(sectors), "{sectors} {pieces}");
+            }
+        }
+        assert!(weight_at_most(1000) < 1150);
+    }
+
+    #[test]
+    fn blocks_that_go_as_a_whole_have_a_piece_less_and_a_middle_one_more() {
+        assert_eq!(
+            [
+                pieces_of(0, 8),
+                pieces_of(7, 2),
+                pieces_of(3, 1),
+                pieces_of(0, 17)
+            ],
+            [1, 2, 1, 3]
+        );
+        assert_eq!(pieces_without(0, 8), -1);
+        assert_eq!(pieces_without(8, 80), -10);
+        assert_eq!(pieces_without(3, 2), 1);
+        assert_eq!(pieces_without(0, 4), 0);
+        assert_eq!(pieces_without(4, 4), 0);
+        assert_eq!(pieces_without(4, 8), 0);
+        assert_eq!(pieces_without(4, 16), -1);
+    }
+}

@@ -1,0 +1,263 @@
+//! A device that fails for a while, and damage to the map: writers go on when the device works again.
+
+use std::time::Duration;
+
+use forebay_device::{Durability, Op};
+use forebay_rng::Rng;
+use forebay_units::{LINE_SECTORS, Sector};
+use forebay_vsl::{Batch, Kind, Options, SpaceError};
+
+use crate::world::{Model, SOON, Shape, Volume, World, content, on_a_volume};
+
+const STRIDE: u64 = 4096;
+const SHAPE: Shape = Shape {
+    segments: 128,
+    segment: 256 << 10,
+    kind: Kind::Lfs,
+};
+
+/// Fills a volume to 90 % and overwrites it until the cleaner works.
+async fn in_use(volume: &Volume, rng: &Rng) -> Model {
+    let mut model = Model::of_blocks(volume.usual_length() * 9 / 10 / 4096);
+    for n in 0..model.len() {
+        model.write(volume, n, Durability::Flush).await;
+    }
+    for _ in 0..model.len() {
+        model
+            .write(volume, rng.below(model.len()), Durability::Flush)
+            .await;
+    }
+    assert!(
+        volume.space.stats().segments_cleaned > 0,
+        "the cleaner works"
+    );
+    model
+}
+
+/// Overwrites blocks for a time, as far as writes are done meanwhile. A write that is cut short may have been done
+/// or not: these blocks are written again in the end.
+async fn write_for(world: &World, volume: &Volume, model: &mut Model, rng: &Rng, span: Duration) {
+    let until = world.rt.now().plus(span);
+    let mut unknown = Vec::new();
+    while world.rt.now() < until {
+        let n = rng.below(model.len());
+        let batch = model.next(n);
+        let left = until.since(world.rt.now());
+        let write = volume.space.apply(&batch, Durability::Flush);
+        match world.rt.timeout(left, write).await {
+            Ok(Ok(_)) => model.written(n),
+            Ok(Err(error)) => panic!("no write is refused: {error}"),
+            Err(_) => unknown.push(n),
+        }
+    }
+    world.device.reads_fail.set(false);
+    for n in unknown {
+        model.write(volume, n, Durability::Flush).await;
+    }
+}
+
+fn reads_fail_for(span: Duration) {
+    on_a_volume(SHAPE, async move |world| {
+        let volume = world.open(Options::default()).await;
+        let rng = Rng::new(1);
+        let mut model = in_use(&volume, &rng).await;
+        world.device.reads_fail.set(true);
+        write_for(&world, &volume, &mut model, &rng, span).await;
+        assert!(world.device.failed.get() > 0, "reads failed");
+        for _ in 0..2 * model.len() {
+            model
+                .write(&volume, rng.below(model.len()), Durability::Flush)
+                .await;
+        }
+        assert!(volume.space.failure().is_none());
+        volume.audit().await;
+        model.compare(&volume).await;
+        let half = model.len() / 2;
+        volume.trim(0, half * LINE_SECTORS).await;
+        model.trimmed(0..half);
+        volume.flush().await;
+        drop(volume);
+        model.compare(&world.open(Options::default()).await).await;
+    });
+}
+
+/// Found by a hostile review: segments that could not be read for 0.3 s were never cleaned again, and writers hung.
+#[test]
+fn writers_go_on_after_reads_have_failed_for_a_third_of_a_second() {
+    reads_fail_for(Duration::from_millis(300));
+}
+
+/// The same for an hour.
+#[test]
+fn writers_go_on_after_reads_have_failed_for_an_hour() {
+    reads_fail_for(Duration::from_secs(3600));
+}
+
+/// Fills the volume with single blocks far apart until it is full. Returns the number of blocks.
+async fn filled(volume: &Volume, from: u64) -> u64 {
+    for n in from.. {
+        let batch = Batch::of_write(Sector(n * STRIDE), content(n, 1, 4096));
+        match volume.try_apply(&batch, Durability::Flush).await {
+            Ok(_) => {}
+            Err(SpaceError::Full { .. }) => return n - from,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    unreachable!()
+}
+
+/// Found by a hostile review: the search through trimmed subtrees ended with the first read that failed, and what
+/// lay below them was never free again.
+#[test]
+fn a_trim_frees_its_range_though_reads_fail_for_a_second_behind_it() {
+    on_a_volume(SHAPE, async |world| {
+        let options = Options {
+            map_bytes: 64 << 10,
+            ..Options::default()
+        };
+        let volume = world.open(options).await;
+        let all = filled(&volume, 0).await;
+        volume.checkpoint().await;
+        let (first, end) = (100, all - 100);
+        let mut trim = Batch::new();
+        trim.trim(Sector(first * STRIDE), (end - first) * STRIDE);
+        for n in [first, end - 1] {
+            volume.read(n * STRIDE, 1).await.expect("read");
+        }
+        let applied = async {
+            volume.apply(&trim).await;
+            world.device.reads_fail.set(true);
+            world.rt.sleep(Duration::from_secs(1)).await;
+        };
+        applied.await;
+        assert!(world.device.failed.get() > 0, "reads failed");
+        world.device.reads_fail.set(false);
+        let large = Batch::of_write(Sector((all + 5000) * STRIDE), content(0, 1, 4 << 20));
+        volume.apply(&large).await;
+        volume
+            .apply(&Batch::of_write(Sector(50 * STRIDE), content(50, 2, 4096)))
+            .await;
+        volume.trim(0, STRIDE).await;
+        let again = filled(&volume, 2 * all + 10_000).await;
+        assert!(again > all * 8 / 10, "{again} of {all}");
+        volume.audit().await;
+        drop(volume);
+        world.open(options).await;
+    });
+}
+
+/// Changes bytes in the leaf of the map that describes this sector.
+fn damage_leaf(world: &World, sectors: std::ops::Range<u64>) {
+    let (from, to) = (1 << 20, (1 << 20) + SHAPE.segments * SHAPE.segment);
+    for at in (from..to).step_by(4096) {
+        let mut block = [0; 4096];
+        world.device.below.peek(at, &mut block);
+        let base = u64::from_le_bytes(block[32..40].try_into().expect("eight"));
+        if &block[..7] == b"FOREMAP" && block[42] == 0 && sectors.contains(&base) {
+            world.device.below.poke(at + 500, &[0xaa; 8]);
+            return;
+        }
+    }
+    panic!("no leaf of these sectors is on the device");
+}
+
+/// Found by a hostile review: one damaged leaf below a trim made writers wait for ever.
+#[test]
+fn a_damaged_leaf_below_a_trim_costs_only_the_room_below_it() {
+    on_a_volume(SHAPE, async |world| {
+        let options = Options {
+            map_bytes: 64 << 10,
+            ..Options::default()
+        };
+        let volume = world.open(options).await;
+        let capacity = volume.space.capacity().mappable / 4096;
+        let blocks = capacity * 8 / 10;
+        for n in 0..blocks {
+            volume
+                .apply(&Batch::of_write(Sector(n * STRIDE), content(n, 1, 4096)))
+                .await;
+        }
+        volume.checkpoint().await;
+        drop(volume);
+        damage_leaf(&world, blocks / 2 * STRIDE..(blocks / 2 + 300) * STRIDE);
+        let volume = world.open_damaged(options).await;
+        volume.trim(100 * STRIDE, (blocks - 200) * STRIDE).await;
+        world.rt.sleep(SOON).await;
+        let from = 2 * blocks;
+        let written = filled(&volume, from).await;
+        assert!(written > capacity * 8 / 10, "{written} of {capacity}");
+        volume
+            .apply(&Batch::of_write(
+                Sector(from * STRIDE),
+                content(from, 2, 4096),
+            ))
+            .await;
+        volume.trim((from + 1) * STRIDE, 100 * STRIDE).await;
+        volume.flush().await;
+        drop(volume);
+        // What is live is counted again: the room comes back.
+        let volume = world.open(options).await;
+        let more = filled(&volume, from + written).await;
+        assert!(more > 100, "{more}");
+        volume.audit().await;
+    });
+}
+
+/// Found by a hostile review: a read that never ended kept a segment from being opened, and all others behind it.
+#[test]
+fn a_read_that_never_ends_in_a_segment_that_gets_free_stops_no_writer() {
+    on_a_volume(SHAPE, async |world| {
+        let volume = world.open(Options::default()).await;
+        let rng = Rng::new(1);
+        let mut model = in_use(&volume, &rng).await;
+        volume.flush().await;
+        let held = rng.below(model.len());
+        let at = held * LINE_SECTORS;
+        let before = volume.read(at, LINE_SECTORS).await.expect("read");
+        let place = volume.place(at).await.expect("it is on the device");
+        world.device.held.set(Some((Op::Read, place)));
+        let space = volume.space.clone();
+        let reading = world.rt.spawn(async move {
+            let buf = forebay_device::BufMut::zeroed(4096);
+            space.read(Sector(at), buf).await
+        });
+        world.rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.device.holding.get(), 1, "the read is under way");
+        for _ in 0..3 {
+            for n in 0..model.len() {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+        }
+        volume.checkpoint().await;
+        volume.audit().await;
+        world.device.held.set(None);
+        let read = world
+            .rt
+            .timeout(SOON, reading)
+            .await
+            .expect("the read ends");
+        assert!(
+            read.expect("read")[..] == before[..],
+            "the segment was kept for it"
+        );
+        model.compare(&volume).await;
+    });
+}
+
+/// Found by a hostile review: closing went on for as long as the cleaner had work, which on a full volume is for
+/// ever.
+#[test]
+fn a_volume_settles_within_ten_seconds_while_the_cleaner_has_work() {
+    on_a_volume(SHAPE, async |world| {
+        let volume = world.open(Options::default()).await;
+        let rng = Rng::new(1);
+        let model = in_use(&volume, &rng).await;
+        let settled = world.rt.timeout(SOON, volume.space.settle()).await;
+        let settled = settled.unwrap_or_else(|_| panic!("{}", volume.space.explain()));
+        settled.expect("settled");
+        drop(volume);
+        let volume = world.open(Options::default()).await;
+        assert_eq!(volume.recovery.entries, 0, "{:?}", volume.recovery);
+        model.compare(&volume).await;
+    });
+}

@@ -1,0 +1,15 @@
+//! Faults that a second hostile review found in the engine, each as a test of the right behaviour.
+//!
+//! All times are of a virtual clock.
+
+mod cold;
+mod faults;
+mod home_rot;
+mod in_place;
+mod memory;
+mod outage;
+mod pieces;
+mod recovery;
+mod room;
+mod trims;
+mod world;

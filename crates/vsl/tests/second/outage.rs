@@ -1,0 +1,130 @@
+//! A device that fails writes or flushes for long: the volume tries again, and loses nothing.
+
+use std::time::Duration;
+
+use forebay_device::Durability;
+use forebay_rng::Rng;
+use forebay_vsl::{Kind, Options, SpaceError};
+
+use crate::world::{Faults, Model, SOON, Shape, on_a_volume};
+
+const SHAPE: Shape = Shape {
+    segments: 128,
+    segment: 256 << 10,
+    kind: Kind::Lfs,
+};
+const HOUR: Duration = Duration::from_secs(3600);
+/// A volume has tried again by then. Until it has, requests are refused at once.
+const RETRY: Duration = Duration::from_secs(3);
+/// A request may begin to wait a little before the device fails.
+const BEFORE: Duration = Duration::from_millis(10);
+
+/// Lets the device fail for an hour while blocks are written, then work again, and compares all that was written
+/// before and after a crash.
+fn fails_for_an_hour(kind: Kind, set: fn(&Faults, bool)) {
+    on_a_volume(Shape { kind, ..SHAPE }, async move |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::of_blocks(volume.usual_length() * 8 / 10 / 4096);
+        for n in 0..model.len() {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        let rng = Rng::new(4);
+        set(&world.device, true);
+        let (until, mut refused, mut done) = (world.rt.now().plus(HOUR), 0, 0);
+        while world.rt.now() < until {
+            let n = rng.below(model.len());
+            let batch = model.next(n);
+            let applied = volume.space.apply(&batch, Durability::Flush);
+            let applied = world.rt.timeout(10 * SOON, applied).await;
+            match applied.expect("a request waits no longer than its patience") {
+                Ok(_) => {
+                    done += 1;
+                    model.written(n);
+                }
+                Err(SpaceError::Failing { lasted, .. }) => {
+                    assert!(lasted + BEFORE >= Options::default().patience, "{lasted:?}");
+                    refused += 1;
+                    // The next request is refused at once: clients pause.
+                    world.rt.sleep(Duration::from_secs(1)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        println!("{kind}: {done} written while the device failed, {refused} refused");
+        assert!(done > 0 && refused > 0 && world.device.failed.get() > 0);
+        assert!(matches!(
+            volume.space.failure(),
+            Some(SpaceError::Failing { .. })
+        ));
+        set(&world.device, false);
+        world.rt.sleep(RETRY).await;
+        volume.flush().await;
+        assert!(volume.space.failure().is_none());
+        model.compare(&volume).await;
+        volume.audit().await;
+        drop(volume);
+        let volume = world.open(Options::default()).await;
+        model.compare(&volume).await;
+        for _ in 0..model.len() {
+            model
+                .write(&volume, rng.below(model.len()), Durability::Flush)
+                .await;
+        }
+        volume.flush().await;
+        volume.audit().await;
+        model.compare(&volume).await;
+    });
+}
+
+/// Found by a hostile review: the first write that failed stopped the volume, and all that memory held was lost.
+#[test]
+fn writes_that_fail_for_an_hour_lose_no_data() {
+    for kind in [Kind::Lfs, Kind::Overwrite] {
+        fails_for_an_hour(kind, |faults, fail| faults.writes_fail.set(fail));
+    }
+}
+
+/// The same for flushes: what was written before them is written again.
+#[test]
+fn flushes_that_fail_for_an_hour_lose_no_data() {
+    for kind in [Kind::Lfs, Kind::Overwrite] {
+        fails_for_an_hour(kind, |faults, fail| faults.flushes_fail.set(fail));
+    }
+}
+
+/// Found by a hostile review: clients of a device that failed waited for ever.
+#[test]
+fn a_flush_is_refused_after_its_patience_and_succeeds_when_the_device_works_again() {
+    on_a_volume(SHAPE, async |world| {
+        let patience = Duration::from_secs(5);
+        let options = Options {
+            patience,
+            ..Options::default()
+        };
+        let volume = world.open(options).await;
+        let mut model = Model::of_blocks(10);
+        for n in 0..10 {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        world.device.writes_fail.set(true);
+        let begin = world.rt.now();
+        let flushed = world.rt.timeout(SOON, volume.space.flush()).await;
+        let flushed = flushed.expect("a flush ends after its patience");
+        let Err(SpaceError::Failing { lasted, cause }) = flushed else {
+            panic!("{flushed:?}");
+        };
+        let waited = world.rt.now().since(begin);
+        assert!(
+            lasted + BEFORE >= patience && waited >= patience,
+            "{lasted:?} {waited:?}"
+        );
+        assert!(waited <= patience + Duration::from_secs(2), "{waited:?}");
+        assert!(cause.contains("for a while"), "{cause}");
+        world.device.writes_fail.set(false);
+        world.rt.sleep(RETRY).await;
+        volume.flush().await;
+        assert!(volume.space.failure().is_none());
+        drop(volume);
+        model.compare(&world.open(options).await).await;
+    });
+}

@@ -1,0 +1,73 @@
+//! A volume of the usual length is overwritten in pieces of one sector.
+
+use forebay_device::Durability;
+use forebay_rng::Rng;
+use forebay_units::LINE_SECTORS;
+use forebay_vsl::{Kind, Options};
+
+use crate::world::{Model, Shape, on_a_volume};
+
+/// Writes `fill` % of a volume in blocks of 4 KiB, then overwrites all of that in pieces of a sector, and trims
+/// half of it before and after the volume is opened again.
+fn overwritten_in_sectors(kind: Kind, fill: u64, how: Durability) {
+    let shape = Shape {
+        segments: 96,
+        segment: 128 << 10,
+        kind,
+    };
+    on_a_volume(shape, async move |world| {
+        let volume = world.open(Options::default()).await;
+        let blocks = volume.usual_length() * fill / 100 / 4096;
+        let mut whole = Model::of_blocks(blocks);
+        for n in 0..blocks {
+            whole.write(&volume, n, Durability::Flush).await;
+        }
+        let sectors = blocks * LINE_SECTORS;
+        let mut model = Model::new(sectors, 1, 1);
+        let rng = Rng::new(3);
+        println!("{kind}, {fill} % of {blocks} blocks in sectors");
+        let mut order: Vec<u64> = (0..sectors).collect();
+        rng.shuffle(&mut order);
+        for n in &order {
+            model.write(&volume, *n, how).await;
+        }
+        for _ in 0..sectors / 8 {
+            model.write(&volume, rng.below(sectors), how).await;
+        }
+        volume.flush().await;
+        volume.audit().await;
+        drop(volume);
+        // On a full volume that was just opened, a trim must find room at once.
+        let volume = world.open(Options::default()).await;
+        volume.trim(0, sectors / 4).await;
+        model.trimmed(0..sectors / 4);
+        model.compare(&volume).await;
+        volume.trim(sectors / 4, sectors / 4).await;
+        model.trimmed(0..sectors / 2);
+        for _ in 0..sectors / 8 {
+            model
+                .write(&volume, sectors / 2 + rng.below(sectors / 2), how)
+                .await;
+        }
+        volume.flush().await;
+        volume.audit().await;
+        drop(volume);
+        model.compare(&world.open(Options::default()).await).await;
+    });
+}
+
+/// Found by a hostile review: a volume that was overwritten in sectors stuck with all of its segments partly used.
+#[test]
+fn a_full_volume_takes_writes_of_one_sector_and_then_trims() {
+    for kind in [Kind::Lfs, Kind::SepBit, Kind::HyLog] {
+        overwritten_in_sectors(kind, 100, Durability::Flush);
+    }
+}
+
+/// Found by a hostile review: the same, where each sector is a record with a header of its own.
+#[test]
+fn a_full_volume_takes_durable_writes_of_one_sector_and_then_trims() {
+    for kind in [Kind::Lfs, Kind::Wolf, Kind::Overwrite] {
+        overwritten_in_sectors(kind, 96, Durability::Fua);
+    }
+}

@@ -1,0 +1,188 @@
+//! Opening a volume costs what was written since the last checkpoint, and no more.
+
+use forebay_device::Durability;
+use forebay_segments::{FormatError, PairError, Superblock as _};
+use forebay_units::LINE_SECTORS;
+use forebay_vsl::{Kind, OpenError, Options, open};
+
+use crate::world::{Model, Shape, on_a_device, on_a_volume};
+
+/// Reads that opening a volume issues behind so many durable writes of one block, and the bytes that they read.
+fn read_by_recovery(flushes: u64, segment: u64) -> (u64, u64) {
+    let shape = Shape {
+        segments: (256 << 20) / segment,
+        segment,
+        kind: Kind::Lfs,
+    };
+    on_a_volume(shape, async move |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::of_blocks(10_007);
+        for n in 0..flushes {
+            model
+                .write(&volume, n * 7919 % 10_007, Durability::Fua)
+                .await;
+        }
+        assert_eq!(
+            volume.space.stats().checkpoints,
+            1,
+            "all is left to recovery"
+        );
+        drop(volume);
+        let faults = &world.device;
+        (faults.reads.take(), faults.bytes_read.take());
+        let opened = open(world.rt.clone(), world.below(), Options::default(), false);
+        let (space, workers, recovery) = opened.await.expect("opened");
+        let read = (faults.reads.get(), faults.bytes_read.get());
+        assert_eq!(recovery.entries, flushes);
+        space.audit().await.expect("all is counted");
+        drop((space, workers));
+        model.compare(&world.open(Options::default()).await).await;
+        read
+    })
+}
+
+/// Found by a hostile review: recovery took four times as long for twice as many flushed records.
+#[test]
+fn twice_as_many_flushed_records_cost_recovery_at_most_twice_as_many_reads() {
+    for segment in [128 << 10, 1 << 20] {
+        let few = read_by_recovery(5_000, segment);
+        let many = read_by_recovery(10_000, segment);
+        println!("segments of {segment}: {few:?}, {many:?}");
+        assert!(many.0 < few.0 * 5 / 2, "{few:?} {many:?}");
+        assert!(many.1 < few.1 * 5 / 2, "{few:?} {many:?}");
+        // A record and its header are 8 KiB, and are read a few times.
+        assert!(many.1 < 4 * 10_000 * 8192 + (64 << 20), "{many:?}");
+    }
+}
+
+/// Found by a hostile review: on a device that held other data, opening a new volume read 1 GiB, 512 MiB of it at
+/// once.
+#[test]
+fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
+    for (segments, segment) in [(200, 1 << 20), (1000, 1 << 20), (100, 4 << 20)] {
+        let kind = Kind::Lfs;
+        let shape = Shape {
+            segments,
+            segment,
+            kind,
+        };
+        on_a_device(shape, async move |world| {
+            // The beginning and the end of each segment, and blocks between, hold other data.
+            let junk = [0x5a; 4096];
+            for n in 0..segments {
+                let at = (1 << 20) + n * segment;
+                for block in (0..segment).step_by(256 << 10).chain([segment - 4096]) {
+                    world.device.below.poke(at + block, &junk);
+                }
+            }
+            world
+                .device
+                .delay
+                .set(std::time::Duration::from_micros(100));
+            world.create().await;
+            for _ in 0..3 {
+                let faults = &world.device;
+                (faults.bytes_read.take(), faults.most_reading.take());
+                let opened = open(world.rt.clone(), world.below(), Options::default(), false);
+                let (space, workers, _) = opened.await.expect("opened");
+                space.settle().await.expect("settled");
+                let (read, most) = (faults.bytes_read.get(), faults.most_reading.get());
+                println!("{segments} segments of {segment}: {read} bytes read, {most} at once");
+                assert!(read < 48 << 20, "{read}");
+                // One segment is looked through at a time, beside the first blocks of others.
+                assert!(most <= segment + (256 << 10), "{most}");
+                space.audit().await.expect("all is counted");
+                drop((space, workers));
+            }
+        });
+    }
+}
+
+/// Volumes of version 1 named places by slots: read as this version, their maps would point anywhere.
+#[test]
+fn a_volume_of_the_first_version_is_refused_by_its_version_and_not_changed() {
+    let shape = Shape {
+        segments: 64,
+        segment: 256 << 10,
+        kind: Kind::Lfs,
+    };
+    on_a_volume(shape, async |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::of_blocks(50);
+        for n in 0..50 {
+            model.write(&volume, n, Durability::Fua).await;
+        }
+        let mut old = volume.space.superblock().encode();
+        drop(volume);
+        old[8..12].copy_from_slice(&1u32.to_le_bytes());
+        old[12..16].fill(0);
+        let crc = crc32c::crc32c(&old);
+        old[12..16].copy_from_slice(&crc.to_le_bytes());
+        let mut first = vec![0; 1 << 20];
+        world.device.below.peek(0, &mut first);
+        let copies: Vec<usize> = (0..first.len())
+            .step_by(4096)
+            .filter(|at| first[*at..*at + 7] == old[..7])
+            .collect();
+        assert_eq!(copies.len(), 2, "two copies of the superblock");
+        for at in &copies {
+            first[*at..*at + 4096].copy_from_slice(&old);
+            world.device.below.poke(*at as u64, &old);
+        }
+        for accept_loss in [false, true] {
+            let opened = open(
+                world.rt.clone(),
+                world.below(),
+                Options::default(),
+                accept_loss,
+            );
+            let Err(error) = opened.await else {
+                panic!("it was opened");
+            };
+            let OpenError::Superblocks(PairError::NoSuperblock { a, .. }) = &error else {
+                panic!("{error:?}");
+            };
+            assert!(
+                matches!(
+                    a,
+                    FormatError::Old {
+                        found: 1,
+                        oldest: 2,
+                        ..
+                    }
+                ),
+                "{a:?}"
+            );
+            let message = error.to_string();
+            assert!(
+                message.contains("version 1") && message.contains("copy the data"),
+                "{message}"
+            );
+        }
+        let mut after = vec![0; 1 << 20];
+        world.device.below.peek(0, &mut after);
+        assert!(after == first, "the device was changed");
+    });
+}
+
+/// A check of the helpers: a checkpoint leaves nothing to recovery.
+#[test]
+fn a_checkpoint_leaves_recovery_nothing_to_apply() {
+    let shape = Shape {
+        segments: 64,
+        segment: 256 << 10,
+        kind: Kind::Lfs,
+    };
+    on_a_volume(shape, async |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::new(500, LINE_SECTORS, LINE_SECTORS);
+        for n in 0..500 {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        volume.checkpoint().await;
+        drop(volume);
+        let volume = world.open(Options::default()).await;
+        assert_eq!(volume.recovery.entries, 0);
+        model.compare(&volume).await;
+    });
+}

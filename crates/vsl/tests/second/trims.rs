@@ -1,0 +1,158 @@
+//! Trims of large ranges: what was below them gets free late, and a crash may come before.
+
+use std::time::Duration;
+
+use forebay_device::Durability;
+use forebay_units::{LINE_SECTORS, Sector};
+use forebay_vsl::{Batch, Kind, Options};
+use futures_util::future::join3;
+
+use crate::world::{Model, SOON, Shape, on_a_volume};
+
+const STRIDE: u64 = 4096;
+const SHAPE: Shape = Shape {
+    segments: 252,
+    segment: 256 << 10,
+    kind: Kind::Lfs,
+};
+
+/// The lengths from which trims are huge before and after a crash, and whether a checkpoint comes behind the trim.
+struct Case {
+    before: u64,
+    after: u64,
+    checkpoint: bool,
+}
+
+/// Trims most of a volume, fills the segments that get free, loses power, and goes on.
+fn trimmed_and_filled_again(case: Case) {
+    on_a_volume(SHAPE, async move |world| {
+        let options = Options {
+            huge_trim: case.before,
+            ..Options::default()
+        };
+        let volume = world.open(options).await;
+        let mut model = Model::new(28_000, LINE_SECTORS, STRIDE);
+        for n in 0..12_000 {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        volume.checkpoint().await;
+        let mut trim = Batch::new();
+        trim.trim(Sector(1000 * STRIDE), 10_000 * STRIDE);
+        volume
+            .try_apply(&trim, Durability::Fua)
+            .await
+            .expect("trimmed");
+        model.trimmed(1000..11_000);
+        if case.checkpoint {
+            volume.checkpoint().await;
+        }
+        world.rt.sleep(Duration::from_secs(1)).await;
+        for n in 20_000..28_000 {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        volume.flush().await;
+        drop(volume);
+        let options = Options {
+            huge_trim: case.after,
+            ..options
+        };
+        let volume = world.open(options).await;
+        model.compare(&volume).await;
+        for _ in 0..3 {
+            for n in (20_000..28_000).filter(|n| n % 8 != 0) {
+                model.write(&volume, n, Durability::Flush).await;
+            }
+            volume.checkpoint().await;
+        }
+        volume.audit().await;
+        model.compare(&volume).await;
+        drop(volume);
+        model.compare(&world.open(options).await).await;
+    });
+}
+
+/// Found by a hostile review: recovery took segments that were reused behind the trim for their former content.
+#[test]
+fn flushed_data_in_segments_that_a_huge_trim_freed_survives_a_crash() {
+    let usual = Options::default().huge_trim;
+    trimmed_and_filled_again(Case {
+        before: usual,
+        after: usual,
+        checkpoint: false,
+    });
+}
+
+/// Found by a hostile review: a checkpoint named trimmed subtrees whose segments were used again before the crash.
+#[test]
+fn flushed_data_survives_a_crash_behind_a_checkpoint_that_names_trimmed_subtrees() {
+    let usual = Options::default().huge_trim;
+    trimmed_and_filled_again(Case {
+        before: usual,
+        after: usual,
+        checkpoint: true,
+    });
+}
+
+/// Found by a hostile review: recovery with a smaller `huge_trim` detached what the trim had looked at before the
+/// crash.
+#[test]
+fn a_trim_that_only_recovery_takes_for_huge_loses_no_data() {
+    trimmed_and_filled_again(Case {
+        before: u64::MAX,
+        after: Options::default().huge_trim,
+        checkpoint: false,
+    });
+}
+
+/// Found by a hostile review: as many trimmed subtrees as two batches detach were more than a checkpoint had room
+/// to name.
+#[test]
+fn a_checkpoint_behind_two_batches_of_huge_trims_is_made_and_opened() {
+    const EXTENTS: u64 = 2 * 8192;
+    // A leaf of the map holds one extent at this distance.
+    const FAR: u64 = 1 << 33;
+    let shape = Shape {
+        segments: 1024,
+        ..SHAPE
+    };
+    on_a_volume(shape, async move |world| {
+        let volume = world.open(Options::default()).await;
+        let mut model = Model::new(EXTENTS + 1, LINE_SECTORS, FAR);
+        for n in 0..=EXTENTS {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        volume.checkpoint().await;
+        let mut batches = [Batch::new(), Batch::new()];
+        for n in 0..EXTENTS {
+            let batch = &mut batches[usize::from(n >= EXTENTS / 2)];
+            batch.trim(Sector(n * FAR), FAR);
+        }
+        let [first, second] = &batches;
+        let (space, rt) = (&volume.space, &world.rt);
+        let (first, second) = (
+            space.apply(first, Durability::Flush),
+            space.apply(second, Durability::Flush),
+        );
+        let both = join3(first, second, space.checkpoint());
+        let both = rt.timeout(10 * SOON, both).await;
+        let both = both.unwrap_or_else(|_| panic!("they wait: {}", volume.space.explain()));
+        both.0.expect("trimmed");
+        both.1.expect("trimmed");
+        both.2.expect("a checkpoint was made");
+        model.trimmed(0..EXTENTS);
+        let made = rt.timeout(10 * SOON, volume.space.checkpoint()).await;
+        made.expect("it ends").expect("a checkpoint was made");
+        drop(volume);
+        let volume = world.open(Options::default()).await;
+        model.compare(&volume).await;
+        rt.sleep(SOON).await;
+        for n in 0..2000 {
+            model.write(&volume, n, Durability::Flush).await;
+        }
+        volume.checkpoint().await;
+        volume.audit().await;
+        assert_eq!(volume.space.capacity().mapped, 2001 * 4096);
+        drop(volume);
+        model.compare(&world.open(Options::default()).await).await;
+    });
+}
