@@ -24,8 +24,6 @@ mod checkpoint;
 mod leaf;
 mod nodes;
 mod path;
-mod ring;
-mod states;
 mod trim;
 mod walk;
 mod writing;

@@ -1,9 +1,9 @@
 //! How nodes are split when they are full, and joined or dropped when they are not worth a block.
 
 use super::leaf::{Change, End, Leaf};
+use super::nodes::states::Remains;
 use super::nodes::{Body, Inner, NodeId, Slot};
 use super::path::{Path, Step};
-use super::states::Remains;
 use super::{Map, Root};
 use crate::extent::Extent;
 use crate::format::LEVELS_MAX;

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::leaf::Leaf;
+use super::nodes::states::NodeState;
 use super::nodes::{Body, Inner, NodeId, Slot};
-use super::states::NodeState;
 use super::{Map, Need};
 use crate::extent::Extent;
 use crate::format::{Child, Content, FormatError, Node as Block, VolumeId};

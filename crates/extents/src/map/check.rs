@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::nodes::states::NodeState;
 use super::nodes::{Body, NodeId, Slot};
 use super::path::narrow;
-use super::states::NodeState;
 use super::{Map, Totals};
 
 /// A node that breaks an invariant of the map.

@@ -11,7 +11,7 @@
 //! that its root reaches, and the roots of the detached subtrees, as a recovery finds them.
 
 use super::nodes::Slot;
-use super::states::NodeState;
+use super::nodes::states::NodeState;
 use super::writing::Writing;
 use super::{Map, Root};
 use crate::format::{DetachedRef, RootRef};

@@ -1,13 +1,16 @@
 //! The nodes in memory, and the memory that they take.
 
+mod ring;
+pub(super) mod states;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::ALLOCATION_BYTES;
 use super::leaf::Leaf;
-use super::ring::Ring;
-use super::states::{Aside, Counts, Epochs};
 use crate::place::Place;
+use ring::Ring;
+use states::{Aside, Counts, Epochs};
 
 /// The room for children grows in steps of this many.
 const STEP: usize = 8;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use forebay_device::Op;
 
-use super::look::Memory;
+use super::memory::Memory;
 use super::{Limits, Moment, Outcome, Tally};
 use crate::disk::{Observer, Power, Request, Running};
 use crate::history::Kept;

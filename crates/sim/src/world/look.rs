@@ -1,6 +1,5 @@
 //! What the disks hold after a cut: taken up on healthy disks, read whole, and judged.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,11 +10,11 @@ use forebay_rng::{Rng, mix};
 use forebay_rt::VirtualTime;
 
 use super::ctx::{Ctx, Left};
-use crate::disk::{Coin, Fork, Image};
+use super::memory::{Known, Read, Taken};
+use crate::disk::Coin;
 use crate::history::Kept;
 use crate::lanes::Promise;
 use crate::machine::{Machine, Medium};
-use crate::role::Each;
 use crate::stamp::SECTOR;
 use crate::subject::{Attach, Exchanged, Refused, Subject};
 use crate::violation::Violation;
@@ -23,73 +22,6 @@ use crate::workload::journal;
 
 /// The most that is read at once, in bytes.
 const STEP: u64 = 64 << 10;
-
-/// Recoveries that are remembered: many cuts leave the same on the disks.
-const REMEMBERED: usize = 8;
-
-/// The volume as it reads, and its sectors that cannot be read.
-#[derive(PartialEq, Eq)]
-struct Read {
-    seen: Vec<u8>,
-    unreadable: Vec<u64>,
-    /// Checksum of `seen`.
-    crc: u32,
-}
-
-impl Read {
-    fn of(seen: Vec<u8>, unreadable: Vec<u64>) -> Read {
-        let crc = crc32c::crc32c(&seen);
-        Read {
-            seen,
-            unreadable,
-            crc,
-        }
-    }
-}
-
-/// A recovery on healthy disks: the volume that it found, and the disks at each request that changed them.
-struct Taken<S: Subject> {
-    read: Result<Rc<Read>, S::Refusal>,
-    forks: Vec<Each<S::Role, Fork>>,
-}
-
-/// Recoveries of the last media that were looked at.
-pub(crate) struct Memory<S: Subject>(VecDeque<Known<S>>);
-
-/// A medium, and its recovery.
-struct Known<S: Subject> {
-    life: usize,
-    why: Attach,
-    medium: Medium<S::Role>,
-    taken: Rc<Taken<S>>,
-}
-
-impl<S: Subject> Default for Memory<S> {
-    fn default() -> Memory<S> {
-        Memory(VecDeque::new())
-    }
-}
-
-impl<S: Subject> Memory<S> {
-    fn find(&self, life: usize, why: Attach, medium: &Medium<S::Role>) -> Option<Rc<Taken<S>>> {
-        let is_it = |known: &&Known<S>| {
-            let same = |(role, image): (S::Role, &Image)| known.medium[role].is_same(image);
-            (known.life, known.why) == (life, why) && medium.iter().all(same)
-        };
-        self.0
-            .iter()
-            .rev()
-            .find(is_it)
-            .map(|known| Rc::clone(&known.taken))
-    }
-
-    fn keep(&mut self, known: Known<S>) {
-        if self.0.len() == REMEMBERED {
-            self.0.pop_front();
-        }
-        self.0.push_back(known);
-    }
-}
 
 /// What a volume holds after a cut, and after which steps.
 pub(crate) struct Found<S: Subject> {

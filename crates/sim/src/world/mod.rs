@@ -4,6 +4,7 @@
 mod ctx;
 mod life;
 mod look;
+mod memory;
 mod stop;
 mod user;
 

@@ -28,6 +28,7 @@ mod content;
 mod phases;
 mod plan;
 mod recipe;
+mod start;
 mod volume;
 mod world;
 mod writer;

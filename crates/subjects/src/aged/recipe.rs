@@ -1,19 +1,12 @@
-//! Aged volumes to begin with: what they are like, how they came to their age, and the states that are kept.
+//! Aged volumes to begin with: what they are like, and how they came to their age.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_rng::{Rng, mix};
-use forebay_sim::Violation;
 use forebay_sim::disk::Image;
 use forebay_vsl::{Kind, Options};
 
-use super::ageing::age;
 use super::content::Content;
-
-/// States that a thread keeps.
-const KEPT: usize = 3;
 
 /// How a volume came to its age.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,9 +60,6 @@ pub(super) struct Aged {
     pub(super) used: u64,
 }
 
-/// What ageing led to.
-pub(super) type Start = Rc<Result<Aged, Violation>>;
-
 impl Recipe {
     pub(super) fn of_seed(seed: u64) -> Recipe {
         let rng = Rng::new(mix(seed, 0x0eec_19e5));
@@ -117,6 +107,12 @@ impl Recipe {
             discard: rng.one_in(4),
             recovery_entries: rng.pick(&[1 << 20, 1 << 20, 1 << 13]),
         };
+        common.special(&rng)
+    }
+
+    /// What differs for the age.
+    fn special(self, rng: &Rng) -> Recipe {
+        let (common, age, placement) = (self.clone(), self.age, self.placement);
         match age {
             Age::Uniform | Age::Files => common,
             Age::Cold => {
@@ -210,24 +206,5 @@ impl Recipe {
             recovery_entries: self.recovery_entries,
             ..common
         }
-    }
-
-    /// The volume as it is when scenarios begin; made once, while it is among the last asked for.
-    pub(super) fn start(&self) -> Start {
-        thread_local! {
-            static STARTS: RefCell<Vec<(Recipe, Start)>> = const { RefCell::new(Vec::new()) };
-        }
-        let known = STARTS.with_borrow(|starts| {
-            let known = starts.iter().find(|(recipe, _)| recipe == self);
-            known.map(|(_, start)| Rc::clone(start))
-        });
-        known.unwrap_or_else(|| {
-            let start = Rc::new(age(self));
-            STARTS.with_borrow_mut(|starts| {
-                starts.truncate(KEPT - 1);
-                starts.insert(0, (self.clone(), Rc::clone(&start)));
-            });
-            start
-        })
     }
 }

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Device, Op};
-use forebay_rt::{Rt, VirtualTime};
-use forebay_sim::disk::{Disk, Image, Observer, Request};
+use forebay_rt::VirtualTime;
+use forebay_sim::disk::{Disk, Image, Request};
 use forebay_sim::machine::Machine;
 use forebay_sim::role::Each;
 use forebay_units::ByteLen;
@@ -15,7 +15,6 @@ use forebay_vsl::{Layout, Making, VolumeId};
 
 use super::plan::Held;
 use super::recipe::Recipe;
-use super::world::World;
 use crate::space::Role;
 
 /// Where segments begin on the disk.
@@ -40,26 +39,6 @@ pub(super) fn making(recipe: &Recipe, disk: &dyn Device) -> Making {
         placement: recipe.placement,
         page_sectors: 8,
         disk: None,
-    }
-}
-
-/// Counts what a disk is asked and ends the incarnation when it is asked without end.
-pub(super) struct Counter {
-    pub(super) world: Rc<World>,
-    pub(super) rt: Rt,
-}
-
-impl Observer for Counter {
-    fn issued(&self, request: &Request) {
-        let Request { op, range, fua, .. } = request;
-        let tape = &self.world.tape;
-        let key = range.start << 8 ^ range.end << 40 ^ (*op as u64) << 2 ^ u64::from(*fua);
-        tape.note(key ^ self.rt.now().as_nanos().rotate_left(17));
-        self.world.requested(*op);
-    }
-
-    fn ended(&self, request: &Request, failed: bool) {
-        self.world.tape.note(request.id << 1 | u64::from(failed));
     }
 }
 

@@ -1,5 +1,7 @@
 //! A scenario: incarnations one after the other, and what each leaves.
 
+mod counter;
+
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -22,9 +24,10 @@ use super::checks;
 use super::content::{Content, FOREIGN, LINE_SECTORS, SECTOR, number_of};
 use super::plan::{AgedPlan, Incarnation};
 use super::recipe::Recipe;
-use super::volume::{Counter, Holder, machine};
+use super::volume::{Holder, machine};
 use super::writer::{Over, Writer};
 use crate::space::Role;
+use counter::Counter;
 
 /// Lines that are read at once where they lie next to each other.
 const LINES_AT_ONCE: usize = 64;

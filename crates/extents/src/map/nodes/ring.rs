@@ -1,10 +1,10 @@
 //! Rings of nodes: lists without an end, in which a node is linked and unlinked in constant time.
 
-use super::nodes::{NodeId, Nodes};
+use super::{NodeId, Nodes};
 
 /// A ring. The links are in the nodes, so a node is in one ring at most.
 #[derive(Clone, Copy)]
-pub(super) struct Ring {
+pub(in crate::map) struct Ring {
     /// The node that comes next; [`NodeId::NONE`] if the ring is empty.
     head: NodeId,
     len: usize,
@@ -20,17 +20,17 @@ impl Default for Ring {
 }
 
 impl Ring {
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::map) fn len(&self) -> usize {
         self.len
     }
 
     /// Returns the node that comes next.
-    pub(super) fn head(&self) -> Option<NodeId> {
+    pub(in crate::map) fn head(&self) -> Option<NodeId> {
         (self.len > 0).then_some(self.head)
     }
 
     /// Links a node so that it comes last.
-    pub(super) fn link(mut self, nodes: &mut Nodes, id: NodeId) -> Ring {
+    pub(in crate::map) fn link(mut self, nodes: &mut Nodes, id: NodeId) -> Ring {
         if self.len == 0 {
             (nodes.get_mut(id).next, nodes.get_mut(id).previous) = (id, id);
             self.head = id;
@@ -43,7 +43,7 @@ impl Ring {
         self
     }
 
-    pub(super) fn unlink(mut self, nodes: &mut Nodes, id: NodeId) -> Ring {
+    pub(in crate::map) fn unlink(mut self, nodes: &mut Nodes, id: NodeId) -> Ring {
         let (previous, next) = (nodes.get(id).previous, nodes.get(id).next);
         self.len -= 1;
         if self.len == 0 {
@@ -57,7 +57,7 @@ impl Ring {
     }
 
     /// Puts all nodes of `other` behind those of this ring.
-    pub(super) fn append(mut self, nodes: &mut Nodes, other: Ring) -> Ring {
+    pub(in crate::map) fn append(mut self, nodes: &mut Nodes, other: Ring) -> Ring {
         if self.len == 0 || other.len == 0 {
             return if self.len == 0 { other } else { self };
         }
@@ -72,7 +72,7 @@ impl Ring {
     }
 
     /// Returns the node that comes next, which comes last from now on.
-    pub(super) fn turn(&mut self, nodes: &Nodes) -> Option<NodeId> {
+    pub(in crate::map) fn turn(&mut self, nodes: &Nodes) -> Option<NodeId> {
         let id = self.head()?;
         self.head = nodes.get(id).next;
         Some(id)

@@ -14,14 +14,14 @@
 //! set aside for the snapshot first, as it was at the freeze. When the snapshot completes, written nodes are
 //! clean; when it is abandoned, frozen and written ones are changed.
 
-use super::nodes::{Body, Inner, Node, NodeId, Nodes, Slot};
+use super::{Body, Inner, Node, NodeId, Nodes, Slot};
 use crate::place::Place;
 
 /// The numbers by which the state of a node is known.
 #[derive(Clone, Copy)]
-pub(super) struct Epochs {
+pub(in crate::map) struct Epochs {
     /// One more than the number of the last snapshot.
-    pub(super) current: u32,
+    pub(in crate::map) current: u32,
     /// The last snapshot that was completed; 0 before the first.
     completed: u32,
     /// The snapshot under way; 0 if there is none.
@@ -40,7 +40,7 @@ impl Default for Epochs {
 
 /// The state of a node, in an order in which no node is behind its parent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum NodeState {
+pub(in crate::map) enum NodeState {
     Clean,
     Written,
     Frozen,
@@ -49,31 +49,31 @@ pub(super) enum NodeState {
 
 /// How many nodes are in states that have no ring.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Counts {
-    pub(super) changed: usize,
-    pub(super) frozen: usize,
+pub(in crate::map) struct Counts {
+    pub(in crate::map) changed: usize,
+    pub(in crate::map) frozen: usize,
     /// Clean nodes that are not in the ring.
-    pub(super) retired: usize,
+    pub(in crate::map) retired: usize,
 }
 
 /// A node of the snapshot as it was at the freeze.
-pub(super) struct Aside {
-    pub(super) body: Body,
-    pub(super) level: u8,
+pub(in crate::map) struct Aside {
+    pub(in crate::map) body: Body,
+    pub(in crate::map) level: u8,
     /// The place of its copy that the checkpoint before has.
-    pub(super) place: Option<Place>,
+    pub(in crate::map) place: Option<Place>,
     /// True if the node left the tree.
-    pub(super) gone: bool,
+    pub(in crate::map) gone: bool,
 }
 
 impl Aside {
     /// Memory of one in the tree of those set aside, about, beside its body.
-    pub(super) const BYTES: usize = 2 * size_of::<(NodeId, Aside)>();
+    pub(in crate::map) const BYTES: usize = 2 * size_of::<(NodeId, Aside)>();
 }
 
 /// What is left of a node that left the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Remains {
+pub(in crate::map) enum Remains {
     /// No copy, or one that the snapshot under way decides about.
     Nothing,
     /// A copy that the next checkpoint supersedes.
@@ -83,7 +83,7 @@ pub(super) enum Remains {
 }
 
 impl Nodes {
-    pub(super) fn state(&self, id: NodeId) -> NodeState {
+    pub(in crate::map) fn state(&self, id: NodeId) -> NodeState {
         let (node, epochs) = (self.get(id), &self.epochs);
         debug_assert!(!node.is_free());
         let is_writing = epochs.writing != 0;
@@ -96,13 +96,13 @@ impl Nodes {
         }
     }
 
-    pub(super) fn is_changed(&self, id: NodeId) -> bool {
+    pub(in crate::map) fn is_changed(&self, id: NodeId) -> bool {
         self.state(id) == NodeState::Changed
     }
 
     /// The node's copy: that of the snapshot under way, if it has written one, otherwise that of the checkpoint
     /// before.
-    pub(super) fn copy(&self, id: NodeId) -> Option<(Place, u32)> {
+    pub(in crate::map) fn copy(&self, id: NodeId) -> Option<(Place, u32)> {
         let (node, epochs) = (self.get(id), &self.epochs);
         let by = node.written_by;
         let is_valid = by <= epochs.completed || by == epochs.writing;
@@ -110,7 +110,13 @@ impl Nodes {
     }
 
     /// Adds a node that was read from a place.
-    pub(super) fn add_loaded(&mut self, body: Body, level: u8, place: Place, crc: u32) -> NodeId {
+    pub(in crate::map) fn add_loaded(
+        &mut self,
+        body: Body,
+        level: u8,
+        place: Place,
+        crc: u32,
+    ) -> NodeId {
         let mut node = Node::new(body, level, 0);
         (node.place, node.crc) = (place, crc);
         let id = self.add(node);
@@ -119,13 +125,13 @@ impl Nodes {
     }
 
     /// Adds a node that was not in the tree before.
-    pub(super) fn add_new(&mut self, body: Body, level: u8) -> NodeId {
+    pub(in crate::map) fn add_new(&mut self, body: Body, level: u8) -> NodeId {
         self.counts.changed += 1;
         self.add(Node::new(body, level, self.epochs.current))
     }
 
     /// Marks a node as changed, before it is. Returns true if it was not marked.
-    pub(super) fn mark(&mut self, id: NodeId) -> bool {
+    pub(in crate::map) fn mark(&mut self, id: NodeId) -> bool {
         let state = self.state(id);
         if state == NodeState::Changed {
             return false;
@@ -143,7 +149,7 @@ impl Nodes {
     }
 
     /// Takes a clean node out of memory. Returns where its copy lies.
-    pub(super) fn evict(&mut self, id: NodeId) -> Slot {
+    pub(in crate::map) fn evict(&mut self, id: NodeId) -> Slot {
         debug_assert!(self.state(id) == NodeState::Clean);
         self.leave(id, NodeState::Clean);
         let Node { place, crc, .. } = self.take(id);
@@ -152,7 +158,7 @@ impl Nodes {
     }
 
     /// Takes a node out that left the tree.
-    pub(super) fn forget(&mut self, id: NodeId) -> Remains {
+    pub(in crate::map) fn forget(&mut self, id: NodeId) -> Remains {
         let (state, copy) = (self.state(id), self.copy(id));
         let is_orphan = self.get(id).written_by == self.epochs.writing;
         self.leave(id, state);
@@ -173,7 +179,7 @@ impl Nodes {
     }
 
     /// Moves a node to the first free place while no snapshot is under way. Returns its new id.
-    pub(super) fn compact(&mut self, id: NodeId) -> NodeId {
+    pub(in crate::map) fn compact(&mut self, id: NodeId) -> NodeId {
         let is_clean = self.state(id) == NodeState::Clean && !self.get(id).retired;
         if is_clean {
             self.clean = self.clean.unlink(self, id);
@@ -186,7 +192,7 @@ impl Nodes {
     }
 
     /// The clock does not look at this clean node any more.
-    pub(super) fn retire(&mut self, id: NodeId) {
+    pub(in crate::map) fn retire(&mut self, id: NodeId) {
         self.leave(id, NodeState::Clean);
         self.get_mut(id).retired = true;
         self.counts.retired += 1;
@@ -235,12 +241,12 @@ impl Nodes {
     }
 
     /// Returns true if the snapshot under way has a node and has not written it.
-    pub(super) fn is_unwritten(&self, id: NodeId) -> bool {
+    pub(in crate::map) fn is_unwritten(&self, id: NodeId) -> bool {
         self.aside.contains_key(&id) || self.state(id) == NodeState::Frozen
     }
 
     /// A node of the snapshot as it was at the freeze, and its level.
-    pub(super) fn frozen(&self, id: NodeId) -> (&Body, u8) {
+    pub(in crate::map) fn frozen(&self, id: NodeId) -> (&Body, u8) {
         let aside = self.aside.get(&id);
         aside.map_or_else(
             || (&self.get(id).body, self.get(id).level),
@@ -250,7 +256,12 @@ impl Nodes {
 
     /// The snapshot has written a node. Returns where its copy of the checkpoint before lies, and true if the
     /// node has left the tree meanwhile.
-    pub(super) fn written(&mut self, id: NodeId, place: Place, crc: u32) -> (Option<Place>, bool) {
+    pub(in crate::map) fn written(
+        &mut self,
+        id: NodeId,
+        place: Place,
+        crc: u32,
+    ) -> (Option<Place>, bool) {
         let by = self.epochs.writing;
         let (before, gone) = match self.aside.remove(&id) {
             Some(aside) => {
@@ -275,7 +286,13 @@ impl Nodes {
     }
 
     /// The parent of a node that was written, as it was at the freeze, is told if it was set aside.
-    pub(super) fn place_child(&mut self, parent: NodeId, child: usize, place: Place, crc: u32) {
+    pub(in crate::map) fn place_child(
+        &mut self,
+        parent: NodeId,
+        child: usize,
+        place: Place,
+        crc: u32,
+    ) {
         if let Some(aside) = self.aside.get_mut(&parent)
             && let Body::Inner(inner) = &mut aside.body
         {
@@ -284,14 +301,14 @@ impl Nodes {
     }
 
     /// Begins a snapshot.
-    pub(super) fn freeze(&mut self) {
+    pub(in crate::map) fn freeze(&mut self) {
         self.epochs.writing = self.epochs.current;
         self.epochs.current += 1;
         self.counts.frozen = std::mem::take(&mut self.counts.changed);
     }
 
     /// Ends the snapshot under way, all of whose nodes are written.
-    pub(super) fn complete(&mut self) {
+    pub(in crate::map) fn complete(&mut self) {
         self.epochs.completed = std::mem::take(&mut self.epochs.writing);
         let written = std::mem::take(&mut self.written);
         self.clean = self.clean.append(self, written);
@@ -299,7 +316,7 @@ impl Nodes {
 
     /// Ends the snapshot under way, whose nodes the next one writes. Returns the copies, of the checkpoint
     /// before, of nodes that left the tree.
-    pub(super) fn abandon(&mut self) -> Vec<Place> {
+    pub(in crate::map) fn abandon(&mut self) -> Vec<Place> {
         self.epochs.writing = 0;
         let written = std::mem::take(&mut self.written);
         self.counts.changed += std::mem::take(&mut self.counts.frozen) + written.len();
