@@ -399,15 +399,19 @@ impl Inner {
         }
     }
 
+    /// Nothing points at these nodes any more.
+    fn discount_nodes(&self, nodes: &[Place]) {
+        let table = &mut self.commit.composer_mut().table;
+        for place in nodes {
+            table.discount_node(*place, NODE_SECTORS);
+        }
+    }
+
     /// The checkpoint is valid: what it supersedes is given up, and the allocation queue continues.
     async fn is_valid(self: &Rc<Self>, cut: Cut, superseded: Superseded, meta: Meta) {
         let completed = self.map.borrow_mut().complete();
         for portion in completed.superseded.chunks(PORTION_NODES) {
-            let mut streams = self.commit.composer_mut();
-            for place in portion {
-                streams.table.discount_node(*place, NODE_SECTORS);
-            }
-            drop(streams);
+            self.discount_nodes(portion);
             if portion.len() == PORTION_NODES {
                 self.rt.yield_now().await;
             }

@@ -29,7 +29,8 @@ fn read_by_recovery(flushes: u64, segment: u64) -> (u64, u64) {
         );
         drop(volume);
         let faults = &world.device;
-        (faults.reads.take(), faults.bytes_read.take());
+        faults.reads.take();
+        faults.bytes_read.take();
         let opened = open(world.rt.clone(), world.below(), Options::default(), false);
         let (space, workers, recovery) = opened.await.expect("opened");
         let read = (faults.reads.get(), faults.bytes_read.get());
@@ -82,7 +83,8 @@ fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
             world.create().await;
             for _ in 0..3 {
                 let faults = &world.device;
-                (faults.bytes_read.take(), faults.most_reading.take());
+                faults.bytes_read.take();
+                faults.most_reading.take();
                 let opened = open(world.rt.clone(), world.below(), Options::default(), false);
                 let (space, workers, _) = opened.await.expect("opened");
                 space.settle().await.expect("settled");
