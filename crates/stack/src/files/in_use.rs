@@ -25,6 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 /// How long nothing may get on while what was done becomes durable when it is closed.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long closing waits for a device that fails.
+const FAULT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A filesystem in use.
 struct InUse {
@@ -122,10 +124,19 @@ impl InUse {
         let mut keep = pin!(self.keep());
         let kept = loop {
             let before = self.progress();
-            match self.rt.timeout(PATIENCE, keep.as_mut()).await {
+            // A device that fails is tried again for as long as it does, but closing does not wait for that.
+            let patience = match self.fs.space().failure() {
+                Some(_) => FAULT_PATIENCE,
+                None => PATIENCE,
+            };
+            match self.rt.timeout(patience, keep.as_mut()).await {
                 Ok(kept) => break kept,
                 Err(_) if self.progress() > before => {}
-                Err(_) => break Err("the device takes too long".into()),
+                Err(_) => {
+                    let failure = self.fs.space().failure();
+                    let slow = || "the device takes too long".to_owned();
+                    break Err(failure.map_or_else(slow, |failure| failure.to_string()));
+                }
             }
         };
         self.work.take();

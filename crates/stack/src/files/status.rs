@@ -108,7 +108,7 @@ pub(super) fn of(fs: &Fs, counted: &Counted) -> FilesFacts {
             Some("remove what is not needed, or copy the files to a larger device".into())
         }
         (_, Some(failure)) => Some(format!(
-            "{failure}; what was made durable is kept: unmount it, and mount it again when the device works"
+            "{failure}; what was made durable is kept, and the rest is written when the device works again"
         )),
         _ => None,
     };

@@ -22,6 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long requests that are under way may take to end when the volume is closed, and then what they wrote to
 /// become durable.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long closing waits for a device that fails.
+const FAULT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// So much is asked at once of where data lies.
 const RUNS_AT_ONCE: usize = 1024;
@@ -68,7 +70,11 @@ impl InUse {
         if ended.is_err() {
             tracing::warn!("requests do not end; closing the volume without them");
         }
-        let kept = self.rt.timeout(PATIENCE, self.space().settle()).await;
+        let patience = match self.space().failure() {
+            Some(_) => FAULT_PATIENCE,
+            None => PATIENCE,
+        };
+        let kept = self.rt.timeout(patience, self.space().settle()).await;
         self.work.take();
         let op = Op::Flush;
         match kept {
