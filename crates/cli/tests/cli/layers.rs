@@ -116,10 +116,11 @@ fn what_there_is_no_room_for_below_is_refused_and_a_trim_makes_room() {
     let mut client = world.client();
     let room = status(&world)["below"]["mappable_bytes"].as_u64().unwrap();
     let mut at = 0;
-    while at <= room && client.write(at, &vec![3; 1 << 20]).is_ok() {
+    while at <= 2 * room && client.write(at, &vec![3; 1 << 20]).is_ok() {
         at += MIB;
     }
-    assert!(at > room / 2 && at < room, "{at} of {room}");
+    // The room that is told is for pieces of any size; in large ones more fits.
+    assert!(at > room / 2 && at < room / 4 * 5, "{at} of {room}");
     client.flush().unwrap();
     // What is there may be overwritten.
     client.write(0, &vec![4; 1 << 20]).unwrap();
