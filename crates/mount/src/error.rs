@@ -23,7 +23,7 @@ pub(crate) fn errno(error: &FsError) -> i32 {
         // "Structure needs cleaning", as other filesystems say.
         FsError::Damaged { .. } | FsError::Contradiction { .. } => libc::EUCLEAN,
         FsError::Space(error) => match error {
-            SpaceError::Full { .. } => libc::ENOSPC,
+            SpaceError::Full { .. } | SpaceError::Large { .. } => libc::ENOSPC,
             SpaceError::Batch(_) => libc::EINVAL,
             SpaceError::Device(error) => kernel_errno(error),
             _ => libc::EIO,
@@ -36,5 +36,8 @@ pub(crate) fn is_usual(error: &FsError) -> bool {
     !matches!(
         error,
         FsError::Damaged { .. } | FsError::Contradiction { .. } | FsError::Space(_)
-    ) || matches!(error, FsError::Space(SpaceError::Full { .. }))
+    ) || matches!(
+        error,
+        FsError::Space(SpaceError::Full { .. } | SpaceError::Large { .. })
+    )
 }

@@ -124,7 +124,10 @@ impl Files {
     }
 
     pub(crate) fn failed(&self, request: &Underway, error: &FsError) {
-        let is_full = matches!(error, FsError::Space(SpaceError::Full { .. }));
+        let is_full = matches!(
+            error,
+            FsError::Space(SpaceError::Full { .. } | SpaceError::Large { .. })
+        );
         let is_noted = is_full || !is_usual(error);
         if let Some(observer) = self.settings.observer.as_ref().filter(|_| is_noted) {
             observer.failed(is_full);

@@ -83,6 +83,16 @@ pub enum SpaceError {
         /// Bytes that can still be mapped.
         have: u64,
     },
+    /// It needs more segments than the volume can have free at once: nothing of the batch was done. Parts of it can be.
+    #[error(
+        "a batch of {need} bytes is too large for this volume, which can take {most} at once now"
+    )]
+    Large {
+        /// Bytes the batch writes.
+        need: u64,
+        /// Bytes that a batch may write for now, about.
+        most: u64,
+    },
     /// The device gave an error.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
 use forebay_units::{SECTOR_BYTES, Sector};
 
-use crate::batch::Batch;
+use crate::batch::{BATCH_BYTES_MAX, Batch};
 use crate::error::SpaceError;
 use crate::space::Space;
 
@@ -38,7 +38,25 @@ impl Linear {
         &self.space
     }
 
-    /// Writes in parts that are each applied whole. A device promises no more of a write than that its blocks are.
+    /// Applies a write whole; in parts if it is too large for the volume. A device promises no more of a write than that
+    /// its blocks are whole.
+    async fn write_whole(
+        &self,
+        sector: u64,
+        data: &Buf,
+        durability: Durability,
+    ) -> Result<(), SpaceError> {
+        if data.len() as u64 <= BATCH_BYTES_MAX {
+            let batch = Batch::of_write(Sector(sector), data.clone());
+            match self.space.apply(&batch, durability).await {
+                Err(SpaceError::Large { .. }) if data.len() as u64 > self.space.write_max() => {}
+                done => return done.map(drop),
+            }
+        }
+        self.write_parts(sector, data, durability).await
+    }
+
+    /// Writes in parts that are each applied whole.
     async fn write_parts(
         &self,
         sector: u64,
@@ -85,7 +103,7 @@ fn as_device_error(error: SpaceError, op: Op, range: Range<u64>) -> DeviceError 
             range,
             detail: "where it lies is told by a node of the map that is damaged",
         },
-        SpaceError::Full { .. } => {
+        SpaceError::Full { .. } | SpaceError::Large { .. } => {
             DeviceError::io(op, range, std::io::Error::from_raw_os_error(ENOSPC))
         }
         SpaceError::Failing { .. } => DeviceError::Failed {
@@ -119,7 +137,7 @@ impl Device for Linear {
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let range = at..at + buf.len() as u64;
-            let written = self.write_parts(at / SECTOR_BYTES, &buf, durability).await;
+            let written = self.write_whole(at / SECTOR_BYTES, &buf, durability).await;
             written.map_err(|error| as_device_error(error, Op::Write, range))
         })
     }

@@ -108,6 +108,13 @@ pub(crate) enum Verdict {
         /// Bytes that can be had.
         have: u64,
     },
+    /// Not in one batch.
+    Large {
+        /// Bytes that it writes.
+        need: u64,
+        /// Bytes that one batch may write, about.
+        most: u64,
+    },
 }
 
 /// A batch that asks for room. The map of its ranges is in memory, but for the inside of trims of `huge` sectors or more.
@@ -203,9 +210,9 @@ impl Room {
         let own = streams.segments_needed(Wanted::of(batch));
         let most = self.batch_segments_max(streams);
         if own > most && batch.bytes() > 0 {
-            return Verdict::Never {
+            return Verdict::Large {
                 need: batch.bytes(),
-                have: most as u64 / 2 * u64::from(streams.layout.segment_bytes),
+                most: most as u64 / 2 * u64::from(streams.layout.segment_bytes),
             };
         }
         // A batch larger than all changed nodes that are allowed can be done where none is.

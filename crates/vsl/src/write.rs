@@ -198,6 +198,7 @@ impl Inner {
             },
             Verdict::Wait(lack) => lack,
             Verdict::Never { need, have } => return Err(SpaceError::Full { need, have }),
+            Verdict::Large { need, most } => return Err(SpaceError::Large { need, most }),
         };
         let need = own + room.floor(asking.claim());
         let helps = room.checkpoint_helps(&streams.table);

@@ -154,7 +154,7 @@ impl Writer {
             // What was asked for may be done all the same.
             SpaceError::Failed(_) | SpaceError::Failing { .. } => Err(self.failed(what, &error)),
             // On a volume that is full, an overwrite by smaller pieces needs more room as well.
-            SpaceError::Full { .. }
+            SpaceError::Full { .. } | SpaceError::Large { .. }
                 if new > 0 || checks::is_brimful(&self.space, &world.recipe) =>
             {
                 world.content.borrow_mut().refuse(self.lane);
@@ -165,7 +165,7 @@ impl Writer {
                 })?;
                 Ok(Ended::Full)
             }
-            SpaceError::Full { .. } => {
+            SpaceError::Full { .. } | SpaceError::Large { .. } => {
                 let text = format!("{what} that maps nothing new is refused: {error}");
                 Err(self.violated("room", text))
             }

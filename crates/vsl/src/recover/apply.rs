@@ -89,6 +89,7 @@ fn as_open_error(error: SpaceError) -> OpenError {
         // What is applied was never refused.
         SpaceError::Batch(_)
         | SpaceError::Full { .. }
+        | SpaceError::Large { .. }
         | SpaceError::Damaged { .. }
         | SpaceError::Failing { .. } => OpenError::Room("a record cannot be applied"),
     }
