@@ -206,7 +206,7 @@ fn a_volume_over_flash_writes_no_page_twice_in_its_first_lap() {
 fn a_volume_over_flash_goes_round_and_round() {
     for (placement, gang) in [(Kind::Lfs, 1), (Kind::SepBit, 1), (Kind::Lfs, 2)] {
         run(move |rt| async move {
-            let lines = 4000 * u64::from(gang);
+            let lines = 8000 * u64::from(gang);
             let segment = u64::from(gang) << 18;
             let chips = over_flash(rt, placement, segment, gang, lines).await;
             let usage = chips.usage();

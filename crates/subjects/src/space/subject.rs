@@ -20,7 +20,8 @@ use super::volume::{Medium, Served, attaching, holding, kept};
 /// How long anything may take, in virtual time.
 const BOUNDS: Bounds = Bounds {
     request: Duration::from_secs(240),
-    close: Duration::from_secs(120),
+    // On a device that fails, a flush and then a checkpoint each wait for as long as requests do.
+    close: Duration::from_secs(180),
     drain: Duration::from_secs(300),
     turn_bytes: 1 << 20,
     write_bytes: 8192,
