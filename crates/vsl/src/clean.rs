@@ -46,6 +46,16 @@ struct Chosen {
     gain: u32,
 }
 
+/// Segments that are cleaned together.
+struct Window {
+    chosen: Vec<Chosen>,
+    /// True if the only segments that can be cleaned are not on the device yet.
+    in_memory: bool,
+    /// True if there is so little room that all that is moved goes to one stream: each has a segment and a record that
+    /// are not full.
+    one_stream: bool,
+}
+
 /// What came of a try to clean.
 enum Cleaned {
     /// Segments were emptied.
@@ -60,6 +70,8 @@ enum Cleaned {
 pub(crate) async fn cleaner(inner: Rc<Inner>) {
     let now = || inner.rt.now().as_nanos();
     let mut retry = Retry::new();
+    // Sectors that were gained by what is in open records.
+    let mut unsent = 0;
     loop {
         let asked = inner.clean_asked.listen();
         let progress = inner.commit.progress();
@@ -75,12 +87,14 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
         let urgency = match inner.decide() {
             Decision::Clean(urgency) => urgency,
             Decision::Rest => {
+                inner.use_emptied(&mut unsent);
                 inner.pacing.borrow_mut().pacer.pause();
                 inner.until(asked, retry.at).await;
                 inner.pacing.borrow_mut().pacer.begin(now());
                 continue;
             }
             Decision::Wait(nanos) => {
+                inner.use_emptied(&mut unsent);
                 let at = inner.rt.now().plus(Duration::from_nanos(nanos));
                 let at = retry.at.map_or(at, |retry| retry.min(at));
                 inner.until(asked, Some(at)).await;
@@ -88,7 +102,11 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
             }
         };
         drop(asked);
-        match inner.clean_window(urgency).await {
+        let cleaned = inner.clean_window(urgency, &mut unsent).await;
+        if !matches!(cleaned, Ok(Cleaned::Some)) || inner.is_worth_a_record(unsent) {
+            inner.use_emptied(&mut unsent);
+        }
+        match cleaned {
             Ok(Cleaned::Some) => retry.succeeded(inner.rt.now()),
             Ok(Cleaned::Nothing) => {
                 if urgency == Urgency::Urgent && inner.checkpoint_helps() {
@@ -102,17 +120,7 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
                 let _ = inner.commit.flush(last).await;
             }
             // What cannot be read stays where it is; other segments may be cleaned.
-            Err(error) => {
-                if retry.failures == 0 {
-                    tracing::warn!(%error, "a segment cannot be emptied");
-                }
-                retry.failed(inner.rt.now());
-                if retry.failures >= FAILURES
-                    && let Some(at) = retry.at
-                {
-                    inner.rt.sleep_until(at).await;
-                }
-            }
+            Err(error) => inner.back_off(&mut retry, &error).await,
         }
         inner.rt.yield_now().await;
     }
@@ -156,12 +164,46 @@ impl Inner {
         Room::of(&streams, &map).checkpoint_helps(&streams.table)
     }
 
-    /// Empties a few segments, if any are worth it.
-    async fn clean_window(self: &Rc<Self>, urgency: Urgency) -> Result<Cleaned, SpaceError> {
-        let (chosen, in_memory) = self.choose(urgency);
+    /// A segment could not be read.
+    async fn back_off(&self, retry: &mut Retry, error: &SpaceError) {
+        if retry.failures == 0 {
+            tracing::warn!(%error, "a segment cannot be emptied");
+        }
+        retry.failed(self.rt.now());
+        if retry.failures >= FAILURES
+            && let Some(at) = retry.at
+        {
+            self.rt.sleep_until(at).await;
+        }
+    }
+
+    /// True if so much was gained that the records of what was moved may end. Each has a header, and where little is free, a
+    /// segment gains no more than that.
+    fn is_worth_a_record(&self, unsent: u64) -> bool {
+        unsent >= self.commit.composer().layout.dense_sectors()
+    }
+
+    /// Has segments be used again that were emptied for a gain of `unsent` sectors.
+    fn use_emptied(self: &Rc<Self>, unsent: &mut u64) {
+        if *unsent > 0 {
+            *unsent = 0;
+            self.send_off();
+            self.replenish(0);
+            self.commit.notify();
+        }
+    }
+
+    /// Empties a few segments, if any are worth it, and adds what that gains to `unsent`.
+    async fn clean_window(
+        self: &Rc<Self>,
+        urgency: Urgency,
+        unsent: &mut u64,
+    ) -> Result<Cleaned, SpaceError> {
+        let window = self.choose(urgency);
+        let chosen = &window.chosen;
         if chosen.is_empty() {
             self.replenish(0);
-            return Ok(match in_memory {
+            return Ok(match window.in_memory {
                 true => Cleaned::InMemory,
                 false => Cleaned::Nothing,
             });
@@ -169,7 +211,8 @@ impl Inner {
         let sum = |part: fn(&Chosen) -> u32| chosen.iter().map(|one| u64::from(part(one))).sum();
         let (gain, live) = (sum(|one| one.gain), sum(|one| one.live));
         self.pacing.borrow_mut().pacer.begin_window(gain, live);
-        let moved = self.empty(&chosen).await;
+        *unsent += gain.max(1);
+        let moved = self.empty(chosen, window.one_stream).await;
         let pacer = &mut self.pacing.borrow_mut().pacer;
         pacer.end_window();
         // What is empty now counts as free.
@@ -187,7 +230,8 @@ impl Inner {
             return Ok(false);
         };
         let before = self.stats.borrow().bytes_moved;
-        let moved = self.empty(&[unworn]).await;
+        let moved = self.empty(&[unworn], false).await;
+        self.use_emptied(&mut 1);
         let stats = &mut self.stats.borrow_mut();
         stats.bytes_levelled += stats.bytes_moved - before;
         moved.map(|()| true)
@@ -216,7 +260,7 @@ impl Inner {
     }
 
     /// Moves what is live in segments. Whatever happens, none of them stays [`SegmentState::Cleaning`].
-    async fn empty(self: &Rc<Self>, chosen: &[Chosen]) -> Result<(), SpaceError> {
+    async fn empty(self: &Rc<Self>, chosen: &[Chosen], one_stream: bool) -> Result<(), SpaceError> {
         let mut troubles = Vec::with_capacity(chosen.len());
         let mut pieces: Vec<Piece> = Vec::new();
         let mut failed = false;
@@ -245,12 +289,11 @@ impl Inner {
         }
         let mut moved = Ok(true);
         for piece in pieces {
-            moved = self.move_piece(piece).await;
+            moved = self.move_piece(piece, one_stream).await;
             if !matches!(moved, Ok(true)) {
                 break;
             }
         }
-        self.send_off();
         let all = matches!(moved, Ok(true));
         let mut worst = moved.map(drop);
         for (one, trouble) in chosen.iter().zip(troubles) {
@@ -259,8 +302,6 @@ impl Inner {
                 worst = worst.and(Err(error));
             }
         }
-        self.replenish(0);
-        self.commit.notify();
         worst
     }
 

@@ -4,18 +4,20 @@
 //! ([`Floors::floor`]). A segment is opened with a grant (`claim.rs`) only, and only `streams.rs::grant` makes grants, which compares the
 //! claim's floor. What changes the map is held to its floor even if it opens no segment, since it adds to the next
 //! checkpoint. With C for the segments of a checkpoint of what has changed now, and M for the most that it may become before
-//! clients wait for a checkpoint ([`Room::needs_checkpoint`]):
+//! clients wait for a checkpoint ([`Room::needs_checkpoint`]), or of the whole map if that is less:
 //!
 //! | claim | leaves | so |
 //! |---|---|---|
 //! | queue | 0 | the record that continues the queue can always be written |
 //! | checkpoint | 1 | the same, while a checkpoint is written |
 //! | cleaner | 2C + 1 | a checkpoint can always be written, and if a crash cuts it, the one that recovery makes |
-//! | trims | 3M + 1 and the cleaner's work | where writers wait, the cleaner has room for a window and a checkpoint in its middle |
+//! | trims | 2M + 1 and `CLEANED_AT_ONCE` | where writers wait, the cleaner has room to move something, whatever has changed |
 //! | writers | that and one | a trim waits for a checkpoint at most, which makes what its records take empty |
 //!
 //! Segments of nodes are emptied without any room of their own, by the next checkpoint. As much is kept unmapped that the
-//! cleaner always finds a segment that gains `table/uses.rs::worth`.
+//! cleaner always finds a segment that gains `table/uses.rs::worth`, and that moving all there is gains more than is written
+//! for it beside data: what is moved goes to one stream where room is short, and its records end when a segment was gained
+//! (`clean.rs`); where most is mapped, a checkpoint of all nodes is made about once in that time.
 
 use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS};
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
@@ -43,6 +45,9 @@ const CHANGED_PART: u64 = 128;
 const CHANGED_MIN: u64 = 16 * NODE_BYTES as u64;
 /// Bytes of the map's nodes that one mapped run takes, where nodes are as empty as splitting leaves them.
 const MAP_BYTES: u64 = 36;
+
+/// Where writers wait, the cleaner has so many segments at least to move something to.
+const CLEANED_AT_ONCE: usize = 4;
 
 /// A batch of more writes and trims is not looked at for what it unmaps.
 const LOOKED_AT_MAX: usize = 64;
@@ -161,13 +166,20 @@ impl Room {
         let (layout, counts, table) = (streams.layout, streams.counts, &streams.table);
         let changed = map.dirty_bytes() + streams.frozen_bytes;
         let moved = usize::from(counts.moved);
-        let most = checkpoint_segments(&layout, streams.changed_max);
-        let kept = writers_floor(most, moved) + usize::from(counts.all());
-        let kept = kept as u64 + table.spare();
-        let segments = u64::from(layout.segment_count).saturating_sub(kept);
-        let available = segments * layout.dense_sectors();
+        // No more nodes can change than there are.
+        let nodes = map.nodes() * NODE_BYTES as u64 + CHANGED_MIN;
+        let most = checkpoint_segments(&layout, streams.changed_max.min(nodes));
+        // Beside that, what is open, and what a batch opens.
+        let kept = |most| {
+            let kept = writers_floor(most) + usize::from(counts.all() + counts.user);
+            kept as u64 + table.spare()
+        };
+        let all = u64::from(layout.segment_count);
+        let without = |kept: u64| all.saturating_sub(kept) * layout.dense_sectors();
+        let available = without(kept(most));
         let used = table.data_weight() + map.nodes() * NODE_SECTORS;
-        let left = available.saturating_sub(used);
+        let left = without(kept(checkpoint_segments(&layout, streams.changed_max)));
+        let left = left.saturating_sub(used);
         let checkpoint = checkpoint_segments(&layout, changed);
         Room {
             mappable: map.mapped_sectors() + mappable_in(left),
@@ -180,12 +192,12 @@ impl Room {
             checkpoint_most: most.max(checkpoint),
             checkpoint_cap: most.max((table.queued() + table.usable()) / CHECKPOINT_PART),
             checkpoint_least: checkpoint_segments(&layout, 0),
-            kept: writers_floor(most, moved),
+            kept: writers_floor(most),
             moved,
             changed,
             changed_max: streams.changed_max,
             map_bytes: streams.map_bytes,
-            low: writers_floor(most.max(checkpoint), moved)
+            low: writers_floor(most.max(checkpoint))
                 + (layout.segment_count as usize / 256).clamp(2, 64),
         }
     }
@@ -292,9 +304,10 @@ impl Room {
     }
 
     /// True if the cleaner has so little room that it should take one segment at a time, and the one that gains most: what is
-    /// moved of it changes many nodes, and is written once more by a checkpoint before anything is free.
+    /// moved of it changes many nodes, and is written once more by a checkpoint before anything is free. And that it should
+    /// move all to one stream: each has an open segment, and records that are not full.
     pub(crate) fn is_tight(&self, queued: usize) -> bool {
-        queued < self.floor(Claim::Trims) + self.checkpoint_most
+        queued < self.floor(Claim::Trims) + CLEANED_AT_ONCE + self.moved
     }
 
     /// True if a segment with so many sectors of nodes can be emptied by the next checkpoint.
@@ -344,18 +357,19 @@ impl Floors for Room {
             Claim::Queue => 0,
             Claim::Checkpoint => 1,
             Claim::Cleaner => 2 * self.checkpoint + 1,
-            Claim::Trims => trims_floor(self.checkpoint_most, self.moved),
-            Claim::Writers => writers_floor(self.checkpoint_most, self.moved),
+            Claim::Trims => trims_floor(self.checkpoint_most),
+            Claim::Writers => writers_floor(self.checkpoint_most),
         }
     }
 }
 
-fn trims_floor(checkpoint: usize, moved: usize) -> usize {
-    3 * checkpoint + 1 + moved + 1
+/// What the cleaner empties can be used again without a checkpoint, but for what was written since the last.
+fn trims_floor(checkpoint: usize) -> usize {
+    2 * checkpoint + 1 + CLEANED_AT_ONCE
 }
 
-fn writers_floor(checkpoint: usize, moved: usize) -> usize {
-    trims_floor(checkpoint, moved) + 1
+fn writers_floor(checkpoint: usize) -> usize {
+    trims_floor(checkpoint) + 1
 }
 
 /// Sectors that can be mapped in pieces of one sector where `left` sectors are free by weight.

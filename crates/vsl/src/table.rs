@@ -34,8 +34,11 @@ use forebay_extents::Place;
 
 /// The most segments on the allocation queue when a checkpoint is cut.
 pub(crate) const QUEUE_MAX: usize = 4096;
-/// At least one in so many segments is kept free of mapped data.
-const SPARE_PART_MAX: u64 = 1024;
+/// At least one in so many segments is kept free of mapped data: where all that is live was moved once, nodes of the map were
+/// written that are a 256th of it.
+const SPARE_PART_MAX: u64 = 128;
+/// At least so many segments are kept free of mapped data.
+const SPARE_MIN: u64 = 3;
 
 /// What is known of a slot in memory only.
 #[derive(Clone, Copy)]
@@ -269,9 +272,11 @@ impl SegmentTable {
         Some(self.layout.slot_at(slot) + u64::from(self.layout.offset_of(place)))
     }
 
-    /// Segments that are kept free of mapped data, so that there are some with little in them.
+    /// Segments that are kept free of mapped data, so that there are some with little in them. Not fewer than
+    /// `SPARE_MIN`: where cleaning all segments once gains less than the checkpoint and the records write that tell of it, it
+    /// would never end.
     pub(crate) fn spare(&self) -> u64 {
-        (self.len() as u64).div_ceil(self.spare_part)
+        (self.len() as u64).div_ceil(self.spare_part).max(SPARE_MIN)
     }
 
     /// Sectors that are live.

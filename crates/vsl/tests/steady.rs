@@ -194,10 +194,15 @@ fn overfull(kind: Kind, segments: u64, segment: u64, spare_part: u64, times: f64
 #[test]
 fn a_volume_that_is_full_to_the_last_sector_goes_on_taking_updates() {
     for kind in Kind::ALL {
-        for (segments, segment) in [(64, 128 << 10), (128, 512 << 10), (512, 128 << 10)] {
+        for (segments, segment, most) in [
+            (64, 128 << 10, 24.0),
+            (128, 512 << 10, 16.0),
+            (512, 128 << 10, 16.0),
+        ] {
             let written = overfull(kind, segments, segment, 16, 3.0);
-            // Where all but a sixteenth of what is not held back is live, a log writes about 8 times what users do.
-            assert!(written < 16.0, "{kind} {segments}: {written}");
+            // Where all but a sixteenth of what is not held back is live, a log writes about 8 times what users do. Of a
+            // volume of 8 MiB a sixteenth is four segments, and several are open.
+            assert!(written < most, "{kind} {segments}: {written}");
         }
     }
 }
@@ -206,7 +211,19 @@ fn a_volume_that_is_full_to_the_last_sector_goes_on_taking_updates() {
 fn a_volume_that_keeps_next_to_nothing_free_goes_on_as_well() {
     for kind in Kind::ALL {
         let written = overfull(kind, 128, 512 << 10, 128, 0.5);
-        assert!(written < 80.0, "{kind}: {written}");
+        assert!(written < 56.0, "{kind}: {written}");
+    }
+}
+
+#[test]
+fn the_smallest_volumes_go_on_as_well() {
+    for kind in Kind::ALL {
+        for spare_part in [16, 128] {
+            for segments in [32, 40, 48, 64, 200] {
+                let written = overfull(kind, segments, 128 << 10, spare_part, 0.5);
+                assert!(written < 45.0, "{kind} {segments} {spare_part}: {written}");
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use forebay_placement::pace::Urgency;
 use forebay_placement::victim::{Selection, Victim};
 use forebay_segments::Composer as _;
 
-use super::Chosen;
+use super::{Chosen, Window};
 use crate::claim::{Claim, Floors as _};
 use crate::geometry::Slot;
 use crate::pacing::window;
@@ -21,12 +21,13 @@ const WORTH_PART: u32 = 4;
 
 impl Inner {
     /// Segments to be cleaned together: as many as gain what a window is to gain, and as can be moved with the room
-    /// that there is. True as well if the only ones that can be cleaned are not on the device yet.
-    pub(super) fn choose(&self, urgency: Urgency) -> (Vec<Chosen>, bool) {
+    /// that there is.
+    pub(super) fn choose(&self, urgency: Urgency) -> Window {
         let selection = self.placement.borrow().selection();
         let mut streams = self.commit.composer_mut();
         let room = Room::of(&streams, &self.map.borrow());
-        let (selection, most) = match room.is_tight(streams.table.queued()) {
+        let one_stream = room.is_tight(streams.table.queued());
+        let (selection, most) = match one_stream {
             true => (Selection::Greedy, 1),
             false => {
                 let most = WINDOW_BYTES / u64::from(streams.layout.segment_bytes);
@@ -34,7 +35,11 @@ impl Inner {
             }
         };
         let victims = victims(&streams, selection, most, urgency == Urgency::Urgent);
-        let mut budget = budget(&streams, &room);
+        let moved = match one_stream {
+            true => 1,
+            false => usize::from(streams.counts.moved),
+        };
+        let mut budget = budget(&streams, &room, moved);
         let (wanted, mut gained) = (window(&streams), 0);
         let (mut chosen, mut in_memory, mut passed_over): (Vec<Chosen>, _, _) =
             (Vec::new(), false, false);
@@ -71,7 +76,11 @@ impl Inner {
                 gain: victim.gain,
             });
         }
-        (chosen, in_memory && !passed_over)
+        Window {
+            chosen,
+            in_memory: in_memory && !passed_over,
+            one_stream,
+        }
     }
 }
 
@@ -101,9 +110,8 @@ fn victims(streams: &Streams, selection: Selection, most: usize, urgent: bool) -
     victims
 }
 
-/// Sectors that can be moved with the room there is.
-fn budget(streams: &Streams, room: &Room) -> u64 {
-    let moved = usize::from(streams.counts.moved);
+/// Sectors that can be moved to so many streams with the room there is.
+fn budget(streams: &Streams, room: &Room, moved: usize) -> u64 {
     let segment = streams.layout.dense_sectors();
     let queued = streams.table.queued();
     let queued = queued.saturating_sub(room.floor(Claim::Cleaner));

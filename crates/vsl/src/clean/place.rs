@@ -20,11 +20,18 @@ const RUNS_MAX: u64 = 4;
 
 impl Inner {
     /// Appends the copy of a piece to where the placement wants it, as far as it is still live then. Returns false if there is
-    /// no room for it, and will be none before other segments are cleaned.
-    pub(super) async fn move_piece(self: &Rc<Self>, piece: Piece) -> Result<bool, SpaceError> {
+    /// no room for it, and will be none before other segments are cleaned. With `one_stream`, it goes to the first.
+    pub(super) async fn move_piece(
+        self: &Rc<Self>,
+        piece: Piece,
+        one_stream: bool,
+    ) -> Result<bool, SpaceError> {
         let mut rest = piece;
         while rest.sectors > 0 {
-            let (stream, sectors) = self.place_moved(&rest);
+            let (stream, sectors) = match one_stream {
+                true => (Stream(self.commit.composer().counts.user), rest.sectors),
+                false => self.place_moved(&rest),
+            };
             let behind = Piece {
                 sector: rest.sector.plus(sectors),
                 sectors: rest.sectors - sectors,

@@ -31,7 +31,7 @@ impl SegmentTable {
     /// Half of what all segments gain on average where as much is mapped as may be: so there always is a segment that
     /// gains this much.
     pub(crate) fn worth(&self) -> u32 {
-        (self.layout.dense_sectors() / (2 * self.spare_part)).max(1) as u32
+        (self.layout.dense_sectors() * self.spare() / (2 * self.len() as u64)).max(1) as u32
     }
 
     /// Sectors that cleaning all segments would gain.
