@@ -10,7 +10,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_segments::{LogError, write_copies};
+use forebay_device::DeviceError;
+use forebay_segments::{DeviceFault, LogError, write_copies};
 use forebay_units::SECTOR_BYTES;
 
 use crate::chunks::Chunks;
@@ -134,15 +135,24 @@ impl Inner {
     async fn write_superblock(self: &Rc<Self>, superblock: &Superblock) -> Result<(), LogError> {
         let mut pause = SUPERBLOCK_RETRY.0;
         while let Err(error) = write_copies(&*self.device, superblock).await {
-            // A durable write that fails may have been carried out as a flush.
-            self.commit.flush_failed(&error.to_string());
+            self.superblock_fails(&error);
             if let Some(failure) = self.commit.failure() {
                 return Err(failure);
             }
             self.rt.sleep(pause).await;
             pause = (2 * pause).min(SUPERBLOCK_RETRY.1);
         }
+        self.superblock_fault.replace(None);
         Ok(())
+    }
+
+    fn superblock_fails(&self, error: &DeviceError) {
+        let cause = error.to_string();
+        // A durable write that fails may have been carried out as a flush.
+        self.commit.flush_failed(&cause);
+        let (since, cause) = (self.rt.now(), cause.into());
+        let fault = &mut self.superblock_fault.borrow_mut();
+        fault.get_or_insert(DeviceFault { since, cause });
     }
 
     /// The checkpoint's table does not count the nodes that the checkpoint supersedes.

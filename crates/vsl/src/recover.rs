@@ -421,6 +421,7 @@ fn assemble(
         home_asked: Event::new(),
         pacing: RefCell::new(Pacing::new(&disk)),
         superblock: RefCell::new(superblock),
+        superblock_fault: RefCell::new(None),
         checks: RefCell::new(Checks::new(options.check_bytes)),
         meta: RefCell::new(parts.meta),
         admission: Rc::new(Lock::new()),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_device::{Device, Durability};
 use forebay_placement::placement::{Fact, Placement};
 use forebay_rt::{Event, Lock, Portions, Rt, Task};
-use forebay_segments::{Commit, CommitWorkers, Composer as _, LogStats};
+use forebay_segments::{Commit, CommitWorkers, Composer as _, DeviceFault, LogStats};
 use forebay_units::{RecordSeq, SECTOR_BYTES, Sector};
 
 use crate::checks::Checks;
@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     pub(crate) homes: RefCell<Homes>,
     pub(crate) home_asked: Event,
     pub(crate) superblock: RefCell<Superblock>,
+    /// Since when superblocks cannot be written, and why. Records may be written meanwhile.
+    pub(crate) superblock_fault: RefCell<Option<DeviceFault>>,
     pub(crate) checks: RefCell<Checks>,
     /// What the newest checkpoint wrote beside nodes: it is live until a later one replaces it.
     pub(crate) meta: RefCell<Meta>,
@@ -285,7 +287,9 @@ impl Inner {
 
     /// The error for requests, if the device has been failing for longer than `patience`.
     pub(crate) fn failing(&self, patience: Duration) -> Option<SpaceError> {
-        let fault = self.commit.fault()?;
+        let superblock = self.superblock_fault.borrow().clone();
+        let faults = self.commit.fault().into_iter().chain(superblock);
+        let fault = faults.min_by_key(|fault| fault.since)?;
         let lasted = self.rt.now().since(fault.since);
         let cause = fault.cause;
         (lasted >= patience).then_some(SpaceError::Failing { lasted, cause })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_device::Durability;
 use forebay_rng::Rng;
-use forebay_vsl::{Kind, Options, SpaceError};
+use forebay_vsl::{Kind, Options, SpaceError, open};
 
 use crate::world::{Faults, Model, SOON, Shape, on_a_volume};
 
@@ -90,6 +90,38 @@ fn flushes_that_fail_for_an_hour_lose_no_data() {
     for kind in [Kind::Lfs, Kind::Overwrite] {
         fails_for_an_hour(kind, |faults, fail| faults.flushes_fail.set(fail));
     }
+}
+
+/// Found by the simulator: flushes succeeded between the attempts, so that the fault never was as old as requests wait.
+#[test]
+fn superblocks_that_cannot_be_written_for_an_hour_lose_no_data() {
+    for kind in [Kind::Lfs, Kind::Overwrite] {
+        fails_for_an_hour(kind, |faults, fail| faults.superblocks_fail.set(fail));
+    }
+}
+
+/// The same for opening, which ends with a checkpoint.
+#[test]
+fn opening_is_refused_after_its_patience_where_superblocks_cannot_be_written() {
+    on_a_volume(SHAPE, async |world| {
+        let options = Options::default();
+        let volume = world.open(options).await;
+        let mut model = Model::of_blocks(10);
+        for n in 0..10 {
+            model.write(&volume, n, Durability::Fua).await;
+        }
+        drop(volume);
+        world.device.superblocks_fail.set(true);
+        let opened = open(world.rt.clone(), world.below(), options, false);
+        let opened = world.rt.timeout(2 * options.patience, opened).await;
+        let error = opened
+            .expect("opening ends")
+            .map(drop)
+            .expect_err("refused");
+        assert!(error.to_string().contains("for a while"), "{error}");
+        world.device.superblocks_fail.set(false);
+        model.compare(&world.open(options).await).await;
+    });
 }
 
 /// Found by a hostile review: clients of a device that failed waited for ever.

@@ -28,6 +28,9 @@ pub(crate) struct Shape {
     pub(crate) kind: Kind,
 }
 
+/// Where the first segment begins, in bytes.
+const SEGMENTS_AT: u64 = 1 << 20;
+
 /// Faults and delays of a device, and counts of its requests.
 pub(crate) struct Faults {
     rt: Rt,
@@ -37,6 +40,8 @@ pub(crate) struct Faults {
     /// Writes and flushes fail.
     pub(crate) writes_fail: Cell<bool>,
     pub(crate) flushes_fail: Cell<bool>,
+    /// Writes before the first segment fail.
+    pub(crate) superblocks_fail: Cell<bool>,
     /// The first request of this kind that covers this byte waits until the cell is cleared.
     pub(crate) held: Cell<Option<(Op, u64)>>,
     /// The number of requests that wait for that.
@@ -64,6 +69,7 @@ impl Faults {
             reads_fail: Cell::default(),
             writes_fail: Cell::default(),
             flushes_fail: Cell::default(),
+            superblocks_fail: Cell::default(),
             held: Cell::default(),
             holding: Cell::default(),
             watch: Cell::default(),
@@ -89,9 +95,10 @@ impl Faults {
         add(&self.watched, covers.into());
     }
 
-    fn fails(&self, op: Op) -> bool {
+    fn fails(&self, op: Op, at: u64) -> bool {
         match op {
             Op::Read => self.reads_fail.get(),
+            Op::Write if at < SEGMENTS_AT && self.superblocks_fail.get() => true,
             Op::Write => self.writes_fail.get(),
             Op::Flush => self.writes_fail.get() || self.flushes_fail.get(),
             _ => false,
@@ -122,7 +129,7 @@ impl Hooks for Faults {
                 .sleep(self.delay.get() + Duration::from_nanos(len))
                 .await;
         }
-        if self.fails(op) {
+        if self.fails(op, range.start) {
             add(&self.failed, 1);
             if op == Op::Read {
                 self.reading.set(self.reading.get() - len);
@@ -171,7 +178,7 @@ pub(crate) fn on_a_device<T: 'static>(
 ) -> T {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
-    let below = RamDevice::new((1 << 20) + shape.segments * shape.segment, 4096);
+    let below = RamDevice::new(SEGMENTS_AT + shape.segments * shape.segment, 4096);
     let device = Rc::new(Tap::new(below, Faults::new(rt.clone())));
     executor.block_on(test(World { rt, device, shape }))
 }
