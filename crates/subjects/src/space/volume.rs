@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
-use forebay_rt::VirtualTime;
+use forebay_rt::{Rt, VirtualTime};
 use forebay_sim::disk::{Coin, Image};
 use forebay_sim::machine::Machine;
 use forebay_sim::role::Each;
@@ -37,6 +37,7 @@ pub(super) type Medium = forebay_sim::machine::Medium<Role>;
 /// A volume that is attached.
 #[derive(Clone)]
 pub struct Served {
+    pub(super) rt: Rt,
     linear: Linear,
     _workers: Rc<Workers>,
 }
@@ -83,8 +84,10 @@ pub(super) fn attaching(
     let rt = machine.rt.clone();
     let disk: Rc<dyn Device> = Rc::clone(&machine.disks[Role::Medium]) as Rc<dyn Device>;
     async move {
-        let (space, workers, recovery) = forebay_vsl::open(rt, disk, options, accept_loss).await?;
+        let opened = forebay_vsl::open(rt.clone(), disk, options, accept_loss).await;
+        let (space, workers, recovery) = opened?;
         let served = Served {
+            rt,
             linear: Linear::new(space),
             _workers: Rc::new(workers),
         };
