@@ -23,6 +23,8 @@ pub(super) enum Age {
     Files,
     /// A small volume with few lines, so that the log comes around often.
     Small,
+    /// A small volume that is full: open segments and checkpoints take a large part of it.
+    Tight,
 }
 
 /// A volume and its age.
@@ -49,6 +51,7 @@ pub(super) struct Recipe {
     pub(super) huge_trim: u64,
     pub(super) discard: bool,
     pub(super) recovery_entries: u64,
+    pub(super) spare_part: u64,
 }
 
 /// An aged volume: its disk, and what it holds.
@@ -72,6 +75,7 @@ impl Recipe {
             Age::Sparse,
             Age::Cold,
             Age::Files,
+            Age::Tight,
         ];
         // In turn, so that a short exploration comes to all of them.
         let age = ages[(seed % ages.len() as u64) as usize];
@@ -106,6 +110,7 @@ impl Recipe {
             huge_trim: rng.pick(&[1 << 17, 1 << 17, 4096]),
             discard: rng.one_in(4),
             recovery_entries: rng.pick(&[1 << 20, 1 << 20, 1 << 13]),
+            spare_part: rng.pick(&[16, 16, 16, 128]),
         };
         common.special(&rng)
     }
@@ -158,6 +163,14 @@ impl Recipe {
                 ..common
             }
             .roomy(),
+            Age::Tight => Recipe {
+                segments: rng.pick(&[32, 40, 48, 64, 96]),
+                segment_bytes: 128 << 10,
+                placement: rng.pick(&Kind::ALL),
+                filled: rng.pick(&[96, 98, 99]),
+                ..common
+            }
+            .roomy(),
         }
     }
 
@@ -204,6 +217,7 @@ impl Recipe {
             huge_trim: self.huge_trim,
             discard: self.discard,
             recovery_entries: self.recovery_entries,
+            spare_part: self.spare_part,
             ..common
         }
     }
