@@ -92,6 +92,8 @@ pub struct Capacity {
     pub total: u64,
     /// What is mapped.
     pub mapped: u64,
+    /// True if some of that was trimmed, and its room is not known yet: writes that lack room wait for that.
+    pub is_reaping: bool,
     /// What may be mapped at most, even if the rest comes in pieces of one sector.
     pub mappable: u64,
     /// What may be mapped at most if the rest comes in blocks of 4 KiB.
@@ -168,6 +170,7 @@ impl Space {
         Capacity {
             total,
             mapped: map.mapped_sectors() * SECTOR_BYTES,
+            is_reaping: map.detached() > 0,
             mappable: room.mappable * SECTOR_BYTES,
             mappable_in_blocks: room.mappable_in_blocks * SECTOR_BYTES,
             unused,

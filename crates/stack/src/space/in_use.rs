@@ -97,7 +97,8 @@ async fn watch(rt: Rt, served: Rc<Served>) {
     loop {
         let capacity = served.linear().space().capacity();
         let now = SpaceMode::at(status::share(&capacity));
-        if now != before {
+        // No write is refused for what was trimmed and still counts.
+        if now != before && !(now == SpaceMode::Full && capacity.is_reaping) {
             let filled = words::filled(&status::of(&served));
             match now {
                 SpaceMode::NearlyFull => tracing::warn!("the volume is nearly full: {filled}"),
