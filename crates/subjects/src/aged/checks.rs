@@ -29,9 +29,10 @@ const ABOVE_MODEL: f64 = 1.1;
 const LEAF_ENTRIES: u64 = 40;
 
 /// Requests to the disk that no request of a writer needs: they are more than reading and writing the whole disk
-/// line by line, twice.
+/// line by line, twice; and as much more often as less is kept free.
 pub(super) fn requests_max(recipe: &Recipe) -> u64 {
-    30_000 + 4 * recipe.medium_bytes() / LINE_BYTES
+    let usual = 30_000 + 4 * recipe.medium_bytes() / LINE_BYTES;
+    usual * (recipe.spare_part / 16).max(1)
 }
 
 /// Compares the counts of all segments with a walk of the map.
@@ -78,7 +79,9 @@ pub(super) fn checkpoints(
 ) -> Result<(), Violation> {
     // In pieces of a sector, and with each line in a leaf of its own, the map is a large part of what is written, and a full
     // volume has no room to let it wait.
-    if matches!(recipe.age, Age::Pieces | Age::Sparse | Age::Small) {
+    // With memory for a few nodes, a checkpoint is made for every few.
+    let lets_wait = recipe.map_bytes.is_none();
+    if matches!(recipe.age, Age::Pieces | Age::Sparse | Age::Small) || !lets_wait {
         return Ok(());
     }
     let nodes = 4096 * (8 + extents / LEAF_ENTRIES);
