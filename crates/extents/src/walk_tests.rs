@@ -213,3 +213,30 @@ fn a_walk_goes_on_without_what_is_below_a_damaged_node_of_a_detached_subtree() {
         Err(LoadError::Stale)
     ));
 }
+
+/// Found by the aged simulator: a walk kept the ids of nodes in memory, which were freed while it went on.
+#[test]
+fn a_walk_goes_on_while_detached_subtrees_are_reaped() {
+    let mut volume = Volume::new(400);
+    volume.checkpoint();
+    let cut = |map: &mut Map| map.detach(500..4000, &mut Vec::new());
+    volume.with_loads(cut).unwrap();
+    let (_, entries, nodes) = totals(&volume.map);
+    let mut walk = volume.map.walk();
+    let first = walk.next(&volume.map).unwrap();
+    while volume.with_loads(|map| map.reap(&mut Vec::new())).unwrap() {}
+    volume.map.shrink(0);
+    let mut visits: Vec<Visit> = first.into_iter().collect();
+    loop {
+        match walk.next(&volume.map) {
+            Ok(Some(visit)) => visits.push(visit),
+            Ok(None) => break,
+            Err(need) => {
+                let bytes = &volume.medium[&need.place];
+                walk.load(&mut volume.map, &need, bytes).unwrap();
+            }
+        }
+    }
+    let (counts, _) = counted(&visits);
+    assert_eq!((counts.1, counts.2), (entries, nodes));
+}

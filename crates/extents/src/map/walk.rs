@@ -1,13 +1,14 @@
 //! A walk over the whole map, for a caller that counts it anew.
 //!
-//! The tree is walked leaf by leaf, so its nodes may be loaded and evicted on the way. Nodes of detached subtrees are
-//! not loaded into the map: the walk takes from their bytes what it needs.
+//! The tree is walked leaf by leaf, so its nodes may be loaded and evicted on the way. Nodes of detached subtrees that are in
+//! memory are visited when the walk begins. The others are not loaded into the map: the walk takes from their bytes what it
+//! needs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::cache::{LoadError, verified};
-use super::nodes::{Body, Slot};
+use super::nodes::{Body, NodeId};
 use super::path::{SPACE, loaded};
 use super::{Map, Need, Root};
 use crate::extent::Extent;
@@ -39,15 +40,15 @@ pub enum Visit {
     Extent(Extent),
 }
 
-/// A walk over all nodes and extents of a map. The map must not be changed before it ends; nodes may be loaded and
-/// evicted.
+/// A walk over all nodes and extents of a map. Nodes may be loaded and evicted meanwhile. If the map is changed otherwise, what
+/// is visited afterwards need not be in the map.
 pub struct Walk {
     /// Found, but not returned yet.
     found: VecDeque<Visit>,
     /// Where the next leaf of the tree begins; nothing if all of the tree was walked.
     next_leaf: Option<u64>,
-    /// Nodes of detached subtrees that are still to be walked.
-    detached: Vec<Root>,
+    /// Nodes of detached subtrees that are not in memory and not walked yet.
+    missing: Vec<Need>,
 }
 
 impl Map {
@@ -69,10 +70,37 @@ impl Map {
     /// If a snapshot is under way.
     pub fn walk(&self) -> Walk {
         assert!(self.writing.is_none(), "a walk beside a snapshot");
-        Walk {
+        let mut walk = Walk {
             found: self.dropped.iter().copied().map(Visit::Dropped).collect(),
             next_leaf: Some(0),
-            detached: self.detached.clone(),
+            missing: Vec::new(),
+        };
+        let mut detached = self.detached.clone();
+        while let Some(root) = detached.pop() {
+            match loaded(root.slot, root.level, SPACE) {
+                Ok(id) => self.visit_detached(id, root.level, &mut walk.found, &mut detached),
+                Err(need) => walk.missing.push(need),
+            }
+        }
+        walk
+    }
+
+    /// Puts a node of a detached subtree behind `found`, and the nodes below it behind `below`.
+    fn visit_detached(
+        &self,
+        id: NodeId,
+        level: u8,
+        found: &mut VecDeque<Visit>,
+        below: &mut Vec<Root>,
+    ) {
+        let place = self.nodes.copy(id).map(|(place, _)| place);
+        found.push_back(Visit::Node { level, place });
+        match &self.nodes.get(id).body {
+            Body::Leaf(leaf) => found.extend(leaf.extents().map(Visit::Extent)),
+            Body::Inner(inner) => {
+                let level = level.saturating_sub(1);
+                below.extend(inner.slots.iter().map(|&slot| Root { slot, level }));
+            }
         }
     }
 
@@ -106,26 +134,12 @@ impl Walk {
             }
             if let Some(at) = self.next_leaf {
                 self.next_leaf = map.visit_leaf(at, &mut self.found)?;
-            } else if let Some(root) = self.detached.last().copied() {
-                let id = loaded(root.slot, root.level, SPACE)?;
-                self.detached.pop();
-                let place = map.nodes.copy(id).map(|(place, _)| place);
-                let level = root.level;
-                self.found.push_back(Visit::Node { level, place });
-                match &map.nodes.get(id).body {
-                    Body::Leaf(leaf) => self.found.extend(leaf.extents().map(Visit::Extent)),
-                    Body::Inner(inner) => self.go_below(level, inner.slots.iter().copied()),
-                }
+            } else if let Some(need) = self.missing.last() {
+                return Err(need.clone());
             } else {
                 return Ok(None);
             }
         }
-    }
-
-    fn go_below(&mut self, level: u8, children: impl Iterator<Item = Slot>) {
-        let level = level.saturating_sub(1);
-        self.detached
-            .extend(children.map(|slot| Root { slot, level }));
     }
 
     /// Takes in a node that was read from where `need` says.
@@ -140,13 +154,12 @@ impl Walk {
         self.pass(need);
         match block.content {
             Content::Leaf(extents) => self.found.extend(extents.into_iter().map(Visit::Extent)),
-            Content::Inner(children) => {
-                let slots = children.iter().map(|child| Slot::Medium {
-                    place: child.place,
-                    crc: child.crc,
-                });
-                self.go_below(need.level, slots);
-            }
+            Content::Inner(children) => self.missing.extend(children.iter().map(|child| Need {
+                place: child.place,
+                crc: child.crc,
+                level: need.level.saturating_sub(1),
+                range: SPACE,
+            })),
         }
         Ok(())
     }
@@ -163,15 +176,11 @@ impl Walk {
 
     /// Returns true if the walk needs this node of a detached subtree.
     fn awaits(&self, need: &Need) -> bool {
-        let (place, crc) = (need.place, need.crc);
-        let missing = Slot::Medium { place, crc };
-        let next = self.detached.last();
-        self.next_leaf.is_none()
-            && next.is_some_and(|root| root.slot == missing && root.level == need.level)
+        self.next_leaf.is_none() && self.missing.last() == Some(need)
     }
 
     fn pass(&mut self, need: &Need) {
-        self.detached.pop();
+        self.missing.pop();
         let (level, place) = (need.level, Some(need.place));
         self.found.push_back(Visit::Node { level, place });
     }
