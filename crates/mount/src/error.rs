@@ -23,7 +23,7 @@ pub(crate) fn errno(error: &FsError) -> i32 {
         // "Structure needs cleaning", as other filesystems say.
         FsError::Damaged { .. } | FsError::Contradiction { .. } => libc::EUCLEAN,
         FsError::Space(error) => match error {
-            SpaceError::Full { .. } | SpaceError::Large { .. } => libc::ENOSPC,
+            error if error.lacks_space() => libc::ENOSPC,
             SpaceError::Batch(_) => libc::EINVAL,
             SpaceError::Device(error) => kernel_errno(error),
             _ => libc::EIO,
@@ -33,11 +33,9 @@ pub(crate) fn errno(error: &FsError) -> i32 {
 
 /// True if it is what any filesystem says day by day, and nothing to be noted.
 pub(crate) fn is_usual(error: &FsError) -> bool {
-    !matches!(
-        error,
-        FsError::Damaged { .. } | FsError::Contradiction { .. } | FsError::Space(_)
-    ) || matches!(
-        error,
-        FsError::Space(SpaceError::Full { .. } | SpaceError::Large { .. })
-    )
+    match error {
+        FsError::Damaged { .. } | FsError::Contradiction { .. } => false,
+        FsError::Space(error) => error.lacks_space(),
+        _ => true,
+    }
 }

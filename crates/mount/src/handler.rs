@@ -8,7 +8,6 @@ use forebay_dfs::{Fs, FsError, Result};
 use forebay_fuse::files::{Asked, decode};
 use forebay_fuse::{self as format, Op, Request, Room, init_flag, open_flag};
 use forebay_serve::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway, Wishes};
-use forebay_vsl::SpaceError;
 
 use crate::error::{errno, is_usual};
 use crate::handles::Handles;
@@ -124,10 +123,7 @@ impl Files {
     }
 
     pub(crate) fn failed(&self, request: &Underway, error: &FsError) {
-        let is_full = matches!(
-            error,
-            FsError::Space(SpaceError::Full { .. } | SpaceError::Large { .. })
-        );
+        let is_full = matches!(error, FsError::Space(error) if error.lacks_space());
         let is_noted = is_full || !is_usual(error);
         if let Some(observer) = self.settings.observer.as_ref().filter(|_| is_noted) {
             observer.failed(is_full);

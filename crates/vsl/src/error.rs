@@ -83,14 +83,15 @@ pub enum SpaceError {
         /// Bytes that can still be mapped.
         have: u64,
     },
-    /// It needs more segments than the volume can have free at once: nothing of the batch was done. Parts of it can be.
+    /// The batch needs more segments than the volume can have free at once. Nothing of it was done. Smaller batches can
+    /// succeed.
     #[error(
         "a batch of {need} bytes is too large for this volume, which can take {most} at once now"
     )]
     Large {
-        /// Bytes the batch writes.
+        /// Bytes that the batch writes.
         need: u64,
-        /// Bytes that a batch may write for now, about.
+        /// Bytes that one batch can write now, approximately.
         most: u64,
     },
     /// The device gave an error.
@@ -118,6 +119,13 @@ pub enum SpaceError {
     /// The volume has failed: an earlier write or flush that something rested on did not succeed.
     #[error("the device failed: {}", .0.0)]
     Failed(#[from] LogError),
+}
+
+impl SpaceError {
+    /// Returns true if the volume lacks space for the batch, now or at all.
+    pub fn lacks_space(&self) -> bool {
+        matches!(self, SpaceError::Full { .. } | SpaceError::Large { .. })
+    }
 }
 
 impl From<WaitError> for SpaceError {

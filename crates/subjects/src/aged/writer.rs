@@ -154,8 +154,9 @@ impl Writer {
             // What was asked for may be done all the same.
             SpaceError::Failed(_) | SpaceError::Failing { .. } => Err(self.failed(what, &error)),
             // On a volume that is full, an overwrite by smaller pieces needs more room as well.
-            SpaceError::Full { .. } | SpaceError::Large { .. }
-                if new > 0 || checks::is_brimful(&self.space, &world.recipe) =>
+            error
+                if error.lacks_space()
+                    && (new > 0 || checks::is_brimful(&self.space, &world.recipe)) =>
             {
                 world.content.borrow_mut().refuse(self.lane);
                 let full = checks::is_full(&self.space, &world.recipe, new);
@@ -165,7 +166,7 @@ impl Writer {
                 })?;
                 Ok(Ended::Full)
             }
-            SpaceError::Full { .. } | SpaceError::Large { .. } => {
+            error if error.lacks_space() => {
                 let text = format!("{what} that maps nothing new is refused: {error}");
                 Err(self.violated("room", text))
             }

@@ -1,7 +1,6 @@
 //! What an operation should come to, and what it came to.
 
 use forebay_dfs::FsError;
-use forebay_vsl::SpaceError;
 
 use super::model::Wrong;
 
@@ -44,7 +43,7 @@ pub(super) fn as_expected<T, U>(
 /// The same of something that makes room, for which there is always enough.
 pub(super) fn makes_room<T>(what: &str, got: &Result<T, FsError>) -> Result<(), Violated> {
     match got {
-        Err(FsError::Space(error @ SpaceError::Full { .. })) => Err(format!("{what}: {error}")),
+        Err(FsError::Space(error)) if error.lacks_space() => Err(format!("{what}: {error}")),
         _ => Ok(()),
     }
 }
