@@ -563,7 +563,8 @@ impl World {
                 self.map.shrink(0);
             }
         }
-        let (mut found, mut places, mut nodes) = (Dead::default(), BTreeSet::new(), 0);
+        let (mut mapped, mut detached) = (Dead::default(), Dead::default());
+        let (mut places, mut nodes) = (BTreeSet::new(), 0);
         let (mut entries, mut sectors) = (0, 0);
         for visit in visits {
             match visit {
@@ -572,15 +573,20 @@ impl World {
                     assert!(place.is_none_or(|place| places.insert(place)));
                 }
                 Visit::Dropped(place) => assert!(places.insert(place)),
-                Visit::Extent(extent) => {
+                Visit::Extent(extent) | Visit::Detached(extent) => {
                     (entries, sectors) = (entries + 1, sectors + extent.sectors);
+                    let found = match visit {
+                        Visit::Detached(_) => &mut detached,
+                        _ => &mut mapped,
+                    };
                     found.add(sectors_of(&[extent.into()]));
                 }
             }
         }
-        let mut expected = self.pending.clone();
+        let mut expected = Dead::default();
         expected.add(self.modelled(&(0..u64::MAX)));
-        assert_eq!(found.0, expected.0);
+        assert_eq!(mapped.0, expected.0);
+        assert_eq!(detached.0, self.pending.0);
         assert_eq!(places, &self.live - &self.lost);
         (sectors, entries, nodes)
     }

@@ -84,7 +84,7 @@ fn counted(visits: &[Visit]) -> ((u64, u64, u64), BTreeSet<Place>) {
     let (mut counts, mut places) = ((0, 0, 0), BTreeSet::new());
     for visit in visits {
         match visit {
-            Visit::Extent(extent) => {
+            Visit::Extent(extent) | Visit::Detached(extent) => {
                 counts = (counts.0 + extent.sectors, counts.1 + 1, counts.2);
             }
             Visit::Node { place, .. } => {

@@ -115,7 +115,7 @@ impl Inner {
                     counted.nodes += NODE_SECTORS;
                     add(&mut counted, place, NODE_SECTORS, 0);
                 }
-                Ok(Some(Visit::Extent(extent))) => {
+                Ok(Some(visit @ (Visit::Extent(extent) | Visit::Detached(extent)))) => {
                     counted.totals.0 += extent.sectors;
                     counted.totals.1 += 1;
                     // Neighbours within a block are moved as one piece, in one leaf or two.
@@ -125,7 +125,13 @@ impl Inner {
                             && !extent.sector.is_multiple_of(LINE_SECTORS)
                     });
                     let pieces = pieces_of(extent.sector, extent.sectors) - u64::from(joins);
-                    add(&mut counted, extent.place, extent.sectors, pieces);
+                    // What was reaped before a crash is detached again; its segment may have been used again.
+                    let table = &self.commit.composer().table;
+                    let is_gone = matches!(visit, Visit::Detached(_))
+                        && table.slot_at(extent.place).is_none();
+                    if !is_gone {
+                        add(&mut counted, extent.place, extent.sectors, pieces);
+                    }
                     last = Some(extent);
                 }
                 Err(need) => {

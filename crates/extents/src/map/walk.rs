@@ -36,8 +36,11 @@ pub enum Visit {
     },
     /// The copy of a node that is not in the map any more. It is live until the next checkpoint supersedes it.
     Dropped(Place),
-    /// An extent of the tree, or one of a detached subtree that is still to be reaped.
+    /// An extent of the tree.
     Extent(Extent),
+    /// An extent of a detached subtree that is still to be reaped. A subtree that was reaped before a crash is detached again
+    /// by recovery, so the data may be gone.
+    Detached(Extent),
 }
 
 /// A walk over all nodes and extents of a map. Nodes may be loaded and evicted meanwhile. If the map is changed otherwise, what
@@ -96,7 +99,7 @@ impl Map {
         let place = self.nodes.copy(id).map(|(place, _)| place);
         found.push_back(Visit::Node { level, place });
         match &self.nodes.get(id).body {
-            Body::Leaf(leaf) => found.extend(leaf.extents().map(Visit::Extent)),
+            Body::Leaf(leaf) => found.extend(leaf.extents().map(Visit::Detached)),
             Body::Inner(inner) => {
                 let level = level.saturating_sub(1);
                 below.extend(inner.slots.iter().map(|&slot| Root { slot, level }));
@@ -153,7 +156,9 @@ impl Walk {
         let block = verified(map.volume, need, bytes)?;
         self.pass(need);
         match block.content {
-            Content::Leaf(extents) => self.found.extend(extents.into_iter().map(Visit::Extent)),
+            Content::Leaf(extents) => {
+                self.found.extend(extents.into_iter().map(Visit::Detached));
+            }
             Content::Inner(children) => self.missing.extend(children.iter().map(|child| Need {
                 place: child.place,
                 crc: child.crc,
