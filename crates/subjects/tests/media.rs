@@ -206,6 +206,7 @@ fn a_volume_over_flash_writes_no_page_twice_in_its_first_lap() {
 fn a_volume_over_flash_goes_round_and_round() {
     for (placement, gang) in [(Kind::Lfs, 1), (Kind::SepBit, 1), (Kind::Lfs, 2)] {
         run(move |rt| async move {
+            // Enough to erase every block of the flash.
             let lines = 8000 * u64::from(gang);
             let segment = u64::from(gang) << 18;
             let chips = over_flash(rt, placement, segment, gang, lines).await;

@@ -38,8 +38,8 @@ impl Linear {
         &self.space
     }
 
-    /// Applies a write whole; in parts if it is too large for the volume. A device promises no more of a write than that
-    /// its blocks are whole.
+    /// Applies a write in one batch, so that a crash leaves all of it or nothing. A write that is too large for that is
+    /// applied in parts: a block device guarantees whole blocks only.
     async fn write_whole(
         &self,
         sector: u64,

@@ -41,7 +41,8 @@ pub(crate) struct Inner {
     pub(crate) homes: RefCell<Homes>,
     pub(crate) home_asked: Event,
     pub(crate) superblock: RefCell<Superblock>,
-    /// Since when superblocks cannot be written, and why. Records may be written meanwhile.
+    /// The fault that keeps superblocks from being written. The device may take records meanwhile, which ends the fault that
+    /// `commit` knows.
     pub(crate) superblock_fault: RefCell<Option<DeviceFault>>,
     pub(crate) checks: RefCell<Checks>,
     /// What the newest checkpoint wrote beside nodes: it is live until a later one replaces it.
@@ -92,7 +93,7 @@ pub struct Capacity {
     pub total: u64,
     /// What is mapped.
     pub mapped: u64,
-    /// True if some of that was trimmed, and its room is not known yet: writes that lack room wait for that.
+    /// True if trimmed sectors still count as mapped. A write that lacks space waits until they do not, and is not refused.
     pub is_reaping: bool,
     /// What may be mapped at most, even if the rest comes in pieces of one sector.
     pub mappable: u64,

@@ -17,7 +17,7 @@ use super::plan::{Plan, of_seed};
 use super::settings::{Kind, Role, Space};
 use super::volume::{Medium, Served, attaching, holding, kept};
 
-/// How long closing waits for a checkpoint on a device that fails, as the program does.
+/// Time limit of the last checkpoint, which a device that fails can hold up for ever. The program has the same limit.
 const CHECKPOINT: Duration = Duration::from_secs(10);
 
 /// How long anything may take, in virtual time.

@@ -76,28 +76,29 @@ fn fails_for_an_hour(kind: Kind, set: fn(&Faults, bool)) {
     });
 }
 
+/// The same for a placement that only appends, and for one that writes in place.
+fn fails_for_an_hour_in_any_placement(set: fn(&Faults, bool)) {
+    for kind in [Kind::Lfs, Kind::Overwrite] {
+        fails_for_an_hour(kind, set);
+    }
+}
+
 /// Found by a hostile review: the first write that failed stopped the volume, and all that memory held was lost.
 #[test]
 fn writes_that_fail_for_an_hour_lose_no_data() {
-    for kind in [Kind::Lfs, Kind::Overwrite] {
-        fails_for_an_hour(kind, |faults, fail| faults.writes_fail.set(fail));
-    }
+    fails_for_an_hour_in_any_placement(|faults, fail| faults.writes_fail.set(fail));
 }
 
 /// The same for flushes: what was written before them is written again.
 #[test]
 fn flushes_that_fail_for_an_hour_lose_no_data() {
-    for kind in [Kind::Lfs, Kind::Overwrite] {
-        fails_for_an_hour(kind, |faults, fail| faults.flushes_fail.set(fail));
-    }
+    fails_for_an_hour_in_any_placement(|faults, fail| faults.flushes_fail.set(fail));
 }
 
 /// Found by the simulator: flushes succeeded between the attempts, so that the fault never was as old as requests wait.
 #[test]
 fn superblocks_that_cannot_be_written_for_an_hour_lose_no_data() {
-    for kind in [Kind::Lfs, Kind::Overwrite] {
-        fails_for_an_hour(kind, |faults, fail| faults.superblocks_fail.set(fail));
-    }
+    fails_for_an_hour_in_any_placement(|faults, fail| faults.superblocks_fail.set(fail));
 }
 
 /// The same for opening, which ends with a checkpoint.

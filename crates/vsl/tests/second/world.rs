@@ -28,7 +28,7 @@ pub(crate) struct Shape {
     pub(crate) kind: Kind,
 }
 
-/// Where the first segment begins, in bytes.
+/// Byte offset of the first segment on the device.
 const SEGMENTS_AT: u64 = 1 << 20;
 
 /// Faults and delays of a device, and counts of its requests.
