@@ -150,9 +150,10 @@ impl Inner {
         let cause = error.to_string();
         // A durable write that fails may have been carried out as a flush.
         self.commit.flush_failed(&cause);
-        let (since, cause) = (self.rt.now(), cause.into());
-        let fault = &mut self.superblock_fault.borrow_mut();
-        fault.get_or_insert(DeviceFault { since, cause });
+        let fault = &mut *self.superblock_fault.borrow_mut();
+        let since = fault.as_ref().map_or(self.rt.now(), |fault| fault.since);
+        let cause = cause.into();
+        *fault = Some(DeviceFault { since, cause });
     }
 
     /// The checkpoint's table does not count the nodes that the checkpoint supersedes.
@@ -443,6 +444,8 @@ impl Inner {
         if self.options.discard {
             self.settle_all();
         }
+        // Who asked meanwhile asked for what this checkpoint did, or asks again.
+        self.checkpoint_wanted.set(false);
         self.commit.notify();
         self.clean_asked.notify_all();
     }

@@ -51,8 +51,8 @@ struct Window {
     chosen: Vec<Chosen>,
     /// True if the only segments that can be cleaned are not on the device yet.
     in_memory: bool,
-    /// True if there is so little room that all that is moved goes to one stream: each has a segment and a record that
-    /// are not full.
+    /// True if all live data goes to one stream, because free segments are short: each stream has an open segment and a
+    /// record that are not full.
     one_stream: bool,
 }
 
@@ -70,7 +70,7 @@ enum Cleaned {
 pub(crate) async fn cleaner(inner: Rc<Inner>) {
     let now = || inner.rt.now().as_nanos();
     let mut retry = Retry::new();
-    // Sectors that were gained by what is in open records.
+    // Sectors gained by emptying segments whose moved data is in open records.
     let mut unsent = 0;
     loop {
         let asked = inner.clean_asked.listen();
@@ -87,14 +87,14 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
         let urgency = match inner.decide() {
             Decision::Clean(urgency) => urgency,
             Decision::Rest => {
-                inner.use_emptied(&mut unsent);
+                inner.end_records(&mut unsent);
                 inner.pacing.borrow_mut().pacer.pause();
                 inner.until(asked, retry.at).await;
                 inner.pacing.borrow_mut().pacer.begin(now());
                 continue;
             }
             Decision::Wait(nanos) => {
-                inner.use_emptied(&mut unsent);
+                inner.end_records(&mut unsent);
                 let at = inner.rt.now().plus(Duration::from_nanos(nanos));
                 let at = retry.at.map_or(at, |retry| retry.min(at));
                 inner.until(asked, Some(at)).await;
@@ -104,7 +104,7 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
         drop(asked);
         let cleaned = inner.clean_window(urgency, &mut unsent).await;
         if !matches!(cleaned, Ok(Cleaned::Some)) || inner.is_worth_a_record(unsent) {
-            inner.use_emptied(&mut unsent);
+            inner.end_records(&mut unsent);
         }
         match cleaned {
             Ok(Cleaned::Some) => retry.succeeded(inner.rt.now()),
@@ -164,7 +164,7 @@ impl Inner {
         Room::of(&streams, &map).checkpoint_helps(&streams.table)
     }
 
-    /// A segment could not be read.
+    /// Waits after a segment could not be read, if several in a row could not.
     async fn back_off(&self, retry: &mut Retry, error: &SpaceError) {
         if retry.failures == 0 {
             tracing::warn!(%error, "a segment cannot be emptied");
@@ -177,20 +177,24 @@ impl Inner {
         }
     }
 
-    /// True if so much was gained that the records of what was moved may end. Each has a header, and where little is free, a
-    /// segment gains no more than that.
+    /// True if the records of moved data may end after a gain of `unsent` sectors. Each record costs a header, and on a full
+    /// volume one emptied segment may gain no more sectors than a header has.
     fn is_worth_a_record(&self, unsent: u64) -> bool {
         unsent >= self.commit.composer().layout.dense_sectors()
     }
 
-    /// Has segments be used again that were emptied for a gain of `unsent` sectors.
-    fn use_emptied(self: &Rc<Self>, unsent: &mut u64) {
-        if *unsent > 0 {
-            *unsent = 0;
-            self.send_off();
-            self.replenish(0);
-            self.commit.notify();
+    /// Ends the records of moved data if `unsent` sectors were gained by them, so that the emptied segments get free.
+    fn end_records(self: &Rc<Self>, unsent: &mut u64) {
+        if std::mem::take(unsent) > 0 {
+            self.free_emptied();
         }
+    }
+
+    /// Ends the records of moved data, and puts emptied segments on the allocation queue.
+    fn free_emptied(self: &Rc<Self>) {
+        self.send_off();
+        self.replenish(0);
+        self.commit.notify();
     }
 
     /// Empties a few segments, if any are worth it, and adds what that gains to `unsent`.
@@ -231,7 +235,7 @@ impl Inner {
         };
         let before = self.stats.borrow().bytes_moved;
         let moved = self.empty(&[unworn], false).await;
-        self.use_emptied(&mut 1);
+        self.free_emptied();
         let stats = &mut self.stats.borrow_mut();
         stats.bytes_levelled += stats.bytes_moved - before;
         moved.map(|()| true)

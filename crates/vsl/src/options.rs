@@ -10,7 +10,8 @@ pub struct Options {
     /// The longest that appended data waits before it is sent to the device, if nobody flushes. To fast devices it is sent
     /// earlier, where that costs them little.
     pub max_delay: Duration,
-    /// Memory for the map, in bytes. What is changed and not yet written may take more for a while.
+    /// Memory for the map, in bytes. Nodes that are changed and not yet written may take more for a while, and 700 KiB at
+    /// any time.
     pub map_bytes: u64,
     /// Memory for checksums of what was written in a row, in bytes: 3 MiB for each GiB that is read here and there. What is
     /// not there is read from its segment's summary first.

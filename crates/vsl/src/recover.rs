@@ -35,7 +35,7 @@ use crate::homes::Homes;
 use crate::meta::Meta;
 use crate::options::Options;
 use crate::pacing::{Pacing, gathering};
-use crate::room::{changed_max, checkpoint_segments};
+use crate::room::{changed_max, checkpoint_segments, map_memory};
 use crate::segment::{Segment, SegmentPhase};
 use crate::space::{Inner, Space, Workers};
 use crate::stats::Stats;
@@ -170,10 +170,10 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
         next_record: RecordSeq(1),
         clock: WriteClock(0),
         changed_max: changed_max(&layout, &options),
-        map_bytes: options.map_bytes,
+        map_bytes: map_memory(&options),
     };
-    let table = SegmentTable::new(layout, segments, queue, &options);
     let (placement, counts) = placement_of(&superblock);
+    let table = SegmentTable::new(layout, counts.meta(), segments, queue, &options);
     let parts = Parts {
         streams: Streams::new(layout, counts, table, resume),
         map: Map::new(making.volume, Shape::default()),
@@ -256,7 +256,8 @@ pub async fn open(
     if options.discard {
         discard_queue(&store, &queue).await;
     }
-    let mut table = SegmentTable::new(layout, segments, queue, &options);
+    let (mut placement, counts) = placement_of(&superblock);
+    let mut table = SegmentTable::new(layout, counts.meta(), segments, queue, &options);
     for (place, sectors) in read.meta.places(layout.segment_count as usize) {
         table.count_meta(place, sectors);
     }
@@ -268,7 +269,6 @@ pub async fn open(
         &checkpoint.detached,
     );
     table.set_nodes(map.nodes() * NODE_SECTORS);
-    let (mut placement, counts) = placement_of(&superblock);
     placement.restore(&checkpoint.placement);
     let parts = Parts {
         streams: Streams::new(layout, counts, table, resume),
@@ -308,7 +308,7 @@ fn resume(
         next_record: found.last.next(),
         clock: checkpoint.clock,
         changed_max: changed_max(&Layout::of(superblock), options),
-        map_bytes: options.map_bytes,
+        map_bytes: map_memory(options),
     }
 }
 

@@ -3,28 +3,41 @@
 //! Free segments are kept in budgets, one below the other: each claim (`claim.rs`) leaves a number of segments on the allocation queue
 //! ([`Floors::floor`]). A segment is opened with a grant (`claim.rs`) only, and only `streams.rs::grant` makes grants, which compares the
 //! claim's floor. What changes the map is held to its floor even if it opens no segment, since it adds to the next
-//! checkpoint. With C for the segments of a checkpoint of what has changed now, and M for the most that it may become before
-//! clients wait for a checkpoint ([`Room::needs_checkpoint`]), or of the whole map if that is less:
+//! checkpoint. The floors are made of four numbers of segments:
+//!
+//! - C: a checkpoint of the nodes that have changed now;
+//! - L: a checkpoint of a map without changes;
+//! - M: the largest checkpoint, at which clients wait for it ([`Room::needs_checkpoint`]); or one of the whole map, if that is
+//!   less;
+//! - G: the growth of segments of nodes. A checkpoint leaves garbage in the segments that hold the nodes before, so those
+//!   segments may become twice what the nodes and the rest of a checkpoint fill. G is the part of that they do not have yet.
 //!
 //! | claim | leaves | so |
 //! |---|---|---|
 //! | queue | 0 | the record that continues the queue can always be written |
 //! | checkpoint | 1 | the same, while a checkpoint is written |
-//! | cleaner | 2C + 1 | a checkpoint can always be written, and if a crash cuts it, the one that recovery makes |
-//! | trims | 2M + 1 and `CLEANED_AT_ONCE` | where writers wait, the cleaner has room to move something, whatever has changed |
-//! | writers | that and one | a trim waits for a checkpoint at most, which makes what its records take empty |
+//! | cleaner | max(2C, C + 2L) + 1 + G | the next checkpoint can be written, and once more if a crash cuts it; and after it, one of L |
+//! | trims | the same with M for C, and `CLEANED_AT_ONCE` | while writers wait, the cleaner has segments to move data to |
+//! | writers | that and one | a trim waits for a checkpoint at most, which makes the segments of its records empty |
 //!
-//! Segments of nodes are emptied without any room of their own, by the next checkpoint. As much is kept unmapped that the
-//! cleaner always finds a segment that gains `table/uses.rs::worth`, and that moving all there is gains more than is written
-//! for it beside data: what is moved goes to one stream where room is short, and its records end when a segment was gained
-//! (`clean.rs`); where most is mapped, a checkpoint of all nodes is made about once in that time.
+//! Two arguments show that the cleaner never waits for ever:
+//!
+//! - *Checkpoints do not use up the queue.* What a checkpoint takes from the queue, segments of nodes grow by, and G shrinks by
+//!   the same. Where G is 0, half of the segments of nodes is garbage. A checkpoint of L segments then empties as many as it
+//!   writes, or more, and the queue has 2L segments for it.
+//! - *Cleaning gains more than it writes.* [`SegmentTable::spare`] segments are garbage or free on a full volume, so there is
+//!   one that gains `table/uses.rs::worth`. Where free segments are short, the cleaner moves data to one stream and ends its
+//!   records when they have gained a segment (`clean.rs`). A checkpoint ends the open record as well, but not before it is
+//!   nearly full ([`CHANGED_BY_RECORD`]). An emptied segment gets free without a checkpoint, unless it was written since the
+//!   last one.
 
 use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS};
+use forebay_segments::RECORD_ENTRY_BYTES_MAX;
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
 
 use crate::batch::{BATCH_BYTES_MAX, Batch, Op};
 use crate::claim::{Claim, Floors, Wanted};
-use crate::format::TABLE_CHUNK_SEGMENTS;
+use crate::format::{ENTRY_BYTES_MAX, TABLE_CHUNK_SEGMENTS};
 use crate::geometry::Layout;
 use crate::options::Options;
 use crate::prepared::mapped;
@@ -40,13 +53,19 @@ const WRITTEN_FOR_CHECKPOINT: u64 = 20;
 const CHECKPOINT_BYTES: u64 = 24 << 10;
 /// Where much is free, a checkpoint may take one in so many segments that can be had.
 const CHECKPOINT_PART: usize = 8;
-/// Changed nodes of the map take at most this part of the device before a checkpoint is made, and at least so many bytes.
+/// Changed nodes of the map take at most this part of the device before a checkpoint is made.
 const CHANGED_PART: u64 = 128;
+/// Bytes of changed nodes that need no checkpoint. A batch may change so many more than there is room for.
 const CHANGED_MIN: u64 = 16 * NODE_BYTES as u64;
+/// Bytes of nodes that one record of moved data changes, at most: each of its pieces lies in another leaf, and some leaves have
+/// another parent. There is room and memory for so many. A checkpoint ends the open record. If it ended records with few
+/// pieces, their headers and padding would take all that cleaning gains.
+const CHANGED_BY_RECORD: u64 =
+    (RECORD_ENTRY_BYTES_MAX / ENTRY_BYTES_MAX) as u64 * NODE_BYTES as u64 / 8 * 9;
 /// Bytes of the map's nodes that one mapped run takes, where nodes are as empty as splitting leaves them.
 const MAP_BYTES: u64 = 36;
 
-/// Where writers wait, the cleaner has so many segments at least to move something to.
+/// Free segments that the cleaner can open while writers wait for space.
 const CLEANED_AT_ONCE: usize = 4;
 
 /// A batch of more writes and trims is not looked at for what it unmaps.
@@ -71,6 +90,8 @@ pub(crate) struct Room {
     checkpoint_most: usize,
     checkpoint_cap: usize,
     checkpoint_least: usize,
+    /// Segments by which segments of nodes may grow before the cleaner empties some of them.
+    nodes_growth: usize,
     /// Segments that writers leave at least.
     kept: usize,
     moved: usize,
@@ -113,11 +134,11 @@ pub(crate) enum Verdict {
         /// Bytes that can be had.
         have: u64,
     },
-    /// Not in one batch.
+    /// Not in one batch: see [`crate::SpaceError::Large`].
     Large {
-        /// Bytes that it writes.
+        /// Bytes that the batch writes.
         need: u64,
-        /// Bytes that one batch may write, about.
+        /// Bytes that one batch can write now, approximately.
         most: u64,
     },
 }
@@ -142,8 +163,14 @@ impl Asking<'_> {
 /// Bytes of nodes that may change before a checkpoint is made.
 pub(crate) fn changed_max(layout: &Layout, options: &Options) -> u64 {
     let device = u64::from(layout.segment_count) * u64::from(layout.segment_bytes);
-    let most = options.map_bytes.max(CHANGED_MIN);
-    (device / CHANGED_PART).clamp(CHANGED_MIN, most)
+    let largest_map = device / SECTOR_BYTES * MAP_BYTES + CHANGED_MIN;
+    let most = map_memory(options).min(largest_map);
+    (device / CHANGED_PART).clamp(CHANGED_BY_RECORD.min(most), most)
+}
+
+/// Bytes of memory for changed nodes.
+pub(crate) fn map_memory(options: &Options) -> u64 {
+    options.map_bytes.max(CHANGED_BY_RECORD)
 }
 
 /// What a checkpoint writes of which so many bytes of nodes changed.
@@ -169,10 +196,13 @@ impl Room {
         // No more nodes can change than there are.
         let nodes = map.nodes() * NODE_BYTES as u64 + CHANGED_MIN;
         let most = checkpoint_segments(&layout, streams.changed_max.min(nodes));
-        // Beside that, what is open, and what a batch opens.
+        let least = checkpoint_segments(&layout, 0);
+        let nodes = map.nodes() * NODE_SECTORS + checkpoint_bytes(&layout, 0) / SECTOR_BYTES;
+        let nodes = nodes.div_ceil(layout.dense_sectors()) as usize;
+        // Beside the floor: open segments, segments that a batch opens, and garbage in segments of nodes.
         let kept = |most| {
-            let kept = writers_floor(most) + usize::from(counts.all() + counts.user);
-            kept as u64 + table.spare()
+            let kept = writers_floor(most, least) + usize::from(counts.all() + counts.user);
+            kept as u64 + table.spare() + nodes as u64
         };
         let all = u64::from(layout.segment_count);
         let without = |kept: u64| all.saturating_sub(kept) * layout.dense_sectors();
@@ -191,13 +221,14 @@ impl Room {
             checkpoint,
             checkpoint_most: most.max(checkpoint),
             checkpoint_cap: most.max((table.queued() + table.usable()) / CHECKPOINT_PART),
-            checkpoint_least: checkpoint_segments(&layout, 0),
-            kept: writers_floor(most),
+            checkpoint_least: least,
+            nodes_growth: (2 * nodes).saturating_sub(table.node_segments()),
+            kept: writers_floor(most, least),
             moved,
             changed,
             changed_max: streams.changed_max,
             map_bytes: streams.map_bytes,
-            low: writers_floor(most.max(checkpoint))
+            low: writers_floor(most.max(checkpoint), least)
                 + (layout.segment_count as usize / 256).clamp(2, 64),
         }
     }
@@ -313,7 +344,8 @@ impl Room {
     /// True if a segment with so many sectors of nodes can be emptied by the next checkpoint.
     pub(crate) fn can_rewrite(&self, layout: &Layout, queued: usize, sectors: u64) -> bool {
         let after = checkpoint_segments(layout, self.changed + sectors * SECTOR_BYTES);
-        after <= self.checkpoint_cap.max(self.checkpoint) && 2 * after <= queued
+        let most = self.checkpoint_cap.max(self.checkpoint);
+        after <= most.max(self.checkpoint_least) && 2 * after <= queued
     }
 
     /// True if a checkpoint makes segments free, or lowers what has to be kept for the next.
@@ -356,20 +388,31 @@ impl Floors for Room {
         match claim {
             Claim::Queue => 0,
             Claim::Checkpoint => 1,
-            Claim::Cleaner => 2 * self.checkpoint + 1,
-            Claim::Trims => trims_floor(self.checkpoint_most),
-            Claim::Writers => writers_floor(self.checkpoint_most),
+            Claim::Cleaner => {
+                cleaner_floor(self.checkpoint, self.checkpoint_least) + self.nodes_growth
+            }
+            Claim::Trims => {
+                trims_floor(self.checkpoint_most, self.checkpoint_least) + self.nodes_growth
+            }
+            Claim::Writers => {
+                writers_floor(self.checkpoint_most, self.checkpoint_least) + self.nodes_growth
+            }
         }
     }
 }
 
-/// What the cleaner empties can be used again without a checkpoint, but for what was written since the last.
-fn trims_floor(checkpoint: usize) -> usize {
-    2 * checkpoint + 1 + CLEANED_AT_ONCE
+/// Leaves segments for a checkpoint of `checkpoint` segments and for another try; or for that one, and two tries of one of
+/// `least` segments that empties segments of nodes.
+fn cleaner_floor(checkpoint: usize, least: usize) -> usize {
+    (2 * checkpoint).max(checkpoint + 2 * least) + 1
 }
 
-fn writers_floor(checkpoint: usize) -> usize {
-    trims_floor(checkpoint) + 1
+fn trims_floor(checkpoint: usize, least: usize) -> usize {
+    cleaner_floor(checkpoint, least) + CLEANED_AT_ONCE
+}
+
+fn writers_floor(checkpoint: usize, least: usize) -> usize {
+    trims_floor(checkpoint, least) + 1
 }
 
 /// Sectors that can be mapped in pieces of one sector where `left` sectors are free by weight.

@@ -52,6 +52,8 @@ pub(crate) struct SlotState {
     meta: u32,
     /// Of an unreadable segment: it can be tried again.
     later: bool,
+    /// It is counted in `SegmentTable::node_segments`.
+    holds_nodes: bool,
 }
 
 /// What is known of all segments.
@@ -75,6 +77,9 @@ pub(crate) struct SegmentTable {
     /// Sectors that are live, and how many of them nodes of the map take.
     live: u64,
     nodes: u64,
+    /// The stream of nodes and checkpoints, and the number of segments of that stream with live sectors, or being filled.
+    meta: Stream,
+    node_segments: usize,
     /// The weight of all that is live.
     weight: u64,
     discards: bool,
@@ -84,9 +89,10 @@ pub(crate) struct SegmentTable {
 }
 
 impl SegmentTable {
-    /// Of these segments, with the allocation queue.
+    /// Of these segments, with the allocation queue. Nodes and checkpoints go to the stream `meta`.
     pub(crate) fn new(
         layout: Layout,
+        meta: Stream,
         segments: Vec<Segment>,
         queue: VecDeque<Slot>,
         options: &Options,
@@ -104,6 +110,7 @@ impl SegmentTable {
             in_place: 0,
             meta: 0,
             later: false,
+            holds_nodes: false,
         };
         let mut table = SegmentTable {
             layout,
@@ -119,6 +126,8 @@ impl SegmentTable {
             victims: Victims::new(),
             live: 0,
             nodes: 0,
+            meta,
+            node_segments: 0,
             weight: 0,
             discards: options.discard,
             spare_part: options.spare_part.clamp(2, SPARE_PART_MAX),
@@ -177,6 +186,9 @@ impl SegmentTable {
 
     fn enter(&mut self, slot: Slot, state: SegmentState) {
         self.counts[state as usize] += 1;
+        let holds_nodes = self.holds_nodes(slot, state);
+        self.states[slot.0 as usize].holds_nodes = holds_nodes;
+        self.node_segments += usize::from(holds_nodes);
         if let Some(list) = SegmentTable::list(state) {
             self.lists[list].insert(slot);
         }
@@ -189,6 +201,8 @@ impl SegmentTable {
 
     fn leave(&mut self, slot: Slot, state: SegmentState) {
         self.counts[state as usize] -= 1;
+        let known = &mut self.states[slot.0 as usize];
+        self.node_segments -= usize::from(std::mem::take(&mut known.holds_nodes));
         if let Some(list) = SegmentTable::list(state) {
             self.lists[list].remove(&slot);
         }
@@ -197,6 +211,10 @@ impl SegmentTable {
             SegmentState::Free => self.free.remove(slot),
             _ => {}
         }
+    }
+
+    fn holds_nodes(&self, slot: Slot, state: SegmentState) -> bool {
+        state.has_number() && !state.is_unused() && self.get(slot).stream == self.meta
     }
 
     /// The one transition function.
@@ -292,6 +310,11 @@ impl SegmentTable {
     /// Sectors that everything live takes at most.
     pub(crate) fn weight(&self) -> u64 {
         self.weight
+    }
+
+    /// Segments that checkpoints wrote to and that are not empty.
+    pub(crate) fn node_segments(&self) -> usize {
+        self.node_segments
     }
 
     /// Segments on the allocation queue.

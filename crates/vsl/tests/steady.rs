@@ -200,8 +200,8 @@ fn a_volume_that_is_full_to_the_last_sector_goes_on_taking_updates() {
             (512, 128 << 10, 16.0),
         ] {
             let written = overfull(kind, segments, segment, 16, 3.0);
-            // Where all but a sixteenth of what is not held back is live, a log writes about 8 times what users do. Of a
-            // volume of 8 MiB a sixteenth is four segments, and several are open.
+            // A log of which a sixteenth is garbage writes about 8 bytes for each byte of its clients. In a volume of 8 MiB a
+            // sixteenth is four segments, and as many are open.
             assert!(written < most, "{kind} {segments}: {written}");
         }
     }
@@ -338,7 +338,7 @@ fn worn(levelling: Levelling) -> ((u32, u32), f64) {
             write(&space, n).await;
         }
         let rng = Rng::new(5);
-        for _ in 0..200 * pages {
+        for _ in 0..250 * pages {
             write(&space, rng.below(pages / 5)).await;
         }
         let (stats, log, wear) = (space.stats(), space.log_stats(), space.wear());

@@ -16,6 +16,9 @@ use crate::streams::Streams;
 const WINDOW_BYTES: u64 = 32 << 20;
 /// At least so many segments are looked at for those that can be cleaned with the room there is.
 const LOOKED_AT: usize = 1024;
+/// While no data can be moved, a segment of nodes is emptied for a gain of this part of it. Where segments of nodes cannot
+/// grow, half of them is garbage (`room.rs`).
+const NODES_WORTH_PART: u64 = 4;
 /// Unless room is short, a segment is cleaned only for this part of it.
 const WORTH_PART: u32 = 4;
 
@@ -34,12 +37,16 @@ impl Inner {
                 (selection, most.max(1) as usize)
             }
         };
-        let victims = victims(&streams, selection, most, urgency == Urgency::Urgent);
+        let mut victims = victims(&streams, selection, most, urgency == Urgency::Urgent);
         let moved = match one_stream {
             true => 1,
             false => usize::from(streams.counts.moved),
         };
         let mut budget = budget(&streams, &room, moved);
+        // Data does not hide the segments of nodes.
+        if budget == 0 {
+            victims = streams.table.choose_of_nodes(worth_of_nodes(&streams));
+        }
         let (wanted, mut gained) = (window(&streams), 0);
         let (mut chosen, mut in_memory, mut passed_over): (Vec<Chosen>, _, _) =
             (Vec::new(), false, false);
@@ -93,7 +100,8 @@ fn victims(streams: &Streams, selection: Selection, most: usize, urgent: bool) -
         false => worth.max(segment / WORTH_PART),
     };
     let looked_at = LOOKED_AT.max(most + streams.flight().segments().count());
-    // What is nearly empty costs next to nothing, however young it is.
+    // What is nearly empty costs next to nothing, however young it is. What gains less than `worth` is left alone however
+    // short room is: a segment that the cleaner has just filled looks as if it gained a few sectors.
     let mut victims = table.choose(
         Selection::Greedy,
         now,
@@ -102,12 +110,12 @@ fn victims(streams: &Streams, selection: Selection, most: usize, urgent: bool) -
         segment / 4 * 3,
     );
     victims.extend(table.choose(selection, now, u64::MAX, looked_at, least));
-    if victims.is_empty() && urgent {
-        // What gains most, however little that is.
-        let least = (worth / 4).max(1);
-        victims = table.choose(Selection::Greedy, now, u64::MAX, looked_at, least);
-    }
     victims
+}
+
+/// Sectors that emptying a segment of nodes must gain while no data can be moved.
+fn worth_of_nodes(streams: &Streams) -> u32 {
+    (streams.layout.dense_sectors() / NODES_WORTH_PART) as u32
 }
 
 /// Sectors that can be moved to so many streams with the room there is.

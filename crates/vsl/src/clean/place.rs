@@ -20,7 +20,8 @@ const RUNS_MAX: u64 = 4;
 
 impl Inner {
     /// Appends the copy of a piece to where the placement wants it, as far as it is still live then. Returns false if there is
-    /// no room for it, and will be none before other segments are cleaned. With `one_stream`, it goes to the first.
+    /// no room for it, and will be none before other segments are cleaned. With `one_stream`, the whole
+    /// piece goes to the first stream of moved data.
     pub(super) async fn move_piece(
         self: &Rc<Self>,
         piece: Piece,

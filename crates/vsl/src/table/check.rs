@@ -11,6 +11,7 @@ impl SegmentTable {
     /// The first invariant that does not hold.
     pub(crate) fn check(&self) -> Result<(), String> {
         let (mut counts, mut live, mut weight) = ([0; SegmentState::COUNT], 0, 0);
+        let (mut with_lists, mut node_segments) = (0, 0);
         for n in 0..self.len() {
             let slot = Slot(n as u32);
             let (segment, state) = (self.get(slot), self.state(slot));
@@ -32,6 +33,8 @@ impl SegmentTable {
             let listed =
                 SegmentTable::list(state).is_none_or(|list| self.lists[list].contains(&slot));
             demand(listed, "not in the list of its state")?;
+            with_lists += usize::from(SegmentTable::list(state).is_some());
+            node_segments += usize::from(self.holds_nodes(slot, state));
             let victim = self.victims.get(slot.0).is_some();
             demand(
                 victim == (state == SegmentState::Closed),
@@ -44,7 +47,6 @@ impl SegmentTable {
             )?;
         }
         let listed: usize = self.lists.iter().map(|list| list.len()).sum();
-        let with_lists: usize = (0..5).map(|list| self.lists[list].len()).sum();
         let settling: usize = self.settling.iter().map(|(_, slots)| slots.len()).sum();
         let demand = |holds: bool, what: &str| match holds {
             true => Ok(()),
@@ -54,6 +56,10 @@ impl SegmentTable {
         demand(
             listed == with_lists,
             "a list has a segment of another state",
+        )?;
+        demand(
+            node_segments == self.node_segments,
+            "the count of segments of nodes is wrong",
         )?;
         demand(
             self.queue.len() == self.count_of(SegmentState::Queued),

@@ -22,6 +22,14 @@ impl SegmentTable {
         self.victims.choose(selection, now, wanted, most, least)
     }
 
+    /// Segments of nodes that gain at least `least` sectors, those that gain most first.
+    pub(crate) fn choose_of_nodes(&self, least: u32) -> Vec<Victim> {
+        let now = WriteClock(0);
+        let mut all = self.choose(Selection::Greedy, now, u64::MAX, usize::MAX, least);
+        all.retain(|victim| self.get(Slot(victim.segment)).stream == self.meta);
+        all
+    }
+
     /// True if cleaning some segment is worth it.
     pub(crate) fn can_clean(&self) -> bool {
         let best = self.choose(Selection::Greedy, WriteClock(0), 1, 1, self.worth());
