@@ -29,10 +29,12 @@ const ABOVE_MODEL: f64 = 1.1;
 const LEAF_ENTRIES: u64 = 40;
 
 /// Requests to the disk that no request of a writer needs: they are more than reading and writing the whole disk
-/// line by line, twice; and as much more often as less is kept free.
+/// line by line, twice; and as much more often as less is kept free, and where nodes of the map are read anew.
 pub(super) fn requests_max(recipe: &Recipe) -> u64 {
     let usual = 30_000 + 4 * recipe.medium_bytes() / LINE_BYTES;
-    usual * (recipe.spare_part / 16).max(1)
+    // With memory for a few nodes, each piece that is moved reads a leaf, and where reads fail, several times.
+    let reads = if recipe.map_bytes.is_some() { 4 } else { 1 };
+    usual * reads * (recipe.spare_part / 16).max(1)
 }
 
 /// Compares the counts of all segments with a walk of the map.
