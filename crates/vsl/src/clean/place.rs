@@ -106,19 +106,22 @@ impl Inner {
             .shrink(self.options.map_bytes as usize);
     }
 
-    /// Sends off what was moved, and has what is empty be used again. Returns false if nothing gets free by that.
+    /// Sends off what was moved, and has what is empty be used again. Returns false if nothing gets free by that. The cleaner may
+    /// lack memory only: the device has yet to take what is there, and a checkpoint would be one more thing to take.
     pub(crate) fn make_way(self: &Rc<Self>) -> bool {
         self.send_off();
         let room = Room::of(&self.commit.composer(), &self.map.borrow());
-        self.replenish(room.floor(Claim::Cleaner) + 1);
-        let (usable, helps) = {
+        let need = room.floor(Claim::Cleaner) + 1;
+        self.replenish(need);
+        let (usable, helps, has_room) = {
             let table = &self.commit.composer().table;
-            (table.usable(), room.checkpoint_helps(table))
+            let has_room = table.queued() >= need && !room.needs_checkpoint();
+            (table.usable(), room.checkpoint_helps(table), has_room)
         };
-        if usable == 0 && helps {
+        if usable == 0 && helps && !has_room {
             self.ask_for_checkpoint();
         }
-        usable > 0 || helps
+        usable > 0 || helps || has_room
     }
 
     /// Permission to append an entry of moved data, or of what was written in place.
