@@ -125,7 +125,7 @@ impl Inner {
                             && !extent.sector.is_multiple_of(LINE_SECTORS)
                     });
                     let pieces = pieces_of(extent.sector, extent.sectors) - u64::from(joins);
-                    // What was reaped before a crash is detached again; its segment may have been used again.
+                    // Recovery detaches a subtree again that was reaped before the crash. Other data may have taken its segments.
                     let table = &self.commit.composer().table;
                     let is_gone = matches!(visit, Visit::Detached(_))
                         && table.slot_at(extent.place).is_none();

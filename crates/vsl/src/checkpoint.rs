@@ -444,7 +444,7 @@ impl Inner {
         if self.options.discard {
             self.settle_all();
         }
-        // Who asked meanwhile asked for what this checkpoint did, or asks again.
+        // Requests that came meanwhile are dropped: whoever waits is notified below, and asks again if need be.
         self.checkpoint_wanted.set(false);
         self.commit.notify();
         self.clean_asked.notify_all();

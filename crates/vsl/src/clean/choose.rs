@@ -100,8 +100,8 @@ fn victims(streams: &Streams, selection: Selection, most: usize, urgent: bool) -
         false => worth.max(segment / WORTH_PART),
     };
     let looked_at = LOOKED_AT.max(most + streams.flight().segments().count());
-    // What is nearly empty costs next to nothing, however young it is. What gains less than `worth` is left alone however
-    // short room is: a segment that the cleaner has just filled looks as if it gained a few sectors.
+    // A nearly empty segment costs little to clean, however young it is. A segment that gains less than `worth` is never
+    // chosen: the cleaner cannot fill a segment to its last sector, so one that it has just filled seems to gain a few.
     let mut victims = table.choose(
         Selection::Greedy,
         now,

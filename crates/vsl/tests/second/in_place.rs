@@ -9,8 +9,11 @@ use forebay_vsl::{Batch, Kind, Options};
 
 use crate::world::{Model, SOON, Shape, Volume, content, on_a_volume};
 
-const SEGMENT: u64 = 128 << 10;
-const SEGMENTS: u64 = 40;
+const SHAPE: Shape = Shape {
+    segments: 40,
+    segment: 128 << 10,
+    kind: Kind::Overwrite,
+};
 const BLOCK: u64 = 5;
 /// Blocks from here on are written once each, to fill segments, and trimmed.
 const FILLER: u64 = 1000;
@@ -30,12 +33,7 @@ async fn fill(volume: &Volume, next: &mut u64, blocks: u64) {
 /// newest version lay where the one that was written in place had been copied from.
 #[test]
 fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_copy() {
-    let shape = Shape {
-        segments: SEGMENTS,
-        segment: SEGMENT,
-        kind: Kind::Overwrite,
-    };
-    on_a_volume(shape, async |world| {
+    on_a_volume(SHAPE, async |world| {
         let volume = world.open(Options::default()).await;
         let mut model = Model::of_blocks(100);
         for n in 0..100 {
@@ -103,12 +101,7 @@ fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_co
 /// segments that it had just filled, without end.
 #[test]
 fn the_cleaner_rests_while_a_write_in_place_is_held_up() {
-    let shape = Shape {
-        segments: SEGMENTS,
-        segment: SEGMENT,
-        kind: Kind::Overwrite,
-    };
-    on_a_volume(shape, async |world| {
+    on_a_volume(SHAPE, async |world| {
         let volume = world.open(Options::default()).await;
         let mut model = Model::of_blocks(volume.space.capacity().mappable_in_blocks / LINE_BYTES);
         for n in 0..model.len() {
@@ -129,7 +122,8 @@ fn the_cleaner_rests_while_a_write_in_place_is_held_up() {
                 .await;
         }
         world.rt.sleep(SOON).await;
-        // What is trimmed has no home. Writers wait in the end, as what they replace cannot be used again.
+        // A block that is trimmed first is not written in place. In the end writers wait: most garbage lies in segments that
+        // the cleaner may not empty while a write in place is held up.
         let (mut written, mut waits) = (0, false);
         while !waits {
             written += 1;
