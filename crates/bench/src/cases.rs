@@ -44,6 +44,7 @@ impl Bench {
             depth,
             seconds: self.seconds,
             most: u64::MAX,
+            flush_each: None,
         }
     }
 
@@ -113,7 +114,10 @@ impl Bench {
         for writers in [32, 1] {
             let (mut ours, mut raw) = (vec![], vec![]);
             for _ in 0..self.rounds {
-                let load = self.load(Kind::WriteAndFlush, SMALL, writers);
+                let load = Load {
+                    flush_each: Some(1),
+                    ..self.load(Kind::RandomWrite, SMALL, writers)
+                };
                 ours.push(self.cached(&log, &data, load)?.rate);
                 raw.push(self.raw(&data, load)?.rate);
             }
@@ -228,6 +232,7 @@ async fn fill(rt: &forebay_rt::Rt, volume: &Volume) -> anyhow::Result<()> {
         depth: 32,
         seconds: 600.0,
         most,
+        flush_each: None,
     };
     let device: Rc<dyn Device> = Rc::new(volume.clone());
     run(rt, Rc::clone(&device), load).await?;

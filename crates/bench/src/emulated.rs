@@ -56,6 +56,7 @@ impl Bench {
                 depth,
                 seconds: self.seconds * self.rounds as f64,
                 most: u64::MAX,
+                flush_each: None,
             };
             let path = path.clone();
             let late: Lateness = on_ring(move |rt, ring| async move {

@@ -16,7 +16,6 @@ pub(crate) enum Kind {
     RandomRead,
     SequentialWrite,
     SequentialRead,
-    WriteAndFlush,
 }
 
 /// A load.
@@ -30,6 +29,8 @@ pub(crate) struct Load {
     pub(crate) seconds: f64,
     /// Stop after this many requests.
     pub(crate) most: u64,
+    /// The device is flushed after each so many requests, while the other users go on. Never, if none.
+    pub(crate) flush_each: Option<u64>,
 }
 
 /// What a load came to.
@@ -162,7 +163,11 @@ impl Running {
                     self.device.write(at, data, Durability::Flush).await?;
                 }
             }
-            if self.load.kind == Kind::WriteAndFlush {
+            if self
+                .load
+                .flush_each
+                .is_some_and(|each| (n + 1).is_multiple_of(each))
+            {
                 self.device.flush().await?;
             }
             self.count(now);

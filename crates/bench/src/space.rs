@@ -13,6 +13,9 @@ use crate::cases::{Bench, LARGE, SMALL, median, resident, row};
 use crate::load::{Kind, Load, Outcome, run};
 use crate::place::{fresh_id, on_ring, open};
 
+/// Bytes of sequential writes between flushes of the device.
+const FLUSHED_AFTER: u64 = 8 << 20;
+
 /// What a volume that is used for one measurement is like.
 #[derive(Clone, Copy)]
 struct Made {
@@ -98,16 +101,26 @@ impl Bench {
             most: ByteLen::gib(3).0 / SMALL,
             ..small
         };
-        let (mut ours, mut sequential, mut cpu) = (vec![], vec![], vec![]);
+        let large = self.load(Kind::SequentialWrite, LARGE, 4);
+        // The volume flushes as often, since it keeps in memory what is not durable.
+        let flushed = Load {
+            flush_each: Some(FLUSHED_AFTER / LARGE),
+            ..large
+        };
+        let (mut ours, mut cpu) = (vec![], vec![]);
+        let (mut unflushed, mut durable) = (vec![], vec![]);
         for _ in 0..self.rounds {
             let done = on_volume(path, made, vec![load])?;
             ours.push(done.outcome.rate);
             cpu.push(done.outcome.cpu_us);
-            let large = self.raw(raw, self.load(Kind::SequentialWrite, LARGE, 4))?;
-            sequential.push(large.rate * (LARGE / SMALL) as f64);
+            for (load, rates) in [(large, &mut unflushed), (flushed, &mut durable)] {
+                let rate = self.raw(raw, load)?.rate;
+                rates.push(rate * (LARGE / SMALL) as f64);
+            }
         }
         let name = "volume: random 4 KiB writes, fresh";
-        row(name, &ours, &sequential, "sequential 1 MiB writes as 4 KiB");
+        row(name, &ours, &unflushed, "sequential 1 MiB writes as 4 KiB");
+        row(name, &ours, &durable, "the same, flushed each 8 MiB");
         println!(
             "| volume: processor time a write | {:.2} µs | 3 µs | |",
             median(cpu)
@@ -211,6 +224,7 @@ fn space_memory(path: &Path) -> anyhow::Result<()> {
             depth: 4,
             seconds: 600.0,
             most: ByteLen::gib(2).0 / size,
+            flush_each: None,
         };
         let path: PathBuf = path.to_owned();
         let again = path.clone();
