@@ -101,6 +101,21 @@ pub mod rename_flag {
     pub const EXCHANGE: u32 = 1 << 1;
 }
 
+/// A copy from one file to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyRange {
+    /// The first byte of the file that is read.
+    pub at: u64,
+    /// The inode that is written.
+    pub to: u64,
+    /// The handle that it is open with.
+    pub to_handle: u64,
+    /// The first byte there.
+    pub to_at: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
 /// An ioctl of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ioctl<'a> {
@@ -197,18 +212,7 @@ pub enum Asked<'a> {
     /// Something special.
     Ioctl(Ioctl<'a>),
     /// Copy a part of one file to another.
-    CopyFileRange {
-        /// From here.
-        at: u64,
-        /// To this inode.
-        to: u64,
-        /// Open with this handle.
-        to_handle: u64,
-        /// There.
-        to_at: u64,
-        /// So much.
-        len: u64,
-    },
+    CopyFileRange(CopyRange),
     /// Make everything durable.
     SyncFs,
     /// Anything else.
@@ -295,13 +299,13 @@ pub fn decode(opcode: u32, body: &[u8]) -> Option<Asked<'_>> {
         }
         47 => {
             from.u64()?;
-            Asked::CopyFileRange {
+            Asked::CopyFileRange(CopyRange {
                 at: from.u64()?,
                 to: from.u64()?,
                 to_handle: from.u64()?,
                 to_at: from.u64()?,
                 len: from.u64()?,
-            }
+            })
         }
         50 => Asked::SyncFs,
         _ => Asked::Other,

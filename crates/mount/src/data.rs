@@ -2,9 +2,11 @@
 
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, Fallocate, FsError, Result};
+use forebay_fuse::files::CopyRange;
 use forebay_fuse::{self as format, open_flag};
 
 use crate::handler::{Answer, Files};
+use crate::sync_mode::SyncMode;
 
 // Modes of FALLOCATE (`linux/falloc.h`).
 const KEEP_SIZE: u32 = 0x01;
@@ -19,13 +21,32 @@ impl Files {
         format::open_out(self.handles.next(flags), open_flags(flags)).to_vec()
     }
 
-    pub(crate) async fn write(&self, file: u64, at: u64, data: Buf, kill: bool) -> Answer {
-        let len = data.len() as u32;
+    /// Writes all of `data` at once, at byte `at`. With `kill`, the file loses its privileges before. What `flags` ask for
+    /// (`O_DSYNC`, `O_SYNC`: those of the open file and of the call together) is durable when this returns.
+    ///
+    /// # Errors
+    /// If it cannot be written, or not be made durable. In the second case the data was written.
+    pub async fn write(
+        &self,
+        file: u64,
+        at: u64,
+        data: Buf,
+        (kill, flags): (bool, u32),
+    ) -> Result<()> {
         if kill {
             self.take_privileges(file).await?;
         }
         self.fs.write(file, Some(at), data).await?;
-        Ok(format::write_out(len).to_vec())
+        self.make_durable(file, SyncMode::of_flags(flags)).await
+    }
+
+    /// Makes durable what was done to a file, as far as `mode` asks for it.
+    pub(crate) async fn make_durable(&self, file: u64, mode: SyncMode) -> Result<()> {
+        match mode {
+            SyncMode::Nothing => Ok(()),
+            SyncMode::Data => self.fs.sync_file(file, true).await,
+            SyncMode::File => self.fs.sync_file(file, false).await,
+        }
     }
 
     pub(crate) async fn seek(&self, file: u64, at: u64, hole: bool) -> Answer {
@@ -34,21 +55,22 @@ impl Files {
     }
 
     /// Copies data from a place in one file to one in another: a part of what is wanted, all of it at once. Says how much.
-    pub(crate) async fn copy(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Answer {
-        let size = self.fs.inode(from.0).await?.size;
-        let len = size.saturating_sub(from.1).min(len).min(COPIED_AT_ONCE);
-        let end = from.1 + len;
-        let (mut edits, mut at) = (Edits::new(), from.1);
-        let there = |at: u64| to.1 + (at - from.1);
-        if len > 0 && to.1.checked_add(len).is_none() {
+    pub(crate) async fn copy(&self, from: u64, copy: &CopyRange) -> Answer {
+        let size = self.fs.inode(from).await?.size;
+        let left = size.saturating_sub(copy.at);
+        let len = left.min(copy.len).min(COPIED_AT_ONCE);
+        let end = copy.at + len;
+        let (mut edits, mut at) = (Edits::new(), copy.at);
+        let there = |at: u64| copy.to_at + (at - copy.at);
+        if len > 0 && copy.to_at.checked_add(len).is_none() {
             return Err(FsError::Invalid("it ends nowhere"));
         }
         while at < end {
-            let data = self.next_data(from.0, at, end).await?;
+            let data = self.next_data(from, at, end).await?;
             edits.punch(there(at), data.start - at);
             if data.start < data.end {
                 let wanted = (data.end - data.start) as usize;
-                let read = self.fs.read(from.0, data.start, wanted).await?;
+                let read = self.fs.read(from, data.start, wanted).await?;
                 if read.is_empty() {
                     break;
                 }
@@ -63,9 +85,9 @@ impl Files {
             let last = there(end) - 1;
             edits.write(last, BufMut::zeroed(1).freeze());
         }
-        let copied = at.min(end) - from.1;
-        self.take_privileges(to.0).await?;
-        self.fs.edit(&[(to.0, edits)].into()).await?;
+        let copied = at.min(end) - copy.at;
+        self.take_privileges(copy.to).await?;
+        self.fs.edit(&[(copy.to, edits)].into()).await?;
         Ok(format::write_out(copied as u32).to_vec())
     }
 

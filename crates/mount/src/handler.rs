@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use forebay_dfs::{Fs, FsError, Result};
 use forebay_fuse::files::{Asked, decode};
-use forebay_fuse::{self as format, Op, Request, Room, init_flag, open_flag};
+use forebay_fuse::{self as format, Op, Request, Room, init_flag, open_flag, write_out};
 use forebay_serve::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway, Wishes};
 
 use crate::error::{errno, is_usual};
-use crate::handles::Handles;
+use crate::handles::{Handles, sync_mode};
 use crate::medium::Medium;
 use crate::transactions::Transactions;
 
@@ -109,6 +109,13 @@ impl Files {
         Ok(answer)
     }
 
+    /// Makes durable what was done to a file, where the open file that asked for it wants that.
+    pub(crate) async fn durably(&self, file: u64, handle: u64, answer: Answer) -> Answer {
+        let answer = answer?;
+        self.make_durable(file, sync_mode(handle)).await?;
+        Ok(answer)
+    }
+
     pub(crate) fn tell(&self, what: Did, bytes: usize, request: &Underway) {
         if let Some(observer) = &self.settings.observer {
             observer.did(what, bytes as u64, request.took());
@@ -195,14 +202,16 @@ impl Files {
             }
             Some(Asked::Ioctl(asked)) => return self.ioctl(underway, &request, &asked).await,
             // The kernel copies by reading and writing then.
-            Some(Asked::CopyFileRange { to_handle, .. })
-                if self.keeps_for(&request) || self.transactions.joined(to_handle).is_some() =>
+            Some(Asked::CopyFileRange(copy))
+                if self.keeps_for(&request)
+                    || self.transactions.joined(copy.to_handle).is_some() =>
             {
                 return Answered::Errno(libc::EOPNOTSUPP);
             }
-            Some(Asked::CopyFileRange {
-                at, to, to_at, len, ..
-            }) => self.copy((node, at), (to, to_at), len).await,
+            Some(Asked::CopyFileRange(copy)) => {
+                let copied = self.copy(node, &copy).await;
+                self.durably(copy.to, copy.to_handle, copied).await
+            }
             Some(Asked::Other) => return self.answer_fixed(underway, &request).await,
         };
         Answered::Done(done)
@@ -224,7 +233,10 @@ impl Files {
             Op::StatFs => Ok(self.room()),
             Op::Fallocate { .. } if self.keeps_for(request) => return Answered::Errno(libc::EBUSY),
             Op::Fallocate { at, len, mode } => match self.fallocate(node, at, len, mode).await {
-                Some(done) => done.map(nothing),
+                Some(done) => {
+                    let done = done.map(nothing);
+                    self.durably(node, request.handle, done).await
+                }
                 None => return Answered::Errno(libc::EOPNOTSUPP),
             },
             // The kernel takes "not implemented" as "never ask again", which is meant: for flush on close, locks, access,
@@ -335,7 +347,9 @@ impl Handler for Files {
                         return files.keep_write(&underway, &request, at, data).await;
                     }
                     let bytes = data.len();
-                    let written = files.write(request.node, at, data, kill).await;
+                    let how = (kill, request.file_flags);
+                    let written = files.write(request.node, at, data, how).await;
+                    let written = written.map(|()| write_out(bytes as u32).to_vec());
                     let written = files.keep(Did::Write, written).await;
                     files.finish(&underway, written);
                     files.tell(Did::Write, bytes, &underway);

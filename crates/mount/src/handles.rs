@@ -1,11 +1,15 @@
-//! Handles of open files: numbers that no two have at a time, and that say what the file was opened for, since an ioctl does
-//! not.
+//! Handles of open files: numbers that no two have at a time, and that say what the file was opened for, since requests other
+//! than reads and writes do not.
 
 use std::cell::Cell;
 
+use crate::sync_mode::SyncMode;
+
 const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
-const BITS: u32 = 2;
+const DATA_SYNC: u64 = 4;
+const FILE_SYNC: u64 = 8;
+const BITS: u32 = 4;
 
 /// Gives handles.
 #[derive(Default)]
@@ -21,7 +25,12 @@ impl Handles {
             libc::O_WRONLY => WRITABLE,
             _ => READABLE | WRITABLE,
         };
-        number << BITS | bits
+        let sync = match SyncMode::of_flags(flags) {
+            SyncMode::Nothing => 0,
+            SyncMode::Data => DATA_SYNC,
+            SyncMode::File => FILE_SYNC,
+        };
+        number << BITS | bits | sync
     }
 }
 
@@ -33,4 +42,13 @@ pub(crate) fn is_writable(handle: u64) -> bool {
 /// Whether it is open for reading and writing.
 pub(crate) fn is_both(handle: u64) -> bool {
     handle & (READABLE | WRITABLE) == READABLE | WRITABLE
+}
+
+/// What must be durable when a change by this open file is answered.
+pub(crate) fn sync_mode(handle: u64) -> SyncMode {
+    match (handle & FILE_SYNC != 0, handle & DATA_SYNC != 0) {
+        (true, _) => SyncMode::File,
+        (false, true) => SyncMode::Data,
+        (false, false) => SyncMode::Nothing,
+    }
 }

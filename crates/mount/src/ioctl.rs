@@ -61,7 +61,10 @@ impl Files {
             Err(error) => Err(error.into()),
         };
         match done {
-            Ok(data) => Answered::Done(Ok(ioctl_out(0, &data))),
+            Ok(data) => {
+                let done = Ok(ioctl_out(0, &data));
+                Answered::Done(self.durably(request.node, request.handle, done).await)
+            }
             Err(Failed::Errno(errno)) => Answered::Errno(errno),
             Err(Failed::Fs(error)) => Answered::Done(Err(error)),
         }

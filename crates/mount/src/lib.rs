@@ -3,7 +3,7 @@
 //! Names, and what is known of files, are changed by nobody but the kernel's own requests, so it may believe what it was
 //! told for as long as it likes.
 //!
-//! Reading order: `handler.rs` (which request goes where), `data.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `error.rs`;
+//! Reading order: `handler.rs` (which request goes where), `data.rs` with `sync_mode.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `error.rs`;
 //! then `handles.rs`, `transactions.rs`, `ioctl.rs` (atomic updates); `places.rs` with `medium.rs` (where bytes lie).
 
 mod acl;
@@ -16,6 +16,7 @@ mod ioctl;
 mod medium;
 mod names;
 mod places;
+mod sync_mode;
 mod transactions;
 
 pub use handler::{Did, Files, Observer, Settings};

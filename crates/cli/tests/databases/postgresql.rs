@@ -16,6 +16,9 @@ use crate::world::skip;
 /// It runs as nobody, since it does not run as root.
 const NOBODY: u32 = 65534;
 
+/// In which it makes its log durable: one round each. The first two are by direct writes.
+const METHODS: [&str; 4] = ["open_datasync", "open_sync", "fdatasync", "fsync"];
+
 /// Where its programs are, of the newest version there is.
 fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
@@ -40,8 +43,8 @@ fn program(path: &Path, scratch: &Path) -> Command {
 }
 
 impl Server {
-    /// Starts it, and waits until it answers.
-    fn start(programs: &Path, data: &Path, scratch: &Path) -> Server {
+    /// Starts it, and waits until it answers. Its log is made durable in this way.
+    fn start(programs: &Path, data: &Path, scratch: &Path, method: &str) -> Server {
         let log = scratch.join("log");
         let to_log = fs::File::options().create(true).append(true).open(&log);
         let to_log = to_log.expect("opened");
@@ -52,9 +55,13 @@ impl Server {
             "full_page_writes=off",
             "shared_buffers=4MB",
             "bgwriter_delay=10ms",
+            // What the log is written by goes past the page cache then, if it is opened so that each write is durable.
+            "wal_level=minimal",
+            "max_wal_senders=0",
         ] {
             server.args(["-c", setting]);
         }
+        server.args(["-c", &format!("wal_sync_method={method}")]);
         let server = server
             .process_group(0)
             .stdout(to_log.try_clone().expect("again"))
@@ -152,7 +159,7 @@ fn what_postgresql_committed_without_full_pages_is_there_after_the_daemon_was_ki
     let made = make.arg(&data).output().expect("started");
     let said = String::from_utf8_lossy(&made.stderr);
     assert!(made.status.success(), "{said}");
-    let mut server = Server::start(&programs, &data, scratch);
+    let mut server = Server::start(&programs, &data, scratch, METHODS[0]);
     server.get("create table t (a int primary key, b text, c int); create table done (n int)");
     server.get("insert into t select n, repeat('x', 150), n from generate_series(1, 20000) n");
     server.get("create index on t (c)");
@@ -178,7 +185,8 @@ fn what_postgresql_committed_without_full_pages_is_there_after_the_daemon_was_ki
         done.extend(lines);
         let _ = client.wait();
         mounted.mount_again(&rng);
-        server = Server::start(&programs, &data, scratch);
+        let method = METHODS[round as usize % METHODS.len()];
+        server = Server::start(&programs, &data, scratch, method);
         assert_eq!(server.get("show full_page_writes"), "off");
         // All pages are read, and their checksums looked at.
         assert_eq!(

@@ -3,7 +3,7 @@
 //! What is proven here is what users rely on, through everything that is between them and the log:
 //! a filesystem and the kernel's block layer, a loop device, FUSE, the daemon, and real files below.
 //! `crash.rs` kills the daemon at random moments under ext4, xfs and btrfs and holds what is found
-//! after recovery against what `fsync` promised (`users.rs`). `drop_in.rs` takes an image that was
+//! after recovery against what `fsync` promised (`users.rs`), or what else programs ask for durability by (`durably.rs`). `drop_in.rs` takes an image that was
 //! there before, and looks at it alone afterwards. `stops.rs` ends the daemon in other ways, `limits.rs`
 //! gives it and the writers little memory. `discards.rs` looks at what is left of an image when a
 //! filesystem gives its room up, and `volumes.rs` fills log-structured volumes, empties them, and fills them again.
@@ -18,6 +18,7 @@ mod clients;
 mod crash;
 mod discards;
 mod drop_in;
+mod durably;
 mod kinds;
 mod limits;
 mod mounts;

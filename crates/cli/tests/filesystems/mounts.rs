@@ -12,8 +12,9 @@ use std::sync::atomic::AtomicBool;
 use forebay_rng::Rng;
 
 use crate::crash::{from_env, keep_promises, kill_in_recovery, seed, work_until_killed};
-use crate::kinds::FOREBAY;
-use crate::system::{root, tool};
+use crate::durably::{PAGE, ways};
+use crate::kinds::{FOREBAY, Kind};
+use crate::system::{installed, root, tool, try_tool};
 use crate::users::User;
 use crate::world::{World, skip, texts};
 
@@ -29,12 +30,8 @@ fn a_filesystem_of_our_own_keeps_what_fsync_promised_when_its_daemon_is_killed()
     }
     let seed = seed(test);
     let numbers = Rng::new(seed);
-    let world = World::new();
-    world.image("data.img", FOREBAY.data_bytes);
-    world.ok(&["create", "--fs", "--data", "data.img", "--name", "v"]);
+    let world = mounted(&FOREBAY);
     let at = world.path("mnt");
-    fs::create_dir(&at).unwrap();
-    world.ok(&MOUNT);
     let mut users: Vec<User> = (0..USERS)
         .map(|n| User::new(&FOREBAY, at.join(format!("user{n}")), numbers.next()))
         .collect();
@@ -66,4 +63,86 @@ fn a_filesystem_of_our_own_keeps_what_fsync_promised_when_its_daemon_is_killed()
     world.unmount("v");
     let found = world.ok(&["check", "v"]);
     assert!(!found.contains("problem"), "{found}");
+}
+
+#[test]
+fn what_was_written_is_there_in_whatever_way_durability_was_asked_for() {
+    let test = "what_was_written_is_there_in_whatever_way";
+    if !root() || !Path::new("/dev/fuse").exists() {
+        return skip(test, "not root, or no FUSE");
+    }
+    let world = mounted(&FOREBAY);
+    let at = world.path("mnt");
+    let content = |n: usize, letter: u8| vec![letter + n as u8; 4 * PAGE];
+    for (n, _) in ways().iter().enumerate() {
+        fs::write(at.join(format!("f{n}")), content(n, b'a')).expect("written");
+    }
+    fs::File::open(&at)
+        .expect("opened")
+        .sync_all()
+        .expect("durable");
+    for (n, way) in ways().into_iter().enumerate() {
+        let path = at.join(format!("f{n}"));
+        let written = way.write(&path, &content(n, b'A'), 0);
+        written.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+        // Each alone: a later request may make durable what an earlier one did not.
+        world.kill("v");
+        world.ok(&MOUNT);
+        let found = fs::read(&path).expect("read");
+        assert!(found == content(n, b'A'), "{way:?}: the write is lost");
+    }
+    world.unmount("v");
+}
+
+#[test]
+fn what_fio_wrote_durably_by_each_engine_is_there_after_the_daemon_was_killed() {
+    let test = "what_fio_wrote_durably_by_each_engine";
+    if !root() || !Path::new("/dev/fuse").exists() || !installed(test, &["fio"]) {
+        return skip(test, "not root, no FUSE, or no fio");
+    }
+    let world = mounted(&FOREBAY);
+    let jobs = [
+        ["psync", "--sync=dsync", "--direct=1"],
+        ["libaio", "--sync=dsync", "--direct=1"],
+        ["libaio", "--sync=sync", "--direct=1"],
+        ["io_uring", "--sync=dsync", "--direct=1"],
+        ["io_uring", "--sync=dsync", "--direct=0"],
+        // The last write is not followed by a `msync` of its own.
+        ["mmap", "--fsync=1", "--end_fsync=1"],
+    ];
+    for (n, [engine, sync, more]) in jobs.into_iter().enumerate() {
+        let file = format!(
+            "--filename={}",
+            world.path("mnt").join(format!("f{n}")).display()
+        );
+        let engine = format!("--ioengine={engine}");
+        let job = [
+            "--name=durable",
+            "--rw=randwrite",
+            "--bs=4k",
+            "--size=256k",
+            "--iodepth=4",
+            "--verify=crc32c",
+            "--fallocate=none",
+            "--verify_state_save=0",
+        ];
+        let first = ["--do_verify=0", &file, &engine, sync, more];
+        tool("fio", &[&job[..], &first].concat()).expect("fio writes");
+        world.kill("v");
+        world.ok(&MOUNT);
+        let then = ["--verify_only", &file, &engine, more];
+        let verified = try_tool("fio", &[&job[..], &then].concat());
+        verified.unwrap_or_else(|error| panic!("{engine} {sync} {more}: {error}"));
+    }
+    world.unmount("v");
+}
+
+/// A filesystem of our own, mounted.
+fn mounted(kind: &Kind) -> World {
+    let world = World::new();
+    world.image("data.img", kind.data_bytes);
+    world.ok(&["create", "--fs", "--data", "data.img", "--name", "v"]);
+    fs::create_dir(world.path("mnt")).expect("made");
+    world.ok(&MOUNT);
+    world
 }

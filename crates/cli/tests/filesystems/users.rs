@@ -10,13 +10,14 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_rng::Rng;
 
+use crate::durably::{PAGE, Way};
 use crate::kinds::Kind;
 
 const DIRECTORIES: u64 = 4;
@@ -254,22 +255,23 @@ impl User {
         let Some((path, old)) = self.pick() else {
             return self.create(true);
         };
-        let (new, at, end) = self.change(&old);
+        let (mut new, mut at, mut end) = self.change(&old);
+        let way = Way::any(&self.numbers);
+        if way.direct {
+            // Whole pages only.
+            let (from, to) = (at.next_multiple_of(PAGE), end / PAGE * PAGE);
+            let part = new[at..end].to_owned();
+            new.clone_from(&old);
+            if from < to {
+                new[from..to].copy_from_slice(&part[from - at..to - at]);
+            }
+            (at, end) = (from, to.max(from));
+        }
         let during = Promise::Between(old, new.clone());
         self.promises.insert(path.clone(), during);
-        self.note("overwrite", &path);
-        let mut options = File::options();
-        options.write(true);
-        let way = self.numbers.below(3);
-        if way == 0 {
-            options.custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32);
-        }
-        let file = options.open(&path)?;
-        file.write_all_at(&new[at..end], at as u64)?;
-        match way {
-            0 => {}
-            1 => file.sync_data()?,
-            _ => file.sync_all()?,
+        self.note(&format!("{way:?}: overwrite"), &path);
+        if at < end {
+            way.write(&path, &new[at..end], at as u64)?;
         }
         self.believe()?;
         self.promises.insert(path, Promise::File(new));

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use forebay_dfs::{Existing, Fs, FsError, Inode, Kind, NewAttributes, Target};
+use forebay_mount::Files;
 use forebay_rng::Rng;
 
-use super::account::Accounts;
+use super::account::{Account, Accounts};
 use super::expected::{Violated, as_expected, makes_room};
 use super::known::Known;
 use super::model::{Id, Model, TOP, Wrong};
@@ -16,6 +17,8 @@ use super::model::{Id, Model, TOP, Wrong};
 pub struct User {
     /// The filesystem.
     pub fs: Fs,
+    /// The same, as programs see it that have a file open.
+    pub files: Rc<Files>,
     /// All accounts.
     pub accounts: Accounts,
     /// What is known of the files of all.
@@ -387,14 +390,21 @@ impl User {
         Ok(())
     }
 
+    /// How much each user has done.
+    pub(super) fn done_by_all(&self) -> Vec<u64> {
+        self.accounts.borrow().iter().map(Account::done).collect()
+    }
+
+    /// So much of what each user did is durable.
+    pub(super) fn durable(&self, done: &[u64]) {
+        for (account, done) in self.accounts.borrow_mut().iter_mut().zip(done) {
+            account.durable(*done);
+        }
+    }
+
     /// Makes durable what was done.
     async fn sync(&mut self, all: bool) -> Result<(), Violated> {
-        let done: Vec<u64> = self
-            .accounts
-            .borrow()
-            .iter()
-            .map(super::Account::done)
-            .collect();
+        let done = self.done_by_all();
         let model = self.model();
         let one = self.any(&model, |_| true).unwrap_or(TOP);
         let data_only = !all && self.rng.coin();
@@ -409,9 +419,7 @@ impl User {
         };
         makes_room("sync", &synced)?;
         if as_expected(|| "sync".into(), &Ok(()), &synced)? {
-            for (account, done) in self.accounts.borrow_mut().iter_mut().zip(done) {
-                account.durable(done);
-            }
+            self.durable(&done);
             if !data_only {
                 let mut known = self.known.borrow_mut();
                 inodes.iter().for_each(|inode| known.durable(inode));

@@ -1,6 +1,7 @@
 //! What a user does with data.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use forebay_device::BufMut;
 use forebay_dfs::{Edits, Fallocate, INLINE_MAX, Kind, NewAttributes};
@@ -41,6 +42,12 @@ impl User {
         if offset.is_none() && size + most > 512 << 20 {
             return Ok(());
         }
+        if let Some(offset) = offset
+            && self.reads
+            && self.rng.one_in(3)
+        {
+            return self.write_durably(id, offset, &data).await;
+        }
         let is_there = self.is_there(id, offset, data.len() as u64).await;
         let buf = BufMut::copy_of(&data).freeze();
         let done = self
@@ -57,6 +64,41 @@ impl User {
             }
             _ => self.read(id).await,
         }
+    }
+
+    /// Writes as a program does that opened the file so that it need not ask for durability afterwards.
+    async fn write_durably(&mut self, id: Id, offset: u64, data: &[u8]) -> Result<(), Violated> {
+        let flags = self.rng.pick(&[libc::O_DSYNC, libc::O_SYNC]);
+        let (number, files) = (self.numbers[&id], Rc::clone(&self.files));
+        let mut done = self.done_by_all();
+        let buf = BufMut::copy_of(data).freeze();
+        let written = self
+            .change(
+                || {
+                    format!(
+                        "write {} bytes to {id} at {offset}, flags {flags:o}",
+                        data.len()
+                    )
+                },
+                |model| model.write(id, Some(offset), data),
+                async |_| {
+                    let how = (false, flags.cast_unsigned());
+                    files.write(number, offset, buf, how).await
+                },
+            )
+            .await?;
+        if written.is_some() {
+            done[self.index] = self.done_by_all()[self.index];
+            self.durable(&done);
+            if flags == libc::O_SYNC {
+                // Nobody else changes it.
+                let inode = self.fs.inode(number).await;
+                inode
+                    .iter()
+                    .for_each(|inode| self.known.borrow_mut().durable(inode));
+            }
+        }
+        self.read(id).await
     }
 
     /// Changes several places of several files at once.

@@ -10,6 +10,7 @@ use forebay_device::{BufMut, Device};
 use forebay_dfs::{
     Checked, Clock, Fs, FsError, Geometry, Kind, Making, New, ROOT, Time, create, open,
 };
+use forebay_mount::{Files, Settings};
 use forebay_rng::{Rng, mix};
 use forebay_rt::{Rt, VirtualTime};
 use forebay_sim::Violation;
@@ -293,6 +294,7 @@ impl Ctx {
             Err(error) => return Err(format!("user {index}: {error}")),
         };
         let mut user = User {
+            files: Rc::new(Files::new(fs.clone(), Settings::default())),
             fs,
             accounts: Rc::clone(&self.accounts),
             known: Rc::clone(&self.known),

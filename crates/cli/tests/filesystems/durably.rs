@@ -1,0 +1,88 @@
+//! The ways in which a program asks for durability, and writes in each of them.
+//!
+//! What is written by the page cache is followed by a request of the kernel's to make it durable; what is written past it is not,
+//! and only the flags of the write say so. AIO and io_uring write in one of these ways.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use forebay_device::BufMut;
+use forebay_rng::Rng;
+use rustix::fs::OFlags;
+use rustix::io::ReadWriteFlags;
+
+/// Direct writes are in whole pages, in bytes.
+pub(crate) const PAGE: usize = 4096;
+
+/// How the file is opened, and what each write of it says or is followed by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Way {
+    pub(crate) direct: bool,
+    asks: Asks,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asks {
+    /// By flags of the open file.
+    Open(OFlags),
+    /// By flags of the write.
+    Write(ReadWriteFlags),
+    /// By a call of its own, for data alone or for all.
+    Call { data_only: bool },
+}
+
+/// All of them.
+pub(crate) fn ways() -> Vec<Way> {
+    let asks = [
+        Asks::Open(OFlags::DSYNC),
+        Asks::Open(OFlags::SYNC),
+        Asks::Write(ReadWriteFlags::DSYNC),
+        Asks::Write(ReadWriteFlags::SYNC),
+        Asks::Call { data_only: true },
+        Asks::Call { data_only: false },
+    ];
+    let both = |asks| [false, true].map(|direct| Way { direct, asks });
+    asks.into_iter().flat_map(both).collect()
+}
+
+impl Way {
+    /// Any of them.
+    pub(crate) fn any(numbers: &Rng) -> Way {
+        numbers.pick(&ways())
+    }
+
+    /// Writes to a file that is there, and returns when that is durable.
+    pub(crate) fn write(self, path: &Path, bytes: &[u8], at: u64) -> io::Result<()> {
+        let mut flags = OFlags::empty();
+        if self.direct {
+            flags |= OFlags::DIRECT;
+        }
+        if let Asks::Open(more) = self.asks {
+            flags |= more;
+        }
+        let mut options = File::options();
+        let file = options
+            .write(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)?;
+        // Memory of direct writes is aligned.
+        let memory = BufMut::copy_of(bytes);
+        match self.asks {
+            Asks::Open(_) => file.write_all_at(&memory, at),
+            Asks::Write(flags) => {
+                let written = rustix::io::pwritev2(&file, &[IoSlice::new(&memory)], at, flags)?;
+                assert_eq!(written, bytes.len(), "written in part");
+                Ok(())
+            }
+            Asks::Call { data_only } => {
+                file.write_all_at(&memory, at)?;
+                match data_only {
+                    true => file.sync_data(),
+                    false => file.sync_all(),
+                }
+            }
+        }
+    }
+}
