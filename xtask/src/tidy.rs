@@ -80,7 +80,7 @@ fn problems(tree: &Tree) -> Result<Vec<Problem>> {
     problems.extend(strange);
     problems.extend(crates::check(tree, &packages));
     problems.extend(licences::check(tree, &packages));
-    problems.extend(sizes::check(tree, &sources, &mut ratchet));
+    problems.extend(sizes::check(&sources, &mut ratchet));
     problems.extend(paths::check(tree, &sources, &mut ratchet));
     problems.extend(circles::check(tree, &sources, &mut ratchet));
     problems.extend(unsafety::check(tree, &sources));

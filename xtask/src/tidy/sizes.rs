@@ -1,4 +1,4 @@
-//! How long files, functions and crates are. Lines of tests do not count.
+//! How long files and functions are. Lines of tests do not count.
 
 use super::ratchet::{Measured, Ratchet};
 use super::rust::{Function, Source};
@@ -6,10 +6,9 @@ use super::{Problem, Tree};
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
-const CRATE_LINES_MAX: usize = 8_000;
 
-/// Every file, function and crate that is no test code, against the limits.
-pub(super) fn check(tree: &Tree, sources: &[Source], ratchet: &mut Ratchet) -> Vec<Problem> {
+/// Every file and function that is no test code, against the limits.
+pub(super) fn check(sources: &[Source], ratchet: &mut Ratchet) -> Vec<Problem> {
     let mut problems = Vec::new();
     for source in sources {
         problems.extend(ratchet.exactly(Measured {
@@ -28,16 +27,6 @@ pub(super) fn check(tree: &Tree, sources: &[Source], ratchet: &mut Ratchet) -> V
                 max: FUNCTION_LINES_MAX,
             }));
         }
-    }
-    for directory in tree.crates() {
-        // Not the exact number, or every change of the crate would have to write it anew.
-        problems.extend(ratchet.at_most(Measured {
-            what: directory,
-            line: 0,
-            number: of_crate(sources, directory).map(Source::code_lines).sum(),
-            unit: "lines",
-            max: CRATE_LINES_MAX,
-        }));
     }
     problems
 }
@@ -110,7 +99,7 @@ mod tests {
     fn judged(sources: &[Source], exceptions: &str) -> Vec<String> {
         let tree = Tree::of(&[(RATCHET, exceptions), ("crates/x/Cargo.toml", "")]);
         let (mut ratchet, mut found) = Ratchet::of(&tree);
-        found.extend(check(&tree, sources, &mut ratchet));
+        found.extend(check(sources, &mut ratchet));
         found.extend(ratchet.left());
         found.iter().map(Problem::to_string).collect()
     }
@@ -145,27 +134,6 @@ mod tests {
         assert!(problems(100, 79, exception)[0].contains("write 79 instead of 80"));
         assert!(problems(100, 70, exception)[0].contains("needs no exception"));
         assert!(problems(100, 70, "many x")[0].contains("not `NUMBER WHAT`"));
-    }
-
-    /// A crate of `files` files of 500 lines and one of 1 line.
-    fn krate(files: usize, exceptions: &str) -> Vec<String> {
-        let file = |index: usize, lines: usize| {
-            let path = format!("crates/x/src/m{index}.rs");
-            Source::parse(&path, &"// x\n".repeat(lines)).unwrap()
-        };
-        let mut sources: Vec<Source> = (0..files).map(|index| file(index, 500)).collect();
-        sources.push(file(files, 1));
-        judged(&sources, exceptions)
-    }
-
-    #[test]
-    fn a_crate_that_is_too_long_is_found_and_one_of_before_may_only_shrink() {
-        assert_eq!(krate(15, ""), [""; 0]);
-        let text = "crates/x: `crates/x` has 8001 lines, limit 8000";
-        assert_eq!(krate(16, ""), [text]);
-        assert_eq!(krate(16, "8100 crates/x\n"), [""; 0]);
-        assert!(krate(17, "8100 crates/x\n")[0].contains("grew to 8501"));
-        assert!(krate(15, "8100 crates/x\n")[0].contains("needs no exception"));
     }
 
     #[test]
