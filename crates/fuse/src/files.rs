@@ -1,5 +1,10 @@
 //! What a filesystem is asked beside what [`Op`](crate::Op) has: names, attributes, and what is rare. From whole bodies.
 
+use crate::init_flag;
+
+/// In SETXATTR: see [`Asked::SetXattr`].
+const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
+
 /// What kind of file an inode is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -188,6 +193,8 @@ pub enum Asked<'a> {
         value: &'a [u8],
         /// `XATTR_CREATE` is 1, `XATTR_REPLACE` 2.
         flags: u32,
+        /// It is an access list, and the file loses `setgid`: who sets it is not of the file's group.
+        kill_setgid: bool,
     },
     /// The value of an extended attribute, in so many bytes at most; 0: how many there are.
     GetXattr(&'a [u8], u32),
@@ -246,8 +253,9 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Understands the body of a request, all behind its header. None if it is malformed.
-pub fn decode(opcode: u32, body: &[u8]) -> Option<Asked<'_>> {
+/// Understands the body of a request, all behind its header, in a session for which these [`init_flag`]s were agreed. None if it
+/// is malformed.
+pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<Asked<'_>> {
     let mut from = Body(body);
     Some(match opcode {
         1 => Asked::Lookup(from.name()?),
@@ -279,7 +287,7 @@ pub fn decode(opcode: u32, body: &[u8]) -> Option<Asked<'_>> {
                 _ => Asked::FsyncDir(data_only),
             }
         }
-        21..=24 => attribute(opcode, from)?,
+        21..=24 => attribute(opcode, from, agreed)?,
         39 => ioctl(from)?,
         44 => {
             from.u64()?;
@@ -409,14 +417,23 @@ fn rename(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
     })
 }
 
-fn attribute(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
+fn attribute(opcode: u32, mut from: Body<'_>, agreed: u64) -> Option<Asked<'_>> {
     Some(match opcode {
         21 => {
             let len = from.u32()?;
             let flags = from.u32()?;
+            let mut more = 0;
+            if agreed & init_flag::SETXATTR_EXT != 0 {
+                more = from.u32()?;
+                from.u32()?;
+            }
             let name = from.name()?;
-            let value = from.take(len as usize)?;
-            Asked::SetXattr { name, value, flags }
+            Asked::SetXattr {
+                name,
+                value: from.take(len as usize)?,
+                flags,
+                kill_setgid: more & SETXATTR_ACL_KILL_SGID != 0,
+            }
         }
         24 => Asked::RemoveXattr(from.name()?),
         _ => {

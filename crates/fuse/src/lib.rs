@@ -63,6 +63,8 @@ pub mod init_flag {
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
     /// The server takes privileges from what is written, cut off or given away: `setuid`, `setgid`, capabilities.
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    /// SETXATTR says whether the file loses `setgid` (Linux 5.12).
+    pub const SETXATTR_EXT: u64 = 1 << 29;
     /// There are more than 32 flags.
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     /// Requests go by io_uring once its entries are registered (Linux 6.14).

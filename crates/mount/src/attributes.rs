@@ -2,7 +2,8 @@
 
 use forebay_dfs::{Existing, FsError, Inode, Kind, NewAttributes, Result, Time};
 use forebay_fuse::files::{Kind as Wire, SetAttr, When};
-use forebay_fuse::{self as format, Stat};
+use forebay_fuse::{self as format, Request, Stat};
+use forebay_serve::fuse::{Stale, Underway};
 
 use crate::acl;
 use crate::handler::{Answer, Files, VALID_S};
@@ -48,6 +49,14 @@ fn without_privileges(permissions: u16) -> u16 {
         left &= !SETGID;
     }
     left
+}
+
+/// What the kernel knows of a file beside its data.
+pub(crate) fn attributes_of(file: u64) -> Stale {
+    Stale {
+        node: file,
+        bytes: None,
+    }
 }
 
 impl Files {
@@ -133,28 +142,52 @@ impl Files {
         set.await
     }
 
-    /// A file is written, or cut off: nobody becomes somebody else by it any more.
-    pub(crate) async fn take_privileges(&self, file: u64) -> Result<()> {
+    /// A file's data is changed by a request that does not say whether it loses its privileges: it does, unless root asks.
+    pub(crate) async fn take_privileges_for(
+        &self,
+        underway: &Underway,
+        request: &Request,
+        file: u64,
+    ) -> Result<()> {
+        match request.user {
+            0 => Ok(()),
+            _ => self.take_privileges(underway, file).await,
+        }
+    }
+
+    /// A file's data is going to be changed: nobody becomes somebody else by it any more. The kernel, which keeps what it
+    /// knows of files, is told of that before the data changes.
+    pub(crate) async fn take_privileges(&self, underway: &Underway, file: u64) -> Result<()> {
+        if self.drop_privileges(file).await? {
+            underway.forget(&[attributes_of(file)]).await;
+        }
+        Ok(())
+    }
+
+    /// Returns true if there were some.
+    async fn drop_privileges(&self, file: u64) -> Result<bool> {
         let inode = self.fs.inode(file).await?;
-        self.drop_capabilities(&inode).await?;
+        let had_capabilities = self.drop_capabilities(&inode).await?;
         let left = without_privileges(inode.permissions);
-        if left != inode.permissions {
+        let had_bits = left != inode.permissions;
+        if had_bits {
             let new = NewAttributes {
                 permissions: Some(left),
                 ..NewAttributes::default()
             };
             self.fs.set(file, &new).await?;
         }
-        Ok(())
+        Ok(had_capabilities || had_bits)
     }
 
-    async fn drop_capabilities(&self, inode: &Inode) -> Result<()> {
+    /// Returns true if there were some.
+    async fn drop_capabilities(&self, inode: &Inode) -> Result<bool> {
         if inode.attributes == 0 {
-            return Ok(());
+            return Ok(false);
         }
         match self.fs.remove_attribute(inode.file, CAPABILITY).await {
-            Err(FsError::NoAttribute) => Ok(()),
-            done => done,
+            Err(FsError::NoAttribute) => Ok(false),
+            done => done.map(|()| true),
         }
     }
 
@@ -163,7 +196,7 @@ impl Files {
         file: u64,
         name: &[u8],
         value: &[u8],
-        flags: u32,
+        (flags, kill_setgid): (u32, bool),
     ) -> Answer {
         let existing = match flags & (XATTR_CREATE | XATTR_REPLACE) {
             XATTR_CREATE => Existing::Refused,
@@ -174,7 +207,11 @@ impl Files {
         if name == acl::ACCESS {
             let inode = self.fs.inode(file).await?;
             let list = acl::List::decode(value).ok_or(FsError::Invalid("no access list"))?;
-            permissions = Some(list.permissions(inode.permissions));
+            let before = match kill_setgid {
+                true => inode.permissions & !SETGID,
+                false => inode.permissions,
+            };
+            permissions = Some(list.permissions(before));
             if list.is_minimal() {
                 // It says no more than permissions do.
                 let new = NewAttributes {

@@ -3,7 +3,8 @@
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, Fallocate, FsError, Result};
 use forebay_fuse::files::CopyRange;
-use forebay_fuse::{self as format, open_flag};
+use forebay_fuse::{self as format, Request, open_flag};
+use forebay_serve::fuse::Underway;
 
 use crate::handler::{Answer, Files};
 use crate::sync_mode::SyncMode;
@@ -21,23 +22,50 @@ impl Files {
         format::open_out(self.handles.next(flags), open_flags(flags)).to_vec()
     }
 
-    /// Writes all of `data` at once, at byte `at`. With `kill`, the file loses its privileges before. What `flags` ask for
-    /// (`O_DSYNC`, `O_SYNC`: those of the open file and of the call together) is durable when this returns.
+    /// Does a write as the kernel asks for it. Returns where the data is.
+    pub(crate) async fn written(
+        &self,
+        underway: &Underway,
+        request: &Request,
+        (at, data): (u64, Buf),
+        (kill, delayed): (bool, bool),
+    ) -> Result<u64> {
+        if kill {
+            self.take_privileges(underway, request.node).await?;
+        }
+        let mut flags = request.file_flags;
+        if delayed {
+            // It is of a page that was changed in memory, whoever has the file open.
+            flags &= !libc::O_APPEND.cast_unsigned();
+        }
+        self.write(request.node, at, data, flags).await
+    }
+
+    /// Writes all of `data` at once: at byte `at`, or, if `flags` have `O_APPEND`, where the file ends. What they ask for
+    /// (`O_DSYNC`, `O_SYNC`) is durable when this returns. They are those of the open file and of the call together. Returns where
+    /// the data is.
     ///
     /// # Errors
     /// If it cannot be written, or not be made durable. In the second case the data was written.
-    pub async fn write(
-        &self,
-        file: u64,
-        at: u64,
-        data: Buf,
-        (kill, flags): (bool, u32),
-    ) -> Result<()> {
-        if kill {
-            self.take_privileges(file).await?;
-        }
-        self.fs.write(file, Some(at), data).await?;
-        self.make_durable(file, SyncMode::of_flags(flags)).await
+    pub async fn write(&self, file: u64, at: u64, data: Buf, flags: u32) -> Result<u64> {
+        let at = match flags & libc::O_APPEND.cast_unsigned() {
+            0 => Some(at),
+            _ => self.end_for(file).await?,
+        };
+        let place = self.fs.write(file, at, data).await?;
+        self.make_durable(file, SyncMode::of_flags(flags)).await?;
+        Ok(place)
+    }
+
+    /// Where what is appended to a file goes; none, if that is where the file ends. The kernel's own idea of that is old where an
+    /// atomic update, or its end, has changed the size.
+    async fn end_for(&self, file: u64) -> Result<Option<u64>> {
+        let grown = match self.transactions.is_idle() {
+            true => 0,
+            false => self.transactions.size(file),
+        };
+        let size = self.fs.inode(file).await?.size;
+        Ok((grown > size).then_some(grown))
     }
 
     /// Makes durable what was done to a file, as far as `mode` asks for it.
@@ -55,7 +83,13 @@ impl Files {
     }
 
     /// Copies data from a place in one file to one in another: a part of what is wanted, all of it at once. Says how much.
-    pub(crate) async fn copy(&self, from: u64, copy: &CopyRange) -> Answer {
+    pub(crate) async fn copy(
+        &self,
+        underway: &Underway,
+        request: &Request,
+        copy: &CopyRange,
+    ) -> Answer {
+        let from = request.node;
         let size = self.fs.inode(from).await?.size;
         let left = size.saturating_sub(copy.at);
         let len = left.min(copy.len).min(COPIED_AT_ONCE);
@@ -86,7 +120,7 @@ impl Files {
             edits.write(last, BufMut::zeroed(1).freeze());
         }
         let copied = at.min(end) - copy.at;
-        self.take_privileges(copy.to).await?;
+        self.take_privileges_for(underway, request, copy.to).await?;
         self.fs.edit(&[(copy.to, edits)].into()).await?;
         Ok(format::write_out(copied as u32).to_vec())
     }
@@ -106,10 +140,9 @@ impl Files {
     /// None if there is no such mode.
     pub(crate) async fn fallocate(
         &self,
-        file: u64,
-        at: u64,
-        len: u64,
-        mode: u32,
+        underway: &Underway,
+        request: &Request,
+        (at, len, mode): (u64, u64, u32),
     ) -> Option<Result<()>> {
         let keep_size = mode & KEEP_SIZE != 0;
         let what = match mode & !KEEP_SIZE {
@@ -118,6 +151,10 @@ impl Files {
             ZERO_RANGE => Fallocate::Zero { keep_size },
             _ => return None,
         };
+        let file = request.node;
+        if let Err(error) = self.take_privileges_for(underway, request, file).await {
+            return Some(Err(error));
+        }
         Some(self.fs.fallocate(file, at, len, what).await)
     }
 }

@@ -7,12 +7,14 @@ use std::time::Duration;
 use forebay_dfs::{Fs, FsError, Result};
 use forebay_fuse::files::{Asked, decode};
 use forebay_fuse::{self as format, Op, Request, Room, init_flag, open_flag, write_out};
-use forebay_serve::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway, Wishes};
+use forebay_rt::Instant;
+use forebay_serve::fuse::{Arrival, Handler, IO_BYTES_MAX, Stale, Underway, Wishes};
 
 use crate::error::{errno, is_usual};
 use crate::handles::{Handles, sync_mode};
 use crate::medium::Medium;
 use crate::transactions::Transactions;
+use crate::waiters::Waiters;
 
 /// How long the kernel may believe names and what is known of files, in seconds: nobody else changes them.
 pub(crate) const VALID_S: u64 = 1 << 30;
@@ -64,8 +66,9 @@ pub struct Files {
     settings: Settings,
     pub(crate) handles: Handles,
     pub(crate) transactions: Transactions,
-    /// The kernel keeps pages locked while it writes them.
-    pub(crate) pages_are_locked: Cell<bool>,
+    pub(crate) waiters: Waiters,
+    /// Until then the kernel is taken to keep pages locked while it writes them.
+    pub(crate) pages_are_locked_until: Cell<Instant>,
     errors: Cell<u64>,
 }
 
@@ -80,7 +83,8 @@ impl Files {
             settings,
             handles: Handles::default(),
             transactions: Transactions::default(),
-            pages_are_locked: Cell::new(false),
+            waiters: Waiters::default(),
+            pages_are_locked_until: Cell::default(),
             errors: Cell::new(0),
         }
     }
@@ -149,7 +153,7 @@ impl Files {
     /// Answers all but reads and writes.
     async fn answer(&self, underway: &Underway, request: Request, body: &[u8]) -> Answered {
         let node = request.node;
-        let done = match decode(request.opcode, body) {
+        let done = match decode(request.opcode, body, underway.agreed()) {
             None => return Answered::Errno(libc::EINVAL),
             Some(Asked::Forget(all)) => {
                 self.forget(node, &all).await;
@@ -183,14 +187,12 @@ impl Files {
                 self.fs.sync_file(node, data_only).await.map(nothing)
             }
             Some(Asked::SyncFs) => self.fs.sync().await.map(nothing),
-            Some(Asked::SetXattr { name, value, flags }) => {
-                self.set_attribute(node, name, value, flags).await
-            }
-            Some(Asked::GetXattr(name, len)) => {
-                return sized(self.fs.attribute(node, name).await, len);
-            }
-            Some(Asked::ListXattr(len)) => return sized(self.attribute_names(node).await, len),
-            Some(Asked::RemoveXattr(name)) => self.remove_attribute(node, name).await,
+            Some(
+                asked @ (Asked::SetXattr { .. }
+                | Asked::GetXattr(..)
+                | Asked::ListXattr(_)
+                | Asked::RemoveXattr(_)),
+            ) => return self.answer_attribute(node, asked).await,
             Some(Asked::ReadDirPlus { at, len }) => self.list(node, at, len, true).await,
             Some(Asked::Lseek { at, whence }) => match whence.cast_signed() {
                 libc::SEEK_DATA => self.seek(node, at, false).await,
@@ -209,12 +211,31 @@ impl Files {
                 return Answered::Errno(libc::EOPNOTSUPP);
             }
             Some(Asked::CopyFileRange(copy)) => {
-                let copied = self.copy(node, &copy).await;
+                let copied = self.copy(underway, &request, &copy).await;
                 self.durably(copy.to, copy.to_handle, copied).await
             }
             Some(Asked::Other) => return self.answer_fixed(underway, &request).await,
         };
         Answered::Done(done)
+    }
+
+    /// Answers what is asked of extended attributes.
+    async fn answer_attribute(&self, node: u64, asked: Asked<'_>) -> Answered {
+        match asked {
+            Asked::SetXattr {
+                name,
+                value,
+                flags,
+                kill_setgid,
+            } => {
+                let how = (flags, kill_setgid);
+                Answered::Done(self.set_attribute(node, name, value, how).await)
+            }
+            Asked::GetXattr(name, len) => sized(self.fs.attribute(node, name).await, len),
+            Asked::ListXattr(len) => sized(self.attribute_names(node).await, len),
+            Asked::RemoveXattr(name) => Answered::Done(self.remove_attribute(node, name).await),
+            _ => Answered::Errno(libc::ENOSYS),
+        }
     }
 
     /// Answers what has no body to be looked at, or one that was already.
@@ -232,13 +253,15 @@ impl Files {
             Op::Destroy => self.fs.sync().await.map(nothing),
             Op::StatFs => Ok(self.room()),
             Op::Fallocate { .. } if self.keeps_for(request) => return Answered::Errno(libc::EBUSY),
-            Op::Fallocate { at, len, mode } => match self.fallocate(node, at, len, mode).await {
-                Some(done) => {
-                    let done = done.map(nothing);
-                    self.durably(node, request.handle, done).await
+            Op::Fallocate { at, len, mode } => {
+                match self.fallocate(underway, request, (at, len, mode)).await {
+                    Some(done) => {
+                        let done = done.map(nothing);
+                        self.durably(node, request.handle, done).await
+                    }
+                    None => return Answered::Errno(libc::EOPNOTSUPP),
                 }
-                None => return Answered::Errno(libc::EOPNOTSUPP),
-            },
+            }
             // The kernel takes "not implemented" as "never ask again", which is meant: for flush on close, locks, access,
             // which it sees to itself, interrupts (whose request is answered anyway).
             _ => return Answered::Errno(libc::ENOSYS),
@@ -317,6 +340,7 @@ impl Handler for Files {
                 | flag::MAX_PAGES
                 | flag::CACHE_SYMLINKS
                 | flag::HANDLE_KILLPRIV_V2
+                | flag::SETXATTR_EXT
                 | flag::OVER_IO_URING,
             read_ahead: READ_AHEAD,
         }
@@ -342,17 +366,24 @@ impl Handler for Files {
             } => {
                 let (data, lease) = arrival.data(len as usize).await;
                 arrival.begin(|underway| async move {
-                    let _lease = lease;
-                    if !delayed && files.keeps_for(&request) {
-                        return files.keep_write(&underway, &request, at, data).await;
-                    }
                     let bytes = data.len();
-                    let how = (kill, request.file_flags);
-                    let written = files.write(request.node, at, data, how).await;
-                    let written = written.map(|()| write_out(bytes as u32).to_vec());
+                    if !delayed && files.keeps_for(&request) {
+                        let kept = (data, lease);
+                        return files.keep_write(&underway, &request, at, kept).await;
+                    }
+                    let how = (kill, delayed);
+                    let written = files.written(&underway, &request, (at, data), how).await;
+                    let is_elsewhere = written.as_ref().is_ok_and(|place| *place != at);
+                    let written = written.map(|_| write_out(bytes as u32).to_vec());
                     let written = files.keep(Did::Write, written).await;
                     files.finish(&underway, written);
                     files.tell(Did::Write, bytes, &underway);
+                    if is_elsewhere {
+                        // The page cache has it where the kernel took the end to be.
+                        let bytes = Some(at..at.saturating_add(bytes as u64));
+                        let node = request.node;
+                        underway.forget_later(&[Stale { node, bytes }]);
+                    }
                 });
             }
             _ => {

@@ -4,6 +4,7 @@
 //! that before the write is acknowledged: so if who wrote is killed, nobody reads there what was never done. And so is what
 //! is read of it, by whomever, right after.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use forebay_atomic::ioctls::{
@@ -15,9 +16,11 @@ use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, FsError, Kind, Result};
 use forebay_fuse::files::Ioctl;
 use forebay_fuse::{Request, ioctl_out, write_out};
+use forebay_rt::Lease;
 use forebay_serve::fuse::{IO_BYTES_MAX, Stale, Underway};
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
+use crate::attributes::attributes_of;
 use crate::handler::{Answered, Did, Files, nothing};
 use crate::handles::{is_both, is_writable};
 use crate::transactions::{Opened, Refused};
@@ -25,8 +28,10 @@ use crate::transactions::{Opened, Refused};
 /// Pages of the page cache, in bytes.
 const PAGE: u64 = 4096;
 /// How long a write waits for what it wrote to leave the page cache. That takes microseconds; but a kernel that keeps pages
-/// locked while it writes them waits for the answer to the write. Then this ends it, and no write waits any more.
+/// locked while it writes them waits for the answer to the write, and one that waits for other pages may take long.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// For how long no write waits for that after one that waited in vain.
+const LOCKED_FOR: Duration = Duration::from_secs(60);
 
 /// What comes of an ioctl: its data.
 type Out = std::result::Result<Vec<u8>, Failed>;
@@ -56,6 +61,10 @@ impl Files {
         request: &Request,
         asked: &Ioctl<'_>,
     ) -> Answered {
+        // It may come to wait for the kernel.
+        let Some(_waiter) = self.waiters.enter(request.user) else {
+            return Answered::Errno(libc::ENOMEM);
+        };
         let done = match self.fs.inode(request.node).await {
             Ok(inode) => self.asked(underway, request, asked, inode.kind).await,
             Err(error) => Err(error.into()),
@@ -100,7 +109,7 @@ impl Files {
                 }
                 return Ok(Vec::new());
             }
-            F2FS_COMMIT_ATOMIC_WRITE => return self.commit(underway, handle).await,
+            F2FS_COMMIT_ATOMIC_WRITE => return self.commit(underway, request).await,
             F2FS_ABORT_ATOMIC_WRITE => return self.abort_own(underway, handle).await,
             _ => {}
         }
@@ -120,7 +129,7 @@ impl Files {
             }
             Some(Command::Join) => self.join(id_in(asked.data)?, request).await,
             Some(Command::Change) => self.change(underway, request, asked.data).await,
-            Some(Command::Commit) => self.commit(underway, handle).await,
+            Some(Command::Commit) => self.commit(underway, request).await,
             Some(Command::Abort) => self.abort_own(underway, handle).await,
             Some(Command::Exchange) => self.exchange(underway, request, id_in(asked.data)?).await,
         }
@@ -167,7 +176,7 @@ impl Files {
         if self.transactions.joined(request.handle).is_some() {
             return Err(libc::EBUSY.into());
         }
-        self.take_privileges(file).await?;
+        self.take_privileges_for(underway, request, file).await?;
         let stale = crate::transactions::stale(file, &edits);
         self.fs.edit(&[(file, edits)].into()).await?;
         underway.forget(&stale).await;
@@ -181,8 +190,10 @@ impl Files {
             return Err(libc::EBADF.into());
         }
         self.transactions.close(id)?;
-        let mut done = self.take_privileges(request.node).await;
-        done = done.and(self.take_privileges(other.file).await);
+        let mut done = Ok(());
+        for file in [request.node, other.file] {
+            done = done.and(self.take_privileges_for(underway, request, file).await);
+        }
         if done.is_ok() {
             done = self.fs.exchange_data(request.node, other.file).await;
         }
@@ -198,8 +209,11 @@ impl Files {
         Ok(Vec::new())
     }
 
-    async fn commit(&self, underway: &Underway, owner: u64) -> Out {
-        let id = self.transactions.begun(owner).ok_or(libc::EINVAL)?;
+    async fn commit(&self, underway: &Underway, request: &Request) -> Out {
+        let id = self
+            .transactions
+            .begun(request.handle)
+            .ok_or(libc::EINVAL)?;
         let all = match self.transactions.close(id) {
             Err(errno) => {
                 if errno != libc::EBUSY {
@@ -211,7 +225,7 @@ impl Files {
         };
         let mut done = Ok(());
         for file in all.keys() {
-            done = done.and(self.take_privileges(*file).await);
+            done = done.and(self.take_privileges_for(underway, request, *file).await);
         }
         if done.is_ok() {
             done = self.fs.edit(&all).await;
@@ -235,10 +249,12 @@ impl Files {
         let Some(ended) = self.transactions.end(id) else {
             return;
         };
-        let stale = match done {
+        let mut stale = match done {
             true => ended.stale,
             false => ended.undone,
         };
+        // Times and sizes of all of them have changed.
+        stale.extend(ended.files.iter().map(|file| attributes_of(*file)));
         if !stale.is_empty() {
             underway.forget(&stale).await;
         }
@@ -273,7 +289,7 @@ impl Files {
                 node: request.node,
                 bytes: Some(bytes),
             }];
-            underway.forget(&told).await;
+            underway.forget_later(&told);
         }
     }
 
@@ -305,43 +321,83 @@ impl Files {
         underway: &Underway,
         request: &Request,
         at: u64,
-        data: Buf,
+        (data, lease): (Buf, Lease),
     ) {
         let Some(id) = self.transactions.joined(request.handle) else {
             return underway.refuse(libc::EIO);
         };
-        let end = at.saturating_add(data.len() as u64);
-        if end > self.fs.superblock().geometry.size_max() {
+        // It may come to wait for the kernel.
+        let Some(_waiter) = self.waiters.enter(request.user) else {
+            return underway.refuse(libc::ENOMEM);
+        };
+        let (file, len) = (request.node, data.len() as u64);
+        let place = match self.place_of_kept(request, at).await {
+            Ok(place) => place,
+            Err(error) => return self.failed(underway, &error),
+        };
+        if place.saturating_add(len) > self.fs.superblock().geometry.size_max() {
             return underway.refuse(libc::EFBIG);
         }
+        let bytes = at..at.saturating_add(len);
         let is_direct = is_direct(request);
-        let whole = at.next_multiple_of(PAGE)..end / PAGE * PAGE;
-        let is_whole = !is_direct && whole == (at..end);
+        let whole = bytes.start.next_multiple_of(PAGE)..bytes.end / PAGE * PAGE;
+        let is_whole = !is_direct && whole == bytes && place == at;
         let mut edits = Edits::new();
-        // A copy, which is not of the memory for requests.
-        edits.write(at, BufMut::copy_of(&data).freeze());
-        if let Err(errno) = self.transactions.keep(id, request.node, &edits, is_whole) {
+        // A copy, which is not of the memory for requests: others need that while this one waits.
+        edits.write(place, BufMut::copy_of(&data).freeze());
+        drop((data, lease));
+        if let Err(errno) = self.transactions.keep(id, file, &edits, is_whole) {
             return underway.refuse(errno);
         }
-        let stale = |bytes| Stale {
-            node: request.node,
-            bytes: Some(bytes),
-        };
-        if !is_direct && whole.start < whole.end && !self.pages_are_locked.get() {
-            let told = [stale(whole)];
-            if !underway.forget_within(&told, PATIENCE).await {
-                self.pages_are_locked.set(true);
-            }
+        let mut is_left = !is_whole;
+        if !is_direct && whole.start < whole.end {
+            is_left |= !self.forget_written(underway, file, whole).await;
         }
-        let is_left = !is_whole || self.pages_are_locked.get();
         if is_left {
-            self.transactions.note_cached(request.node);
+            self.transactions.note_cached(file);
         }
-        underway.reply(&write_out(data.len() as u32));
-        self.tell(Did::Write, data.len(), underway);
+        underway.reply(&write_out(len as u32));
+        self.tell(Did::Write, len as usize, underway);
         if !is_direct && is_left {
-            underway.forget(&[stale(at..end)]).await;
+            underway.forget_later(&[pages(file, bytes)]);
         }
+    }
+
+    /// Where a write goes that is kept: where the kernel says, or to the end.
+    async fn place_of_kept(&self, request: &Request, at: u64) -> Result<u64> {
+        if request.file_flags & libc::O_APPEND.cast_unsigned() == 0 {
+            return Ok(at);
+        }
+        let size = self.fs.inode(request.node).await?.size;
+        Ok(size.max(self.transactions.size(request.node)))
+    }
+
+    /// Has the kernel forget pages that are being written, before the write is answered. Returns false if it does so later: a
+    /// kernel that keeps them locked until then is not waited for again for a while.
+    async fn forget_written(&self, underway: &Underway, file: u64, whole: Range<u64>) -> bool {
+        if underway.now() < self.pages_are_locked_until.get() {
+            return false;
+        }
+        let is_told = underway
+            .forget_within(&[pages(file, whole)], PATIENCE)
+            .await;
+        if !is_told {
+            let until = underway.now().plus(LOCKED_FOR);
+            self.pages_are_locked_until.set(until);
+            tracing::warn!(
+                seconds = LOCKED_FOR.as_secs(),
+                "the kernel keeps pages of a transaction; for so long others may read what is not committed for a moment"
+            );
+        }
+        is_told
+    }
+}
+
+/// These bytes of a file, in the page cache.
+fn pages(file: u64, bytes: Range<u64>) -> Stale {
+    Stale {
+        node: file,
+        bytes: Some(bytes),
     }
 }
 

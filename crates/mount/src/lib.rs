@@ -4,7 +4,7 @@
 //! told for as long as it likes.
 //!
 //! Reading order: `handler.rs` (which request goes where), `data.rs` with `sync_mode.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `error.rs`;
-//! then `handles.rs`, `transactions.rs`, `ioctl.rs` (atomic updates); `places.rs` with `medium.rs` (where bytes lie).
+//! then `handles.rs`, `transactions.rs`, `waiters.rs`, `ioctl.rs` (atomic updates); `places.rs` with `medium.rs` (where bytes lie).
 
 mod acl;
 mod attributes;
@@ -18,6 +18,7 @@ mod names;
 mod places;
 mod sync_mode;
 mod transactions;
+mod waiters;
 
 pub use handler::{Did, Files, Observer, Settings};
 pub use medium::Medium;

@@ -56,6 +56,13 @@ pub fn promise<T>() -> (Report<T>, Outcome<T>) {
     (report, Outcome(state))
 }
 
+impl<T> Report<T> {
+    /// False if nobody waits for it any more.
+    pub fn is_awaited(&self) -> bool {
+        Arc::strong_count(&self.to) > 1
+    }
+}
+
 impl<T> Drop for Report<T> {
     fn drop(&mut self) {
         let lost = Err(io::Error::other("lost"));

@@ -1,7 +1,7 @@
 //! What programs of one's own ask for.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -246,5 +246,72 @@ fn a_part_of_a_file_is_copied_within_the_server_with_its_holes() {
     let blocks = std::os::unix::fs::MetadataExt::blocks(&b.metadata().expect("known"));
     assert!(blocks < 100, "{blocks}");
     drop((a, b));
+    mounted.finish();
+}
+
+#[test]
+fn what_is_appended_goes_to_the_end_that_an_update_left() {
+    let Some(mounted) = Mounted::new("what_is_appended_goes_to_the_end") else {
+        return;
+    };
+    let [path, longer] = ["a", "b"].map(|name| mounted.dir().join(name));
+    let append = |path: &Path, data: &[u8]| {
+        let mut file = OpenOptions::new().append(true).open(path).expect("opened");
+        file.write_all(data).expect("appended");
+    };
+    let content = |path: &Path| std::fs::read(path).expect("read");
+    // The kernel knows a size before each update.
+    std::fs::write(&path, [b'a'; 100]).expect("written");
+    let file = open(&path, 0);
+    assert_eq!(file.metadata().expect("known").len(), 100);
+    let appending = OpenOptions::new().append(true).open(&path).expect("opened");
+    change(&file, &[Part::Write(100, &[b'B'; 5000])]).expect("done");
+    (&appending).write_all(b"XYZ").expect("appended");
+    assert_eq!(content(&path).len(), 5103);
+    assert_eq!(&content(&path)[5099..], b"BXYZ");
+    drop((file, appending));
+    // Files that exchange what they have: one grows, and one shrinks.
+    std::fs::write(&path, [b'a'; 100]).expect("written");
+    std::fs::write(&longer, [b'b'; 9000]).expect("written");
+    exchange(open(&path, 0), open(&longer, 0)).expect("done");
+    append(&path, b"XYZ");
+    append(&longer, b"XYZ");
+    assert_eq!((content(&path).len(), content(&longer).len()), (9003, 103));
+    assert_eq!(&content(&path)[8999..], b"bXYZ");
+    assert_eq!(&content(&longer)[99..], b"aXYZ");
+    // What was kept and is not done.
+    std::fs::write(&path, [b'a'; 100]).expect("written");
+    let file = OpenOptions::new().read(true).append(true).open(&path);
+    let file = file.expect("opened");
+    let transaction = Transaction::begin(&file).expect("begun");
+    transaction.join(&file).expect("joined");
+    (&file).write_all(&[b'K'; 4096]).expect("kept");
+    (&file).write_all(b"kept").expect("kept");
+    assert_eq!(file.metadata().expect("known").len(), 4200);
+    drop(transaction);
+    (&file).write_all(b"XYZ").expect("appended");
+    assert_eq!(content(&path).len(), 103);
+    assert_eq!(&content(&path)[99..], b"aXYZ");
+    drop(file);
+    mounted.finish();
+}
+
+#[test]
+fn times_of_a_file_are_new_when_whole_pages_of_it_were_committed() {
+    let Some(mounted) = Mounted::new("times_of_a_file_are_new") else {
+        return;
+    };
+    let path = mounted.dir().join("a");
+    let file = open(&path, 0);
+    file.write_all_at(&[b'a'; 2 * PAGE as usize], 0)
+        .expect("written");
+    let before = file.metadata().expect("known").modified().expect("a time");
+    let transaction = Transaction::begin(&file).expect("begun");
+    transaction.join(&file).expect("joined");
+    file.write_all_at(&[b'N'; PAGE as usize], 0).expect("kept");
+    transaction.commit().expect("done");
+    let after = file.metadata().expect("known").modified().expect("a time");
+    assert!(after > before, "{after:?}, and {before:?} before");
+    drop(file);
     mounted.finish();
 }

@@ -3,6 +3,7 @@
 mod harness;
 mod interface;
 mod programs;
+mod users;
 
 #[path = "../../examples/mount_ram.rs"]
 #[allow(dead_code, reason = "its main function is the example's")]

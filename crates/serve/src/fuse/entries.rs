@@ -13,15 +13,13 @@ use forebay_os::FuseEntries;
 use forebay_rt::{Account, Rt, Task};
 
 use super::IO_BYTES_MAX;
-use super::entry::Entry;
+use super::entry::{Entry, OF_EACH_MIN};
 use super::handler::Handler;
 use super::request::{Arrival, Came, Connection};
 use crate::requests::{FRONT_RESERVE, Memory};
 
 /// Entries of all queues together take this part of the memory for requests.
 const SHARE: u64 = 4;
-/// Entries of one queue: with fewer, requests of one processor would wait for each other.
-const OF_EACH_MIN: usize = 4;
 const OF_EACH_MAX: usize = 32;
 /// Requests taken in a row before other tasks get a turn.
 const BATCH: usize = 32;

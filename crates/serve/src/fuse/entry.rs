@@ -6,6 +6,9 @@ use forebay_rt::{Account, Lease};
 
 use crate::requests::Memory;
 
+/// Entries of one queue: with fewer, requests of one processor would wait for each other.
+pub(super) const OF_EACH_MIN: usize = 4;
+
 /// A request in an entry, and what memory for it is leased from.
 pub(super) struct Entry<'a> {
     pub(super) entry: FuseEntry,

@@ -101,6 +101,8 @@ impl Mounted {
             memory: memory.clone(),
             under_way: UnderWay::new(UNDER_WAY_MAX),
             by_ring: Rc::default(),
+            agreed: Cell::default(),
+            waiting_entries: Cell::default(),
         });
         let by_ring = Rc::clone(&connection.by_ring);
         let (over, poller) = (Over::default(), Poller::new(ring, watch));

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::future::Future;
+use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,13 +10,20 @@ use std::time::Duration;
 use forebay_device::{Buf, BufMut};
 use forebay_os::{FuseEntry, Ring};
 use forebay_rt::{Instant, Lease, Rt};
+use futures_util::future::try_join_all;
 
 use super::channel::Channel;
-use super::entry::Entry;
+use super::entry::{Entry, OF_EACH_MIN};
 use super::inbox::Inbox;
 use super::notify::{Notifier, Stale};
 use crate::requests::{Admission, Load, Memory, UnderWay, start};
 use forebay_fuse::{self as format, Op, Request, out_header};
+
+/// Requests in entries that may wait for the kernel for as long as it takes: fewer than a queue has entries, in whichever queue
+/// they are.
+const WAITING_ENTRIES_MAX: usize = OF_EACH_MIN / 2;
+/// How long others wait.
+const ENTRY_PATIENCE: Duration = Duration::from_millis(20);
 
 /// What the requests of one connection share.
 pub(super) struct Connection {
@@ -29,6 +37,10 @@ pub(super) struct Connection {
     pub(super) under_way: UnderWay,
     /// Requests came by the ring.
     pub(super) by_ring: Rc<Cell<bool>>,
+    /// What was agreed with the kernel (`init_flag`).
+    pub(super) agreed: Cell<u64>,
+    /// Requests in entries of the ring that wait for the kernel.
+    pub(super) waiting_entries: Cell<usize>,
 }
 
 impl Connection {
@@ -55,6 +67,26 @@ pub(super) enum Came<'a> {
     Read(&'a mut Inbox, usize),
     /// By the ring, in an entry.
     Fetched(Entry<'a>),
+}
+
+/// An entry of the ring is counted among those whose requests wait for the kernel, as long as this is there.
+struct Waits<'a>(&'a Cell<usize>);
+
+impl Waits<'_> {
+    fn new(count: &Cell<usize>) -> Waits<'_> {
+        count.set(count.get() + 1);
+        Waits(count)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+fn not_told(error: &io::Error) {
+    tracing::warn!(%error, "the kernel could not be told that what it keeps of a file is old");
 }
 
 /// A request as it was received. It is either answered at once or [begun](Arrival::begin).
@@ -144,7 +176,7 @@ impl Arrival<'_> {
         let underway = Underway {
             unique: self.request.unique,
             entry: Cell::new(entry),
-            load: self.admission.keep(),
+            place: Cell::new(Some(self.admission.keep())),
             began: connection.rt.now(),
             connection,
         };
@@ -154,12 +186,18 @@ impl Arrival<'_> {
 }
 
 /// A request that was taken up; counts as under way until it is dropped.
+///
+/// The kernel may have to be told something before a request is answered, and does not take note before it has got answers to
+/// others: it waits for pages that are being read. So a request that waits for the kernel has no place among those under way,
+/// or all places could come to be of such requests, and no read be accepted. An entry of the ring cannot be given back so
+/// early, and waits are short where few are left.
 pub struct Underway {
     connection: Rc<Connection>,
     unique: u64,
     /// In which it came and is to be answered.
     entry: Cell<Option<FuseEntry>>,
-    load: Load,
+    /// Its place among those under way, until it waits for the kernel.
+    place: Cell<Option<Load>>,
     began: Instant,
 }
 
@@ -167,6 +205,16 @@ impl Underway {
     /// A buffer of `len` bytes, which are leased.
     pub fn buffer(&self, len: usize) -> BufMut {
         self.connection.memory.take(len)
+    }
+
+    /// What was agreed with the kernel: see [`init_flag`](forebay_fuse::init_flag).
+    pub fn agreed(&self) -> u64 {
+        self.connection.agreed.get()
+    }
+
+    /// The time, of the executor.
+    pub fn now(&self) -> Instant {
+        self.connection.rt.now()
     }
 
     /// How long ago it was taken up.
@@ -181,19 +229,57 @@ impl Underway {
     }
 
     /// Has the kernel forget what it keeps of files, and waits until it has. Not to be waited for before a request is
-    /// answered that holds pages of these: a read, or a write of a part of a page.
+    /// answered that holds pages of these: a read, or a write of a part of a page. If the request lies in an entry of the ring
+    /// and many do that wait like this, it waits for 20 ms at most; the kernel forgets it soon after.
     pub async fn forget(&self, stale: &[Stale]) {
-        let connection = &self.connection;
-        let told = connection.notifier.forget(&connection.channel, stale);
-        if let Err(error) = told.await {
-            tracing::warn!(%error, "the kernel could not be told that what it keeps of a file is old");
+        self.set_aside();
+        let waiting = &self.connection.waiting_entries;
+        let Some(entry) = self.entry.take() else {
+            return self.told(stale).await;
+        };
+        self.entry.set(Some(entry));
+        let _waits = Waits::new(waiting);
+        // Of attributes it is told soon, whatever else it waits for.
+        let is_soon = stale.iter().all(|stale| stale.bytes.is_none());
+        if is_soon || waiting.get() <= WAITING_ENTRIES_MAX {
+            return self.told(stale).await;
         }
+        let told = self.connection.rt.timeout(ENTRY_PATIENCE, self.told(stale));
+        let _ = told.await;
     }
 
     /// The same, but waits no longer than this; true if the kernel has forgotten it then. Otherwise it will later.
     pub async fn forget_within(&self, stale: &[Stale], patience: Duration) -> bool {
-        let told = self.connection.rt.timeout(patience, self.forget(stale));
+        self.set_aside();
+        let told = self.connection.rt.timeout(patience, self.told(stale));
         told.await.is_ok()
+    }
+
+    /// The same, and does not wait.
+    pub fn forget_later(&self, stale: &[Stale]) {
+        let connection = &self.connection;
+        let notifier = &connection.notifier;
+        if let Err(error) = notifier.forget_later(&connection.channel, stale) {
+            not_told(&error);
+        }
+    }
+
+    async fn told(&self, stale: &[Stale]) {
+        let connection = &self.connection;
+        let told = match connection.notifier.forget(&connection.channel, stale) {
+            Ok(all) => try_join_all(all).await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = told {
+            not_told(&error);
+        }
+    }
+
+    /// Gives its place back, since it waits for the kernel.
+    fn set_aside(&self) {
+        if let Some(place) = self.place.take() {
+            self.connection.under_way.set_aside(place);
+        }
     }
 
     /// Answers it with the error number `errno`.
@@ -210,6 +296,9 @@ impl Drop for Underway {
             let entry = Some(entry);
             self.connection.refuse(self.unique, entry, libc::EIO);
         }
-        self.connection.under_way.release(self.load);
+        match self.place.take() {
+            Some(place) => self.connection.under_way.release(place),
+            None => self.connection.under_way.end_aside(),
+        }
     }
 }

@@ -144,6 +144,7 @@ fn init(
         background_max: BACKGROUND_MAX,
     };
     channel.reply(unique, &format::init_out(offered, limits));
+    connection.agreed.set(wishes.flags & offered);
     // From here on the kernel takes it from there; in the reply it may only become less than is usual, 128 KiB.
     if let Some(file) = &connection.read_ahead
         && let Err(error) = std::fs::write(file, (wishes.read_ahead >> 10).to_string())

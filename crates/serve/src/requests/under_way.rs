@@ -27,10 +27,14 @@ impl Load {
 
 /// The requests that one peer has under way, and how many there may be.
 ///
-/// Invariant: `now` is what was admitted and not yet released.
+/// Invariants:
+/// - `now` is what was admitted and neither released nor set aside.
+/// - `aside` is what was set aside and is not over.
 pub(crate) struct UnderWay {
     max: Load,
     now: Cell<Load>,
+    /// Requests that have no place any more, since they wait for the peer.
+    aside: Cell<u32>,
     /// `now` became less.
     less: Event,
 }
@@ -64,6 +68,7 @@ impl UnderWay {
         UnderWay {
             max,
             now: Cell::default(),
+            aside: Cell::default(),
             less: Event::new(),
         }
     }
@@ -102,9 +107,22 @@ impl UnderWay {
         self.less.notify_all();
     }
 
-    /// True if nothing is under way.
+    /// A request gives its place back before it is over, because it waits for the peer, which may need that place to go on.
+    /// When it is over, [`UnderWay::end_aside`] is to be called.
+    pub(crate) fn set_aside(&self, load: Load) {
+        self.aside.set(self.aside.get() + load.requests);
+        self.release(load);
+    }
+
+    /// A request that was set aside is over.
+    pub(crate) fn end_aside(&self) {
+        self.aside.set(self.aside.get() - 1);
+        self.less.notify_all();
+    }
+
+    /// True if nothing is under way, nor set aside.
     pub(crate) fn is_idle(&self) -> bool {
-        self.now.get().requests == 0
+        self.now.get().requests == 0 && self.aside.get() == 0
     }
 
     /// Waits until nothing is under way.

@@ -82,8 +82,8 @@ impl User {
                 },
                 |model| model.write(id, Some(offset), data),
                 async |_| {
-                    let how = (false, flags.cast_unsigned());
-                    files.write(number, offset, buf, how).await
+                    let flags = flags.cast_unsigned();
+                    files.write(number, offset, buf, flags).await
                 },
             )
             .await?;

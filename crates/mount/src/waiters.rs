@@ -1,0 +1,74 @@
+//! How many requests may wait for the kernel to forget what it keeps of files.
+//!
+//! These requests have no place among those under way (`forebay_serve::fuse::Underway`), so their number needs a bound of its
+//! own. One who would be too many is refused before anything is done.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// Requests that may wait at a time, of all users.
+const WAITERS_MAX: usize = 4096;
+/// Of one user, so that nobody keeps others from it.
+const OF_USER_MAX: usize = WAITERS_MAX / 2;
+
+/// Requests that wait for the kernel, or may come to.
+#[derive(Default)]
+pub(crate) struct Waiters(RefCell<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    all: usize,
+    of: BTreeMap<u32, usize>,
+}
+
+/// One of them, as long as this is there.
+pub(crate) struct Waiter<'a> {
+    all: &'a Waiters,
+    user: u32,
+}
+
+impl Waiters {
+    /// One more of this user, if there are not too many.
+    pub(crate) fn enter(&self, user: u32) -> Option<Waiter<'_>> {
+        let mut counts = self.0.borrow_mut();
+        let of_user = counts.of.get(&user).copied().unwrap_or(0);
+        if counts.all >= WAITERS_MAX || of_user >= OF_USER_MAX {
+            return None;
+        }
+        counts.all += 1;
+        counts.of.insert(user, of_user + 1);
+        Some(Waiter { all: self, user })
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.all.0.borrow_mut();
+        counts.all -= 1;
+        if let Some(count) = counts.of.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                counts.of.remove(&self.user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_leaves_some_for_others_and_all_come_back() {
+        let waiters = Waiters::default();
+        let first: Vec<_> = std::iter::from_fn(|| waiters.enter(1)).collect();
+        assert_eq!(first.len(), OF_USER_MAX);
+        let second: Vec<_> = std::iter::from_fn(|| waiters.enter(2)).collect();
+        assert_eq!(second.len(), WAITERS_MAX - OF_USER_MAX);
+        assert!(waiters.enter(3).is_none());
+        drop(first);
+        assert!(waiters.enter(1).is_some() && waiters.enter(3).is_some());
+        drop(second);
+        assert!(waiters.0.borrow().of.is_empty() && waiters.0.borrow().all == 0);
+    }
+}
