@@ -12,7 +12,10 @@
 //! 4. the log is flushed up to its newest record: whatever superseded a skipped piece is durable;
 //! 5. the superblock with the new tail becomes durable, in both copies;
 //! 6. only now the map forgets the pieces and the segments are free.
+//!
+//! If the data device has no room, discards behind that are done ahead of their turn (`destage/ahead.rs`).
 
+mod ahead;
 mod home_writes;
 mod window;
 
@@ -58,7 +61,13 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
         let thorough = failures >= THOROUGH_AFTER;
         engine.refused.borrow_mut().begin();
         engine.service.borrow_mut().destaging = true;
-        let done = engine.destage(thorough).await;
+        let mut done = engine.destage(thorough).await;
+        if let Err(failure) = &done
+            && ahead::lacks_room(failure)
+            && let Err(failure) = engine.discard_ahead().await
+        {
+            done = Err(failure);
+        }
         engine.pace.borrow_mut().end();
         engine.doing.borrow_mut().end();
         engine.service.borrow_mut().destaging = false;

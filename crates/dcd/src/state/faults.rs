@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_rt::Instant;
-use forebay_units::SegmentSeq;
+use forebay_units::{RecordSeq, SegmentSeq};
 
 /// What goes on with one device: since when it fails, and with what.
 #[derive(Default)]
@@ -42,6 +42,8 @@ pub(crate) struct Faults {
     pub(crate) log: Trouble,
     /// Bytes in the log that could not be read when it was tried last.
     pub(crate) unreadable: u64,
+    /// The newest record of discards that were done ahead of their turn, because home had no room.
+    pub(crate) discarded_ahead: Option<RecordSeq>,
     /// An administrator said that what cannot be read in the segments before this one is to be given up.
     give_up_before: Option<SegmentSeq>,
 }

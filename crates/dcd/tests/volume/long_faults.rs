@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_dcd::{AttachError, AttachOptions, DrainError, Mode};
 use forebay_device::{BufMut, Device, DeviceError, Op};
 use forebay_rt::Rt;
-use forebay_sim::disk::Coin;
+use forebay_sim::disk::{Coin, Faults};
 use forebay_sim::stamp::stamp;
 use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
 use forebay_units::ByteLen;
@@ -251,6 +251,48 @@ fn a_place_that_home_refuses_for_long_keeps_no_room_from_others() {
         let status = volume.status();
         assert!(status.throttled_s > 60.0, "there was room: {status:?}");
     });
+}
+
+/// Found by a review: the discards lay in the log behind data for which there was no room, for ever.
+#[test]
+fn a_full_thin_data_device_gets_room_by_discards_that_lie_behind() {
+    const OLD: u64 = 500;
+    for room in [OLD, OLD + 100] {
+        let world = world();
+        let (rt, _, data) = world.parts();
+        data.faults.replace(Faults {
+            room: Some(room),
+            ..Faults::default()
+        });
+        world.with_volume(AttachOptions::default(), move |volume| async move {
+            write(&volume, 1, 0, OLD * LINE).await;
+            volume.drain().await.expect("there is room");
+            // As much as the log holds, so that it cannot keep it behind the discards.
+            let mut end = 1000 * LINE;
+            while try_write(&volume, 2, end, 16 * LINE).await.is_ok() {
+                end += 16 * LINE;
+            }
+            let kept = end - 1000 * LINE;
+            assert!(kept > 600 * LINE, "{kept}");
+            volume.flush().await.unwrap();
+            rt.sleep(HOUR).await;
+            let mode = volume.status().mode;
+            assert_eq!(mode, Mode::DataFailing, "room for {room}");
+            // What is written anew on top of a discard is not lost by it.
+            volume.discard(0..OLD * LINE).await.unwrap();
+            volume.flush().await.unwrap();
+            rt.sleep(HOUR).await;
+            write(&volume, 3, 10 * LINE, 5 * LINE).await;
+            volume.flush().await.unwrap();
+            rt.sleep(HOUR).await;
+            let image = data.now();
+            let home = (0..kept / LINE)
+                .filter(|n| holds(&image, 2, (1000 + n) * LINE, LINE))
+                .count();
+            assert!(home as u64 >= OLD, "{home}");
+            assert!(holds(&image, 3, 10 * LINE, 5 * LINE), "{room}");
+        });
+    }
 }
 
 /// Whatever had come of it, what was flushed is there, or is said to be lost: at every request.

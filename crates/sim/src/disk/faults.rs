@@ -34,7 +34,7 @@ pub struct Faults {
     pub decayed: Vec<u64>,
     /// The write (counting from 0) that lands somewhere else.
     pub misdirect: Option<u64>,
-    /// So many 4 KiB pages can be written that were not before; then there is no space.
+    /// So many 4 KiB pages can be written that were not before; then there is no space before some of them are discarded.
     pub room: Option<u64>,
     /// From this moment of the life on there is space again.
     pub room_again: Option<Duration>,

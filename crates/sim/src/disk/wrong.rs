@@ -62,6 +62,11 @@ impl Disk {
             full
         });
         if !(asked || out || full || self.chance(*id, 2, rate)) {
+            if *op == Op::Discard {
+                // As on a thin disk: what is discarded as a whole can be written elsewhere.
+                let whole = range.start.div_ceil(4096)..range.end / 4096;
+                self.fresh.borrow_mut().retain(|page| !whole.contains(page));
+            }
             return Ok(());
         }
         self.injected.set(self.injected.get() + 1);
