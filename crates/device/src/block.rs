@@ -45,6 +45,14 @@ impl Block {
         self.ptr
     }
 
+    /// Bytes of memory that it takes, with what is lost to its alignment.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.from {
+            Source::Own(layout) => layout.size().next_multiple_of(ALIGN),
+            Source::Part { len, .. } => *len,
+        }
+    }
+
     /// A block of zeroes.
     pub(crate) fn zeroed(len: usize) -> Block {
         let layout = Layout::from_size_align(len.max(1), ALIGN).expect("buffer too large");

@@ -52,8 +52,12 @@ impl Drop for Owner {
 }
 
 impl Owner {
+    fn block(&self) -> &Block {
+        self.block.as_ref().expect("taken only on drop")
+    }
+
     fn ptr(&self) -> NonNull<u8> {
-        self.block.as_ref().expect("taken only on drop").ptr()
+        self.block().ptr()
     }
 }
 
@@ -284,6 +288,12 @@ impl Buf {
             start: self.start,
             len: self.len,
         })
+    }
+
+    /// Bytes of memory that are not free before this and all that share its allocation are dropped: whole pages, and all
+    /// that it was cut out of.
+    pub fn held_bytes(&self) -> usize {
+        self.owner.block().held_bytes()
     }
 
     /// True if the memory begins at a multiple of `align` bytes.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use forebay_device::{Buf, BufMut};
+use forebay_device::{ALIGN, Buf, BufMut};
 
 /// Writes and holes of one file, the later over the earlier.
 ///
@@ -14,7 +14,11 @@ pub struct Edits {
     /// Where the furthest write ended, also if something was put over it.
     end: u64,
     bytes: u64,
+    memory: u64,
 }
+
+/// Memory for a piece beside its data, in bytes: its entry, and the counts of who shares the data.
+const PIECE_BYTES: u64 = 128;
 
 #[derive(Clone, Debug)]
 struct Piece {
@@ -24,14 +28,26 @@ struct Piece {
 }
 
 impl Piece {
-    /// The part of a piece that begins at `start`.
+    /// The part of a piece that begins at `start`. It is copied where it would keep much more memory than it is long.
     fn part(&self, start: u64, part: Range<u64>) -> Piece {
-        let data = self.data.as_ref();
+        let range = (part.start - start) as usize..(part.end - start) as usize;
+        let data = self.data.as_ref().map(|data| {
+            let data = data.slice(range);
+            match data.len().next_multiple_of(ALIGN) < data.held_bytes() / 2 {
+                true => BufMut::copy_of(&data).freeze(),
+                false => data,
+            }
+        });
         Piece {
             end: part.end,
-            data: data
-                .map(|data| data.slice((part.start - start) as usize..(part.end - start) as usize)),
+            data,
         }
+    }
+
+    /// Memory that it takes, in bytes.
+    fn memory(&self) -> u64 {
+        let data = self.data.as_ref().map_or(0, Buf::held_bytes);
+        data as u64 + PIECE_BYTES
     }
 }
 
@@ -91,9 +107,10 @@ impl Edits {
             Some(_) => piece.end - start,
             None => 0,
         };
+        let memory = piece.memory();
         match comes {
-            true => self.bytes += len,
-            false => self.bytes -= len,
+            true => (self.bytes, self.memory) = (self.bytes + len, self.memory + memory),
+            false => (self.bytes, self.memory) = (self.bytes - len, self.memory - memory),
         }
     }
 
@@ -113,6 +130,11 @@ impl Edits {
     /// Bytes of data in them.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes of memory that they take. Of a piece of data that is whole pages, twice its length at most.
+    pub fn memory(&self) -> u64 {
+        self.memory
     }
 
     /// In how many pieces they are.
@@ -221,6 +243,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_left_of_a_large_piece_does_not_keep_all_of_its_memory() {
+        let mut edits = Edits::new();
+        let large = BufMut::copy_of(&[1; 1 << 20]).freeze();
+        edits.write(0, large);
+        assert!(edits.memory() < (1 << 20) + 4096);
+        for n in 1..64 {
+            edits.punch(n * (16 << 10), (16 << 10) - 1);
+        }
+        assert_eq!(edits.bytes(), (16 << 10) + 63);
+        assert!(
+            edits.memory() < 64 * 2 * 4096 + 128 * 1024,
+            "{}",
+            edits.memory()
+        );
+        let mut copy = [0; 3];
+        edits.over((16 << 10) - 1, &mut copy);
+        assert_eq!(copy, [1, 0, 0]);
+    }
+
+    #[test]
     fn the_later_is_over_the_earlier_wherever_they_meet() {
         let rng = Rng::new(1);
         for _ in 0..200 {
@@ -251,6 +293,8 @@ mod tests {
             let written = edits.iter().filter(|(_, data)| data.is_some());
             let bytes: u64 = written.map(|(piece, _)| piece.end - piece.start).sum();
             assert_eq!(bytes, edits.bytes());
+            let pieces = edits.pieces() as u64;
+            assert!(edits.memory() <= pieces * (4096 + PIECE_BYTES), "{edits:?}");
             let ranges: Vec<Range<u64>> = edits.iter().map(|(piece, _)| piece).collect();
             assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));
         }

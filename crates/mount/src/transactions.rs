@@ -13,10 +13,12 @@ use forebay_dfs::Edits;
 use forebay_serve::fuse::Stale;
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
-/// Bytes that all of them keep at most.
+/// Bytes of memory that all of them keep at most.
 const KEPT_MAX: u64 = 8 * BATCH_BYTES_MAX;
 /// Pieces of one that are kept at most: neighbours are one only when it is done.
 const PIECES_MAX: usize = 4 * BATCH_PIECES_MAX;
+/// Files of one.
+const FILES_MAX: usize = BATCH_PIECES_MAX;
 /// How many there are at most.
 const COUNT_MAX: usize = 1024;
 /// The part of all that one user may have: so nobody keeps others from having some.
@@ -37,7 +39,8 @@ struct State {
     begun: BTreeMap<u64, u64>,
     /// By the handles that take part.
     joined: BTreeMap<u64, u64>,
-    bytes: u64,
+    /// Bytes of memory that all keep.
+    memory: u64,
     users: BTreeMap<u32, Share>,
 }
 
@@ -45,7 +48,8 @@ struct State {
 #[derive(Default)]
 struct Share {
     count: usize,
-    bytes: u64,
+    /// Bytes of memory.
+    memory: u64,
 }
 
 /// An open file.
@@ -60,6 +64,8 @@ struct Transaction {
     user: u32,
     files: BTreeMap<u64, Kept>,
     pieces: usize,
+    /// Bytes of data in all files together.
+    bytes: u64,
     /// It is being done: nothing more is kept.
     is_closing: bool,
     /// Something was refused, so nothing of it may be done.
@@ -112,6 +118,7 @@ impl Transactions {
             user,
             files: BTreeMap::new(),
             pieces: 0,
+            bytes: 0,
             is_closing: false,
             is_broken: false,
         };
@@ -149,7 +156,11 @@ impl Transactions {
         if transaction.user != user && user != 0 {
             return Err(libc::EPERM);
         }
-        Ok(transaction.files.contains_key(&file))
+        let is_in = transaction.files.contains_key(&file);
+        match is_in || transaction.files.len() < FILES_MAX {
+            true => Ok(is_in),
+            false => Err(libc::E2BIG),
+        }
     }
 
     /// A handle takes part from now on.
@@ -191,17 +202,12 @@ impl Transactions {
         if transaction.is_closing {
             return Err(libc::EBUSY);
         }
-        let own: u64 = transaction
-            .files
-            .values()
-            .map(|kept| kept.edits.bytes())
-            .sum();
         let pieces = transaction.pieces + new.pieces();
         let share = state.users.entry(transaction.user).or_default();
-        let comes = new.bytes();
+        let comes = new.memory();
         let has_no_room =
-            state.bytes + comes > KEPT_MAX || share.bytes + comes > KEPT_MAX / SHARE as u64;
-        let refused = match own + comes {
+            state.memory + comes > KEPT_MAX || share.memory + comes > KEPT_MAX / SHARE as u64;
+        let refused = match transaction.bytes + new.bytes() {
             own if own > BATCH_BYTES_MAX || pieces > PIECES_MAX => Some(libc::E2BIG),
             _ if has_no_room => Some(libc::ENOMEM),
             _ => None,
@@ -211,13 +217,15 @@ impl Transactions {
             return Err(refused);
         }
         let kept = transaction.files.get_mut(&file).ok_or(libc::EINVAL)?;
-        let before = (kept.edits.bytes(), kept.edits.pieces());
+        let of = |edits: &Edits| (edits.bytes(), edits.pieces(), edits.memory());
+        let before = of(&kept.edits);
         kept.edits.add(new);
         kept.is_in_cache |= !cached;
-        let after = (kept.edits.bytes(), kept.edits.pieces());
+        let after = of(&kept.edits);
+        transaction.bytes = transaction.bytes + after.0 - before.0;
         transaction.pieces = transaction.pieces + after.1 - before.1;
-        state.bytes = state.bytes + after.0 - before.0;
-        share.bytes = share.bytes + after.0 - before.0;
+        state.memory = state.memory + after.2 - before.2;
+        share.memory = share.memory + after.2 - before.2;
         Ok(())
     }
 
@@ -302,8 +310,8 @@ impl Transactions {
         share.count -= 1;
         for (file, kept) in transaction.files {
             ended.files.push(file);
-            state.bytes -= kept.edits.bytes();
-            share.bytes -= kept.edits.bytes();
+            state.memory -= kept.edits.memory();
+            share.memory -= kept.edits.memory();
             if kept.edits.is_empty() {
                 continue;
             }
@@ -366,7 +374,7 @@ mod tests {
         for id in &begun {
             all.add(*id, FILE);
         }
-        let part = 32 << 20;
+        let part = (most / 4) as usize - 4096;
         let mut kept = 0;
         for id in &begun {
             match all.keep(*id, FILE, &write(0, part), false) {
@@ -377,7 +385,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(kept, most);
+        assert_eq!(kept, 4 * part as u64);
         all.add(other, FILE);
         let kept = all.keep(other, FILE, &write(0, part), false);
         kept.expect("another's room");
@@ -388,6 +396,27 @@ mod tests {
         all.add(again, FILE);
         let kept = all.keep(again, FILE, &write(0, part), false);
         kept.expect("room again");
+    }
+
+    #[test]
+    fn small_pieces_count_with_the_memory_that_they_take() {
+        let all = Transactions::default();
+        let most = KEPT_MAX / SHARE as u64;
+        let mut kept = 0;
+        'all: for handle in 0.. {
+            let id = all.begin(opened(handle), 1).expect("begun");
+            all.add(id, FILE);
+            for n in 0..PIECES_MAX as u64 {
+                match all.keep(id, FILE, &write(2 * n, 1), false) {
+                    Ok(()) => kept += 1,
+                    Err(refused) => {
+                        assert_eq!(refused, libc::ENOMEM);
+                        break 'all;
+                    }
+                }
+            }
+        }
+        assert!(kept * 4096 <= most && kept * 5000 > most, "{kept}");
     }
 
     #[test]
