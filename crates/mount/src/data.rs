@@ -41,20 +41,43 @@ impl Files {
         self.write(request.node, at, data, flags).await
     }
 
-    /// Writes all of `data` at once: at byte `at`, or, if `flags` have `O_APPEND`, where the file ends. What they ask for
+    /// Writes all of `data` at once: at byte `at`, or, if `flags` have `O_APPEND` and the kernel may have taken the wrong place for
+    /// the end of the file, where it ends. What they ask for
     /// (`O_DSYNC`, `O_SYNC`) is durable when this returns. They are those of the open file and of the call together. Returns where
     /// the data is.
     ///
     /// # Errors
     /// If it cannot be written, or not be made durable. In the second case the data was written.
     pub async fn write(&self, file: u64, at: u64, data: Buf, flags: u32) -> Result<u64> {
-        let at = match flags & libc::O_APPEND.cast_unsigned() {
-            0 => Some(at),
-            _ => self.end_for(file).await?,
+        let at = match self.appends_anew(file, flags) {
+            false => Some(at),
+            true => self.end_for(file).await?,
         };
         let place = self.fs.write(file, at, data).await?;
         self.make_durable(file, SyncMode::of_flags(flags)).await?;
         Ok(place)
+    }
+
+    /// Whether what is appended to a file goes where it ends, and not where the kernel says. The kernel may be wrong after an
+    /// atomic update only. Otherwise it is right, and may send parts of one direct write side by side.
+    pub(crate) fn appends_anew(&self, file: u64, flags: u32) -> bool {
+        flags & libc::O_APPEND.cast_unsigned() != 0 && self.resized.borrow().contains(&file)
+    }
+
+    /// An atomic update of a file has ended, and its size may be another than the kernel knows.
+    pub(crate) fn note_resized(&self, file: u64) {
+        self.resized.borrow_mut().insert(file);
+    }
+
+    /// The kernel has forgotten files, and asks anew how large they are.
+    pub(crate) fn forget_sizes(&self, node: u64, all: &[(u64, u64)]) {
+        let mut resized = self.resized.borrow_mut();
+        if resized.is_empty() {
+            return;
+        }
+        for (file, _) in all {
+            resized.remove(if *file == 0 { &node } else { file });
+        }
     }
 
     /// Where what is appended to a file goes; none, if that is where the file ends. The kernel's own idea of that is old where an

@@ -1,6 +1,7 @@
 //! Which request goes where.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ pub struct Files {
     pub(crate) handles: Handles,
     pub(crate) transactions: Transactions,
     pub(crate) waiters: Waiters,
+    /// Files whose size an atomic update may have changed, or its end, since the kernel came to know them.
+    pub(crate) resized: RefCell<BTreeSet<u64>>,
     /// Until then the kernel is taken to keep pages locked while it writes them.
     pub(crate) pages_are_locked_until: Cell<Instant>,
     errors: Cell<u64>,
@@ -84,6 +87,7 @@ impl Files {
             handles: Handles::default(),
             transactions: Transactions::default(),
             waiters: Waiters::default(),
+            resized: RefCell::default(),
             pages_are_locked_until: Cell::default(),
             errors: Cell::new(0),
         }
@@ -156,6 +160,7 @@ impl Files {
         let done = match decode(request.opcode, body, underway.agreed()) {
             None => return Answered::Errno(libc::EINVAL),
             Some(Asked::Forget(all)) => {
+                self.forget_sizes(node, &all);
                 self.forget(node, &all).await;
                 return Answered::Nothing;
             }

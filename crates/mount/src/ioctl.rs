@@ -178,6 +178,7 @@ impl Files {
         }
         self.take_privileges_for(underway, request, file).await?;
         let stale = crate::transactions::stale(file, &edits);
+        self.note_resized(file);
         self.fs.edit(&[(file, edits)].into()).await?;
         underway.forget(&stale).await;
         Ok(Vec::new())
@@ -192,6 +193,7 @@ impl Files {
         self.transactions.close(id)?;
         let mut done = Ok(());
         for file in [request.node, other.file] {
+            self.note_resized(file);
             done = done.and(self.take_privileges_for(underway, request, file).await);
         }
         if done.is_ok() {
@@ -225,6 +227,7 @@ impl Files {
         };
         let mut done = Ok(());
         for file in all.keys() {
+            self.note_resized(*file);
             done = done.and(self.take_privileges_for(underway, request, *file).await);
         }
         if done.is_ok() {
@@ -253,6 +256,7 @@ impl Files {
             true => ended.stale,
             false => ended.undone,
         };
+        ended.files.iter().for_each(|file| self.note_resized(*file));
         // Times and sizes of all of them have changed.
         stale.extend(ended.files.iter().map(|file| attributes_of(*file)));
         if !stale.is_empty() {
@@ -365,7 +369,7 @@ impl Files {
 
     /// Where a write goes that is kept: where the kernel says, or to the end.
     async fn place_of_kept(&self, request: &Request, at: u64) -> Result<u64> {
-        if request.file_flags & libc::O_APPEND.cast_unsigned() == 0 {
+        if !self.appends_anew(request.node, request.file_flags) {
             return Ok(at);
         }
         let size = self.fs.inode(request.node).await?.size;
