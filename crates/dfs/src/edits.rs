@@ -17,7 +17,7 @@ pub struct Edits {
     memory: u64,
 }
 
-/// Memory for a piece beside its data, in bytes: its entry, and the counts of who shares the data.
+/// Memory of a piece without its data, in bytes: the entry of the tree, and the reference counts of the data.
 const PIECE_BYTES: u64 = 128;
 
 #[derive(Clone, Debug)]

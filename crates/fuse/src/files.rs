@@ -193,7 +193,7 @@ pub enum Asked<'a> {
         value: &'a [u8],
         /// `XATTR_CREATE` is 1, `XATTR_REPLACE` 2.
         flags: u32,
-        /// It is an access list, and the file loses `setgid`: who sets it is not of the file's group.
+        /// The attribute is an access list, and the file loses `setgid`: the caller is not a member of the file's group.
         kill_setgid: bool,
     },
     /// The value of an extended attribute, in so many bytes at most; 0: how many there are.

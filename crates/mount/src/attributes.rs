@@ -51,7 +51,7 @@ fn without_privileges(permissions: u16) -> u16 {
     left
 }
 
-/// What the kernel knows of a file beside its data.
+/// The attributes of a file, for the kernel to forget.
 pub(crate) fn attributes_of(file: u64) -> Stale {
     Stale {
         node: file,
@@ -142,7 +142,7 @@ impl Files {
         set.await
     }
 
-    /// A file's data is changed by a request that does not say whether it loses its privileges: it does, unless root asks.
+    /// Takes the privileges of a file before its data changes, unless the caller is root: for requests without a flag for that.
     pub(crate) async fn take_privileges_for(
         &self,
         underway: &Underway,
@@ -155,8 +155,8 @@ impl Files {
         }
     }
 
-    /// A file's data is going to be changed: nobody becomes somebody else by it any more. The kernel, which keeps what it
-    /// knows of files, is told of that before the data changes.
+    /// Takes `setuid`, `setgid` and capabilities of a file before its data changes. The kernel caches the mode, so the kernel is told
+    /// before this returns.
     pub(crate) async fn take_privileges(&self, underway: &Underway, file: u64) -> Result<()> {
         if self.drop_privileges(file).await? {
             underway.forget(&[attributes_of(file)]).await;

@@ -35,7 +35,7 @@ impl Files {
         }
         let mut flags = request.file_flags;
         if delayed {
-            // It is of a page that was changed in memory, whoever has the file open.
+            // The kernel writes back a page of a mapping. The handle and its flags are of any process that has the file open.
             flags &= !libc::O_APPEND.cast_unsigned();
         }
         self.write(request.node, at, data, flags).await
@@ -58,8 +58,8 @@ impl Files {
         Ok(place)
     }
 
-    /// Whether what is appended to a file goes where it ends, and not where the kernel says. The kernel may be wrong after an
-    /// atomic update only. Otherwise it is right, and may send parts of one direct write side by side.
+    /// Returns true if appended data goes to the end of the file instead of the kernel's offset. The kernel's size of a file may be
+    /// wrong after an atomic update only. Otherwise its offset is right, and it may send parts of one direct write side by side.
     pub(crate) fn appends_anew(&self, file: u64, flags: u32) -> bool {
         flags & libc::O_APPEND.cast_unsigned() != 0 && self.resized.borrow().contains(&file)
     }
@@ -80,8 +80,7 @@ impl Files {
         }
     }
 
-    /// Where what is appended to a file goes; none, if that is where the file ends. The kernel's own idea of that is old where an
-    /// atomic update, or its end, has changed the size.
+    /// Returns the offset for appended data; `None` for the end of the file. While a transaction grows the file, its new end counts.
     async fn end_for(&self, file: u64) -> Result<Option<u64>> {
         let grown = match self.transactions.is_idle() {
             true => 0,

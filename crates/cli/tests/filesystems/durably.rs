@@ -1,7 +1,7 @@
 //! The ways in which a program asks for durability, and writes in each of them.
 //!
-//! What is written by the page cache is followed by a request of the kernel's to make it durable; what is written past it is not,
-//! and only the flags of the write say so. AIO and io_uring write in one of these ways.
+//! Behind a buffered write the kernel sends FSYNC. Behind a direct write it sends nothing: the flags of the write are the only
+//! request for durability. AIO and io_uring write in one of these ways.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -16,7 +16,7 @@ use rustix::io::ReadWriteFlags;
 /// Direct writes are in whole pages, in bytes.
 pub(crate) const PAGE: usize = 4096;
 
-/// How the file is opened, and what each write of it says or is followed by.
+/// One way: buffered or direct, and the request for durability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Way {
     pub(crate) direct: bool,

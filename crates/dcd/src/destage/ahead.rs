@@ -1,9 +1,9 @@
-//! Discards that are done ahead of their turn, because home has no room.
+//! Discards that are done out of ring order, because the data device is full.
 //!
-//! A thin data device gets room by discards. These lie in the log behind data for which there is no room, so in ring order
-//! their turn would never come. What a discard says of a range still counts, however, as soon as its record is durable: no
-//! recovery leaves it out, and no older data of that range goes home any more. So it may be done before. The mark stays in the
-//! map, and is carried home in its turn once more, which does no harm and keeps the tail's rules as they are (I2, I3).
+//! Discards free space on a thin data device. In the log they lie behind data that the full device refuses, so in ring order
+//! they would never be done. A discard may be done early once its record is durable: every recovery applies the record, and
+//! older data of the range is never destaged any more. The map keeps the pending discard, and its own window repeats the
+//! discard. So the rules for the tail (I2, I3) stay as they are.
 
 use std::ops::Range;
 
@@ -16,12 +16,12 @@ use crate::marks::home_parts;
 use crate::pacing::Priority;
 use crate::ranges::Mark;
 
-/// Ranges that are looked up at once.
+/// Ranges that are copied out of the map at a time.
 const LOOKED_UP: usize = 1024;
-/// After so many failures in a row, home is not asked any more: it does more than lack room.
+/// After so many failures in a row the attempt ends: the data device has another fault than a lack of space.
 const FAILURES_MAX: u32 = 16;
 
-/// True if the data device did not do something because it has no room, or its owner may not have more.
+/// Returns true if the data device is full, or a quota of its owner is.
 pub(super) fn lacks_room(failure: &Failure) -> bool {
     const ENOSPC: i32 = 28;
     const EDQUOT: i32 = 122;
@@ -40,7 +40,7 @@ fn is_of(error: &DeviceError, numbers: &[i32]) -> bool {
 }
 
 impl Engine {
-    /// Does at home what discards in the log say, those that were not done ahead before.
+    /// Does the discards in the log that no earlier call did, on the data device.
     ///
     /// # Errors
     /// If the volume is closing, or the log fails.
@@ -65,7 +65,7 @@ impl Engine {
                 break;
             };
             at = last.end;
-            // What is fingerprinted is noted as changing first; it is fingerprinted anew with the next window.
+            // Fingerprints of blocks in these ranges become unknown first. The next window that is destaged renews them.
             self.about_to_change(some.iter().map(|(range, _)| range.clone()))
                 .await?;
             let parts = some

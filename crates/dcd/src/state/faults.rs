@@ -42,7 +42,7 @@ pub(crate) struct Faults {
     pub(crate) log: Trouble,
     /// Bytes in the log that could not be read when it was tried last.
     pub(crate) unreadable: u64,
-    /// The newest record of discards that were done ahead of their turn, because home had no room.
+    /// Discards up to this record were done out of ring order, because the data device was full.
     pub(crate) discarded_ahead: Option<RecordSeq>,
     /// An administrator said that what cannot be read in the segments before this one is to be given up.
     give_up_before: Option<SegmentSeq>,

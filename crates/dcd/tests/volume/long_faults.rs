@@ -278,7 +278,7 @@ fn a_full_thin_data_device_gets_room_by_discards_that_lie_behind() {
             rt.sleep(HOUR).await;
             let mode = volume.status().mode;
             assert_eq!(mode, Mode::DataFailing, "room for {room}");
-            // What is written anew on top of a discard is not lost by it.
+            // Data that is written after the discard stays.
             volume.discard(0..OLD * LINE).await.unwrap();
             volume.flush().await.unwrap();
             rt.sleep(HOUR).await;
