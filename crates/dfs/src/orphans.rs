@@ -50,6 +50,12 @@ impl Fs {
         Ok(())
     }
 
+    /// Returns true if a file is in use: not every use of it was forgotten.
+    pub fn is_used(&self, file: u64) -> bool {
+        let known = self.0.files.borrow().get(file);
+        known.is_some_and(|known| known.users.get() > 0)
+    }
+
     /// Removes a file that has no name and that nobody uses.
     async fn reclaim(&self, file: &Rc<File>) -> Result<()> {
         let _lock = file.lock.lock().await;

@@ -69,17 +69,6 @@ impl Files {
         self.resized.borrow_mut().insert(file);
     }
 
-    /// The kernel has forgotten files, and asks anew how large they are.
-    pub(crate) fn forget_sizes(&self, node: u64, all: &[(u64, u64)]) {
-        let mut resized = self.resized.borrow_mut();
-        if resized.is_empty() {
-            return;
-        }
-        for (file, _) in all {
-            resized.remove(if *file == 0 { &node } else { file });
-        }
-    }
-
     /// Returns the offset for appended data; `None` for the end of the file. While a transaction grows the file, its new end counts.
     async fn end_for(&self, file: u64) -> Result<Option<u64>> {
         let grown = match self.transactions.is_idle() {

@@ -160,7 +160,6 @@ impl Files {
         let done = match decode(request.opcode, body, underway.agreed()) {
             None => return Answered::Errno(libc::EINVAL),
             Some(Asked::Forget(all)) => {
-                self.forget_sizes(node, &all);
                 self.forget(node, &all).await;
                 return Answered::Nothing;
             }

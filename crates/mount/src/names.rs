@@ -37,6 +37,10 @@ impl Files {
             if let Err(error) = self.fs.forget(file, *times).await {
                 tracing::warn!(%error, file, "a file without a name is removed when it is next mounted");
             }
+            // The kernel asks for the size again before it uses the file again.
+            if !self.fs.is_used(file) {
+                self.resized.borrow_mut().remove(&file);
+            }
         }
     }
 
