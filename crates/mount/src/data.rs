@@ -1,12 +1,14 @@
 //! Data of files.
 
+use std::ops::Range;
+
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, Fallocate, FsError, Result};
 use forebay_fuse::files::CopyRange;
 use forebay_fuse::{self as format, Request, open_flag};
-use forebay_serve::fuse::Underway;
+use forebay_serve::fuse::{Stale, Underway};
 
-use crate::handler::{Answer, Files};
+use crate::handler::{Answer, Answered, Files};
 use crate::sync_mode::SyncMode;
 
 // Modes of FALLOCATE (`linux/falloc.h`).
@@ -18,8 +20,10 @@ const ZERO_RANGE: u32 = 0x10;
 const COPIED_AT_ONCE: u64 = 4 << 20;
 
 impl Files {
-    pub(crate) fn open(&self, flags: u32) -> Vec<u8> {
-        format::open_out(self.handles.next(flags), open_flags(flags)).to_vec()
+    pub(crate) fn open(&self, file: u64, flags: u32) -> Vec<u8> {
+        let handle = self.handles.next(flags);
+        self.writers.opened(file, handle);
+        format::open_out(handle, open_flags(flags)).to_vec()
     }
 
     /// Does a write as the kernel asks for it. Returns where the data is.
@@ -33,12 +37,29 @@ impl Files {
         if kill {
             self.take_privileges(underway, request.node).await?;
         }
-        let mut flags = request.file_flags;
         if delayed {
-            // The kernel writes back a page of a mapping. The handle and its flags are of any process that has the file open.
-            flags &= !libc::O_APPEND.cast_unsigned();
+            return self.write_delayed(request, at, data).await;
         }
-        self.write(request.node, at, data, flags).await
+        self.write(request.node, at, data, request.file_flags).await
+    }
+
+    /// Writes pages of a mapping that the kernel writes back. The handle and its flags are of any process that has the file open.
+    /// What a transaction keeps of these bytes was written to the pages, too, and is left out: it is not committed.
+    async fn write_delayed(&self, request: &Request, at: u64, data: Buf) -> Result<u64> {
+        let flags = request.file_flags & !libc::O_APPEND.cast_unsigned();
+        let file = request.node;
+        let bytes = at..at.saturating_add(data.len() as u64);
+        if self.transactions.is_idle() || !self.transactions.touch(file, &bytes) {
+            return self.write(file, at, data, flags).await;
+        }
+        let mut edits = Edits::new();
+        for part in self.transactions.not_kept(file, bytes) {
+            let of_data = (part.start - at) as usize..(part.end - at) as usize;
+            edits.write(part.start, data.slice(of_data));
+        }
+        self.fs.edit(&[(file, edits)].into()).await?;
+        self.make_durable(file, SyncMode::of_flags(flags)).await?;
+        Ok(at)
     }
 
     /// Writes all of `data` at once: at byte `at`, or, if `flags` have `O_APPEND` and the kernel may have taken the wrong place for
@@ -88,9 +109,78 @@ impl Files {
         }
     }
 
-    pub(crate) async fn seek(&self, file: u64, at: u64, hole: bool) -> Answer {
-        let found = self.fs.seek(file, at, hole).await?;
-        Ok(format::seek_out(found).to_vec())
+    /// Finds the next data of a file, or the next hole, from byte `at` on. Where programs may have changed the file through memory,
+    /// a hole counts only after the kernel has written back its pages.
+    pub(crate) async fn seek(
+        &self,
+        underway: &Underway,
+        request: &Request,
+        (at, whence): (u64, u32),
+    ) -> Answered {
+        let is_hole = match whence.cast_signed() {
+            libc::SEEK_DATA => false,
+            libc::SEEK_HOLE => true,
+            _ => return Answered::Errno(libc::EINVAL),
+        };
+        let file = request.node;
+        let found = if self.writers.has(file) {
+            // It comes to wait for the kernel.
+            let Some(_waiter) = self.waiters.enter(request.user) else {
+                return Answered::Errno(libc::ENOMEM);
+            };
+            match is_hole {
+                false => self.seek_data_written(underway, file, at).await,
+                true => self.seek_hole_written(underway, file, at).await,
+            }
+        } else {
+            self.fs.seek(file, at, is_hole).await
+        };
+        Answered::Done(found.map(|found| format::seek_out(found).to_vec()))
+    }
+
+    async fn seek_data_written(&self, underway: &Underway, file: u64, at: u64) -> Result<u64> {
+        let hole = self.hole_from(file, at).await?;
+        self.write_back(underway, &[pages(file, hole)]).await;
+        self.fs.seek(file, at, false).await
+    }
+
+    /// Finds the next hole that is one after the kernel has written back its pages.
+    async fn seek_hole_written(&self, underway: &Underway, file: u64, at: u64) -> Result<u64> {
+        let mut from = at;
+        loop {
+            let start = self.fs.seek(file, from, true).await?;
+            let hole = self.hole_from(file, start).await?;
+            if hole.is_empty() {
+                return Ok(start);
+            }
+            let end = hole.end;
+            self.write_back(underway, &[pages(file, hole)]).await;
+            let found = self.fs.seek(file, start, true).await?;
+            if found < end || end >= self.fs.inode(file).await?.size {
+                return Ok(found);
+            }
+            // All of it has data now.
+            from = end;
+        }
+    }
+
+    /// Has the kernel write back what programs have changed through memory, of the files of `stale` that are open for that. The
+    /// kernel does that where it forgets pages.
+    pub(crate) async fn write_back(&self, underway: &Underway, stale: &[Stale]) {
+        let of = stale.iter().filter(|one| self.writers.has(one.node));
+        let of: Vec<Stale> = of.cloned().collect();
+        if !of.is_empty() {
+            underway.forget(&of).await;
+        }
+    }
+
+    /// The bytes of a file from `at` to its next data, or to its end.
+    async fn hole_from(&self, file: u64, at: u64) -> Result<Range<u64>> {
+        let end = match self.fs.seek(file, at, false).await {
+            Err(FsError::BeyondEnd) => self.fs.inode(file).await?.size,
+            found => found?,
+        };
+        Ok(at..end)
     }
 
     /// Copies data from a place in one file to one in another: a part of what is wanted, all of it at once. Says how much.
@@ -137,7 +227,7 @@ impl Files {
     }
 
     /// The next data of a file within a range; nothing at its end if there is none.
-    async fn next_data(&self, file: u64, at: u64, end: u64) -> Result<std::ops::Range<u64>> {
+    async fn next_data(&self, file: u64, at: u64, end: u64) -> Result<Range<u64>> {
         let start = match self.fs.seek(file, at, false).await {
             Err(FsError::BeyondEnd) => end,
             start => start?.min(end),
@@ -167,6 +257,14 @@ impl Files {
             return Some(Err(error));
         }
         Some(self.fs.fallocate(file, at, len, what).await)
+    }
+}
+
+/// These bytes of a file, in the page cache.
+pub(crate) fn pages(file: u64, bytes: Range<u64>) -> Stale {
+    Stale {
+        node: file,
+        bytes: Some(bytes),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::handles::{Handles, sync_mode};
 use crate::medium::Medium;
 use crate::transactions::Transactions;
 use crate::waiters::Waiters;
+use crate::writers::Writers;
 
 /// How long the kernel may believe names and what is known of files, in seconds: nobody else changes them.
 pub(crate) const VALID_S: u64 = 1 << 30;
@@ -68,6 +69,7 @@ pub struct Files {
     pub(crate) handles: Handles,
     pub(crate) transactions: Transactions,
     pub(crate) waiters: Waiters,
+    pub(crate) writers: Writers,
     /// Files whose size an atomic update may have changed, or its end, since the kernel came to know them.
     pub(crate) resized: RefCell<BTreeSet<u64>>,
     /// Until then the kernel is taken to keep pages locked while it writes them.
@@ -87,6 +89,7 @@ impl Files {
             handles: Handles::default(),
             transactions: Transactions::default(),
             waiters: Waiters::default(),
+            writers: Writers::default(),
             resized: RefCell::default(),
             pages_are_locked_until: Cell::default(),
             errors: Cell::new(0),
@@ -186,7 +189,7 @@ impl Files {
                 Err(FsError::IsDirectory) => return Answered::Errno(libc::EPERM),
                 done => self.entry(done).await,
             },
-            Some(Asked::Open { flags, .. }) => Ok(self.open(flags)),
+            Some(Asked::Open { flags, .. }) => Ok(self.open(node, flags)),
             Some(Asked::Fsync(data_only) | Asked::FsyncDir(data_only)) => {
                 self.fs.sync_file(node, data_only).await.map(nothing)
             }
@@ -198,11 +201,9 @@ impl Files {
                 | Asked::RemoveXattr(_)),
             ) => return self.answer_attribute(node, asked).await,
             Some(Asked::ReadDirPlus { at, len }) => self.list(node, at, len, true).await,
-            Some(Asked::Lseek { at, whence }) => match whence.cast_signed() {
-                libc::SEEK_DATA => self.seek(node, at, false).await,
-                libc::SEEK_HOLE => self.seek(node, at, true).await,
-                _ => return Answered::Errno(libc::EINVAL),
-            },
+            Some(Asked::Lseek { at, whence }) => {
+                return self.seek(underway, &request, (at, whence)).await;
+            }
             Some(Asked::Ioctl(asked)) if let Some(told) = self.told_places(node, &asked).await => {
                 return told;
             }

@@ -21,6 +21,7 @@ use forebay_serve::fuse::{IO_BYTES_MAX, Stale, Underway};
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
 use crate::attributes::attributes_of;
+use crate::data::pages;
 use crate::handler::{Answered, Did, Files, nothing};
 use crate::handles::{is_both, is_writable};
 use crate::transactions::{Opened, Refused};
@@ -178,6 +179,8 @@ impl Files {
         }
         self.take_privileges_for(underway, request, file).await?;
         let stale = crate::transactions::stale(file, &edits);
+        // Else the page of a mapping would be written over the change, whole.
+        self.write_back(underway, &stale).await;
         self.note_resized(file);
         self.fs.edit(&[(file, edits)].into()).await?;
         underway.forget(&stale).await;
@@ -191,6 +194,9 @@ impl Files {
             return Err(libc::EBADF.into());
         }
         self.transactions.close(id)?;
+        let stale = [request.node, other.file].map(|file| pages(file, 0..i64::MAX as u64));
+        // What a program has stored in the memory of one belongs to that.
+        self.write_back(underway, &stale).await;
         let mut done = Ok(());
         for file in [request.node, other.file] {
             self.note_resized(file);
@@ -199,12 +205,8 @@ impl Files {
         if done.is_ok() {
             done = self.fs.exchange_data(request.node, other.file).await;
         }
-        let of = |node| Stale {
-            node,
-            bytes: Some(0..i64::MAX as u64),
-        };
         if done.is_ok() {
-            underway.forget(&[of(request.node), of(other.file)]).await;
+            underway.forget(&stale).await;
         }
         self.finish_transaction(underway, id, false).await;
         done?;
@@ -225,6 +227,11 @@ impl Files {
             }
             Ok(all) => all,
         };
+        let kept = all.iter().filter(|(_, edits)| !edits.is_empty());
+        let stale: Vec<Stale> = kept
+            .flat_map(|(file, edits)| crate::transactions::stale(*file, edits))
+            .collect();
+        self.write_back(underway, &stale).await;
         let mut done = Ok(());
         for file in all.keys() {
             self.note_resized(*file);
@@ -268,6 +275,7 @@ impl Files {
 
     /// An open file is closed: what it began is forgotten.
     pub(crate) async fn release(&self, underway: &Underway, request: &Request) -> Answered {
+        self.writers.closed(request.node, request.handle);
         if !self.transactions.is_idle() {
             self.transactions.leave(request.handle);
             if let Some(id) = self.transactions.begun(request.handle) {
@@ -394,14 +402,6 @@ impl Files {
             );
         }
         is_told
-    }
-}
-
-/// These bytes of a file, in the page cache.
-fn pages(file: u64, bytes: Range<u64>) -> Stale {
-    Stale {
-        node: file,
-        bytes: Some(bytes),
     }
 }
 

@@ -4,7 +4,7 @@
 //! told for as long as it likes.
 //!
 //! Reading order: `handler.rs` (which request goes where), `data.rs` with `sync_mode.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `error.rs`;
-//! then `handles.rs`, `transactions.rs`, `waiters.rs`, `ioctl.rs` (atomic updates); `places.rs` with `medium.rs` (where bytes lie).
+//! then `handles.rs`, `transactions.rs`, `waiters.rs`, `writers.rs`, `ioctl.rs` (atomic updates); `places.rs` with `medium.rs` (where bytes lie).
 
 mod acl;
 mod attributes;
@@ -19,6 +19,7 @@ mod places;
 mod sync_mode;
 mod transactions;
 mod waiters;
+mod writers;
 
 pub use handler::{Did, Files, Observer, Settings};
 pub use medium::Medium;

@@ -122,7 +122,9 @@ impl Files {
 
     async fn created(&self, inode: &Inode, flags: u32) -> Answer {
         let stat = self.stat(inode).await?;
-        let opened = (self.handles.next(flags), open_flags(flags));
+        let handle = self.handles.next(flags);
+        self.writers.opened(inode.file, handle);
+        let opened = (handle, open_flags(flags));
         let out = Created::out(&stat, inode.generation, VALID_S, opened);
         Ok(out.to_vec())
     }

@@ -2,6 +2,7 @@
 
 mod harness;
 mod interface;
+mod mapped;
 mod programs;
 mod users;
 

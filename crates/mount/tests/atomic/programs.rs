@@ -10,11 +10,11 @@ use crate::harness::{Mounted, has, skip};
 #[allow(dead_code, reason = "its main function is the example's")]
 mod transfer;
 
-fn atomic() -> &'static Path {
+pub(crate) fn atomic() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../atomic"))
 }
 
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let error = String::from_utf8_lossy(&output.stderr);
