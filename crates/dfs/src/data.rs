@@ -15,6 +15,7 @@ use forebay_device::{Buf, BufMut};
 use forebay_rt::{LockGuard, RangeGuard};
 use forebay_units::{SECTOR_BYTES, Sector, round_down, round_up};
 
+use crate::accesses::AccessTimes;
 use crate::change::Change;
 use crate::error::{FsError, Result};
 use crate::files::File;
@@ -23,8 +24,6 @@ use crate::fs::Fs;
 
 /// The most bytes that can be written, or read, at once: a write of so many is whole.
 pub const WRITE_MAX: usize = 16 << 20;
-/// An access is noted if the last was so long ago, in seconds, or if something has changed since.
-const ACCESS_EVERY: i64 = 24 * 60 * 60;
 
 /// All bytes of a file, and where it may ever end.
 pub(crate) const ALL: Range<u64> = 0..u64::MAX;
@@ -60,10 +59,12 @@ impl Fs {
     /// # Errors
     /// If it has no data, or cannot be read.
     pub async fn read(&self, file: u64, offset: u64, len: usize) -> Result<Buf> {
-        self.read_into(file, offset, len, BufMut::zeroed).await
+        let read = self.read_into(file, offset, len, BufMut::zeroed).await?;
+        self.note_read(file);
+        Ok(read)
     }
 
-    /// As [`Fs::read`], into memory of the caller's: `memory` gives as many bytes as it is asked for (up to a sector more at
+    /// As [`Fs::read`], without a note of the access ([`Fs::note_read`]), and into memory of the caller's: `memory` gives as many bytes as it is asked for (up to a sector more at
     /// each end), whatever they hold. It is asked again if the file was moved meanwhile.
     ///
     /// # Errors
@@ -80,7 +81,6 @@ impl Fs {
             regular(&inode)?;
             let left = inode.size.saturating_sub(offset);
             let len = left.min(len.min(WRITE_MAX) as u64);
-            self.note_access(&file, &inode);
             let bytes = offset..offset.saturating_add(len);
             self.read_bytes_into(&inode, bytes, &memory).await
         })
@@ -149,11 +149,28 @@ impl Fs {
         Ok(read.freeze().slice(skip..skip + len))
     }
 
-    /// Relatively: if it has not been since the last change, or for a day.
+    /// Which accesses are noted from now on: of directories, and of all other files.
+    pub fn set_access_times(&self, of_files: AccessTimes, of_directories: AccessTimes) {
+        self.0.access_times.set((of_files, of_directories));
+    }
+
+    /// Notes that a file that is in use was read now, where that is to be noted.
+    pub fn note_read(&self, file: u64) {
+        let known = self.0.files.borrow().get(file);
+        if let Some(file) = known {
+            let inode = file.inode().clone();
+            self.note_access(&file, &inode);
+        }
+    }
+
     fn note_access(&self, file: &File, inode: &Inode) {
         let now = self.time();
-        let is_old = now.seconds.saturating_sub(inode.accessed.seconds) >= ACCESS_EVERY;
-        if is_old || inode.accessed <= inode.modified || inode.accessed <= inode.changed {
+        let (of_files, of_directories) = self.0.access_times.get();
+        let rule = match inode.kind {
+            Kind::Directory => of_directories,
+            _ => of_files,
+        };
+        if rule.notes(inode, now) {
             file.note_access(now);
         }
     }

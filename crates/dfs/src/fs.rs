@@ -9,6 +9,7 @@ use forebay_rt::{Lock, LockGuard};
 use forebay_units::{SECTOR_BYTES, Sector};
 use forebay_vsl::{Batch, Space};
 
+use crate::accesses::AccessTimes;
 use crate::error::{FsError, LATER, OpenError, Result};
 use crate::files::{File, Files};
 use crate::format::{INLINE_MAX, Inode, Kind, LINKS_MAX, SYMLINK_MAX};
@@ -58,6 +59,8 @@ pub(crate) struct Inner {
     /// Numbers of files that are being made.
     taken: RefCell<BTreeSet<u64>>,
     generation: Cell<u64>,
+    /// Which accesses are noted: of directories behind those of all other files.
+    pub(crate) access_times: Cell<(AccessTimes, AccessTimes)>,
 }
 
 /// How much room there is.
@@ -180,6 +183,7 @@ async fn take_up(
         cursor: Cell::new(begin),
         taken: RefCell::default(),
         generation: Cell::new(mounts << GENERATION_BITS),
+        access_times: Cell::default(),
     }));
     let root = fs.directory(ROOT).await.map_err(OpenError::Root)?;
     root.users.set(1);

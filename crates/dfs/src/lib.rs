@@ -14,8 +14,9 @@
 //!
 //! Reading order: `docs/design/dfs.md`; `format.rs` with `docs/format/dfs.md` (bytes); `geometry.rs` (where everything is);
 //! `files.rs` and `change.rs` (what is in memory, and how both it and the space change); `fs.rs`, `directory.rs`, `names.rs`,
-//! `rename.rs`; `data.rs`, `extent.rs`, `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`; `orphans.rs`; `check.rs`, `dump.rs`.
+//! `rename.rs`; `data.rs`, `accesses.rs`, `extent.rs`, `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`; `orphans.rs`; `check.rs`, `dump.rs`.
 
+mod accesses;
 pub mod again;
 mod atomic;
 mod attributes;
@@ -38,6 +39,7 @@ mod places;
 mod recent;
 mod rename;
 
+pub use accesses::AccessTimes;
 pub use attributes::{Existing, NewAttributes};
 pub use check::{Checked, Problem};
 pub use data::WRITE_MAX;

@@ -13,7 +13,7 @@ use crate::files::File;
 use crate::format::{
     Entry, INLINE_MAX, Inode, Kind, LINKS_MAX, NAME_MAX, SYMLINK_MAX, Time, is_name,
 };
-use crate::fs::Fs;
+use crate::fs::{Fs, Number};
 
 /// What a new file is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,6 +71,20 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 pub(crate) fn touch(inode: &mut Inode, now: Time) {
     inode.modified = now;
     inode.changed = now;
+}
+
+impl Number {
+    /// The i-node of a file that is made with this number, and has one name.
+    pub(crate) fn inode_of(&self, new: &New, now: Time) -> Inode {
+        Inode {
+            generation: self.generation,
+            links: 1,
+            user: new.user,
+            group: new.group,
+            device: new.device,
+            ..Inode::new(self.number, new.kind, new.permissions, now)
+        }
+    }
 }
 
 impl Fs {
@@ -206,15 +220,10 @@ impl Fs {
             return Err(FsError::Links);
         }
         let now = self.time();
-        let mut inode = Inode {
-            generation: number.generation,
-            links: if is_directory { 2 } else { 1 },
-            user: new.user,
-            group: new.group,
-            device: new.device,
-            parent: if is_directory { directory } else { 0 },
-            ..Inode::new(number.number, new.kind, new.permissions, now)
-        };
+        let mut inode = number.inode_of(new, now);
+        if is_directory {
+            (inode.links, inode.parent) = (2, directory);
+        }
         let mut change = self.change();
         self.fill(&mut change, &mut inode, new)?;
         change.entry(at, &entry_of(&inode, name));
@@ -234,13 +243,8 @@ impl Fs {
     /// If there is no room.
     pub async fn make_nameless(&self, new: &New) -> Result<Inode> {
         let number = self.number().await?;
-        let mut inode = Inode {
-            generation: number.generation,
-            user: new.user,
-            group: new.group,
-            device: new.device,
-            ..Inode::new(number.number, new.kind, new.permissions, self.time())
-        };
+        let mut inode = number.inode_of(new, self.time());
+        inode.links = 0;
         let mut change = self.change();
         self.fill(&mut change, &mut inode, new)?;
         self.mark_orphan(&mut change, &inode);

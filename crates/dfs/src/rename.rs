@@ -11,7 +11,7 @@ use crate::files::File;
 use crate::format::{Inode, Kind, LINKS_MAX};
 use crate::fs::Fs;
 use crate::geometry::ROOT;
-use crate::names::{check_name, entry_of, place, touch};
+use crate::names::{New, check_name, entry_of, place, touch};
 
 /// What may be at the name that something is to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +45,24 @@ impl Fs {
     /// If there is no such name; if what is at the other must not go or cannot, or is needed and not there; if a
     /// directory would come to be in itself.
     pub async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), target: Target) -> Result<()> {
+        self.rename_leaving(from, to, target, None).await
+    }
+
+    /// As [`Fs::rename`], where `left` gets the old name at the same time: what hides a name of a lower layer of an overlay
+    /// (`RENAME_WHITEOUT`, a character device of number 0). Not with [`Target::Exchange`].
+    ///
+    /// # Errors
+    /// As [`Fs::rename`]; if there is no room for what is left.
+    pub async fn rename_leaving(
+        &self,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        target: Target,
+        left: Option<&New>,
+    ) -> Result<()> {
+        if left.is_some() && target == Target::Exchange {
+            return Err(FsError::Invalid("an exchange leaves no name free"));
+        }
         check_name(from.1)?;
         check_name(to.1)?;
         let parents = (self.directory(from.0).await?, self.directory(to.0).await?);
@@ -72,7 +90,7 @@ impl Fs {
                 }
                 self.exchange(&pair, there, from, to).await
             }
-            _ => self.replace(&pair, from, to).await,
+            _ => self.replace(&pair, from, to, left).await,
         }
     }
 
@@ -137,7 +155,36 @@ impl Fs {
         Ok(())
     }
 
-    async fn replace(&self, pair: &Pair, from: Name<'_>, to: Name<'_>) -> Result<()> {
+    /// Whether `file` can take the place of what is `there` in a directory. Returns whether it is a directory, and whether that is.
+    async fn can_replace(
+        &self,
+        file: &Rc<File>,
+        there: Option<&Rc<File>>,
+        to: &Rc<File>,
+    ) -> Result<(bool, bool)> {
+        let (moves, mut loses) = (is_directory(file), false);
+        if let Some(there) = there {
+            loses = is_directory(there);
+            match (moves, loses) {
+                (true, false) => return Err(FsError::NotDirectory),
+                (false, true) => return Err(FsError::IsDirectory),
+                (true, true) => self.must_be_empty(there).await?,
+                (false, false) => {}
+            }
+        }
+        if moves && to.inode().links >= LINKS_MAX {
+            return Err(FsError::Links);
+        }
+        Ok((moves, loses))
+    }
+
+    async fn replace(
+        &self,
+        pair: &Pair,
+        from: Name<'_>,
+        to: Name<'_>,
+        left: Option<&New>,
+    ) -> Result<()> {
         let (
             Pair {
                 from: (first, file),
@@ -146,21 +193,21 @@ impl Fs {
             },
             now,
         ) = (pair, self.time());
-        let (moves_directory, mut loses_directory) = (is_directory(file), false);
-        if let Some(there) = there {
-            loses_directory = is_directory(there);
-            match (moves_directory, loses_directory) {
-                (true, false) => return Err(FsError::NotDirectory),
-                (false, true) => return Err(FsError::IsDirectory),
-                (true, true) => self.must_be_empty(there).await?,
-                (false, false) => {}
-            }
-        }
-        if moves_directory && to.0.inode().links >= LINKS_MAX {
-            return Err(FsError::Links);
-        }
+        let (moves_directory, loses_directory) =
+            self.can_replace(file, there.as_ref(), to.0).await?;
+        let number = match left {
+            Some(_) => Some(self.number().await?),
+            None => None,
+        };
         let mut change = self.change();
-        change.no_entry(place(first)?);
+        match left.zip(number.as_ref()) {
+            Some((left, number)) => {
+                let inode = number.inode_of(left, now);
+                change.entry(place(first)?, &entry_of(&inode, from.1));
+                change.make(inode);
+            }
+            None => change.no_entry(place(first)?),
+        }
         change.entry(place(second)?, &entry_of(&file.inode(), to.1));
         if let Some(there) = there {
             self.lose_name(&mut change, there, now);
@@ -173,7 +220,7 @@ impl Fs {
         });
         let leaves = |inode: &mut Inode| {
             touch(inode, now);
-            inode.size = inode.size.saturating_sub(1);
+            inode.size = inode.size.saturating_sub(u64::from(left.is_none()));
             inode.links = inode.links.saturating_sub(u32::from(moves_directory));
         };
         let comes = |inode: &mut Inode| {

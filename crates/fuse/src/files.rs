@@ -104,6 +104,8 @@ pub mod rename_flag {
     pub const NOREPLACE: u32 = 1 << 0;
     /// What is there gets the other name.
     pub const EXCHANGE: u32 = 1 << 1;
+    /// A character device of number 0 gets the old name.
+    pub const WHITEOUT: u32 = 1 << 2;
 }
 
 /// A copy from one file to another.
@@ -222,6 +224,8 @@ pub enum Asked<'a> {
     CopyFileRange(CopyRange),
     /// Make everything durable.
     SyncFs,
+    /// What `stat` shows, with when the file was made.
+    Statx,
     /// Anything else.
     Other,
 }
@@ -316,6 +320,7 @@ pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<Asked<'_>> {
             })
         }
         50 => Asked::SyncFs,
+        52 => Asked::Statx,
         _ => Asked::Other,
     })
 }

@@ -30,7 +30,7 @@ mod reply;
 
 pub use reply::{
     Created, Limits, Listing, Room, Stat, attr_out, entry_out, init_out, invalidation, ioctl_out,
-    no_entry_out, open_out, out_header, seek_out, size_out, statfs_out, write_out,
+    no_entry_out, open_out, out_header, seek_out, size_out, statfs_out, statx_out, write_out,
 };
 
 /// Flags of INIT: what both sides can do.
@@ -67,6 +67,8 @@ pub mod init_flag {
     pub const SETXATTR_EXT: u64 = 1 << 29;
     /// There are more than 32 flags.
     pub(crate) const INIT_EXT: u64 = 1 << 30;
+    /// Files may be mapped whose reads and writes go past the page cache (Linux 6.6).
+    pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
     /// Requests go by io_uring once its entries are registered (Linux 6.14).
     pub const OVER_IO_URING: u64 = 1 << 41;
 }

@@ -144,6 +144,36 @@ pub fn attr_out(stat: &Stat, valid_s: u64) -> [u8; 104] {
     out.bytes
 }
 
+/// The reply to STATX: what `stat` shows, and when the file was made (seconds since 1970, nanoseconds).
+pub fn statx_out(stat: &Stat, born: (i64, u32), valid_s: u64) -> [u8; 288] {
+    // STATX_BASIC_STATS and STATX_BTIME (`linux/stat.h`).
+    const KNOWN: u32 = 0x7ff | 0x800;
+    let mut out = Out::<288>::new();
+    out.u64(valid_s);
+    out.skip(4 + 4 + 16);
+    out.u32(KNOWN);
+    out.u32(stat.preferred_io);
+    out.skip(8);
+    out.u32(stat.links);
+    out.u32(stat.user);
+    out.u32(stat.group);
+    out.u16(stat.mode as u16);
+    out.skip(2);
+    out.u64(stat.node);
+    out.u64(stat.len);
+    out.u64(stat.blocks);
+    out.skip(8);
+    for (seconds, nanos) in [stat.accessed, born, stat.changed, stat.modified] {
+        out.u64(seconds.cast_unsigned());
+        out.u32(nanos);
+        out.skip(4);
+    }
+    // As the kernel numbers devices: `MAJOR` and `MINOR` of `linux/kdev_t.h`'s `new_encode_dev`.
+    out.u32((stat.device & 0xfff00) >> 8);
+    out.u32((stat.device & 0xff) | ((stat.device >> 12) & 0xfff00));
+    out.bytes
+}
+
 /// The reply to OPEN and OPENDIR: what is asked of the open file comes with this handle. See [`open_flag`](crate::open_flag).
 pub fn open_out(handle: u64, flags: u32) -> [u8; 16] {
     let mut out = Out::<16>::new();

@@ -1,12 +1,12 @@
 //! What is known of files, and their extended attributes.
 
 use forebay_dfs::{Existing, FsError, Inode, Kind, NewAttributes, Result, Time};
-use forebay_fuse::files::{Kind as Wire, SetAttr, When};
+use forebay_fuse::files::{Asked, Kind as Wire, SetAttr, When};
 use forebay_fuse::{self as format, Request, Stat};
 use forebay_serve::fuse::{Stale, Underway};
 
 use crate::acl;
-use crate::handler::{Answer, Files, VALID_S};
+use crate::handler::{Answer, Answered, Files, VALID_S};
 
 /// What reads and writes are best in whole multiples of, in bytes.
 const PREFERRED_IO: u32 = 4096;
@@ -15,6 +15,8 @@ const CAPABILITY: &[u8] = b"security.capability";
 const SETUID: u16 = 0o4000;
 const SETGID: u16 = 0o2000;
 const GROUP_EXECUTES: u16 = 0o010;
+/// What begins the names of extended attributes that only the superuser sees.
+const TRUSTED: &[u8] = b"trusted.";
 // What `setxattr` is told.
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
@@ -41,6 +43,22 @@ pub(crate) fn kind_of(wire: Wire) -> Kind {
     found.map_or(Kind::Regular, |(kind, _)| kind)
 }
 
+/// Whether an extended attribute can have this name (`man 7 xattr`); if not, the error number.
+fn can_be_named(name: &[u8]) -> std::result::Result<(), i32> {
+    if [acl::ACCESS, acl::DEFAULT].contains(&name) {
+        return Ok(());
+    }
+    let spaces = [b"user.".as_slice(), TRUSTED, b"security."];
+    match spaces
+        .into_iter()
+        .find_map(|space| name.strip_prefix(space))
+    {
+        None => Err(libc::EOPNOTSUPP),
+        Some(b"") => Err(libc::EINVAL),
+        Some(_) => Ok(()),
+    }
+}
+
 /// The permissions of a file that has lost what makes it run as somebody else.
 fn without_privileges(permissions: u16) -> u16 {
     let mut left = permissions & !SETUID;
@@ -49,6 +67,15 @@ fn without_privileges(permissions: u16) -> u16 {
         left &= !SETGID;
     }
     left
+}
+
+/// A value for who has room for so many bytes, or, with none, only asks how many there are.
+fn sized(value: Answer, len: u32) -> Answered {
+    match value {
+        Ok(value) if len == 0 => Answered::Done(Ok(format::size_out(value.len() as u32).to_vec())),
+        Ok(value) if value.len() > len as usize => Answered::Errno(libc::ERANGE),
+        value => Answered::Done(value),
+    }
 }
 
 /// The attributes of a file, for the kernel to forget.
@@ -76,6 +103,14 @@ impl Files {
             modified: time(inode.modified),
             changed: time(inode.changed),
         })
+    }
+
+    /// The same as [`Files::attributes_of`], and when the file was made.
+    pub(crate) async fn known_of(&self, file: u64) -> Answer {
+        let inode = self.fs.inode(file).await?;
+        let stat = self.stat(&inode).await?;
+        let born = (inode.born.seconds, inode.born.nanos);
+        Ok(format::statx_out(&stat, born, VALID_S).to_vec())
     }
 
     pub(crate) async fn attributes_of(&self, file: u64) -> Answer {
@@ -191,7 +226,35 @@ impl Files {
         }
     }
 
-    pub(crate) async fn set_attribute(
+    /// Answers what is asked of extended attributes.
+    pub(crate) async fn answer_attribute(&self, request: &Request, asked: Asked<'_>) -> Answered {
+        let (node, user) = (request.node, request.user);
+        match asked {
+            Asked::SetXattr {
+                name,
+                value,
+                flags,
+                kill_setgid,
+            } => {
+                if let Err(errno) = can_be_named(name) {
+                    return Answered::Errno(errno);
+                }
+                let how = (flags, kill_setgid);
+                Answered::Done(self.set_attribute(node, name, value, how).await)
+            }
+            Asked::GetXattr(name, _) | Asked::RemoveXattr(name)
+                if let Err(errno) = can_be_named(name) =>
+            {
+                Answered::Errno(errno)
+            }
+            Asked::GetXattr(name, len) => sized(self.fs.attribute(node, name).await, len),
+            Asked::ListXattr(len) => sized(self.attribute_names(node, user).await, len),
+            Asked::RemoveXattr(name) => Answered::Done(self.remove_attribute(node, name).await),
+            _ => Answered::Errno(libc::ENOSYS),
+        }
+    }
+
+    async fn set_attribute(
         &self,
         file: u64,
         name: &[u8],
@@ -231,16 +294,17 @@ impl Files {
         Ok(Vec::new())
     }
 
-    pub(crate) async fn remove_attribute(&self, file: u64, name: &[u8]) -> Answer {
+    async fn remove_attribute(&self, file: u64, name: &[u8]) -> Answer {
         self.fs.remove_attribute(file, name).await?;
         Ok(Vec::new())
     }
 
-    /// The names, each with a zero behind it.
-    pub(crate) async fn attribute_names(&self, file: u64) -> Answer {
+    /// The names, each with a zero behind it. Those of `trusted` are for root alone.
+    async fn attribute_names(&self, file: u64, user: u32) -> Answer {
         let all = self.fs.attributes(file).await?;
         let mut names = Vec::new();
-        for (name, _) in all {
+        let is_shown = |name: &[u8]| user == 0 || !name.starts_with(TRUSTED);
+        for (name, _) in all.into_iter().filter(|(name, _)| is_shown(name)) {
             names.extend_from_slice(&name);
             names.push(0);
         }

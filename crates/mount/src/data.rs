@@ -6,9 +6,10 @@ use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, Fallocate, FsError, Result};
 use forebay_fuse::files::CopyRange;
 use forebay_fuse::{self as format, Request, open_flag};
+use forebay_rt::Lease;
 use forebay_serve::fuse::{Stale, Underway};
 
-use crate::handler::{Answer, Answered, Files};
+use crate::handler::{Answer, Answered, Did, Files};
 use crate::sync_mode::SyncMode;
 
 // Modes of FALLOCATE (`linux/falloc.h`).
@@ -21,9 +22,73 @@ const COPIED_AT_ONCE: u64 = 4 << 20;
 
 impl Files {
     pub(crate) fn open(&self, file: u64, flags: u32) -> Vec<u8> {
+        format::open_out(self.opened(file, flags), self.open_flags(flags)).to_vec()
+    }
+
+    /// A handle for a file that is opened with these flags.
+    pub(crate) fn opened(&self, file: u64, flags: u32) -> u64 {
         let handle = self.handles.next(flags);
         self.writers.opened(file, handle);
-        format::open_out(handle, open_flags(flags)).to_vec()
+        handle
+    }
+
+    /// Returns what the kernel is told of a file that is opened with these flags. What the page cache has of it stays right, but
+    /// reads from there are not seen.
+    pub(crate) fn open_flags(&self, flags: u32) -> u32 {
+        let is_direct = flags & libc::O_DIRECT.cast_unsigned() != 0;
+        match (is_direct, self.notes_all_reads()) {
+            (true, _) => open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES,
+            (false, true) => 0,
+            (false, false) => open_flag::KEEP_CACHE,
+        }
+    }
+
+    /// Answers a write.
+    pub(crate) async fn answer_write(
+        &self,
+        underway: &Underway,
+        request: &Request,
+        (at, data, lease): (u64, Buf, Lease),
+        (kill, delayed): (bool, bool),
+    ) {
+        let (node, bytes) = (request.node, data.len());
+        let is_direct = is_direct(request) && !delayed;
+        let mut waiter = None;
+        if is_direct && self.cached.has(node) {
+            // It comes to wait for the kernel.
+            waiter = self.waiters.enter(request.user);
+            if waiter.is_none() {
+                return underway.refuse(libc::ENOMEM);
+            }
+        }
+        let data = (at, data);
+        let written = self.written(underway, request, data, (kill, delayed));
+        let written = written.await;
+        // Others need its memory while this one waits.
+        drop(lease);
+        if let (true, Ok(place)) = (is_direct, &written) {
+            let stale = self
+                .cached
+                .written(node, *place..place.saturating_add(bytes as u64));
+            if let Some(bytes) = stale {
+                // It may have been read through the page cache only meanwhile.
+                waiter = waiter.or_else(|| self.waiters.enter(request.user));
+                let stale = [pages(node, bytes)];
+                match waiter {
+                    Some(_) => underway.forget(&stale).await,
+                    None => underway.forget_later(&stale),
+                }
+            }
+        }
+        let is_elsewhere = written.as_ref().is_ok_and(|place| *place != at);
+        let written = written.map(|_| format::write_out(bytes as u32).to_vec());
+        let written = self.keep(Did::Write, written).await;
+        self.finish(underway, written);
+        self.tell(Did::Write, bytes, underway);
+        if is_elsewhere {
+            // The page cache has it where the kernel took the end to be.
+            underway.forget_later(&[pages(node, at..at.saturating_add(bytes as u64))]);
+        }
     }
 
     /// Does a write as the kernel asks for it. Returns where the data is.
@@ -260,19 +325,15 @@ impl Files {
     }
 }
 
+/// Whether a read or a write goes past the page cache.
+pub(crate) fn is_direct(request: &Request) -> bool {
+    request.file_flags & libc::O_DIRECT.cast_unsigned() != 0
+}
+
 /// These bytes of a file, in the page cache.
 pub(crate) fn pages(file: u64, bytes: Range<u64>) -> Stale {
     Stale {
         node: file,
         bytes: Some(bytes),
-    }
-}
-
-/// How a file is opened: what is in the page cache stays right.
-pub(crate) fn open_flags(flags: u32) -> u32 {
-    let direct = flags & libc::O_DIRECT.cast_unsigned() != 0;
-    match direct {
-        true => open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES,
-        false => open_flag::KEEP_CACHE,
     }
 }

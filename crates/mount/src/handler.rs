@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dfs::{Fs, FsError, Result};
+use forebay_dfs::{AccessTimes, Fs, FsError, Result};
 use forebay_fuse::files::{Asked, decode};
-use forebay_fuse::{self as format, Op, Request, Room, init_flag, open_flag, write_out};
+use forebay_fuse::{self as format, Op, Request, Room, init_flag, open_flag};
 use forebay_rt::Instant;
-use forebay_serve::fuse::{Arrival, Handler, IO_BYTES_MAX, Stale, Underway, Wishes};
+use forebay_serve::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway, Wishes};
 
+use crate::cached::CachedFiles;
 use crate::error::{errno, is_usual};
 use crate::handles::{Handles, sync_mode};
 use crate::medium::Medium;
@@ -56,6 +57,10 @@ pub struct Settings {
     pub sync: bool,
     /// Changes of names are.
     pub sync_names: bool,
+    /// Which reads are noted, of all files but directories.
+    pub access_times: AccessTimes,
+    /// And of directories.
+    pub directory_access_times: AccessTimes,
     /// Who is told what was done.
     pub observer: Option<Rc<dyn Observer>>,
     /// What it is on, as far as that is known: who asks where bytes lie is told.
@@ -70,6 +75,7 @@ pub struct Files {
     pub(crate) transactions: Transactions,
     pub(crate) waiters: Waiters,
     pub(crate) writers: Writers,
+    pub(crate) cached: CachedFiles,
     /// Files whose size an atomic update may have changed, or its end, since the kernel came to know them.
     pub(crate) resized: RefCell<BTreeSet<u64>>,
     /// Until then the kernel is taken to keep pages locked while it writes them.
@@ -83,6 +89,7 @@ pub(crate) type Answer = Result<Vec<u8>>;
 impl Files {
     /// One that answers for this filesystem.
     pub fn new(fs: Fs, settings: Settings) -> Files {
+        fs.set_access_times(settings.access_times, settings.directory_access_times);
         Files {
             fs,
             settings,
@@ -90,6 +97,7 @@ impl Files {
             transactions: Transactions::default(),
             waiters: Waiters::default(),
             writers: Writers::default(),
+            cached: CachedFiles::default(),
             resized: RefCell::default(),
             pages_are_locked_until: Cell::default(),
             errors: Cell::new(0),
@@ -106,8 +114,13 @@ impl Files {
         self.settings.medium.as_ref()
     }
 
+    /// Returns true if no read of a file may go unnoted.
+    pub(crate) fn notes_all_reads(&self) -> bool {
+        self.settings.access_times == AccessTimes::Always
+    }
+
     /// Makes durable what was done, where that is asked for.
-    async fn keep(&self, what: Did, answer: Answer) -> Answer {
+    pub(crate) async fn keep(&self, what: Did, answer: Answer) -> Answer {
         let keeps = match what {
             Did::Write => self.settings.sync,
             Did::Change => self.settings.sync_names,
@@ -183,7 +196,7 @@ impl Files {
                 to,
                 new,
                 flags,
-            }) => self.rename((node, name), (to, new), flags).await,
+            }) => self.rename(&request, name, (to, new), flags).await,
             Some(Asked::Link(file, name)) => match self.fs.link(file, node, name).await {
                 // Linux's own answer to a second name of a directory.
                 Err(FsError::IsDirectory) => return Answered::Errno(libc::EPERM),
@@ -193,13 +206,14 @@ impl Files {
             Some(Asked::Fsync(data_only) | Asked::FsyncDir(data_only)) => {
                 self.fs.sync_file(node, data_only).await.map(nothing)
             }
+            Some(Asked::Statx) => self.known_of(node).await,
             Some(Asked::SyncFs) => self.fs.sync().await.map(nothing),
             Some(
                 asked @ (Asked::SetXattr { .. }
                 | Asked::GetXattr(..)
                 | Asked::ListXattr(_)
                 | Asked::RemoveXattr(_)),
-            ) => return self.answer_attribute(node, asked).await,
+            ) => return self.answer_attribute(&request, asked).await,
             Some(Asked::ReadDirPlus { at, len }) => self.list(node, at, len, true).await,
             Some(Asked::Lseek { at, whence }) => {
                 return self.seek(underway, &request, (at, whence)).await;
@@ -222,25 +236,6 @@ impl Files {
             Some(Asked::Other) => return self.answer_fixed(underway, &request).await,
         };
         Answered::Done(done)
-    }
-
-    /// Answers what is asked of extended attributes.
-    async fn answer_attribute(&self, node: u64, asked: Asked<'_>) -> Answered {
-        match asked {
-            Asked::SetXattr {
-                name,
-                value,
-                flags,
-                kill_setgid,
-            } => {
-                let how = (flags, kill_setgid);
-                Answered::Done(self.set_attribute(node, name, value, how).await)
-            }
-            Asked::GetXattr(name, len) => sized(self.fs.attribute(node, name).await, len),
-            Asked::ListXattr(len) => sized(self.attribute_names(node).await, len),
-            Asked::RemoveXattr(name) => Answered::Done(self.remove_attribute(node, name).await),
-            _ => Answered::Errno(libc::ENOSYS),
-        }
     }
 
     /// Answers what has no body to be looked at, or one that was already.
@@ -317,15 +312,6 @@ pub(crate) fn nothing(_: ()) -> Vec<u8> {
     Vec::new()
 }
 
-/// A value for who has room for so many bytes, or, with none, only asks how many there are.
-fn sized(value: Answer, len: u32) -> Answered {
-    match value {
-        Ok(value) if len == 0 => Answered::Done(Ok(format::size_out(value.len() as u32).to_vec())),
-        Ok(value) if value.len() > len as usize => Answered::Errno(libc::ERANGE),
-        value => Answered::Done(value),
-    }
-}
-
 impl Handler for Files {
     fn wishes(&self) -> Wishes {
         use init_flag as flag;
@@ -346,6 +332,7 @@ impl Handler for Files {
                 | flag::CACHE_SYMLINKS
                 | flag::HANDLE_KILLPRIV_V2
                 | flag::SETXATTR_EXT
+                | flag::DIRECT_IO_ALLOW_MMAP
                 | flag::OVER_IO_URING,
             read_ahead: READ_AHEAD,
         }
@@ -371,24 +358,13 @@ impl Handler for Files {
             } => {
                 let (data, lease) = arrival.data(len as usize).await;
                 arrival.begin(|underway| async move {
-                    let bytes = data.len();
                     if !delayed && files.keeps_for(&request) {
                         let kept = (data, lease);
                         return files.keep_write(&underway, &request, at, kept).await;
                     }
+                    let data = (at, data, lease);
                     let how = (kill, delayed);
-                    let written = files.written(&underway, &request, (at, data), how).await;
-                    let is_elsewhere = written.as_ref().is_ok_and(|place| *place != at);
-                    let written = written.map(|_| write_out(bytes as u32).to_vec());
-                    let written = files.keep(Did::Write, written).await;
-                    files.finish(&underway, written);
-                    files.tell(Did::Write, bytes, &underway);
-                    if is_elsewhere {
-                        // The page cache has it where the kernel took the end to be.
-                        let bytes = Some(at..at.saturating_add(bytes as u64));
-                        let node = request.node;
-                        underway.forget_later(&[Stale { node, bytes }]);
-                    }
+                    files.answer_write(&underway, &request, data, how).await;
                 });
             }
             _ => {

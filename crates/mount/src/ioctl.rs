@@ -21,7 +21,7 @@ use forebay_serve::fuse::{IO_BYTES_MAX, Stale, Underway};
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
 use crate::attributes::attributes_of;
-use crate::data::pages;
+use crate::data::{is_direct, pages};
 use crate::handler::{Answered, Did, Files, nothing};
 use crate::handles::{is_both, is_writable};
 use crate::transactions::{Opened, Refused};
@@ -287,9 +287,16 @@ impl Files {
 
     /// Reads for an open file: with what is kept for the transaction it takes part in.
     pub(crate) async fn read(&self, underway: &Underway, request: &Request, at: u64, len: usize) {
+        if !is_direct(request) {
+            // Before it is read: a direct write that is done meanwhile has the kernel forget it.
+            self.cached.note_read(request.node);
+        }
         match self.read_with_kept(underway, request, at, len).await {
             Err(error) => return self.failed(underway, &error),
             Ok(read) => {
+                if request.file_flags & libc::O_NOATIME.cast_unsigned() == 0 {
+                    self.fs.note_read(request.node);
+                }
                 underway.reply(&read);
                 self.tell(Did::Read, read.len(), underway);
             }
@@ -411,11 +418,6 @@ fn opened(request: &Request) -> Opened {
         handle: request.handle,
         file: request.node,
     }
-}
-
-/// Whether it goes past the page cache.
-fn is_direct(request: &Request) -> bool {
-    request.file_flags & libc::O_DIRECT.cast_unsigned() != 0
 }
 
 fn id_in(data: &[u8]) -> std::result::Result<u64, Refused> {

@@ -3,11 +3,12 @@
 //! Names, and what is known of files, are changed by nobody but the kernel's own requests, so it may believe what it was
 //! told for as long as it likes.
 //!
-//! Reading order: `handler.rs` (which request goes where), `data.rs` with `sync_mode.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `error.rs`;
+//! Reading order: `handler.rs` (which request goes where), `data.rs` with `sync_mode.rs` and `cached.rs`, `names.rs`, `attributes.rs` with `acl.rs`, `error.rs`;
 //! then `handles.rs`, `transactions.rs`, `waiters.rs`, `writers.rs`, `ioctl.rs` (atomic updates); `places.rs` with `medium.rs` (where bytes lie).
 
 mod acl;
 mod attributes;
+mod cached;
 mod data;
 mod error;
 mod handler;
@@ -21,5 +22,6 @@ mod transactions;
 mod waiters;
 mod writers;
 
+pub use forebay_dfs::AccessTimes;
 pub use handler::{Did, Files, Observer, Settings};
 pub use medium::Medium;

@@ -7,7 +7,6 @@ use futures_util::future::join_all;
 
 use crate::acl;
 use crate::attributes::{kind_of, wire_kind};
-use crate::data::open_flags;
 use crate::handler::{Answer, Files, VALID_S};
 
 /// Entries that are read of a directory at once.
@@ -40,6 +39,7 @@ impl Files {
             // The kernel asks for the size again before it uses the file again.
             if !self.fs.is_used(file) {
                 self.resized.borrow_mut().remove(&file);
+                self.cached.forget(file);
             }
         }
     }
@@ -122,27 +122,49 @@ impl Files {
 
     async fn created(&self, inode: &Inode, flags: u32) -> Answer {
         let stat = self.stat(inode).await?;
-        let handle = self.handles.next(flags);
-        self.writers.opened(inode.file, handle);
-        let opened = (handle, open_flags(flags));
+        let opened = (self.opened(inode.file, flags), self.open_flags(flags));
         let out = Created::out(&stat, inode.generation, VALID_S, opened);
         Ok(out.to_vec())
     }
 
-    pub(crate) async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Answer {
-        let target = match flags {
+    pub(crate) async fn rename(
+        &self,
+        request: &Request,
+        from: &[u8],
+        to: (u64, &[u8]),
+        flags: u32,
+    ) -> Answer {
+        let target = match flags & !rename_flag::WHITEOUT {
             0 => Target::Any,
             rename_flag::NOREPLACE => Target::Free,
             rename_flag::EXCHANGE => Target::Exchange,
             _ => return Err(FsError::Invalid("no such way of renaming")),
         };
-        self.fs.rename(from, to, target).await?;
+        let mut left = None;
+        if flags & rename_flag::WHITEOUT != 0 {
+            let make = Make {
+                name: from,
+                mode: 0,
+                umask: 0,
+                device: 0,
+                flags: 0,
+            };
+            let mut whiteout = self.wanted(request, &make, Kind::Character).await?;
+            (whiteout.permissions, whiteout.attributes) = (0, Vec::new());
+            left = Some(whiteout);
+        }
+        let from = (request.node, from);
+        let renamed = self.fs.rename_leaving(from, to, target, left.as_ref());
+        renamed.await?;
         Ok(Vec::new())
     }
 
     /// Names of a directory; with `plus`, what is known of what they name, which is used from then on.
     pub(crate) async fn list(&self, directory: u64, at: u64, len: u32, plus: bool) -> Answer {
         let mut listing = Listing::new(len as usize);
+        if at == 0 {
+            self.fs.note_read(directory);
+        }
         let mut at = at;
         'full: loop {
             let wanted = listing.entries_max(plus).min(LISTED);

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use forebay_dfs::AccessTimes;
+
 /// The directory where a filesystem is mounted: an absolute path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountDir(pub PathBuf);
@@ -17,7 +19,7 @@ pub enum MountOptionError {
     /// There is no such option.
     #[error(
         "\"{0}\" is no option of a mount; there are: ro, rw, nosuid, suid, nodev, dev, noexec, exec, noatime, \
-         relatime, nodiratime, sync, dirsync, allow_other, private, and what fstab says of other things (defaults, auto, \
+         relatime, strictatime, nodiratime, diratime, sync, dirsync, allow_other, private, and what fstab says of other things (defaults, auto, \
          noauto, user, nofail, _netdev, x-…)"
     )]
     Unknown(String),
@@ -51,9 +53,9 @@ pub struct MountOptions {
     pub no_dev: bool,
     /// Nothing can be run.
     pub no_exec: bool,
-    /// When something was read is not noted.
-    pub no_atime: bool,
-    /// The same of directories.
+    /// Which reads are noted. None on a mount through which nothing can be changed.
+    pub access_times: AccessTimes,
+    /// None of directories are.
     pub no_dir_atime: bool,
     /// All is durable when it is done.
     pub sync: bool,
@@ -64,7 +66,7 @@ pub struct MountOptions {
 }
 
 /// Words of fstab that say something to others than who mounts, or what is so anyway.
-const OF_OTHERS: [&str; 20] = [
+const OF_OTHERS: [&str; 17] = [
     "defaults",
     "auto",
     "noauto",
@@ -76,11 +78,8 @@ const OF_OTHERS: [&str; 20] = [
     "nofail",
     "_netdev",
     "async",
-    "relatime",
-    "atime",
-    "diratime",
-    "norelatime",
-    "strictatime",
+    "lazytime",
+    "nolazytime",
     "default_permissions",
     "silent",
     "loud",
@@ -102,8 +101,13 @@ impl FromStr for MountOptions {
                 "dev" => options.no_dev = false,
                 "noexec" => options.no_exec = true,
                 "exec" => options.no_exec = false,
-                "noatime" => options.no_atime = true,
+                "noatime" => options.access_times = AccessTimes::Never,
+                "relatime" | "atime" | "nostrictatime" => {
+                    options.access_times = AccessTimes::Relative;
+                }
+                "strictatime" | "norelatime" => options.access_times = AccessTimes::Always,
                 "nodiratime" => options.no_dir_atime = true,
+                "diratime" => options.no_dir_atime = false,
                 "sync" => options.sync = true,
                 "dirsync" => options.dir_sync = true,
                 "allow_other" => options.for_all = Some(true),
@@ -119,6 +123,15 @@ impl FromStr for MountOptions {
 }
 
 impl MountOptions {
+    /// Which reads are noted: of directories behind those of all other files.
+    pub fn noted(&self) -> (AccessTimes, AccessTimes) {
+        match (self.read_only, self.no_dir_atime) {
+            (true, _) => (AccessTimes::Never, AccessTimes::Never),
+            (false, true) => (self.access_times, AccessTimes::Never),
+            (false, false) => (self.access_times, self.access_times),
+        }
+    }
+
     /// What is said of each, as a word.
     fn words(&self) -> Vec<&'static str> {
         let said = [
@@ -126,7 +139,8 @@ impl MountOptions {
             (self.no_suid, "nosuid"),
             (self.no_dev, "nodev"),
             (self.no_exec, "noexec"),
-            (self.no_atime, "noatime"),
+            (self.access_times == AccessTimes::Never, "noatime"),
+            (self.access_times == AccessTimes::Always, "strictatime"),
             (self.no_dir_atime, "nodiratime"),
             (self.sync, "sync"),
             (self.dir_sync, "dirsync"),
@@ -156,6 +170,7 @@ mod tests {
         for text in [
             "rw",
             "ro,nosuid,nodev,noexec,noatime,nodiratime,sync,dirsync,allow_other",
+            "strictatime",
             "private",
         ] {
             assert_eq!(text.parse::<MountOptions>().unwrap().to_string(), text);
@@ -163,6 +178,8 @@ mod tests {
         let fstab = "defaults,_netdev,nofail,x-systemd.device-timeout=5,ro,rw";
         assert_eq!(fstab.parse(), Ok(MountOptions::default()));
         assert_eq!("".parse(), Ok(MountOptions::default()));
+        let later = "noatime,nodiratime,strictatime,diratime,relatime,lazytime";
+        assert_eq!(later.parse(), Ok(MountOptions::default()));
     }
 
     #[test]

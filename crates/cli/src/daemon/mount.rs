@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_mount::{Did, Files, Medium, Observer, Settings};
-use forebay_os::isolated;
-use forebay_program::dirs::mount_point;
+use forebay_mount::{AccessTimes, Did, Files, Medium, Observer, Settings};
+use forebay_os::{FUSE_TYPE, isolated};
+use forebay_program::client::{Absent, Client};
+use forebay_program::dirs::{Dirs, mount_point};
 use forebay_program::failure::{Failure, Outcome};
 use forebay_serve::fuse::{Mount, Mounted, UnmountError};
 use forebay_stack::{Asked, Counted, Kind, MountOptions, Name, Options};
@@ -71,6 +72,24 @@ pub(super) fn wanted(
     }))
 }
 
+/// Whether the daemon of a filesystem still has it mounted, as far as that can be known: it goes on for a moment after `umount`.
+pub(super) fn is_mounted(dirs: &Dirs, name: &Name) -> bool {
+    let status = match Client::try_connect(dirs, name).map(|mut client| client.status()) {
+        // It listens no more, or is just being killed.
+        Err(Absent::NotAttached | Absent::Dead) => return false,
+        Ok(Ok(status)) => status,
+        Err(Absent::Failed(_)) | Ok(Err(_)) => return true,
+    };
+    let Some(dir) = status.service.mounted else {
+        return true;
+    };
+    let is_it = |mount: &forebay_os::Mount| {
+        let is_of = mount.fstype == FUSE_TYPE && mount.source == Path::new(name.as_str());
+        is_of && mount.point == Path::new(&dir)
+    };
+    forebay_os::mounts().map_or(true, |all| all.iter().any(is_it))
+}
+
 /// Before anything is recovered.
 fn can_be_mounted_on(name: &Name, dir: &Path) -> Outcome {
     let cannot = |why: &dyn Display| format!("cannot mount {name} at {}: {why}", dir.display());
@@ -86,24 +105,29 @@ fn can_be_mounted_on(name: &Name, dir: &Path) -> Outcome {
     }
 }
 
-impl MountPlan {
-    fn flags(&self) -> MountFlags {
-        let options = &self.options;
-        let mut flags = MountFlags::empty();
-        for (said, flag) in [
-            (options.read_only, MountFlags::RDONLY),
-            (options.no_suid, MountFlags::NOSUID),
-            (options.no_dev, MountFlags::NODEV),
-            (options.no_exec, MountFlags::NOEXEC),
-            (options.no_atime, MountFlags::NOATIME),
-            (options.no_dir_atime, MountFlags::NODIRATIME),
-            (options.sync, MountFlags::SYNCHRONOUS),
-            (options.dir_sync, MountFlags::DIRSYNC),
-        ] {
-            flags.set(flag, said);
-        }
-        flags
+/// What the system is told of a mount.
+pub(crate) fn mount_flags(options: &MountOptions) -> MountFlags {
+    let mut flags = MountFlags::empty();
+    for (said, flag) in [
+        (options.read_only, MountFlags::RDONLY),
+        (options.no_suid, MountFlags::NOSUID),
+        (options.no_dev, MountFlags::NODEV),
+        (options.no_exec, MountFlags::NOEXEC),
+        (
+            options.access_times == AccessTimes::Never,
+            MountFlags::NOATIME,
+        ),
+        (
+            options.access_times == AccessTimes::Always,
+            MountFlags::STRICTATIME,
+        ),
+        (options.no_dir_atime, MountFlags::NODIRATIME),
+        (options.sync, MountFlags::SYNCHRONOUS),
+        (options.dir_sync, MountFlags::DIRSYNC),
+    ] {
+        flags.set(flag, said);
     }
+    flags
 }
 
 /// A filesystem that is mounted.
@@ -121,7 +145,7 @@ impl MountFront {
         let name = place.name.as_str();
         let is_root = rustix::process::geteuid().is_root();
         let mut mount = Mount::at(plan.dir.clone(), name);
-        mount.flags = plan.flags();
+        mount.flags = mount_flags(&plan.options);
         mount.for_all = plan.options.for_all.unwrap_or(is_root);
         let dead = mount.clone();
         let looked = isolated(move || dead.clear_dead());
@@ -130,7 +154,10 @@ impl MountFront {
             Failure::io(format!("cannot mount {name} at {at}: {error}"))
         };
         let cleared = looked.await.and_then(|done| done).map_err(cannot)?;
+        let (access_times, directory_access_times) = plan.options.noted();
         let settings = Settings {
+            access_times,
+            directory_access_times,
             sync: plan.options.sync,
             sync_names: plan.options.sync || plan.options.dir_sync,
             observer: Some(Rc::new(Watching(counted))),

@@ -2,6 +2,7 @@
 
 mod harness;
 mod interface;
+mod linux;
 mod mapped;
 mod programs;
 mod users;

@@ -115,8 +115,15 @@ fn many_atomic_changes_and_reads_at_once_do_not_hang_the_mount() {
     mounted.finish();
 }
 
+/// Lets others than root into a filesystem of a test.
+pub(crate) fn open_to_all(dir: &Path) {
+    for one in dir.ancestors().take(2) {
+        fs::set_permissions(one, Permissions::from_mode(0o755)).expect("opened to all");
+    }
+}
+
 /// Runs a shell command as nobody.
-fn as_nobody(dir: &Path, command: &str) {
+pub(crate) fn as_nobody(dir: &Path, command: &str) {
     let mut shell = Command::new("setpriv");
     shell.args([
         "--reuid=65534",
@@ -144,9 +151,7 @@ fn a_file_that_somebody_else_changes_loses_its_privileges_for_the_kernel_too() {
         return;
     };
     let dir = mounted.dir();
-    for one in dir.ancestors().take(2) {
-        fs::set_permissions(one, Permissions::from_mode(0o755)).expect("opened to all");
-    }
+    open_to_all(&dir);
     fs::write(dir.join("from"), [b'f'; 9000]).expect("written");
     let changes = [
         "dd if=/dev/zero of=to bs=4096 count=1 conv=notrunc",
@@ -192,9 +197,7 @@ fn an_owner_who_is_not_of_the_group_loses_setgid_with_an_access_list() {
         return;
     };
     let dir = mounted.dir();
-    for one in dir.ancestors().take(2) {
-        fs::set_permissions(one, Permissions::from_mode(0o755)).expect("opened to all");
-    }
+    open_to_all(&dir);
     let file = dir.join("file");
     for (list, group, left) in [
         ("u::rwx,g::rwx,o::rwx,u:1:rwx", 0, 0o777),

@@ -1,0 +1,190 @@
+//! What Linux asks of a filesystem beside names, reads and writes.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+use std::process::Command;
+use std::time::SystemTime;
+
+use rustix::fs::{CWD, RenameFlags, XattrFlags, getxattr, removexattr, renameat_with, setxattr};
+use rustix::io::Errno;
+
+use crate::harness::{Mounted, has, skip};
+use crate::programs::run;
+use crate::users::{as_nobody, open_to_all};
+
+#[test]
+fn a_name_that_moves_can_leave_a_whiteout_and_overlays_have_their_upper_layer_here() {
+    let test = "a_name_that_moves_can_leave_a_whiteout";
+    let Some(mounted) = Mounted::new(test) else {
+        return;
+    };
+    let dir = mounted.dir();
+    let [a, b, c] = ["a", "b", "c"].map(|name| dir.join(name));
+    for path in [&a, &c] {
+        fs::write(path, path.to_str().unwrap()).expect("written");
+    }
+    let moved = renameat_with(CWD, &a, CWD, &b, RenameFlags::WHITEOUT);
+    moved.expect("moved");
+    let is_whiteout = |path: &Path| {
+        let left = fs::symlink_metadata(path).expect("left");
+        let is_one = left.file_type().is_char_device() && left.rdev() == 0;
+        is_one && left.mode() & 0o7777 == 0 && left.nlink() == 1
+    };
+    assert!(is_whiteout(&a) && fs::read(&b).expect("read") == a.to_str().unwrap().as_bytes());
+    let flags = RenameFlags::WHITEOUT | RenameFlags::NOREPLACE;
+    assert_eq!(renameat_with(CWD, &b, CWD, &c, flags), Err(Errno::EXIST));
+    let flags = RenameFlags::WHITEOUT | RenameFlags::EXCHANGE;
+    assert_eq!(renameat_with(CWD, &b, CWD, &c, flags), Err(Errno::INVAL));
+    renameat_with(CWD, &b, CWD, &c, RenameFlags::WHITEOUT).expect("moved over another");
+    assert!(is_whiteout(&b) && fs::read(&c).expect("read") == a.to_str().unwrap().as_bytes());
+    assert_eq!(fs::read_dir(&dir).expect("listed").count(), 3);
+    let layers = ["upper", "work", "lower", "merged"].map(|name| dir.join(name));
+    layers
+        .iter()
+        .for_each(|layer| fs::create_dir(layer).expect("made"));
+    let [upper, work, lower, merged] = layers.map(|layer| layer.display().to_string());
+    let lower_dir = tempfile::tempdir().expect("a lower layer elsewhere");
+    for name in ["goes", "moves"] {
+        fs::write(lower_dir.path().join(name), name).expect("written");
+    }
+    let options = format!(
+        "lowerdir={},upperdir={upper},workdir={work}",
+        lower_dir.path().display()
+    );
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "overlay", "overlay", "-o", &options, &merged]);
+    let overlaid = mount.output().expect("started");
+    if overlaid.status.success() {
+        let merged = Path::new(&merged);
+        fs::remove_file(merged.join("goes")).expect("removed");
+        fs::rename(merged.join("moves"), merged.join("moved")).expect("moved");
+        assert!(!merged.join("goes").exists() && !merged.join("moves").exists());
+        assert_eq!(fs::read(merged.join("moved")).expect("read"), b"moves");
+        let upper = Path::new(&upper);
+        assert!(is_overlaid_whiteout(&upper.join("goes")));
+        assert!(is_overlaid_whiteout(&upper.join("moves")));
+        run(Command::new("umount").arg(merged));
+    } else {
+        skip(test, "no overlay filesystem; only its requests were made");
+    }
+    drop(lower);
+    mounted.finish();
+}
+
+/// Whether overlayfs has left a whiteout: its own has no permissions either, but may have more than one name.
+fn is_overlaid_whiteout(path: &Path) -> bool {
+    let left = fs::symlink_metadata(path).expect("left");
+    left.file_type().is_char_device() && left.rdev() == 0
+}
+
+#[test]
+fn the_time_at_which_a_file_was_made_stays() {
+    let Some(mounted) = Mounted::new("the_time_at_which_a_file_was_made_stays") else {
+        return;
+    };
+    let path = mounted.dir().join("a");
+    let before = SystemTime::now();
+    fs::write(&path, b"1").expect("written");
+    let after = SystemTime::now();
+    let made = || fs::metadata(&path).expect("known").created().expect("told");
+    let first = made();
+    // The clock of files may be coarser.
+    assert!(first >= before - std::time::Duration::from_secs(1) && first <= after);
+    fs::write(&path, b"2").expect("written");
+    File::open(&path)
+        .expect("opened")
+        .set_modified(SystemTime::UNIX_EPOCH)
+        .expect("set");
+    assert_eq!(made(), first);
+    let known = fs::metadata(&path).expect("known");
+    assert_eq!(
+        known.modified().expect("told"),
+        SystemTime::UNIX_EPOCH,
+        "times are not mixed up"
+    );
+    mounted.finish();
+}
+
+#[test]
+fn extended_attributes_have_the_name_spaces_of_linux() {
+    let test = "extended_attributes_have_the_name_spaces_of_linux";
+    let Some(mounted) = Mounted::new(test) else {
+        return;
+    };
+    let path = mounted.dir().join("a");
+    fs::write(&path, b"").expect("written");
+    let set = |name: &str| setxattr(&path, name, b"value", XattrFlags::empty());
+    for name in ["user.a", "trusted.a", "security.a"] {
+        set(name).expect(name);
+    }
+    for name in ["a", "other.a", "system.a", "usera", "User.a"] {
+        assert_eq!(set(name), Err(Errno::OPNOTSUPP), "{name}");
+        let read = getxattr(&path, name, &mut [0_u8; 16]);
+        assert_eq!(read, Err(Errno::OPNOTSUPP), "{name}");
+        assert_eq!(removexattr(&path, name), Err(Errno::OPNOTSUPP), "{name}");
+    }
+    assert_eq!(set("user."), Err(Errno::INVAL));
+    if has("setpriv") && has("python3") {
+        open_to_all(&mounted.dir());
+        let names = "import os; assert os.listxattr(\"a\") == [\"security.a\", \"user.a\"] or \
+                     os.listxattr(\"a\") == [\"user.a\", \"security.a\"], os.listxattr(\"a\")";
+        as_nobody(&mounted.dir(), &format!("python3 -c '{names}'"));
+    } else {
+        skip(
+            test,
+            "no setpriv or python3; names were not listed by others",
+        );
+    }
+    mounted.finish();
+}
+
+/// A file that is read and written past the page cache, and mapped. Run with its path.
+const MAPPED_DIRECT: &str = r#"
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+os.ftruncate(fd, 8192)
+memory = mmap.mmap(fd, 8192)
+memory[0:6] = b"stored"
+page = mmap.mmap(-1, 4096)
+os.preadv(fd, [page], 0)
+assert page[0:6] == b"stored", page[0:6]
+page[0:7] = b"written"
+os.pwritev(fd, [page], 4096)
+assert memory[4096:4103] == b"written", memory[4096:4103]
+os.pwritev(fd, [page], 0)
+assert memory[0:7] == b"written", memory[0:7]
+"#;
+
+#[test]
+fn a_file_that_is_open_for_direct_requests_can_be_mapped() {
+    let test = "a_file_that_is_open_for_direct_requests_can_be_mapped";
+    if !has("python3") {
+        return skip(test, "no python3");
+    }
+    let Some(mounted) = Mounted::new(test) else {
+        return;
+    };
+    let mut python = Command::new("python3");
+    python.args(["-B", "-c", MAPPED_DIRECT]);
+    run(python.arg(mounted.dir().join("file")));
+    mounted.finish();
+}
+
+/// Found by xfstests' generic/451: a read through the page cache that was answered while an asynchronous direct write was under way
+/// had the kernel keep the old data for good.
+#[test]
+fn reads_through_the_page_cache_see_a_direct_write_that_has_ended() {
+    let test = "reads_through_the_page_cache_see_a_direct_write_that_has_ended";
+    if !has("python3") {
+        return skip(test, "no python3");
+    }
+    let Some(mounted) = Mounted::new(test) else {
+        return;
+    };
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/atomic/direct.py");
+    let mut python = Command::new("python3");
+    python.arg("-B").arg(program);
+    run(python.arg(mounted.dir().join("file")));
+    mounted.finish();
+}
