@@ -336,7 +336,8 @@ pub(crate) struct MountArgs {
     /// Where: a directory. If it is left out, the description says where.
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// How: words with commas between them, as with mount: ro, nosuid, nodev, noexec, noatime, sync, dirsync,
+    /// How: words with commas between them, as with mount: ro, nosuid, nodev, noexec, noatime (reads are
+    /// not noted), strictatime (all are; without either, the first after a change or for a day), nodiratime, sync, dirsync,
     /// allow_other (others than you may use it; they may if you are root), private (they may not), and the options below as
     /// KEY=VALUE. What is of fstab alone (defaults, nofail, _netdev, x-…) is passed over.
     #[arg(long = "option", short = 'o', value_name = "OPTION,…")]
@@ -360,6 +361,12 @@ pub(crate) struct MountArgs {
     /// Give out a page that shows how it is doing over HTTP: at PORT of this machine, or at ADDRESS:PORT.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     pub(crate) http: Option<Http>,
+    /// Say nothing where all goes well.
+    #[arg(long, short = 'q')]
+    pub(crate) quiet: bool,
+    /// Look at the arguments and mount nothing (mount -f).
+    #[arg(long, hide = true)]
+    pub(crate) fake: bool,
     /// Mount although flushed data is missing. The filesystem is then as it was before what is missing: what came after
     /// that is lost, too.
     #[arg(long)]

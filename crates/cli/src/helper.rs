@@ -1,4 +1,4 @@
-//! What `mount` of the system calls: `/sbin/mount.forebay SOURCE DIR [-snv] [-N NAMESPACE] [-o OPTIONS]`, as mount(8) has it.
+//! What `mount` of the system calls: `/sbin/mount.forebay SOURCE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS]`, as mount(8) has it.
 //! The program under such a name takes these arguments, and does what its own command does. (There is no such way for
 //! `umount`: of what is in user space it asks `umount.fuse` alone, whoever's it is.)
 
@@ -16,6 +16,7 @@ pub(crate) fn own_arguments(called: &[OsString]) -> Option<Vec<OsString>> {
 fn mount(arguments: &[OsString]) -> Vec<OsString> {
     let mut own: Vec<OsString> = vec!["mount".into()];
     let mut alone = Vec::new();
+    let mut is_quiet = true;
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
         match word.to_str() {
@@ -27,10 +28,18 @@ fn mount(arguments: &[OsString]) -> Vec<OsString> {
             Some("-N" | "-t") => {
                 rest.next();
             }
-            // Of no mount table, of other words than there are, of more to be said.
-            Some(flags) if flags.starts_with('-') && flags.len() > 1 => {}
+            Some(flags) if flags.starts_with('-') && flags.len() > 1 => {
+                // The others are of no mount table and of other words than there are.
+                is_quiet &= !flags.contains('v');
+                if flags.contains('f') {
+                    own.push("--fake".into());
+                }
+            }
             _ => alone.push(word.clone()),
         }
+    }
+    if is_quiet {
+        own.push("--quiet".into());
     }
     own.push("--".into());
     own.extend(alone);
@@ -59,8 +68,11 @@ mod tests {
             "-t",
             "x",
         ];
-        let expected = ["mount", "-o", "rw,noexec", "--", "thin", "/mnt"];
+        let expected = ["mount", "-o", "rw,noexec", "--quiet", "--", "thin", "/mnt"];
         assert_eq!(own(&called).unwrap(), expected);
+        let fake = ["mount.forebay", "thin", "/mnt", "-fv"];
+        let expected = ["mount", "--fake", "--", "thin", "/mnt"];
+        assert_eq!(own(&fake).unwrap(), expected);
     }
 
     #[test]

@@ -16,6 +16,8 @@ use forebay_program::failure::{Code, Failure, Outcome};
 /// How long what a killed process held may stay held. The kernel closes the files of an io_uring
 /// some time after the process is gone.
 const LETTING_GO: Duration = Duration::from_secs(5);
+/// How long a daemon whose filesystem was unmounted may take to make all durable.
+const ENDING: Duration = Duration::from_secs(30);
 /// How often it is tried meanwhile.
 const TRY_EVERY: Duration = Duration::from_millis(50);
 
@@ -30,6 +32,27 @@ pub(crate) struct NameLock {
 }
 
 impl NameLock {
+    /// Takes the lock of `name`; while `may_end` holds, waits for the process that has it. `umount` of the system returns before
+    /// the daemon has made all durable and ends.
+    pub(crate) async fn take_when_ended(
+        dirs: &Dirs,
+        name: &Name,
+        rt: &Rt,
+        may_end: impl Fn() -> bool,
+    ) -> Outcome<NameLock> {
+        let deadline = rt.now().plus(ENDING);
+        loop {
+            match NameLock::take(dirs, name) {
+                Err(failure)
+                    if failure.code == Code::Refused && rt.now() < deadline && may_end() =>
+                {
+                    rt.sleep(TRY_EVERY).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
     /// Takes the lock of `name`.
     pub(crate) fn take(dirs: &Dirs, name: &Name) -> Outcome<NameLock> {
         dirs.make_runtime()?;

@@ -14,6 +14,6 @@ pub(crate) fn run(args: AttachArgs) -> Outcome {
             mount: None,
         })
     } else {
-        daemon::in_background(std::env::args_os().skip(1).collect())
+        daemon::in_background(std::env::args_os().skip(1).collect(), false)
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::str::FromStr;
 
+use forebay_program::dirs::mount_point;
 use forebay_program::failure::{Failure, Outcome};
 use forebay_stack::{MountOptions, Spec};
 
@@ -12,13 +13,29 @@ use crate::daemon::{self, MountWish, ServingArgs};
 
 /// `args` are those of the process, as far as they matter: another one is started with them.
 pub(crate) fn run(mut mount: MountArgs, args: Vec<OsString>) -> Outcome {
-    let words = words(&mut mount)?;
+    let mut words = words(&mut mount)?;
+    let is_remount = words.iter().any(|word| word == "remount");
+    if is_remount {
+        // What the system shows of a mount comes with it.
+        words.retain(|word| word != "remount" && !is_of_fuse(word));
+    }
     let options = match mount.options.is_empty() {
         true => None,
-        false => Some(words.parse::<MountOptions>().map_err(Failure::usage)?),
+        false => Some(
+            words
+                .join(",")
+                .parse::<MountOptions>()
+                .map_err(Failure::usage)?,
+        ),
     };
+    if mount.fake {
+        return Ok(());
+    }
+    if is_remount {
+        return remount(&mount, options.unwrap_or_default());
+    }
     if !mount.foreground {
-        return daemon::in_background(args);
+        return daemon::in_background(args, mount.quiet);
     }
     daemon::in_foreground(ServingArgs {
         target: target(&mount.source)?,
@@ -43,6 +60,30 @@ pub(crate) fn run(mut mount: MountArgs, args: Vec<OsString>) -> Outcome {
     })
 }
 
+/// Whether a word is one that FUSE in the kernel shows.
+fn is_of_fuse(word: &str) -> bool {
+    const KEYS: [&str; 6] = [
+        "fd", "rootmode", "user_id", "group_id", "max_read", "blksize",
+    ];
+    let key = word.split_once('=').map(|(key, _)| key);
+    key.is_some_and(|key| KEYS.contains(&key))
+}
+
+/// Changes what may be done through a mount that is there. The kernel keeps these options; what the daemon does otherwise (which reads
+/// are noted, what is durable when) changes with the next mount.
+fn remount(mount: &MountArgs, options: MountOptions) -> Outcome {
+    let dir = mount.dir.as_deref().ok_or_else(|| {
+        Failure::usage(
+            "say which directory is to be mounted anew: forebay mount -o remount,… NAME DIR",
+        )
+    })?;
+    let dir = mount_point(dir);
+    let flags = daemon::mount_flags(&options);
+    forebay_os::FuseMount::at(dir.clone(), &mount.source)
+        .remount(flags)
+        .map_err(|error| Failure::io(format!("cannot mount {} anew: {error}", dir.display())))
+}
+
 /// A name, or a device.
 fn target(source: &str) -> Outcome<TargetArgs> {
     if source.contains('/') {
@@ -59,7 +100,7 @@ fn target(source: &str) -> Outcome<TargetArgs> {
 }
 
 /// The words behind `-o` that are no `KEY=VALUE`, or of fstab; the others are noted as if they stood on the command line.
-fn words(mount: &mut MountArgs) -> Outcome<String> {
+fn words(mount: &mut MountArgs) -> Outcome<Vec<String>> {
     let all = mount.options.join(",");
     let mut words = Vec::new();
     for word in all.split(',') {
@@ -71,10 +112,10 @@ fn words(mount: &mut MountArgs) -> Outcome<String> {
             Some(("metrics", value)) => set(&mut mount.metrics, word, value)?,
             Some(("http", value)) => set(&mut mount.http, word, value)?,
             _ if word == "accept-loss" => mount.accept_loss = true,
-            _ => words.push(word),
+            _ => words.push(word.into()),
         }
     }
-    Ok(words.join(","))
+    Ok(words)
 }
 
 fn set<T: FromStr<Err: Display>>(option: &mut Option<T>, word: &str, value: &str) -> Outcome {
@@ -109,7 +150,7 @@ mod tests {
             "-o",
             "accept-loss,_netdev",
         ]);
-        assert_eq!(words(&mut args).unwrap(), "ro,_netdev");
+        assert_eq!(words(&mut args).unwrap(), ["ro", "_netdev"]);
         assert!(args.memory.is_some() && args.accept_loss);
         let mut wrong = mount(&["a", "/mnt", "-o", "memory=much"]);
         let error = words(&mut wrong).unwrap_err().text;

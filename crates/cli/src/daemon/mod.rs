@@ -39,6 +39,7 @@ use forebay_program::run::on_ring;
 
 use front::{Front, How};
 use intruders::Intruders;
+pub(crate) use mount::mount_flags;
 pub(crate) use spawn::in_background;
 
 /// Where a front end works.
@@ -197,7 +198,8 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: ServingArgs, ready: Rc<Cell<bool>>)
     forebay_os::hold_memory();
     let dirs = Dirs::new()?;
     let mut target = Target::find(&args.target, &dirs, &rt, &ring).await?;
-    let lock = NameLock::take(&dirs, &target.name)?;
+    let may_end = || args.mount.is_some() && !mount::is_mounted(&dirs, &target.name);
+    let lock = NameLock::take_when_ended(&dirs, &target.name, &rt, may_end).await?;
     let (options, cache) = options(&args);
     let options = options.or(target.options.clone());
     target.tree = target.tree.with(cache).map_err(StackError::from)?;

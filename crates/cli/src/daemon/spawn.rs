@@ -20,8 +20,8 @@ use forebay_program::result_line;
 /// A log file longer than this is begun anew, and the old one kept beside it.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
-/// Starts a daemon with these arguments, waits until it serves, and prints what users open.
-pub(crate) fn in_background(args: Vec<OsString>) -> Outcome {
+/// Starts a daemon with these arguments, waits until it serves, and prints what users open, unless that is not wanted.
+pub(crate) fn in_background(args: Vec<OsString>, is_quiet: bool) -> Outcome {
     let cannot = |error: io::Error| Failure::io(format!("cannot start the daemon: {error}"));
     let program = std::env::current_exe().map_err(cannot)?;
     let mut child = Command::new(program)
@@ -35,7 +35,9 @@ pub(crate) fn in_background(args: Vec<OsString>) -> Outcome {
             for note in notes {
                 eprintln!("forebay: {note}");
             }
-            result_line!("{endpoint}");
+            if !is_quiet {
+                result_line!("{endpoint}");
+            }
             Ok(())
         }
         Readiness::Failed { code, message } => {

@@ -18,6 +18,7 @@ mod files_in_trouble;
 mod layers;
 mod logs;
 mod memory;
+mod mounting;
 mod pairs;
 mod service;
 mod spaces;

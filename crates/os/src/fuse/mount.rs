@@ -130,6 +130,14 @@ impl FuseMount {
         Ok(())
     }
 
+    /// Changes what may be done there while it is mounted.
+    ///
+    /// # Errors
+    /// What the system says: nothing is mounted there, or files are open for writing that would come to be read only.
+    pub fn remount(&self, flags: MountFlags) -> io::Result<()> {
+        Ok(rustix::mount::mount_remount(&self.dir, flags, c"")?)
+    }
+
     /// Lets go of a mount of the same source in the same place whose server is gone. Who still has something open there
     /// gets errors as before. True if there was one.
     ///

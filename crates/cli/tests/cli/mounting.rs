@@ -1,0 +1,129 @@
+//! Options of mounts, and what `mount` and `umount` of the system do.
+
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
+
+use crate::files::world;
+use crate::system::tool;
+use crate::world::{World, output, texts};
+
+fn accessed(path: &Path) -> SystemTime {
+    fs::metadata(path).unwrap().accessed().unwrap()
+}
+
+/// Reads a file, or the names in a directory. Returns true if that was noted.
+fn is_noted(path: &Path) -> bool {
+    let before = accessed(path);
+    match path.is_dir() {
+        true => drop(fs::read_dir(path).unwrap().count()),
+        false => drop(fs::read(path).unwrap()),
+    }
+    accessed(path) > before
+}
+
+#[test]
+fn reads_are_noted_as_the_options_of_the_mount_say() {
+    let Some(world) = world("reads_are_noted_as_the_options_of_the_mount_say") else {
+        return;
+    };
+    let dir = world.path("mnt");
+    let [file, sub] = ["file", "sub"].map(|name| dir.join(name));
+    world.ok(&["mount", "f", "mnt"]);
+    fs::write(&file, b"content").unwrap();
+    fs::create_dir(&sub).unwrap();
+    world.unmount("mnt");
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for (options, of_file, of_directory) in [
+        ("rw", [true, false], true),
+        ("noatime", [false, false], false),
+        ("strictatime", [true, true], true),
+        ("norelatime,nodiratime", [true, true], false),
+        ("noatime,relatime,diratime", [true, false], true),
+    ] {
+        world.ok(&["mount", "f", "mnt", "-o", options]);
+        for path in [&file, &sub] {
+            let times = FileTimes::new().set_accessed(old).set_modified(old);
+            File::open(path).unwrap().set_times(times).unwrap();
+        }
+        let noted = [is_noted(&file), is_noted(&file)];
+        assert_eq!(noted, of_file, "{options}");
+        assert_eq!(is_noted(&sub), of_directory, "{options}");
+        // And they last.
+        let before = [&file, &sub].map(|path| accessed(path));
+        world.unmount("mnt");
+        world.ok(&["mount", "f", "mnt", "-o", "ro"]);
+        assert_eq!([&file, &sub].map(|path| accessed(path)), before);
+        world.unmount("mnt");
+    }
+    // Through a mount that cannot change anything, nothing is noted.
+    world.ok(&["mount", "f", "mnt"]);
+    let times = FileTimes::new().set_accessed(old);
+    File::open(&file).unwrap().set_times(times).unwrap();
+    world.unmount("mnt");
+    for options in ["ro", "ro,strictatime"] {
+        world.ok(&["mount", "f", "mnt", "-o", options]);
+        assert!(!is_noted(&file) && !is_noted(&sub), "{options}");
+        world.unmount("mnt");
+    }
+    world.ok(&["mount", "f", "mnt", "-o", "ro"]);
+    assert_eq!(accessed(&file), old);
+    world.unmount("mnt");
+}
+
+#[test]
+fn what_is_unmounted_by_the_system_can_be_mounted_at_once() {
+    let Some(world) = world("what_is_unmounted_by_the_system_can_be_mounted_at_once") else {
+        return;
+    };
+    let dir = world.path("mnt");
+    for round in 0..10_u8 {
+        world.ok(&["mount", "f", "mnt"]);
+        fs::write(dir.join("file"), vec![round; 1 << 20]).unwrap();
+        // `umount` returns before the daemon has made all durable.
+        tool("umount", &[dir.to_str().unwrap()]).expect("unmounted");
+    }
+    world.ok(&["mount", "f", "mnt"]);
+    assert!(fs::read(dir.join("file")).unwrap() == vec![9; 1 << 20]);
+    world.unmount("mnt");
+}
+
+/// What `mount` of the system calls, with these arguments.
+fn helper(world: &World, arguments: &[&str]) -> Output {
+    let helper = world.path("mount.forebay");
+    if !helper.exists() {
+        symlink(env!("CARGO_BIN_EXE_forebay"), &helper).unwrap();
+    }
+    let mut command = Command::new(&helper);
+    world.set_up(&mut command);
+    let done = output(command.args(arguments)).unwrap();
+    assert!(done.status.success(), "{arguments:?}: {:?}", texts(&done));
+    done
+}
+
+#[test]
+fn the_helper_of_mount_is_silent_can_do_as_if_and_mounts_anew() {
+    let Some(world) = world("the_helper_of_mount_is_silent_…") else {
+        return;
+    };
+    let dir = world.path("mnt");
+    helper(&world, &["f", "mnt", "-f", "-o", "rw"]);
+    world.refused(&["umount", "mnt"]).with(3, &["mnt"]);
+    let silent = helper(&world, &["f", "mnt", "-n", "-o", "rw,lazytime"]);
+    assert_eq!(texts(&silent), (String::new(), String::new()));
+    fs::write(dir.join("a"), b"1").unwrap();
+    // As the system shows the options of a mount, and gives them to who mounts it anew.
+    let shown = "user_id=0,group_id=0,default_permissions,allow_other";
+    let options = ["remount,ro,relatime", shown].join(",");
+    helper(&world, &["f", "mnt", "-o", &options]);
+    let refused = fs::write(dir.join("a"), b"2").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(30), "{refused}");
+    helper(&world, &["f", "mnt", "-o", "remount,rw"]);
+    fs::write(dir.join("a"), b"2").unwrap();
+    world.unmount("mnt");
+    let said = texts(&helper(&world, &["f", "mnt", "-v"])).0;
+    assert!(said.contains("mnt"), "{said}");
+    world.unmount("mnt");
+}
