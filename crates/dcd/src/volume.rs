@@ -290,8 +290,11 @@ impl Volume {
             homeward_bytes: homeward as u64,
             marked_bytes: doing.left_of(map.ranges().sectors_to_carry()) * SECTOR_BYTES,
             destaging: doing.what(),
-            dirty_share: dirty_bytes as f64 / log_bytes as f64,
-            drain_eta_s: (dirty_bytes > 0 && rate > 0.0).then(|| log_used_bytes as f64 / rate),
+            // By segments, which are freed as a whole: a few live bytes in each keep the log as full as many.
+            dirty_share: log_used_bytes as f64 / log_bytes as f64,
+            // The rate of before says nothing of a device that fails.
+            drain_eta_s: (dirty_bytes > 0 && rate > 0.0 && mode != Mode::DataFailing)
+                .then(|| log_used_bytes as f64 / rate),
             epoch: log.superblock().epoch.0,
             map_bytes: map.bytes(),
             map_bytes_max: engine.map_bytes_max(),

@@ -477,6 +477,11 @@ fn a_bad_sector_at_home_stops_nothing_but_itself() {
         );
         let status = volume.status();
         assert_eq!(status.mode, Mode::DataFailing);
+        // Found by a trial: `status` went on predicting "drained in about 1 s".
+        assert_eq!(status.drain_eta_s, None);
+        // And the log was "0 % full" with one live line in a segment that cannot be freed.
+        let full = status.log_used_bytes as f64 / status.log_bytes as f64;
+        assert_eq!(status.dirty_share, full);
         assert_eq!(status.refused_ranges, [(700 * LINE, LINE)]);
         let at = 700 * LINE;
         let read = checked(&volume).read(at, BufMut::zeroed(4096)).await;
