@@ -127,16 +127,28 @@ pub struct Listen(pub Address);
 
 /// Why a text says not where to listen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "\"{0}\" is no place to listen (write unix:PATH with an absolute path, or tcp:ADDRESS:PORT)"
-)]
-pub struct ListenError(String);
+#[error("\"{text}\" is no place to listen (write {forms})")]
+pub struct ListenError {
+    text: String,
+    /// What can be written there.
+    forms: &'static str,
+}
+
+impl ListenError {
+    fn new(text: &str, forms: &'static str) -> ListenError {
+        ListenError {
+            text: text.into(),
+            forms,
+        }
+    }
+}
 
 impl FromStr for Listen {
     type Err = ListenError;
 
     fn from_str(text: &str) -> Result<Listen, ListenError> {
-        let error = || ListenError(text.into());
+        let forms = "unix:PATH with an absolute path, or tcp:ADDRESS:PORT with a port up to 65535";
+        let error = || ListenError::new(text, forms);
         let address = match text.strip_prefix("tcp:") {
             Some(address) if !address.starts_with(['/', '.']) => address,
             Some(_) => return Err(error()),
@@ -188,7 +200,10 @@ impl FromStr for Metrics {
     fn from_str(text: &str) -> Result<Metrics, ListenError> {
         match text.parse() {
             Ok(address @ Address::Tcp(_)) => Ok(Metrics(address)),
-            _ => Err(ListenError(text.into())),
+            _ => Err(ListenError::new(
+                text,
+                "ADDRESS:PORT with a port up to 65535",
+            )),
         }
     }
 }
@@ -211,7 +226,10 @@ impl FromStr for Http {
         let Metrics(address) = match text.parse::<u16>() {
             Ok(port) => format!("127.0.0.1:{port}").parse(),
             Err(_) => text.parse(),
-        }?;
+        }
+        .map_err(|_: ListenError| {
+            ListenError::new(text, "PORT or ADDRESS:PORT with a port up to 65535")
+        })?;
         Ok(Http(address))
     }
 }

@@ -112,6 +112,10 @@ fn a_page_is_described_and_its_metrics_need_no_port_of_their_own() {
     world.ok(&["detach", "v"]);
     let args = ["attach", "v", "--http", "somewhere"];
     world.refused(&args).with(2, &["--http", "somewhere"]);
+    // What is recommended can be written.
+    let args = ["attach", "v", "--http", "99999"];
+    let refused = world.refused(&args);
+    refused.with(2, &["write PORT or ADDRESS:PORT with a port up to 65535"]);
 }
 
 /// The browser on this system.
