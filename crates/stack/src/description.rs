@@ -19,7 +19,7 @@ use crate::{
     MountOptions, Options, Spec, Via,
 };
 
-/// A volume's name: 1 to 64 letters, digits, `_`, `.` and `-`.
+/// A volume's name: 1 to 64 letters, digits, `_`, `.` and `-`, not beginning with a dot.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Name(String);
 
@@ -29,6 +29,9 @@ pub enum NameError {
     /// Empty, too long, or with other characters.
     #[error("\"{}\" cannot be a volume's name: use 1 to 64 of the characters A-Z a-z 0-9 _ . -", .0.escape_debug())]
     Characters(String),
+    /// It would be hidden, or a directory (`.`, `..`), where links to block devices are.
+    #[error("\"{0}\" cannot be a volume's name: it begins with a dot")]
+    Hidden(String),
     /// Its control socket would be where another volume's NBD socket is.
     #[error("\"{0}\" cannot be a volume's name: the ending .nbd is taken by sockets")]
     Reserved(String),
@@ -57,6 +60,9 @@ impl FromStr for Name {
         let good = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
         if !fits || !text.bytes().all(good) {
             return Err(NameError::Characters(text.into()));
+        }
+        if text.starts_with('.') {
+            return Err(NameError::Hidden(text.into()));
         }
         if text.ends_with(".nbd") {
             return Err(NameError::Reserved(text.into()));

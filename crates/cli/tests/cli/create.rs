@@ -326,3 +326,16 @@ fn without_permission_nothing_is_done_and_the_path_is_named() {
     }
     assert!((world.content("data.img"), world.content(LOG)) == before);
 }
+
+#[test]
+fn names_that_would_be_hidden_or_directories_are_refused() {
+    let world = World::new();
+    world.data("data.img", 64 * MIB);
+    world.image("log.img", 40 * MIB);
+    for name in [".", "..", ".v"] {
+        let args = [
+            "create", "--name", name, "--data", "data.img", "--log", "log.img",
+        ];
+        world.refused(&args).with(2, &["begins with a dot"]);
+    }
+}
