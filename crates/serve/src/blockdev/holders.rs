@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_os::mounts;
+use forebay_os::{loop_devices_over, mounts};
 
 /// How long detaching waits for processes that merely look (udev's probes open a device whenever it
 /// changes): so many times so long.
@@ -19,8 +19,11 @@ pub enum Holder {
     Mounted(PathBuf),
     /// It is swapped to.
     Swap,
-    /// Another block device (`dm-0`, `md1`, `loop3`) is made of it.
+    /// Another block device (`dm-0`, `md1`) is made of it.
     Device(String),
+    /// A loop device (`/dev/loop3`) is over it. The kernel does not list such a device among the holders, and no
+    /// process has the lower device open for it.
+    Loop(String),
     /// A process has it open.
     Process {
         /// Its number.
@@ -36,6 +39,10 @@ impl fmt::Display for Holder {
             Holder::Mounted(at) => write!(f, "mounted on {}", at.display()),
             Holder::Swap => write!(f, "in use as swap"),
             Holder::Device(name) => write!(f, "part of /dev/{name}"),
+            Holder::Loop(path) => write!(
+                f,
+                "beneath the loop device {path} (`losetup -d {path}` takes that away)"
+            ),
             Holder::Process { pid, name } => write!(f, "open in {name} (process {pid})"),
         }
     }
@@ -79,7 +86,12 @@ pub(crate) fn holders(name: &str) -> Holders {
     for mount in mounts().unwrap_or_default() {
         // Some filesystems have a device number of their own; then the source tells.
         let by_number = nodes.iter().any(|node| node.number == Some(mount.device));
-        if by_number || is_node(&mount.source) {
+        // Perhaps named by a link.
+        let by_link = || {
+            let is_in_dev = mount.source.starts_with("/dev/");
+            is_in_dev && fs::canonicalize(&mount.source).is_ok_and(|source| is_node(&source))
+        };
+        if by_number || is_node(&mount.source) || by_link() {
             found.push(Holder::Mounted(mount.point));
         }
     }
@@ -95,9 +107,23 @@ pub(crate) fn holders(name: &str) -> Holders {
         for holder in names_in(&node.sys.join("holders")) {
             found.push(Holder::Device(holder));
         }
+        let above = loop_devices_over(Path::new("/dev").join(&node.name));
+        found.extend(above.into_iter().map(Holder::Loop));
     }
     found.extend(processes(is_node));
     Holders(found)
+}
+
+/// The same, a moment later where only processes have the device open, which may merely look at it.
+pub(crate) fn lasting_holders(name: &str) -> Holders {
+    for _ in 0..LOOKS {
+        let found = holders(name);
+        if found.0.is_empty() || found.are_lasting() {
+            return found;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    holders(name)
 }
 
 /// A block device or partition.
@@ -198,10 +224,12 @@ mod tests {
                 pid: 7,
                 name: "fio".into(),
             },
+            Holder::Loop("/dev/loop3".into()),
         ]);
         assert_eq!(
             holders.to_string(),
-            "mounted on /mnt, open in fio (process 7)"
+            "mounted on /mnt, open in fio (process 7), beneath the loop device /dev/loop3 (`losetup -d \
+             /dev/loop3` takes that away)"
         );
         assert!(holders.are_lasting());
         assert_eq!(

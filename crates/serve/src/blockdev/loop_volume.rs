@@ -10,7 +10,8 @@ use forebay_device::Device;
 use forebay_os::Ring;
 use forebay_rt::Rt;
 
-use super::holders::{Holders, LOOK_EVERY, LOOKS, holders};
+use super::held::Held;
+use super::holders::{Holders, LOOK_EVERY, LOOKS, holders, lasting_holders};
 use super::loopdev::{self, Access, Loop};
 use super::stale::{Cleaned, CleanupError, InUse, cleanup_stale};
 use crate::Memory;
@@ -81,10 +82,12 @@ pub enum DetachError {
         holders: Holders,
     },
     /// The file beneath is open elsewhere.
-    #[error("{} is open elsewhere; nothing was undone", file.display())]
+    #[error("{} is open elsewhere{}; nothing was undone", file.display(), named(others))]
     FileBusy {
         /// The FUSE file.
         file: PathBuf,
+        /// Other loop devices over it.
+        others: Vec<String>,
     },
     /// Data that was written to the block device and only in its page cache could not be written
     /// on. It is lost; detaching again goes on without it.
@@ -106,6 +109,14 @@ pub enum DetachError {
     /// The block device is gone, but the filesystem beneath is not.
     #[error(transparent)]
     Unmount(#[from] UnmountError),
+}
+
+/// Other loop devices over the FUSE file, in words.
+fn named(others: &[String]) -> String {
+    match others {
+        [] => String::new(),
+        others => format!(" (it is beneath the loop device {})", others.join(", ")),
+    }
 }
 
 /// A device served as `/dev/loopN`. [`LoopVolume::detach`] it before dropping it; otherwise it stays
@@ -300,6 +311,35 @@ impl LoopVolume {
         &self.node
     }
 
+    /// The block device, to look whether it is still there.
+    pub fn held(&self) -> Held {
+        Held::by(&self.node, "loop/backing_file")
+    }
+
+    /// Looks whether anybody uses the block device.
+    ///
+    /// # Errors
+    /// [`DetachError::Busy`] and [`DetachError::FileBusy`].
+    pub async fn check_unused(&self) -> Result<(), DetachError> {
+        let Some(name) = self.name.clone() else {
+            return Ok(());
+        };
+        self.wait_for_other_handles().await?;
+        let device = self.node.clone();
+        let users = isolated(move || lasting_holders(&name)).await;
+        let users = users.map_err(|source| DetachError::Io {
+            device: device.clone(),
+            source,
+        })?;
+        match users.0.is_empty() {
+            true => Ok(()),
+            false => Err(DetachError::Busy {
+                device,
+                holders: users,
+            }),
+        }
+    }
+
     /// The FUSE file beneath.
     pub fn file(&self) -> PathBuf {
         self.fuse.file()
@@ -335,8 +375,20 @@ impl LoopVolume {
             }
             self.fuse.rt().sleep(LOOK_EVERY).await;
         }
+        let file = self.fuse.file();
+        // As the kernel shows it, which may be by another path.
+        let shown = self
+            .name
+            .as_ref()
+            .and_then(|name| loopdev::backing_file(name));
+        let others = loopdev::in_use().unwrap_or_default().into_iter();
+        let others = others.filter(|name| self.name.as_ref() != Some(name));
+        let others = others.filter(|name| loopdev::backing_file(name) == shown);
         Err(DetachError::FileBusy {
-            file: self.fuse.file(),
+            others: others
+                .map(|name| loopdev::node(&name).display().to_string())
+                .collect(),
+            file,
         })
     }
 

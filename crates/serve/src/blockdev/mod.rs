@@ -18,15 +18,19 @@
 //! reason `LO_FLAGS_AUTOCLEAR` is of no use: without an opener the device would be cleared at once.
 
 mod cached;
+mod held;
 mod holders;
 mod loop_volume;
 mod loopdev;
+mod marks;
 mod nbd;
 mod stale;
 mod ublk;
 
+pub use held::Held;
 pub use holders::{Holder, Holders};
 pub use loop_volume::{AttachError, DetachError, LoopOptions, LoopVolume, attach_loop};
+pub use marks::{VolumeMarks, is_of_volume};
 pub use nbd::{
     NbdDevice, NbdError, NbdOptions, attach_nbd, clear_nbd_leftover, nbd_usable, no_nbd_leftover,
     waiting_nbd_device,

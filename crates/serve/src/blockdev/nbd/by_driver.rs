@@ -32,7 +32,7 @@ const CLOSING_EVERY: Duration = Duration::from_millis(50);
 const LINUX_NEEDED: (u32, u32) = (5, 14);
 
 /// What the driver keeps with a volume's device.
-fn backend(volume: &str) -> String {
+pub(in crate::blockdev) fn backend(volume: &str) -> String {
     format!("forebay {volume}")
 }
 

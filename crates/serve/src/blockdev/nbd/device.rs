@@ -13,7 +13,8 @@ use super::by_driver;
 use super::by_thread::{self, Keeper};
 use super::error::NbdError;
 use crate::blockdev::cached::write_back;
-use crate::blockdev::holders::{LOOK_EVERY, LOOKS, holders};
+use crate::blockdev::held::Held;
+use crate::blockdev::holders::{LOOK_EVERY, LOOKS, holders, lasting_holders};
 use crate::nbd::format::export_flag::{
     HAS_FLAGS, READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
 };
@@ -180,6 +181,32 @@ impl NbdDevice {
     /// The block device, `/dev/nbdN`.
     pub fn path(&self) -> &Path {
         &self.node
+    }
+
+    /// The block device, to look whether it is still there.
+    pub fn held(&self) -> Held {
+        let file = match self.kept {
+            Kept::ByDriver(_) => "backend",
+            Kept::ByThread(_) => "pid",
+        };
+        Held::by(&self.node, file)
+    }
+
+    /// Looks whether anybody uses the block device.
+    ///
+    /// # Errors
+    /// [`NbdError::Busy`].
+    pub async fn check_unused(&self) -> Result<(), NbdError> {
+        let name = self.kept.name();
+        let holders = isolated(move || lasting_holders(&name)).await;
+        let holders = holders.map_err(NbdError::io("look at", &self.node))?;
+        match holders.0.is_empty() {
+            true => Ok(()),
+            false => Err(NbdError::Busy {
+                device: self.node.clone(),
+                holders,
+            }),
+        }
     }
 
     /// True if it was taken up as another server left it.

@@ -19,7 +19,9 @@ mod error;
 mod netlink;
 mod note;
 
+pub(super) use by_driver::backend;
 pub use by_driver::{clear_nbd_leftover, nbd_usable, waiting_nbd_device};
 pub use by_thread::no_nbd_leftover;
 pub use device::{NbdDevice, NbdOptions, attach_nbd};
 pub use error::NbdError;
+pub(super) use note::{SYS_BLOCK, connection};

@@ -11,14 +11,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// What the kernel shows of block devices.
-pub(super) const SYS_BLOCK: &str = "/sys/block";
+pub(in crate::blockdev) const SYS_BLOCK: &str = "/sys/block";
 
 /// The note on one volume's device.
 #[derive(Debug)]
 pub(super) struct Note(PathBuf);
 
 /// The thread that keeps the connection of an nbd device, if it has one; `sys` is [`SYS_BLOCK`].
-pub(super) fn connection(sys: &Path, device: &str) -> Option<String> {
+pub(in crate::blockdev) fn connection(sys: &Path, device: &str) -> Option<String> {
     let pid = fs::read_to_string(sys.join(device).join("pid")).ok()?;
     Some(pid.trim().to_owned())
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::Device;
-use forebay_os::Ring;
+use forebay_os::{Ring, isolated};
 use forebay_rt::Rt;
 use forebay_ublk::format::DeviceInfo;
 use forebay_ublk::wish::{Wish, is_sufficient};
@@ -17,9 +17,11 @@ use rustix::thread::CapabilitySet;
 use super::char_device::{self, CharDevice};
 use super::control::{CONTROL, Control};
 use super::error::UblkError;
-use super::leftover::{Stopped, controlled, left_behind, node, remove, stop_unused};
+use super::leftover::{Stopped, controlled, left_behind, name, node, remove, stop_unused};
 use super::serving::Serving;
 use crate::Memory;
+use crate::blockdev::held::Held;
+use crate::blockdev::holders::lasting_holders;
 use crate::requests::PART_BYTES;
 
 /// Requests the kernel may have under way. As many as the loop driver has.
@@ -241,6 +243,28 @@ impl UblkDevice {
     /// The block device, `/dev/ublkbN`.
     pub fn path(&self) -> &Path {
         &self.node
+    }
+
+    /// The block device, to look whether it is still there. Its number stays ours for as long as it is served.
+    pub fn held(&self) -> Held {
+        Held::by(&self.node, "dev")
+    }
+
+    /// Looks whether anybody uses the block device.
+    ///
+    /// # Errors
+    /// [`UblkError::Busy`].
+    pub async fn check_unused(&self) -> Result<(), UblkError> {
+        let name = name(self.id);
+        let holders = isolated(move || lasting_holders(&name)).await;
+        let holders = holders.map_err(UblkError::io("look at", self.node.clone()))?;
+        match holders.0.is_empty() {
+            true => Ok(()),
+            false => Err(UblkError::Busy {
+                device: self.node.clone(),
+                holders,
+            }),
+        }
     }
 
     /// True if it was taken up as another server left it.

@@ -182,6 +182,12 @@ fn try_stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
     }
 }
 
+/// The volume of device `id`, if this user may know.
+pub(in crate::blockdev) fn volume_of(id: u32) -> Option<u64> {
+    let info = Control::open().ok()?.info(id).ok()?;
+    Some(info.volume)
+}
+
 /// The block device of `volume` that waits for a server, if there is one and this user may know.
 pub fn waiting_ublk_device(volume: u64) -> Option<PathBuf> {
     let control = Control::open().ok()?;

@@ -21,4 +21,5 @@ mod serving;
 
 pub use device::{UblkDevice, UblkOptions, attach_ublk, ublk_usable};
 pub use error::UblkError;
+pub(super) use leftover::volume_of;
 pub use leftover::{clear_ublk_leftover, waiting_ublk_device};
