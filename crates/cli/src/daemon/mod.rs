@@ -93,7 +93,9 @@ impl Daemon {
     fn report(&self) -> Report {
         let intruders = self.intruders.look();
         let service = Service {
-            name: self.volume.name(),
+            // The superblock has the name that the volume was created with. A volume that was renamed or copied is
+            // attached, and known, by another.
+            name: self.target.name.to_string(),
             volume: self.volume.id(),
             schema: SCHEMA,
             program_version: env!("CARGO_PKG_VERSION").into(),

@@ -144,7 +144,11 @@ impl Sockets {
 
 fn cannot_listen(address: &Address, error: &io::Error) -> Failure {
     match error.kind() {
-        io::ErrorKind::AddrInUse => Failure::refused(error),
+        // Of a unix socket the error has the path already.
+        io::ErrorKind::AddrInUse if matches!(address, Address::Unix(_)) => Failure::refused(error),
+        io::ErrorKind::AddrInUse => Failure::refused(format!(
+            "cannot listen at {address}: another program does; choose another port, or end that program"
+        )),
         _ => Failure::io(format!(
             "cannot listen at {address}: {error}; choose another place"
         )),

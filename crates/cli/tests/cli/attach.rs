@@ -281,6 +281,35 @@ fn a_place_to_listen_that_is_taken_is_refused() {
 }
 
 #[test]
+fn a_port_that_is_taken_is_refused_with_the_address() {
+    let world = World::with_volume();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (option, value) in [
+        ("--listen", format!("tcp:{address}")),
+        ("--metrics", address.clone()),
+        ("--http", address.clone()),
+    ] {
+        let failed = world.refused(&["attach", "v", "--via", "none", option, &value]);
+        failed.with(4, &[&address, "another program", "another port"]);
+    }
+}
+
+#[test]
+fn a_volume_that_was_renamed_is_known_by_its_new_name() {
+    let world = World::with_volume();
+    let described = fs::read_to_string(world.path("etc/v.toml")).unwrap();
+    let renamed = described.replace("name = \"v\"", "name = \"w\"");
+    assert_ne!(renamed, described);
+    fs::write(world.path("etc/w.toml"), renamed).unwrap();
+    fs::remove_file(world.path("etc/v.toml")).unwrap();
+    world.ok(&["attach", "w", "--via", "none"]);
+    let status = world.ok(&["status", "w", "--json"]);
+    assert!(status.starts_with("{\"name\":\"w\""), "{status}");
+    world.ok(&["detach", "w"]);
+}
+
+#[test]
 fn a_volume_in_use_by_nbd_clients_is_not_detached() {
     let world = World::with_volume();
     world.attach();
