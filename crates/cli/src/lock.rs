@@ -1,13 +1,15 @@
 //! The lock that makes a volume one process's business.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_rt::Rt;
 use forebay_stack::Name;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use forebay_program::dirs::Dirs;
@@ -21,14 +23,95 @@ const ENDING: Duration = Duration::from_secs(30);
 /// How often it is tried meanwhile.
 const TRY_EVERY: Duration = Duration::from_millis(50);
 
-/// Held while a volume is attached, created or removed; ends with the process at the latest, so it
-/// is never left over.
-///
-/// The file holds the number of the process, for error messages, and is emptied in the end: so it
-/// also tells whether the last holder ended abruptly.
-pub(crate) struct NameLock {
+/// A file that one process has locked. It holds the number of that process, for messages, and exists only while it is
+/// locked, or after a process that was killed.
+pub(crate) struct LockFile {
+    path: PathBuf,
     file: File,
+    /// The number of a process that was killed with the lock, if there was one.
+    predecessor: String,
+}
+
+/// Another process has the lock.
+pub(crate) struct Held {
+    /// The number of that process, as far as it is in the file.
+    pub(crate) pid: String,
+}
+
+impl LockFile {
+    /// Takes the lock, or gives who has it.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn take(path: PathBuf) -> io::Result<Result<LockFile, Held>> {
+        loop {
+            let mut file = File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+                .open(&path)?;
+            let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            let pid = pid.trim().to_owned();
+            match locked {
+                // The holder before removes the file, perhaps after it was opened here: a lock on that file is none.
+                Ok(()) if !is_at(&file, &path) => continue,
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(Err(Held { pid })),
+                Err(error) => return Err(error.into()),
+            }
+            let mut lock = LockFile {
+                path,
+                file,
+                predecessor: pid,
+            };
+            lock.write(&std::process::id().to_string());
+            return Ok(Ok(lock));
+        }
+    }
+
+    /// The file is for messages only; the lock does not depend on its content.
+    fn write(&mut self, text: &str) {
+        let _ = self.file.set_len(0);
+        let _ = self.file.rewind();
+        let _ = writeln!(self.file, "{text}");
+    }
+
+    /// Leaves the file as a process that was killed left it, for the next that takes the lock.
+    fn leave(&mut self) {
+        let predecessor = std::mem::take(&mut self.predecessor);
+        self.write(&predecessor);
+        self.path = PathBuf::new();
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let (here, there) = (file.metadata(), std::fs::symlink_metadata(path));
+    let (Ok(here), Ok(there)) = (here, there) else {
+        return false;
+    };
+    (here.dev(), here.ino()) == (there.dev(), there.ino())
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        // Before the lock ends: then the file may be another's.
+        if !self.path.as_os_str().is_empty() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Held while a volume is attached, created or removed; ends with the process at the latest, so the lock is never
+/// left over. The file is: it tells that its last holder was killed, until what that left has been taken care of.
+pub(crate) struct NameLock {
+    lock: LockFile,
     predecessor_died: bool,
+    settled: Cell<bool>,
 }
 
 impl NameLock {
@@ -57,44 +140,29 @@ impl NameLock {
     pub(crate) fn take(dirs: &Dirs, name: &Name) -> Outcome<NameLock> {
         dirs.make_runtime()?;
         let path = dirs.lock_file(name);
-        let cannot = |error: &dyn std::fmt::Display| {
-            Failure::io(format!("cannot lock {}: {error}", path.display()))
-        };
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| cannot(&error))?;
-        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-        let mut pid = String::new();
-        let _ = file.read_to_string(&mut pid);
-        let pid = pid.trim();
-        match locked {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let by = match pid {
-                    "" => String::new(),
-                    pid => format!(" by process {pid}"),
-                };
-                return Err(Failure::refused(format!(
-                    "the volume {name} is attached already, or being worked on{by}; see `forebay \
-                     status {name}`, or detach it first"
-                )));
-            }
-            Err(error) => return Err(cannot(&error)),
-        }
-        let predecessor_died = !pid.is_empty();
-        // What is written is for messages only; the lock does not depend on it.
-        let _ = file.set_len(0);
-        let _ = file.rewind();
-        let _ = writeln!(file, "{}", std::process::id());
+        let lock = LockFile::take(path.clone())
+            .map_err(|error| Failure::io(format!("cannot lock {}: {error}", path.display())))?;
+        let lock = lock.map_err(|Held { pid }| {
+            let by = match pid.as_str() {
+                "" => String::new(),
+                pid => format!(" by process {pid}"),
+            };
+            Failure::refused(format!(
+                "the volume {name} is attached already, or being worked on{by}; see `forebay \
+                 status {name}`, or detach it first"
+            ))
+        })?;
+        let predecessor_died = !lock.predecessor.is_empty();
         Ok(NameLock {
-            file,
+            lock,
             predecessor_died,
+            settled: Cell::new(false),
         })
+    }
+
+    /// Records that nothing is left to do after a holder that was killed: the volume was attached again, or is gone.
+    pub(crate) fn settle(&self) {
+        self.settled.set(true);
     }
 
     /// Does what may be refused because something is in use; if the last holder of this lock was
@@ -123,6 +191,60 @@ impl NameLock {
 
 impl Drop for NameLock {
     fn drop(&mut self) {
-        let _ = self.file.set_len(0);
+        if self.predecessor_died && !self.settled.get() {
+            self.lock.leave();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(path: &Path) -> LockFile {
+        let taken = LockFile::take(path.to_owned()).unwrap();
+        taken.unwrap_or_else(|held| panic!("held by {}", held.pid))
+    }
+
+    #[test]
+    fn a_lock_is_one_holders_and_its_file_goes_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("v.lock");
+        let lock = taken(&path);
+        let held = LockFile::take(path.clone()).unwrap().err();
+        let own = std::process::id().to_string();
+        assert_eq!(held.map(|held| held.pid), Some(own));
+        drop(lock);
+        assert!(!path.exists());
+        assert!(taken(&path).predecessor.is_empty());
+    }
+
+    #[test]
+    fn what_a_killed_holder_left_is_there_until_it_was_taken_care_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("v.lock");
+        std::fs::write(&path, "4711\n").unwrap();
+        for settled in [false, true] {
+            let lock = taken(&path);
+            assert_eq!(lock.predecessor, "4711");
+            drop(NameLock {
+                lock,
+                predecessor_died: true,
+                settled: Cell::new(settled),
+            });
+            assert_eq!(path.exists(), !settled);
+        }
+    }
+
+    /// Who opens the file just before its holder removes it would have the lock beside who makes it anew.
+    #[test]
+    fn a_lock_on_a_file_that_was_removed_is_not_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("v.lock");
+        let old = File::create(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_at(&old, &path));
+        let _lock = taken(&path);
+        assert!(!is_at(&old, &path));
     }
 }

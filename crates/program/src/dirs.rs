@@ -3,7 +3,11 @@
 //! In the runtime directory a volume `NAME` has: `NAME.sock`, the control socket; `NAME.nbd.sock`,
 //! the NBD server's; `NAME.lock`, held by the one process that may attach or change the volume;
 //! `NAME.log`, what its daemon logs; `NAME.fuse`, where a loop device's file is mounted; `NAME.nbd`,
-//! which nbd device it is.
+//! which nbd device it is; `NAME.mounted`, where a filesystem is mounted.
+//!
+//! `NAME.lock` is there only while it is held, or after a process that was killed with it.
+//!
+//! In the directory of links, `/dev/forebay`, `NAME` is a symbolic link to the block device; see `crates/cli/src/link.rs`.
 //!
 //! In the state directory, which outlasts a reboot, there is one file for each log that failed and was
 //! given up; see `crates/cli/src/witness.rs`.
@@ -21,11 +25,17 @@ use crate::failure::{Code, Failure, Outcome};
 /// Longest path of a unix socket.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// The three directories.
+/// How the file is called that says where a filesystem is mounted.
+const MOUNTED: &str = "mounted";
+/// Where links to block devices are, unless the environment has another directory.
+const LINKS: &str = "/dev/forebay";
+
+/// The directories.
 #[derive(Clone, Debug)]
 pub struct Dirs {
     config: PathBuf,
     runtime: PathBuf,
+    links: PathBuf,
     /// Only few commands need it.
     state: Option<PathBuf>,
 }
@@ -58,6 +68,7 @@ impl Dirs {
             None => under("XDG_STATE_HOME")
                 .or_else(|| Some(PathBuf::from(from_env("HOME")?).join(".local/state/forebay"))),
         };
+        let links = from_env("FOREBAY_DEV_DIR").unwrap_or_else(|| LINKS.into());
         // The daemon changes its working directory.
         let absolute = |dir: PathBuf| std::path::absolute(&dir).unwrap_or(dir);
         Ok(Dirs {
@@ -67,8 +78,14 @@ impl Dirs {
             runtime: runtime
                 .map(absolute)
                 .ok_or_else(|| unset("XDG_RUNTIME_DIR", "FOREBAY_RUNTIME_DIR"))?,
+            links: absolute(links.into()),
             state: state.map(absolute),
         })
+    }
+
+    /// The directory of the links to block devices, whether or not it is there.
+    pub fn links(&self) -> &Path {
+        &self.links
     }
 
     /// The state directory, whether or not it is there.
@@ -107,9 +124,21 @@ impl Dirs {
 
     /// Removes what a daemon that ends would leave behind.
     pub fn remove_sockets(&self, name: &Name) {
-        for ending in ["sock", "nbd.sock"] {
+        for ending in ["sock", "nbd.sock", MOUNTED] {
             let _ = fs::remove_file(self.runtime_file(name, ending));
         }
+    }
+
+    /// Notes where a filesystem is mounted: when its daemon is killed, nobody else says so.
+    pub fn note_mount(&self, name: &Name, dir: &str) {
+        // Without the note the directory has to be named.
+        let _ = fs::write(self.runtime_file(name, MOUNTED), dir);
+    }
+
+    /// Where a filesystem is, or was, mounted by a daemon that did not end as it should.
+    pub fn noted_mount(&self, name: &Name) -> Option<PathBuf> {
+        let dir = fs::read_to_string(self.runtime_file(name, MOUNTED)).ok()?;
+        Some(dir.into())
     }
 
     /// The lock of whoever attaches or changes the volume.
@@ -122,9 +151,27 @@ impl Dirs {
         self.runtime_file(name, "log")
     }
 
-    /// Names with a control socket, whether or not somebody answers there.
+    /// Names with a control socket, whether or not somebody answers there; and names whose daemon was killed.
     pub fn attached_names(&self) -> Vec<Name> {
-        names_in(&self.runtime, ".sock")
+        let mut names = names_in(&self.runtime, ".sock");
+        // What was killed while it created a volume was no daemon, and has no log.
+        let killed = names_in(&self.runtime, ".lock").into_iter();
+        names.extend(
+            killed.filter(|name| self.daemon_log(name).exists() && self.ended_abruptly(name)),
+        );
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// True if the last process that attached or changed the volume was killed, and no other has done so since.
+    pub fn ended_abruptly(&self, name: &Name) -> bool {
+        let holder = fs::read_to_string(self.lock_file(name)).unwrap_or_default();
+        match holder.trim().parse() {
+            Ok(pid) => !is_ours(pid),
+            // Nobody holds it, or who does is about to write its number.
+            Err(_) => false,
+        }
     }
 
     /// Names with a description.
@@ -228,6 +275,19 @@ impl Drop for NewDescription {
         // Gone already if it was put in place.
         let _ = fs::remove_file(&self.temporary);
     }
+}
+
+/// True if `pid` is a process of this program that has not ended. Numbers of processes are used again.
+fn is_ours(pid: u32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.contains("forebay") && !matches!(state_of(pid), None | Some('Z' | 'X'))
+}
+
+/// The state of a process, as the kernel abbreviates it; `None` if there is no such process.
+pub(crate) fn state_of(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before may have anything in it.
+    stat.rsplit(") ").next()?.chars().next()
 }
 
 fn unset(variable: &str, instead: &str) -> Failure {

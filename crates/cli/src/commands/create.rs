@@ -25,7 +25,7 @@ use forebay_program::run::on_ring;
 pub(crate) fn run(args: CreateArgs) -> Outcome {
     let dirs = Dirs::new()?;
     let name = name_of(&args)?;
-    let _lock = NameLock::take(&dirs, &name)?;
+    let lock = NameLock::take(&dirs, &name)?;
     let file = dirs.description_file(&name);
     if file.exists() && !args.force {
         return Err(Failure::refused(format!(
@@ -53,6 +53,7 @@ pub(crate) fn run(args: CreateArgs) -> Outcome {
     let created = on_ring(|rt, ring| create(args, name, (rt, ring), (on, description)));
     match created {
         Ok(text) => {
+            lock.settle();
             result_line!("{text}");
             Ok(())
         }

@@ -1,17 +1,26 @@
 //! `forebay drain`: everything to the data device.
 
+use std::time::Duration;
+
 use forebay_control::Request;
 
 use crate::args::DrainArgs;
-use forebay_program::client::Client;
+use forebay_program::client::{Client, PATIENCE};
 use forebay_program::dirs::Dirs;
 use forebay_program::failure::Outcome;
 use forebay_program::progress::Draining;
 use forebay_program::report::Reply;
 use forebay_program::result_line;
 
+/// How much longer than the whole drain may take a daemon may say nothing: it ends the drain itself, and says so.
+const GRACE: Duration = Duration::from_secs(2);
+
 pub(crate) fn run(args: &DrainArgs) -> Outcome {
-    let mut client = Client::connect(&Dirs::new()?, &args.name)?;
+    let dirs = Dirs::new()?;
+    let mut client = match args.timeout {
+        Some(span) => Client::within(&dirs, &args.name, PATIENCE.min(span.0 + GRACE))?,
+        None => Client::connect(&dirs, &args.name)?,
+    };
     let timeout_ms = args
         .timeout
         .map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX));

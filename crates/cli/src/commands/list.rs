@@ -1,6 +1,7 @@
 //! `forebay list`: which volumes there are.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use forebay_stack::Name;
 use forebay_units::ByteLen;
@@ -28,10 +29,22 @@ struct Item {
 }
 
 pub(crate) fn run(args: &JsonArgs) -> Outcome {
+/// How long a daemon may take to answer: it has nothing to wait for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
     let dirs = Dirs::new()?;
     let mut names: BTreeSet<Name> = dirs.described_names().into_iter().collect();
     names.extend(dirs.attached_names());
-    let items: Vec<Item> = names.iter().map(|name| item(&dirs, name)).collect();
+    // Each on its own thread, so that daemons that do not answer are waited for at once.
+    let items: Vec<Item> = std::thread::scope(|scope| {
+        let dirs = &dirs;
+        let asked: Vec<_> = names
+            .iter()
+            .map(|name| scope.spawn(move || item(dirs, name)))
+            .collect();
+        let items = asked.into_iter().map(|asked| asked.join());
+        items.map(|item| item.expect("no panic")).collect()
+    });
     if args.json {
         let json = serde_json::to_string_pretty(&items).map_err(Failure::general)?;
         result_line!("{json}");
@@ -106,7 +119,7 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
         // Attached by its log alone.
         Err(_) => {}
     }
-    match Client::try_connect(dirs, name) {
+    match Client::try_within(dirs, name, PATIENCE) {
         Ok(mut client) => match client.status() {
             Ok(report) => {
                 item.state = "attached";

@@ -61,6 +61,7 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
         drain_home(&rt, &signals, opened, to, &args).await?;
     }
     erase(&own).await?;
+    lock.settle();
     witness.forget(&info.volume).await;
     if is_described(&dirs, &target) {
         dirs.remove_description(&target.name)?;

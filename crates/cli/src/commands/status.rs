@@ -17,6 +17,8 @@ use forebay_program::report::Report;
 /// How often `--watch` asks again.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// Moves a terminal's cursor home and clears what is below.
+/// How long a daemon may take to answer when all are asked: it has nothing to wait for.
+const PATIENCE: Duration = Duration::from_secs(3);
 const HOME_AND_CLEAR: &str = "\x1b[H\x1b[J";
 
 pub(crate) fn run(args: &StatusArgs) -> Outcome {
@@ -74,13 +76,17 @@ fn look(dirs: &Dirs, name: Option<&Name>) -> Outcome<Seen> {
         return Ok(seen);
     }
     for name in dirs.attached_names() {
-        match Client::try_connect(dirs, &name) {
-            Ok(mut client) => seen.reports.push(client.status()?),
+        match Client::try_within(dirs, &name, PATIENCE) {
+            Ok(mut client) => match client.status() {
+                Ok(report) => seen.reports.push(report),
+                // The others are not to blame.
+                Err(failure) => seen.notes.push(failure.text),
+            },
             Err(Absent::NotAttached) => {}
             Err(Absent::Dead) => seen.notes.push(format!(
                 "the daemon of {name} ended abruptly; recover it with: forebay attach {name}"
             )),
-            Err(Absent::Failed(failure)) => return Err(failure),
+            Err(Absent::Failed(failure)) => seen.notes.push(failure.text),
         }
     }
     Ok(seen)

@@ -17,10 +17,13 @@ use crate::args::UmountArgs;
 /// How long a daemon that said it is done may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a daemon may take to answer when all are asked: it has nothing to wait for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 pub(crate) fn run(args: &UmountArgs) -> Outcome {
     let dirs = Dirs::new()?;
     let Some((name, mut client)) = mounted(&dirs, &args.what)? else {
-        return clear_dead(&args.what);
+        return clear_dead(&dirs, &args.what);
     };
     let pid = client.pid()?;
     let process = Process::open(pid);
@@ -50,21 +53,31 @@ fn mounted(dirs: &Dirs, what: &Path) -> Outcome<Option<(Name, Client)>> {
     }
     let dir = mount_point(what);
     for name in dirs.attached_names() {
-        let mut client = match Client::try_connect(dirs, &name) {
-            Ok(client) => client,
+        let asked = match Client::try_within(dirs, &name, PATIENCE) {
+            Ok(mut client) => client.status().map(|report| (report, client)),
             Err(Absent::NotAttached | Absent::Dead) => continue,
-            Err(Absent::Failed(failure)) => return Err(failure),
+            Err(Absent::Failed(failure)) => Err(failure),
+    let mut silent = None;
         };
-        if client.status()?.service.mounted.map(PathBuf::from).as_ref() == Some(&dir) {
-            return Ok(Some((name, client)));
+        match asked {
+            Ok((report, client))
+                if report.service.mounted.as_ref().map(PathBuf::from).as_ref() == Some(&dir) =>
+            {
+                return Ok(Some((name, client)));
+            }
+            Ok(_) => {}
+            // Perhaps not the one that is meant.
+            Err(failure) => silent = Some(failure),
         }
     }
-    Ok(None)
+    silent.map_or(Ok(None), Err)
 }
 
 /// Takes away what a daemon that was killed left mounted.
-fn clear_dead(what: &Path) -> Outcome {
-    let dir = mount_point(what);
+fn clear_dead(dirs: &Dirs, what: &Path) -> Outcome {
+    let named = what.to_str().and_then(|text| text.parse::<Name>().ok());
+    let noted = named.and_then(|name| dirs.noted_mount(&name));
+    let dir = noted.unwrap_or_else(|| mount_point(what));
     let mounts = forebay_os::mounts().map_err(Failure::io)?;
     let there = mounts.iter().rev().find(|mount| mount.point == dir);
     let cleared = match there {

@@ -239,6 +239,7 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: ServingArgs, ready: Rc<Cell<bool>>)
         Err(failure) => stop::stop(&daemon, &signals).await.and(Err(failure)),
     };
     dirs.remove_sockets(&daemon.target.name);
+    lock.settle();
     // Last, when all the volume held is closed.
     drop(daemon);
     drop(lock);

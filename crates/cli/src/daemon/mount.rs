@@ -166,6 +166,9 @@ impl MountFront {
         let files = Rc::new(Files::new(fs, settings));
         let mounted = Mounted::new(place.rt, place.ring, files, place.memory, mount);
         let mounted = mounted.map_err(cannot)?;
+        place
+            .dirs
+            .note_mount(place.name, &plan.dir.display().to_string());
         Ok((MountFront { mounted }, cleared))
     }
 

@@ -310,6 +310,19 @@ fn a_volume_that_was_renamed_is_known_by_its_new_name() {
 }
 
 #[test]
+fn what_is_not_there_is_not_recommended_to_be_attached() {
+    let world = World::with_volume();
+    world.image("files.img", 64 * MIB);
+    world.ok(&["create", "--fs", "--name", "f", "--data", "files.img"]);
+    for command in ["status", "drain", "detach"] {
+        let refused = |name| failed(&[command], &world.run(&[command, name]));
+        refused("f").with(3, &["filesystem f is not mounted", "forebay mount f"]);
+        refused("v").with(3, &["volume v is not attached", "forebay attach v"]);
+        refused("x").with(3, &["there is no volume x", "forebay list"]);
+    }
+}
+
+#[test]
 fn a_volume_in_use_by_nbd_clients_is_not_detached() {
     let world = World::with_volume();
     world.attach();

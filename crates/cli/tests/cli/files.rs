@@ -122,6 +122,11 @@ fn what_was_made_durable_is_there_after_the_daemon_was_killed_and_the_dead_mount
     let again = failed(&["umount", "mnt"], &world.run(&["umount", "mnt"]));
     again.with(3, &["no filesystem of Forebay's is mounted"]);
     world.ok(&["mount", "f", "mnt"]);
+    // By its name as well, which said that nothing is mounted there.
+    world.kill("f");
+    let cleared = world.unmount("f");
+    assert!(cleared.contains("recovered by the next mount"), "{cleared}");
+    world.ok(&["mount", "f", "mnt"]);
     world.unmount("f");
     assert_eq!(check(&world).0, 0);
 }

@@ -23,6 +23,7 @@ mod pairs;
 mod service;
 mod spaces;
 mod system;
+mod silent;
 mod watch;
 mod web;
 mod world;
