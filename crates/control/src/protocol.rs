@@ -69,6 +69,9 @@ pub enum Reply<S> {
         /// What to know before the devices are used otherwise.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         warning: Option<String>,
+        /// Devices of the volume that were cut short, one sentence each: what was drained is not all there.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        incomplete: Vec<String>,
     },
     /// It is not done.
     Failed {
@@ -214,6 +217,7 @@ mod tests {
         let done = |warning: Option<&str>| Reply::<()>::Done {
             dirty_bytes: 0,
             warning: warning.map(str::to_owned),
+            incomplete: Vec::new(),
         };
         assert_eq!(
             serde_json::from_str::<Reply<()>>(plain).unwrap(),

@@ -34,6 +34,8 @@ described! {
         Gauge foreign_loop_devices: u64 = "Loop devices that others put over the data or log device",
         #[serde(default)]
         Fact foreign_loops: Vec<String> = "Which, one sentence each: whatever is written there damages the volume",
+        #[serde(default)]
+        Fact cut_short: Vec<String> = "Devices of the volume that became shorter while it was attached, one sentence each: what lay beyond is lost",
         Gauge request_bytes: u64 = "Memory of request buffers, used or kept for the next, in bytes",
         Gauge request_bytes_max: u64 = "Bound on the memory of request buffers, in bytes",
     }

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &DetachArgs) -> Outcome {
             keep_dirty: args.keep_dirty,
         },
     };
-    let left = drained(&mut client, &request, format!("draining {name}"))?;
+    let done = drained(&mut client, &request, format!("draining {name}"))?;
     // Its devices are free only when it is gone.
     if process.is_some_and(|process| !process.wait(END_PATIENCE)) {
         return Err(Failure::general(format!(
@@ -35,7 +35,12 @@ pub(crate) fn run(args: &DetachArgs) -> Outcome {
              still be in use"
         )));
     }
-    match left {
+    if let Some(why) = done.incomplete {
+        return Err(Failure::io(format!(
+            "{name} is detached, and its data is not complete: {why}"
+        )));
+    }
+    match done.left {
         _ if args.hand_over => result_line!(
             "{name} is left to the next daemon, and whoever uses it waits for that; attach it with: \
              forebay attach {name}"

@@ -7,7 +7,7 @@ use forebay_control::Request;
 use crate::args::DrainArgs;
 use forebay_program::client::{Client, PATIENCE};
 use forebay_program::dirs::Dirs;
-use forebay_program::failure::Outcome;
+use forebay_program::failure::{Failure, Outcome};
 use forebay_program::progress::Draining;
 use forebay_program::report::Reply;
 use forebay_program::result_line;
@@ -24,17 +24,29 @@ pub(crate) fn run(args: &DrainArgs) -> Outcome {
     let timeout_ms = args
         .timeout
         .map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX));
-    drained(
-        &mut client,
-        &Request::Drain { timeout_ms },
-        format!("draining {}", args.name),
-    )?;
+    let request = Request::Drain { timeout_ms };
+    let done = drained(&mut client, &request, format!("draining {}", args.name))?;
+    if let Some(why) = done.incomplete {
+        return Err(Failure::io(format!(
+            "{} is drained, and its data is not complete: {why}",
+            args.name
+        )));
+    }
     result_line!("{} is drained", args.name);
     Ok(())
 }
 
-/// Asks for something that drains, and shows how it goes. Returns what is left, in bytes.
-pub(crate) fn drained(client: &mut Client, request: &Request, what: String) -> Outcome<u64> {
+/// What came of a drain.
+#[derive(Default)]
+pub(crate) struct Drained {
+    /// What is left in the log, in bytes.
+    pub(crate) left: u64,
+    /// Why the data is not complete all the same, in words.
+    pub(crate) incomplete: Option<String>,
+}
+
+/// Asks for something that drains, and shows how it goes.
+pub(crate) fn drained(client: &mut Client, request: &Request, what: String) -> Outcome<Drained> {
     let mut progress = Draining::new(what);
     let reply = client.ask(request, |left| progress.set(left));
     progress.finish();
@@ -42,12 +54,16 @@ pub(crate) fn drained(client: &mut Client, request: &Request, what: String) -> O
         Reply::Done {
             dirty_bytes,
             warning,
+            incomplete,
         } => {
             if let Some(warning) = warning {
                 eprintln!("forebay: WARNING: {warning}");
             }
-            dirty_bytes
+            Drained {
+                left: dirty_bytes,
+                incomplete: (!incomplete.is_empty()).then(|| incomplete.join("; ")),
+            }
         }
-        _ => 0,
+        _ => Drained::default(),
     })
 }

@@ -145,6 +145,9 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
             format!("{foreign}: it must not be mounted or written"),
         );
     }
+    for cut in &service.cut_short {
+        lines.add("DAMAGE", cut);
+    }
     if let Some(uri) = &service.nbd_uri {
         let clients = service.nbd_connections;
         lines.add("nbd", format!("{uri}, {clients} clients"));

@@ -28,10 +28,15 @@ pub(crate) fn run(args: &UmountArgs) -> Outcome {
     let pid = client.pid()?;
     let process = Process::open(pid);
     let request = Request::Detach { keep_dirty: false };
-    drained(&mut client, &request, format!("unmounting {name}"))?;
+    let done = drained(&mut client, &request, format!("unmounting {name}"))?;
     if process.is_some_and(|process| !process.wait(END_PATIENCE)) {
         return Err(Failure::general(format!(
             "{name} is unmounted, but its daemon (process {pid}) does not end; its device may still be in use"
+        )));
+    }
+    if let Some(why) = done.incomplete {
+        return Err(Failure::io(format!(
+            "{name} is unmounted, and is not complete: {why}"
         )));
     }
     result_line!("{name} is unmounted; there is nothing to recover on its device");
@@ -52,12 +57,12 @@ fn mounted(dirs: &Dirs, what: &Path) -> Outcome<Option<(Name, Client)>> {
         return Ok(Some((name, client)));
     }
     let dir = mount_point(what);
+    let mut silent = None;
     for name in dirs.attached_names() {
         let asked = match Client::try_within(dirs, &name, PATIENCE) {
             Ok(mut client) => client.status().map(|report| (report, client)),
             Err(Absent::NotAttached | Absent::Dead) => continue,
             Err(Absent::Failed(failure)) => Err(failure),
-    let mut silent = None;
         };
         match asked {
             Ok((report, client))

@@ -183,6 +183,7 @@ impl Client {
             Ok(dirty_bytes) => Reply::Done {
                 dirty_bytes,
                 warning: self.daemon.volume.warning(),
+                incomplete: self.daemon.lengths.of_data(),
             },
             Err(failure) => failure.into(),
         };

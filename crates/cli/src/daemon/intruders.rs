@@ -57,6 +57,7 @@ impl Intruders {
 pub(super) async fn watch(daemon: Rc<Daemon>) {
     loop {
         daemon.intruders.look();
+        daemon.lengths.look();
         daemon.rt.sleep(LOOK_EVERY).await;
     }
 }

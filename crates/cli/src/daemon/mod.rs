@@ -8,6 +8,7 @@ mod control;
 mod front;
 mod http;
 mod intruders;
+mod lengths;
 mod memory;
 mod metrics;
 mod mount;
@@ -40,6 +41,7 @@ use forebay_program::run::on_ring;
 use front::{Front, How};
 use intruders::Intruders;
 pub(crate) use mount::mount_flags;
+use lengths::Lengths;
 pub(crate) use spawn::in_background;
 
 /// Where a front end works.
@@ -83,6 +85,7 @@ struct Daemon {
     /// The block device outlives this process, and waits for the next.
     outlived: bool,
     intruders: Intruders,
+    lengths: Lengths,
     /// Set when a client detached the volume: everything is closed.
     detached: Cell<bool>,
     changed: Event,
@@ -112,6 +115,7 @@ impl Daemon {
             nbd_connections: self.nbd_connections() as u64,
             foreign_loop_devices: intruders.len() as u64,
             foreign_loops: intruders,
+            cut_short: self.lengths.look(),
             request_bytes: self.memory.in_use(),
             request_bytes_max: self.memory.bound(),
         };

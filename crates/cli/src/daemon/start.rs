@@ -16,6 +16,7 @@ use futures_util::future::{Either, select};
 use super::front::{Front, How};
 use super::http::{self, Site};
 use super::intruders::{self, Intruders};
+use super::lengths::Lengths;
 use super::mount::MountFront;
 use super::notify::notify;
 use super::place::{Media, Places};
@@ -244,6 +245,7 @@ async fn serve(
         rt: rt.clone(),
         started: rt.now(),
         intruders: Intruders::new(&target),
+        lengths: Lengths::new(&target),
         media: Media::of(&target.tree),
         target,
         volume,

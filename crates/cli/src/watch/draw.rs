@@ -137,8 +137,12 @@ fn draw_notes(frame: &mut Frame<'_>, rows: &mut Rows, view: &View) {
 
 /// What is wrong, which reports say in lines with capitals.
 fn draw_wrong(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
-    for foreign in &volume.report.service.foreign_loops {
+    let service = &volume.report.service;
+    for foreign in &service.foreign_loops {
         rows.line(frame, Line::raw(format!("DANGER {foreign}")).red().bold());
+    }
+    for cut in &service.cut_short {
+        rows.line(frame, Line::raw(format!("DAMAGE {cut}")).red().bold());
     }
     for (key, value) in words(volume) {
         if key.chars().all(char::is_uppercase) {

@@ -412,3 +412,40 @@ fn many_clients_at_once_see_one_volume() {
         );
     }
 }
+
+/// Found by a trial: what had been cut off was lost, and `detach` called the data device complete.
+#[test]
+fn a_data_device_that_was_cut_short_is_not_called_complete() {
+    let world = World::with_volume();
+    world.attach();
+    world.client().write(MIB, &[1; 4096]).unwrap();
+    let file = fs::File::options().write(true).open(world.path("data.img"));
+    let file = file.unwrap();
+    file.set_len(32 * MIB).unwrap();
+    let text = world.ok(&["status", "v"]);
+    assert!(
+        text.contains("DAMAGE") && text.contains("was cut to 32MiB"),
+        "{text}"
+    );
+    // As long as before, with zeroes.
+    file.set_len(64 * MIB).unwrap();
+    let parts = [
+        "data device",
+        "data.img",
+        "was cut to 32MiB",
+        "had 64MiB",
+        "lost",
+    ];
+    let drained = failed(&["drain"], &world.run(&["drain", "v"]));
+    drained.with(5, &parts);
+    wait_until("the client is gone", || {
+        world
+            .ok(&["status", "v", "--json"])
+            .contains("\"nbd_connections\":0")
+    });
+    let detached = failed(&["detach"], &world.run(&["detach", "v"]));
+    detached.with(5, &parts);
+    assert!(detached.said.contains("v is detached"), "{}", detached.said);
+    let list = world.ok(&["list"]);
+    assert!(list.contains("detached"), "{list}");
+}
