@@ -146,7 +146,7 @@ create() {
 # attach [WHAT…]: the volume v unless told otherwise; sets $device.
 attach() {
     [ $# -gt 0 ] || set -- v
-    device=$(forebay attach "$@" --via "$via") && [ -b "$device" ]
+    device=$(forebay attach "$@" --via "$via") && device=$(readlink -f "$device") && [ -b "$device" ]
 }
 
 # As `attach`, but the block device ends with its daemon, whatever makes it.
@@ -304,7 +304,7 @@ told_twice() {
 # Another version of the program is another file.
 attach_next() {
     cp /vm/bin/forebay /tmp/next &&
-        device=$(/tmp/next attach v --via "$via") && [ "$(readlink "/proc/$(daemon)/exe")" = /tmp/next ]
+        device=$(readlink -f "$(/tmp/next attach v --via "$via")") && [ "$(readlink "/proc/$(daemon)/exe")" = /tmp/next ]
 }
 
 # users_begin KIND: a fresh filesystem under users who note what was promised, and fio besides.

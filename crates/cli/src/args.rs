@@ -28,6 +28,7 @@ Environment:
   FOREBAY_STATE_DIR    notes of logs that failed and must not be attached again (default:
                        /var/lib/forebay as root, else $XDG_STATE_HOME/forebay or
                        ~/.local/state/forebay)
+  FOREBAY_DEV_DIR      links to the block devices of attached volumes (default: /dev/forebay)
   RUST_LOG             what to log, for example forebay=debug";
 
 /// What stands below the help of the whole program.
@@ -95,7 +96,7 @@ pub(crate) enum Command {
     Create(CreateArgs),
     /// Recover a volume if need be, and serve it.
     ///
-    /// Prints the block device, or the NBD URI with --via none.
+    /// Prints the block device, /dev/forebay/NAME, or the NBD URI with --via none.
     Attach(AttachArgs),
     /// Mount a filesystem that was made with `create --fs`, recovering it if need be.
     ///
@@ -142,6 +143,12 @@ pub(crate) enum Command {
         /// Write forebay.1, forebay-create.1 and so on into this directory.
         #[arg(long, value_name = "DIR")]
         out: Option<std::path::PathBuf>,
+    },
+    /// Print whose block device DEVICE is, for the rule of udev in packaging/udev.
+    #[command(hide = true)]
+    Udev {
+        /// The device as the kernel names it: loop0.
+        device: PathBuf,
     },
 }
 

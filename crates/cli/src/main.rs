@@ -17,6 +17,7 @@ mod clock;
 mod commands;
 mod daemon;
 mod helper;
+mod link;
 mod lock;
 #[cfg(test)]
 mod report_tests;
@@ -93,6 +94,7 @@ fn run(command: Command, arguments: Vec<OsString>) -> Outcome<u8> {
         Command::Dump(args) => commands::dump::run(args),
         Command::Remove(args) => commands::remove::run(args),
         Command::Completions { shell } => commands::documents::completions(shell),
+        Command::Udev { device } => commands::udev::run(&device),
         Command::Man { out } => commands::documents::man(out.as_deref()),
     }
     .map(|()| 0)

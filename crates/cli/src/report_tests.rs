@@ -10,7 +10,7 @@ use forebay_stack::FilesFacts;
 const EXAMPLE: &str = r#"{
     "name": "archive", "volume": "00112233", "schema": 1, "program_version": "0.1.0", "pid": 7,
     "uptime_s": 1.5, "data": "/dev/sdb", "log": "/dev/sdc", "via": "loop",
-    "device": "/dev/loop0", "mounted": null, "requests_by": null,
+    "device": "/dev/forebay/archive", "kernel_device": "/dev/loop0", "no_device": null, "mounted": null, "requests_by": null,
     "nbd_uri": "nbd+unix:///archive?socket=/run/archive.nbd.sock",
     "http": "http://127.0.0.1:9420/", "nbd_connections": 0, "foreign_loop_devices": 0, "foreign_loops": [], "cut_short": [],
     "request_bytes": 1024, "request_bytes_max": 2048,

@@ -21,7 +21,11 @@ described! {
         Fact data: String = "The data device, as it was named",
         Fact log: Option<String> = "The log device, as it was named; none of a volume without one",
         Fact via: String = "What makes the block device: `ublk`, `loop`, `nbd`, `none`; `mount` of a filesystem",
-        Fact device: Option<String> = "The block device",
+        Fact device: Option<String> = "The block device: `/dev/forebay/NAME`, or as in `kernel_device` where that link is missing; null while this daemon has none",
+        #[serde(default)]
+        Fact kernel_device: Option<String> = "The block device as the kernel names it (`/dev/loop0`): the name may be another after each attach",
+        #[serde(default)]
+        Fact no_device: Option<String> = "Why there is no block device any more, or no link to it",
         #[serde(default)]
         Fact mounted: Option<String> = "Where a filesystem is mounted; null once it is unmounted, while somebody still uses it or it is being closed",
         #[serde(default)]

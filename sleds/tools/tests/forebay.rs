@@ -59,6 +59,7 @@ impl World {
             ("FOREBAY_RUNTIME_DIR", "run"),
             ("FOREBAY_CONFIG_DIR", "config"),
             ("FOREBAY_STATE_DIR", "state"),
+            ("FOREBAY_DEV_DIR", "dev"),
         ] {
             command.env(name, self.path(dir));
         }

@@ -21,6 +21,7 @@
 # vm: file /lib/systemd/system/local-fs-pre.target
 # vm: file /lib/systemd/system/swap.target
 # vm: file /lib/systemd/system/modprobe@.service
+# vm: file packaging/udev/90-forebay.rules /etc/udev/rules.d/90-forebay.rules
 # vm: file packaging/systemd/forebay@.service /etc/systemd/system/forebay@.service
 # vm: file tests/vm/systemd/scenario.service /etc/systemd/system/scenario.service
 # vm: file tests/vm/systemd/default.target /etc/systemd/system/default.target
@@ -49,8 +50,11 @@ started() {
         systemctl status "$unit" --no-pager
         return 1
     }
-    state_is active && device=/dev/ublkb0 && [ -b "$device" ]
+    state_is active && device=$(readlink -f /dev/forebay/v) && [ -b "$device" ]
 }
+
+# systemd has been told which device the name stands for.
+named() { systemctl is-active dev-forebay-v.device; }
 
 # Another process than before, started by systemd.
 follows() { state_is active && [ "$(daemon)" != "$1" ] && ! ended "$(daemon)"; }
@@ -58,6 +62,7 @@ follows() { state_is active && [ "$(daemon)" != "$1" ] && ! ended "$(daemon)"; }
 must "a volume is made" create "$data" "$log"
 must "the unit starts" started
 check "with the driver, which nobody had loaded" says via '"ublk"'
+check "the device has its name" within 30 named
 locked() { [ "$(sed -n 's/^VmLck:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$(daemon)/status")" -gt 0 ]; }
 check "its memory is locked" locked
 
@@ -80,6 +85,8 @@ check "it is in order" check_fs ext4 "$device"
 must "the unit stops" systemctl stop "$unit"
 check "as it should" state_is inactive
 check "and takes its device along" within 30 test ! -e "$device"
+check "and the name" test ! -L /dev/forebay/v
+check "which systemd hears of" within 30 refused inactive named
 
 must "a mount that wants the unit starts it" systemctl start mnt.mount
 check "it has" state_is active

@@ -33,6 +33,7 @@ fn write_pages(command: &Command, dir: &Path) -> Outcome {
 
 fn write_page(command: &Command, name: &str, dir: &Path) -> Outcome {
     let commands = command.get_subcommands();
+    let commands = commands.filter(|inner| !inner.is_hide_set());
     for inner in commands.filter(|inner| inner.get_name() != "help") {
         write_page(inner, &format!("{name}-{}", inner.get_name()), dir)?;
     }

@@ -8,6 +8,7 @@ use forebay_units::ByteLen;
 use serde::Serialize;
 
 use crate::args::JsonArgs;
+use crate::link;
 use crate::waiting;
 use forebay_program::client::{Absent, Client};
 use forebay_program::dirs::Dirs;
@@ -28,11 +29,12 @@ struct Item {
     dirty_bytes: Option<u64>,
 }
 
-pub(crate) fn run(args: &JsonArgs) -> Outcome {
 /// How long a daemon may take to answer: it has nothing to wait for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+pub(crate) fn run(args: &JsonArgs) -> Outcome {
     let dirs = Dirs::new()?;
+    link::remove_stale(&dirs);
     let mut names: BTreeSet<Name> = dirs.described_names().into_iter().collect();
     names.extend(dirs.attached_names());
     // Each on its own thread, so that daemons that do not answer are waited for at once.
@@ -146,9 +148,10 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
     if matches!(item.state, "detached" | "dead")
         && let Some(device) = volume.as_deref().and_then(waiting::device)
     {
-        let device = device.display().to_string();
-        item.detail = Some(format!("{device} waits for: forebay attach {name}"));
-        item.device = Some(device);
+        let waits = device.display();
+        item.detail = Some(format!("{waits} waits for: forebay attach {name}"));
+        let named = link::of(dirs, name, &device).unwrap_or(device);
+        item.device = Some(named.display().to_string());
     }
     item
 }

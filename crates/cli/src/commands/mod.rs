@@ -12,4 +12,5 @@ pub(crate) mod list;
 pub(crate) mod mount;
 pub(crate) mod remove;
 pub(crate) mod status;
+pub(crate) mod udev;
 pub(crate) mod umount;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
+use forebay_control::Service;
 use forebay_stack::{Around, Name};
 use forebay_units::ByteLen;
 
@@ -16,9 +17,9 @@ use forebay_program::report::Report;
 
 /// How often `--watch` asks again.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// Moves a terminal's cursor home and clears what is below.
 /// How long a daemon may take to answer when all are asked: it has nothing to wait for.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Moves a terminal's cursor home and clears what is below.
 const HOME_AND_CLEAR: &str = "\x1b[H\x1b[J";
 
 pub(crate) fn run(args: &StatusArgs) -> Outcome {
@@ -129,7 +130,7 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
         None => lines.add("mode", status.mode()),
     }
     match (&service.device, &service.mounted) {
-        (Some(device), _) => lines.add("device", format!("{device} (via {})", service.via)),
+        (Some(device), _) => lines.add("device", format!("{device} ({})", how(service))),
         (None, Some(dir)) => lines.add("mounted", dir),
         (None, None) if service.is_filesystem() => {
             lines.add(
@@ -137,7 +138,11 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
                 "not any more; served until nobody uses it, and closed then",
             );
         }
+        (None, None) if service.no_device.is_some() => lines.add("device", "none any more"),
         (None, None) => lines.add("device", "none, NBD only"),
+    }
+    if let Some(why) = &service.no_device {
+        lines.add("", why);
     }
     for foreign in &service.foreign_loops {
         lines.add(
@@ -159,6 +164,17 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
     lines.add("data", format!("{}, {len}", service.data));
 }
 
+/// What makes the block device, and which it is now.
+fn how(service: &Service) -> String {
+    let via = &service.via;
+    match &service.kernel_device {
+        Some(kernel) if Some(kernel) != service.device.as_ref() => {
+            format!("{kernel} now, via {via}")
+        }
+        _ => format!("via {via}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +189,7 @@ mod tests {
         let text = text(&later, Some(&example()));
         for part in [
             "archive (",
-            "/dev/loop0 (via loop)",
+            "/dev/forebay/archive (/dev/loop0 now, via loop)",
             "1MiB, the log is 3 % full",
             "DAMAGE",
             "5 writes/s",

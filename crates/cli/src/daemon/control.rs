@@ -323,10 +323,7 @@ impl Client {
             return Ok(Err(failure));
         }
         if let Err(failure) = self.telling(WRITING_BACK, stop_front(daemon)).await {
-            return Ok(Err(Failure::new(
-                failure.code,
-                format!("cannot detach {name}: {failure}"),
-            )));
+            return Ok(Err(self.not_detached(&failure)));
         }
         // A filesystem that is unmounted is closed whatever its device says: nobody could mount it again from here.
         let drains = !keep_dirty && daemon.mounted.is_none();
@@ -351,5 +348,18 @@ impl Client {
             };
             Failure::new(error.code, text)
         })))
+    }
+
+    fn not_detached(&self, failure: &Failure) -> Failure {
+        let daemon = &self.daemon;
+        let name = &daemon.target.name;
+        let at = match daemon.block_device.name() {
+            // The failure has the kernel's name of it.
+            Some(device) if Some(&device) != daemon.block_device.kernel_name().as_ref() => {
+                format!(" ({device})")
+            }
+            _ => String::new(),
+        };
+        Failure::new(failure.code, format!("cannot detach {name}{at}: {failure}"))
     }
 }

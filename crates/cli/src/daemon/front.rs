@@ -5,8 +5,8 @@ use std::rc::Rc;
 use forebay_device::Device;
 use forebay_os::isolated;
 use forebay_serve::blockdev::{
-    AttachError, CleanupError, DetachError, InUse, LoopOptions, LoopVolume, NbdDevice, NbdError,
-    NbdOptions, UblkDevice, UblkError, UblkOptions, attach_loop, attach_nbd, attach_ublk,
+    AttachError, CleanupError, DetachError, Held, InUse, LoopOptions, LoopVolume, NbdDevice,
+    NbdError, NbdOptions, UblkDevice, UblkError, UblkOptions, attach_loop, attach_nbd, attach_ublk,
     cleanup_stale, clear_nbd_leftover, clear_ublk_leftover, no_nbd_leftover, ublk_usable,
 };
 use forebay_serve::nbd::Server;
@@ -110,15 +110,14 @@ impl Front {
         }
     }
 
-    /// The block device's path.
-    pub(super) fn block_device(&self) -> Option<String> {
-        let path = match self {
-            Front::None | Front::Mount(..) => return None,
-            Front::Loop(volume) => volume.path(),
-            Front::Nbd(device) => device.path(),
-            Front::Ublk(device) => device.path(),
-        };
-        Some(path.display().to_string())
+    /// The block device, to look whether it is still there.
+    pub(super) fn held(&self) -> Option<Held> {
+        match self {
+            Front::None | Front::Mount(..) => None,
+            Front::Loop(volume) => Some(volume.held()),
+            Front::Nbd(device) => Some(device.held()),
+            Front::Ublk(device) => Some(device.held()),
+        }
     }
 
     /// Where a filesystem is mounted.
@@ -200,24 +199,25 @@ impl Front {
         }
     }
 
+    /// Looks whether anybody uses the block device, without undoing anything.
+    pub(super) async fn check_unused(&self) -> Outcome {
+        match self {
+            Front::None | Front::Mount(..) => Ok(()),
+            Front::Loop(volume) => volume.check_unused().await.map_err(loop_used),
+            Front::Nbd(device) => device.check_unused().await.map_err(nbd_used),
+            Front::Ublk(device) => device.check_unused().await.map_err(ublk_used),
+        }
+    }
+
     /// Takes the block device away. If somebody uses it, nothing happens but the failure that says
     /// who. Afterwards this is [`Front::None`].
     pub(super) async fn stop(&mut self) -> Outcome {
         match self {
             Front::None => return Ok(()),
             Front::Mount(mount, _) => mount.stop().await?,
-            Front::Loop(volume) => volume.detach().await.map_err(|error| match error {
-                DetachError::Busy { .. } | DetachError::FileBusy { .. } => still_used(&error),
-                error => Failure::io(error),
-            })?,
-            Front::Nbd(device) => device.detach().await.map_err(|error| match error {
-                NbdError::Busy { .. } => still_used(&error),
-                error => Failure::io(error),
-            })?,
-            Front::Ublk(device) => device.detach().await.map_err(|error| match error {
-                UblkError::Busy { .. } => still_used(&error),
-                error => Failure::io(error),
-            })?,
+            Front::Loop(volume) => volume.detach().await.map_err(loop_used)?,
+            Front::Nbd(device) => device.detach().await.map_err(nbd_used)?,
+            Front::Ublk(device) => device.detach().await.map_err(ublk_used)?,
         }
         *self = Front::None;
         Ok(())
@@ -236,6 +236,27 @@ async fn clear_other_leftovers(place: Place<'_>) -> Outcome {
     let cleaned = cleaned.map_err(Failure::io)?;
     let failed = |error| loop_failed(&AttachError::Leftovers(error));
     cleaned.map(drop).map_err(failed)
+}
+
+fn loop_used(error: DetachError) -> Failure {
+    match error {
+        DetachError::Busy { .. } | DetachError::FileBusy { .. } => still_used(&error),
+        error => Failure::io(error),
+    }
+}
+
+fn nbd_used(error: NbdError) -> Failure {
+    match error {
+        NbdError::Busy { .. } => still_used(&error),
+        error => Failure::io(error),
+    }
+}
+
+fn ublk_used(error: UblkError) -> Failure {
+    match error {
+        UblkError::Busy { .. } => still_used(&error),
+        error => Failure::io(error),
+    }
 }
 
 fn still_used(error: &dyn std::fmt::Display) -> Failure {

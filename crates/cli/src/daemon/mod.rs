@@ -4,6 +4,7 @@
 //! socket, the metrics and the page. What starts it is in `start.rs`, how it ends in `stop.rs`; `spawn.rs` is the
 //! other side, the `attach` that waits for a daemon in the background to be ready.
 
+mod block_device;
 mod control;
 mod front;
 mod http;
@@ -38,6 +39,7 @@ use forebay_program::failure::{Failure, Outcome};
 use forebay_program::report::Report;
 use forebay_program::run::on_ring;
 
+use block_device::BlockDevice;
 use front::{Front, How};
 use intruders::Intruders;
 pub(crate) use mount::mount_flags;
@@ -79,7 +81,7 @@ struct Daemon {
     via: String,
     /// Taken out while it is being stopped.
     front: RefCell<Option<Front>>,
-    block_device: Option<String>,
+    block_device: BlockDevice,
     /// Where a filesystem is mounted.
     mounted: Option<String>,
     /// The block device outlives this process, and waits for the next.
@@ -107,7 +109,9 @@ impl Daemon {
             data: self.target.data().to_string(),
             log: self.target.tree.log().map(ToString::to_string),
             via: self.via.clone(),
-            device: self.block_device.clone(),
+            device: self.block_device.name(),
+            kernel_device: self.block_device.kernel_name(),
+            no_device: self.block_device.what_is_wrong(),
             mounted: self.is_mounted().then(|| self.mounted.clone()).flatten(),
             requests_by: self.requests_by(),
             nbd_uri: self.nbd.as_ref().map(|nbd| nbd.uri.clone()),
@@ -153,9 +157,10 @@ impl Daemon {
 
     /// What users open.
     fn endpoint(&self) -> String {
-        let device = self.block_device.as_ref().or(self.mounted.as_ref());
+        let device = self.block_device.name();
         let uri = || self.nbd.as_ref().map(|nbd| nbd.uri.clone());
-        device.cloned().or_else(uri).unwrap_or_default()
+        let device = device.or_else(|| self.mounted.clone());
+        device.or_else(uri).unwrap_or_default()
     }
 }
 
@@ -230,6 +235,7 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: ServingArgs, ready: Rc<Cell<bool>>)
     };
     let mut started = start::start(setting, &signals, target, args.accept).await?;
     started.notes.extend(choice);
+    lock.settle();
     let told = if args.daemon {
         spawn::tell_ready(&dirs, &started)
     } else {
@@ -243,7 +249,6 @@ async fn serve(rt: Rt, ring: Rc<Ring>, args: ServingArgs, ready: Rc<Cell<bool>>)
         Err(failure) => stop::stop(&daemon, &signals).await.and(Err(failure)),
     };
     dirs.remove_sockets(&daemon.target.name);
-    lock.settle();
     // Last, when all the volume held is closed.
     drop(daemon);
     drop(lock);

@@ -111,7 +111,7 @@ pub(super) async fn places(daemon: &Daemon, start: u64, end: u64) -> forebay_con
     let end = end.min(len).min(start.saturating_add(RANGE_BYTES_MAX));
     let start = start.min(end);
     let mut answer = forebay_control::Places {
-        device: daemon.block_device.clone(),
+        device: daemon.block_device.kernel_name(),
         end,
         parts: Vec::new(),
         home: daemon.media.home.clone(),

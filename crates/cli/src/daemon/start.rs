@@ -13,6 +13,7 @@ use forebay_serve::nbd::{Export, Limits, Server};
 use forebay_stack::{Accept, Attached, Layer, Options, Witness, open};
 use futures_util::future::{Either, select};
 
+use super::block_device::BlockDevice;
 use super::front::{Front, How};
 use super::http::{self, Site};
 use super::intruders::{self, Intruders};
@@ -206,10 +207,7 @@ async fn serve(
         layer: volume,
         mut notes,
     } = attached;
-    let memory = match setting.options.memory {
-        Some(forebay_stack::Memory(bound)) => Memory::new(bound.0),
-        None => Memory::default(),
-    };
+    let memory = request_memory(setting.options);
     let blocks = match volume.device() {
         Some(device) => {
             let server = nbd_server(rt, target.name.as_str(), (&volume, &device), &memory)?;
@@ -239,6 +237,8 @@ async fn serve(
     };
     let front = setting.lock.patiently(rt, start).await?;
     notes.extend(front.note());
+    let device = BlockDevice::new(front.held(), dirs, &target.name);
+    notes.extend(device.what_is_wrong());
     let nbd = blocks.zip(sockets.nbd_uri);
     let nbd = nbd.map(|((_, server), uri)| Nbd { server, uri });
     let daemon = Rc::new(Daemon {
@@ -253,7 +253,7 @@ async fn serve(
         nbd,
         http: sockets.page,
         via: front.via().into(),
-        block_device: front.block_device(),
+        block_device: device,
         mounted: front.mounted(),
         outlived: front.is_outlived(),
         front: RefCell::new(Some(front)),
@@ -262,6 +262,14 @@ async fn serve(
     });
     listen(&daemon, sockets.nbd, sockets.control, sockets.sites);
     Ok(Started { daemon, notes })
+}
+
+/// The memory for the data of requests.
+fn request_memory(options: &Options) -> Memory {
+    match options.memory {
+        Some(forebay_stack::Memory(bound)) => Memory::new(bound.0),
+        None => Memory::default(),
+    }
 }
 
 /// Takes clients, and watches over the devices, for as long as the daemon lives.

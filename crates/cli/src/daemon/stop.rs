@@ -182,10 +182,13 @@ async fn close(daemon: &Daemon) -> Outcome {
 
 /// Leaves the block device to whoever uses it.
 fn leave_front(daemon: &Daemon) {
-    let Some(device) = &daemon.block_device else {
+    let Some(device) = daemon.block_device.name() else {
         return;
     };
     let name = &daemon.target.name;
+    if daemon.outlived {
+        daemon.block_device.leave_link();
+    }
     // One that was being stopped just now saw to that itself when it was dropped.
     if let Some(front) = &*daemon.front.borrow() {
         front.let_wait();
@@ -200,25 +203,38 @@ fn leave_front(daemon: &Daemon) {
 
 /// Leaves the block device to the next daemon, and has its users wait for that.
 pub(super) async fn hand_over_front(daemon: &Daemon) -> Outcome {
-    let front = daemon.front.borrow_mut().take();
-    let Some(front) = front else {
-        return Err(Failure::refused("the volume is being detached already"));
-    };
+    let front = take_front(daemon)?;
     // What takes longer waits for room or for a device; it is refused when the volume is closed, and so
     // left to the next daemon.
     let handed_over = daemon.rt.timeout(CLIENTS_PATIENCE, front.hand_over()).await;
     *daemon.front.borrow_mut() = Some(front);
-    handed_over.unwrap_or(Ok(()))
+    let handed_over = handed_over.unwrap_or(Ok(()));
+    if handed_over.is_ok() {
+        daemon.block_device.leave_link();
+    }
+    handed_over
 }
 
 /// Takes the block device away, if nobody uses it.
 pub(super) async fn stop_front(daemon: &Daemon) -> Outcome {
-    let Some(mut front) = daemon.front.borrow_mut().take() else {
-        return Err(Failure::refused("the volume is being detached already"));
-    };
-    let stopped = front.stop().await;
+    let mut front = take_front(daemon)?;
+    let mut stopped = front.check_unused().await;
+    if stopped.is_ok() {
+        // The link goes first: it must not lead to a device that is another's already.
+        daemon.block_device.hide_link();
+        stopped = front.stop().await;
+        match stopped {
+            Ok(()) => daemon.block_device.gone(),
+            Err(_) => daemon.block_device.stays(),
+        }
+    }
     *daemon.front.borrow_mut() = Some(front);
     stopped
+}
+
+fn take_front(daemon: &Daemon) -> Outcome<Front> {
+    let front = daemon.front.borrow_mut().take();
+    front.ok_or_else(|| Failure::refused("the volume is being detached already"))
 }
 
 #[cfg(test)]

@@ -144,6 +144,9 @@ fn draw_wrong(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
     for cut in &service.cut_short {
         rows.line(frame, Line::raw(format!("DAMAGE {cut}")).red().bold());
     }
+    if let Some(why) = &service.no_device {
+        rows.line(frame, Line::raw(why.as_str()).red());
+    }
     for (key, value) in words(volume) {
         if key.chars().all(char::is_uppercase) {
             rows.line(frame, Line::raw(format!("{key} {value}")).red().bold());
@@ -353,7 +356,7 @@ mod tests {
         has(
             &rows,
             &[
-                "archive  caching  /dev/loop0 (via loop)",
+                "archive  caching  /dev/forebay/archive (via loop)",
                 "/dev/sdb, 1GiB < /dev/sdc",
                 "log 2MiB of 64MiB in use",
                 "dirty 1MiB, the log is 3 % full, writing",

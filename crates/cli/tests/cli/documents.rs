@@ -10,6 +10,7 @@ fn help_documents_the_exit_codes_and_the_environment() {
         "Exit codes",
         "FOREBAY_RUNTIME_DIR",
         "FOREBAY_STATE_DIR",
+        "FOREBAY_DEV_DIR",
         "create",
         "attach",
         "detach",
@@ -47,4 +48,5 @@ fn manual_pages_come_one_or_all() {
     let inner = std::fs::read_to_string(world.path("pages/forebay-bench-paper-dcd.1")).unwrap();
     assert!(inner.contains("maximum possible speedup"), "{inner}");
     assert!(!world.path("pages/forebay-bench-help.1").exists());
+    assert!(!world.path("pages/forebay-udev.1").exists());
 }

@@ -366,7 +366,8 @@ fn who_is_not_root_mounts_by_fusermount() {
         .current_dir(dir.path())
         .env("FOREBAY_CONFIG_DIR", path("etc"))
         .env("FOREBAY_RUNTIME_DIR", path("run"))
-        .env("FOREBAY_STATE_DIR", path("state"));
+        .env("FOREBAY_STATE_DIR", path("state"))
+        .env("FOREBAY_DEV_DIR", path("dev"));
     let done = output(&mut command).unwrap();
     let (out, said) = texts(&done);
     assert!(done.status.success(), "{out}{said}");

@@ -122,6 +122,7 @@ impl World {
             .env("FOREBAY_CONFIG_DIR", self.path("etc"))
             .env("FOREBAY_RUNTIME_DIR", self.path("run"))
             .env("FOREBAY_STATE_DIR", self.path("state"))
+            .env("FOREBAY_DEV_DIR", self.path("dev"))
             .env_remove("RUST_LOG")
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null());
@@ -185,9 +186,11 @@ impl World {
         self.ok(&["attach", "v", "--via", "none"])
     }
 
-    /// Attaches `v` as a loop device; returns its path.
+    /// Attaches `v` as a loop device; returns its path, as the kernel names it.
     pub(crate) fn attach_loop(&self) -> String {
-        self.ok(&["attach", "v", "--via", "loop"]).trim().to_owned()
+        let link = self.ok(&["attach", "v", "--via", "loop"]);
+        let device = fs::canonicalize(link.trim()).expect("a link to the device");
+        device.display().to_string()
     }
 
     /// Detaches `v`, once its NBD clients are gone: a server learns of that a moment later.

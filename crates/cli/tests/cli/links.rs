@@ -1,0 +1,250 @@
+//! `/dev/forebay/NAME`: as root, with a directory of the test's own in the place of `/dev/forebay`.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use crate::system::{Loop, Mount, can_serve_loop, tool};
+use crate::world::{MIB, World, failed, texts, wait_until};
+
+/// A field of what a volume says of itself.
+pub(crate) fn status(world: &World, name: &str, field: &str) -> serde_json::Value {
+    let json = world.ok(&["status", name, "--json"]);
+    serde_json::from_str::<serde_json::Value>(&json).unwrap()[field].take()
+}
+
+/// The block device of a volume as the kernel names it.
+pub(crate) fn kernel_device(world: &World, name: &str) -> String {
+    let device = status(world, name, "kernel_device");
+    device.as_str().expect("it has a block device").to_owned()
+}
+
+fn link(world: &World, name: &str) -> String {
+    world.path("dev").join(name).display().to_string()
+}
+
+fn target(world: &World, name: &str) -> Option<PathBuf> {
+    fs::read_link(link(world, name)).ok()
+}
+
+fn attach(world: &World, name: &str) -> String {
+    let device = world.ok(&["attach", name, "--via", "loop"]);
+    device.trim().to_owned()
+}
+
+/// A world with the volumes `a` and `b`.
+fn two(test: &str) -> Option<World> {
+    if !can_serve_loop(test) {
+        return None;
+    }
+    let world = World::new();
+    for name in ["a", "b"] {
+        let (data, log) = (format!("{name}.img"), format!("{name}.log"));
+        world.data(&data, 64 * MIB);
+        world.image(&log, 40 * MIB);
+        world.ok(&["create", "--name", name, "--data", &data, "--log", &log]);
+    }
+    Some(world)
+}
+
+/// What is at the beginning of a volume.
+fn begins(world: &World, name: &str) -> Vec<u8> {
+    fs::read(link(world, name)).unwrap()[..512].to_vec()
+}
+
+/// The recipe for fstab mounted the wrong filesystem when two volumes were attached in another order.
+#[test]
+fn volumes_that_are_attached_in_another_order_keep_their_names() {
+    let Some(world) = two("volumes_that_are_attached_in_another_order_keep_their_names") else {
+        return;
+    };
+    for order in [["a", "b"], ["b", "a"]] {
+        for name in order {
+            let device = attach(&world, name);
+            assert_eq!(device, link(&world, name));
+            assert_eq!(status(&world, name, "device"), device);
+            let kernel = kernel_device(&world, name);
+            assert_eq!(target(&world, name), Some(kernel.clone().into()));
+            let named = world.ok(&["udev", kernel.trim_start_matches("/dev/")]);
+            assert_eq!(named, format!("FOREBAY_NAME={name}\n"));
+        }
+        let list = world.ok(&["list"]);
+        for name in order {
+            assert!(list.contains(&link(&world, name)), "{list}");
+            let data = world.peek(&format!("{name}.img"), 0, 512);
+            assert!(begins(&world, name) == data, "another volume is at {name}");
+        }
+        for name in order {
+            world.ok(&["detach", name]);
+            assert_eq!(target(&world, name), None);
+        }
+        // No lock is left either.
+        assert_eq!(fs::read_dir(world.path("dev")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn the_link_of_a_killed_daemon_is_replaced_by_the_next_attach() {
+    if !can_serve_loop("the_link_of_a_killed_daemon_is_replaced_by_the_next_attach") {
+        return;
+    }
+    let world = World::with_volume();
+    attach(&world, "v");
+    let dead = kernel_device(&world, "v");
+    world.kill("v");
+    assert_eq!(target(&world, "v"), Some(dead.into()));
+    let device = attach(&world, "v");
+    assert_eq!(device, link(&world, "v"));
+    assert_eq!(target(&world, "v"), Some(kernel_device(&world, "v").into()));
+    world.ok(&["detach", "v"]);
+    assert_eq!(target(&world, "v"), None);
+}
+
+#[test]
+fn a_link_whose_device_is_another_programs_is_removed_by_list() {
+    if !can_serve_loop("a_link_whose_device_is_another_programs_is_removed_by_list") {
+        return;
+    }
+    let world = World::with_volume();
+    attach(&world, "v");
+    let device = kernel_device(&world, "v");
+    // While the daemon lives, its link stays.
+    world.ok(&["list"]);
+    assert_eq!(target(&world, "v"), Some(device.clone().into()));
+    world.kill("v");
+    // The device of the killed daemon is still that of the volume.
+    world.ok(&["list"]);
+    assert_eq!(target(&world, "v"), Some(device.clone().into()));
+    tool("losetup", &["--detach", &device]).expect("nobody uses it");
+    let list = world.ok(&["list"]);
+    assert!(list.contains("dead") && !list.contains("/dev/"), "{list}");
+    assert_eq!(target(&world, "v"), None);
+    attach(&world, "v");
+    world.ok(&["detach", "v"]);
+}
+
+#[test]
+fn what_is_not_forebays_stays_in_its_place_and_is_named() {
+    if !can_serve_loop("what_is_not_forebays_stays_in_its_place_and_is_named") {
+        return;
+    }
+    let world = World::with_volume();
+    fs::create_dir(world.path("dev")).unwrap();
+    let place = world.path("dev/v");
+    let attached = |what: &str| {
+        let output = world.run(&["attach", "v", "--via", "loop"]);
+        let (out, said) = texts(&output);
+        assert!(output.status.success(), "{said}");
+        let device = kernel_device(&world, "v");
+        assert_eq!(out.trim(), device, "what can be used is printed");
+        for part in [what, "which is not Forebay's", &device] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let status = world.ok(&["status", "v"]);
+        assert!(status.contains(what), "{status}");
+        world.ok(&["detach", "v"]);
+    };
+    fs::write(&place, "mine").unwrap();
+    attached("something else of that name");
+    assert_eq!(fs::read(&place).unwrap(), b"mine");
+    fs::remove_file(&place).unwrap();
+    symlink(world.path("log.img"), &place).unwrap();
+    attached("a link to elsewhere of that name");
+    assert_eq!(fs::read_link(&place).unwrap(), world.path("log.img"));
+    fs::remove_file(&place).unwrap();
+    // Where others may write, a link may be replaced by theirs.
+    fs::set_permissions(world.path("dev"), PermissionsExt::from_mode(0o777)).unwrap();
+    let output = world.run(&["attach", "v", "--via", "loop"]);
+    let said = texts(&output).1;
+    assert!(said.contains("writable to nobody else"), "{said}");
+    world.ok(&["detach", "v"]);
+    assert_eq!(fs::read_dir(world.path("dev")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_link_that_goes_meanwhile_is_said_and_the_device_named_instead() {
+    if !can_serve_loop("a_link_that_goes_meanwhile_is_said_and_the_device_named_instead") {
+        return;
+    }
+    let world = World::with_volume();
+    attach(&world, "v");
+    fs::remove_file(link(&world, "v")).unwrap();
+    let device = kernel_device(&world, "v");
+    assert_eq!(status(&world, "v", "device"), device);
+    let text = world.ok(&["status", "v"]);
+    assert!(text.contains("removed or replaced the link"), "{text}");
+    world.ok(&["detach", "v"]);
+}
+
+/// Volumes of two users, or of two runtime directories, may have one name.
+#[test]
+fn the_first_of_two_volumes_of_one_name_has_the_link() {
+    if !can_serve_loop("the_first_of_two_volumes_of_one_name_has_the_link") {
+        return;
+    }
+    let (first, second) = (World::with_volume(), World::with_volume());
+    attach(&first, "v");
+    let args = ["attach", "v", "--via", "loop"];
+    let mut command = second.command(&args);
+    command.env("FOREBAY_DEV_DIR", first.path("dev"));
+    let output = crate::world::output(&mut command).unwrap();
+    let (out, said) = texts(&output);
+    let (own, pid) = (kernel_device(&second, "v"), first.pid("v").unwrap());
+    assert_eq!(out.trim(), own);
+    let holder = format!("another volume of that name, of process {pid}, has it");
+    assert!(said.contains(&holder), "{said}");
+    second.ok(&["detach", "v"]);
+    assert_eq!(target(&first, "v"), Some(kernel_device(&first, "v").into()));
+    first.ok(&["detach", "v"]);
+}
+
+#[test]
+fn what_is_mounted_by_the_link_keeps_the_volume_attached_and_the_link_in_place() {
+    if !can_serve_loop("what_is_mounted_by_the_link_keeps_the_volume_attached") {
+        return;
+    }
+    let world = World::with_volume();
+    let device = attach(&world, "v");
+    tool("mkfs.ext4", &["-q", "-F", &device]).expect("mkfs.ext4 is installed");
+    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    let refused = failed(&["detach"], &world.run(&["detach", "v"]));
+    refused.with(4, &[&device, "mounted on", "mnt"]);
+    assert_eq!(target(&world, "v"), Some(kernel_device(&world, "v").into()));
+    drop(mount);
+    // The kernel takes no notice of a loop device over another.
+    let above = Loop::over(device.as_ref()).expect("a loop device");
+    let refused = failed(&["detach"], &world.run(&["detach", "v"]));
+    refused.with(
+        4,
+        &[&device, "beneath the loop device", &above.0, "losetup -d"],
+    );
+    drop(above);
+    wait_until("it is detached", || {
+        world.run(&["detach", "v"]).status.success()
+    });
+}
+
+/// The kernel shows the file of a loop device by its path without links: a device of a volume whose runtime directory is
+/// named by one (`/var/run`) would seem to be another's.
+#[test]
+fn a_runtime_directory_that_is_named_by_a_link_makes_no_difference() {
+    if !can_serve_loop("a_runtime_directory_that_is_named_by_a_link") {
+        return;
+    }
+    let world = World::with_volume();
+    symlink(world.path("run"), world.path("by-link")).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = world.command(args);
+        command.env("FOREBAY_RUNTIME_DIR", world.path("by-link"));
+        let output = crate::world::output(&mut command).unwrap();
+        let (out, said) = texts(&output);
+        assert!(output.status.success(), "{args:?}: {said}");
+        out
+    };
+    let device = run(&["attach", "v", "--via", "loop"]);
+    assert_eq!(device.trim(), link(&world, "v"));
+    assert_eq!(status(&world, "v", "device"), device.trim());
+    let kernel = kernel_device(&world, "v");
+    assert_eq!(run(&["udev", &kernel]), "FOREBAY_NAME=v\n");
+    run(&["detach", "v"]);
+}
