@@ -13,7 +13,7 @@ use forebay_device::BufMut;
 use forebay_os::{Listener, Stream};
 use futures_util::future::{Either, select};
 
-use super::stop::{end_service, hand_over_front, stop_front};
+use super::stop::{check_front, end_service, hand_over_front, stop_front};
 use super::{Daemon, place};
 use forebay_program::failure::{Failure, Outcome};
 use forebay_program::report::{Reply, left};
@@ -142,16 +142,23 @@ impl Client {
                 self.say(&Reply::Places(Box::new(places))).await
             }
             Request::Drain { timeout_ms } => {
-                let drained = self.drain(timeout_ms.map(Duration::from_millis)).await?;
-                self.done(drained).await
+                let waits = Waits::new(daemon);
+                let timeout = timeout_ms.map(Duration::from_millis);
+                let drained = self.drain(timeout, Audience::Needed).await?;
+                let said = self.done(drained).await;
+                drop(waits);
+                said
             }
             Request::GiveUp {} => {
                 let given_up = self.give_up().await?;
                 self.done(given_up).await
             }
             Request::Detach { keep_dirty } => {
+                let waits = Waits::new(daemon);
                 let detached = self.detach(keep_dirty).await?;
-                self.ended(detached).await
+                let said = self.ended(detached).await;
+                drop(waits);
+                said
             }
             Request::HandOver {} => {
                 let left = self.hand_over().await;
@@ -190,17 +197,27 @@ impl Client {
         self.say(&reply).await
     }
 
-    /// Drains and tells how it goes. Ends early if the client goes away, the time is over, or the
-    /// data device fails for good.
-    async fn drain(&self, timeout: Option<Duration>) -> Result<Outcome<u64>, Gone> {
+    /// Drains and tells how it goes. Ends early if the client goes away and is needed, the time is over, the
+    /// daemon is told to stop, or the data device fails for good.
+    async fn drain(
+        &self,
+        timeout: Option<Duration>,
+        audience: Audience,
+    ) -> Result<Outcome<u64>, Gone> {
         let daemon = &self.daemon;
         let rt = &daemon.rt;
         let deadline = timeout.map(|timeout| rt.now().plus(timeout));
         let (mut least, mut least_since) = (u64::MAX, rt.now());
         let mut draining = pin!(daemon.volume.drain());
         loop {
-            let pause = pin!(rt.sleep(PROGRESS_EVERY));
-            if let Either::Left((drained, _)) = select(draining.as_mut(), pause).await {
+            let stopped = daemon.changed.until(|| daemon.stopping.get().then_some(()));
+            let pause = rt.timeout(PROGRESS_EVERY, stopped);
+            let drained = match select(draining.as_mut(), pin!(pause)).await {
+                Either::Left((drained, _)) => Some(drained),
+                Either::Right((Ok(()), _)) => return Ok(Err(self.stopped())),
+                Either::Right((Err(_), _)) => None,
+            };
+            if let Some(drained) = drained {
                 let left = daemon.volume.status().dirty_bytes();
                 return Ok(drained.map(|()| left).map_err(|error| {
                     let name = &daemon.target.name;
@@ -220,7 +237,10 @@ impl Client {
             {
                 return Ok(Err(self.not_drained()));
             }
-            self.say(&Reply::Progress(left)).await?;
+            let said = self.say(&Reply::Progress(left)).await;
+            if audience == Audience::Needed {
+                said?;
+            }
         }
     }
 
@@ -254,6 +274,13 @@ impl Client {
             rt.sleep(PROGRESS_EVERY).await;
         }
         Ok(Ok(volume.status().dirty_bytes()))
+    }
+
+    fn stopped(&self) -> Failure {
+        let name = &self.daemon.target.name;
+        Failure::general(format!(
+            "{name} is not drained: its daemon was told to stop; the rest stays in the log"
+        ))
     }
 
     fn not_drained(&self) -> Failure {
@@ -313,27 +340,39 @@ impl Client {
         }))
     }
 
-    /// The block device goes first: that refuses if anybody uses it, and writes back what the
-    /// kernel has cached of it, which is then drained as well. Gives how closing the volume went: whether
-    /// it succeeds or not, it is not served any more.
+    /// Drains while the block device is there, and takes the device away when all is drained: until then the volume is
+    /// attached as it was, whether the data device fails or the client goes away. Taking the device away refuses if
+    /// anybody uses it, and writes back what the kernel has cached of it, which is then drained as well. Gives how closing
+    /// the volume went: whether it succeeds or not, it is not served any more.
     async fn detach(&self, keep_dirty: bool) -> Result<Outcome<Outcome<u64>>, Gone> {
         let daemon = &self.daemon;
         let name = &daemon.target.name;
+        // A filesystem that is unmounted is closed whatever its device says: nobody could mount it again from here.
+        let drains = !keep_dirty && daemon.mounted.is_none();
+        if drains {
+            if let Err(failure) = self.drain_in_use().await? {
+                return Ok(Err(failure));
+            }
+            // A client that went away at the end of the drain has not seen it, and expects the volume as it was.
+            let left = left(&daemon.volume.status());
+            self.say(&Reply::Progress(left)).await?;
+        }
         if let Err(failure) = self.no_clients() {
             return Ok(Err(failure));
         }
         if let Err(failure) = self.telling(WRITING_BACK, stop_front(daemon)).await {
             return Ok(Err(self.not_detached(&failure)));
         }
-        // A filesystem that is unmounted is closed whatever its device says: nobody could mount it again from here.
-        let drains = !keep_dirty && daemon.mounted.is_none();
-        if drains && let Err(failure) = self.drain(None).await? {
+        // What was written since, and by the kernel just now. The device is gone, so this is not given up with the client.
+        if drains && let Err(failure) = self.drain(None, Audience::MayGo).await? {
+            if daemon.stopping.get() {
+                return Ok(Err(failure));
+            }
             return Ok(Err(Failure::new(
                 failure.code,
                 format!(
-                    "{failure}; {name} is still attached (at {}): detach again when the data \
-                     device works, or leave the rest in the log with --keep-dirty",
-                    daemon.endpoint()
+                    "{failure}; {name} has no block device any more, and is still attached: detach again when \
+                     the data device works, or leave the rest in the log with --keep-dirty"
                 ),
             )));
         }
@@ -350,6 +389,33 @@ impl Client {
         })))
     }
 
+    /// What of a detach can be done, and take long, while the block device is there as before.
+    async fn drain_in_use(&self) -> Result<Outcome, Gone> {
+        let daemon = &self.daemon;
+        if let Err(failure) = self.no_clients() {
+            return Ok(Err(failure));
+        }
+        // Before a drain that would be for nothing.
+        if let Err(failure) = check_front(daemon).await {
+            return Ok(Err(self.not_detached(&failure)));
+        }
+        let drained = self.drain(None, Audience::Needed).await?;
+        Ok(drained.map(drop).map_err(|failure| {
+            let name = &daemon.target.name;
+            if daemon.stopping.get() {
+                return failure;
+            }
+            Failure::new(
+                failure.code,
+                format!(
+                    "{failure}; {name} is still attached (at {}): detach again when the data device works, or leave the \
+                     rest in the log with --keep-dirty",
+                    daemon.endpoint()
+                ),
+            )
+        }))
+    }
+
     fn not_detached(&self, failure: &Failure) -> Failure {
         let daemon = &self.daemon;
         let name = &daemon.target.name;
@@ -361,5 +427,29 @@ impl Client {
             _ => String::new(),
         };
         Failure::new(failure.code, format!("cannot detach {name}{at}: {failure}"))
+    }
+}
+
+/// Whether work ends when the client goes away that was to be told of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Audience {
+    Needed,
+    MayGo,
+}
+
+/// A client waits for a long answer; the process does not end before that is sent.
+struct Waits<'a>(&'a Daemon);
+
+impl Waits<'_> {
+    fn new(daemon: &Daemon) -> Waits<'_> {
+        daemon.waited_for.set(daemon.waited_for.get() + 1);
+        Waits(daemon)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.waited_for.set(self.0.waited_for.get() - 1);
+        self.0.changed.notify_all();
     }
 }

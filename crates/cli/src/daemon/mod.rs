@@ -90,6 +90,10 @@ struct Daemon {
     lengths: Lengths,
     /// Set when a client detached the volume: everything is closed.
     detached: Cell<bool>,
+    /// Set when a signal told the daemon to stop.
+    stopping: Cell<bool>,
+    /// Clients that wait for a drain, or for a detach.
+    waited_for: Cell<usize>,
     changed: Event,
 }
 

@@ -258,6 +258,8 @@ async fn serve(
         outlived: front.is_outlived(),
         front: RefCell::new(Some(front)),
         detached: Cell::new(false),
+        stopping: Cell::new(false),
+        waited_for: Cell::new(0),
         changed: Event::new(),
     });
     listen(&daemon, sockets.nbd, sockets.control, sockets.sites);

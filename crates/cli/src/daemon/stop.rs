@@ -23,6 +23,8 @@ use forebay_program::failure::{Code, Failure, Outcome};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long requests of NBD clients may take to end by themselves, and then, refused, to be answered.
 const CLIENTS_PATIENCE: Duration = Duration::from_secs(10);
+/// How long clients may take to be told that a drain has ended.
+const TELLING_PATIENCE: Duration = Duration::from_secs(2);
 /// How long closing may take, or get nowhere: longer than a layer itself gives its devices to take what was
 /// acknowledged, so that it can say what is wrong.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(75);
@@ -78,6 +80,8 @@ fn is_still_mounted(daemon: &Daemon) -> bool {
 /// Stops without draining.
 pub(super) async fn stop(daemon: &Daemon, signals: &Signals) -> Outcome {
     notify(&[NotifyState::Stopping]);
+    daemon.stopping.set(true);
+    daemon.changed.notify_all();
     let again = signals.next();
     if let Either::Left((closed, _)) = select(pin!(patiently(daemon)), pin!(again)).await {
         return closed;
@@ -112,6 +116,10 @@ async fn patiently(daemon: &Daemon) -> Outcome {
         }
         daemon.rt.sleep(LOOK_EVERY).await;
     }
+    // Who waits for a drain is told that it has ended, before the process does.
+    let answered = || (daemon.waited_for.get() == 0).then_some(());
+    let told = daemon.changed.until(answered);
+    let _ = daemon.rt.timeout(TELLING_PATIENCE, told).await;
     // The unit's TimeoutStopSec is for what came until now, of which nobody knows how long it takes.
     extend();
     let left = end_service(daemon).await?;
@@ -213,6 +221,14 @@ pub(super) async fn hand_over_front(daemon: &Daemon) -> Outcome {
         daemon.block_device.leave_link();
     }
     handed_over
+}
+
+/// Looks whether anybody uses the block device, without undoing anything.
+pub(super) async fn check_front(daemon: &Daemon) -> Outcome {
+    let front = take_front(daemon)?;
+    let unused = front.check_unused().await;
+    *daemon.front.borrow_mut() = Some(front);
+    unused
 }
 
 /// Takes the block device away, if nobody uses it.

@@ -10,6 +10,7 @@ mod blocks;
 mod by_ring;
 mod control;
 mod create;
+mod detaching;
 mod documents;
 mod emulated;
 mod failed_logs;

@@ -1,0 +1,150 @@
+//! A detach that fails or is interrupted, and block devices that other programs take away.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Resource, Rlimit};
+
+use crate::links::{kernel_device, status};
+use crate::system::{Loop, can_serve_loop, loop_over, tool};
+use crate::world::{MIB, World, signal, wait_for_end, wait_until};
+
+/// Where the tests write, beyond what a failing data device takes.
+const AT: u64 = 8 * MIB;
+
+/// Has the daemon's writes to files fail beyond the first MiB, or lets them be again. Block devices have no such limit.
+fn limit_writes(world: &World, len: Option<u64>) {
+    let limit = Rlimit {
+        current: len,
+        maximum: None,
+    };
+    let pid = world.pid("v").expect("it is attached");
+    let process = Pid::from_raw(pid as i32);
+    rustix::process::prlimit(process, Resource::Fsize, limit).expect("one's own process");
+}
+
+/// The volume `v`, attached as a loop device, with something in its log that its data device does not take.
+fn failing(test: &str) -> Option<(World, Loop)> {
+    if !can_serve_loop(test) {
+        return None;
+    }
+    let world = World::new();
+    world.data("data.img", 64 * MIB);
+    world.image("log.img", 40 * MIB);
+    let log = loop_over(test, &world.path("log.img"))?;
+    world.ok(&[
+        "create", "--name", "v", "--data", "data.img", "--log", &log.0,
+    ]);
+    let device = world.attach_loop();
+    limit_writes(&world, Some(MIB));
+    let file = File::options().write(true).open(device).unwrap();
+    file.write_all_at(&[7; 65536], AT).unwrap();
+    file.sync_all().unwrap();
+    Some((world, log))
+}
+
+/// Begins a detach, and returns once the daemon says that the data device fails.
+fn begin_detach(world: &World) -> UnixStream {
+    let stream = UnixStream::connect(world.path("run/v.sock")).unwrap();
+    (&stream).write_all(b"{\"command\":\"detach\"}\n").unwrap();
+    let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    let mut lines = lines.map(|line| line.unwrap());
+    let fails = |line: &String| line.contains("\"retrying\"");
+    assert!(lines.any(|line| fails(&line)), "it does not fail");
+    stream
+}
+
+/// The block device is there as before, and has what was written.
+fn is_as_before(world: &World, device: &str) {
+    assert_eq!(kernel_device(world, "v"), device);
+    let link = status(world, "v", "device");
+    let link = link.as_str().expect("it is named").to_owned();
+    assert_eq!(link, world.path("dev/v").to_str().unwrap());
+    let list = world.ok(&["list"]);
+    assert!(list.contains(&link), "{list}");
+    let mut read = vec![0; 65536];
+    File::open(link)
+        .unwrap()
+        .read_exact_at(&mut read, AT)
+        .unwrap();
+    assert_eq!(read, [7; 65536]);
+}
+
+/// Found by a trial: an interrupted detach left the volume "attached" without a block device, and `status` went on naming
+/// `/dev/loop0`, which another program had then.
+#[test]
+fn a_detach_whose_client_goes_away_leaves_the_block_device() {
+    let Some((world, _log)) = failing("a_detach_whose_client_goes_away_leaves_the_block_device")
+    else {
+        return;
+    };
+    let device = kernel_device(&world, "v");
+    drop(begin_detach(&world));
+    is_as_before(&world, &device);
+    // The program itself, interrupted.
+    let mut detach = world.command(&["detach", "v"]);
+    let mut detach = detach.stderr(Stdio::piped()).spawn().unwrap();
+    let mut progress = BufReader::new(detach.stderr.take().unwrap());
+    let mut line = String::new();
+    progress.read_line(&mut line).unwrap();
+    assert!(line.contains("draining v"), "{line}");
+    signal(detach.id(), "INT");
+    assert!(!detach.wait().unwrap().success());
+    is_as_before(&world, &device);
+    limit_writes(&world, None);
+    world.ok(&["detach", "v"]);
+    assert_eq!(world.peek("data.img", AT, 65536), [7; 65536]);
+}
+
+#[test]
+fn a_daemon_that_is_told_to_stop_says_so_to_who_waits_for_a_detach() {
+    let Some((world, _log)) = failing("a_daemon_that_is_told_to_stop_says_so") else {
+        return;
+    };
+    let stream = begin_detach(&world);
+    let pid = world.pid("v").unwrap();
+    signal(pid, "TERM");
+    let lines = BufReader::new(stream).lines().map(|line| line.unwrap());
+    let last = lines.last().expect("an answer");
+    for part in ["failed", "told to stop", "stays in the log"] {
+        assert!(last.contains(part), "{part}: {last}");
+    }
+    wait_for_end(pid);
+    let list = world.ok(&["list"]);
+    assert!(list.contains("detached"), "{list}");
+    // Nothing is lost.
+    world.attach_loop();
+    world.ok(&["detach", "v"]);
+    assert_eq!(world.peek("data.img", AT, 65536), [7; 65536]);
+}
+
+#[test]
+fn a_block_device_that_another_program_took_away_is_not_named() {
+    if !can_serve_loop("a_block_device_that_another_program_took_away_is_not_named") {
+        return;
+    }
+    let world = World::with_volume();
+    world.attach_loop();
+    let device = kernel_device(&world, "v");
+    tool("losetup", &["--detach", &device]).expect("nobody uses it");
+    wait_until("it is gone", || {
+        status(&world, "v", "kernel_device").is_null()
+    });
+    assert!(status(&world, "v", "device").is_null());
+    let text = world.ok(&["status", "v"]);
+    let gone = format!("another program took {device} away");
+    assert!(
+        text.contains(&gone) && text.contains("none any more"),
+        "{text}"
+    );
+    let list = world.ok(&["list"]);
+    assert!(
+        list.contains("attached") && !list.contains("/dev/"),
+        "{list}"
+    );
+    world.ok(&["detach", "v"]);
+    assert!(!world.path("dev/v").exists());
+}
