@@ -391,6 +391,10 @@ pub(crate) struct UmountArgs {
     /// The directory where it is mounted, or its name.
     #[arg(value_name = "DIR|NAME")]
     pub(crate) what: PathBuf,
+    /// Unmount it even if it is in use, or its daemon does not answer: who uses it gets errors from then on. What was
+    /// written before is kept. Needs root.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Args, Debug)]

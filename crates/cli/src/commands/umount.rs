@@ -1,15 +1,19 @@
 //! `forebay umount`: unmount a filesystem, and wait for its daemon to have made all of it durable.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use forebay_control::Request;
 use forebay_program::client::{Absent, Client, Process};
 use forebay_program::dirs::{Dirs, mount_point};
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::failure::{Code, Failure, Outcome};
 use forebay_program::result_line;
 use forebay_serve::fuse::Mount;
 use forebay_stack::Name;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 
 use super::drain::drained;
 use crate::args::UmountArgs;
@@ -22,9 +26,18 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(args: &UmountArgs) -> Outcome {
     let dirs = Dirs::new()?;
-    let Some((name, mut client)) = mounted(&dirs, &args.what)? else {
-        return clear_dead(&dirs, &args.what);
-    };
+    let found = mounted(&dirs, &args.what);
+    if args.force {
+        return by_force(&dirs, &args.what, found);
+    }
+    match found? {
+        Some((name, client)) => in_order(&name, client),
+        None => clear_dead(&dirs, &args.what),
+    }
+}
+
+/// Unmounts what nobody uses.
+fn in_order(name: &Name, mut client: Client) -> Outcome {
     let pid = client.pid()?;
     let process = Process::open(pid);
     let request = Request::Detach { keep_dirty: false };
@@ -47,13 +60,14 @@ pub(crate) fn run(args: &UmountArgs) -> Outcome {
 fn mounted(dirs: &Dirs, what: &Path) -> Outcome<Option<(Name, Client)>> {
     let named = what.to_str().and_then(|text| text.parse::<Name>().ok());
     if let Some(name) = named
-        && let Ok(mut client) = Client::try_connect(dirs, &name)
+        && let Ok(mut client) = Client::try_within(dirs, &name, PATIENCE)
     {
         if !client.status()?.service.is_filesystem() {
             return Err(Failure::usage(format!(
                 "{name} is a block device: stop it with: forebay detach {name}"
             )));
         }
+        let client = Client::connect(dirs, &name)?;
         return Ok(Some((name, client)));
     }
     let dir = mount_point(what);
@@ -68,6 +82,8 @@ fn mounted(dirs: &Dirs, what: &Path) -> Outcome<Option<(Name, Client)>> {
             Ok((report, client))
                 if report.service.mounted.as_ref().map(PathBuf::from).as_ref() == Some(&dir) =>
             {
+                drop(client);
+                let client = Client::connect(dirs, &name)?;
                 return Ok(Some((name, client)));
             }
             Ok(_) => {}
@@ -78,11 +94,82 @@ fn mounted(dirs: &Dirs, what: &Path) -> Outcome<Option<(Name, Client)>> {
     silent.map_or(Ok(None), Err)
 }
 
-/// Takes away what a daemon that was killed left mounted.
-fn clear_dead(dirs: &Dirs, what: &Path) -> Outcome {
+/// Unmounts what is in use, or whose daemon does not answer. What the kernel has of it is written back first, as far as
+/// the daemon takes it; then the kernel ends all requests with errors, on which the daemon closes the volume.
+fn by_force(dirs: &Dirs, what: &Path, found: Outcome<Option<(Name, Client)>>) -> Outcome {
+    let (mut dir, mut process, answers) = (directory(dirs, what), None, found.is_ok());
+    match found {
+        Ok(None) => return clear_dead(dirs, what),
+        Ok(Some((name, mut client))) => {
+            process = Process::open(client.pid()?);
+            dir = client.status()?.service.mounted.map_or(dir, PathBuf::from);
+            match in_order(&name, client) {
+                Err(failure) if failure.code == Code::Refused => {}
+                done => return done,
+            }
+        }
+        Err(failure) if failure.code != Code::Io || !is_mounted(&dir)? => return Err(failure),
+        Err(_) => {}
+    }
+    if answers {
+        write_back(&dir);
+    }
+    let cannot = |error: Errno| {
+        let advice = match error {
+            Errno::PERM => "; only root can unmount what is in use",
+            _ => "",
+        };
+        Failure::io(format!("cannot unmount {}: {error}{advice}", dir.display()))
+    };
+    let unmount = |flags| rustix::mount::unmount(&dir, flags | UnmountFlags::NOFOLLOW);
+    match unmount(UnmountFlags::FORCE) {
+        // It is cut off, and in use still. Its daemon unmounts it then.
+        Ok(()) | Err(Errno::BUSY | Errno::INVAL) => {}
+        Err(error) => return Err(cannot(error)),
+    }
+    let ended = process.is_some_and(|process| process.wait(END_PATIENCE));
+    if is_mounted(&dir)? {
+        unmount(UnmountFlags::DETACH).map_err(cannot)?;
+    }
+    let closed = match ended {
+        true => "what was written before is kept",
+        false => "its daemon has not ended: what was flushed is kept",
+    };
+    result_line!(
+        "{} is unmounted by force; who used it gets errors, and {closed}",
+        dir.display()
+    );
+    Ok(())
+}
+
+/// Has the kernel write back what it has of the filesystem, which may never end if the device fails.
+fn write_back(dir: &Path) {
+    let (tell, told) = mpsc::channel();
+    let dir = dir.to_owned();
+    std::thread::spawn(move || {
+        let synced = File::open(&dir).map(|dir| rustix::fs::syncfs(&dir));
+        let _ = tell.send(synced);
+    });
+    let _ = told.recv_timeout(END_PATIENCE);
+}
+
+/// True if a filesystem by FUSE is mounted there.
+fn is_mounted(dir: &Path) -> Outcome<bool> {
+    let mounts = forebay_os::mounts().map_err(Failure::io)?;
+    let mut there = mounts.iter().filter(|mount| mount.point == dir);
+    Ok(there.any(|mount| mount.fstype == forebay_os::FUSE_TYPE))
+}
+
+/// The directory that is meant: where the volume of that name was mounted, or as it is.
+fn directory(dirs: &Dirs, what: &Path) -> PathBuf {
     let named = what.to_str().and_then(|text| text.parse::<Name>().ok());
     let noted = named.and_then(|name| dirs.noted_mount(&name));
-    let dir = noted.unwrap_or_else(|| mount_point(what));
+    noted.unwrap_or_else(|| mount_point(what))
+}
+
+/// Takes away what a daemon that was killed left mounted.
+fn clear_dead(dirs: &Dirs, what: &Path) -> Outcome {
+    let dir = directory(dirs, what);
     let mounts = forebay_os::mounts().map_err(Failure::io)?;
     let there = mounts.iter().rev().find(|mount| mount.point == dir);
     let cleared = match there {

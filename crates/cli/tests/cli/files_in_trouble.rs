@@ -395,3 +395,39 @@ fn a_filesystem_that_is_unmounted_by_force_under_who_uses_it_is_closed_cleanly()
     );
     world.unmount("f");
 }
+
+#[test]
+fn umount_with_force_cuts_off_who_uses_the_filesystem_and_keeps_what_was_written() {
+    let Some(world) = world("umount_with_force_…") else {
+        return;
+    };
+    let content = || fs::read(world.path("mnt/open")).unwrap();
+    world.ok(&["mount", "f", "mnt"]);
+    let pid = world.pid("f").unwrap();
+    let mut open = File::create(world.path("mnt/open")).unwrap();
+    open.write_all(b"before").unwrap();
+    failed(&["umount"], &world.run(&["umount", "mnt"])).with(4, &["in use"]);
+    let said = world.ok(&["umount", "mnt", "--force"]);
+    assert!(said.contains("what was written before is kept"), "{said}");
+    wait_for_end(pid);
+    assert!(open.write_all(b"gone").is_err());
+    assert_eq!(check(&world).0, 0);
+
+    // By its name, while its daemon does not answer.
+    world.ok(&["mount", "f", "mnt"]);
+    assert_eq!(content(), b"before");
+    let pid = world.pid("f").unwrap();
+    let _open = File::open(world.path("mnt/open")).unwrap();
+    signal(pid, "STOP");
+    failed(&["umount"], &world.run(&["umount", "f"])).with(5, &["it is stopped"]);
+    let said = world.ok(&["umount", "f", "--force"]);
+    assert!(said.contains("its daemon has not ended"), "{said}");
+    assert!(!world.path("mnt/open").exists());
+    signal(pid, "CONT");
+    wait_for_end(pid);
+    // Where nobody uses it, nothing is forced.
+    world.ok(&["mount", "f", "mnt"]);
+    assert_eq!(content(), b"before");
+    let said = world.ok(&["umount", "f", "--force"]);
+    assert!(said.contains("nothing to recover"), "{said}");
+}
